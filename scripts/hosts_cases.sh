@@ -298,7 +298,7 @@ hosts_test() {
             hosts_case 'a link cut for 12 s' 'Open MPI' "$provider" hosts_cut cut_link "$provider" 12 10
             hosts_case 'a link cut for 15 s, ranks only wait' 'Open MPI' "$provider" hosts_cut waits_only "$provider" 15 32
         done
-        # Its threads take the processors from whoever counts the seconds.
+        # Its threads take the processors from the process that counts the seconds.
         hosts_case 'a link cut for 20 s' 'Open MPI' sockets hosts_cut cut_link sockets 20 18
         hosts_test_mixed
     fi

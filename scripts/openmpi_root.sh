@@ -65,7 +65,7 @@ build() {
     cp -r tests/openmpi "$root/opt/tests"
     openmpi_lab
     cp -r "$openmpi_dir/lab" "$root/opt/lab"
-    # The standalone host, which joins the job of whoever starts it through PMIx.
+    # The standalone host, which joins through PMIx the job of the launcher that starts it.
     cargo build --release -p host-stub-command -p btl-ofi-plugin
     mkdir -p "$root/opt/host"
     cp "${CARGO_TARGET_DIR:-target}"/release/{host-stub,libbtl_ofi.so} "$root/opt/host/"

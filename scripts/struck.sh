@@ -45,7 +45,7 @@ openmpi_struck() {
             for fate in kill stop; do
                 provider=${providers[$(((seed + runs) % 3))]}
                 when=$((RANDOM * 3))
-                # See docs/providers.md: shm's own locks outlive whoever is struck while holding one.
+                # See docs/providers.md: shm's own locks outlive a process that is killed while it holds one.
                 if [ "$provider" = shm ] || [ $((RANDOM % 2)) -eq 0 ]; then when=+$((when % 40)); fi
                 runs=$((runs + 1))
                 if openmpi_struck_run "$provider" "$kind" "$fate" "$when" >"$log" 2>&1; then

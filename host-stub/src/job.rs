@@ -100,13 +100,13 @@ impl Job {
             params: Arc::clone(&params),
             bootstrap: Arc::clone(&bootstrap),
         };
-        // SAFETY: whoever named the file in the options vouches for it; else it is the one that the user's
+        // SAFETY: the caller that named the file in the options vouches for it; else it is the one that the user's
         // environment names or that is installed beside this program, trusted as the program is.
         let plugin = unsafe { Plugin::open(&path, services) }?;
         let component = Component::open(plugin)?;
         let plan = crt::Plan::make(&params, options.level)?;
         let thread_level = plan.transport_level(options.level);
-        // SAFETY: Multiple asks nothing of the caller; a weaker level was promised by whoever
+        // SAFETY: Multiple asks nothing of the caller; a weaker level was promised by the caller that
         // called `assume_threads`, and is no weaker here.
         let mut transports = unsafe { component.init(thread_level) }?;
         let transport = transports.swap_remove(best(&transports));
@@ -127,13 +127,13 @@ impl Job {
         if bootstrap.rank() == 0 {
             warn_of_settings(&params);
         }
-        let crowded = is_crowded(bootstrap.as_ref());
+        let oversubscribed = is_oversubscribed(bootstrap.as_ref());
         let devices = devices(&transport, &params)?;
         Ok(Arc::new(Job {
             slots: Slots::default(),
             registrations: Registrations::new(&transport, &params)?,
             devices,
-            runtime: Runtime::start(plan, &transport, crowded)?,
+            runtime: Runtime::start(plan, &transport, oversubscribed)?,
             transport,
             others: transports,
             endpoints,
@@ -358,7 +358,7 @@ fn warn_of_settings(params: &Params) {
 }
 
 /// Whether the node of this rank has more ranks than processors.
-fn is_crowded(bootstrap: &dyn Bootstrap) -> bool {
+fn is_oversubscribed(bootstrap: &dyn Bootstrap) -> bool {
     let here = bootstrap.node(bootstrap.rank());
     let ranks = (0..bootstrap.size())
         .filter(|rank| bootstrap.node(*rank) == here)

@@ -15,8 +15,8 @@ mod cond;
     unreachable_pub,
     reason = "the file is built again here, and not all of it is used"
 )]
-#[path = "../src/crt/line.rs"]
-mod line;
+#[path = "../src/crt/wait_queue.rs"]
+mod wait_queue;
 
 /// What the two find under this name: loom's versions.
 mod sync {
@@ -55,7 +55,7 @@ mod level {
 struct Task {
     resumed: loom::sync::Mutex<bool>,
     changed: loom::sync::Condvar,
-    /// Written when the task ends; loom reports a race with whoever resumes it then.
+    /// Written when the task ends; loom reports a race with the thread that resumes it then.
     ended: Effect,
 }
 
@@ -85,7 +85,7 @@ use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 
 use cond::{Begun, Cond};
-use line::{Line, Sleeper};
+use wait_queue::{WaitQueue, Waiter};
 
 fn model(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
@@ -198,35 +198,35 @@ impl Steps {
 }
 
 /// Waits for one operation as a thread does, without the spin.
-fn wait_for(line: &Line, steps: &Steps, which: usize) {
+fn wait_for(queue: &WaitQueue, steps: &Steps, which: usize) {
     let watch = || steps.done[which].load(Ordering::Acquire);
     let cond = Cond::new();
     let Begun::Waiting(signal) = cond.begin(false).unwrap() else {
         panic!("signalled by nobody");
     };
-    let sleeper = Sleeper {
+    let waiter = Waiter {
         cond: &cond,
         signal,
         watch: Some(&watch),
     };
     let drive = || {
-        while !sleeper.is_over() {
+        while !waiter.is_over() {
             steps.progress();
-            if line.is_waiting() {
-                line.tell();
+            if queue.is_waiting() {
+                queue.signal_done();
             }
             thread::yield_now();
         }
         Ok::<(), ()>(())
     };
-    line.sleep(&sleeper, None, drive, || Ok(())).unwrap();
+    queue.sleep(&waiter, None, drive, || Ok(())).unwrap();
 }
 
-/// Two threads wait; whichever drives completes the other's operation or hands the baton on.
+/// Two threads wait; the one that makes progress completes the other's operation or passes the token on.
 #[test]
 fn somebody_drives_as_long_as_anybody_waits() {
     model(2, || {
-        let shared = Arc::new((Line::new(false), Steps::new()));
+        let shared = Arc::new((WaitQueue::new(false), Steps::new()));
         let other = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || wait_for(&shared.0, &shared.1, 1))
@@ -237,35 +237,35 @@ fn somebody_drives_as_long_as_anybody_waits() {
     });
 }
 
-/// A try that fails takes the baton from nobody.
+/// A failed try does not release the token.
 #[test]
-fn one_holds_the_baton_at_a_time() {
+fn one_thread_holds_the_token_at_a_time() {
     loom::model(|| {
-        let line = Arc::new(Line::new(false));
+        let queue = Arc::new(WaitQueue::new(false));
         let inside = Arc::new(Effect(UnsafeCell::new(0)));
         let other = {
-            let (line, inside) = (Arc::clone(&line), Arc::clone(&inside));
-            thread::spawn(move || twice(&line, &inside))
+            let (queue, inside) = (Arc::clone(&queue), Arc::clone(&inside));
+            thread::spawn(move || twice(&queue, &inside))
         };
-        twice(&line, &inside);
+        twice(&queue, &inside);
         other.join().unwrap();
     });
 }
 
-fn twice(line: &Line, inside: &Effect) {
+fn twice(queue: &WaitQueue, inside: &Effect) {
     for _ in 0..2 {
-        if let Some(_baton) = line.try_take() {
+        if let Some(_token) = queue.try_take() {
             // SAFETY: loom checks each access: it reports two at a time.
             inside.0.with_mut(|times| unsafe { *times += 1 });
         }
     }
 }
 
-/// One thread holds the baton for itself while another joins the line and goes to sleep.
+/// One thread holds the token for itself while another joins the queue and sleeps.
 #[test]
 fn a_baton_that_is_let_go_finds_who_waits() {
     model(3, || {
-        let shared = Arc::new((Line::new(false), Steps::new()));
+        let shared = Arc::new((WaitQueue::new(false), Steps::new()));
         let other = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || wait_for(&shared.0, &shared.1, 0))
@@ -276,93 +276,93 @@ fn a_baton_that_is_let_go_finds_who_waits() {
 }
 
 /// The progress thread of the model: as the host's, until it was told to stop.
-fn keep(line: &Line, steps: &Steps, busy: &AtomicBool, stop: &AtomicBool) {
+fn keep(queue: &WaitQueue, steps: &Steps, busy: &AtomicBool, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
-        if let Some(_baton) = line.take_as_keeper() {
-            while line.is_waiting() || busy.load(Ordering::Acquire) {
+        if let Some(_token) = queue.take_for_progress_thread() {
+            while queue.is_waiting() || busy.load(Ordering::Acquire) {
                 steps.progress();
-                line.tell();
+                queue.signal_done();
                 if steps.done[1].load(Ordering::Acquire) {
                     busy.store(false, Ordering::Release);
                 }
                 thread::yield_now();
             }
         }
-        if let Begun::Waiting(signal) = line.keeper().unwrap().begin(false).unwrap() {
-            while !line.keeper().unwrap().sleep(signal, None) {}
+        if let Begun::Waiting(signal) = queue.progress_thread().unwrap().begin(false).unwrap() {
+            while !queue.progress_thread().unwrap().sleep(signal, None) {}
         }
     }
 }
 
 /// The progress thread is woken for one that waits, and ends when told.
 #[test]
-fn the_keeper_comes_when_somebody_waits() {
+fn the_progress_thread_comes_when_a_thread_waits() {
     model(2, || {
         let shared = Arc::new((
-            Line::new(true),
+            WaitQueue::new(true),
             Steps::new(),
             AtomicBool::new(false),
             AtomicBool::new(false),
         ));
-        let keeper = {
+        let progress_thread = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || keep(&shared.0, &shared.1, &shared.2, &shared.3))
         };
         wait_for(&shared.0, &shared.1, 0);
         shared.3.store(true, Ordering::Release);
-        shared.0.call_keeper();
-        keeper.join().unwrap();
+        shared.0.wake_progress_thread();
+        progress_thread.join().unwrap();
     });
 }
 
-/// Something is issued, and not waited for, while another holds the baton for a moment: the progress
+/// An operation is issued, without a wait, while another thread holds the token for a moment: the progress
 /// thread, which finds it taken, is called again when it is free.
 #[test]
-fn the_keeper_misses_nothing_that_was_issued() {
+fn the_progress_thread_misses_no_issued_operation() {
     model(2, || {
-        let shared = Arc::new((Line::new(true), AtomicBool::new(false), Cond::new()));
-        let keeper = {
+        let shared = Arc::new((WaitQueue::new(true), AtomicBool::new(false), Cond::new()));
+        let progress_thread = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                let (line, issued, ended) = (&shared.0, &shared.1, &shared.2);
+                let (queue, issued, ended) = (&shared.0, &shared.1, &shared.2);
                 loop {
-                    if let Some(_baton) = line.take_as_keeper()
+                    if let Some(_token) = queue.take_for_progress_thread()
                         && issued.load(Ordering::SeqCst)
                     {
                         ended.raise().unwrap();
                         return;
                     }
-                    wait(line.keeper().unwrap());
+                    wait(queue.progress_thread().unwrap());
                 }
             })
         };
-        let baton = shared.0.try_take();
+        let token = shared.0.try_take();
         shared.1.store(true, Ordering::SeqCst);
-        shared.0.call_keeper();
-        drop(baton);
+        shared.0.wake_progress_thread();
+        drop(token);
         wait(&shared.2);
-        keeper.join().unwrap();
+        progress_thread.join().unwrap();
     });
 }
 
-/// Something is mentioned while the progress thread, which found nothing at its last nap, falls asleep:
-/// it finds the mention, or is called, and sees what was issued before.
+/// Something is noted while the progress thread, which found nothing at its last nap, falls asleep:
+/// it finds the note_issued, or is called, and sees what was issued before.
 #[test]
 fn a_mention_is_found_or_calls() {
     model(3, || {
-        let shared = Arc::new((Line::new(true), Effect(UnsafeCell::new(0))));
-        let keeper = {
+        let shared = Arc::new((WaitQueue::new(true), Effect(UnsafeCell::new(0))));
+        let progress_thread = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                let line = &shared.0;
-                let cond = line.keeper().unwrap();
+                let queue = &shared.0;
+                let cond = queue.progress_thread().unwrap();
                 let Begun::Waiting(signal) = cond.begin(false).unwrap() else {
                     panic!("called before it slept deeply");
                 };
-                if !line.take_mention() && line.fall_asleep() {
+                if !queue.take_note() && queue.fall_asleep() {
                     while !cond.sleep(signal, None) {}
-                    line.wake_up();
-                    assert!(line.take_mention());
+                    queue.wake_up();
+                    assert!(queue.take_note());
                 }
                 // SAFETY: loom checks each access.
                 assert_eq!(shared.1.0.with(|effect| unsafe { *effect }), 1);
@@ -370,8 +370,8 @@ fn a_mention_is_found_or_calls() {
         };
         // SAFETY: loom checks each access.
         shared.1.0.with_mut(|effect| unsafe { *effect = 1 });
-        shared.0.mention();
-        keeper.join().unwrap();
+        shared.0.note_issued();
+        progress_thread.join().unwrap();
     });
 }
 

@@ -143,7 +143,7 @@ mod win {
             });
         }
 
-        /// Two threads take slots at once: never the same, and a result is seen by whoever sees the end.
+        /// Two threads take slots at once: never the same, and a thread that sees the end sees the result.
         #[test]
         fn slots_are_given_to_one_at_a_time() {
             check(|| {

@@ -143,7 +143,7 @@ static void run_tasks(void) {
             char *halo = &sides[step & 1][side];
             char *end = &now[side == 0 ? 0 : BLOCKS - 1];
             omp_event_handle_t event;
-            /* After this rank's own announcement: whoever waits here keeps nobody waiting. */
+            /* After this rank's own announcement: this wait delays no other rank. */
 #pragma omp task depend(out : halo[0]) depend(in : end[0], announced[side]) detach(event)         \
     firstprivate(step, side)
             {

@@ -1,7 +1,7 @@
 /* Windows that come and go: freed with operations in flight (they complete first), made again over memory that was
  * given back to the system and mapped anew (no stale registration may serve it), many at once, dynamic, and on
  * communicators of one. With --behind memory alone is given back, by calls to the kernel that Open MPI's hooks do not
- * see: a stale registration is then served, which whoever looks at pages must notice. */
+ * see: a stale registration is then served, which a check of pages must notice. */
 #define _GNU_SOURCE /* syscall */
 #include "check.h"
 #include <sys/mman.h>

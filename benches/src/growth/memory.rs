@@ -62,7 +62,7 @@ pub(crate) fn given() -> usize {
     GIVEN.load(Ordering::Relaxed)
 }
 
-/// Bytes of memory that this process has resident, whoever allocated them.
+/// Bytes of memory that this process has resident, by any allocator.
 pub(crate) fn resident() -> Result<usize, String> {
     let path = "/proc/self/statm";
     let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;

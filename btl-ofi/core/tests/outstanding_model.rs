@@ -35,7 +35,7 @@ use loom::thread;
 
 use outstanding::OutstandingCount;
 
-/// One operation's effect, written by whoever completes it and read after the flush. loom reports a
+/// One operation's effect, written by the completing thread and read after the flush. loom reports a
 /// data race if the flush does not order the two.
 struct Effect(UnsafeCell<u32>);
 

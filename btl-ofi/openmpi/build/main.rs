@@ -1,7 +1,7 @@
 //! Finds Open MPI's devel headers, checks their series, generates the bindings and compiles the few lines of C.
 //!
 //! Without headers, or without libclang to read them with, the crate builds to an empty library with a warning, so that a
-//! build of the whole workspace works on a machine without Open MPI. Whoever asks for the component by naming a prefix, a
+//! build of the whole workspace works on a machine without Open MPI. A build that asks for the component by naming a prefix, a
 //! series or the component gets an error.
 
 #![allow(clippy::panic, reason = "a build script reports failure by panicking")]

@@ -94,7 +94,7 @@ int main(void) {
     EXPECT(succeeded == 6 + SLOTS && failed == 5);
     EXPECT(host_win_free(&win) == HOST_ERR_STATE);
 
-    /* Whoever posts after the end is told. */
+    /* A post after the end returns an error. */
     host_xpu_context_t context;
     MUST(host_device_ring_close(ring));
     EXPECT(host_device_ring_status(ring, &succeeded, &failed) == HOST_ERR_STATE);

@@ -77,7 +77,7 @@ impl Report {
         })
     }
 
-    /// The outcome so far, for whoever has to print it if the run does not end.
+    /// The outcome so far, for the watchdog that prints it if the run does not end.
     pub(super) fn shared(&self) -> Arc<Mutex<Tally>> {
         Arc::clone(&self.tally)
     }

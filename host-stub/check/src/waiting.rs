@@ -142,7 +142,7 @@ fn mode(context: &Context<'_>) -> Outcome {
     ensure(crt::external() == mode, || "the mode changed".to_owned())?;
     ensure(
         chosen != Some(Mode::Task)
-            || runtime.engine().has_keeper()
+            || runtime.engine().has_progress_thread()
             || progress_thread_is_off(context),
         || "no progress thread where task mode was asked for".to_owned(),
     )
@@ -267,7 +267,7 @@ fn detached(context: &Context<'_>) -> Outcome {
         }
         let engine = context.job.runtime().engine();
         while open.load(Ordering::Acquire) > 0 {
-            if engine.has_keeper() {
+            if engine.has_progress_thread() {
                 std::thread::sleep(Duration::from_micros(50));
             } else {
                 engine.progress();

@@ -25,7 +25,7 @@ pub struct Launch {
     #[arg(long)]
     tag_output: bool,
 
-    /// Lets the other ranks go on when one fails: whoever waits for it gets an error.
+    /// Lets the other ranks go on when one fails: a wait for it gets an error.
     #[arg(long)]
     enable_recovery: bool,
 

@@ -234,7 +234,7 @@ impl From<LaunchError> for CommandError {
 impl From<std::io::Error> for CommandError {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            // Whoever read the output has seen enough; end as SIGPIPE would, without a word.
+            // The reader of the output closed it; end as SIGPIPE would, without a message.
             return CommandError {
                 exit: 128 + libc::SIGPIPE as u8,
                 message: String::new(),

@@ -329,7 +329,7 @@ fn rank_aborts() {
             scope.spawn(|| job.barrier());
             std::thread::sleep(Duration::from_millis(200));
             job.abort(33, "out of biscuits");
-            // Whoever aborts leaves next: mpirun of 4.1.4 was seen to take note of an abort and
+            // The rank that aborts leaves next: mpirun of 4.1.4 was seen to take note of an abort and
             // go on all the same.
             std::process::exit(33);
         });

@@ -212,7 +212,7 @@ impl Bootstrap for Local {
                         return Err(error);
                     }
                     progress();
-                    // There may be more ranks than processors: whoever waits lets others run.
+                    // There may be more ranks than processors: a waiter lets others run.
                     std::thread::yield_now();
                 }
             }

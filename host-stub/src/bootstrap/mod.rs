@@ -1,7 +1,7 @@
 //! How the processes of a job learn of each other: rank, size, published data, and a fence.
 //!
 //! [`from_environment`] finds what this process was started by: the [`local`] launcher, one with a
-//! server of PMIx ([`pmix`]), or nobody ([`Singleton`]). Nothing here knows the transport; whoever waits here is handed a function to
+//! server of PMIx ([`pmix`]), or nobody ([`Singleton`]). Nothing here knows the transport; a wait here gets a function to
 //! call meanwhile, because a peer's operation may need this process's progress.
 
 mod environment;

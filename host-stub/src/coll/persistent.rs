@@ -54,7 +54,7 @@ pub struct Persistent {
     running: Option<CollRequest>,
 }
 
-// SAFETY: whoever made it vouches that the buffers may be used by any thread until it is dropped.
+// SAFETY: its constructors require buffers that any thread may use until it is dropped.
 unsafe impl Send for Persistent {}
 
 impl Comm {

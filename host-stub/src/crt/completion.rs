@@ -95,13 +95,13 @@ impl Completion {
             self.waker.wake();
         } else if told & LISTENER != 0 {
             let listener = std::ptr::with_exposed_provenance::<Listener>(told & !LISTENER);
-            // SAFETY: whoever attached it keeps it until it was called, which is once.
+            // SAFETY: the attaching code keeps it alive until it was called, which is once.
             let (call, data) = unsafe { ((*listener).call, (*listener).data) };
             // SAFETY: as above.
             unsafe { call(data) };
         } else {
             let cond = std::ptr::with_exposed_provenance::<Cond>(told);
-            // SAFETY: whoever attached it keeps it until it has been signalled.
+            // SAFETY: the attaching code keeps it alive until it has been signalled.
             super::signal_attached(unsafe { &*cond });
         }
     }

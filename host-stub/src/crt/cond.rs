@@ -31,7 +31,7 @@ const NAMING: u32 = 3;
 const TASK: u32 = 4;
 /// Ended by [`Cond::destroy`].
 const DEAD: u32 = 5;
-/// The signal came, and whoever signalled is in the runtime's `resume`, with the task in hand: the waiter
+/// The signal came, and the thread that signalled is in the runtime's `resume`, with the task in hand: the waiter
 /// does not leave before the end of that. Plus [`SIGNALLED`]: the next signal came meanwhile.
 const RESUMING: u32 = 6;
 
@@ -137,7 +137,7 @@ impl Cond {
                     Ordering::AcqRel,
                     Ordering::Relaxed,
                 ),
-                // A refusal counts only of the newest word, and whoever takes the signal that stands
+                // A refusal counts only of the newest word, and the thread that takes the pending signal
                 // here sees what the refused one did before: a load alone could be of long ago.
                 Err(misuse) => match self.word.fetch_or(0, Ordering::AcqRel) {
                     newest if newest == word => return Err(misuse),

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use super::level::{Checker, Entered, LevelError};
-use super::line::Line;
 use super::mode::Mode;
 use super::pace::Pace;
+use super::wait_queue::WaitQueue;
 use crate::loader::Transport;
 use plugin_api::Stats;
 
@@ -37,9 +37,9 @@ pub trait Source: Send + Sync {
     fn progress(&self) -> bool;
 }
 
-/// Somebody besides the line who waits and makes no progress, such as the futures of a window's requests.
+/// A waiter outside the wait queue that makes no progress itself, such as the future of a window's request.
 pub(crate) trait Told: Send + Sync {
-    /// Has all of them look again at what they wait for.
+    /// Makes it check again what it waits for.
     fn look_again(&self);
 }
 
@@ -51,7 +51,7 @@ pub struct Busy(Arc<AtomicUsize>);
 impl Busy {
     /// A source has something under way, or has no more.
     pub fn set(&self, busy: bool) {
-        // Relaxed: whoever is to know is called, or makes progress himself.
+        // Relaxed: a thread that must know is woken, or makes progress itself.
         if busy {
             self.0.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -73,8 +73,8 @@ pub struct Engine {
     transport: Transport,
     pub(super) mode: Mode,
     /// Whether this node has more ranks than processors.
-    pub(super) crowded: bool,
-    pub(super) line: Line,
+    pub(super) oversubscribed: bool,
+    pub(super) queue: WaitQueue,
     /// How long a thread spins before it sleeps; follows what spinning brought lately.
     pub(super) spin: AtomicU32,
     sources: RwLock<Vec<Arc<dyn Source>>>,
@@ -91,15 +91,15 @@ impl Engine {
     pub(super) fn new(
         transport: &Transport,
         mode: Mode,
-        crowded: bool,
-        keeper: bool,
+        oversubscribed: bool,
+        progress_thread: bool,
         checker: Option<Arc<Checker>>,
     ) -> Engine {
         Engine {
             transport: transport.clone(),
             mode,
-            crowded,
-            line: Line::new(keeper),
+            oversubscribed,
+            queue: WaitQueue::new(progress_thread),
             spin: AtomicU32::new(SPIN_MIN),
             sources: RwLock::default(),
             busy: Busy::default(),
@@ -122,13 +122,13 @@ impl Engine {
         self.mode
     }
 
-    pub(super) fn crowded(&self) -> bool {
-        self.crowded
+    pub(super) fn oversubscribed(&self) -> bool {
+        self.oversubscribed
     }
 
     /// Whether a progress thread runs.
-    pub fn has_keeper(&self) -> bool {
-        self.line.keeper().is_some()
+    pub fn has_progress_thread(&self) -> bool {
+        self.queue.progress_thread().is_some()
     }
 
     /// Adds something that needs progress, until it is removed or the job ends. It counts itself in `busy`
@@ -145,15 +145,15 @@ impl Engine {
         sources.retain(|other| !Arc::ptr_eq(other, source));
     }
 
-    /// Adds somebody who is told of trouble, as long as he lives.
+    /// Adds a waiter that is told of trouble, as long as it lives.
     pub(crate) fn add_told(&self, told: Weak<dyn Told>) {
         let mut all = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|told| told.strong_count() > 0);
         all.push(told);
     }
 
-    /// What the progress thread's last visit failed with: who waits without making progress himself ends
-    /// with it, as he would with a failure of his own visit.
+    /// What the progress thread's last visit failed with. A wait that makes no progress itself ends with it, as it
+    /// would with a failure of its own progress call.
     #[inline]
     pub(crate) fn trouble(&self) -> Option<i32> {
         match self.trouble.load(Ordering::Relaxed) {
@@ -173,7 +173,7 @@ impl Engine {
     /// Has all that wait for the progress thread look at its trouble.
     #[cold]
     pub(super) fn tell_trouble(&self) {
-        self.line.wake_all();
+        self.queue.wake_all();
         let told = self
             .told
             .lock()
@@ -214,8 +214,7 @@ impl Engine {
 
     #[inline(never)]
     fn progress_sources(&self) -> bool {
-        // Not waited for: whoever adds a source is no reason to stop, and this may be inside a
-        // source already.
+        // Not `read`: this may run inside a source while a thread adds another one.
         let Ok(sources) = self.sources.try_read() else {
             return false;
         };
@@ -230,34 +229,34 @@ impl Engine {
         self.busy.any() || self.transport.stats().is_ok_and(outstanding)
     }
 
-    /// Says that something was issued that its user may wait for later: the progress thread, if there
-    /// is one, sees to it soon.
+    /// Notes that an operation was issued, which its user may wait for later. The progress thread, if there is one,
+    /// looks at it soon.
     #[inline]
     pub(crate) fn issued(&self) {
-        self.line.mention();
+        self.queue.note_issued();
     }
 
-    /// Says that somebody wants to be told of an end, and makes no progress: the progress thread, if
-    /// there is one, sees to it at once.
+    /// Notes that a waiter wants to be signalled and makes no progress itself. Wakes the progress thread, if there is
+    /// one.
     #[inline]
     pub(crate) fn awaited(&self) {
-        self.line.call_keeper();
+        self.queue.wake_progress_thread();
     }
 
-    /// Makes progress once for all that wait: those whose wait is over with it are told.
+    /// Makes progress once, and signals the waiters whose wait is over.
     #[inline]
     pub(super) fn drive(&self) -> i32 {
         let completed = self.progress();
-        if self.line.is_waiting() {
-            self.line.tell();
+        if self.queue.is_waiting() {
+            self.queue.signal_done();
         }
         completed
     }
 
     /// Progress inside a loop of another kind, such as one that waits for the launcher.
     pub(crate) fn visit(&self) {
-        match self.line.try_take() {
-            Some(_baton) => self.drive(),
+        match self.queue.try_take() {
+            Some(_token) => self.drive(),
             None => self.progress(),
         };
         if self.mode == Mode::Task {
@@ -273,8 +272,8 @@ impl Engine {
         failed: impl FnOnce(i32) -> E,
         look: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
-        let completed = match self.line.try_take() {
-            Some(_baton) => self.drive(),
+        let completed = match self.queue.try_take() {
+            Some(_token) => self.drive(),
             None => self.progress(),
         };
         if completed < 0 {
@@ -283,7 +282,7 @@ impl Engine {
         if self.mode == Mode::Task {
             self.let_tasks_run();
         }
-        if pace.after(completed > 0, self.crowded) {
+        if pace.after(completed > 0, self.oversubscribed) {
             look()?;
         }
         Ok(())

@@ -161,7 +161,7 @@ pub(crate) fn running_task() -> Option<(Tasks, *mut c_void)> {
         .read()
         .unwrap_or_else(PoisonError::into_inner)
         .clone()?;
-    // SAFETY: whoever set the hooks vouches for them.
+    // SAFETY: `set_hooks` requires functions that may be called from any thread.
     let task = unsafe { (hooks.running?)() };
     (!task.is_null()).then_some((Tasks(hooks), task))
 }
@@ -195,7 +195,7 @@ impl Tasks {
 
     pub(crate) fn yield_now(&self) {
         if let Some(yield_now) = self.0.yield_now {
-            // SAFETY: whoever set the hooks vouches for them.
+            // SAFETY: `set_hooks` requires functions that may be called from any thread.
             unsafe { yield_now() }
         }
     }

@@ -7,8 +7,8 @@
 //!   attached to requests, whose completion signals.
 //! - [`Hooks`]: what a tasking runtime lends so that a waiting task leaves its thread.
 //! - [`Engine`]: progress, of the transport and of every [`Source`], and the one way to wait for it,
-//!   through which all blocking calls of the host go (`waits`, `tasks`), with the hand-over of progress among
-//!   those that wait (`line`), with or without a progress thread (`keeper`).
+//!   through which all blocking calls of the host go (`waits`, `tasks`). The wait queue passes the progress token
+//!   among the waiters (`wait_queue`), with or without a progress thread (`progress_thread`).
 //!
 //! Nothing here knows windows or collectives; they say what they wait for ([`Blocking`]).
 
@@ -18,14 +18,14 @@ mod cond;
 mod cond_tests;
 mod engine;
 mod hooks;
-mod keeper;
 mod level;
-mod line;
 mod mode;
 mod pace;
+mod progress_thread;
 mod runtime;
 mod sync;
 mod tasks;
+mod wait_queue;
 mod waits;
 
 pub use completion::AttachError;

@@ -24,7 +24,7 @@ pub(crate) struct Pace {
 impl Pace {
     /// After one visit: waits as long as is due. True when it is time to look at the job.
     #[inline]
-    pub(crate) fn after(&mut self, moved: bool, crowded: bool) -> bool {
+    pub(crate) fn after(&mut self, moved: bool, oversubscribed: bool) -> bool {
         if moved {
             self.idle = 0;
         } else {
@@ -33,7 +33,7 @@ impl Pace {
         self.visits = self.visits.wrapping_add(1);
         if self.idle <= SPINS {
             std::hint::spin_loop();
-        } else if self.idle <= SPINS + YIELDS || !crowded {
+        } else if self.idle <= SPINS + YIELDS || !oversubscribed {
             std::thread::yield_now();
         } else {
             std::thread::sleep(NAP);
@@ -45,8 +45,8 @@ impl Pace {
 /// Idle visits to a word of shared memory before the processor is offered to others, where every rank
 /// has one of its own.
 const NEAR_SPINS: u32 = 1000;
-/// The same where ranks outnumber processors: whoever is waited for may need this one.
-const NEAR_SPINS_CROWDED: u32 = 2;
+/// The same where ranks outnumber processors: the peer that is waited for may need this processor.
+const NEAR_SPINS_OVERSUBSCRIBED: u32 = 2;
 /// Idle visits between two looks at the clock.
 const CLOCK: u32 = 256;
 /// Time without anything happening after which visits are a nap apart.
@@ -66,10 +66,10 @@ pub(super) struct NearPace {
 }
 
 impl NearPace {
-    pub(super) fn new(crowded: bool) -> NearPace {
+    pub(super) fn new(oversubscribed: bool) -> NearPace {
         NearPace {
-            spins: if crowded {
-                NEAR_SPINS_CROWDED
+            spins: if oversubscribed {
+                NEAR_SPINS_OVERSUBSCRIBED
             } else {
                 NEAR_SPINS
             },

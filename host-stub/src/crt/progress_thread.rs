@@ -1,11 +1,11 @@
-//! The progress thread: the one that always stands ready to hold the baton. It sleeps when nothing
-//! is under way that it should see to, and is woken on demand. Also then it visits now and then, since
-//! others may ask something of this process.
+//! The progress thread (`host_progress_thread`). It takes the progress token whenever the token is free and operations
+//! are outstanding. Otherwise it sleeps and is woken on demand. While it sleeps it still makes progress now
+//! and then, because peers may need an answer of this process.
 //!
-//! Waking a thread costs more than many an operation takes, so it is done only for those who sleep
-//! or want to be told. What was merely issued is *mentioned*: the thread finds it when it comes by,
-//! which it does as long as things are being issued. And a thread that spins for its own operation
-//! gets the baton from it, since the answer then need not travel from one processor to another.
+//! A wakeup costs more than many operations, so only threads that sleep, or that asked to be told, wake it. An
+//! operation that was merely issued is noted: the thread finds the note on its next visit, and it visits
+//! often while operations are being issued. A thread that spins for its own operation gets the token, because its
+//! completion then need not move from one processor to another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,33 +17,36 @@ use super::engine::Engine;
 use super::pace::Pace;
 use super::waits::watched;
 
-/// Visits between two looks whether anything is under way that nobody waits for.
+/// Visits between two checks for outstanding operations without a waiter.
 const ASK: u32 = 64;
-/// Visits in vain after which they are a doze apart.
+/// Visits without a completion after which the thread dozes between visits.
 const LONG: u32 = 1 << 11;
-/// How long a doze is; the system's timers make that some 50 microseconds.
+/// Length of a doze. The kernel's timers make it about 50 microseconds.
 const DOZE: Duration = Duration::from_micros(1);
-/// Time between two looks whether something was issued: what it costs those who use every processor
-/// to wake this thread in vain is a hundredth of it or two.
+/// Time between two checks whether an operation was issued. A wakeup in vain costs one to two percent of it, where all
+/// processors are busy.
 const NAP: Duration = Duration::from_micros(100);
-/// Time without anything issued after which it sleeps until it is called.
+/// Time without an issued operation after which it sleeps until it is woken.
 const AWAKE: Duration = Duration::from_millis(2);
-/// Time between two visits of one that sleeps so: what other processes ask of this one, which may be computing
-/// or asleep, is answered by progress alone with some providers, and nobody calls for that.
+/// Time between two visits in that sleep. With some providers only progress of this process answers its peers, and
+/// no peer can wake it.
 const SERVE: Duration = Duration::from_millis(2);
-/// Time between two nudges of those that wait, so that each looks at the job.
+/// Time between two wakeups of all waiters, so that each checks the job.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The progress thread of a job. Ended when dropped.
-pub(super) struct Keeper {
+/// The progress thread of a job. Dropping this ends the thread.
+pub(super) struct ProgressThread {
     engine: Arc<Engine>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
-    /// Starts it, on one processor of this process's if one is named.
-    pub(super) fn start(engine: &Arc<Engine>, core: Option<usize>) -> std::io::Result<Keeper> {
+impl ProgressThread {
+    /// Starts the thread, bound to a processor if one is named.
+    pub(super) fn start(
+        engine: &Arc<Engine>,
+        core: Option<usize>,
+    ) -> std::io::Result<ProgressThread> {
         let stop = Arc::new(AtomicBool::new(false));
         let (its_engine, its_stop) = (Arc::clone(engine), Arc::clone(&stop));
         let thread = std::thread::Builder::new()
@@ -52,10 +55,10 @@ impl Keeper {
                 if let Some(core) = core {
                     run_on(core);
                 }
-                // What it calls may call the host, and must not wait for this thread.
+                // Callbacks of this thread may call the host, and must not wait for this thread.
                 watched(|| keep(&its_engine, &its_stop));
             })?;
-        Ok(Keeper {
+        Ok(ProgressThread {
             engine: Arc::clone(engine),
             stop,
             thread: Some(thread),
@@ -63,13 +66,13 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for ProgressThread {
     fn drop(&mut self) {
-        // Release: pairs with the thread's load after it was called.
+        // Release pairs with the Acquire load in `keep`.
         self.stop.store(true, Ordering::Release);
-        self.engine.line.call_keeper();
+        self.engine.queue.wake_progress_thread();
         if let Some(thread) = self.thread.take()
-            // A waker or an event may let go of the job's last reference from the thread itself.
+            // A waker or an event may drop the job's last reference on the thread itself.
             && thread.thread().id() != std::thread::current().id()
         {
             let _ = thread.join();
@@ -96,34 +99,34 @@ fn run_on(core: usize) {
 }
 
 fn keep(engine: &Engine, stop: &AtomicBool) {
-    let Some(cond) = engine.line.keeper() else {
+    let Some(cond) = engine.queue.progress_thread() else {
         return;
     };
     let mut looked = Instant::now();
     while !stop.load(Ordering::Acquire) {
-        if let Some(_baton) = engine.line.take_as_keeper() {
+        if let Some(_token) = engine.queue.take_for_progress_thread() {
             work(engine, stop, &mut looked);
         }
         rest(engine, cond);
     }
 }
 
-/// Drives until nothing is under way, or one that spins wants to drive by itself.
+/// Makes progress until nothing is outstanding, or a spinning waiter asks for the token.
 fn work(engine: &Engine, stop: &AtomicBool, looked: &mut Instant) {
     let mut pace = Pace::default();
     let mut idle = 0u32;
-    engine.line.take_wanted();
+    engine.queue.take_wanted();
     while !stop.load(Ordering::Acquire) {
         let completed = engine.drive();
         engine.visited(completed);
         if completed < 0 && idle.is_multiple_of(ASK) {
             engine.tell_trouble();
         }
-        if engine.line.take_wanted() {
-            // It calls when it goes to sleep, or leaves somebody waiting.
+        if engine.queue.take_wanted() {
+            // The waiter wakes this thread when it sleeps, or when it leaves while others wait.
             return;
         }
-        let waiting = engine.line.is_waiting();
+        let waiting = engine.queue.is_waiting();
         idle = if completed > 0 { 0 } else { idle + 1 };
         if idle >= ASK && idle.is_multiple_of(ASK) {
             if !waiting && (completed < 0 || !engine.is_busy()) {
@@ -131,42 +134,41 @@ fn work(engine: &Engine, stop: &AtomicBool, looked: &mut Instant) {
             }
             if waiting && looked.elapsed() >= LOOK {
                 *looked = Instant::now();
-                engine.line.wake_all();
+                engine.queue.wake_all();
             }
         }
         if idle < LONG {
-            pace.after(completed > 0, engine.crowded());
+            pace.after(completed > 0, engine.oversubscribed());
         } else {
-            // What takes this long leaves the processor to those who compute meanwhile.
+            // Leaves the processor to computing threads.
             std::thread::sleep(DOZE);
         }
     }
 }
 
-/// Sleeps until called, and as long as anything was issued lately, comes by now and then to see to
-/// what nobody sees to.
+/// Sleeps until it is woken. While operations were issued lately, returns now and then to look at those without a waiter.
 fn rest(engine: &Engine, cond: &Cond) {
-    // Whoever joins the line, or gives the baton on, calls, so a call that comes before this is kept,
-    // and none is missed. A nudge is not meant for it.
+    // Joining the queue and passing the token raise the condition, which keeps a signal that comes before this:
+    // none is missed. A nudge is for waiters only.
     let Ok(Begun::Waiting(signal)) = cond.begin(false) else {
         return;
     };
     let mut since = Instant::now();
     while !cond.sleep(signal, Some(NAP)) {
-        if engine.line.take_mention() || engine.is_busy() {
+        if engine.queue.take_note() || engine.is_busy() {
             since = Instant::now();
-            if engine.line.is_free() {
-                // A call that came meanwhile is kept, which costs a look.
+            if engine.queue.is_free() {
+                // A signal that came meanwhile is kept, and costs one more visit.
                 let _ = cond.raise();
                 return;
             }
-        } else if since.elapsed() >= AWAKE && engine.line.fall_asleep() {
+        } else if since.elapsed() >= AWAKE && engine.queue.fall_asleep() {
             while !cond.sleep(signal, Some(SERVE)) {
-                if let Some(_baton) = engine.line.try_take() {
+                if let Some(_token) = engine.queue.try_take() {
                     engine.visited(engine.drive());
                 }
             }
-            engine.line.wake_up();
+            engine.queue.wake_up();
             return;
         }
     }

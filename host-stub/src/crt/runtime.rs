@@ -8,9 +8,9 @@ use plugin_api::ThreadLevel;
 use super::cond::{Begun, Cond, Misuse};
 use super::engine::Engine;
 use super::hooks;
-use super::keeper::Keeper;
 use super::level::{CHECK, Checker, Entered, Level, LevelError};
 use super::mode::{self, Mode};
+use super::progress_thread::ProgressThread;
 use crate::base::params::Params;
 use crate::loader::Transport;
 
@@ -47,7 +47,7 @@ pub struct RuntimeError(#[from] std::io::Error);
 pub(crate) struct Plan {
     mode: Mode,
     provided: Level,
-    keeper: bool,
+    progress_thread: bool,
     core: Option<usize>,
     check: bool,
 }
@@ -58,14 +58,14 @@ impl Plan {
     /// program is told. It keeps its progress thread, which detached requests and futures need.
     pub(crate) fn make(params: &Params, requested: Level) -> Result<Plan, mca_params::Error> {
         let (asked, chosen) = mode::fix(requested.mode());
-        let keeper = match params.declare(&PROGRESS_THREAD)?.as_int() {
+        let progress_thread = match params.declare(&PROGRESS_THREAD)?.as_int() {
             Some(0) => false,
             Some(1) => true,
             _ => asked == Mode::Task,
         };
         let core = params.declare(&PROGRESS_THREAD_CORE)?.as_int();
         let kept = match asked {
-            Mode::Task => hooks::can_keep_tasks(keeper),
+            Mode::Task => hooks::can_keep_tasks(progress_thread),
             Mode::Master | Mode::Thread => Ok(()),
         };
         let mode = if kept.is_ok() { asked } else { Mode::Thread };
@@ -81,7 +81,7 @@ impl Plan {
         Ok(Plan {
             mode,
             provided,
-            keeper,
+            progress_thread,
             core: core.and_then(|core| usize::try_from(core).ok()),
             check: params.declare(&CHECK)?.as_bool().unwrap_or(false),
         })
@@ -90,7 +90,7 @@ impl Plan {
     /// What the transport is asked for: with a progress thread two threads at least are at work. Never
     /// less than the program asked for, so that a mode makes nothing unsound.
     pub(crate) fn transport_level(&self, requested: Level) -> ThreadLevel {
-        if self.keeper {
+        if self.progress_thread {
             ThreadLevel::Multiple
         } else {
             requested.max(self.provided).of_transport()
@@ -103,7 +103,7 @@ pub struct Runtime {
     provided: Level,
     checker: Option<Arc<Checker>>,
     // Before the engine's last reference goes: ends its thread.
-    _keeper: Option<Keeper>,
+    _progress_thread: Option<ProgressThread>,
     engine: Arc<Engine>,
 }
 
@@ -114,18 +114,18 @@ impl Runtime {
     pub(crate) fn start(
         plan: Plan,
         transport: &Transport,
-        crowded: bool,
+        oversubscribed: bool,
     ) -> Result<Runtime, RuntimeError> {
         let checker = plan.check.then(|| Arc::new(Checker::new(plan.provided)));
         let engine = Arc::new(Engine::new(
             transport,
             plan.mode,
-            crowded,
-            plan.keeper,
+            oversubscribed,
+            plan.progress_thread,
             checker.clone(),
         ));
-        let keeper = if plan.keeper {
-            Some(Keeper::start(&engine, plan.core)?)
+        let progress_thread = if plan.progress_thread {
+            Some(ProgressThread::start(&engine, plan.core)?)
         } else {
             None
         };
@@ -133,7 +133,7 @@ impl Runtime {
         Ok(Runtime {
             provided: plan.provided,
             checker,
-            _keeper: keeper,
+            _progress_thread: progress_thread,
             engine,
         })
     }
@@ -170,7 +170,7 @@ pub(super) fn nobody_progresses() -> bool {
     let current = CURRENT.read().unwrap_or_else(PoisonError::into_inner);
     current
         .upgrade()
-        .is_some_and(|engine| engine.mode() == Mode::Task && !engine.has_keeper())
+        .is_some_and(|engine| engine.mode() == Mode::Task && !engine.has_progress_thread())
 }
 
 /// Whether this process has joined a job that asked for task mode and was given another.

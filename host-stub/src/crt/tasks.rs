@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::completion::Completion;
 use super::engine::{Blocking, Engine};
 use super::hooks::{Tasks, running_task};
-use super::line::Sleeper;
+use super::wait_queue::Waiter;
 use super::waits::{LOOK, is_watched};
 
 impl Engine {
@@ -19,7 +19,7 @@ impl Engine {
     #[inline(never)]
     pub(super) fn let_tasks_run(&self) {
         if is_watched() {
-            // This task may hold the line, which those that run meanwhile may want.
+            // This task may hold the queue's lock, which tasks that run meanwhile may need.
             return;
         }
         let Some((tasks, task)) = running_task() else {
@@ -27,11 +27,11 @@ impl Engine {
         };
         if tasks.can_yield() {
             tasks.yield_now();
-        } else if tasks.can_suspend() && self.has_keeper() {
+        } else if tasks.can_suspend() && self.has_progress_thread() {
             // Resumed by the progress thread when it comes by.
             let turn = Turn(AtomicBool::new(false));
-            let _: Result<(), i32> = self.with_sleeper(&turn, None, Some(task), |sleeper| {
-                self.suspend_in_line(&turn, sleeper, &tasks, task)
+            let _: Result<(), i32> = self.with_waiter(&turn, None, Some(task), |waiter| {
+                self.suspend_in_queue(&turn, waiter, &tasks, task)
             });
         }
     }
@@ -48,9 +48,9 @@ impl Engine {
         let Some((tasks, task)) = running_task() else {
             return self.wait_as_thread(what, completion);
         };
-        if tasks.can_suspend() && self.has_keeper() {
-            return self.with_sleeper(what, completion, Some(task), |sleeper| {
-                self.suspend_in_line(what, sleeper, &tasks, task)
+        if tasks.can_suspend() && self.has_progress_thread() {
+            return self.with_waiter(what, completion, Some(task), |waiter| {
+                self.suspend_in_queue(what, waiter, &tasks, task)
             });
         }
         if !tasks.can_yield() {
@@ -61,7 +61,7 @@ impl Engine {
             if what.is_done() {
                 return Ok(());
             }
-            if let Some(_baton) = self.line.try_take() {
+            if let Some(_token) = self.queue.try_take() {
                 let completed = self.drive();
                 if completed < 0 {
                     return Err(what.progress_failed(completed));
@@ -79,17 +79,17 @@ impl Engine {
     }
 
     /// Suspends the calling task until its condition is signalled. The progress thread drives.
-    pub(super) fn suspend_in_line<B: Blocking>(
+    pub(super) fn suspend_in_queue<B: Blocking>(
         &self,
         what: &B,
-        sleeper: &Sleeper<'_>,
+        waiter: &Waiter<'_>,
         tasks: &Tasks,
         task: *mut c_void,
     ) -> Result<(), B::Error> {
-        let _stay = self.line.join(sleeper);
-        while !sleeper.is_over() {
+        let _queued = self.queue.join(waiter);
+        while !waiter.is_over() {
             tasks.suspend(task);
-            if !sleeper.cond.take_nudge(sleeper.signal) {
+            if !waiter.cond.take_nudge(waiter.signal) {
                 self.look(what)?;
             }
         }

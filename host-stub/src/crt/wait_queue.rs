@@ -1,15 +1,13 @@
-//! The line of those who wait, and the baton that one of them holds: whoever holds it makes
-//! progress, for all.
+//! The wait queue of a job, and the progress token: the thread that holds the token makes progress for all waiters.
 //!
-//! A waiter that finds the baton free takes it, and drives until its own wait is over. Others join
-//! the line and sleep. The holder tells each whose wait is over, and when it leaves passes the baton
-//! on to one that still waits, so that somebody drives as long as anybody waits. With a *keeper* (the
-//! progress thread) the baton goes to it instead.
+//! A waiter that finds the token free takes it and makes progress until its own wait is over. Other waiters join
+//! the queue and sleep. The holder signals each waiter whose wait is over. When the holder leaves, it passes the token to a
+//! waiter, so one thread makes progress as long as any thread waits. With a progress thread, the token
+//! goes to that thread instead.
 //!
-//! No wakeup is lost: a waiter joins before it looks whether the baton is free, and the holder lets
-//! go of the baton before it looks whether anybody waits, each with a sequentially consistent fence
-//! between the two, so one of them sees the other; and a signal to a waiter that does not sleep yet is
-//! kept by its condition.
+//! No wakeup is lost. A waiter joins the queue before it checks whether the token is free; the holder releases the
+//! token before it checks whether anything waits. A sequentially consistent fence separates the two steps on both sides, so
+//! at least one side sees the other. The condition keeps a signal to a waiter that does not sleep yet.
 
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -17,260 +15,260 @@ use std::time::Duration;
 use super::cond::{Cond, Signal};
 use super::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError, fence};
 
-/// Says whether a wait is over; asked by whoever holds the baton.
+/// Returns whether a wait is over. The holder of the progress token calls it.
 pub(crate) type Watch<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// One that waits, in its own frame: for the signal of its condition, which was turned off. Where
-/// there is a watch, whoever holds the baton signals when the watch says so.
-pub(crate) struct Sleeper<'a> {
+/// A waiter. It lives in the stack frame of the wait, and waits for the signal of its condition. With a
+/// watch, the holder of the token signals when the watch returns true.
+pub(crate) struct Waiter<'a> {
     pub(crate) cond: &'a Cond,
     pub(crate) signal: Signal,
     pub(crate) watch: Option<Watch<'a>>,
 }
 
-impl Sleeper<'_> {
+impl Waiter<'_> {
     /// Whether the wait is over.
     pub(crate) fn is_over(&self) -> bool {
         self.cond.has_come(self.signal) || self.watch.is_some_and(|watch| watch())
     }
 
-    /// Wakes it without a signal.
-    /// The line is locked meanwhile, so the sleeper stays.
+    /// Wakes it without a signal. The caller holds the queue's lock, so the waiter stays alive.
     fn nudge(&self) {
         self.cond.nudge();
     }
 }
 
-/// A sleeper in the line. It stays in its frame until it left the line.
-struct Place(NonNull<Sleeper<'static>>);
+/// A waiter in the queue. Its frame outlives its entry in the queue.
+struct Entry(NonNull<Waiter<'static>>);
 
-// SAFETY: a sleeper is made of atomics and a watch that is Sync; places are used under the line's
-// lock, and each leaves the line before its sleeper goes.
-unsafe impl Send for Place {}
+// SAFETY: a waiter consists of atomics and a watch that is Sync. Entries are used under the queue's
+// lock, and each is removed before its waiter is dropped.
+unsafe impl Send for Entry {}
 
-impl Place {
-    fn get(&self) -> &Sleeper<'static> {
-        // SAFETY: as above: the sleeper lives as long as it is in the line.
+impl Entry {
+    fn get(&self) -> &Waiter<'static> {
+        // SAFETY: the waiter lives as long as its entry is in the queue.
         unsafe { self.0.as_ref() }
     }
 }
 
-/// The line of a job.
-pub(crate) struct Line {
+/// The wait queue of a job.
+pub(crate) struct WaitQueue {
     held: AtomicBool,
     waiting: AtomicUsize,
-    places: Mutex<Vec<Place>>,
-    /// The progress thread's, if there is one.
-    keeper: Option<Cond>,
-    /// Whether the keeper found the baton taken.
+    entries: Mutex<Vec<Entry>>,
+    /// The condition that the progress thread sleeps on, if there is one.
+    progress_thread: Option<Cond>,
+    /// Whether the progress thread found the token taken.
     missed: AtomicBool,
-    /// Whether one that spins would like to have the baton that the keeper holds.
+    /// Whether a spinning waiter asks for the token that the progress thread holds.
     wanted: AtomicBool,
-    /// Whether something was issued that the keeper should see to when it comes by.
-    mentioned: AtomicBool,
-    /// Whether the keeper comes by no more unless it is called.
+    /// Whether an operation was issued that the progress thread should look at on its next visit.
+    noted: AtomicBool,
+    /// Whether the progress thread sleeps until it is woken, without visits in between.
     deep: AtomicBool,
 }
 
-/// The baton in a holder's hand. Given on when dropped.
-pub(crate) struct Baton<'a>(&'a Line);
+/// The progress token. Passed on when dropped.
+pub(crate) struct ProgressToken<'a>(&'a WaitQueue);
 
-/// A sleeper's stay in the line.
-pub(crate) struct Stay<'a> {
-    line: &'a Line,
-    sleeper: NonNull<Sleeper<'static>>,
+/// A waiter's membership in the queue, which ends when dropped.
+pub(crate) struct Queued<'a> {
+    queue: &'a WaitQueue,
+    waiter: NonNull<Waiter<'static>>,
 }
 
-impl Line {
-    /// An empty line; with a keeper the baton goes to nobody else that sleeps.
-    pub(crate) fn new(keeper: bool) -> Line {
-        Line {
+impl WaitQueue {
+    /// An empty queue. With a progress thread, the token is passed to that thread only.
+    pub(crate) fn new(progress_thread: bool) -> WaitQueue {
+        WaitQueue {
             held: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
-            places: Mutex::new(Vec::new()),
-            keeper: keeper.then(Cond::new),
+            entries: Mutex::new(Vec::new()),
+            progress_thread: progress_thread.then(Cond::new),
             missed: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
-            mentioned: AtomicBool::new(false),
+            noted: AtomicBool::new(false),
             deep: AtomicBool::new(false),
         }
     }
 
-    fn places(&self) -> MutexGuard<'_, Vec<Place>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The condition that the keeper sleeps on.
-    pub(crate) fn keeper(&self) -> Option<&Cond> {
-        self.keeper.as_ref()
+    /// The condition that the progress thread sleeps on; none without such a thread.
+    pub(crate) fn progress_thread(&self) -> Option<&Cond> {
+        self.progress_thread.as_ref()
     }
 
-    /// Whether anybody is in the line.
+    /// Whether the queue has a waiter.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes the baton if nobody holds it.
+    /// Takes the progress token if it is free.
     #[inline]
-    pub(crate) fn try_take(&self) -> Option<Baton<'_>> {
-        // The load keeps the line of memory shared while another drives. Acquire: pairs with the
-        // Release of who held it before.
+    pub(crate) fn try_take(&self) -> Option<ProgressToken<'_>> {
+        // The load keeps the cache line shared while another thread holds the token. Acquire pairs with the
+        // Release in the Drop of `ProgressToken`.
         let free = self.is_free()
             && self
                 .held
                 .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok();
-        // Made only if it is free: one that is dropped gives it back.
-        free.then(|| Baton(self))
+        // Not `then_some`: a token that is made and dropped would be released.
+        free.then(|| ProgressToken(self))
     }
 
-    /// Takes the baton for the keeper, who is called when it is free if it is not now.
-    pub(crate) fn take_as_keeper(&self) -> Option<Baton<'_>> {
+    /// Takes the token for the progress thread. If it is taken, its release wakes the thread.
+    pub(crate) fn take_for_progress_thread(&self) -> Option<ProgressToken<'_>> {
         self.try_take().or_else(|| {
             self.missed.store(true, Ordering::Relaxed);
-            // As in the module's docs: either the baton is seen free, or its holder sees this.
+            // See the module's docs: either this sees the token free, or its holder sees `missed`.
             fence(Ordering::SeqCst);
             self.try_take()
         })
     }
 
-    /// Asks the keeper for the baton, for one that is about to drive by itself.
+    /// Asks the progress thread for the token, for a waiter that spins.
     pub(crate) fn want(&self) {
         if !self.wanted.load(Ordering::Relaxed) {
             self.wanted.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether somebody asked for the baton since the last time; for the keeper.
+    /// For the progress thread: whether a waiter asked for the token since the last call.
     #[inline]
     pub(crate) fn take_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Relaxed)
     }
 
-    /// Says that something was issued that the keeper should see to. Wakes it only where it would
-    /// not come by on its own: its naps are short, and a call is dear.
+    /// Notes that an operation was issued that the progress thread should look at. Wakes the thread only from deep
+    /// sleep: its other sleeps are short, and a wakeup is expensive.
     #[inline]
-    pub(crate) fn mention(&self) {
-        let Some(keeper) = &self.keeper else { return };
-        // Release: who finds the mention finds what was issued before it; pairs with `take_mention`.
-        self.mentioned.store(true, Ordering::Release);
-        // Either the keeper, about to sleep deeply, sees the mention, or this sees that it does;
-        // pairs with the fence in `fall_asleep`.
+    pub(crate) fn note_issued(&self) {
+        let Some(progress_thread) = &self.progress_thread else {
+            return;
+        };
+        // Release pairs with the Acquire in `take_note`: the thread sees what was issued before.
+        self.noted.store(true, Ordering::Release);
+        // Pairs with the fence in `fall_asleep`: either the thread sees the note before it sleeps, or this sees
+        // that it sleeps.
         fence(Ordering::SeqCst);
         if self.deep.load(Ordering::Relaxed) {
-            let _ = keeper.raise();
+            let _ = progress_thread.raise();
         }
     }
 
-    /// Whether something was mentioned since the last time; for the keeper.
-    pub(crate) fn take_mention(&self) -> bool {
-        // A look comes first, so that what is not there is not written either: the line of memory stays
-        // with those who mention. Acquire: pairs with `mention`.
-        self.mentioned.load(Ordering::Relaxed) && self.mentioned.swap(false, Ordering::Acquire)
+    /// For the progress thread: whether an operation was noted since the last call.
+    pub(crate) fn take_note(&self) -> bool {
+        // The load avoids a write where there is no note, so the cache line stays with the issuing threads.
+        // Acquire pairs with the Release in `note_issued`.
+        self.noted.load(Ordering::Relaxed) && self.noted.swap(false, Ordering::Acquire)
     }
 
-    /// From here on a mention calls the keeper. False when one came before: it stays awake.
+    /// From here on a note wakes the progress thread. False: there was a note already, and the thread stays awake.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.deep.store(true, Ordering::Relaxed);
-        // See `mention`.
+        // Pairs with the fence in `note_issued`.
         fence(Ordering::SeqCst);
-        let asleep = !self.take_mention();
+        let asleep = !self.take_note();
         if !asleep {
             self.wake_up();
         }
         asleep
     }
 
-    /// From here on a mention is left for the keeper to find.
+    /// From here on a note does not wake the progress thread.
     pub(crate) fn wake_up(&self) {
         self.deep.store(false, Ordering::Relaxed);
     }
 
-    /// Whether nobody holds the baton.
+    /// Whether the token is free.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
         !self.held.load(Ordering::Relaxed)
     }
 
-    /// Wakes the keeper, or keeps it from falling asleep once.
+    /// Wakes the progress thread, or keeps it awake once.
     #[inline]
-    pub(crate) fn call_keeper(&self) {
-        if let Some(keeper) = &self.keeper {
-            // A second signal in a row is as good as one.
-            let _ = keeper.raise();
+    pub(crate) fn wake_progress_thread(&self) {
+        if let Some(progress_thread) = &self.progress_thread {
+            // Fails where a signal is pending already, which serves as well.
+            let _ = progress_thread.raise();
         }
     }
 
-    /// Joins the line, until the stay is dropped.
-    pub(crate) fn join<'a>(&'a self, sleeper: &'a Sleeper<'_>) -> Stay<'a> {
-        let sleeper = NonNull::from(sleeper).cast::<Sleeper<'static>>();
-        self.places().push(Place(sleeper));
+    /// Joins the queue until the result is dropped.
+    pub(crate) fn join<'a>(&'a self, waiter: &'a Waiter<'_>) -> Queued<'a> {
+        let waiter = NonNull::from(waiter).cast::<Waiter<'static>>();
+        self.entries().push(Entry(waiter));
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        // Before the look whether the baton is free: see the module's docs.
+        // Before the check whether the token is free: see the module's docs.
         fence(Ordering::SeqCst);
-        self.call_keeper();
-        Stay {
-            line: self,
-            sleeper,
+        self.wake_progress_thread();
+        Queued {
+            queue: self,
+            waiter,
         }
     }
 
-    /// Signals those whose watch says that their wait is over.
-    pub(crate) fn tell(&self) {
-        for place in self.places().iter() {
-            let sleeper = place.get();
-            let over = sleeper
+    /// Signals the waiters whose watch returns true.
+    pub(crate) fn signal_done(&self) {
+        for entry in self.entries().iter() {
+            let waiter = entry.get();
+            let over = waiter
                 .watch
-                .is_some_and(|watch| !sleeper.cond.has_come(sleeper.signal) && watch());
-            // Nobody else signals where there is a watch, so the condition does not refuse.
+                .is_some_and(|watch| !waiter.cond.has_come(waiter.signal) && watch());
+            // Only the holder of the token signals a waiter with a watch, so the condition does not refuse.
             if over {
-                let _ = sleeper.cond.raise();
+                let _ = waiter.cond.raise();
             }
         }
     }
 
-    /// Wakes all, so that each looks at the job.
+    /// Wakes all waiters, so that each checks the job.
     pub(super) fn wake_all(&self) {
-        for place in self.places().iter() {
-            place.get().nudge();
+        for entry in self.entries().iter() {
+            entry.get().nudge();
         }
     }
 
-    /// Gives the baton to one that waits. It need not take it: whoever leaves the line while the
-    /// baton is free passes it on again.
+    /// Offers the token to a waiter. The waiter need not take it: a waiter that leaves the queue while the token
+    /// is free offers it again.
     fn pass_on(&self) {
-        if self.keeper.is_some() {
-            return self.call_keeper();
+        if self.progress_thread.is_some() {
+            return self.wake_progress_thread();
         }
-        let places = self.places();
-        let next = places
+        let entries = self.entries();
+        let next = entries
             .iter()
-            .map(Place::get)
-            .find(|sleeper| !sleeper.cond.has_come(sleeper.signal));
-        if let Some(sleeper) = next {
-            sleeper.nudge();
+            .map(Entry::get)
+            .find(|waiter| !waiter.cond.has_come(waiter.signal));
+        if let Some(waiter) = next {
+            waiter.nudge();
         }
     }
 
-    /// Waits as a thread until the sleeper's wait is over. `drive` is called with the baton in hand,
-    /// and returns when that is so; `look` is called at least once in every `limit` of sleep. An
-    /// error of either ends the wait.
+    /// Blocks the thread until the wait is over. `drive` is called with the token held, and returns when the wait
+    /// is over; `look` is called at least once in every `limit` of sleep. An error of either ends the wait.
     pub(crate) fn sleep<E>(
         &self,
-        sleeper: &Sleeper<'_>,
+        waiter: &Waiter<'_>,
         limit: Option<Duration>,
         mut drive: impl FnMut() -> Result<(), E>,
         mut look: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
-        let _stay = self.join(sleeper);
-        while !sleeper.is_over() {
-            if self.keeper.is_none()
-                && let Some(_baton) = self.try_take()
+        let _queued = self.join(waiter);
+        while !waiter.is_over() {
+            if self.progress_thread.is_none()
+                && let Some(_token) = self.try_take()
             {
                 return drive();
             }
-            if !sleeper.cond.sleep(sleeper.signal, limit) {
+            if !waiter.cond.sleep(waiter.signal, limit) {
                 look()?;
             }
         }
@@ -278,33 +276,33 @@ impl Line {
     }
 }
 
-impl Drop for Baton<'_> {
+impl Drop for ProgressToken<'_> {
     fn drop(&mut self) {
         self.0.held.store(false, Ordering::Release);
-        // Before the look at who waits: see the module's docs.
+        // Before the check for waiters: see the module's docs.
         fence(Ordering::SeqCst);
         if self.0.is_waiting() {
             self.0.pass_on();
-        } else if self.0.keeper.is_some() && self.0.missed.load(Ordering::Relaxed) {
+        } else if self.0.progress_thread.is_some() && self.0.missed.load(Ordering::Relaxed) {
             self.0.missed.store(false, Ordering::Relaxed);
-            self.0.call_keeper();
+            self.0.wake_progress_thread();
         }
     }
 }
 
-impl Drop for Stay<'_> {
+impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        let mut places = self.line.places();
-        if let Some(index) = places.iter().position(|place| place.0 == self.sleeper) {
-            // In order, so that the baton goes to who has waited longest.
-            places.remove(index);
+        let mut entries = self.queue.entries();
+        if let Some(index) = entries.iter().position(|entry| entry.0 == self.waiter) {
+            // In order, so that the longest waiter gets the token.
+            entries.remove(index);
         }
-        drop(places);
-        let others = self.line.waiting.fetch_sub(1, Ordering::Relaxed) > 1;
+        drop(entries);
+        let others = self.queue.waiting.fetch_sub(1, Ordering::Relaxed) > 1;
         fence(Ordering::SeqCst);
-        // The baton may have been passed to this one.
-        if others && self.line.is_free() {
-            self.line.pass_on();
+        // The token may have been offered to this waiter.
+        if others && self.queue.is_free() {
+            self.queue.pass_on();
         }
     }
 }

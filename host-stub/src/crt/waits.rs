@@ -1,10 +1,10 @@
 //! The one way to wait: every blocking call of the host comes here.
 //!
-//! What waiting is depends on the mode. A *master* makes progress until it is done. A *thread* does so
-//! too if nobody else does, and then for all that wait; otherwise it spins for a moment and sleeps
-//! until whoever makes progress tells it ([`super::line`]). A *task* is suspended, or lets
-//! other tasks run between its looks, as its runtime's hooks allow; without hooks, and outside of
-//! tasks, it waits as a thread. A wait for shared memory looks there first, in every mode.
+//! The mode selects what a wait does. *Master*: makes progress until the wait is over. *Thread*: the same, for all
+//! waiters, if the progress token is free; otherwise spins for a moment and sleeps until the holder of the token signals
+//! ([`super::wait_queue`]). *Task*: is suspended, or lets other tasks run between its checks, as the hooks of its runtime
+//! allow; without hooks, and outside of tasks, it waits as a thread. A wait for shared memory checks the memory
+//! first, in every mode.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -15,9 +15,9 @@ use super::completion::{Attached, Completion};
 use super::cond::{Begun, Cond, Misuse, Signal};
 use super::engine::{Blocking, Engine, SPIN_MIN};
 use super::hooks::running_task;
-use super::line::Sleeper;
 use super::mode::Mode;
 use super::pace::{NearPace, Pace};
+use super::wait_queue::Waiter;
 
 /// Sleep between two looks at the job.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ const SPIN_MAX: u32 = 1 << 12;
 /// Looks at shared memory before anything else is done: some microseconds, in which a processor
 /// that runs the other rank answers; next to none where it may need this one.
 const GLANCES: u32 = 256;
-const GLANCES_CROWDED: u32 = 2;
+const GLANCES_OVERSUBSCRIBED: u32 = 2;
 /// Looks at shared memory between two calls for progress.
 const PROGRESS: u32 = 32;
 
@@ -92,8 +92,8 @@ impl Engine {
     /// Looks at shared memory for as long as another processor takes to write there.
     #[inline]
     fn comes_at_once<B: Blocking>(&self, what: &B) -> bool {
-        let visits = if self.crowded {
-            GLANCES_CROWDED
+        let visits = if self.oversubscribed {
+            GLANCES_OVERSUBSCRIBED
         } else {
             GLANCES
         };
@@ -124,11 +124,11 @@ impl Engine {
         what: &B,
         mut is_over: impl FnMut() -> bool,
     ) -> Result<(), B::Error> {
-        let mut pace = NearPace::new(self.crowded);
+        let mut pace = NearPace::new(self.oversubscribed);
         let mut visits = 0u32;
         while !is_over() {
             visits = visits.wrapping_add(1);
-            if visits.is_multiple_of(PROGRESS) || self.line.is_waiting() {
+            if visits.is_multiple_of(PROGRESS) || self.queue.is_waiting() {
                 let completed = self.drive();
                 if completed < 0 {
                     return Err(what.progress_failed(completed));
@@ -157,15 +157,15 @@ impl Engine {
             if completed > 0 && is_over() {
                 break;
             }
-            if pace.after(completed > 0, self.crowded) {
+            if pace.after(completed > 0, self.oversubscribed) {
                 what.look()?;
             }
         }
         Ok(())
     }
 
-    /// A wait inside of somebody's look whether another wait is over: this thread may hold the baton
-    /// or the line, so it neither tells others nor sleeps.
+    /// A wait inside a check whether another wait is over. This thread may hold the progress token or the lock of the
+    /// queue, so it neither signals waiters nor sleeps.
     #[cold]
     pub(super) fn drive_alone<B: Blocking>(&self, what: &B) -> Result<(), B::Error> {
         let mut pace = Pace::default();
@@ -174,7 +174,7 @@ impl Engine {
             if completed < 0 {
                 return Err(what.progress_failed(completed));
             }
-            if pace.after(completed > 0, self.crowded) {
+            if pace.after(completed > 0, self.oversubscribed) {
                 what.look()?;
             }
         }
@@ -186,14 +186,14 @@ impl Engine {
     fn spin<B: Blocking>(&self, what: &B) -> Result<bool, B::Error> {
         let limit = self.spin.load(Ordering::Relaxed);
         // With a progress thread even the one that drives goes to sleep after a while.
-        let drives = !self.has_keeper();
+        let drives = !self.has_progress_thread();
         let mut visits = 0;
         while visits < limit {
             if what.is_done() {
                 self.spin_was(true, limit);
                 return Ok(true);
             }
-            if let Some(_baton) = self.line.try_take() {
+            if let Some(_token) = self.queue.try_take() {
                 if drives {
                     return self.drive_until(what, || what.is_done()).map(|()| true);
                 }
@@ -211,7 +211,7 @@ impl Engine {
                 break;
             }
             if !drives {
-                self.line.want();
+                self.queue.want();
             }
             std::hint::spin_loop();
             visits += 1;
@@ -253,28 +253,28 @@ impl Engine {
         what: &B,
         completion: Option<&Completion>,
     ) -> Result<(), B::Error> {
-        self.with_sleeper(what, completion, None, |sleeper| {
-            self.sleep_in_line(what, sleeper)
+        self.with_waiter(what, completion, None, |waiter| {
+            self.sleep_in_queue(what, waiter)
         })
     }
 
-    fn sleep_in_line<B: Blocking>(&self, what: &B, sleeper: &Sleeper<'_>) -> Result<(), B::Error> {
-        self.line.sleep(
-            sleeper,
+    fn sleep_in_queue<B: Blocking>(&self, what: &B, waiter: &Waiter<'_>) -> Result<(), B::Error> {
+        self.queue.sleep(
+            waiter,
             Some(LOOK),
-            || self.drive_until(what, || sleeper.is_over()),
+            || self.drive_until(what, || waiter.is_over()),
             || self.look(what),
         )
     }
 
-    /// Runs a wait with a sleeper: told by the request, where it can be attached to one, or else by
-    /// whoever makes progress and asks. `task`: who is to wait, unless it is the thread.
-    pub(super) fn with_sleeper<B: Blocking>(
+    /// Runs a wait with a waiter in the queue. The request signals it where a condition can be attached; else the
+    /// holder of the token does. `task`: the task that waits; none: the thread.
+    pub(super) fn with_waiter<B: Blocking>(
         &self,
         what: &B,
         completion: Option<&Completion>,
         task: Option<*mut c_void>,
-        run: impl FnOnce(&Sleeper<'_>) -> Result<(), B::Error>,
+        run: impl FnOnce(&Waiter<'_>) -> Result<(), B::Error>,
     ) -> Result<(), B::Error> {
         let (cond, watch) = (Cond::new(), || what.is_done());
         // A new condition refuses nothing.
@@ -284,9 +284,9 @@ impl Engine {
         if let Some(task) = task {
             cond.name_task(signal, task);
         }
-        // After the stay in the line: a task leaves when nobody is about to resume it.
+        // After its place in the queue ended: a task leaves when nobody is about to resume it.
         let _settled = Settled(&cond);
-        let mut sleeper = Sleeper {
+        let mut waiter = Waiter {
             cond: &cond,
             signal,
             watch: None,
@@ -296,7 +296,7 @@ impl Engine {
             match unsafe { completion.attach_cond(&cond) } {
                 Ok(Attached::Complete) => return Ok(()),
                 Ok(Attached::Later) => {
-                    let outcome = run(&sleeper);
+                    let outcome = run(&waiter);
                     if outcome.is_err() && !completion.detach_cond(&cond) {
                         // It is being signalled at this moment.
                         while cond.is_attached() {
@@ -309,15 +309,15 @@ impl Engine {
                 Err(_) => {}
             }
         }
-        sleeper.watch = Some(&watch);
-        run(&sleeper)
+        waiter.watch = Some(&watch);
+        run(&waiter)
     }
 
     /// What `crt_wait` does: takes a signal that has come, or waits for it as the mode says.
     pub(super) fn wait_cond(&self, cond: &Cond) -> Result<(), Misuse> {
         let watched = is_watched();
         let task = match self.mode {
-            Mode::Task if self.has_keeper() && !watched => {
+            Mode::Task if self.has_progress_thread() && !watched => {
                 running_task().filter(|(tasks, _)| tasks.can_suspend())
             }
             _ => None,
@@ -326,7 +326,7 @@ impl Engine {
             return Ok(());
         };
         let what = Signalled { cond, signal };
-        let sleeper = Sleeper {
+        let waiter = Waiter {
             cond,
             signal,
             watch: None,
@@ -339,7 +339,7 @@ impl Engine {
         while !what.is_done() {
             let outcome = match (self.mode, &task) {
                 _ if watched => self.drive_alone(&what),
-                (_, Some((tasks, task))) => self.suspend_in_line(&what, &sleeper, tasks, *task),
+                (_, Some((tasks, task))) => self.suspend_in_queue(&what, &waiter, tasks, *task),
                 (Mode::Master, None) => self.drive_until(&what, || what.is_done()),
                 (Mode::Task, None)
                     if running_task().is_some_and(|(tasks, _)| tasks.can_yield()) =>
@@ -347,7 +347,7 @@ impl Engine {
                     self.wait_as_task(&what, None)
                 }
                 _ => match self.spin(&what) {
-                    Ok(false) => self.sleep_in_line(&what, &sleeper),
+                    Ok(false) => self.sleep_in_queue(&what, &waiter),
                     over => over.map(drop),
                 },
             };

@@ -112,7 +112,7 @@ impl Devices {
         Ok(handle)
     }
 
-    /// Memory of a device, from whoever gives it out, known to the host as long as it lives.
+    /// Memory of a device, from the library that allocates it, known to the host as long as it lives.
     pub fn allocate(&self, device: i32, len: usize) -> Result<Box<dyn DeviceBuffer>, DeviceError> {
         let name = self.device(device)?.name;
         let refused = |why: &str| DeviceError::NoMemory(device, name.clone(), String::from(why));

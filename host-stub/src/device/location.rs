@@ -32,7 +32,7 @@ pub(crate) fn look_from_now_on() {
 /// Whether calls look where their buffers are.
 #[inline(always)]
 pub(crate) fn is_looked_for() -> bool {
-    // Relaxed: whoever passes such a pointer or layout got it after the store.
+    // Relaxed: a caller that passes such a pointer or layout got it after the store.
     ELSEWHERE.load(Ordering::Relaxed)
 }
 

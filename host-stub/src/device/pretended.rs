@@ -116,7 +116,7 @@ impl PretendedMemory {
         })
     }
 
-    /// Where the device itself would see the first byte: for whoever plays the device.
+    /// Where the device itself would see the first byte: for code that plays the device.
     pub fn device_view(&self) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut(self.shadow as usize)
     }

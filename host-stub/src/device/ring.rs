@@ -5,7 +5,7 @@
 //! A producer draws a ticket, waits until the answer to the slot's last command was taken, writes its
 //! command, and publishes it by storing the ticket plus one. The proxy begins commands in the order of
 //! their tickets, and answers each when it is complete, by storing the ticket plus one beside the status.
-//! Whoever waits for the ticket takes the answer, which frees the slot: an answer is never overwritten
+//! The thread that waits for the ticket takes the answer, which frees the slot: an answer is never overwritten
 //! before it was read. The proxy itself takes the answer of an untracked command.
 //!
 //! The host trusts nothing that a device may write: it keeps the number of slots and the next ticket
@@ -174,7 +174,7 @@ impl Ring {
         }
     }
 
-    /// First byte and length of the memory, for whoever maps it for a device.
+    /// First byte and length of the memory, for code that maps it for a device.
     pub fn memory(&self) -> (*mut u8, usize) {
         (self.base.as_ptr(), self.layout.size())
     }
@@ -285,7 +285,7 @@ impl Ring {
             0 => &header.succeeded,
             _ => &header.failed,
         };
-        // Release: whoever sees the count sees what the command brought. Only the proxy counts.
+        // Release pairs with the Acquire in `counts`: a thread that sees the count sees what the command brought. Only the proxy counts.
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Release);
         let slot = self.slot(ticket);
         slot.status.store(completion.status, Ordering::Relaxed);

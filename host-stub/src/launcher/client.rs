@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-/// A connection, whoever is at its other end.
+/// A connection to a process that is not trusted.
 pub(super) struct Client {
     pub(super) stream: UnixStream,
     pub(super) pid: i32,

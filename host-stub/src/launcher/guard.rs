@@ -46,7 +46,7 @@ impl Guard {
             .arg(ARGUMENT)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            // Whoever reads the launcher's stderr to its end shall not have to wait for the guard.
+            // A reader of the launcher's stderr must not wait for the guard to end.
             .stderr(Stdio::null());
         // SAFETY: setsid may be called between fork and exec. It takes the guard out of reach of
         // signals to the launcher's group.

@@ -25,7 +25,7 @@ impl Members {
 
     /// Adds a process that leads a group of its own or has joined the job; false if it is known.
     pub(super) fn add(&mut self, pid: i32) -> bool {
-        // Neither the launcher nor "everyone" nor init, whoever claims so.
+        // Neither the launcher nor "everyone" nor init, whatever a client claims.
         pid > 1 && pid != std::process::id() as i32 && self.pids.insert(pid)
     }
 

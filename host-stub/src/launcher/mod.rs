@@ -61,7 +61,7 @@ pub struct LaunchOptions {
     pub environment: Vec<(OsString, OsString)>,
     /// Parameters set above every other source, in every rank.
     pub settings: Vec<Setting>,
-    /// Whether the other ranks go on when one fails. Whoever waits for it, or begins to, gets an
+    /// Whether the other ranks go on when one fails. A wait for the failed rank gets an
     /// error; the job ends with the last rank, and its outcome tells of the first failure.
     pub recovery: bool,
     /// Whether each line that a rank prints starts with its rank.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 /// The last signal that arrived; 0 for none.
 static ARRIVED: AtomicI32 = AtomicI32::new(0);
 
-/// An eventfd that wakes whoever polls; negative before it is made.
+/// An eventfd that wakes the polling thread; negative before it is made.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 
 /// SIGINT, SIGTERM and SIGHUP, caught instead of ending this process.

@@ -68,7 +68,7 @@ impl Registration {
         self.len == 0
     }
 
-    /// Ends the registration, for whoever wants to know how that went; dropping only logs.
+    /// Ends the registration and returns how that went; dropping only logs.
     pub fn deregister(self) -> Result<(), TransportError> {
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: `this` is never used or dropped again, so the transport is moved out once.

@@ -65,7 +65,7 @@ pub(crate) unsafe extern "C" fn track_done(
     _data: *mut c_void,
     status: i32,
 ) {
-    // SAFETY: the context is a Track that whoever posted keeps until its count is 0 again.
+    // SAFETY: the context is a Track that the posting code keeps alive until its count is 0 again.
     unsafe { &*context.cast::<Track>() }.end(status.min(0));
 }
 

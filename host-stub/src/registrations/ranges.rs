@@ -1,6 +1,6 @@
 //! Disjoint ranges of addresses with a value each: found by what they cover, given up by age.
 //!
-//! The order of use is kept lazily: finding a range only notes when, and whoever looks for the oldest puts each that
+//! The order of use is kept lazily: finding a range only notes when, and the search for the oldest puts each that
 //! was found since in its place. So finding allocates nothing, and giving up costs a logarithm for each time that
 //! something was found.
 

@@ -1,7 +1,7 @@
 //! Which watched memory the process has given up: by munmap, mremap, or madvise.
 //!
 //! The kernel tells through a userfaultfd (man userfaultfd, ioctl_userfaultfd: `UFFD_EVENT_UNMAP` and
-//! its like), and holds whoever gives memory up until it was told. A thread reads what it tells.
+//! its like), and blocks the unmapping thread until its message was read. A thread reads what it tells.
 //! Nothing is write-protected, so nothing else changes for the watched memory. Of the other ways,
 //! replacing the C library's functions in memory (what Open MPI does) misses nothing either but
 //! rewrites code of the host, and symbols in front of the C library's miss its own calls.
@@ -229,7 +229,7 @@ fn listen([file, stop]: [libc::c_int; 2], shared: &Shared) {
         }
         let mut messages = [Message::default(); 16];
         shared.count.fetch_add(1, Ordering::SeqCst);
-        // SAFETY: room for the messages. Whoever gave memory up goes on when its message was read.
+        // SAFETY: room for the messages. The unmapping thread goes on when its message was read.
         let bytes =
             unsafe { libc::read(file, messages.as_mut_ptr().cast(), size_of_val(&messages)) };
         let read = usize::try_from(bytes).unwrap_or(0) / size_of::<Message>();

@@ -70,7 +70,7 @@ pub(super) struct State {
 /// Runs collectives. Any thread may call.
 pub(crate) struct Engine {
     state: Mutex<State>,
-    /// As the state has it, for those who wait: whoever sees another number looks for its outcome.
+    /// As the state has it, for waiters: a waiter that sees another number looks for its outcome.
     ended: AtomicUsize,
     /// Whether the state counts itself in `busy`; changed with the state locked.
     running: AtomicBool,

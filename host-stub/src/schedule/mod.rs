@@ -1,11 +1,11 @@
-//! Collectives as lists of steps, run by whoever makes progress.
+//! Collectives as lists of steps, run by progress.
 //!
 //! A [`Plan`] is what one rank does in one collective: sends, receives, copies and combinations,
 //! in rounds; a round begins when everything sent and received in the one before is done (the
 //! schedules of Hoefler, Lumsdaine, Rehm, "Implementation and Performance Analysis of Non-Blocking
 //! Collective Operations for MPI", SC 2007). The [`Engine`] runs all plans of a process over one
 //! mailbox: short payloads travel in messages, long ones are offered and fetched with gets by
-//! whoever receives them, so that nothing depends on the order of two puts.
+//! the receiver, so that nothing depends on the order of two puts.
 //!
 //! This module does not use communicators: a [`Scope`] lists the ranks of a schedule. The one algorithm here is the
 //! allgather that creates communicators.

@@ -46,7 +46,7 @@ pub(crate) enum Step {
 }
 
 // SAFETY: the pointers are to buffers that belong to the collective while it runs, on whatever
-// thread makes progress; whoever starts it promises so.
+// thread makes progress; starting a collective is unsafe and requires that.
 unsafe impl Send for Step {}
 
 /// A list of steps, and the scratch memory that they use. Plans are used again and again, and keep

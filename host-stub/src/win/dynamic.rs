@@ -142,7 +142,7 @@ pub(super) unsafe fn attach(window: &Window, base: *mut u8, len: usize) -> WinRe
 pub(super) fn detach(window: &Window, base: *const u8) -> WinResult<()> {
     let start = decode_location(base as u64).map_or(base as u64, |l| l.address) as usize;
     let (control, transport) = (&window.parts.control, &window.link.transport);
-    // Out of the table first: whoever reads it from here on learns no key that is about to end.
+    // Out of the table first: a rank that reads it from here on learns no key that is about to end.
     let removed = window.attached_regions().remove(control, transport, start);
     let Some(registration) = removed else {
         return Err(WinError::BadArgument {

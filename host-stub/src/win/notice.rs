@@ -142,7 +142,7 @@ impl Future for Request<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<WinResult<()>> {
         let _entered = self.link().enter("await")?;
-        let keeper = self.link().engine().has_keeper();
+        let keeper = self.link().engine().has_progress_thread();
         if !self.is_over() && !keeper {
             self.poll_progress()?;
         }

@@ -26,7 +26,7 @@ impl Cell {
         if status < 0 {
             self.fail(status);
         }
-        // Pairs with the Acquire load in `is_zero`: whoever sees zero sees the data and the failure.
+        // Pairs with the Acquire load in `is_zero`: a thread that sees zero sees the data and the failure.
         if self.alone {
             let count = self.count.load(Ordering::Relaxed);
             self.count.store(count.wrapping_sub(1), Ordering::Release);

@@ -142,7 +142,7 @@ impl Source for Served {
             // Another thread is at it, or a command that this thread waits for.
             Err(TryLockError::WouldBlock) => return false,
         };
-        // The thread may hold the baton, and must not wait for others.
+        // The thread may hold the progress token, and must not wait for other threads.
         watched(|| {
             let ended = state.end_complete(&self.ring);
             state.begin_next(self) | ended

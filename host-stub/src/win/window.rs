@@ -270,7 +270,7 @@ impl Window {
             return self.copy_own("local read", offset, Way::From(into));
         }
         // SAFETY: the range was checked to lie in this rank's memory, which stays while the window
-        // is not freed. No thread of this process writes it meanwhile: whoever writes here calls unsafe
+        // is not freed. No thread of this process writes it meanwhile: writing here takes unsafe
         // functions, which forbid that. Other processes may; as with any shared memory the bytes then
         // are either, and bytes have no invalid values.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };

@@ -56,7 +56,7 @@ impl Raise {
 }
 
 impl Transport {
-    /// Makes a put, and raises a counter at the target once the bytes of the put are visible there: whoever sees the counter
+    /// Makes a put, and raises a counter at the target once the bytes of the put are visible there: a reader that sees the counter
     /// raised also sees the bytes. The operation is complete when both are done; then the put's callback runs, and flushes
     /// no longer wait for it. If the put fails, the counter is not raised. A put of no bytes raises the counter only.
     ///

@@ -1,7 +1,7 @@
 //! The counters of this transport, in a file that `host-stub stats` reads (`plugin_api::counters` has its layout).
 //!
 //! Each peer has a slot, by its offset in [`Endpoint::counters`](crate::peer::endpoint::Endpoint::counters); peers for which
-//! there is none share slot 0. Whoever counts holds the lock of the context, or counts by [`add`] as if other threads
+//! there is none share slot 0. The counting thread holds the lock of the context, or counts by [`add`] as if other threads
 //! counted, too.
 
 use std::alloc::{self, Layout};

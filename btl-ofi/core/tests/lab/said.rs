@@ -51,12 +51,12 @@ impl Kept {
         self.0.push(Judged {
             what: what.to_owned(),
             outcome,
-            // Whoever refuses an operation calls nobody back; that is nowhere else looked at.
+            // A refused operation must not call back; only this place checks that.
             calls: if taken { calls } else { 0 },
         });
     }
 
-    /// With the transport closed: whoever was called back since its operation was judged is lost.
+    /// With the transport closed: a callback since its operation was judged counts as lost.
     pub(crate) fn check(self, tally: &mut Tally) {
         for o in self.0 {
             let calls = o.outcome.calls.load(Ordering::Relaxed);

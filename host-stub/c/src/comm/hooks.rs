@@ -35,7 +35,7 @@ unsafe impl Send for Registered {}
 unsafe impl Sync for Registered {}
 
 fn run(comm: &Comm, hook: Option<Hook>, param: *mut c_void) -> Result<(), HookError> {
-    // Whoever registered, registered this one.
+    // An absent hook is not registered.
     let Some(hook) = hook else { return Ok(()) };
     // SAFETY: the program guarantees the function when it registers the hook.
     let code = unsafe { hook(handle(comm), param) };

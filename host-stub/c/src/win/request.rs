@@ -36,7 +36,7 @@ pub(crate) fn give(
     request: Request<'static>,
     win: &'static host_win_t,
 ) {
-    // Relaxed: whoever frees the window was told by this thread that it may.
+    // Relaxed: the thread that frees the window was told by this thread that it may.
     win.requests.fetch_add(1, Ordering::Relaxed);
     let made = match REQUESTS.add(Kept { request, win }) {
         Ok(made) => made,

@@ -27,7 +27,7 @@ pub(crate) struct Used(&'static host_win_t);
 
 impl Used {
     pub(crate) fn new(win: &'static host_win_t) -> Used {
-        // Relaxed: whoever frees the window was told by this thread that it may.
+        // Relaxed: the thread that frees the window was told by this thread that it may.
         win.requests.fetch_add(1, Ordering::Relaxed);
         Used(win)
     }

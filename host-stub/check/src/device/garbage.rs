@@ -132,7 +132,7 @@ pub(super) fn commands(context: &Context<'_>) -> Outcome {
 }
 
 /// A device that overwrites its ring, and one that dies with a command half written: the ring is closed, by
-/// the host or by the program, whoever waits is told, and another ring goes on.
+/// the host or by the program, waiters get an error, and another ring goes on.
 pub(super) fn rings(context: &Context<'_>) -> Outcome {
     let window = zeroed(context)?;
     let (broken, broken_proxy, to) = ring(context, &window)?;

@@ -45,7 +45,7 @@ pub(super) fn served<T>(
     devices: Vec<ScopedJoinHandle<'_, T>>,
 ) -> Result<Vec<T>, Failure> {
     let engine = context.job.runtime().engine();
-    while !engine.has_keeper() && !devices.iter().all(ScopedJoinHandle::is_finished) {
+    while !engine.has_progress_thread() && !devices.iter().all(ScopedJoinHandle::is_finished) {
         if engine.progress() == 0 {
             std::thread::yield_now();
         }

@@ -60,7 +60,7 @@ fn futures(context: &Context<'_>) -> Outcome {
     Ok(comm.free()?)
 }
 
-/// Set by whoever wakes.
+/// Set by the waker.
 struct Flag(AtomicBool);
 
 impl Wake for Flag {
@@ -76,7 +76,7 @@ fn alone(context: &Context<'_>) -> Outcome {
     let send = vec![7 + context.rank as u64; COUNT];
     let mut recv = vec![0; COUNT];
     let mut request = sum(&comm, &send, &mut recv)?;
-    if context.job.runtime().engine().has_keeper() {
+    if context.job.runtime().engine().has_progress_thread() {
         let flag = Arc::new(Flag(AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&flag));
         let polled = pin!(&mut request).poll(&mut TaskContext::from_waker(&waker));

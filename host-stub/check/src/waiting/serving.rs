@@ -64,7 +64,7 @@ fn while_polling(context: &Context<'_>, by_test: bool) -> Outcome {
 
 /// A rank with a progress thread stays away from the library until others have changed its memory.
 fn while_computing(context: &Context<'_>) -> Outcome {
-    if !context.job.runtime().engine().has_keeper() {
+    if !context.job.runtime().engine().has_progress_thread() {
         if context.rank == 0 {
             println!("skipped: {}: there is no progress thread", context.name);
         }

@@ -31,7 +31,7 @@ struct Functions {
 impl Functions {
     fn open() -> Result<Self, BootstrapError> {
         let failed = |source| BootstrapError::PmixLibrary { file: FILE, source };
-        // SAFETY: the library's constructors ask nothing of whoever opens it.
+        // SAFETY: the library's constructors ask nothing of the program that opens it.
         let library = unsafe { Library::open(Some(FILE), RTLD_NOW | RTLD_LOCAL) };
         let library = std::mem::ManuallyDrop::new(library.map_err(failed)?);
         macro_rules! function {
@@ -208,7 +208,7 @@ impl Client {
         while !outcome.ended.load(Ordering::Acquire) {
             patience.check()?;
             progress();
-            // There may be more ranks than processors: whoever waits lets others run.
+            // There may be more ranks than processors: a waiter lets others run.
             std::thread::yield_now();
         }
         let status = outcome.status.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What ranks publish under keys, for whoever asks.
+//! What ranks publish under keys, for all that ask.
 //!
 //! The items of a rank travel together: at a fence, a rank whose items have changed puts them all
 //! under keys that are never written again (see [`exchange`](super::exchange) for why), and then
@@ -53,7 +53,7 @@ impl Own {
 
     /// Puts the items, if there is news; true if something was put. To be followed by a commit.
     pub(super) fn publish(&mut self, client: &Client) -> Result<bool, BootstrapError> {
-        // The first time also without an item: a server keeps whoever asks for a key of a rank
+        // The first time also without an item: a server keeps a request for a key of a rank
         // that has sent nothing at all waiting.
         self.fences += 1;
         let news = self.changed || self.generation == 0;

@@ -3,7 +3,7 @@
 //! A frame is its length (32 bits, little-endian, without itself) and a body; a body is a code and
 //! fields. Every length is checked against its limit before anything is allocated for it. Both
 //! sides decode with the functions here, so a malformed message is a [`ProtocolError`] that says
-//! what is wrong, whoever sent it.
+//! what is wrong.
 
 mod codec;
 mod error;

@@ -1,6 +1,6 @@
 //! The published algorithms, each as the steps of one rank.
 //!
-//! Buffers are raw: whoever starts the collective vouches for them (see [`crate::schedule`]).
+//! Buffers are raw: the caller that starts the collective vouches for them (see [`crate::schedule`]).
 //! Rank `r` of `n` is meant where nothing else is said.
 
 mod allgather;

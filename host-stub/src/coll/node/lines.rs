@@ -101,8 +101,8 @@ impl Lines {
         self.counter(rank, mark).load(Ordering::Acquire) >= step
     }
 
-    /// A rank's slot for a step. Whoever fills it has seen everybody done with the step two before;
-    /// whoever reads it has seen it ready.
+    /// A rank's slot for a step. The rank that fills it has seen all ranks finish the step two before;
+    /// a rank that reads it has seen it ready.
     #[inline]
     pub(super) fn slot(&self, class: Class, rank: usize, step: u64) -> *mut u8 {
         let turn = (step % 2) as usize;

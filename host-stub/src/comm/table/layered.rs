@@ -10,7 +10,7 @@ use crate::schedule::Scope;
 /// A collective that a layer runs itself.
 pub trait Pending: Send {
     /// Makes progress, and says whether the collective is done. After true or an error it is not
-    /// called again. Called by whoever makes progress, so it must not wait. Freeing the communicator
+    /// called again. Any thread that makes progress calls it, so it must not wait. Freeing the communicator
     /// calls it until then: one that waits for a rank which is gone has to end with an error, as the
     /// requests of the host do.
     fn test(&mut self) -> CommResult<bool>;

@@ -83,7 +83,7 @@ impl CollRequest {
             return outcome;
         }
         let staged = std::mem::take(&mut self.staged);
-        // SAFETY: whoever started the collective vouches for its buffers until the request is done.
+        // SAFETY: starting a collective requires buffers that stay until the request is done.
         unsafe { give_back(staged, self.comm.job().devices(), outcome) }
     }
 
@@ -168,7 +168,7 @@ impl CollRequest {
                 Work::Done => Ok(()),
                 Work::Scheduled(ticket) => engine.wait(job, ticket),
                 Work::Layer(run) => {
-                    // Whoever makes progress asks the layer, one at a time.
+                    // Threads that make progress ask the layer, one at a time.
                     engine.wait_until(job, || run.advance());
                     run.outcome()
                 }
@@ -198,13 +198,13 @@ impl Future for CollRequest {
         let (waiting, Some(engine)) = (runtime.engine(), comm.registry().engine()) else {
             return Poll::Ready(Ok(()));
         };
-        if !waiting.has_keeper() {
+        if !waiting.has_progress_thread() {
             waiting.progress();
         }
         if let Some(outcome) = self.advance(|ticket| engine.poll(ticket, context.waker())) {
             return Poll::Ready(outcome);
         }
-        if waiting.has_keeper() && !matches!(self.work, Work::Layer(_)) {
+        if waiting.has_progress_thread() && !matches!(self.work, Work::Layer(_)) {
             waiting.awaited();
         } else {
             context.waker().wake_by_ref();

@@ -10,7 +10,7 @@
 //!   serves goes by its atomics even then.
 //!
 //! The two never meet at one element. MPI promises atomicity among accumulates of the same
-//! predefined type only (MPI 4.1, 12.7.1), and one type at one address is aligned or not whoever asks.
+//! predefined type only (MPI 4.1, 12.7.1), and one type at one address is aligned or not for every origin.
 //! Other overlaps have undefined results in MPI.
 //!
 //! Order: accumulates of one origin to one target take effect in the order of their calls. Ways that wait are in order

@@ -1,7 +1,7 @@
 //! Active target: fence, post, start, complete, wait and test; sync and free.
 //!
 //! Ranks tell each other by adding one to counters in control blocks. Counters only grow, each has
-//! one meaning, and whoever waits knows the value to come, so nothing is ever reset.
+//! one meaning, and a waiter knows the value to come, so nothing is ever reset.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ fn barrier(window: &Window, call: &'static str) -> WinResult<()> {
         round += 1;
         distance *= 2;
     }
-    // The last signals may still be under way: whoever waits for them is not this rank.
+    // The last signals may still be under way; another rank waits for them.
     match window.parts.sync.notices.take_failure() {
         None => Ok(()),
         Some(status) => Err(WinError::Transport { call, rank, status }),

@@ -4,7 +4,7 @@
 //! plus [`WAITING`] for each that waits to, plus one for each shared holder. A shared lock adds one
 //! and takes it back when the word was held exclusively, or when somebody waits for that, so that a
 //! stream of shared lockers cannot keep an exclusive one out; it stands back for [`PATIENCE`] only,
-//! because whoever waits may be waiting for a rank that waits for this one. An exclusive lock swaps
+//! because a waiting rank may be waiting for a rank that waits for this one. An exclusive lock swaps
 //! a word without holders for [`EXCLUSIVE`]. Both back off between tries.
 
 use std::sync::atomic::{Ordering, fence};

@@ -59,7 +59,7 @@ impl Window {
         match post(context, data) {
             Status::SUCCESS => {
                 // A request says so itself, once all its parts are issued.
-                if self.link.has_keeper && request.is_none() {
+                if self.link.has_progress_thread && request.is_none() {
                     self.link.engine().issued();
                 }
                 Ok(())

@@ -1,5 +1,5 @@
 //! Copies between processes by the kernel (cross-memory attach: `process_vm_readv(2)`,
-//! `process_vm_writev(2)`). The kernel allows them to whoever may trace the other process, so they
+//! `process_vm_writev(2)`). The kernel allows them to processes that may trace the other one, so they
 //! are tried when a window is made ([`reads`]) and given up where they are refused later.
 
 use std::io;

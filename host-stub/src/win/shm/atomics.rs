@@ -5,7 +5,7 @@
 //! All are atomic with respect to each other. Elements that are not aligned are updated under a lock
 //! of the target in the segment, always. The two never meet at one element: MPI promises atomicity
 //! among accumulates of the same predefined type only (MPI 4.1, 12.7.1), and the same type at the
-//! same address is aligned or not whoever asks.
+//! same address is aligned or not for every origin.
 //!
 //! Order: each is over when its call returns, so those of one origin are in the order of the calls.
 

@@ -43,7 +43,7 @@ fn lock_shared(word: &AtomicU64, mut wait: impl FnMut() -> WinResult<()>) -> Win
         let stand_back =
             waiting(found) > 0 && since.get_or_insert_with(Instant::now).elapsed() < PATIENCE;
         if holder(found) == 0 && !stand_back {
-            // Acquire pairs with the Release of whoever held it alone before.
+            // Acquire pairs with the Release of the last exclusive holder.
             let taken = word.compare_exchange_weak(
                 found,
                 found + SHARED,
@@ -93,7 +93,7 @@ fn lock_alone(
     }
 }
 
-// Release in both: what was done under the lock is seen by whoever takes it next.
+// Release in both: the next holder sees what was done under the lock.
 fn unlock_shared(word: &AtomicU64) {
     word.fetch_sub(SHARED, Ordering::Release);
 }

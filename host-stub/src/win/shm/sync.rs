@@ -1,6 +1,6 @@
 //! Flushes, fences and post-start-complete-wait over words of the segment.
 //!
-//! Counters only grow, each has one meaning, and whoever waits knows the value to come, so nothing
+//! Counters only grow, each has one meaning, and a waiter knows the value to come, so nothing
 //! is ever reset.
 
 use std::sync::atomic::{Ordering, compiler_fence, fence as memory_fence};
@@ -35,7 +35,7 @@ impl Window {
         value: u64,
     ) -> WinResult<()> {
         let word = self.shared(call)?.segment.word(index);
-        // Pairs with the Release of whoever counted: what they did before is seen after this.
+        // Pairs with the Release of the counting rank: what it did before is seen after this.
         self.link
             .wait_until(call, || word.load(Ordering::Acquire) >= value)
     }

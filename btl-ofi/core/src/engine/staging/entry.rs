@@ -20,7 +20,7 @@ use crate::mem::handle::Handle;
 
 impl Transport {
     /// Sets the copy functions for device memory; `None` restores this crate's own functions. They apply to all
-    /// regions alike, whenever these were registered and whoever copies: an operation that begins after this call
+    /// regions alike, whenever these were registered and whichever side copies: an operation that begins after this call
     /// uses them for its local buffers, and a request of a peer that is served after it uses them for the target.
     /// An operation under way keeps the functions with which it began for its local buffers.
     ///

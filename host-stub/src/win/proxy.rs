@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use self::command::UnderWay;
+use super::btl::holds_a_lock;
 use super::{WinError, WinResult, Window};
 use crate::crt::{Source, watched};
 use crate::device::{Command, Completion, Level, Next, Ring};
@@ -145,6 +146,9 @@ impl Source for Served {
         // The thread may hold the progress token, and must not wait for other threads.
         watched(|| {
             let ended = state.end_complete(&self.ring);
+            if holds_a_lock() {
+                return ended;
+            }
             state.begin_next(self) | ended
         })
     }

@@ -8,7 +8,7 @@ use plugin_api::Datatype;
 use crate::buffer::DeviceBuffer;
 use crate::case::{Context, Failure, Outcome, ensure, same};
 use host_stub::device::{Command, CommandKind, Completion, Level, Ring};
-use host_stub::win::{Assertion, Proxy, Window};
+use host_stub::win::{Assertion, Layout, Op, Proxy, Target, Window};
 
 /// Whom commands go to: a rank, in a window.
 #[derive(Clone, Copy)]
@@ -88,7 +88,12 @@ pub(super) fn free(window: Arc<Window>) -> Outcome {
 
 /// A zeroed window of 256 bytes in which the epoch of the commands is open.
 pub(super) fn zeroed(context: &Context<'_>) -> Result<Arc<Window>, Failure> {
-    let window = context.allocate(256, 8)?;
+    zeroed_with(context, 8)
+}
+
+/// As [`zeroed`], with a displacement unit.
+fn zeroed_with(context: &Context<'_>, unit: u32) -> Result<Arc<Window>, Failure> {
+    let window = context.allocate(256, unit)?;
     // SAFETY: the window is new, and no operation is under way on it.
     unsafe { window.write_local(0, &[0; 256]) }?;
     context.meet()?;
@@ -246,11 +251,31 @@ pub(super) fn at_level_3(context: &Context<'_>) -> Outcome {
     free(window)
 }
 
-/// Several rings, two threads of each, all of which add to the same word.
+/// Adds one to words of rank 0, as the program does.
+fn add_here(window: &Window, displacements: &[u64]) -> Outcome {
+    let one = 1u64.to_ne_bytes();
+    let word = Layout::contiguous(Datatype::Uint64, 1);
+    for displacement in displacements {
+        let target = Target {
+            rank: 0,
+            displacement: *displacement,
+            layout: &word,
+        };
+        // SAFETY: the operand outlives the flush.
+        unsafe { window.accumulate(one.as_ptr(), &word, target, Op::Sum) }?;
+        window.flush(0)?;
+    }
+    Ok(())
+}
+
+/// Several rings, two threads of each, all of which add to the same words: to one by the transport's atomics, and to one that
+/// is not aligned, under the target's lock. The program adds to both meanwhile.
 pub(super) fn several_rings(context: &Context<'_>) -> Outcome {
     const RINGS: usize = 3;
-    const ADDS: u64 = 20;
-    let window = zeroed(context)?;
+    const ADDS: u64 = 10;
+    const ALIGNED: u64 = 0;
+    const UNALIGNED: u64 = 17;
+    let window = zeroed_with(context, 1)?;
     let mut rings = Vec::new();
     for _ in 0..RINGS {
         let ring = Arc::new(Ring::new(2));
@@ -258,28 +283,36 @@ pub(super) fn several_rings(context: &Context<'_>) -> Outcome {
         let number = proxy.add_window(Arc::clone(&window))?;
         rings.push((ring, proxy, number));
     }
-    let add = |window| Command {
+    let add = |window, displacement| Command {
         operand: 1,
-        ..To { window, rank: 0 }.command(CommandKind::FetchOp, 0, 0, 1)
+        ..To { window, rank: 0 }.command(CommandKind::FetchOp, displacement, 0, 1)
     };
     let answers = std::thread::scope(|scope: &Scope<'_, '_>| {
         let mut devices = Vec::new();
         for (ring, _, number) in rings.iter().chain(&rings) {
-            let all = vec![add(*number); ADDS as usize];
+            let both = [add(*number, ALIGNED), add(*number, UNALIGNED)];
+            let all = both.repeat(ADDS as usize);
             devices.push(scope.spawn(move || one_by_one(ring, &all)));
         }
-        served(context, devices)
+        let added = add_here(&window, &[ALIGNED, UNALIGNED].repeat(ADDS as usize));
+        let answers = served(context, devices)?;
+        added?;
+        Ok::<_, Failure>(answers)
     })?;
     let failed = answers.iter().flatten().find(|answer| answer.status != 0);
     ensure(failed.is_none(), || format!("answered {failed:?}"))?;
     drop(rings);
     window.unlock_all()?;
     context.meet()?;
-    let wanted = 2 * RINGS as u64 * ADDS * context.size as u64;
-    let sum = words(&window, 1)?[0];
-    ensure(context.rank != 0 || sum == wanted, || {
-        format!("the sum is {sum}, not {wanted}")
-    })?;
+    let wanted = (2 * RINGS as u64 + 1) * ADDS * context.size as u64;
+    for displacement in [ALIGNED, UNALIGNED] {
+        let mut found = [0; 8];
+        window.read_local(displacement as usize, &mut found)?;
+        let sum = u64::from_ne_bytes(found);
+        ensure(context.rank != 0 || sum == wanted, || {
+            format!("the sum at {displacement} is {sum}, not {wanted}")
+        })?;
+    }
     context.meet()?;
     free(window)
 }

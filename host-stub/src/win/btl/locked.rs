@@ -2,6 +2,8 @@
 //! the transport's atomics do not serve, and for elements that are not aligned. Complete, and so in
 //! order, when they return.
 
+use std::cell::Cell;
+
 use crate::base::{Op, combine};
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
@@ -33,6 +35,17 @@ fn release(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
         .map(drop)
 }
 
+thread_local! {
+    /// Whether this thread holds an accumulate lock.
+    static HOLDS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread holds an accumulate lock, in a frame below. What progress runs then must begin no operation: it may
+/// need the same lock, which this thread gives back only after it.
+pub(in crate::win) fn holds_a_lock() -> bool {
+    HOLDS.get()
+}
+
 /// Runs `update` under the lock. The lock is given back whatever comes of it; the first error wins.
 fn under_lock(
     window: &Window,
@@ -40,6 +53,15 @@ fn under_lock(
     peer: &Peer,
     update: impl FnOnce() -> WinResult<()>,
 ) -> WinResult<()> {
+    struct Holds;
+    impl Drop for Holds {
+        fn drop(&mut self) {
+            HOLDS.set(false);
+        }
+    }
+    // Before the lock is taken: taking it makes progress too.
+    HOLDS.set(true);
+    let _holds = Holds;
     acquire(window, call, peer)?;
     let updated = update();
     let released = release(window, call, peer);

@@ -9,6 +9,8 @@ pub(super) mod passive;
 pub(super) mod rma;
 mod tracked;
 
+pub(super) use locked::holds_a_lock;
+
 use super::table::RmaTable;
 use super::{dynamic, queries};
 

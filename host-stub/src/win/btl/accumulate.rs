@@ -59,8 +59,14 @@ fn keep_order(window: &Window, peer: &Peer, call: &'static str) -> WinResult<()>
 }
 
 pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
+    // Apart, so that what most calls run knows at compile time that nothing counts the pieces.
     // SAFETY: the caller vouches for the transfer.
-    unsafe { update(window, transfer, transfer.record) }
+    unsafe {
+        match transfer.record {
+            None => update(window, transfer, None),
+            Some(record) => raccumulate(window, transfer, RequestRef(record)),
+        }
+    }
 }
 
 pub(super) unsafe fn raccumulate(
@@ -72,6 +78,7 @@ pub(super) unsafe fn raccumulate(
     unsafe { update(window, transfer, Some(request.0)) }
 }
 
+#[inline(always)]
 unsafe fn update(
     window: &Window,
     transfer: &Transfer<'_>,
@@ -179,7 +186,7 @@ unsafe fn many_pieces(
 }
 
 impl Native<'_> {
-    #[inline]
+    #[inline(always)]
     unsafe fn issue(&self, piece: Piece) -> WinResult<()> {
         let Native {
             window,

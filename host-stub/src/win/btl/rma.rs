@@ -15,8 +15,14 @@ use crate::win::window::Window;
 const MOST_LEASES: usize = 64;
 
 pub(in crate::win) unsafe fn put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
+    // Apart, so that what most calls run knows at compile time that nothing counts the pieces.
     // SAFETY: the caller vouches for the transfer.
-    unsafe { transfer_pieces::<true>(window, transfer, transfer.record) }
+    unsafe {
+        match transfer.record {
+            None => transfer_pieces::<true>(window, transfer, None),
+            Some(record) => rput(window, transfer, RequestRef(record)),
+        }
+    }
 }
 
 pub(in crate::win) unsafe fn rput(
@@ -29,8 +35,14 @@ pub(in crate::win) unsafe fn rput(
 }
 
 pub(in crate::win) unsafe fn get(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
+    // Apart, so that what most calls run knows at compile time that nothing counts the pieces.
     // SAFETY: the caller vouches for the transfer.
-    unsafe { transfer_pieces::<false>(window, transfer, transfer.record) }
+    unsafe {
+        match transfer.record {
+            None => transfer_pieces::<false>(window, transfer, None),
+            Some(record) => rget(window, transfer, RequestRef(record)),
+        }
+    }
 }
 
 pub(in crate::win) unsafe fn rget(

@@ -200,6 +200,12 @@ fn topologies_and_neighbours() {
     program("topologies", &[1, 2, 5, 6]);
 }
 
+/// Two groups, whose collectives go from one to the other, below a layer that counts them.
+#[test]
+fn two_groups() {
+    program("intercomm", &[1, 2, 3, 5]);
+}
+
 /// Pairs, complex numbers, operations of the program, and persistent collectives.
 #[test]
 fn reductions_of_every_kind() {

@@ -34,7 +34,7 @@ unsafe fn start_numbered(
     unsafe {
         engine.start_numbered(collective.name(), comm.scope(), number, |plan| {
             if checked {
-                let mine = signature(collective, args, (form, false));
+                let mine = signature(collective, args, &comm.view(), (form, false));
                 plan.agree(mine, describe);
             }
             algorithms::build(plan, collective, args, &comm.view());
@@ -139,7 +139,7 @@ pub(super) fn start_agreement(
     (form, refused): (Form, bool),
 ) -> CommResult<Ticket> {
     let engine = comm.any_engine(collective.name())?;
-    let mine = signature(collective, args, (form, refused));
+    let mine = signature(collective, args, &comm.view(), (form, refused));
     // SAFETY: the only buffers are scratch of the plan.
     unsafe {
         engine.start(collective.name(), comm.scope(), Plane::User, |plan| {

@@ -25,5 +25,5 @@ pub use persistent::Persistent;
 
 pub use crate::comm::table::{
     BlockList, Blocking, CollArgs, CollRequest, CollTable, Collective, Collectives, LayerData,
-    Nonblocking, Pending,
+    Nonblocking, PROC_NULL, Pending, ROOT,
 };

@@ -1,5 +1,6 @@
 //! A communicator: who is in it, and its end.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -7,6 +8,7 @@ use super::attributes::Attributes;
 use super::error::{CommError, CommResult};
 use super::group::Group;
 use super::hooks::Seen;
+use super::inter::Sides;
 use super::registry::Registry;
 use super::table::{CollTable, Collective, Layered, Stack, View};
 use super::topology::Topology;
@@ -17,7 +19,11 @@ pub(super) struct Inner {
     // Before the job, with which the transport ends that it uses.
     registry: Arc<Registry>,
     job: Arc<Job>,
+    /// All ranks: of an intercommunicator those of both groups.
     scope: Arc<Scope>,
+    /// The ranks of this rank's group among them.
+    local: Range<usize>,
+    sides: Option<Sides>,
     topology: Option<Topology>,
     tables: Stack,
     attributes: Attributes,
@@ -25,6 +31,16 @@ pub(super) struct Inner {
     /// Set once, after the last step of its creation.
     seen: OnceLock<Seen>,
     freed: AtomicBool,
+}
+
+/// The ranks of a new communicator.
+pub(super) struct Ranks {
+    /// Job ranks.
+    pub(super) members: Vec<u32>,
+    /// This process among them.
+    pub(super) me: usize,
+    pub(super) topology: Option<Topology>,
+    pub(super) sides: Option<Sides>,
 }
 
 /// Ranks of a job with a context of their own, in which their collectives and agreements are told
@@ -38,17 +54,18 @@ pub struct Comm(pub(super) Arc<Inner>);
 
 impl Comm {
     /// A communicator whose hooks have not run.
-    pub(super) fn bare(
-        job: &Arc<Job>,
-        table: &Arc<CollTable>,
-        (members, me, topology): (Vec<u32>, usize, Option<Topology>),
-        context: u16,
-    ) -> Comm {
+    pub(super) fn bare(job: &Arc<Job>, table: &Arc<CollTable>, ranks: Ranks, context: u16) -> Comm {
         let registry = Arc::clone(Registry::of(job));
+        let all = 0..ranks.members.len();
         Comm(Arc::new(Inner {
             job: Arc::clone(job),
-            scope: Arc::new(Scope::new(members, me, context)),
-            topology,
+            local: ranks
+                .sides
+                .as_ref()
+                .map_or(all, |sides| sides.local.clone()),
+            scope: Arc::new(Scope::new(ranks.members, ranks.me, context)),
+            sides: ranks.sides,
+            topology: ranks.topology,
             tables: Stack::new(Arc::clone(table)),
             registry,
             attributes: Attributes::default(),
@@ -89,13 +106,23 @@ impl Comm {
     /// This process's rank.
     #[inline]
     pub fn rank(&self) -> usize {
-        self.0.scope.rank()
+        self.0.scope.rank() - self.0.local.start
     }
 
     /// Ranks.
     #[inline]
     pub fn size(&self) -> usize {
-        self.0.scope.size()
+        self.0.local.len()
+    }
+
+    /// The job ranks of this rank's group.
+    pub(super) fn members(&self) -> &[u32] {
+        &self.0.scope.members()[self.0.local.clone()]
+    }
+
+    /// Both groups of an intercommunicator.
+    pub(super) fn sides(&self) -> Option<&Sides> {
+        self.0.sides.as_ref()
     }
 
     /// The job.
@@ -112,7 +139,7 @@ impl Comm {
 
     /// The job rank of a rank.
     pub fn job_rank(&self, rank: usize) -> CommResult<u32> {
-        let members = self.0.scope.members();
+        let members = self.members();
         members.get(rank).copied().ok_or(CommError::BadArgument {
             call: "job_rank",
             reason: format!("no rank {rank} in a communicator of {}", members.len()),
@@ -121,7 +148,7 @@ impl Comm {
 
     /// The ranks, as a group.
     pub fn group(&self) -> Group {
-        Group::of_members(self.0.scope.members())
+        Group::of_members(self.members())
     }
 
     /// Whom neighbourhood collectives reach; none where the communicator was not made with a topology.
@@ -129,11 +156,16 @@ impl Comm {
         self.0.topology.as_ref()
     }
 
-    /// Blocks of the send and of the receive buffer in the lists of a collective: one of each rank, or of each
-    /// neighbour.
+    /// Blocks of the send and of the receive buffer in the lists of a collective: one of each rank, of each rank of the
+    /// other group, or of each neighbour.
     pub fn listed_blocks(&self, collective: Collective) -> (usize, usize) {
         let view = self.view();
         (view.given(collective), view.taken(collective))
+    }
+
+    /// Whether this rank is the root of a collective that it calls with `root`.
+    pub fn is_root(&self, root: usize) -> bool {
+        self.view().is_root(root)
     }
 
     /// Whom this rank's collectives reach.
@@ -143,6 +175,7 @@ impl Comm {
             rank: self.rank(),
             size: self.size(),
             topology: self.topology(),
+            sides: self.sides(),
         }
     }
 
@@ -151,7 +184,7 @@ impl Comm {
         Ok(self.job().node(self.job_rank(rank)?))
     }
 
-    /// Whether all ranks share one node.
+    /// Whether all ranks share one node, those of both groups of an intercommunicator.
     pub fn is_one_node(&self) -> bool {
         let members = self.0.scope.members();
         let node = |member: &u32| self.job().node(*member);

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use super::communicator::Comm;
+use super::communicator::{Comm, Ranks};
 use super::context::{MASK, lowest_common};
 use super::error::{CommError, CommResult};
 use super::exchange::exchange;
 use super::group::Group;
+use super::inter::Sides;
 use super::registry::{Defaults, Registry};
 use super::topology::{self, Topology};
 use crate::job::Job;
-use crate::schedule::{Engine, Scope};
+use crate::schedule::Scope;
 
 /// The color of ranks that want no new communicator.
 pub const UNDEFINED: Option<u32> = None;
@@ -25,6 +26,7 @@ pub(super) struct Wish {
     /// What it says of the topology, for the others to compare.
     pub(super) terms: Vec<u8>,
     pub(super) topology: Option<Topology>,
+    pub(super) sides: Option<Sides>,
 }
 
 impl Comm {
@@ -34,20 +36,27 @@ impl Comm {
         registry.world(job, defaults, || {
             let members: Vec<u32> = (0..job.size()).collect();
             let table = registry.tables.base_of(defaults.functions);
-            let world = Comm::bare(job, table, (members, job.rank() as usize, None), 0);
+            let ranks = Ranks {
+                members,
+                me: job.rank() as usize,
+                topology: None,
+                sides: None,
+            };
+            let world = Comm::bare(job, table, ranks, 0);
             let seen = registry.hooks.snapshot();
             world.compare_layers(&seen.shape())?;
             world.complete(seen)
         })
     }
 
-    /// The same ranks with another context and the same topology; collective.
+    /// The same ranks with another context and the same topology, or the same groups; collective.
     pub fn dup(&self) -> CommResult<Comm> {
-        let made = self.make(
+        let made = self.make_of_all(
             "dup",
             Wish {
                 color: Some(0),
                 topology: self.topology().cloned(),
+                sides: self.sides().cloned(),
                 ..Wish::default()
             },
         )?;
@@ -104,6 +113,7 @@ impl Comm {
         let call = "create_from_group";
         let _entered = self.job().runtime().enter(call)?;
         let engine = self.engine(call)?;
+        self.intra(call)?;
         let refuse = |reason: String| CommError::BadArgument { call, reason };
         if let Some(stranger) = group.difference(&self.group()).job_ranks().first() {
             return Err(refuse(format!(
@@ -122,25 +132,34 @@ impl Comm {
             color: Some(0),
             ..Wish::default()
         };
-        let made = self.agree(engine, &scope, Some(tag), wish)?;
+        let made = self.agree(&scope, wish, |data| {
+            exchange(self.job(), engine, &scope, Some(tag), data)
+        })?;
         made.ok_or_else(|| lost(call))
     }
 
-    /// Makes communicators of the ranks of this one.
+    /// Makes communicators of the ranks of this one, which is no intercommunicator.
     pub(super) fn make(&self, call: &'static str, wish: Wish) -> CommResult<Option<Comm>> {
-        let _entered = self.job().runtime().enter(call)?;
-        let engine = self.engine(call)?;
-        self.agree(engine, self.scope(), None, wish)
+        self.intra(call)?;
+        self.make_of_all(call, wish)
     }
 
-    /// Agrees with the ranks of a scope on the members and the context of new communicators, and
-    /// makes this rank's.
-    fn agree(
+    /// Makes communicators of the ranks of this one, those of both groups of an intercommunicator.
+    pub(super) fn make_of_all(&self, call: &'static str, wish: Wish) -> CommResult<Option<Comm>> {
+        let _entered = self.job().runtime().enter(call)?;
+        let (engine, scope) = (self.engine(call)?, self.scope());
+        self.agree(scope, wish, |data| {
+            exchange(self.job(), engine, scope, None, data)
+        })
+    }
+
+    /// Agrees with the ranks of a scope, which `exchange` reaches, on the members and the context of new
+    /// communicators, and makes this rank's.
+    pub(super) fn agree(
         &self,
-        engine: &Engine,
-        scope: &Arc<Scope>,
-        group: Option<u32>,
+        scope: &Scope,
         wish: Wish,
+        exchange: impl Fn(&[u8]) -> CommResult<Vec<Vec<u8>>>,
     ) -> CommResult<Option<Comm>> {
         let registry = self.registry();
         let seen = registry.hooks.snapshot();
@@ -149,8 +168,7 @@ impl Comm {
         let agreed = loop {
             let mask = registry.contexts.offer(parent);
             let blob = encode(&wish, mask.as_ref(), &seen.shape());
-            let said = exchange(self.job(), engine, scope, group, &blob);
-            let decided = said.and_then(|all| decide(&all));
+            let decided = exchange(&blob).and_then(|all| decide(&all));
             if mask.is_some() {
                 let number = decided.as_ref().ok().and_then(|d| d.context);
                 // A number is taken only where a communicator will have it.
@@ -188,7 +206,13 @@ impl Comm {
         let me = me.ok_or_else(|| lost("communicator creation"))?;
         let table = registry.tables.base();
         let table = table.ok_or_else(|| lost("communicator creation"))?;
-        Comm::bare(self.job(), table, (members, me, wish.topology), context)
+        let ranks = Ranks {
+            members,
+            me,
+            topology: wish.topology,
+            sides: wish.sides,
+        };
+        Comm::bare(self.job(), table, ranks, context)
             .complete(seen)
             .map(Some)
     }

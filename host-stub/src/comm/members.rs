@@ -24,6 +24,7 @@ impl Group for Comm {
     }
 
     fn allgather(&self, data: &[u8]) -> Result<Vec<Vec<u8>>, JobError> {
+        self.intra("window creation")?;
         Ok(self.exchange(data)?)
     }
 

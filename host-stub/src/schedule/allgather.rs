@@ -28,5 +28,5 @@ pub(crate) fn allgather_bruck(plan: &mut Plan, from: *const u8, into: *mut u8, b
         plan.round();
         have += count;
     }
-    blocks.unpack(plan, all, rank, into);
+    blocks.unpack(plan, all, (rank, size), into);
 }

@@ -106,17 +106,23 @@ impl Extents {
         each(packed - run.len, run);
     }
 
-    /// Copies the blocks of all ranks to `packed`, one after the other.
-    pub(crate) fn pack(&self, plan: &mut Plan, from: *const u8, packed: *mut u8) {
-        self.runs(0, plan.size(), |place, block| {
+    /// Copies the blocks of `size` ranks to `packed`, one after the other.
+    pub(crate) fn pack(&self, plan: &mut Plan, size: usize, from: *const u8, packed: *mut u8) {
+        self.runs(0, size, |place, block| {
             let from = from.wrapping_add(block.offset);
             plan.copy(from, packed.wrapping_add(place), block.len);
         });
     }
 
-    /// Copies the blocks of all ranks from `packed`, where they begin with that of `first`.
-    pub(crate) fn unpack(&self, plan: &mut Plan, packed: *const u8, first: usize, into: *mut u8) {
-        self.runs(first, plan.size(), |place, block| {
+    /// Copies the blocks of `size` ranks from `packed`, where they begin with that of `first`.
+    pub(crate) fn unpack(
+        &self,
+        plan: &mut Plan,
+        packed: *const u8,
+        (first, size): (usize, usize),
+        into: *mut u8,
+    ) {
+        self.runs(first, size, |place, block| {
             let into = into.wrapping_add(block.offset);
             plan.copy(packed.wrapping_add(place), into, block.len);
         });

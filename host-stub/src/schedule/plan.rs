@@ -1,5 +1,6 @@
 //! What one rank does in one collective.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::scope::Scope;
@@ -57,6 +58,8 @@ pub(crate) struct Plan {
     scratch: Vec<Vec<u64>>,
     scratch_used: usize,
     scope: Option<Arc<Scope>>,
+    /// The ranks of the scope that steps are added for.
+    part: Range<usize>,
 }
 
 impl Plan {
@@ -65,6 +68,7 @@ impl Plan {
         self.steps.clear();
         self.scratch_used = 0;
         self.scope = Some(Arc::clone(scope));
+        self.part = 0..scope.size();
     }
 
     /// Lets go of what the last collective used.
@@ -79,17 +83,25 @@ impl Plan {
     fn job_rank(&self, rank: usize) -> usize {
         self.scope
             .as_ref()
-            .map_or(usize::MAX, |scope| scope.job_rank(rank))
+            .map_or(usize::MAX, |scope| scope.job_rank(self.part.start + rank))
     }
 
     /// This process's rank among those that take part.
     pub(crate) fn rank(&self) -> usize {
-        self.scope.as_ref().map_or(0, |scope| scope.rank())
+        let rank = self.scope.as_ref().map_or(0, |scope| scope.rank());
+        rank - self.part.start
     }
 
     /// Ranks that take part.
     pub(crate) fn size(&self) -> usize {
-        self.scope.as_ref().map_or(1, |scope| scope.size())
+        self.part.len()
+    }
+
+    /// Adds steps of some ranks of the scope, of which this process is one; meanwhile these are numbered from 0.
+    pub(crate) fn among(&mut self, ranks: Range<usize>, add: impl FnOnce(&mut Plan)) {
+        let whole = std::mem::replace(&mut self.part, ranks);
+        add(self);
+        self.part = whole;
     }
 
     /// Memory that stays until the collective is done; contents are undefined. Aligned for every

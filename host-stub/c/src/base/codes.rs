@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use host::coll::{ElementType, ReduceOp, UserOp};
+use host::coll::{ElementType, PROC_NULL, ROOT, ReduceOp, UserOp};
 use host::win::{Datatype, Op};
 
 use crate::base::error::{Error, Result, guarded};
@@ -41,6 +41,11 @@ pub const HOST_LONG_INT: c_int = 14;
 pub const HOST_2INT: c_int = 15;
 /// Elements of collectives: struct { short value; int index; }.
 pub const HOST_SHORT_INT: c_int = 16;
+/// No rank: a neighbour beyond an open border of a grid. As the root of a collective of an intercommunicator: the
+/// root is another rank of this rank's group, and this rank has no part in the collective.
+pub const HOST_PROC_NULL: c_int = -2;
+/// The root of a collective of an intercommunicator, at that rank itself.
+pub const HOST_ROOT: c_int = -3;
 /// Added to a type: the buffers of the call are device memory, or mapped on a device; host memory then is
 /// refused.
 pub const HOST_ON_DEVICE: c_int = 0x100;
@@ -228,6 +233,24 @@ pub(crate) fn op_code(op: Op) -> c_int {
 /// A rank, which is no negative number.
 pub(crate) fn rank(call: &str, rank: c_int) -> Result<usize> {
     usize::try_from(rank).map_err(|_| Error::argument(call, &format!("no rank {rank}")))
+}
+
+/// The root of a collective.
+pub(crate) fn root(call: &str, root: c_int) -> Result<usize> {
+    match root {
+        HOST_ROOT => Ok(ROOT),
+        HOST_PROC_NULL => Ok(PROC_NULL),
+        _ => rank(call, root),
+    }
+}
+
+/// The code of a root.
+pub(crate) fn root_code(root: usize) -> c_int {
+    match root {
+        ROOT => HOST_ROOT,
+        PROC_NULL => HOST_PROC_NULL,
+        _ => c_int::try_from(root).unwrap_or(c_int::MAX),
+    }
 }
 
 /// Ranks from C.

@@ -86,7 +86,7 @@ impl<'a> Lists<'a> {
         (collective, root): (Collective, usize),
         comm: &Comm,
     ) -> Result<Self> {
-        let (given, taken) = match collective.is_rooted() && root != comm.rank() {
+        let (given, taken) = match collective.is_rooted() && !comm.is_root(root) {
             true => (&NO_BLOCKS, &NO_BLOCKS),
             false => (given, taken),
         };

@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use host::coll::{CollArgs, Collective};
 use host::comm::Comm;
 
-use crate::base::codes::{element, rank, reduce_op};
+use crate::base::codes::{element, reduce_op, root};
 use crate::base::error::{Result, guarded};
 use crate::base::handles::place;
 use crate::coll::blocks::{Lists, NO_BLOCKS, values};
@@ -61,7 +61,7 @@ impl Given {
         run: impl FnOnce(&CollArgs<'_>) -> Result<R>,
     ) -> Result<R> {
         let (datatype, on_device) = element(call, self.datatype)?;
-        let root = rank(call, self.root)?;
+        let root = root(call, self.root)?;
         let blocks = (&self.given, &self.taken);
         // SAFETY: passed on.
         let lists = unsafe { Lists::read(call, blocks, (collective, root), comm) }?;

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use host::coll::{Blocking, CollArgs, CollRequest, CollTable, Collective, LayerData, Nonblocking};
 use host::comm::{Comm, CommError, CommResult};
 
-use crate::base::codes::{HOST_ON_DEVICE, element, element_code, rank, reduce_op, reduce_op_code};
+use crate::base::codes::{
+    HOST_ON_DEVICE, element, element_code, reduce_op, reduce_op_code, root, root_code,
+};
 use crate::base::error::{self, Error, Result, guarded, last_text};
 use crate::base::handles::place;
 use crate::base::tables;
@@ -56,7 +58,7 @@ fn to_c(args: &CollArgs<'_>, codes: &mut [Vec<c_int>; 2]) -> host_coll_args_t {
             false => element_code(args.datatype),
         },
         op: reduce_op_code(args.op),
-        root: c_int::try_from(args.root).unwrap_or(c_int::MAX),
+        root: root_code(args.root),
         reserved: 0,
         given: blocks::to_c(&args.send_blocks, given),
         taken: blocks::to_c(&args.recv_blocks, taken),
@@ -79,7 +81,7 @@ pub(crate) unsafe fn with_args<R>(
         let text = "the reserved room of the host_coll_args_t is not zero";
         return Err(Error::argument(call, text));
     }
-    let root = rank(call, args.root)?;
+    let root = root(call, args.root)?;
     let (datatype, on_device) = element(call, args.datatype)?;
     let lists = (&args.given, &args.taken);
     // SAFETY: the caller guarantees them.

@@ -5,13 +5,10 @@ use std::ffi::c_int;
 use host::Comm;
 use host::comm::{Cartesian, Topology, balanced};
 
-use crate::base::codes::ranks;
+use crate::base::codes::{HOST_PROC_NULL, ranks};
 use crate::base::error::{Error, Result, guarded};
 use crate::base::handles::place;
 use crate::comm::communicator::{comm, host_comm_t, make, number};
-
-/// No rank: a neighbour beyond an open border of a grid.
-pub const HOST_PROC_NULL: c_int = -2;
 
 /// A communicator without a topology.
 pub const HOST_TOPOLOGY_NONE: c_int = 0;

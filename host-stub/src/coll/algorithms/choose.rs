@@ -5,8 +5,8 @@
 
 use super::allreduce::Blocks;
 use super::{
-    Reduction, allgather, allreduce, alltoall, at, barrier, bcast, gather, neighbours, reduce,
-    reduce_scatter, scan, scatter,
+    Reduction, allgather, allreduce, alltoall, at, barrier, bcast, gather, reduce, reduce_scatter,
+    scan, scatter,
 };
 use crate::coll::{CollArgs, Collective};
 use crate::comm::table::View;
@@ -17,20 +17,14 @@ const BCAST_LONG: usize = 1 << 20;
 /// Bytes from which reductions are scattered.
 const REDUCE_LONG: usize = 8 << 10;
 /// Bytes of a block from which gather and scatter go straight.
-const BLOCK_LONG: usize = 2 << 10;
+pub(super) const BLOCK_LONG: usize = 2 << 10;
 /// Bytes of all blocks together from which an allgather goes round the ring.
 const ALLGATHER_LONG: usize = 16 << 10;
 /// Bytes of a block from which all-to-all goes pair by pair.
 const ALLTOALL_LONG: usize = 256;
 
-/// Adds the steps of one rank. The arguments were checked.
-pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View<'_>) {
-    if let (true, Some(topology)) = (collective.is_neighbor(), view.topology) {
-        let given = args.given_blocks(collective, view);
-        let taken = args.taken_blocks(collective, view);
-        neighbours::direct(plan, topology, (args.send, &given), (args.recv, &taken));
-        return;
-    }
+/// Adds the steps of one rank of a communicator with one group. The arguments were checked.
+pub(super) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View<'_>) {
     let (size, block) = (plan.size(), args.block());
     let what = Reduction {
         op: args.op,
@@ -41,10 +35,7 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
     let (send, recv, root) = (args.send, args.recv, args.root);
     match collective {
         Collective::Barrier => barrier::dissemination(plan),
-        Collective::Bcast if size > 2 && block >= BCAST_LONG => {
-            bcast::scatter_ring(plan, recv, block, root);
-        }
-        Collective::Bcast => bcast::binomial(plan, recv, block, root),
+        Collective::Bcast => broadcast(plan, recv, block, root),
         Collective::Reduce => {
             let held = if plan.rank() == root {
                 recv
@@ -53,13 +44,7 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
             };
             // In place is at the root only.
             plan.copy(if in_place { recv } else { send }, held, block);
-            if !args.op.commutes() {
-                reduce::in_order(plan, &what, held, root);
-            } else if block >= REDUCE_LONG && args.count >= size {
-                reduce::rabenseifner(plan, &what, held, root);
-            } else {
-                reduce::binomial(plan, &what, held, root);
-            }
+            reduced(plan, &what, held, root);
         }
         Collective::Allreduce => {
             if !in_place {
@@ -85,12 +70,32 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
             let inclusive = collective == Collective::Scan;
             scan::recursive_doubling(plan, &what, operand, recv, inclusive);
         }
-        // Above, or refused without a topology.
+        // Not here.
         Collective::NeighborAllgather
         | Collective::NeighborAllgatherv
         | Collective::NeighborAlltoall
         | Collective::NeighborAlltoallv
         | Collective::NeighborAlltoallw => {}
+    }
+}
+
+/// A broadcast.
+pub(super) fn broadcast(plan: &mut Plan, buffer: *mut u8, len: usize, root: usize) {
+    if plan.size() > 2 && len >= BCAST_LONG {
+        bcast::scatter_ring(plan, buffer, len, root);
+    } else {
+        bcast::binomial(plan, buffer, len, root);
+    }
+}
+
+/// A reduce. `held` holds this rank's operand, and at the root then the result.
+pub(super) fn reduced(plan: &mut Plan, what: &Reduction, held: *mut u8, root: usize) {
+    if !what.op.commutes() {
+        reduce::in_order(plan, what, held, root);
+    } else if what.bytes() >= REDUCE_LONG && what.count >= plan.size() {
+        reduce::rabenseifner(plan, what, held, root);
+    } else {
+        reduce::binomial(plan, what, held, root);
     }
 }
 
@@ -147,7 +152,7 @@ fn exchanged(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view:
     let taken = args.taken_blocks(collective, view);
     let (from, given) = if args.is_in_place(collective) {
         let copy = plan.scratch(taken.bytes(0, size, size));
-        taken.pack(plan, args.recv, copy);
+        taken.pack(plan, size, args.recv, copy);
         (copy.cast_const(), taken.packed(size))
     } else {
         (args.send, args.given_blocks(collective, view))

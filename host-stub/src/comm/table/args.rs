@@ -168,7 +168,7 @@ impl std::fmt::Display for Collective {
 #[derive(Clone, Copy, Debug)]
 pub struct CollArgs<'a> {
     /// What this rank gives. Null: it is in `recv` (MPI_IN_PLACE); of an alltoallv or alltoallw if
-    /// `send_blocks` is empty too.
+    /// `send_blocks` is empty too. On an intercommunicator nothing is in place.
     pub send: *const u8,
     /// What it gets; the buffer of a broadcast. Null where it gets nothing, and at the root of a
     /// scatter whose own block stays where it is.
@@ -182,7 +182,8 @@ pub struct CollArgs<'a> {
     pub datatype: ElementType,
     /// How elements are combined.
     pub op: ReduceOp,
-    /// The root's rank.
+    /// The root's rank. On an intercommunicator its rank in the other group, and in the root's own group
+    /// [`ROOT`](crate::coll::ROOT) at the root and [`PROC_NULL`](crate::coll::PROC_NULL) elsewhere.
     pub root: usize,
     /// Says that the buffers are device memory, or mapped on a device; host memory then is refused. For an entry that
     /// takes buffers on devices it says that at least one is; where each lies, [`crate::device::Devices`] tells.
@@ -235,7 +236,7 @@ impl CollArgs<'_> {
     pub(crate) fn given_blocks(&self, collective: Collective, view: &View<'_>) -> Extents {
         match collective {
             _ if collective.is_neighbor() => self.given_to_neighbours(collective, view),
-            Collective::Scatterv if view.rank != self.root => Extents::Even(self.block()),
+            Collective::Scatterv if !view.is_root(self.root) => Extents::Even(self.block()),
             Collective::Scatterv | Collective::Alltoallv | Collective::Alltoallw => {
                 self.send_blocks.extents(self.datatype)
             }
@@ -247,7 +248,7 @@ impl CollArgs<'_> {
     pub(crate) fn taken_blocks(&self, collective: Collective, view: &View<'_>) -> Extents {
         match collective {
             _ if collective.is_neighbor() => self.taken_of_neighbours(collective, view),
-            Collective::Gatherv if view.rank != self.root => Extents::Even(self.block()),
+            Collective::Gatherv if !view.is_root(self.root) => Extents::Even(self.block()),
             Collective::Gatherv
             | Collective::Allgatherv
             | Collective::Alltoallv
@@ -281,6 +282,9 @@ impl CollArgs<'_> {
         let (rank, size) = (view.rank, view.size);
         if collective.is_neighbor() {
             return self.neighbours_span(collective, view);
+        }
+        if let Some(sides) = view.sides {
+            return self.inter_span(collective, view, sides);
         }
         let is_root = rank == self.root;
         let in_place = self.is_in_place(collective);

@@ -1,5 +1,5 @@
 //! The table that the collectives of a communicator go through ([`CollTable`]): what its functions are called
-//! with (`args`) and by whom (`view`), what the nonblocking ones return (`request`, with what layers run themselves, `layered`, and
+//! with (`args`, `blocks`, on intercommunicators `inter`) and by whom (`view`), what the nonblocking ones return (`request`, with what layers run themselves, `layered`, and
 //! buffers of devices, `placed` and `staged`), which tables a process has (`tables`), and how layers change the one of a
 //! communicator (`overriding`).
 //!
@@ -9,6 +9,7 @@ mod args;
 mod blocks;
 mod checks;
 mod functions;
+mod inter;
 mod layered;
 mod overriding;
 mod placed;
@@ -20,6 +21,8 @@ mod view;
 pub use args::{CollArgs, Collective};
 pub use blocks::BlockList;
 pub use functions::{Blocking, CollTable, Collectives, LayerData, Nonblocking};
+pub(crate) use inter::Role;
+pub use inter::{PROC_NULL, ROOT};
 pub(crate) use layered::Layered;
 pub use layered::Pending;
 pub(crate) use overriding::Visit;

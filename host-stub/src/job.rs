@@ -6,7 +6,10 @@ mod members;
 mod options;
 mod slots;
 
-pub use crate::registrations::{BYTES as REGISTRATION_BYTES, ENTRIES as REGISTRATION_ENTRIES};
+pub use crate::registrations::{
+    BYTES as REGISTRATION_BYTES, ENTRIES as REGISTRATION_ENTRIES, Kept as KeptRegistrations,
+    kept as kept_registrations,
+};
 pub use devices::{device_support, devices};
 pub use error::JobError;
 pub use members::{Group, Members};

@@ -1,6 +1,7 @@
 //! What the tests of the built plugin share.
 //!
 //! - [`fixtures`] finds what the tests run on: the plugin, built once, and the C programs.
+//! - [`lab`] is the provider for tests, where libfabric finds it.
 //! - [`process`] runs a program for a bounded time.
 //! - [`host`] is a host table whose answers a test scripts.
 //! - [`session`] is a plugin opened through its raw tables, up to a module.
@@ -18,6 +19,7 @@
 
 pub mod fixtures;
 pub mod host;
+pub mod lab;
 pub mod process;
 pub mod random;
 pub mod session;

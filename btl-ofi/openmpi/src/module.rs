@@ -257,11 +257,10 @@ fn describe(btl: &mut ffi::mca_btl_base_module_t, transport: &Transport) {
     }
     btl.btl_put_alignment = 0;
     btl.btl_get_alignment = 0;
-    // Local handles are never needed: the transport refuses providers that need them (FI_MR_LOCAL). With a threshold
-    // of 0 osc/rdma would copy each put into its one fragment or register the user's buffer each time. Above the
-    // threshold it also needs a callback.
-    btl.btl_put_local_registration_threshold = usize::MAX;
-    btl.btl_get_local_registration_threshold = usize::MAX;
+    // Up to the threshold no local handle is needed: without FI_MR_LOCAL never. Above it osc/rdma copies a put into its
+    // fragment or registers the user's buffer, and it needs a callback.
+    btl.btl_put_local_registration_threshold = offered.local_threshold;
+    btl.btl_get_local_registration_threshold = offered.local_threshold;
     log::verbose(1, || {
         format!(
             "using {} on {}: put limit {}, get limit {}, flags {:#x}, atomics {:#x}; {}",

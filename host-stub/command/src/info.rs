@@ -32,6 +32,9 @@ struct Report {
     providers: Vec<ProviderReport>,
     /// The modules that the chosen provider gives, opened to see.
     modules: Vec<Attributes>,
+    /// What is kept of registrations of local buffers, where a provider requires them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    registrations: Option<String>,
     /// What the host can do about devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<DeviceReport>,
@@ -76,6 +79,43 @@ fn device_report(transport: &Transport, params: &Params) -> Result<DeviceReport,
     })
 }
 
+/// What the cache of registrations does for the modules that need local handles, or could do for a provider that is
+/// refused because it requires them, if no other one is usable.
+fn registration_report(
+    providers: &[ProviderReport],
+    modules: &[Attributes],
+    params: &Params,
+) -> Result<Option<String>, JobError> {
+    let needed = |m: &Attributes| m.put_local_registration_threshold < usize::MAX;
+    let who = if modules.iter().any(needed) {
+        "buffers of larger puts and gets are registered".to_owned()
+    } else {
+        let wants = |p: &&ProviderReport| {
+            let refusal = p.refusal.as_deref();
+            refusal.is_some_and(|why| why.contains("btl_ofi_mr_local=1"))
+        };
+        let Some(provider) = providers.iter().find(wants) else {
+            return Ok(None);
+        };
+        if !modules.is_empty() {
+            return Ok(None);
+        }
+        format!(
+            "{} can be used with btl_ofi_mr_local=1; then buffers of larger puts and gets are registered",
+            provider.name
+        )
+    };
+    let kept = job::kept_registrations(params)?;
+    let how = match kept.obstacle {
+        Some(why) => format!("anew by each operation: {why}"),
+        None => format!(
+            "and up to {} registrations of {} B together are kept while their memory stays mapped",
+            kept.entries, kept.bytes
+        ),
+    };
+    Ok(Some(format!("{who}, {how}")))
+}
+
 impl Info {
     /// Runs it. [`Exit::NoProvider`] when no provider can be used; the list is printed all the
     /// same.
@@ -97,6 +137,7 @@ impl Info {
             }
             Err(error) => (Vec::new(), Some(error)),
         };
+        let registrations = registration_report(&providers, &modules, &params)?;
         let (major, minor) = plugin.abi();
         let report = Report {
             plugin: plugin.path().display().to_string(),
@@ -106,6 +147,7 @@ impl Info {
             host_abi: format!("{ABI_MAJOR}.{ABI_MINOR}"),
             providers,
             modules,
+            registrations,
             devices,
             error: error.as_ref().map(LoadError::to_string),
         };
@@ -178,6 +220,9 @@ impl Report {
                 "  estimates       {} us, {} Mbit/s, exclusivity {}, {} contexts",
                 module.latency, module.bandwidth, module.exclusivity, module.contexts
             )?;
+        }
+        if let Some(registrations) = &self.registrations {
+            writeln!(out, "registered {registrations}")?;
         }
         if let Some(report) = &self.devices {
             let Support { level, why } = &report.support;

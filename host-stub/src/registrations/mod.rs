@@ -41,6 +41,37 @@ pub static BYTES: Declaration = Declaration::new(
 .help("Bytes that the kept registrations of each kind may cover together")
 .level(Level::TUNER_ALL);
 
+/// What is kept of registrations of local buffers, by the parameters and the kernel.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// Most registrations.
+    pub entries: u64,
+    /// Most bytes that they cover together.
+    pub bytes: u64,
+    /// Why none is kept, so that each operation registers anew.
+    pub obstacle: Option<String>,
+}
+
+/// What would be kept in this process.
+pub fn kept(params: &Params) -> Result<Kept, mca_params::Error> {
+    let bound = |declaration| {
+        let value = params.declare(declaration)?;
+        Ok::<_, mca_params::Error>(value.as_unsigned().unwrap_or(0))
+    };
+    let (entries, bytes) = (bound(&ENTRIES)?, bound(&BYTES)?);
+    let obstacle = match entries {
+        0 => Some(format!("{} is 0", ENTRIES.name)),
+        _ => Unmapped::start().err().map(|error| {
+            format!("this process cannot be told of unmapped memory: userfaultfd: {error}")
+        }),
+    };
+    Ok(Kept {
+        entries,
+        bytes,
+        obstacle,
+    })
+}
+
 /// Bounds of one cache.
 #[derive(Clone, Copy, Debug)]
 struct Limits {

@@ -30,12 +30,14 @@ pub(crate) unsafe extern "C" fn getinfo(
     info: *mut *mut ffi::fi_info,
 ) -> c_int {
     let config = Config::from_environment();
-    // SAFETY: libfabric passes hints or NULL; `suits` reads them as the man page allows.
-    if !hints.is_null() && !unsafe { suits(&*hints, &config) } {
-        return NO_DATA;
-    }
     let mut list: *mut ffi::fi_info = ptr::null_mut();
-    for number in (0..config.domains).rev() {
+    let offers = (0..config.domains)
+        .flat_map(|number| config.endpoints.iter().map(move |kind| (number, *kind)));
+    for (number, kind) in offers.collect::<Vec<_>>().into_iter().rev() {
+        // SAFETY: libfabric passes hints or NULL; `suits` reads them as the man page allows.
+        if !hints.is_null() && !unsafe { suits(&*hints, &config, kind) } {
+            continue;
+        }
         // SAFETY: a NULL argument allocates an entry with all attributes; copying one copies them. The list is ours.
         unsafe {
             let entry = ffi::fi_dupinfo(ptr::null());
@@ -44,11 +46,15 @@ pub(crate) unsafe extern "C" fn getinfo(
                 return -(ffi::FI_ENOMEM as c_int);
             }
             fill(&mut *entry, hints.as_ref(), &config);
+            (*(*entry).ep_attr).type_ = kind;
             let name = CString::new(format!("lab{number}")).unwrap_or_default();
             (*(*entry).domain_attr).name = libc::strdup(name.as_ptr());
             (*entry).next = list;
             list = entry;
         }
+    }
+    if list.is_null() {
+        return NO_DATA;
     }
     // SAFETY: the caller passes where to put the list.
     unsafe { *info = list };
@@ -87,11 +93,11 @@ fn send_order(config: &Config) -> u64 {
     }
 }
 
-/// Whether the provider may offer itself.
+/// Whether the provider may offer itself with endpoints of this kind.
 ///
 /// # Safety
 /// Attribute pointers of the hints are good or NULL.
-unsafe fn suits(hints: &ffi::fi_info, config: &Config) -> bool {
+unsafe fn suits(hints: &ffi::fi_info, config: &Config, kind: u32) -> bool {
     if hints.caps & !caps(config) != 0 || config.mode & !hints.mode != 0 {
         return false;
     }
@@ -110,8 +116,7 @@ unsafe fn suits(hints: &ffi::fi_info, config: &Config) -> bool {
         serves_mode(config.mr_mode, d.mr_mode as u32) && (config.auto_progress || !automatic)
     });
     let ep_suits = ep.is_none_or(|e| {
-        [ffi::FI_EP_UNSPEC, ffi::FI_EP_RDM].contains(&e.type_)
-            && e.max_msg_size <= config.max_message
+        [ffi::FI_EP_UNSPEC, kind].contains(&e.type_) && e.max_msg_size <= config.max_message
     });
     let tx_suits = tx.is_none_or(|t| {
         t.op_flags & !op_flags(config) == 0
@@ -198,7 +203,6 @@ unsafe fn fill(entry: &mut ffi::fi_info, hints: Option<&ffi::fi_info>, config: &
     domain.mr_cnt = 4096;
     domain.mode = config.mode;
     domain.caps = caps(config);
-    ep.type_ = ffi::FI_EP_RDM;
     ep.protocol_version = 1;
     ep.max_msg_size = config.max_message;
     ep.max_order_raw_size = if config.read_order {

@@ -2,13 +2,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use std::{env, fs};
 
-use integration_tests::fixtures::{host_stub, lab_provider, ofi_plugin};
+use integration_tests::fixtures::{host_stub, ofi_plugin};
+use integration_tests::lab::Lab;
 use integration_tests::process::{self, Outcome};
 
 use crate::script::Script;
@@ -104,35 +102,9 @@ impl fmt::Display for Seen {
     }
 }
 
-/// A folder with the provider under the name that libfabric looks for, and its report.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Folder {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("btl-ofi-lab-check-{}-{number}", std::process::id());
-        let folder = Folder(env::temp_dir().join(name));
-        fs::create_dir_all(&folder.0).unwrap();
-        std::os::unix::fs::symlink(lab_provider(), folder.0.join("liblab-fi.so")).unwrap();
-        folder
-    }
-
-    fn lines(&self, name: &str) -> Vec<String> {
-        let text = fs::read_to_string(self.0.join(name)).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// The last counts of each process.
-fn counts(folder: &Folder) -> Vec<HashMap<String, u64>> {
-    let ends = folder.lines("stats").into_iter();
+fn counts(lab: &Lab) -> Vec<HashMap<String, u64>> {
+    let ends = lab.lines("stats").into_iter();
     ends.filter(|line| line.starts_with("end "))
         .map(|line| {
             let pairs = line.split(' ').filter_map(|word| word.split_once('='));
@@ -147,16 +119,17 @@ fn counts(folder: &Folder) -> Vec<HashMap<String, u64>> {
 
 /// Operations of a process that neither ended well nor failed.
 fn outstanding(counts: &HashMap<String, u64>) -> Result<u64, String> {
-    let ended = counts["completed"] + counts["failed"];
+    // Receives that are posted to the end are no operations of anybody.
+    let ended = counts["completed"] + counts["failed"] + counts["unmet"];
     let left = counts["posted"].checked_sub(ended);
     left.ok_or_else(|| format!("more operations ended than were posted: {counts:?}"))
 }
 
 /// Runs a script and judges how it ended.
 pub(crate) fn run(script: &Script) -> Seen {
-    let folder = Folder::new();
-    let outcome = process::attempt(&mut command(script, &folder), LIMIT);
-    let counts = counts(&folder);
+    let lab = Lab::default();
+    let outcome = process::attempt(&mut command(script, &lab), LIMIT);
+    let counts = counts(&lab);
     let sum = |name: &str| counts.iter().map(|c| c[name]).sum::<u64>();
     let mut seen = Seen {
         runs: 1,
@@ -168,7 +141,7 @@ pub(crate) fn run(script: &Script) -> Seen {
     };
     let outstanding = counts.iter().map(outstanding).sum::<Result<u64, _>>();
     let (outstanding, judged) = match outstanding {
-        Ok(n) => (n, judge(script, &folder, &counts, &outcome)),
+        Ok(n) => (n, judge(script, &lab, &counts, &outcome)),
         Err(why) => (0, Err(why)),
     };
     match judged {
@@ -204,11 +177,11 @@ enum End {
 
 fn judge(
     script: &Script,
-    folder: &Folder,
+    lab: &Lab,
     counts: &[HashMap<String, u64>],
     outcome: &Outcome,
 ) -> Result<End, String> {
-    let report = folder.lines("report");
+    let report = lab.lines("report");
     let broken = |line: &String| Err(format!("the provider's rules were broken: {line}"));
     match outcome.status.code() {
         _ if outcome.late => Err(format!("it did not end within {LIMIT:?}")),
@@ -251,7 +224,7 @@ fn judge(
     }
 }
 
-fn command(script: &Script, folder: &Folder) -> Command {
+fn command(script: &Script, lab: &Lab) -> Command {
     let mut command = Command::new(host_stub());
     command
         .args(["check", "--provider", "lab", "--np"])
@@ -265,12 +238,14 @@ fn command(script: &Script, folder: &Folder) -> Command {
         .args(["--mca", "btl_ofi_num_contexts_per_module"])
         .arg(script.contexts.to_string())
         .arg("--plugin")
-        .arg(ofi_plugin())
-        .env("FI_PROVIDER_PATH", &folder.0)
-        .env("LAB_REPORT", folder.0.join("report"))
-        .env("LAB_STATS", folder.0.join("stats"));
-    for (name, value) in &script.shape {
-        command.env(format!("LAB_{name}"), value);
+        .arg(ofi_plugin());
+    let shape = script.shape.iter();
+    lab.serve(
+        &mut command,
+        shape.map(|(name, value)| (*name, value.as_str())),
+    );
+    for (name, value) in &script.params {
+        command.args(["--mca", name, value]);
     }
     if script.fails {
         // A provider that takes nothing more ends by this, and by nothing else.

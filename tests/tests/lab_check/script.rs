@@ -27,6 +27,8 @@ pub(crate) struct Script {
     pub(crate) contexts: usize,
     /// `LAB_*`, without the prefix.
     pub(crate) shape: Vec<(&'static str, String)>,
+    /// Parameters of the transport.
+    pub(crate) params: Vec<(&'static str, String)>,
     /// Whether operations may fail.
     pub(crate) fails: bool,
     /// The tests to run, by a part of their names; empty for all.
@@ -60,8 +62,26 @@ impl Script {
                 ("MR_MODE", mode.to_owned()),
                 ("TX_CTX", contexts.to_string()),
             ],
+            params: Vec::new(),
             fails: false,
             only: "",
+        }
+    }
+
+    /// One mode with FI_MR_LOCAL. Puts and gets above the limit need registered buffers; so many registrations are kept.
+    pub(crate) fn with_local(number: usize, mode: &str, limit: u64, kept: u64) -> Script {
+        let params = [
+            ("btl_ofi_mr_local", 1),
+            ("btl_ofi_message_limit", limit),
+            ("host_registration_cache_entries", kept),
+        ];
+        let params = params.map(|(name, value)| (name, value.to_string()));
+        // Ranks of one node would otherwise do without the provider.
+        let apart = ("btl_ofi_same_node", "off".to_owned());
+        let mode = format!("LOCAL,{mode}");
+        Script {
+            params: params.into_iter().chain([apart]).collect(),
+            ..Script::plain(number, mode.trim_end_matches(','))
         }
     }
 
@@ -73,6 +93,7 @@ impl Script {
             threads: 1,
             contexts: 1,
             shape: vec![("REGIONS", regions.to_string())],
+            params: Vec::new(),
             fails: true,
             only: "dynamic/several_regions",
         }
@@ -173,6 +194,7 @@ impl Script {
             threads: pick(&mut random, &[1, 1, 4]),
             contexts,
             shape,
+            params: Vec::new(),
             fails,
             only: "",
         }

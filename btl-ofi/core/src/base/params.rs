@@ -79,6 +79,8 @@ pub(crate) struct Provider {
     /// The interfaces that may be used (`btl_ofi_if_include`, `btl_ofi_if_exclude`).
     pub(crate) interfaces: Lists,
     pub(crate) progress_mode: ProgressMode,
+    /// Whether providers may require local buffers to be registered (FI_MR_LOCAL).
+    pub(crate) mr_local: bool,
     /// See [`need_limit`](Options::need_limit).
     pub(crate) smallest_limit: usize,
     /// Most interfaces over which large transfers go; `None` for all that are about as fast as the first.
@@ -211,6 +213,7 @@ impl Provider {
                 "manual" => ProgressMode::Manual,
                 _ => ProgressMode::Unspecified,
             },
+            mr_local: values.flag("btl_ofi_mr_local")?,
             smallest_limit: 0,
             // No number means auto.
             rails: values.text("btl_ofi_rails")?.parse().ok(),

@@ -6,9 +6,9 @@ use std::ptr::{self, NonNull};
 
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
+use crate::engine::local::check_local;
 use crate::engine::post::{Caller, Needs};
 use crate::engine::ring_atomics::AtomicCommand;
-use crate::engine::transfers::check_local;
 use crate::engine::transport::Transport;
 use crate::mem::handle::{Handle, Target};
 use crate::mem::rights;

@@ -144,7 +144,7 @@ impl Transport {
                 context.tx,
                 self.atomics.scratch.pointer(),
                 WORD,
-                none,
+                self.atomics.scratch.descriptor(),
                 peer.address,
                 word.address,
                 word.key,

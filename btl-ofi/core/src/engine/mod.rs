@@ -12,6 +12,7 @@ pub(crate) mod failure;
 pub(crate) mod flush;
 mod heartbeat;
 pub(crate) mod liveness;
+mod local;
 pub(crate) mod messages;
 mod modules;
 pub(crate) mod notices;

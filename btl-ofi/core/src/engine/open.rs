@@ -7,7 +7,7 @@ use std::time::Instant;
 use plugin_api::{Module, ThreadLevel};
 
 use crate::base::capabilities::Capabilities;
-use crate::base::error::{Doing, Error};
+use crate::base::error::Error;
 use crate::base::guard::Installed;
 use crate::base::params::{Options, Place};
 use crate::engine::compound::Compounds;
@@ -18,13 +18,12 @@ use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
 use crate::engine::rails::Rails;
 use crate::engine::staging::Hmem;
-use crate::engine::transport::{
-    Atomics, Detector, Failures, Node, Scratch, Setup, Transport, known_by,
-};
+use crate::engine::transport::{Atomics, Detector, Failures, Node, Setup, Transport, known_by};
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::device::Device;
 use crate::fabric::fids::InfoRef;
 use crate::fabric::msg::{self, Messages};
+use crate::fabric::own::OwnMemory;
 use crate::fabric::policy::{self, Policy};
 use crate::fabric::query::{self, Calling};
 use crate::fabric::registration::Registrar;
@@ -59,7 +58,7 @@ impl Transport {
         let device = Arc::new(chosen.device);
         let (info, name) = (device.info(), device.name()?);
         let policy = decide(info, options, &chosen.atomics);
-        let scratch = make_scratch(&policy, &mut chosen.atomics);
+        let scratch = words_of_scratch(&policy, &mut chosen.atomics);
         let (mut node, segment, completion) = join_node(info, name, options, &policy);
         node.networks = chosen.ranking.networks(info, name);
         if node.same_node && policy.processor_atomics {
@@ -72,6 +71,7 @@ impl Transport {
             .then(Installed::new)
             .flatten();
         let registrar = Arc::new(Registrar::new(Arc::clone(&device), threaded, guard));
+        let scratch = OwnMemory::new(&registrar, scratch)?;
         node.word = register_word(&policy, &node.probe, &registrar)?;
         let (rails, further) = rails_or_modules(options, chosen.rails);
         let rails = Rails::open(options, level, &rails, &registrar)?;
@@ -86,7 +86,8 @@ impl Transport {
         let counters = CounterTable::new(&title(info, &node), options.stats_file.clone())?;
         if policy.uses_messages() {
             let mut state = contexts[0].state.lock();
-            state.messages = Some(open_messages(&device, options, counters.share())?);
+            let messages = open_messages(&device, &registrar, options, counters.share());
+            state.messages = Some(messages?);
             state.carriers = Carriers::Messages;
         }
         let capabilities = describe(
@@ -205,6 +206,7 @@ fn setup(
             rails.quick_limit(capabilities.get_limit),
         ),
         message_limit: options.messages.limit,
+        local_registration: registrar.local,
         progress_threshold: options.contexts.progress_threshold,
         num_cq_read: options.contexts.num_cq_read,
         check_interval_ms: check_interval(options),
@@ -216,14 +218,13 @@ fn setup(
     }
 }
 
-/// Memory for results that no caller uses: as large as the largest update, where updates are posted as fetches.
-fn make_scratch(policy: &Policy, atomics: &mut AtomicTable) -> Scratch {
-    let mut words = vec![0u64; 1];
-    if policy.updates_fetch {
-        atomics.update_by_fetch();
-        words.resize(atomics.largest_update().div_ceil(8).max(1), 0);
+/// Words of the memory for results that no caller uses: the largest update, where updates are posted as fetches.
+fn words_of_scratch(policy: &Policy, atomics: &mut AtomicTable) -> usize {
+    if !policy.updates_fetch {
+        return 1;
     }
-    Scratch(Box::into_raw(words.into_boxed_slice()))
+    atomics.update_by_fetch();
+    atomics.largest_update().div_ceil(8).max(1)
 }
 
 /// Finds out how this process and its local peers can reach each other; creates the segment in which they leave atomics
@@ -327,10 +328,10 @@ fn make_contexts(
 /// The messages of the first context.
 fn open_messages(
     device: &Device,
+    registrar: &Arc<Registrar>,
     options: &Options,
     counters: CountersRef,
 ) -> Result<Box<Messages>, Error> {
-    let doing = || String::from("posting receives for messages");
     let (lanes, rx) = (device.lanes(), device.receiver());
     let (Some((tx, _)), Some(rx)) = (lanes.first().copied(), rx) else {
         return Err(Error::Invalid {
@@ -347,10 +348,11 @@ fn open_messages(
         receives: options.messages.receives,
         two_sided: options.two_sided(),
         counters,
+        registrar: Arc::clone(registrar),
     };
     device.addresses().count();
     // SAFETY: the transport holds the device, which keeps its objects live longer than the contexts use them.
-    let messages = unsafe { Messages::open(provider) }.doing(doing)?;
+    let messages = unsafe { Messages::open(provider) }?;
     Ok(Box::new(messages))
 }
 

@@ -8,10 +8,12 @@ use plugin_api::counters::Carrier;
 
 use crate::base::cma::{self, Refused};
 use crate::base::guard;
+use crate::engine::local::check_local;
 use crate::engine::messages::Told;
 use crate::engine::post::{Caller, Needs};
 use crate::engine::ring_transfers::{BYTES_PER_LOCK, MOST, RingTransfer};
 use crate::engine::transport::Transport;
+use crate::mem::device_regions::Descriptor;
 use crate::mem::handle::{Handle, Target};
 use crate::mem::rights;
 use crate::op::request::Op;
@@ -162,6 +164,10 @@ impl Transport {
         size: usize,
         Target { address, key }: Target,
     ) -> Status {
+        let descriptor = match self.descriptor(caller) {
+            Ok(descriptor) => descriptor,
+            Err(status) => return status,
+        };
         // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
         // completion; the message is used only while the context is locked.
         unsafe {
@@ -172,6 +178,9 @@ impl Transport {
                     (endpoint.as_ref().address, address, key),
                     posting.pointer,
                 );
+                if let Some(descriptor) = descriptor {
+                    posting.state.message.describe(descriptor);
+                }
                 (context.calls.writemsg)(context.tx, message, self.quick.delivered)
             })
         }
@@ -189,13 +198,19 @@ impl Transport {
         size: usize,
         Target { address, key }: Target,
     ) -> Status {
+        let descriptor = match self.descriptor(caller) {
+            Ok(found) => found.map_or(ptr::null_mut(), |Descriptor(descriptor)| descriptor),
+            Err(status) => return status,
+        };
         // SAFETY: the endpoint is live, and the local buffer is the caller's until completion.
         unsafe {
             self.post(endpoint, (caller, size), Needs::default(), |posting| {
-                let (context, none) = (posting.context, ptr::null_mut());
+                let context = posting.context;
                 let (peer, pointer) = (endpoint.as_ref().address, posting.pointer);
-                let local = caller.local_address;
-                (context.calls.read)(context.tx, local, size, none, peer, address, key, pointer)
+                let at = caller.local_address;
+                (context.calls.read)(
+                    context.tx, at, size, descriptor, peer, address, key, pointer,
+                )
             })
         }
     }
@@ -357,23 +372,5 @@ impl Transport {
             return Status::COMPLETED;
         }
         self.complete_empty(endpoint, *caller)
-    }
-}
-
-/// Refuses a local handle that was deregistered or does not cover the buffer. NULL is allowed: no supported
-/// provider needs local registration.
-///
-/// # Safety
-/// `handle` is NULL or readable for the size of a handle.
-#[inline(always)]
-pub(crate) unsafe fn check_local(
-    handle: *mut plugin_api::Handle,
-    address: *const c_void,
-    size: usize,
-) -> Result<(), Status> {
-    // SAFETY: the caller guarantees that the handle is NULL or readable; `Handle` has no alignment requirement.
-    match unsafe { handle.cast::<Handle>().as_ref() } {
-        None => Ok(()),
-        Some(handle) => handle.covers(address as u64, size as u64),
     }
 }

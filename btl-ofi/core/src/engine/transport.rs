@@ -23,6 +23,7 @@ use crate::engine::staging::Hmem;
 use crate::engine::typed_amo::Vectors;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::device::Device;
+use crate::fabric::own::OwnMemory;
 use crate::fabric::policy::Policy;
 use crate::fabric::registration::{Region, Registrar};
 use crate::mem::handle::Handle;
@@ -35,22 +36,6 @@ use crate::peer::reach::Probe;
 
 /// How long closing and releasing a peer wait for outstanding operations.
 pub(super) const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Write-only memory for results that no caller uses.
-pub(crate) struct Scratch(pub(super) *mut [u64]);
-
-impl Scratch {
-    pub(crate) fn pointer(&self) -> *mut c_void {
-        self.0.cast()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // SAFETY: `open` made the pointer with Box::into_raw, and `drop` runs once.
-        drop(unsafe { Box::from_raw(self.0) });
-    }
-}
 
 /// An open transport. Opened with [`ThreadLevel::Multiple`](plugin_api::ThreadLevel::Multiple), every method may be called from several threads at
 /// once; otherwise from one thread at a time. Callbacks run with no lock held.
@@ -90,11 +75,11 @@ pub(crate) struct Atomics {
     pub(crate) words: Words,
     pub(crate) vectors: Vectors,
     /// Receives fetched values that no caller wants. Only the provider writes it; no code reads it.
-    pub(crate) scratch: Scratch,
+    pub(crate) scratch: OwnMemory,
 }
 
 impl Atomics {
-    pub(crate) fn new(table: AtomicTable, scratch: Scratch, policy: &Policy) -> Atomics {
+    pub(crate) fn new(table: AtomicTable, scratch: OwnMemory, policy: &Policy) -> Atomics {
         Atomics {
             words: Words::new(&table, policy),
             vectors: Vectors::new(&table, policy),
@@ -116,6 +101,8 @@ pub(crate) struct Setup {
     pub(crate) quick_limits: (usize, usize),
     /// Largest put and get that travels as a message.
     pub(crate) message_limit: usize,
+    /// Whether the provider requires local buffers to be registered (FI_MR_LOCAL).
+    pub(crate) local_registration: bool,
     pub(crate) progress_threshold: u32,
     pub(crate) num_cq_read: usize,
     /// Milliseconds between two liveness checks.
@@ -361,6 +348,7 @@ impl Transport {
         } = self;
         counters.write();
         hmem.shut();
+        let local = registrar.local;
         drop((node.word.take(), registrar));
         let has_rails = !rails.is_empty();
         let on_rails = rails.close();
@@ -369,6 +357,11 @@ impl Transport {
             // Live regions keep the device open, but receives and reads go to memory that ends here.
             device.shut();
         }
+        let mut memory = Some((contexts, atomics));
+        if local {
+            // It is registered, which keeps the device open.
+            memory = None;
+        }
         let result = match Arc::into_inner(device) {
             Some(device) => device.close(),
             // Live regions share the device; the last one closes it.
@@ -376,7 +369,7 @@ impl Transport {
         };
         let result = result.and(on_rails);
         // Dropped after the provider, which may still have written to this memory.
-        drop((contexts, peers, node, atomics, hmem, counters));
+        drop((memory, peers, node, hmem, counters));
         result
     }
 }

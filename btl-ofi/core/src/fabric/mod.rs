@@ -10,6 +10,7 @@ mod keys;
 pub(crate) mod msg;
 pub(crate) mod offer;
 mod others;
+pub(crate) mod own;
 pub(crate) mod policy;
 pub(crate) mod query;
 pub(crate) mod quirks;

@@ -77,7 +77,8 @@ const CAPS: [u64; 2] = [
 ];
 
 /// Entries that libfabric offers for our hints, in its order: first those with atomics, then others with messages; of each
-/// first with the present mode bits, then with the two old modes for providers that support only those.
+/// first with the present mode bits, then with the two old modes for providers that support only those. At the end, where
+/// the user allows them, those that require local buffers to be registered.
 pub(super) fn offers(options: &Options, calling: Calling) -> Result<Vec<Info>, Error> {
     let api = api()?;
     let mut found: Vec<Info> = Vec::new();
@@ -85,6 +86,9 @@ pub(super) fn offers(options: &Options, calling: Calling) -> Result<Vec<Info>, E
     let forms = CAPS
         .into_iter()
         .flat_map(|caps| modes.map(|mode| (caps, mode)));
+    // Last, so that a provider that also serves without registered local buffers is used so.
+    let local = (CAPS[1], SUPPORTED_MR | ffi::FI_MR_LOCAL);
+    let forms = forms.chain(options.provider.mr_local.then_some(local));
     for (caps, mr_mode) in forms {
         // Request delivery-complete where the provider has it. A provider through which CMA writes the target's
         // memory may lack it.
@@ -118,6 +122,11 @@ pub(super) fn offers(options: &Options, calling: Calling) -> Result<Vec<Info>, E
 /// Whether the provider advertises atomics. Some do so and have none (`AtomicTable::missing`).
 pub(super) fn has_atomics(info: InfoRef<'_>) -> bool {
     info.raw().caps & CAPS[0] == CAPS[0]
+}
+
+/// Whether the provider requires local buffers to be registered.
+pub(crate) fn wants_local(info: InfoRef<'_>) -> bool {
+    info.domain_attr().mr_mode as u32 & ffi::FI_MR_LOCAL != 0
 }
 
 /// Whether the provider registers device memory.

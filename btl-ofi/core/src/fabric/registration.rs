@@ -20,7 +20,7 @@ use crate::mem::regions::{Known, Regions};
 
 /// Registers memory with one provider.
 pub(crate) struct Registrar {
-    device: Arc<Device>,
+    pub(super) device: Arc<Device>,
     /// Peers address by virtual address, not by offset (`FI_MR_VIRT_ADDR`).
     pub(crate) virtual_addresses: bool,
     provider_keys: bool,
@@ -29,9 +29,13 @@ pub(crate) struct Registrar {
     keys: Keys,
     generation: AtomicU32,
     live: AtomicU64,
+    /// Those of the transport's own memory ([`own`](super::own)).
+    pub(super) own: AtomicU64,
     /// Registered device memory.
     devices: Arc<DeviceRegions>,
     regions: Lock<Regions>,
+    /// Whether the provider requires local buffers to be registered (`FI_MR_LOCAL`).
+    pub(crate) local: bool,
     guard: Option<Installed>,
 }
 
@@ -63,19 +67,22 @@ impl Registrar {
             virtual_addresses: basic || mode & ffi::FI_MR_VIRT_ADDR != 0,
             provider_keys: basic || mode & ffi::FI_MR_PROV_KEY != 0,
             bound: mode & ffi::FI_MR_ENDPOINT != 0,
+            local: mode & ffi::FI_MR_LOCAL != 0,
             device,
             keys: Keys::up_to(last),
             generation: AtomicU32::new(0),
             live: AtomicU64::new(0),
+            own: AtomicU64::new(0),
             devices: Arc::default(),
             regions: Lock::new(Regions::default(), threaded),
             guard,
         }
     }
 
-    /// Number of regions registered now.
+    /// Number of regions registered now, without the transport's own memory.
     pub(crate) fn live(&self) -> u64 {
-        self.live.load(Ordering::Relaxed)
+        let own = self.own.load(Ordering::Relaxed);
+        self.live.load(Ordering::Relaxed).saturating_sub(own)
     }
 
     /// Registers `length` bytes at `base`. The caller passes memory that exists, as `FI_MR_ALLOCATED` requires; its
@@ -108,8 +115,12 @@ impl Registrar {
                 let handle = Handle::new(address, length as u64, provider_key, access, generation)
                     .with_rails(keys_of(&rails));
                 // An empty region has no key at the provider.
-                if mr.is_some() {
-                    let known = Known { handle, access };
+                if let Some(mr) = &mr {
+                    let known = Known {
+                        handle,
+                        access,
+                        descriptor: descriptor(mr),
+                    };
                     // Other code may have installed signal handlers before the guard's since the last check.
                     let reach = self.guard.as_ref().map(Installed::reach);
                     let mut regions = self.regions.lock();
@@ -167,8 +178,7 @@ impl Registrar {
                 return Err(e);
             }
         };
-        // SAFETY: `mr` is a live region; the descriptor is a plain field (fi_mr_desc).
-        let descriptor = Descriptor(unsafe { (*mr.ptr()).mem_desc });
+        let descriptor = descriptor(&mr);
         let length = length as u64;
         let handle = Handle::new(address, length, provider_key, access, generation).direct();
         let descriptor = Some(descriptor);
@@ -347,6 +357,11 @@ impl Drop for Region {
         self.registrar.keys.give_back(self.key);
         self.registrar.live.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+fn descriptor(mr: &Owned<ffi::fid_mr>) -> Descriptor {
+    // SAFETY: `mr` is a live region; the descriptor is a plain field (fi_mr_desc).
+    Descriptor(unsafe { (*mr.ptr()).mem_desc })
 }
 
 /// The keys of regions on further rails. An empty region has none.

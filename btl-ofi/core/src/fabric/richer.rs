@@ -9,7 +9,7 @@ use crate::fabric::fids::Info;
 use crate::fabric::policy;
 use crate::fabric::query::{
     ATOMIC_ORDER, Calling, READ_ORDER, has_atomics, orders_atomics, orders_reads, richer_entry,
-    takes_devices, takes_messages,
+    takes_devices, takes_messages, wants_local,
 };
 use crate::mem::cuda;
 
@@ -78,7 +78,7 @@ pub(super) fn with_devices(info: Info, options: &Options, calling: Calling) -> R
     let old = ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE;
     // FI_MR_HMEM is not combined with the old modes.
     let is_old = info.get().domain_attr().mr_mode as u32 & old != 0;
-    if !wanted || is_old || !policy::takes_devices(info.get()) {
+    if !wanted || is_old || wants_local(info.get()) || !policy::takes_devices(info.get()) {
         return Ok(info);
     }
     let better = richer_entry(&info, options, calling, takes_devices, |h| {

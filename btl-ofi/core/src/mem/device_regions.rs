@@ -24,7 +24,7 @@ pub(crate) struct DeviceRegion {
 }
 
 /// The descriptor that the provider takes with a local buffer of registered memory (`fi_mr_desc`).
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptor(pub(crate) *mut c_void);
 
 // SAFETY: the pointer is a token that is only passed back to the provider, on any thread.

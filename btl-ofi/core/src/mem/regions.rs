@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use plugin_api::Access;
 
 use crate::base::guard::Reach;
+use crate::mem::device_regions::Descriptor;
 use crate::mem::handle::Handle;
 
 /// The live regions. The responder (`op/responder.rs`) and operations of this process on itself use them under a lock
@@ -21,6 +22,8 @@ pub(crate) struct Regions {
 pub(crate) struct Known {
     pub(crate) handle: Handle,
     pub(crate) access: Access,
+    /// What the provider takes with local buffers in the region.
+    pub(crate) descriptor: Descriptor,
 }
 
 impl Regions {
@@ -44,6 +47,12 @@ impl Regions {
     /// Whether this is the handle of a live region.
     pub(crate) fn holds(&self, handle: &Handle) -> bool {
         self.find(handle.key()).map(|known| known.handle) == Some(*handle)
+    }
+
+    /// The descriptor of the live region with this handle.
+    pub(crate) fn descriptor(&self, handle: &Handle) -> Option<Descriptor> {
+        let known = self.find(handle.key())?;
+        (known.handle == *handle).then_some(known.descriptor)
     }
 
     /// The handle of a region that holds `size` bytes at `address`.

@@ -952,6 +952,8 @@ pub const FI_THREAD_DOMAIN: fi_threading = 3;
 pub const FI_THREAD_COMPLETION: fi_threading = 4;
 pub const FI_RM_ENABLED: fi_resource_mgmt = 2;
 pub const FI_EP_UNSPEC: fi_ep_type = 0;
+pub const FI_EP_MSG: fi_ep_type = 1;
+pub const FI_EP_DGRAM: fi_ep_type = 2;
 pub const FI_EP_RDM: fi_ep_type = 3;
 const _: () = {
     ["Size of fi_tx_attr"][size_of::<fi_tx_attr>() - 80usize];

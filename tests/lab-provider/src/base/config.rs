@@ -28,6 +28,7 @@
 //! | `LAB_HMEM_OVERRIDE` | 1: the user's copy functions are taken (FI_SET_OPS_HMEM_OVERRIDE) | 0 |
 //! | `LAB_HMEM_SHIFT` | bytes from a device address to where its memory can be reached without an override, in place of a driver | no driver |
 //! | `LAB_PAGES` | 1: a region stands for the pages that it was made of, not for whatever is mapped there later; needs CAP_SYS_ADMIN | 0 |
+//! | `LAB_ENDPOINTS` | types of endpoints that are offered, in this order: `RDM`, `MSG`, `DGRAM` | RDM |
 //! | `LAB_DOMAINS` | domains, which stand for NICs: `lab0`, `lab1`, ... | 1 |
 //! | `LAB_FAULTS` | see [`Faults`]; of the domain `lab0` | none |
 //! | `LAB_RAIL_FAULTS` | likewise, of the other domains | none |
@@ -96,6 +97,8 @@ pub(crate) struct Config {
     pub(crate) hmem_override: bool,
     pub(crate) hmem_shift: Option<i64>,
     pub(crate) pages: bool,
+    /// Types of endpoints, in the order of the offers.
+    pub(crate) endpoints: Vec<u32>,
     pub(crate) domains: usize,
     pub(crate) faults: Faults,
 }
@@ -185,6 +188,28 @@ fn ifaces() -> Vec<u32> {
         .collect()
 }
 
+fn endpoints() -> Vec<u32> {
+    let types = [
+        ("RDM", ffi::FI_EP_RDM),
+        ("MSG", ffi::FI_EP_MSG),
+        ("DGRAM", ffi::FI_EP_DGRAM),
+    ];
+    if env::var_os("LAB_ENDPOINTS").is_none() {
+        return vec![ffi::FI_EP_RDM];
+    }
+    let known = |word: String| {
+        let found = types.iter().find(|(name, _)| *name == word);
+        if found.is_none() {
+            crate::base::report::violation(&format!("LAB_ENDPOINTS has no type {word}"));
+        }
+        found.map(|(_, kind)| *kind)
+    };
+    words("LAB_ENDPOINTS")
+        .into_iter()
+        .filter_map(known)
+        .collect()
+}
+
 impl Config {
     /// Reads the environment. A word that means nothing is reported as a violation, since the test
     /// would not test what it says.
@@ -239,6 +264,7 @@ impl Config {
             hmem_override: number("LAB_HMEM_OVERRIDE", 0) != 0,
             hmem_shift: env::var("LAB_HMEM_SHIFT").ok().and_then(|v| v.parse().ok()),
             pages: number("LAB_PAGES", 0) != 0,
+            endpoints: endpoints(),
             domains: number("LAB_DOMAINS", 1),
             faults: Faults::from_environment("LAB_FAULTS"),
         }

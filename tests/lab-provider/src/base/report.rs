@@ -30,6 +30,8 @@ pub(crate) struct Counts {
     pub(crate) removed: AtomicU64,
     pub(crate) looked: AtomicU64,
     pub(crate) named: AtomicU64,
+    /// Receives that met no message before their endpoint was closed.
+    pub(crate) unmet: AtomicU64,
 }
 
 pub(crate) static COUNTS: Counts = Counts {
@@ -45,6 +47,7 @@ pub(crate) static COUNTS: Counts = Counts {
     removed: AtomicU64::new(0),
     looked: AtomicU64::new(0),
     named: AtomicU64::new(0),
+    unmet: AtomicU64::new(0),
 };
 
 /// Adds one to a count.
@@ -89,7 +92,7 @@ pub(crate) fn write_counts(event: &str) {
         "LAB_STATS",
         &format!(
             "{event} pid={} posted={} completed={} strays={} failed={} discarded={} faults={} violations={} open={} \
-             inserted={} removed={} looked={} named={}",
+             inserted={} removed={} looked={} named={} unmet={}",
             std::process::id(),
             n(&c.posted),
             n(&c.completed),
@@ -103,6 +106,7 @@ pub(crate) fn write_counts(event: &str) {
             n(&c.removed),
             n(&c.looked),
             n(&c.named),
+            n(&c.unmet),
         ),
     );
 }

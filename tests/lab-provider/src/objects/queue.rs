@@ -198,6 +198,9 @@ impl Queue {
         let mut state = self.enter();
         let before = state.outstanding();
         state.pending.retain(|o| o.endpoint != endpoint);
+        let closed = state.receivers.iter().filter(|r| r.endpoint == endpoint);
+        let unmet: usize = closed.map(|r| r.posted.len()).sum();
+        COUNTS.unmet.fetch_add(unmet as u64, Ordering::Relaxed);
         state.receivers.retain(|r| r.endpoint != endpoint);
         let gone = (before - state.outstanding()) as u64;
         COUNTS.discarded.fetch_add(gone, Ordering::Relaxed);

@@ -65,7 +65,7 @@ static RAILS: [Cow<'static, str>; 5] = [
     Cow::Borrowed("4"),
 ];
 
-pub(super) static DECLARATIONS: [Declaration; 28] = [
+pub(super) static DECLARATIONS: [Declaration; 29] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -186,6 +186,16 @@ pub(super) static DECLARATIONS: [Declaration; 28] = [
         "Comma-separated providers not to consider, by the beginning of their names.",
     )
     .synonyms(&[Cow::Borrowed("opal_common_ofi_provider_exclude")]),
+    declare(
+        "btl_ofi_mr_local",
+        Kind::Bool,
+        Value::Bool(false),
+        Allowed::Any,
+        Level::TUNER_DETAIL,
+        "Whether providers that require local buffers to be registered (FI_MR_LOCAL) are used. The host then \
+             registers the buffers of its puts and gets above message_limit, and the transport its own memory. \
+             Such a provider must carry messages (FI_MSG). Device memory and rails are not served with it.",
+    ),
     declare(
         "btl_ofi_if_include",
         Kind::String,

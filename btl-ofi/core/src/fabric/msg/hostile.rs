@@ -9,6 +9,7 @@ use crate::base::lock::Lock;
 use crate::fabric::msg::execute;
 use crate::fabric::msg::inbox::Inbox;
 use crate::fabric::msg::wire::{self, Entries, Form, Header, Kind, MOST_WORDS};
+use crate::mem::device_regions::Descriptor;
 use crate::mem::handle::Handle;
 use crate::mem::regions::{Known, Regions};
 use crate::op::responder::{self, Command, GET, NOTIFY, PUT, Responder, SEND};
@@ -35,7 +36,15 @@ impl Memory {
         let access = Access::all();
         let handle = Handle::new(base, (WORDS * 8) as u64, KEY, access, 1);
         let mut regions = Regions::default();
-        regions.insert(KEY, Known { handle, access }, Reach::Kernel);
+        regions.insert(
+            KEY,
+            Known {
+                handle,
+                access,
+                descriptor: Descriptor(std::ptr::null_mut()),
+            },
+            Reach::Kernel,
+        );
         Memory {
             words,
             handle,

@@ -39,6 +39,7 @@ mod inbox;
 mod line;
 mod origin;
 mod port;
+mod receives;
 mod target;
 mod wire;
 
@@ -52,13 +53,16 @@ pub(crate) use self::batch::{Batch, Ended};
 pub(crate) use self::inbox::Arrived;
 pub(crate) use self::origin::Heard;
 use self::origin::Origin;
-use self::port::{EAGAIN, Port};
+use self::port::Port;
+use self::receives::Receives;
 use self::target::Target;
 pub(crate) use self::wire::{Form, LARGEST, LARGEST_SEND};
 use self::wire::{Header, Kind, LONG_WORDS, MOST_WORDS};
-use crate::base::error::{CallError, check, describe};
+use crate::base::error::{Doing, Error, describe};
 use crate::base::lock::Lock;
 use crate::fabric::addresses::Addresses;
+use crate::fabric::own::OwnMemory;
+use crate::fabric::registration::Registrar;
 use crate::mem::regions::Regions;
 use crate::op::marked::Message;
 use crate::op::request::Operands;
@@ -80,6 +84,7 @@ pub(crate) struct Provider {
     /// Whether the host sends and receives messages of its own.
     pub(crate) two_sided: bool,
     pub(crate) counters: CountersRef,
+    pub(crate) registrar: Arc<Registrar>,
 }
 
 /// Bytes of the longest message, with sends of the host or without.
@@ -90,9 +95,7 @@ pub(crate) fn longest(two_sided: bool) -> usize {
 /// The messages of one transport.
 pub(crate) struct Messages {
     port: Port,
-    buffers: Vec<Box<[u64]>>,
-    /// Buffers whose receive is to be posted.
-    unposted: Vec<u32>,
+    receives: Receives,
     origin: Origin,
     target: Target,
 }
@@ -106,7 +109,7 @@ impl Messages {
     ///
     /// # Safety
     /// The endpoints are live and enabled, and outlive the carrier or [its closing](Self::shut).
-    pub(crate) unsafe fn open(provider: Provider) -> Result<Messages, CallError> {
+    pub(crate) unsafe fn open(provider: Provider) -> Result<Messages, Error> {
         let Provider {
             tx,
             rx,
@@ -116,33 +119,26 @@ impl Messages {
             receives,
             two_sided,
             counters,
+            registrar,
         } = provider;
+        let doing = || String::from("posting receives for messages");
+        let words = longest(two_sided) / 8;
         // SAFETY: the caller guarantees the endpoints.
-        let port = unsafe { Port::new(tx, rx)? };
+        let mut port = unsafe { Port::new(tx, rx) }.doing(doing)?;
+        port.register(&registrar, words)?;
         let mut target = Target::new(addresses, format, address.clone());
         target.inbox = two_sided.then(Box::default);
         let mut messages = Messages {
             port,
-            buffers: Vec::new(),
-            unposted: Vec::new(),
+            receives: Receives::default(),
             origin: Origin::new(address, counters),
             target,
         };
-        for number in 0..receives as u32 {
-            let buffer = vec![0; longest(two_sided) / 8].into_boxed_slice();
-            messages.buffers.push(buffer);
-            match messages.post_receive(number) {
-                0 => {}
-                EAGAIN => messages.unposted.push(number),
-                rc => return check("fi_recv", rc as i32).map(|()| messages),
-            }
+        for _ in 0..receives {
+            let memory = OwnMemory::new(&registrar, words)?;
+            messages.receives.add(memory, &messages.port).doing(doing)?;
         }
         Ok(messages)
-    }
-
-    fn post_receive(&mut self, number: u32) -> isize {
-        self.port
-            .receive(&mut self.buffers[number as usize], number)
     }
 
     /// Adds a command to the batch for a peer, which is returned: [`Batch::count`] or [`Batch::expect`] must follow. The flag
@@ -228,21 +224,13 @@ impl Messages {
     /// Whether something is to be sent or posted.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        self.origin.has_work() || self.target.has_unsent() || !self.unposted.is_empty()
+        self.origin.has_work() || self.target.has_unsent() || self.receives.has_unposted()
     }
 
     /// Sends what may be sent, and posts receives that had no room before.
     #[inline(never)]
     pub(crate) fn send_waiting(&mut self) {
-        for _ in 0..self.unposted.len() {
-            let Some(number) = self.unposted.pop() else {
-                break;
-            };
-            if self.post_receive(number) != 0 {
-                self.unposted.push(number);
-                break;
-            }
-        }
+        self.receives.post_waiting(&self.port);
         self.target.send_waiting(&self.port);
         self.origin.send_waiting(&self.port);
     }
@@ -250,12 +238,14 @@ impl Messages {
     /// Handles the completion of a message. Executes the commands of a batch, or ends the operations that an answer
     /// covers; the caller then [takes](Self::ended) them.
     pub(crate) fn completed(&mut self, message: Message, regions: &Lock<Regions>) {
+        self.port.ended(message);
         match message {
             Message::Receive(number) => {
                 self.received(number, regions);
                 // The host waits for what came: the next progress posts the receive again.
-                if self.target.has_sends() || self.post_receive(number) != 0 {
-                    self.unposted.push(number);
+                match self.target.has_sends() {
+                    true => self.receives.post_later(number),
+                    false => self.receives.post(number, &self.port),
                 }
             }
             Message::Batch(number) => self.origin.sent(number),
@@ -266,12 +256,15 @@ impl Messages {
     /// Handles the failure of a message.
     #[cold]
     pub(crate) fn failed(&mut self, message: Message, code: i32) {
+        self.port.ended(message);
         match message {
             Message::Receive(number) => {
                 tracing::warn!("a message could not be received: {}", describe(code));
                 // It may have come in part.
-                self.buffers[number as usize][..Header::WORDS].fill(0);
-                self.unposted.push(number);
+                // SAFETY: the receive to the buffer has ended, and nothing else uses it.
+                let buffer = unsafe { self.receives.words(number) };
+                buffer[..Header::WORDS].fill(0);
+                self.receives.post_later(number);
             }
             Message::Batch(number) => self.origin.failed(number, code),
             Message::Answer(number) => self.target.answer_failed(number, code),
@@ -279,8 +272,9 @@ impl Messages {
     }
 
     fn received(&mut self, number: u32, regions: &Lock<Regions>) {
-        let mut buffer = std::mem::take(&mut self.buffers[number as usize]);
-        let handled = match Header::read(&mut buffer) {
+        // SAFETY: the receive to the buffer has ended, and what handles its content does not use the buffers.
+        let buffer = unsafe { self.receives.words(number) };
+        let handled = match Header::read(buffer) {
             Err(why) => Err(why),
             Ok((header, words)) => match header.kind {
                 Kind::Batch | Kind::Unanswered => {
@@ -293,7 +287,6 @@ impl Messages {
         };
         // A stale header must not be read again if a later message is shorter than one.
         buffer[..Header::WORDS].fill(0);
-        self.buffers[number as usize] = buffer;
         if let Err(why) = handled {
             tracing::warn!("a message of another process is ignored: {why}");
         }
@@ -315,7 +308,7 @@ impl Messages {
     #[cold]
     pub(crate) fn shut(&mut self) {
         self.port.closed = true;
-        self.unposted.clear();
+        self.receives.shut();
         self.origin.shut();
         self.target.shut();
     }

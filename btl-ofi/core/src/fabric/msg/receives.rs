@@ -1,0 +1,71 @@
+//! The receives of a carrier: their buffers, and those that are to be posted.
+
+use crate::base::error::{CallError, check};
+use crate::fabric::msg::port::{EAGAIN, Port};
+use crate::fabric::own::OwnMemory;
+
+#[derive(Default)]
+pub(super) struct Receives {
+    buffers: Vec<OwnMemory>,
+    /// Buffers whose receive is to be posted.
+    unposted: Vec<u32>,
+}
+
+impl Receives {
+    /// Adds a buffer, and posts its receive.
+    pub(super) fn add(&mut self, memory: OwnMemory, port: &Port) -> Result<(), CallError> {
+        let number = self.buffers.len() as u32;
+        let rc = port.receive(&memory, number);
+        self.buffers.push(memory);
+        match rc {
+            0 => Ok(()),
+            EAGAIN => {
+                self.unposted.push(number);
+                Ok(())
+            }
+            rc => check("fi_recv", rc as i32),
+        }
+    }
+
+    /// Posts a receive again: by the next progress, if there is no room at the moment.
+    pub(super) fn post(&mut self, number: u32, port: &Port) {
+        if port.receive(&self.buffers[number as usize], number) != 0 {
+            self.unposted.push(number);
+        }
+    }
+
+    /// Has the next progress post a receive.
+    pub(super) fn post_later(&mut self, number: u32) {
+        self.unposted.push(number);
+    }
+
+    #[inline]
+    pub(super) fn has_unposted(&self) -> bool {
+        !self.unposted.is_empty()
+    }
+
+    /// Posts the receives that had no room before, until there is none.
+    pub(super) fn post_waiting(&mut self, port: &Port) {
+        while let Some(number) = self.unposted.pop() {
+            if port.receive(&self.buffers[number as usize], number) != 0 {
+                self.unposted.push(number);
+                break;
+            }
+        }
+    }
+
+    /// Nothing is posted any more.
+    pub(super) fn shut(&mut self) {
+        self.unposted.clear();
+    }
+
+    /// The words of a buffer.
+    ///
+    /// # Safety
+    /// No receive is posted to it, and no other reference to the words is used meanwhile. The words are used no longer than
+    /// the carrier lives.
+    pub(super) unsafe fn words<'a>(&self, number: u32) -> &'a mut [u64] {
+        // SAFETY: the buffers live as long as the carrier; the caller guarantees that nothing else uses this one.
+        unsafe { &mut *self.buffers[number as usize].words() }
+    }
+}

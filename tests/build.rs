@@ -69,6 +69,19 @@ fn main() {
     for bad in BAD {
         plugin(&out.join(format!("libbtl_cma-{bad}.so")), &[bad]);
     }
+    // libfabric of older releases.
+    let map = "-Wl,--version-script=c/old_libfabric.map";
+    for minor in ["4", "13"] {
+        let out = out.join(format!("libfabric-1.{minor}.so"));
+        let minor = format!("MINOR={minor}");
+        compile(
+            "c/old_libfabric.c",
+            &out,
+            &[&minor],
+            &["-shared", "-fPIC", map],
+            &[],
+        );
+    }
     // Host and plugin of the last release.
     println!("cargo::rerun-if-changed=abi");
     let released = ["-I", RELEASED];

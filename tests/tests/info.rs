@@ -1,4 +1,4 @@
-//! What `host-stub info` says of providers that are refused.
+//! What `host-stub info` says of providers that are refused, and of a libfabric that is too old.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,7 +9,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use integration_tests::fixtures::{host_stub, ofi_plugin};
+use integration_tests::fixtures::{c_program, host_stub, ofi_plugin};
 use integration_tests::lab::Lab;
 use integration_tests::process::{Outcome, run};
 
@@ -55,4 +55,55 @@ fn it_tells_what_kept_registrations_could_do() {
     assert!(used.stdout.contains("put to 512 B, get to 512 B"), "{said}");
     let line = "registered buffers of larger puts and gets are registered, ";
     assert!(used.stdout.contains(line), "{said}");
+}
+
+/// The lists of providers and interfaces decide what is used, and the reason names the list.
+#[test]
+fn lists_exclude_providers_and_interfaces() {
+    let said = |settings: &[(&str, &str)]| {
+        let outcome = run(command(settings).env("FI_SOCKETS_IFACE", "lo"), LIMIT);
+        outcome.transcript()
+    };
+    // By default sockets is not considered; with another list it is.
+    let default = said(&[]);
+    assert!(
+        default.contains("refused: in btl_ofi_provider_exclude (shm,sockets"),
+        "{default}"
+    );
+    let others = said(&[("btl_ofi_provider_exclude", "shm,tcp,udp")]);
+    assert!(!others.contains("sockets,"), "{others}");
+    let sockets = others
+        .lines()
+        .find(|line| line.trim_start().starts_with("sockets "));
+    assert!(
+        sockets.is_some_and(|line| line.contains("accepted")),
+        "{others}"
+    );
+
+    let named = ("btl_ofi_provider_include", "sockets");
+    let used = said(&[named]);
+    assert!(used.contains("module     sockets"), "{used}");
+    let without = said(&[named, ("btl_ofi_if_exclude", "lo")]);
+    assert!(
+        without.contains("refused: ") && without.contains("btl_ofi_if_exclude"),
+        "{without}"
+    );
+    assert!(!without.contains("module     sockets"), "{without}");
+}
+
+#[test]
+fn a_libfabric_that_is_too_old_is_refused() {
+    for version in ["1.4", "1.13"] {
+        let place =
+            std::env::temp_dir().join(format!("btl-ofi-old-{}-{version}", std::process::id()));
+        std::fs::create_dir_all(&place).unwrap();
+        let library = c_program(&format!("libfabric-{version}.so"));
+        std::fs::copy(library, place.join("libfabric.so.1")).unwrap();
+        let outcome = run(command(&[]).env("LD_LIBRARY_PATH", &place), LIMIT);
+        std::fs::remove_dir_all(&place).unwrap();
+        let said = outcome.transcript();
+        assert!(!outcome.status.success(), "{said}");
+        let why = format!("{version} is too old. Install 1.14 or newer");
+        assert!(said.contains(&why), "{said}");
+    }
 }

@@ -18,6 +18,11 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Runs the check of windows whose table goes through the transport, with some kept registrations;
 /// gives what it said.
 fn check(entries: &str) -> String {
+    bounded("host_registration_cache_entries", entries)
+}
+
+/// The same under a bound of what is kept.
+fn bounded(bound: &str, value: &str) -> String {
     let outcome = run(
         Command::new(host_stub())
             .args(["check", "--np", "2", "--plugin"])
@@ -30,7 +35,7 @@ fn check(entries: &str) -> String {
                 "host_verbose",
                 "3",
             ])
-            .args(["--mca", "host_registration_cache_entries", entries]),
+            .args(["--mca", bound, value]),
         LIMIT,
     );
     let said = outcome.transcript();
@@ -64,6 +69,14 @@ fn a_few_kept_registrations_make_room_for_each_other() {
     let said = check("2");
     if !said.contains("registrations of local buffers are not kept") {
         assert!(counted(&said, "evicted") > 0, "{said}");
+    }
+}
+
+#[test]
+fn what_is_larger_than_all_that_may_be_kept_is_registered_for_its_use_alone() {
+    let said = bounded("host_registration_cache_bytes", "4096");
+    if !said.contains("registrations of local buffers are not kept") {
+        assert!(counted(&said, "alone") > 0, "{said}");
     }
 }
 

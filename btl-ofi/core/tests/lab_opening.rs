@@ -18,7 +18,7 @@ use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
 use common::{open, options};
-use lab::{Tally, child, child_role, descriptors, shape};
+use lab::{Tally, child, child_role, descriptors, shape, stats};
 
 const LIMIT: Duration = Duration::from_secs(180);
 const ALL: Access = Access::REMOTE_READ
@@ -137,4 +137,69 @@ fn opening_fails_at_each_step() {
     tally.summary("opening");
     let calls: u64 = STEPS.iter().map(|(.., times)| times).sum();
     assert_eq!(tally.refused, calls * 4 + 3 + 2);
+}
+
+/// Endpoints of other types are passed over, and refused where there are no others.
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn types_of_endpoints() {
+    child_role();
+    let o = options(&[("btl_ofi_provider_include", Value::str("lab"))]);
+    let mut tally = Tally::default();
+    for offered in ["MSG", "DGRAM", "MSG,DGRAM"] {
+        shape(&[("ENDPOINTS", offered)]);
+        let why = match Transport::open(&o, ThreadLevel::Single) {
+            Ok(_) => panic!("{offered}: it was opened"),
+            Err(why) => why.to_string(),
+        };
+        let refused = why.contains("lab: its endpoints are not FI_EP_RDM");
+        assert!(refused, "{offered}: {why}");
+        let found = Transport::survey(&o, ThreadLevel::Single).unwrap();
+        let lab = found.iter().find(|c| c.name == "lab").unwrap();
+        assert!(!lab.chosen && lab.refusal.is_some(), "{offered}: {lab:?}");
+        tally.refused += 1;
+    }
+    for offered in ["DGRAM,MSG,RDM", "RDM,MSG"] {
+        shape(&[("ENDPOINTS", offered)]);
+        Transport::open(&o, ThreadLevel::Single)
+            .unwrap()
+            .close()
+            .unwrap();
+        tally.run += 1;
+    }
+    tally.tell();
+}
+
+#[test]
+fn other_types_of_endpoints_are_refused() {
+    let tally = child("types_of_endpoints", "types", LIMIT);
+    tally.insist("types of endpoints");
+    assert_eq!((tally.run, tally.refused), (2, 3));
+}
+
+/// `btl_ofi_rd_num` receives are posted.
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn receives() {
+    child_role();
+    // Messages carry the atomics.
+    shape(&[("ATOMICS", "0")]);
+    let mut before = 0;
+    for number in [1, 3, 20] {
+        let settings = [("btl_ofi_rd_num", Value::Int(number))];
+        open("lab", ThreadLevel::Single, &settings).close().unwrap();
+        let posted = stats()["unmet"];
+        assert_eq!(posted - before, number as u64);
+        before = posted;
+    }
+    let tally = Tally {
+        run: 1,
+        ..Tally::default()
+    };
+    tally.tell();
+}
+
+#[test]
+fn as_many_receives_are_posted_as_asked_for() {
+    child("receives", "receives", LIMIT).insist("receives that are posted");
 }

@@ -157,11 +157,11 @@ impl Copier {
         dest: *mut u8,
         size: usize,
     ) -> Result<Option<Event>, CopyError> {
-        // SAFETY: the caller guarantees both memories until the event is over.
-        if let Some(started) = self
-            .later
-            .and_then(|later| unsafe { later.read(iface, at, dest, size) })
-        {
+        let started = self.later.and_then(|later| {
+            // SAFETY: the caller guarantees both memories until the event is over.
+            unsafe { later.read(iface, at, dest, size) }
+        });
+        if let Some(started) = started {
             return started;
         }
         // SAFETY: the caller guarantees `dest` and the device memory.
@@ -179,11 +179,11 @@ impl Copier {
         src: *const u8,
         size: usize,
     ) -> Result<Option<Event>, CopyError> {
-        // SAFETY: the caller guarantees both memories until the event is over.
-        if let Some(started) = self
-            .later
-            .and_then(|later| unsafe { later.write(iface, at, src, size) })
-        {
+        let started = self.later.and_then(|later| {
+            // SAFETY: the caller guarantees both memories until the event is over.
+            unsafe { later.write(iface, at, src, size) }
+        });
+        if let Some(started) = started {
             return started;
         }
         // SAFETY: the caller guarantees `src` and the device memory.

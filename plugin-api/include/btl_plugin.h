@@ -666,7 +666,7 @@ struct btl_module_vtable {
                              uint64_t counter_address, const btl_handle *counter_handle,
                              uint64_t add, btl_completion_fn callback, void *context, void *data);
 
-    /* Since ABI 1.4; this and the entry below may be NULL. Copies blocks at regular distances from device
+    /* Since ABI 1.4; this and the entries below may be NULL. Copies blocks at regular distances from device
      * memory as the module itself would, with the current overrides. The arguments and the result are
      * those of btl_copy_from_strided_fn. */
     int64_t (*copy_from_hmem_strided)(btl_module *module, void *dest, size_t size, const void *base,
@@ -677,6 +677,13 @@ struct btl_module_vtable {
     int64_t (*copy_to_hmem_strided)(btl_module *module, void *base, uint32_t iface, size_t block,
                                     const size_t *stride, const size_t *count, const void *src,
                                     size_t size);
+
+    /* Adds an interval of the host to the trace (btl_ofi_trace): the call `name`, of which 16 bytes are
+     * kept, about process `peer`, or UINT64_MAX, from `begin` to `end` in nanoseconds of
+     * CLOCK_MONOTONIC. BTL_NOT_SUPPORTED: no trace is written. With a `name` of NULL the call only asks
+     * that. */
+    btl_status (*trace)(btl_module *module, const char *name, uint64_t peer, uint64_t begin,
+                        uint64_t end);
 };
 
 /* The table's size in ABI 1.0, on platforms with 64-bit pointers. */

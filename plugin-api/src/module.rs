@@ -2,7 +2,7 @@
 
 mod check;
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 
 use crate::{
     Attributes, CompletionFn, Descriptor, Endpoint, ErrorFn, Handle, HmemInfo, IoVec, OverrideOps,
@@ -379,7 +379,7 @@ pub struct ModuleVtable {
             data: *mut c_void,
         ) -> Status,
     >,
-    /// Since ABI 1.4; this and the entry below may be NULL. Copies blocks at regular distances from device memory as the
+    /// Since ABI 1.4; this and the entries below may be NULL. Copies blocks at regular distances from device memory as the
     /// module itself would, with the current overrides. The arguments and the result are those of
     /// [`CopyFromStridedFn`](crate::CopyFromStridedFn).
     pub copy_from_hmem_strided: Option<
@@ -406,6 +406,19 @@ pub struct ModuleVtable {
             src: *const c_void,
             size: usize,
         ) -> i64,
+    >,
+    /// Adds an interval of the host to the trace (`btl_ofi_trace`): the call `name`, a C string
+    /// of which 16 bytes are kept, about process `peer`, or [`NOBODY`](crate::trace::NOBODY), from `begin` to `end` in
+    /// nanoseconds of `CLOCK_MONOTONIC`. [`Status::NOT_SUPPORTED`]: no trace is written. With a `name` of NULL the call only
+    /// asks that.
+    pub trace: Option<
+        unsafe extern "C" fn(
+            module: *mut Module,
+            name: *const c_char,
+            peer: u64,
+            begin: u64,
+            end: u64,
+        ) -> Status,
     >,
 }
 

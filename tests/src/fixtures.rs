@@ -28,6 +28,30 @@ pub fn host_library() -> &'static Path {
     built("libhost_stub.so")
 }
 
+/// Compiles a C program over [`host_library`] with every warning an error, and with `options` before all others.
+pub fn compile_for_host(source: &Path, out: &Path, options: &[String]) {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host-stub/c");
+    let library = host_library().parent().expect("a library lies in a folder");
+    let output = Command::new("cc")
+        .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"])
+        .args(options)
+        .arg("-I")
+        .arg(here.join("include"))
+        .arg("-I")
+        .arg(here.join("examples"))
+        .arg(source)
+        .arg("-o")
+        .arg(out)
+        .arg("-L")
+        .arg(library)
+        .arg(format!("-Wl,-rpath,{}", library.display()))
+        .arg("-lhost_stub")
+        .output()
+        .expect("there is a C compiler");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", source.display());
+}
+
 /// The component for Open MPI; an empty library where Open MPI's headers are not installed.
 pub fn mpi_component() -> &'static Path {
     built("libmca_btl_ofi.so")

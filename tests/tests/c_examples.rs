@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use integration_tests::fixtures::{
-    PROVIDERS, c_plugin, host_library, host_stub, lab_provider, ofi_plugin, valgrind,
+    PROVIDERS, c_plugin, compile_for_host, host_stub, lab_provider, ofi_plugin, valgrind,
 };
 use integration_tests::process::run;
 
@@ -74,27 +74,8 @@ fn compile(name: &str, folder: &str) -> PathBuf {
 /// Compiles a program as `variant`, with `options` before all others.
 fn compile_with(name: &str, folder: &str, variant: &str, options: &[String]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host-stub/c");
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("example-{name}{variant}"));
-    let library = host_library().parent().unwrap();
-    let output = Command::new("cc")
-        .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"])
-        .args(options)
-        .arg("-I")
-        .arg(here.join("include"))
-        .arg("-I")
-        .arg(here.join("examples"))
-        .arg(source.join(format!("{name}.c")))
-        .arg("-o")
-        .arg(&out)
-        .arg("-L")
-        .arg(library)
-        .arg(format!("-Wl,-rpath,{}", library.display()))
-        .arg("-lhost_stub")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name}{variant}: {said}");
+    compile_for_host(&source.join(format!("{name}.c")), &out, options);
     out
 }
 

@@ -10,6 +10,7 @@ pub mod params;
 mod relaunch;
 mod run;
 pub mod stats;
+pub mod trace;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -82,6 +83,8 @@ enum Command {
     Params(params::ParamsCommand),
     /// Shows what running processes do: operations and bytes by peer and carrier, waits, progress.
     Stats(stats::Stats),
+    /// Joins the traces of a job (`btl_ofi_trace`).
+    Trace(trace::Trace),
     /// Runs a program as the ranks of a job on this machine.
     Launch(launch::Launch),
     /// Cleans up after a killed launcher; started by `launch`.
@@ -267,6 +270,7 @@ pub fn main() -> ExitCode {
         Command::Info(command) => command.run().map(|exit| exit as u8),
         Command::Params(command) => command.run().map(|exit| exit as u8),
         Command::Stats(command) => command.run().map(|exit| exit as u8),
+        Command::Trace(command) => command.run().map(|exit| exit as u8),
         Command::Launch(command) => command.run(),
         Command::Guard => {
             guard::run(std::io::stdin().lock());

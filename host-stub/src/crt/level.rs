@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mca_params::{Declaration, Kind, Level as ParamLevel, Value};
 use plugin_api::ThreadLevel;
+use plugin_api::trace::NOBODY;
 
 use super::mode::Mode;
 use super::waits::is_watched;
+use crate::loader::Transport;
 
 /// Whether the host checks what costs: that threads keep to their level, and that ranks agree on the
 /// arguments of their collectives.
@@ -122,9 +124,15 @@ fn this_thread() -> usize {
     PLACE.with(|place| std::ptr::from_ref(place).addr())
 }
 
-/// Watches that calls keep to the level, where the host is told to check.
+/// Calls of less than this many nanoseconds are left out of the trace, except locks, whose holders others wait for.
+const SHORT: u64 = 1_000;
+
+/// Watches calls: that they keep to the level, where the host is told to check, and for how long they last, where a trace
+/// is written.
 pub struct Checker {
     provided: Level,
+    checks: bool,
+    trace: Option<Transport>,
     /// The thread that joined the job.
     main: usize,
     /// The thread that is in a call, under [`Level::Serialized`].
@@ -132,21 +140,49 @@ pub struct Checker {
 }
 
 /// A call under way. Ends when dropped.
-pub struct Entered<'a>(Option<&'a AtomicUsize>);
+pub struct Entered<'a> {
+    checker: &'a Checker,
+    call: &'static str,
+    /// Whether the checker has this thread as the one inside.
+    is_inside: bool,
+    /// For the trace: when the call began, and the process that it is about.
+    began: Option<u64>,
+    peer: u64,
+}
+
+impl Entered<'_> {
+    /// Says which process the call is about.
+    pub(crate) fn about(&mut self, process: u64) {
+        self.peer = process;
+    }
+}
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        if let Some(inside) = self.0 {
-            inside.store(0, Ordering::Relaxed);
+        if self.is_inside {
+            self.checker.inside.store(0, Ordering::Relaxed);
+        }
+        if let (Some(began), Some(trace)) = (self.began, &self.checker.trace) {
+            let end = monotonic();
+            if end.saturating_sub(began) >= SHORT || self.call.contains("lock") {
+                trace.add_to_trace(self.call, self.peer, (began, end));
+            }
         }
     }
 }
 
 impl Checker {
-    /// Checks calls from here on; the calling thread is the one that joined the job.
-    pub fn new(provided: Level) -> Checker {
+    /// Watches calls from here on; the calling thread is the one that joined the job. `None` if there is nothing to do.
+    pub(super) fn new(provided: Level, checks: bool, transport: &Transport) -> Option<Checker> {
+        let trace = transport.is_traced().then(|| transport.clone());
+        (checks || trace.is_some()).then(|| Checker::with(provided, checks, trace))
+    }
+
+    fn with(provided: Level, checks: bool, trace: Option<Transport>) -> Checker {
         Checker {
             provided,
+            checks,
+            trace,
             main: this_thread(),
             inside: AtomicUsize::new(0),
         }
@@ -154,16 +190,27 @@ impl Checker {
 
     /// Begins a call of this thread, or says why it may not be made.
     pub fn enter(&self, call: &'static str) -> Result<Entered<'_>, LevelError> {
+        // The host itself, which asks a layer or runs a callback while it makes progress.
+        let by_host = is_watched();
+        Ok(Entered {
+            checker: self,
+            call,
+            is_inside: self.checks && !by_host && self.check(call)?,
+            began: (self.trace.is_some() && !by_host).then(monotonic),
+            peer: NOBODY,
+        })
+    }
+
+    /// Whether this thread is now the one inside.
+    fn check(&self, call: &'static str) -> Result<bool, LevelError> {
         let refuse = |what| LevelError {
             call,
             what,
             provided: self.provided,
         };
         match self.provided {
-            // The host itself, which asks a layer or runs a callback while it makes progress.
-            _ if is_watched() => Ok(Entered(None)),
-            Level::Multiple | Level::TaskMultiple => Ok(Entered(None)),
-            Level::Single | Level::Funneled if this_thread() == self.main => Ok(Entered(None)),
+            Level::Multiple | Level::TaskMultiple => Ok(false),
+            Level::Single | Level::Funneled if this_thread() == self.main => Ok(false),
             Level::Single | Level::Funneled => {
                 Err(refuse("called from another thread than joined the job"))
             }
@@ -176,14 +223,25 @@ impl Checker {
                     Ordering::Relaxed,
                     Ordering::Relaxed,
                 ) {
-                    Ok(_) => Ok(Entered(Some(&self.inside))),
+                    Ok(_) => Ok(true),
                     // A call inside a call.
-                    Err(inside) if inside == this_thread() => Ok(Entered(None)),
+                    Err(inside) if inside == this_thread() => Ok(false),
                     Err(_) => Err(refuse("called while another thread is in a call")),
                 }
             }
         }
     }
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds, the clock of traces.
+fn monotonic() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is a local that the call may write. It cannot fail for this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 #[cfg(test)]
@@ -225,19 +283,19 @@ mod tests {
     #[test]
     fn other_threads_are_refused_below_serialized() {
         for level in [Level::Single, Level::Funneled] {
-            let checker = Checker::new(level);
+            let checker = Checker::with(level, true, None);
             assert!(checker.enter("put").is_ok());
             assert!(!on_another_thread(&checker));
         }
         for level in [Level::Serialized, Level::Multiple, Level::TaskMultiple] {
-            let checker = Checker::new(level);
+            let checker = Checker::with(level, true, None);
             assert!(on_another_thread(&checker));
         }
     }
 
     #[test]
     fn one_at_a_time_under_serialized() {
-        let checker = Checker::new(Level::Serialized);
+        let checker = Checker::with(Level::Serialized, true, None);
         let call = checker.enter("flush").unwrap();
         assert!(!on_another_thread(&checker));
         drop(checker.enter("nested").unwrap());

@@ -116,7 +116,7 @@ impl Runtime {
         transport: &Transport,
         oversubscribed: bool,
     ) -> Result<Runtime, RuntimeError> {
-        let checker = plan.check.then(|| Arc::new(Checker::new(plan.provided)));
+        let checker = Checker::new(plan.provided, plan.check, transport).map(Arc::new);
         let engine = Arc::new(Engine::new(
             transport,
             plan.mode,
@@ -155,7 +155,7 @@ impl Runtime {
     }
 
     /// Begins a call, if the thread level allows it to this thread; asked only where the host was told
-    /// to check (`host_check`).
+    /// to check (`host_check`). With a trace, the call is recorded when it ends.
     #[inline(always)]
     pub fn enter(&self, call: &'static str) -> Result<Option<Entered<'_>>, LevelError> {
         match &self.checker {

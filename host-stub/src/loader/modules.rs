@@ -1,6 +1,6 @@
 //! The modules of a component: checked, their functions copied out, and ended together.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,12 +21,14 @@ macro_rules! functions {
             pub(super) hmem: Option<HmemFunctions>,
             /// Of a plugin that has it.
             pub(super) put_notify: Option<PutNotify>,
+            /// Of a plugin that has it.
+            pub(super) trace: Option<TraceFn>,
              $(pub(super) $entry: unsafe extern "C" fn($($argument),*) -> $result,)* }
 
         impl Functions {
             /// The name of the first entry that is NULL, if any is.
             fn copy(table: &ModuleVtable) -> Result<Self, &'static str> {
-                Ok(Functions { hmem: HmemFunctions::copy(table), put_notify: table.put_notify, $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
+                Ok(Functions { hmem: HmemFunctions::copy(table), put_notify: table.put_notify, trace: table.trace, $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
             }
         }
     };
@@ -51,6 +53,9 @@ pub(super) type PutNotify = unsafe extern "C" fn(
     Pointer,
     Pointer,
 ) -> Status;
+
+/// The function of ABI 1.4 for intervals of the host.
+pub(super) type TraceFn = unsafe extern "C" fn(*mut Module, *const c_char, u64, u64, u64) -> Status;
 
 type Callback = Option<CompletionFn>;
 type Pointer = *mut c_void;

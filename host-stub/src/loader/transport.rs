@@ -8,7 +8,7 @@ use plugin_api::{Access, CompletionFn, Endpoint, Handle, Module, Stats, Status};
 
 use super::error::Subject;
 use super::failure::{Failure, Listener, report};
-use super::modules::{Functions, Modules, ProgressFn};
+use super::modules::{Functions, Modules, ProgressFn, TraceFn};
 use super::{Attributes, Component, Registration, TransportError};
 
 /// `MCA_BTL_NO_ORDER`.
@@ -343,6 +343,30 @@ impl Transport {
         // Kept whatever the status: a refusing plugin may have stored it all the same.
         self.0.modules.keep(listener);
         status
+    }
+
+    /// Whether the plugin writes a trace.
+    pub(crate) fn is_traced(&self) -> bool {
+        // SAFETY: without a name the call only asks.
+        self.trace(|trace, module| unsafe { trace(module, std::ptr::null(), 0, 0, 0) })
+            .is_ok()
+    }
+
+    /// Adds a call of the host to the trace: about a process, or [`NOBODY`](plugin_api::trace::NOBODY), from `begin` to `end`
+    /// in nanoseconds of `CLOCK_MONOTONIC`. Of the name 16 bytes are kept.
+    pub(crate) fn add_to_trace(&self, call: &str, peer: u64, (begin, end): (u64, u64)) {
+        let mut name = [0u8; 17];
+        let kept = call.len().min(16);
+        name[..kept].copy_from_slice(&call.as_bytes()[..kept]);
+        // SAFETY: the name ends with a zero and outlives the call.
+        self.trace(|trace, module| unsafe {
+            trace(module, name.as_ptr().cast(), peer, begin, end)
+        });
+    }
+
+    fn trace(&self, call: impl FnOnce(TraceFn, *mut Module) -> Status) -> Status {
+        let trace = self.0.functions.trace;
+        trace.map_or(Status::NOT_SUPPORTED, |trace| call(trace, self.module()))
     }
 
     /// The module's counts since init.

@@ -229,6 +229,16 @@ impl Link {
     pub(super) fn enter(&self, call: &'static str) -> WinResult<Option<Entered<'_>>> {
         Ok(self.job.runtime().enter(call)?)
     }
+
+    /// Says which rank a call is about.
+    #[inline]
+    pub(super) fn about(&self, entered: &mut Option<Entered<'_>>, rank: usize) {
+        if let Some(entered) = entered
+            && rank < self.size
+        {
+            entered.about(u64::from(self.members.world_rank(rank)));
+        }
+    }
 }
 
 /// A wait of a window.

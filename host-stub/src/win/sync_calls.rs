@@ -29,7 +29,8 @@ impl Window {
     /// Opens an access epoch to one rank. Returns when the lock is held, or at once with
     /// [`Assertion::NOCHECK`].
     pub fn lock(&self, kind: LockKind, rank: usize, assertion: Assertion) -> WinResult<()> {
-        let _entered = self.link.enter("lock")?;
+        let mut entered = self.link.enter("lock")?;
+        self.link.about(&mut entered, rank);
         self.may_lock("lock")?;
         only("lock", assertion, Assertion::NOCHECK)?;
         self.peer("lock", rank)?;
@@ -61,7 +62,8 @@ impl Window {
 
     /// Completes operations to a rank, and closes the epoch that [`lock`](Self::lock) opened.
     pub fn unlock(&self, rank: usize) -> WinResult<()> {
-        let _entered = self.link.enter("unlock")?;
+        let mut entered = self.link.enter("unlock")?;
+        self.link.about(&mut entered, rank);
         self.peer("unlock", rank)?;
         let held = match self.epochs.unlock_begin(rank)? {
             Held::Shared => Some(LockKind::Shared),

@@ -18,3 +18,4 @@ pub(crate) mod params;
 pub(crate) mod sync;
 pub(crate) mod sys;
 pub(crate) mod ticks;
+pub(crate) mod trace;

@@ -68,6 +68,8 @@ pub struct Options {
     pub(crate) devices: Devices,
     /// Where to write the counters when the transport closes.
     pub(crate) stats_file: Option<PathBuf>,
+    /// What the names of trace files begin with.
+    pub(crate) trace: Option<PathBuf>,
     pub(crate) verbose: i32,
 }
 
@@ -197,6 +199,12 @@ impl Values {
         Ok(modules.parse().ok())
     }
 
+    /// A path; empty for none.
+    fn path(&self, name: &str) -> Result<Option<PathBuf>, Error> {
+        let text = self.text(name)?;
+        Ok((!text.is_empty()).then(|| PathBuf::from(text)))
+    }
+
     fn list(&self, name: &str) -> Result<Vec<String>, Error> {
         self.text(name).map(list)
     }
@@ -319,10 +327,8 @@ impl Options {
             peers: Peers::of(&values)?,
             messages: Messages::of(&values)?,
             devices: Devices::of(&values)?,
-            stats_file: match values.text("btl_ofi_stats_file")? {
-                "" => None,
-                path => Some(PathBuf::from(path)),
-            },
+            stats_file: values.path("btl_ofi_stats_file")?,
+            trace: values.path("btl_ofi_trace")?,
             verbose: values.int("btl_ofi_verbose")?,
         })
     }
@@ -336,6 +342,11 @@ impl Options {
     /// Whether the transport sends and receives messages of the host.
     pub(crate) fn two_sided(&self) -> bool {
         self.mode != Mode::OneSided
+    }
+
+    /// Whether a trace is asked for.
+    pub fn traces(&self) -> bool {
+        self.trace.is_some()
     }
 
     /// The value of `btl_ofi_verbose`.

@@ -47,6 +47,7 @@ pub(crate) mod script;
 mod signals;
 #[cfg(test)]
 mod tests;
+mod time;
 
 pub(crate) use files::{
     Space, add_seals, allocate, memory_file, names, next_data, next_hole, punch_hole, read,
@@ -63,6 +64,7 @@ pub(crate) use process::{
     effective_user, file_size_limit, find_process, page_size, permit_tracing, processors, threads,
 };
 pub(crate) use signals::{action, keep_mapped, object_of, program_headers, set_action};
+pub(crate) use time::{block_signals, monotonic, realtime, thread};
 
 /// The error of a call that failed just now on this thread.
 #[cold]

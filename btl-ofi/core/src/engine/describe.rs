@@ -7,6 +7,7 @@ use plugin_api::{AtomicKind, AtomicOp, Datatype, ModuleFlags};
 use crate::base::capabilities::Capabilities;
 use crate::base::params::{Mode, Options};
 use crate::engine::rails::Rails;
+use crate::engine::transport::Node;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::fids::InfoRef;
 use crate::fabric::msg;
@@ -97,4 +98,10 @@ fn flags(policy: &Policy, attaches: bool, atomics: &AtomicTable, mode: Mode) -> 
 
 fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
+}
+
+/// What counters and traces belong to: the provider, its domain and its network.
+pub(super) fn title(info: InfoRef<'_>, node: &Node) -> String {
+    let place = node.networks.place();
+    format!("{}, {}{place}", info.provider(), info.domain())
 }

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use plugin_api::Status;
 use plugin_api::counters::PeerCounters;
+use plugin_api::trace::{Kind, NOBODY};
 
+use crate::base::sys;
+use crate::engine::traced::Trace;
 use crate::engine::transport::Transport;
 use crate::peer::counters::add;
 use crate::peer::endpoint::Endpoint;
@@ -23,17 +26,19 @@ const CLOCK_POLLS: u32 = 1024;
 struct Waiting<'a> {
     counters: &'a PeerCounters,
     began: Option<Instant>,
+    trace: Option<&'a Trace>,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if let Some(began) = self.began {
+            let waited = began.elapsed().as_nanos() as u64;
             add(&self.counters.waits, 1, true);
-            add(
-                &self.counters.waited,
-                began.elapsed().as_nanos() as u64,
-                true,
-            );
+            add(&self.counters.waited, waited, true);
+            if let Some(trace) = self.trace {
+                let peer = self.counters.proc.load(Ordering::Relaxed);
+                trace.add_since(Kind::Wait, sys::monotonic().saturating_sub(waited), peer);
+            }
         }
     }
 }
@@ -45,20 +50,30 @@ impl Transport {
     /// Returns [`Status::UNREACH`] if a peer that it waits for is gone, and [`Status::ERROR`] if operations
     /// without callback failed since the last flush.
     pub fn flush(&self, endpoint: Option<&Endpoint>) -> Status {
-        if self.policy.two_sided {
-            return self.flush_sends_too(endpoint);
+        if self.setup.flushes_more {
+            return self.flush_more(endpoint);
         }
         self.flush_until(endpoint, None)
     }
 
-    /// A host that flushes again and again may never call progress, and a peer wait for what gathered.
+    /// A flush with sends of the host, or with a trace.
     #[cold]
-    fn flush_sends_too(&self, endpoint: Option<&Endpoint>) -> Status {
-        if self.send_gathered() {
+    fn flush_more(&self, endpoint: Option<&Endpoint>) -> Status {
+        let begin = sys::monotonic();
+        // A host that flushes again and again may never call progress, and a peer wait for what gathered.
+        if self.policy.two_sided && self.send_gathered() {
             // What is left waits for an answer.
             self.poll(&self.contexts[0]);
         }
-        self.flush_until(endpoint, None)
+        let status = self.flush_until(endpoint, None);
+        if let Some(trace) = &self.trace {
+            trace.add_since(
+                Kind::Flush,
+                begin,
+                endpoint.map_or(NOBODY, |peer| peer.proc),
+            );
+        }
+        status
     }
 
     pub(crate) fn flush_until(
@@ -164,6 +179,7 @@ impl Transport {
         let mut waiting = Waiting {
             counters,
             began: None,
+            trace: self.trace.as_deref(),
         };
         let mut yielding = false;
         loop {

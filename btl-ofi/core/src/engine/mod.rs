@@ -32,6 +32,7 @@ mod silence;
 pub(crate) mod staging;
 pub(crate) mod stripes;
 mod submit;
+pub(crate) mod traced;
 mod transfers;
 pub(crate) mod transport;
 mod trials;

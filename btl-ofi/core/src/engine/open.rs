@@ -13,11 +13,12 @@ use crate::base::params::{Options, Place};
 use crate::engine::compound::Compounds;
 use crate::engine::confirmation::{register_word, target_of_word};
 use crate::engine::context::{Carriers, Context};
-use crate::engine::describe::describe;
+use crate::engine::describe::{describe, title};
 use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
 use crate::engine::rails::Rails;
 use crate::engine::staging::Hmem;
+use crate::engine::traced::Trace;
 use crate::engine::transport::{Atomics, Detector, Failures, Node, Setup, Transport, known_by};
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::device::Device;
@@ -99,8 +100,8 @@ impl Transport {
             chosen.passed_over,
         )
         .over(&rails, options);
-        let has_rails = !rails.is_empty();
         announce(options, &device, &capabilities, &node.networks);
+        let trace = Trace::open(options, &title(info, &node));
         Ok(Transport {
             module: NO_TABLE,
             quick: Quick {
@@ -115,6 +116,8 @@ impl Transport {
             atomics: Atomics::new(chosen.atomics, scratch, &policy),
             compounds: Compounds::default(),
             setup: setup(options, &capabilities, (&registrar, &rails), info, threaded),
+            hmem: Hmem::driven_if(!rails.is_empty() || trace.is_some()),
+            trace,
             rails,
             node,
             failures: failures(options),
@@ -122,7 +125,6 @@ impl Transport {
             peers: Mutex::new(Peers::default()),
             counters,
             further,
-            hmem: Hmem::driven_if(has_rails),
             receive: Mutex::new(None),
             capabilities,
             policy,
@@ -198,6 +200,7 @@ fn setup(
     Setup {
         answers_at_once: false,
         threaded,
+        flushes_more: options.two_sided() || options.traces(),
         virtual_addresses: registrar.virtual_addresses,
         put_limit: capabilities.put_limit,
         get_limit: capabilities.get_limit,
@@ -354,12 +357,6 @@ fn open_messages(
     // SAFETY: the transport holds the device, which keeps its objects live longer than the contexts use them.
     let messages = unsafe { Messages::open(provider) }?;
     Ok(Box::new(messages))
-}
-
-/// What the counters belong to: the provider, its domain and its network.
-fn title(info: InfoRef<'_>, node: &Node) -> String {
-    let domain = info.domain();
-    format!("{}, {domain}{}", info.provider(), node.networks.place())
 }
 
 /// Logs what was chosen, and what was asked for and is not had.

@@ -49,10 +49,17 @@ impl Transport {
         self.poll_now(unsafe { &*self.quick.first })
     }
 
-    /// [`progress`](Self::progress) when staged or compound operations may need to advance.
+    /// [`progress`](Self::progress) when staged or compound operations may need to advance, or a trace is written.
     #[cold]
     #[inline(never)]
     fn progress_devices(&self) -> usize {
+        match &self.trace {
+            None => self.progress_all(),
+            Some(trace) => self.progress_traced(trace, || self.progress_all()),
+        }
+    }
+
+    fn progress_all(&self) -> usize {
         let done = self.progress_contexts()
             + self.progress_rails()
             + self.advance_compounds()

@@ -20,6 +20,7 @@ use crate::engine::post::Quick;
 use crate::engine::rails::Rails;
 use crate::engine::sends::Receive;
 use crate::engine::staging::Hmem;
+use crate::engine::traced::Trace;
 use crate::engine::typed_amo::Vectors;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::device::Device;
@@ -64,6 +65,8 @@ pub struct Transport {
     pub(crate) further: Vec<Options>,
     pub(crate) hmem: Hmem,
     pub(crate) counters: CounterTable,
+    /// Outlives every operation, whose callback may be its own.
+    pub(crate) trace: Option<Arc<Trace>>,
     pub(crate) capabilities: Capabilities,
     /// The host's function for messages of peers.
     pub(crate) receive: Mutex<Option<Receive>>,
@@ -94,6 +97,8 @@ pub(crate) struct Setup {
     /// Whether inline completions return `COMPLETED` instead of running a callback.
     pub(crate) answers_at_once: bool,
     pub(crate) threaded: bool,
+    /// Whether flushes concern sends of the host, or a trace.
+    pub(crate) flushes_more: bool,
     pub(crate) virtual_addresses: bool,
     pub(crate) put_limit: usize,
     pub(crate) get_limit: usize,

@@ -40,7 +40,7 @@ quick_entry! {
 
 /// Updates a word of a peer's memory, whichever way it goes.
 #[inline(never)]
-unsafe extern "C" fn slow_atomic_op(
+pub(super) unsafe extern "C" fn slow_atomic_op(
     btl: Btl,
     endpoint: BtlEndpoint,
     remote: u64,
@@ -107,7 +107,7 @@ quick_entry! {
 
 /// Updates a word of a peer's memory and fetches the old value, whichever way it goes.
 #[inline(never)]
-unsafe extern "C" fn slow_atomic_fop(
+pub(super) unsafe extern "C" fn slow_atomic_fop(
     btl: Btl,
     endpoint: BtlEndpoint,
     local: *mut c_void,
@@ -177,7 +177,7 @@ quick_entry! {
 
 /// Writes `value` to a word of a peer's memory if the word equals `compare`, and fetches the old value, whichever way it goes.
 #[inline(never)]
-unsafe extern "C" fn slow_atomic_cswap(
+pub(super) unsafe extern "C" fn slow_atomic_cswap(
     btl: Btl,
     endpoint: BtlEndpoint,
     local: *mut c_void,

@@ -15,10 +15,12 @@ use btl_ofi::Handle;
 
 use crate::bindings as ffi;
 
-/// A module structure with the functions set and every other field zero. `threaded`: whether calls may overlap.
+/// A module structure with the functions set and every other field zero. `threaded`: whether calls may overlap; `traced`:
+/// whether every operation takes the slow path, which records it.
 pub(crate) fn functions(
     component: *mut ffi::mca_btl_base_component_3_0_0_t,
     threaded: bool,
+    traced: bool,
 ) -> ffi::mca_btl_base_module_t {
     // SAFETY: the structure holds numbers, pointers and optional functions; zero is a valid value of each.
     let mut btl = unsafe { zeroed::<ffi::mca_btl_base_module_t>() };
@@ -26,7 +28,9 @@ pub(crate) fn functions(
     btl.btl_add_procs = Some(procs::add_procs);
     btl.btl_del_procs = Some(procs::del_procs);
     btl.btl_finalize = Some(life::finalize);
-    if threaded {
+    if traced {
+        slow_operations(&mut btl);
+    } else if threaded {
         operations::<true>(&mut btl);
     } else {
         operations::<false>(&mut btl);
@@ -51,4 +55,12 @@ fn operations<const T: bool>(btl: &mut ffi::mca_btl_base_module_t) {
     btl.btl_atomic_op = Some(amo::atomic_op::<T>);
     btl.btl_atomic_fop = Some(amo::atomic_fop::<T>);
     btl.btl_atomic_cswap = Some(amo::atomic_cswap::<T>);
+}
+
+fn slow_operations(btl: &mut ffi::mca_btl_base_module_t) {
+    btl.btl_put = Some(rma::slow_put);
+    btl.btl_get = Some(rma::slow_get);
+    btl.btl_atomic_op = Some(amo::slow_atomic_op);
+    btl.btl_atomic_fop = Some(amo::slow_atomic_fop);
+    btl.btl_atomic_cswap = Some(amo::slow_atomic_cswap);
 }

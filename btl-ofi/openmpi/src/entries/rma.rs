@@ -44,7 +44,7 @@ quick_entry! {
 
 /// Writes to a peer, whichever way it goes.
 #[inline(never)]
-unsafe extern "C" fn slow_put(
+pub(super) unsafe extern "C" fn slow_put(
     btl: Btl,
     endpoint: BtlEndpoint,
     local: *mut c_void,
@@ -108,7 +108,7 @@ quick_entry! {
 
 /// Reads from a peer, whichever way it goes.
 #[inline(never)]
-unsafe extern "C" fn slow_get(
+pub(super) unsafe extern "C" fn slow_get(
     btl: Btl,
     endpoint: BtlEndpoint,
     local: *mut c_void,

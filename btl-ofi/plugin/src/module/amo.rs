@@ -46,7 +46,7 @@ quick_entry! {
 
 /// Slow path: serves every atomic_op.
 #[inline(never)]
-unsafe extern "C" fn slow_atomic_op(
+pub(super) unsafe extern "C" fn slow_atomic_op(
     module: *mut Module,
     endpoint: *mut Endpoint,
     remote_address: u64,
@@ -122,7 +122,7 @@ quick_entry! {
 
 /// Slow path: serves every atomic_fop.
 #[inline(never)]
-unsafe extern "C" fn slow_atomic_fop(
+pub(super) unsafe extern "C" fn slow_atomic_fop(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *mut c_void,
@@ -202,7 +202,7 @@ quick_entry! {
 
 /// Slow path: serves every atomic_cswap.
 #[inline(never)]
-unsafe extern "C" fn slow_atomic_cswap(
+pub(super) unsafe extern "C" fn slow_atomic_cswap(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *mut c_void,

@@ -50,7 +50,7 @@ quick_entry! {
 
 /// Slow path: serves every put.
 #[inline(never)]
-unsafe extern "C" fn slow_put(
+pub(super) unsafe extern "C" fn slow_put(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *mut c_void,
@@ -121,7 +121,7 @@ quick_entry! {
 
 /// Slow path: serves every get.
 #[inline(never)]
-unsafe extern "C" fn slow_get(
+pub(super) unsafe extern "C" fn slow_get(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *mut c_void,

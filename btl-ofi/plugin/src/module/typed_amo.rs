@@ -75,7 +75,7 @@ quick_entry! {
 
 /// Slow path: serves every atomic_opv.
 #[inline(never)]
-unsafe extern "C" fn slow_atomic_opv(
+pub(super) unsafe extern "C" fn slow_atomic_opv(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *const c_void,
@@ -162,7 +162,7 @@ quick_entry! {
 
 /// Slow path: serves every atomic_fopv.
 #[inline(never)]
-unsafe extern "C" fn slow_atomic_fopv(
+pub(super) unsafe extern "C" fn slow_atomic_fopv(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *const c_void,

@@ -65,7 +65,7 @@ static RAILS: [Cow<'static, str>; 5] = [
     Cow::Borrowed("4"),
 ];
 
-pub(super) static DECLARATIONS: [Declaration; 29] = [
+pub(super) static DECLARATIONS: [Declaration; 30] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -337,6 +337,16 @@ pub(super) static DECLARATIONS: [Declaration; 29] = [
         "File to which each process appends a line of JSON when it closes the transport: operations and \
          bytes by peer and carrier, waits, progress. Empty for none. All processes may name the same file. \
          host-stub stats shows the same of a running process.",
+    ),
+    declare(
+        "btl_ofi_trace",
+        Kind::String,
+        Value::str(""),
+        Allowed::Any,
+        Level::USER_DETAIL,
+        "File to which each process writes a trace: operations, completions, flushes, waits, progress. The \
+         host, the process id and, if needed, a number are appended to its name. Empty for none. host-stub trace \
+         reads the files.",
     ),
     declare(
         "btl_ofi_fault_guard",

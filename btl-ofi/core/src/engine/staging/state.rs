@@ -70,10 +70,10 @@ impl Hmem {
         self.awake.load(Ordering::Relaxed) != 0
     }
 
-    /// Awake for good if there are rails, which progress polls.
-    pub(crate) fn driven_if(rails: bool) -> Hmem {
+    /// Awake for good if progress has more to do, such as rails to poll.
+    pub(crate) fn driven_if(more: bool) -> Hmem {
         let hmem = Hmem::default();
-        if rails {
+        if more {
             hmem.wake();
         }
         hmem

@@ -367,6 +367,11 @@ impl Messages {
         self.origin.stuck()
     }
 
+    /// Batches of peers that were executed here so far.
+    pub(crate) fn served(&self) -> u64 {
+        self.target.served
+    }
+
     /// Whether answers or sends are not sent yet, or the provider still reads them: sends to one peer, or all of both. No
     /// count of operations has them.
     pub(crate) fn is_sending(&self, endpoint: Option<NonNull<Endpoint>>) -> bool {

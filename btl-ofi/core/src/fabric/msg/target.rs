@@ -59,6 +59,8 @@ pub(super) struct Target {
     responder: Responder,
     /// Sends of peers, if the host takes them.
     pub(super) inbox: Option<Box<Inbox>>,
+    /// Batches that were executed.
+    pub(super) served: u64,
     clients: Vec<Option<Client>>,
     free_clients: Vec<u32>,
     answers: Vec<Answer>,
@@ -75,6 +77,7 @@ impl Target {
             address,
             responder: Responder::default(),
             inbox: None,
+            served: 0,
             clients: Vec::new(),
             free_clients: Vec::new(),
             answers: Vec::new(),
@@ -178,6 +181,7 @@ impl Target {
             return;
         };
         client.sequence = client.sequence.wrapping_add(1);
+        self.served += 1;
         let cookie = client.cookie;
         let inbox = self.inbox.as_deref();
         let peer = inbox.and_then(|inbox| inbox.peer(client.address, &mut client.sender));

@@ -1,0 +1,264 @@
+//! Writing a trace (`btl_ofi_trace`; `plugin_api::trace` has the format): records gather in a buffer that a thread of its own
+//! writes to the file. What comes while the buffer is full is counted and lost. The calls of the host never wait for the disk.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use plugin_api::trace::{Head, Kind, NOBODY, RECORD, Record};
+
+use crate::base::sys;
+
+/// Records of a buffer; there are two, of 1 MiB each.
+const CAPACITY: usize = 1 << 14;
+/// Time between two writes, unless the buffer is half full before. A process that is killed loses what came since the last.
+const PERIOD: Duration = Duration::from_millis(50);
+/// Traces of one process with the same name, such as those of several modules.
+const MOST_FILES: u32 = 64;
+/// The variables in which launchers tell the rank.
+const RANKS: [&str; 4] = [
+    "HOST_STUB_RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "SLURM_PROCID",
+];
+
+/// An open trace. Dropping it writes what is left.
+pub(crate) struct TraceFile {
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    buffer: Mutex<Buffer>,
+    wake: Condvar,
+    /// Cleared when the file cannot be written any more.
+    is_on: AtomicBool,
+    path: PathBuf,
+}
+
+struct Buffer {
+    /// At most [`CAPACITY`], for which there is room from the beginning.
+    records: Vec<[u8; RECORD]>,
+    lost: u64,
+    ends: bool,
+}
+
+impl TraceFile {
+    /// Creates the file of this process: `name` with the host, the process id, and a number if there is such a file.
+    ///
+    /// # Errors
+    /// The file cannot be created, or the thread cannot be started.
+    pub(crate) fn create(name: &Path, title: &str) -> io::Result<TraceFile> {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let host = host.trim_end();
+        let (path, file) = create(name, host)?;
+        let monotonic = sys::monotonic();
+        let head = Head {
+            process: std::process::id(),
+            rank: rank(),
+            monotonic,
+            realtime: sys::realtime(),
+            host: host.to_owned(),
+            title: title.to_owned(),
+        };
+        let buffer = Buffer {
+            records: Vec::with_capacity(CAPACITY),
+            lost: 0,
+            ends: false,
+        };
+        let shared = Arc::new(Shared {
+            buffer: Mutex::new(buffer),
+            wake: Condvar::new(),
+            is_on: AtomicBool::new(true),
+            path,
+        });
+        let theirs = Arc::clone(&shared);
+        let writer = std::thread::Builder::new()
+            .name(String::from("btl-ofi-trace"))
+            .spawn(move || theirs.run(file, &head))?;
+        Ok(TraceFile {
+            shared,
+            writer: Some(writer),
+        })
+    }
+
+    /// Adds a record, unless the buffer is full.
+    pub(crate) fn add(&self, record: &Record) {
+        if !self.shared.is_on.load(Ordering::Relaxed) {
+            return;
+        }
+        let record = Record {
+            thread: sys::thread(),
+            ..*record
+        };
+        let mut buffer = self.shared.lock();
+        if buffer.records.len() == CAPACITY {
+            buffer.lost += 1;
+            return;
+        }
+        buffer.records.push(record.to_bytes());
+        if buffer.records.len() == CAPACITY / 2 {
+            self.shared.wake.notify_one();
+        }
+    }
+}
+
+impl Drop for TraceFile {
+    fn drop(&mut self) {
+        self.shared.lock().ends = true;
+        self.shared.wake.notify_one();
+        if let Some(writer) = self.writer.take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the thread that writes the trace panicked");
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the file until the trace ends, or until it cannot be written.
+    fn run(&self, mut file: File, head: &Head) {
+        let blocked = sys::block_signals();
+        let written = blocked
+            .map_err(|e| io::Error::from_raw_os_error(e.code))
+            .and_then(|()| file.write_all(&head.to_bytes()))
+            .and_then(|()| self.write(&mut file));
+        if let Err(e) = written {
+            self.is_on.store(false, Ordering::Relaxed);
+            tracing::warn!(
+                "the trace {} ends early, and the job goes on: {e}; choose another btl_ofi_trace",
+                self.path.display()
+            );
+        }
+    }
+
+    fn write(&self, file: &mut File) -> io::Result<()> {
+        let mut taken: Vec<[u8; RECORD]> = Vec::with_capacity(CAPACITY);
+        loop {
+            let (lost, ends) = {
+                let waits =
+                    |buffer: &mut Buffer| !buffer.ends && buffer.records.len() < CAPACITY / 2;
+                let waited = self.wake.wait_timeout_while(self.lock(), PERIOD, waits);
+                let (mut buffer, _) = waited.unwrap_or_else(PoisonError::into_inner);
+                std::mem::swap(&mut buffer.records, &mut taken);
+                (std::mem::take(&mut buffer.lost), buffer.ends)
+            };
+            file.write_all(taken.as_flattened())?;
+            taken.clear();
+            if lost > 0 {
+                let lost = Record {
+                    id: lost,
+                    ..Record::new(Kind::Lost, sys::monotonic(), 0)
+                };
+                file.write_all(&lost.to_bytes())?;
+            }
+            if ends {
+                return file.write_all(&Record::new(Kind::End, sys::monotonic(), 0).to_bytes());
+            }
+        }
+    }
+}
+
+/// Creates a file that was not there, readable by this user alone. A link is never followed.
+fn create(name: &Path, host: &str) -> io::Result<(PathBuf, File)> {
+    let (mut options, process) = (OpenOptions::new(), std::process::id());
+    options.write(true).create_new(true).mode(0o600);
+    let mut number = 0;
+    loop {
+        let mut path = name.as_os_str().to_owned();
+        path.push(format!(".{host}.{process}"));
+        if number > 0 {
+            path.push(format!(".{number}"));
+        }
+        match options.open(&path) {
+            Ok(file) => return Ok((PathBuf::from(path), file)),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && number < MOST_FILES => {
+                number += 1
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// The rank that a launcher gave this process.
+fn rank() -> u64 {
+    let told = |name| std::env::var(name).ok()?.parse().ok();
+    RANKS.into_iter().find_map(told).unwrap_or(NOBODY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(records: usize, ends: bool) -> Shared {
+        let buffer = Buffer {
+            records: Vec::with_capacity(records),
+            lost: 0,
+            ends,
+        };
+        Shared {
+            buffer: Mutex::new(buffer),
+            wake: Condvar::new(),
+            is_on: AtomicBool::new(true),
+            path: PathBuf::from("t"),
+        }
+    }
+
+    /// What does not fit into the buffer is counted, and the count is written behind what did.
+    #[test]
+    fn lost_records_are_counted() {
+        let shared = Arc::new(shared(CAPACITY, false));
+        let trace = TraceFile {
+            shared: Arc::clone(&shared),
+            writer: None,
+        };
+        for begin in 0..CAPACITY as u64 + 5 {
+            trace.add(&Record::new(Kind::Wait, begin, 1));
+        }
+        drop(trace);
+        let folder = std::env::temp_dir();
+        let (path, mut file) = create(&folder.join("btl-ofi-unit"), "lost").unwrap();
+        shared.write(&mut file).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let (records, rest) = bytes.as_chunks::<RECORD>();
+        assert!(rest.is_empty());
+        let records: Vec<_> = records.iter().filter_map(Record::from_bytes).collect();
+        assert_eq!(records.len(), CAPACITY + 2);
+        assert_eq!(records[CAPACITY - 1].begin, CAPACITY as u64 - 1);
+        assert_eq!(
+            (records[CAPACITY].kind, records[CAPACITY].id),
+            (Kind::Lost, 5)
+        );
+        assert_eq!(records[CAPACITY + 1].kind, Kind::End);
+    }
+
+    /// A file that cannot be written ends the trace, and later records cost nothing.
+    #[test]
+    fn a_full_disk_ends_the_trace() {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let shared = Arc::new(shared(CAPACITY, false));
+        let lines = crate::base::log::captured(|| {
+            // Here, and not in its thread, so that the line is captured.
+            shared.run(full, &Head::default());
+        });
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("trace t ends early") && lines[0].contains("No space left"));
+        let trace = TraceFile {
+            shared: Arc::clone(&shared),
+            writer: None,
+        };
+        trace.add(&Record::new(Kind::Wait, 1, 1));
+        assert!(shared.lock().records.is_empty());
+    }
+}

@@ -1,0 +1,170 @@
+//! `host-stub trace`: what the processes of a job wrote to their traces (`btl_ofi_trace`), together.
+
+mod arrows;
+mod draw;
+mod merge;
+mod read;
+mod why;
+
+use std::fmt::Display;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+
+use super::{CommandError, Exit, print_json};
+use read::{Job, Process};
+
+/// The arguments of `trace`.
+#[derive(Args)]
+pub struct Trace {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Writes the traces of a job as one file for Perfetto (ui.perfetto.dev) and chrome://tracing.
+    Merge(Merge),
+    /// Draws the traces of a job as SVG, a row for each rank.
+    Draw(Draw),
+    /// Prints the longest waits of a job, and what they waited for.
+    Why(Why),
+}
+
+/// The files to read.
+#[derive(Args)]
+struct Files {
+    /// The trace of each process.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+#[derive(Args)]
+struct Merge {
+    #[command(flatten)]
+    files: Files,
+
+    /// The file to write.
+    #[arg(short, long, value_name = "OUT.json")]
+    output: PathBuf,
+}
+
+#[derive(Args)]
+struct Draw {
+    #[command(flatten)]
+    files: Files,
+
+    /// The file to write.
+    #[arg(short, long, value_name = "OUT.svg")]
+    output: PathBuf,
+
+    /// Where to begin, in milliseconds since the first record.
+    #[arg(long, value_name = "MS", default_value_t = 0.0)]
+    from: f64,
+
+    /// How much to show, in milliseconds [default: up to the end].
+    #[arg(long = "for", value_name = "MS")]
+    length: Option<f64>,
+}
+
+#[derive(Args)]
+struct Why {
+    #[command(flatten)]
+    files: Files,
+
+    /// Waits of at least so many milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 10.0)]
+    over: f64,
+
+    /// Most waits to print.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    most: usize,
+
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Files {
+    /// Reads them, and says what they lack.
+    fn read(&self) -> Result<Job, CommandError> {
+        let job = Job::read(&self.files).map_err(|e| CommandError::new(Exit::Failed, e))?;
+        for remark in job.remarks() {
+            eprintln!("host-stub: {remark}");
+        }
+        Ok(job)
+    }
+}
+
+impl Trace {
+    /// Runs it.
+    pub fn run(&self) -> Result<Exit, CommandError> {
+        match &self.what {
+            What::Merge(merge) => merge.run()?,
+            What::Draw(draw) => draw.run()?,
+            What::Why(why) => why.run()?,
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+impl Merge {
+    fn run(&self) -> Result<(), CommandError> {
+        let (job, output) = (self.files.read()?, &self.output);
+        let events = merge::write(&job, output).map_err(|e| failed(output, &e))?;
+        let (name, ranks) = (output.display(), job.processes.len());
+        writeln!(
+            std::io::stdout(),
+            "{name}: {events} events of {ranks} processes"
+        )?;
+        Ok(())
+    }
+}
+
+impl Draw {
+    fn run(&self) -> Result<(), CommandError> {
+        let (job, output) = (self.files.read()?, &self.output);
+        let end = job.processes.iter().map(Process::end).max().unwrap_or(0);
+        let begin = nanoseconds("--from", self.from)?;
+        let length = self.length.map(|length| nanoseconds("--for", length));
+        let window = draw::Window {
+            begin,
+            end: length
+                .transpose()?
+                .map_or(end, |length| begin.saturating_add(length)),
+        };
+        if window.end <= window.begin {
+            let message = format!("nothing to draw: the job has {}", why::time(end));
+            return Err(CommandError::new(Exit::Usage, message));
+        }
+        draw::write(&job, window, output).map_err(|e| failed(output, &e))
+    }
+}
+
+impl Why {
+    fn run(&self) -> Result<(), CommandError> {
+        let least = nanoseconds("--over", self.over)?;
+        let waits = why::find(&self.files.read()?, least, self.most);
+        if self.json {
+            return print_json(&waits);
+        }
+        write!(std::io::stdout(), "{}", why::text(&waits, least))?;
+        Ok(())
+    }
+}
+
+/// The time that an option gives in milliseconds.
+fn nanoseconds(option: &str, milliseconds: f64) -> Result<u64, CommandError> {
+    // Up to the 31 years that 53 bits hold exactly.
+    if (0.0..1e12).contains(&milliseconds) {
+        return Ok((milliseconds * 1e6) as u64);
+    }
+    let message = format!("{option} {milliseconds}: give a number of milliseconds");
+    Err(CommandError::new(Exit::Usage, message))
+}
+
+/// The error of a file that was to be written.
+fn failed(path: &Path, error: &dyn Display) -> CommandError {
+    CommandError::new(Exit::Failed, format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,457 @@
+//! The longest waits of a job, and what they waited for.
+//!
+//! A wait is a blocking call of the host, or what the transport records by itself: a flush that found nothing to do, and
+//! posts that were refused. Of those that lie in each other the outermost is shown. The reason is the first that holds for at
+//! least half of the wait:
+//!
+//! | reason | seen in |
+//! | --- | --- |
+//! | a rank held the lock | its `lock` and `unlock` |
+//! | another rank made no progress, or its trace ends before the wait does | that rank's trace |
+//! | this rank itself made no progress | its own times without progress |
+//! | the provider, the ring or the credits for messages had no room | the refused posts of the waiting rank |
+//! | an operation was under way, although its target made progress | its post and its callback |
+
+use plugin_api::trace::{Kind, NOBODY, Record};
+use serde::Serialize;
+
+use super::merge::title;
+use super::read::{Job, Process};
+
+/// An interval of time.
+#[derive(Clone, Copy)]
+struct Span {
+    begin: u64,
+    end: u64,
+}
+
+impl Span {
+    fn of(record: &Record) -> Span {
+        Span {
+            begin: record.begin,
+            end: record.end(),
+        }
+    }
+
+    /// How long both last at once.
+    fn overlap(self, other: Span) -> u64 {
+        let (begin, end) = (self.begin.max(other.begin), self.end.min(other.end));
+        end.saturating_sub(begin)
+    }
+
+    fn contains(self, other: Span) -> bool {
+        self.begin <= other.begin && other.end <= self.end
+    }
+
+    fn length(self) -> u64 {
+        self.end - self.begin
+    }
+}
+
+/// A wait and its reason.
+#[derive(Debug, Serialize)]
+pub(super) struct Waited {
+    /// Nanoseconds since the job's first record, and how many it took.
+    pub(super) begin_ns: u64,
+    pub(super) duration_ns: u64,
+    pub(super) rank: u64,
+    /// The call, with the peer if one is known.
+    pub(super) place: String,
+    /// The rank that kept it waiting.
+    pub(super) blamed: Option<u64>,
+    pub(super) reason: String,
+}
+
+/// The `most` longest waits of at least `least` nanoseconds.
+pub(super) fn find(job: &Job, least: u64, most: usize) -> Vec<Waited> {
+    let mut waits: Vec<(usize, &Record)> = Vec::new();
+    for (process, at) in job.processes.iter().zip(0..) {
+        let mut outermost: Vec<&Record> = Vec::new();
+        // In the order of their beginnings, and of two that begin together the longer one first.
+        for record in process
+            .records
+            .iter()
+            .filter(|r| is_wait(r) && r.duration >= least)
+        {
+            let around =
+                |o: &&Record| o.thread == record.thread && Span::of(o).contains(Span::of(record));
+            if !outermost.iter().rev().any(around) {
+                outermost.push(record);
+            }
+        }
+        waits.extend(outermost.into_iter().map(|record| (at, record)));
+    }
+    waits.sort_by_key(|(_, record)| std::cmp::Reverse(record.duration));
+    waits.truncate(most);
+    let explained = waits
+        .into_iter()
+        .map(|(at, record)| explain(job, at, record));
+    explained.collect()
+}
+
+fn is_wait(record: &Record) -> bool {
+    matches!(record.kind, Kind::Call | Kind::Wait | Kind::Refused)
+}
+
+fn explain(job: &Job, at: usize, wait: &Record) -> Waited {
+    let (process, span) = (&job.processes[at], Span::of(wait));
+    let reason = holder(job, at, wait)
+        .or_else(|| silent(job, at, wait))
+        .or_else(|| own_pause(process, span))
+        .or_else(|| no_room(process, span))
+        .or_else(|| under_way(process, span));
+    let (blamed, reason) = reason.unwrap_or_else(|| {
+        let unknown = "no single reason; are the traces of all ranks here?";
+        (None, String::from(unknown))
+    });
+    Waited {
+        begin_ns: wait.begin,
+        duration_ns: wait.duration,
+        rank: process.rank,
+        place: place(process, wait),
+        blamed,
+        reason,
+    }
+}
+
+type Reason = (Option<u64>, String);
+
+/// The call, and within it the flush of one peer if that was most of it.
+fn place(process: &Process, wait: &Record) -> String {
+    let span = Span::of(wait);
+    let inner = process
+        .of(Kind::Wait)
+        .filter(|r| wait.kind == Kind::Call && r.peer != NOBODY);
+    let inner = inner.filter(|r| span.contains(Span::of(r)) && r.duration * 2 >= wait.duration);
+    match inner.max_by_key(|r| r.duration) {
+        Some(inner) if wait.peer == NOBODY => format!("{}, for rank {}", title(wait), inner.peer),
+        _ => title(wait),
+    }
+}
+
+/// Who held the lock for which a rank waited.
+fn holder(job: &Job, at: usize, wait: &Record) -> Option<Reason> {
+    if wait.kind != Kind::Call || !["lock", "lock_all"].contains(&wait.name().as_str()) {
+        return None;
+    }
+    let span = Span::of(wait);
+    let others = job
+        .processes
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| *other != at);
+    let all = others.flat_map(|(_, process)| held(process).map(move |h| (process.rank, h)));
+    let asked = |target: u64| target == wait.peer || [target, wait.peer].contains(&NOBODY);
+    let held = all.filter(|(_, (target, _))| asked(*target));
+    let (rank, (target, held)) = held.max_by_key(|(_, (_, held))| held.overlap(span))?;
+    let overlap = held.overlap(span);
+    let whose = match target {
+        NOBODY => String::from("the locks of all ranks"),
+        target => format!("the lock of rank {target}"),
+    };
+    let reason = format!("rank {rank} held {whose} for {} of it", time(overlap));
+    (overlap * 2 >= span.length()).then_some((Some(rank), reason))
+}
+
+/// The times in which a process held the lock of a rank, or of all: from the end of the call that took it to the end of the
+/// next one that released it, or to its own end.
+fn held(process: &Process) -> impl Iterator<Item = (u64, Span)> {
+    let takes = |r: &&Record| ["lock", "lock_all"].contains(&r.name().as_str());
+    process.of(Kind::Call).filter(takes).map(|lock| {
+        let (begin, released) = (lock.end(), format!("un{}", lock.name()));
+        let mut later = process.of(Kind::Call).filter(move |r| r.begin >= begin);
+        let unlock = later.find(|r| r.name() == released && r.peer == lock.peer);
+        let end = unlock.map_or_else(|| process.end(), Record::end);
+        (lock.peer, Span { begin, end })
+    })
+}
+
+/// A rank that makes no progress in its own wait has no processor, or runs a long callback.
+fn own_pause(process: &Process, span: Span) -> Option<Reason> {
+    let (paused, _) = paused(process, span);
+    (paused * 2 >= span.length()).then(|| {
+        let reason = format!(
+            "this rank made no progress itself for {} of it: it had no processor, or a callback ran for long",
+            time(paused)
+        );
+        (Some(process.rank), reason)
+    })
+}
+
+/// How much of an interval a process made no progress, and the longest such time.
+fn paused(process: &Process, span: Span) -> (u64, Option<Span>) {
+    let pauses = || process.of(Kind::Quiet).map(Span::of);
+    let longest = pauses().max_by_key(|pause| pause.overlap(span));
+    (pauses().map(|pause| pause.overlap(span)).sum(), longest)
+}
+
+/// The other rank that made no progress for the longest part of a wait.
+fn silent(job: &Job, at: usize, wait: &Record) -> Option<Reason> {
+    let (span, asked) = (Span::of(wait), peer(&job.processes[at], wait));
+    let others = job
+        .processes
+        .iter()
+        .enumerate()
+        .filter(|(other, process)| *other != at && (asked == NOBODY || process.rank == asked));
+    let after = |process: &Process| Span {
+        begin: process.end(),
+        end: u64::MAX,
+    };
+    let silent = others.map(|(_, process)| {
+        let (paused, longest) = paused(process, span);
+        (paused, after(process).overlap(span), longest, process)
+    });
+    let (paused, ended, longest, process) =
+        silent.max_by_key(|(paused, ended, ..)| paused + ended)?;
+    if (paused + ended) * 2 < span.length() {
+        return None;
+    }
+    let rank = process.rank;
+    let reason = match longest {
+        Some(longest) if paused >= ended => format!(
+            "rank {rank} made no progress for {} of it{}",
+            time(paused),
+            between(process, longest)
+        ),
+        _ if process.is_whole => format!("rank {rank} had closed its transport"),
+        _ => format!("the trace of rank {rank} ends before: it was killed, or its disk was full"),
+    };
+    Some((Some(rank), reason))
+}
+
+/// The peer for which a wait was: its own, or that of the longest flush in it.
+fn peer(process: &Process, wait: &Record) -> u64 {
+    let span = Span::of(wait);
+    let known = |r: &&Record| matches!(r.kind, Kind::Wait | Kind::Refused) && r.peer != NOBODY;
+    let within = process.records.iter().filter(known);
+    let within = within.filter(|r| span.contains(Span::of(r)) && r.duration * 2 >= wait.duration);
+    match wait.kind {
+        Kind::Call => within.max_by_key(|r| r.duration).map_or(NOBODY, |r| r.peer),
+        _ => wait.peer,
+    }
+}
+
+/// The calls before and after a time without progress, or the call in it.
+fn between(process: &Process, pause: Span) -> String {
+    let calls = || process.of(Kind::Call);
+    let before = calls()
+        .filter(|c| c.end() <= pause.begin + pause.length() / 2)
+        .max_by_key(|c| c.end());
+    let after = calls().find(|c| c.begin >= pause.begin + pause.length() / 2);
+    match (before, after) {
+        (Some(before), Some(after)) => {
+            format!(", between its {} and its {}", title(before), title(after))
+        }
+        (Some(before), None) => format!(", after its {}", title(before)),
+        (None, Some(after)) => format!(", before its {}", title(after)),
+        (None, None) => String::new(),
+    }
+}
+
+/// What had no room for posts.
+fn no_room(process: &Process, span: Span) -> Option<Reason> {
+    let refused = process
+        .of(Kind::Refused)
+        .filter(|r| Span::of(r).overlap(span) * 2 >= span.length());
+    let refused = refused.max_by_key(|r| r.duration)?;
+    let (peer, times) = (refused.peer, refused.id);
+    let what = match refused.name().as_str() {
+        "credits" => format!("the credits for messages to rank {peer} ran out"),
+        "ring" => format!("the ring of rank {peer} was full"),
+        _ => String::from("the wire was full (FI_EAGAIN)"),
+    };
+    Some((
+        Some(peer),
+        format!("{what}: {times} posts in a row were refused"),
+    ))
+}
+
+/// The operation that was under way for most of a wait.
+fn under_way(process: &Process, span: Span) -> Option<Reason> {
+    let longest = process
+        .of(Kind::Done)
+        .max_by_key(|done| Span::of(done).overlap(span))?;
+    (Span::of(longest).overlap(span) * 2 >= span.length()).then(|| {
+        let reason = format!(
+            "its {} of {} bytes took {}: the wire, or a connection that was made first",
+            title(longest),
+            longest.bytes,
+            time(longest.duration)
+        );
+        (Some(longest.peer), reason)
+    })
+}
+
+/// A time in milliseconds.
+pub(super) fn time(nanoseconds: u64) -> String {
+    format!("{:.1} ms", nanoseconds as f64 / 1e6)
+}
+
+/// The waits as lines.
+pub(super) fn text(waits: &[Waited], least: u64) -> String {
+    if waits.is_empty() {
+        return format!("no wait took {} or longer\n", time(least));
+    }
+    let line = |w: &Waited| {
+        format!(
+            "{:>10}  at {:>10}  rank {}, {}: {}\n",
+            time(w.duration_ns),
+            time(w.begin_ns),
+            w.rank,
+            w.place,
+            w.reason
+        )
+    };
+    waits.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use plugin_api::trace::Head;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn record(kind: Kind, (from, to): (u64, u64), peer: u64, name: &str) -> Record {
+        let record = Record::new(kind, from * MS, (to - from) * MS).named(name.as_bytes());
+        Record { peer, ..record }
+    }
+
+    /// A job whose ranks have these records, which come in the order of their beginnings.
+    fn job(ranks: &[&[Record]]) -> Job {
+        let processes = ranks.iter().zip(0..).map(|(records, rank)| Process {
+            rank,
+            head: Head::default(),
+            records: records.to_vec(),
+            is_whole: true,
+        });
+        Job {
+            processes: processes.collect(),
+        }
+    }
+
+    fn first(ranks: &[&[Record]]) -> (Option<u64>, String) {
+        let mut found = find(&job(ranks), 10 * MS, 10);
+        let first = found.remove(0);
+        (first.blamed, format!("{}: {}", first.place, first.reason))
+    }
+
+    #[test]
+    fn reasons() {
+        let call = |time, name| record(Kind::Call, time, NOBODY, name);
+        let quiet = |time| record(Kind::Quiet, time, NOBODY, "");
+        let alive = call((200, 201), "free");
+        let wait = [call((0, 50), "fence"), alive];
+        // The rank that is silent for longest, in pieces, and what it did between.
+        let (blamed, text) = first(&[
+            &wait,
+            &[quiet((0, 20)), alive],
+            &[
+                call((0, 5), "put"),
+                quiet((6, 22)),
+                quiet((23, 48)),
+                call((48, 50), "fence"),
+                alive,
+            ],
+        ]);
+        assert_eq!(blamed, Some(2));
+        let wanted =
+            "fence: rank 2 made no progress for 41.0 ms of it, between its put and its fence";
+        assert_eq!(text, wanted);
+        // A flush of one peer asks for that peer alone.
+        let flush = record(Kind::Wait, (1, 50), 1, "");
+        let (blamed, text) = first(&[
+            &[wait[0], flush, alive],
+            &[quiet((3, 40)), alive],
+            &[quiet((0, 50)), alive],
+        ]);
+        assert_eq!(blamed, Some(1), "{text}");
+        assert!(text.starts_with("fence, for rank 1: "), "{text}");
+        // The waiting rank itself.
+        let (blamed, text) = first(&[&[wait[0], quiet((0, 40)), alive], &[quiet((0, 20)), alive]]);
+        assert_eq!(blamed, Some(0), "{text}");
+        // A rank that was killed.
+        let mut killed = job(&[&wait, &[call((0, 1), "put")]]);
+        killed.processes[1].is_whole = false;
+        let found = find(&killed, 10 * MS, 1);
+        assert_eq!(
+            found[0].reason,
+            "the trace of rank 1 ends before: it was killed, or its disk was full"
+        );
+        // No room.
+        for (name, said) in [
+            ("provider", "the wire was full (FI_EAGAIN)"),
+            ("credits", "the credits for messages to rank 1 ran out"),
+            ("ring", "the ring of rank 1 was full"),
+        ] {
+            let refused = record(Kind::Refused, (5, 45), 1, name);
+            let (blamed, text) = first(&[&[wait[0], Record { id: 9, ..refused }, alive], &[alive]]);
+            assert_eq!(blamed, Some(1), "{text}");
+            assert_eq!(
+                text,
+                format!("fence, {said}: 9 posts in a row were refused")
+                    .replace("fence, ", "fence: ")
+            );
+        }
+        // A long operation, and nothing at all.
+        let done = record(Kind::Done, (1, 49), 1, "get");
+        let (blamed, text) = first(&[&[wait[0], done, alive], &[alive]]);
+        assert_eq!(blamed, Some(1), "{text}");
+        assert_eq!(first(&[&wait, &[alive]]).0, None);
+    }
+
+    #[test]
+    fn locks() {
+        let lock = |time, name| record(Kind::Call, time, 0, name);
+        let all = |time, name| record(Kind::Call, time, NOBODY, name);
+        let waits = [lock((10, 60), "lock"), lock((61, 62), "unlock")];
+        let held = [lock((0, 1), "lock"), lock((58, 59), "unlock")];
+        // Another rank holds another lock.
+        let other = record(Kind::Call, (0, 1), 1, "lock");
+        let (blamed, text) = first(&[&waits, &[other], &held]);
+        assert_eq!(blamed, Some(2), "{text}");
+        assert!(
+            text.contains("rank 2 held the lock of rank 0 for 49.0 ms"),
+            "{text}"
+        );
+        // Never released, and all at once.
+        let (blamed, _) = first(&[&waits, &[held[0], all((70, 71), "free")]]);
+        assert_eq!(blamed, Some(1));
+        let (blamed, text) = first(&[
+            &waits,
+            &[all((0, 1), "lock_all"), all((59, 60), "unlock_all")],
+        ]);
+        assert_eq!(blamed, Some(1), "{text}");
+        assert!(text.contains("the locks of all ranks"), "{text}");
+        // Released before.
+        let (blamed, _) = first(&[
+            &waits,
+            &[held[0], lock((12, 13), "unlock"), all((70, 71), "free")],
+        ]);
+        assert_eq!(blamed, None);
+    }
+
+    #[test]
+    fn the_outermost_and_the_longest() {
+        let call = |time, name| record(Kind::Call, time, NOBODY, name);
+        let job = job(&[
+            &[
+                call((0, 30), "fence"),
+                call((1, 20), "barrier"),
+                call((40, 52), "flush"),
+                call((60, 69), "put"),
+            ],
+            &[call((0, 15), "wait")],
+        ]);
+        let places = |most| -> Vec<String> {
+            find(&job, 10 * MS, most)
+                .into_iter()
+                .map(|w| w.place)
+                .collect()
+        };
+        assert_eq!(places(10), ["fence", "wait", "flush"]);
+        assert_eq!(places(2), ["fence", "wait"]);
+        assert!(find(&job, 31 * MS, 10).is_empty());
+    }
+}

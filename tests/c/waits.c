@@ -1,0 +1,62 @@
+/* A job whose ranks wait for each other, for traces: the argument says for what. Rank 1 sleeps for MS milliseconds, in which it
+ * calls nothing. */
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "example.h"
+
+#define MS 60
+
+static void sleep_for(long milliseconds) {
+    struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+    nanosleep(&time, NULL);
+}
+
+static void add_to(int rank, host_win_t *win) {
+    int64_t one = 1, old = 0;
+    MUST(host_fetch_and_op(&one, &old, HOST_INT64, HOST_SUM, rank, 0, win));
+    MUST(host_win_flush(rank, win));
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    host_win_t *win = NULL;
+    MUST(host_init());
+    int rank = host_rank();
+    MUST(host_win_allocate(sizeof(int64_t), sizeof(int64_t), &win));
+    if (strcmp(what, "lock") == 0) {
+        /* Rank 1 keeps the lock of rank 0 while it sleeps. */
+        if (rank == 1)
+            MUST(host_win_lock(HOST_LOCK_EXCLUSIVE, 0, win));
+        MUST(host_barrier());
+        if (rank == 1) {
+            sleep_for(MS);
+            MUST(host_win_unlock(0, win));
+        } else if (rank == 0) {
+            MUST(host_win_lock(HOST_LOCK_EXCLUSIVE, 0, win));
+            MUST(host_win_unlock(0, win));
+        }
+    } else {
+        MUST(host_win_lock_all(win));
+        for (int i = 0; i < 20; i++)
+            add_to(1 - rank % 2, win);
+        MUST(host_barrier());
+        if (strcmp(what, "sleep") == 0) {
+            if (rank == 1)
+                sleep_for(MS);
+            else if (rank == 0)
+                add_to(1, win);
+        } else if (strcmp(what, "die") == 0 && rank == 1) {
+            /* Long enough for what came before to be written. */
+            sleep_for(3 * MS);
+            raise(SIGKILL);
+        }
+        MUST(host_win_unlock_all(win));
+    }
+    MUST(host_barrier());
+    MUST(host_win_free(&win));
+    MUST(host_finalize());
+    printf("rank %d passed\n", rank);
+    return 0;
+}

@@ -1,0 +1,354 @@
+//! Traces of jobs, and what `host-stub trace` makes of them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test reports by panicking, in its helpers too"
+)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use integration_tests::fixtures::{compile_for_host, host_stub, ofi_plugin};
+use integration_tests::process::{Outcome, run};
+use plugin_api::trace::{HEAD, VERSION};
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Windows whose ranks pretend to be on nodes of their own, so that the transport makes all transfers: by rings, and by
+/// messages.
+const RINGS: [&str; 5] = ["--provider", "shm", "--mca", "host_ranks_per_node", "1"];
+const MESSAGES: [&str; 8] = [
+    "--provider",
+    "tcp;ofi_rxm",
+    "--mca",
+    "btl_ofi_same_node",
+    "off",
+    "--mca",
+    "host_ranks_per_node",
+    "1",
+];
+
+/// A program in C, compiled once.
+fn program(name: &str) -> PathBuf {
+    static COMPILED: OnceLock<()> = OnceLock::new();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    COMPILED.get_or_init(|| {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for source in ["../host-stub/c/examples/halo.c", "c/waits.c"] {
+            let source = here.join(source);
+            let out = folder.join(format!("traced-{}", source.file_stem().unwrap().display()));
+            compile_for_host(&source, &out, &[]);
+        }
+    });
+    folder.join(format!("traced-{name}"))
+}
+
+/// A job with traces in a folder of its own.
+struct Traced {
+    folder: PathBuf,
+    outcome: Outcome,
+}
+
+impl Traced {
+    fn run(test: &str, ranks: &str, settings: &[&str], program: &[&str]) -> Traced {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trace-{test}"));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let mut command = Command::new(host_stub());
+        command
+            .args(["launch", "-n", ranks, "--plugin"])
+            .arg(ofi_plugin());
+        command
+            .args(settings)
+            .args(["--mca", "btl_ofi_trace"])
+            .arg(folder.join("t"));
+        command
+            .arg("--")
+            .arg(self::program(program[0]))
+            .args(&program[1..]);
+        Traced {
+            outcome: run(&mut command, LIMIT),
+            folder,
+        }
+    }
+
+    fn passed(self) -> Traced {
+        assert!(
+            self.outcome.status.success(),
+            "{}",
+            self.outcome.transcript()
+        );
+        self
+    }
+
+    /// The files of the ranks.
+    fn files(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.folder).unwrap().flatten();
+        let files = entries.map(|entry| entry.path());
+        files
+            .filter(|path| {
+                path.file_name()
+                    .unwrap()
+                    .to_string_lossy()
+                    .starts_with("t.")
+            })
+            .collect()
+    }
+
+    /// `host-stub trace` with these files.
+    fn trace(&self, what: &str, more: &[&str]) -> Outcome {
+        let mut command = Command::new(host_stub());
+        command.args(["trace", what]).args(self.files()).args(more);
+        run(&mut command, LIMIT)
+    }
+
+    /// The merged trace.
+    fn merged(&self) -> Vec<Value> {
+        let out = self.folder.join("merged.json");
+        let merged = self.trace("merge", &["-o", out.to_str().unwrap()]);
+        assert!(merged.status.success(), "{}", merged.transcript());
+        let json: Value = serde_json::from_slice(&fs::read(out).unwrap()).unwrap();
+        let events = json["traceEvents"].as_array().unwrap().clone();
+        check(&events);
+        events
+    }
+}
+
+/// Checks what every trace must keep: times do not fall, what begins ends, arrows have both ends, which lie in slices.
+fn check(events: &[Value]) {
+    let mut before = 0.0;
+    let (mut open, mut arrows) = (HashMap::new(), HashMap::new());
+    let mut slices: HashMap<_, Vec<(f64, f64)>> = HashMap::new();
+    let row = |event: &Value| (event["pid"].to_string(), event["tid"].to_string());
+    for event in events.iter().filter(|event| event["ph"] == "X") {
+        let (ts, dur) = (
+            event["ts"].as_f64().unwrap(),
+            event["dur"].as_f64().unwrap(),
+        );
+        assert!(dur >= 0.0, "{event}");
+        slices.entry(row(event)).or_default().push((ts, ts + dur));
+    }
+    for event in events {
+        let phase = event["ph"].as_str().unwrap();
+        if phase == "M" {
+            continue;
+        }
+        let ts = event["ts"].as_f64().unwrap();
+        assert!(ts >= before, "{event} comes after {before}");
+        before = ts;
+        let id = event["id"].to_string();
+        match phase {
+            "b" => assert_eq!(open.insert(id, ts), None, "{event}"),
+            "e" => assert!(open.remove(&id).is_some(), "{event}"),
+            "s" => assert_eq!(arrows.insert(id, ts), None, "{event}"),
+            "f" => assert!(arrows.remove(&id).is_some(), "{event}"),
+            "X" | "i" => {}
+            other => panic!("phase {other}: {event}"),
+        }
+        if phase == "s" || phase == "f" {
+            let around = slices.get(&row(event)).into_iter().flatten();
+            // Microseconds in 53 bits: the last digits of equal sums may differ.
+            let holds = |(from, to): &(f64, f64)| *from <= ts + 1e-3 && ts <= *to + 1e-3;
+            assert!(around.clone().any(holds), "{event} is in no slice");
+        }
+    }
+    assert!(open.is_empty() && arrows.is_empty(), "{open:?} {arrows:?}");
+}
+
+/// How often each event occurs, by rank, phase and name.
+fn counts(events: &[Value]) -> BTreeMap<(u64, String, String), usize> {
+    let mut counts = BTreeMap::new();
+    for event in events {
+        let text = |key: &str| event[key].as_str().unwrap().to_owned();
+        let key = (event["pid"].as_u64().unwrap(), text("ph"), text("name"));
+        *counts.entry(key).or_default() += 1;
+    }
+    counts
+}
+
+/// The halo exchange, by each way: every put of each rank is there, and the calls of the host.
+#[test]
+fn a_halo_exchange() {
+    for (test, settings) in [("halo-messages", &MESSAGES[..]), ("halo-rings", &RINGS)] {
+        let job = Traced::run(test, "3", settings, &["halo"]).passed();
+        assert_eq!(job.files().len(), 3);
+        let counts = counts(&job.merged());
+        let count = |rank: u64, phase: &str, name: &str| {
+            *counts
+                .get(&(rank, phase.to_owned(), name.to_owned()))
+                .unwrap_or(&0)
+        };
+        for rank in 0..3 {
+            assert!(count(rank, "X", "fence") > 100, "{counts:?}");
+            assert!(count(rank, "X", "progress") > 0, "{counts:?}");
+        }
+        // A put for each row, or for several rows together.
+        let puts = |from, to| count(from, "X", &format!("put, rank {to}"));
+        assert!(
+            puts(0, 1) >= 100 && puts(1, 0) >= 100 && puts(1, 2) >= 100,
+            "{counts:?}"
+        );
+        assert_eq!(puts(0, 2), 0, "{counts:?}");
+        // Rings may be revoked, and have no arrows then.
+        let arrows: usize = (0..3).map(|rank| count(rank, "s", "put, rank 1")).sum();
+        assert!(arrows > 0 || test == "halo-rings", "{counts:?}");
+    }
+}
+
+/// The longest wait, by its reason.
+#[test]
+fn why_a_rank_waited() {
+    let cases = [
+        ("sleep", "made no progress for", "flush"),
+        ("lock", "held the lock of rank 0 for", "lock, rank 0"),
+    ];
+    for (what, reason, place) in cases {
+        for (way, settings) in [("messages", &MESSAGES[..]), ("rings", &RINGS)] {
+            let job =
+                Traced::run(&format!("{what}-{way}"), "2", settings, &["waits", what]).passed();
+            let why = job.trace("why", &["--over", "50", "--json"]);
+            assert!(why.status.success(), "{}", why.transcript());
+            let waits: Value = serde_json::from_str(&why.stdout).unwrap();
+            let waits = waits.as_array().unwrap();
+            let is_it = |wait: &&Value| {
+                let text = |key: &str| wait[key].as_str().unwrap().to_owned();
+                wait["rank"] == 0
+                    && wait["blamed"] == 1
+                    && text("place").starts_with(place)
+                    && text("reason").starts_with(&format!("rank 1 {reason}"))
+            };
+            assert!(
+                waits.iter().any(|wait| is_it(&wait)),
+                "{what} by {way}: {waits:?}"
+            );
+            let lines = job.trace("why", &["--over", "50"]);
+            assert!(
+                lines.stdout.contains(&format!("rank 1 {reason}")),
+                "{lines:?}"
+            );
+        }
+    }
+}
+
+/// A picture has a row for each rank; of a part of the time it has less.
+#[test]
+fn a_picture() {
+    let job = Traced::run("picture", "2", &RINGS, &["halo"]).passed();
+    let out = job.folder.join("picture.svg");
+    let draw = |more: &[&str]| {
+        let drawn = job.trace("draw", &[&["-o", out.to_str().unwrap()], more].concat());
+        assert!(drawn.status.success(), "{}", drawn.transcript());
+        fs::read_to_string(&out).unwrap()
+    };
+    let whole = draw(&[]);
+    assert!(whole.starts_with("<svg") && whole.trim_end().ends_with("</svg>"));
+    for word in ["rank 0", "rank 1", "fence", "ms"] {
+        assert!(whole.contains(word), "{word}");
+    }
+    let rectangles = |svg: &str| svg.matches("<rect").count();
+    let part = draw(&["--from", "0.01", "--for", "0.02"]);
+    assert!(rectangles(&part) < rectangles(&whole));
+    for wrong in [["--from", "1e9"], ["--for", "0"], ["--for", "nan"]] {
+        let refused = job.trace("draw", &[&["-o", "/dev/null"], &wrong[..]].concat());
+        assert_eq!(refused.status.code(), Some(2), "{}", refused.transcript());
+    }
+}
+
+/// A rank that is killed: its file ends where it was, and the rest is whole.
+#[test]
+fn a_killed_rank() {
+    let job = Traced::run("killed", "2", &MESSAGES, &["waits", "die"]);
+    assert!(!job.outcome.status.success());
+    let events = counts(&job.merged());
+    for rank in 0..2 {
+        let adds = (rank, String::from("X"), format!("fetch, rank {}", 1 - rank));
+        assert!(events.get(&adds).is_some_and(|n| *n >= 20), "{events:?}");
+    }
+    let said = job.trace("merge", &["-o", "/dev/null"]);
+    assert!(
+        said.stderr.contains("rank 1: the end is missing"),
+        "{}",
+        said.transcript()
+    );
+}
+
+/// Files that are cut, of another version, no traces, and not there.
+#[test]
+fn files_that_are_not_whole() {
+    let job = Traced::run("cut", "2", &MESSAGES, &["waits", "none"]).passed();
+    let whole = counts(&job.merged());
+    let file = job.files().remove(0);
+    let bytes = fs::read(&file).unwrap();
+    // In the middle of a record.
+    fs::write(&file, &bytes[..bytes.len() - 33]).unwrap();
+    assert!(!counts(&job.merged()).is_empty() && !whole.is_empty());
+    fs::write(&file, &bytes[..HEAD]).unwrap();
+    assert!(!job.merged().is_empty());
+    let mut later = bytes.clone();
+    later[8..12].copy_from_slice(&(VERSION + 1).to_ne_bytes());
+    let cases: [(&[u8], String); 3] = [
+        (
+            &later,
+            format!(
+                "has version {}, and this program reads version {VERSION}",
+                VERSION + 1
+            ),
+        ),
+        (
+            &bytes[..HEAD - 1],
+            String::from("is no trace of a transport"),
+        ),
+        (&[], String::from("is no trace of a transport")),
+    ];
+    for (bytes, said) in cases {
+        fs::write(&file, bytes).unwrap();
+        let refused = job.trace("merge", &["-o", "/dev/null"]);
+        assert_eq!(refused.status.code(), Some(6), "{}", refused.transcript());
+        assert!(refused.stderr.contains(&said), "{}", refused.transcript());
+        assert!(
+            refused.stderr.contains(file.to_str().unwrap()),
+            "{refused:?}"
+        );
+    }
+    fs::write(&file, bytes).unwrap();
+    let full = job.trace("merge", &["-o", "/dev/full"]);
+    assert_eq!(full.status.code(), Some(6), "{}", full.transcript());
+    assert!(full.stderr.contains("/dev/full"), "{}", full.transcript());
+    fs::remove_file(&file).unwrap();
+    let missing = run(
+        Command::new(host_stub())
+            .args(["trace", "merge", "-o", "/dev/null"])
+            .arg(&file),
+        LIMIT,
+    );
+    assert_eq!(missing.status.code(), Some(6), "{}", missing.transcript());
+}
+
+/// A folder that is not there: one line from each rank, and the job goes on.
+#[test]
+fn a_file_that_cannot_be_created() {
+    let trace = ["--mca", "btl_ofi_trace", "/nowhere/t"];
+    let outcome = run(
+        Command::new(host_stub())
+            .args(["launch", "-n", "2", "--plugin"])
+            .arg(ofi_plugin())
+            .args(["--provider", "shm"])
+            .args(trace)
+            .arg("--")
+            .args([program("waits").to_str().unwrap(), "none"]),
+        LIMIT,
+    );
+    let said = outcome.transcript();
+    assert!(outcome.status.success(), "{said}");
+    let lines = outcome
+        .stderr
+        .matches("no trace is written to /nowhere/t.*: ")
+        .count();
+    assert_eq!(lines, 2, "{said}");
+}

@@ -9,7 +9,7 @@ use plugin_api::{ModuleFlags, Status};
 use super::error::{WinError, WinResult};
 use super::intent::Intent;
 use crate::base::process::Process;
-use crate::crt::{Blocking, Completion, Engine, Entered, Pace};
+use crate::crt::{Blocking, Completion, Engine, Entered, Pace, Stay};
 use crate::job::{Job, Members};
 use crate::loader::{Failure, Transport};
 
@@ -186,6 +186,7 @@ impl Link {
             link: self,
             call,
             pace: Pace::default(),
+            stay: None,
         }
     }
 
@@ -251,6 +252,10 @@ struct Until<'a, F> {
 impl<F: Fn() -> bool + Sync> Blocking for Until<'_, F> {
     type Error = WinError;
 
+    fn call(&self) -> &'static str {
+        self.call
+    }
+
     #[inline]
     fn is_done(&self) -> bool {
         (self.done)()
@@ -271,6 +276,8 @@ pub(super) struct Waiter<'a> {
     link: &'a Link,
     call: &'static str,
     pace: Pace,
+    /// Has the loop watched from its first visit on, if long waits are reported.
+    stay: Option<Stay>,
 }
 
 impl Waiter<'_> {
@@ -278,6 +285,9 @@ impl Waiter<'_> {
     #[inline]
     pub(super) fn step(&mut self) -> WinResult<()> {
         let (link, call) = (self.link, self.call);
+        if self.stay.is_none() {
+            self.stay = link.engine().stay(call);
+        }
         link.engine().step(
             &mut self.pace,
             |code| link.progress_failed(call, code),

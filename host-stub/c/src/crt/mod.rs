@@ -2,3 +2,4 @@
 
 pub mod condition;
 pub mod omp;
+pub mod ompt;

@@ -278,6 +278,10 @@ impl Blocking for Come<'_> {
 
     const NEAR: bool = true;
 
+    fn call(&self) -> &'static str {
+        "a collective"
+    }
+
     #[inline]
     fn is_done(&self) -> bool {
         self.lines.has(self.rank, self.mark, self.step)

@@ -271,6 +271,12 @@ impl Handle {
     pub(crate) fn covers(&self, address: u64, size: u64) -> Result<(), Status> {
         self.target(address, size, true).map(|_| ())
     }
+
+    /// [`covers`](Self::covers) of a handle that is known to be live.
+    #[inline]
+    pub(crate) fn spans(&self, address: u64, size: u64) -> Result<(), Status> {
+        self.within(address, size, true).map(|_| ())
+    }
 }
 
 /// The rights of peers under a registration, in their place in the cookie field.

@@ -126,18 +126,30 @@ pub(crate) struct Responder {
 impl Responder {
     /// The region of host memory that a command names, if it is registered.
     #[inline]
-    fn find(&mut self, regions: &Regions, key: u64, cookie: u64) -> Option<Known> {
-        if let Some((known, removals)) = &self.last
-            && *removals == regions.removals()
-            && known.handle.is_named(key, cookie)
-        {
-            return Some(*known);
+    fn find(&mut self, regions: &Regions, key: u64, cookie: u64) -> Option<&Known> {
+        let is_last = self.last.as_ref().is_some_and(|(known, removals)| {
+            *removals == regions.removals() && known.handle.is_named(key, cookie)
+        });
+        if !is_last {
+            self.last = Some((named(regions, key, cookie)?, regions.removals()));
         }
-        let known = *regions
-            .find(key)
-            .filter(|k| k.handle.is_named(key, cookie))?;
-        self.last = Some((known, regions.removals()));
-        Some(known)
+        self.last.as_ref().map(|(known, _)| known)
+    }
+
+    /// The region of host memory that puts name, looked up once for all of them; else the status with which they fail.
+    #[inline]
+    pub(crate) fn window(
+        &mut self,
+        regions: &Regions,
+        key: u64,
+        cookie: u64,
+    ) -> Result<Window<'_>, Status> {
+        let reach = regions.reach();
+        let known = self.find(regions, key, cookie).ok_or(Status::PERM)?;
+        if !rights::allow_transfer(known.access, true) {
+            return Err(Status::PERM);
+        }
+        Ok(Window(Host { known, reach }))
     }
 
     /// Executes a command on host memory. `here` returns the place of this many bytes: the data to write, the operands, or
@@ -153,8 +165,8 @@ impl Responder {
         c: &Command,
         here: impl FnOnce(usize) -> Option<*mut u8>,
     ) -> Result<(), Status> {
-        let known = self.find(regions, c.key, c.cookie).ok_or(Status::PERM)?;
         let reach = regions.reach();
+        let known = self.find(regions, c.key, c.cookie).ok_or(Status::PERM)?;
         // SAFETY: the caller guarantees the place and has locked the region table, whose content it passes.
         unsafe { execute(&mut Host { known, reach }, c, here) }
     }
@@ -257,7 +269,7 @@ unsafe fn apply(target: &mut impl Target, kind: AtomicKind, e: &Elements) -> Res
     unsafe { target.apply(e) }
 }
 
-/// Executes an atomic on a region of this process, if the region allows it.
+/// Executes an atomic on a live region of this process, if the region allows it.
 ///
 /// # Safety
 /// `operands` and `results` are valid for the sizes that [`Elements`] states, and the combination is
@@ -268,24 +280,50 @@ pub(crate) unsafe fn perform(
     kind: AtomicKind,
     e: &Elements,
 ) -> Result<(), Status> {
-    let mut host = Host {
-        known: *known,
-        reach,
-    };
+    let mut host = Host { known, reach };
     // SAFETY: the caller guarantees operands, results and combination, and holds the lock that keeps the region registered.
     unsafe { apply(&mut host, kind, e) }
 }
 
-/// A region of host memory.
-struct Host {
-    known: Known,
+/// A live region of that key and cookie.
+#[inline(never)]
+fn named(regions: &Regions, key: u64, cookie: u64) -> Option<Known> {
+    let known = regions.find(key)?;
+    known.handle.is_named(key, cookie).then_some(*known)
+}
+
+/// A region of host memory that allows puts.
+pub(crate) struct Window<'a>(Host<'a>);
+
+impl Window<'_> {
+    /// Executes a put, if the region has the bytes.
+    ///
+    /// # Safety
+    /// `from` is readable for `size` bytes and overlaps no memory that a command may name. The caller holds the lock of the
+    /// region table since [`Responder::window`].
+    #[inline(always)]
+    pub(crate) unsafe fn put(
+        &self,
+        from: *const u8,
+        address: u64,
+        size: usize,
+    ) -> Result<(), Status> {
+        self.0.covers(address, size as u64)?;
+        // SAFETY: the caller guarantees `from`, and the lock that keeps the region registered; it covers the bytes.
+        unsafe { self.0.put(from, address, size) }
+    }
+}
+
+/// A region of host memory, which is live.
+struct Host<'a> {
+    known: &'a Known,
     reach: Reach,
 }
 
-impl Target for Host {
+impl Target for Host<'_> {
     #[inline]
     fn covers(&self, address: u64, size: u64) -> Result<(), Status> {
-        self.known.handle.covers(address, size)
+        self.known.handle.spans(address, size)
     }
 
     #[inline]

@@ -23,7 +23,13 @@ pub(super) fn check(
 ) -> Result<(), &'static str> {
     let mut entries = Entries::at(first);
     let (mut count, mut results) = (0, 0);
-    while let Some(entry) = entries.next(words)? {
+    loop {
+        while entries.next_put(words).is_some() {
+            count += 1;
+        }
+        let Some(entry) = entries.next(words)? else {
+            break;
+        };
         if entry.command.what == SEND && !takes_sends {
             return Err("this process takes no sends (btl_ofi_mode is 0)");
         }
@@ -55,7 +61,18 @@ pub(super) fn execute(
     let mut entries = Entries::at(first);
     let mut number = 0u32;
     let regions = regions.lock();
-    while let Ok(Some(entry)) = entries.next(words) {
+    loop {
+        put_all(
+            responder,
+            &regions,
+            &mut entries,
+            words,
+            &mut number,
+            &mut failures,
+        );
+        let Ok(Some(entry)) = entries.next(words) else {
+            break;
+        };
         let (c, form) = (&entry.command, entry.form);
         if c.what >= SEND {
             let operands = &mut words[entry.operands..entry.operands + form.operands];
@@ -101,6 +118,40 @@ pub(super) fn execute(
     header.write(answer);
 }
 
+/// Executes the puts that come next and have the region of the entry before. They are most of what messages bring, and the
+/// region is looked up once for all of them.
+#[inline]
+fn put_all(
+    responder: &mut Responder,
+    regions: &Regions,
+    entries: &mut Entries,
+    words: &[u64],
+    number: &mut u32,
+    failures: &mut Vec<u64>,
+) {
+    let (Some((key, cookie)), Some(mut put)) = (entries.region(), entries.next_put(words)) else {
+        return;
+    };
+    let window = responder.window(regions, key, cookie);
+    loop {
+        let from = words[put.operands..].as_ptr().cast::<u8>();
+        let done = match &window {
+            // SAFETY: the operands lie in the message, which has all of their words, and whose memory no command may name. The
+            // caller has locked the region table.
+            Ok(window) => unsafe { window.put(from, put.address, put.size) },
+            Err(status) => Err(*status),
+        };
+        if let Err(status) = done {
+            failures.push(failure(*number, status));
+        }
+        *number += 1;
+        match entries.next_put(words) {
+            Some(next) => put = next,
+            None => return,
+        }
+    }
+}
+
 /// The word that names an entry as failed.
 fn failure(number: u32, Status(status): Status) -> u64 {
     u64::from(number) | u64::from(status as u32) << 32
@@ -129,3 +180,6 @@ fn notify(
         failures.push(failure(number, status));
     }
 }
+
+#[cfg(test)]
+mod tests;

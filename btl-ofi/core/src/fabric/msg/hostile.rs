@@ -14,22 +14,22 @@ use crate::mem::handle::Handle;
 use crate::mem::regions::{Known, Regions};
 use crate::op::responder::{self, Command, GET, NOTIFY, PUT, Responder, SEND};
 
-const KEY: u64 = 7;
+pub(super) const KEY: u64 = 7;
 /// Words of a window, between words that nothing may change.
-const WORDS: usize = 64;
-const GUARD: usize = 256;
+pub(super) const WORDS: usize = 64;
+pub(super) const GUARD: usize = 256;
 const UNCHANGED: u64 = 0x5555_aaaa_5555_aaaa;
-const ONES: u64 = 0x0101_0101_0101_0101;
+pub(super) const ONES: u64 = 0x0101_0101_0101_0101;
 
 /// Memory of the target: a window, registered, with memory around it that is not.
-struct Memory {
-    words: Vec<u64>,
-    handle: Handle,
-    regions: Lock<Regions>,
+pub(super) struct Memory {
+    pub(super) words: Vec<u64>,
+    pub(super) handle: Handle,
+    pub(super) regions: Lock<Regions>,
 }
 
 impl Memory {
-    fn new() -> Memory {
+    pub(super) fn new() -> Memory {
         let mut words = vec![UNCHANGED; WORDS + 2 * GUARD];
         words[GUARD..GUARD + WORDS].fill(0);
         let base = words[GUARD..].as_mut_ptr().expose_provenance() as u64;
@@ -52,7 +52,7 @@ impl Memory {
         }
     }
 
-    fn command(&self, what: u32, count: u32, word: u64) -> Command {
+    pub(super) fn command(&self, what: u32, count: u32, word: u64) -> Command {
         Command {
             what,
             count,
@@ -63,7 +63,7 @@ impl Memory {
         }
     }
 
-    fn is_intact(&self) -> bool {
+    pub(super) fn is_intact(&self) -> bool {
         let (before, after) = (&self.words[..GUARD], &self.words[GUARD + WORDS..]);
         before.iter().chain(after).all(|w| *w == UNCHANGED)
     }
@@ -139,7 +139,7 @@ fn message(commands: &[Command]) -> Vec<u64> {
 }
 
 /// The failures that a target answers to these commands.
-fn failures(memory: &Memory, commands: &[Command]) -> Vec<(u32, Status)> {
+pub(super) fn failures(memory: &Memory, commands: &[Command]) -> Vec<(u32, Status)> {
     let mut answer = treat(memory, &message(commands)).unwrap();
     let (header, words) = Header::read(&mut answer).unwrap();
     let named = &words[Header::WORDS..][..header.entries as usize];

@@ -12,8 +12,11 @@
 //!
 //! Everything here comes from another process, so [`Entries`] checks each length before it is used.
 
+mod entries;
+
 use plugin_api::{AtomicKind, AtomicOp};
 
+pub(super) use self::entries::Entries;
 use crate::op::responder::{self, Command, GET, NOTIFY, PUT, SEND};
 
 /// Bytes that one command carries at most, to the target or back.
@@ -272,79 +275,6 @@ pub(super) unsafe fn write_entry(
             next = next.add(1);
         }
         next
-    }
-}
-
-/// The entries of a batch.
-pub(super) struct Entries {
-    /// The word at which the next entry begins.
-    at: usize,
-    region: Option<(u64, u64)>,
-}
-
-/// An entry of a batch.
-pub(super) struct Entry {
-    pub(super) command: Command,
-    /// The word at which the operands begin.
-    pub(super) operands: usize,
-    pub(super) form: Form,
-}
-
-impl Entries {
-    /// The entries that begin at a word of a message.
-    pub(super) fn at(at: usize) -> Entries {
-        Entries { at, region: None }
-    }
-
-    /// The next entry; `None` at the end.
-    #[inline]
-    pub(super) fn next(&mut self, words: &[u64]) -> Result<Option<Entry>, &'static str> {
-        const CUT: &str = "an entry is cut off";
-        if self.at == words.len() {
-            return Ok(None);
-        }
-        let &[first, address] = words
-            .get(self.at..)
-            .and_then(<[u64]>::first_chunk)
-            .ok_or(CUT)?;
-        self.at += 2;
-        let (what, count) = (first as u32 & !SAME_REGION, (first >> 32) as u32);
-        if first as u32 & SAME_REGION == 0 {
-            let &[key, cookie] = words
-                .get(self.at..)
-                .and_then(<[u64]>::first_chunk)
-                .ok_or(CUT)?;
-            self.region = Some((key, cookie));
-            self.at += 2;
-        }
-        let (key, cookie) = match self.region {
-            Some(region) => region,
-            None if what == SEND => (0, 0),
-            None => return Err("the first entry names no region"),
-        };
-        let form = Form::of(what, count).ok_or("an entry has an unknown code or size")?;
-        let mut compare = 0;
-        if form.compares {
-            compare = *words.get(self.at).ok_or(CUT)?;
-            self.at += 1;
-        }
-        let operands = self.at;
-        self.at += form.operands;
-        if self.at > words.len() {
-            return Err(CUT);
-        }
-        Ok(Some(Entry {
-            command: Command {
-                what,
-                count,
-                address,
-                key,
-                cookie,
-                compare,
-            },
-            operands,
-            form,
-        }))
     }
 }
 

@@ -134,7 +134,7 @@ extern "C" fn register() -> c_int {
             log::line(&reason);
             return Status::SUCCESS.0;
         }
-        if let Err(reason) = params::register(entries::functions(exported(), false, false)) {
+        if let Err(reason) = params::register(entries::functions(exported())) {
             log::line(&reason);
             return Status::ERROR.0;
         }
@@ -188,8 +188,7 @@ unsafe extern "C" fn init(
         } else {
             ThreadLevel::Serialized
         };
-        let functions = entries::functions(exported(), mpi_threads, options.traces());
-        let module = match Module::open(functions, options, level) {
+        let module = match Module::open(entries::functions(exported()), options, level) {
             Ok(module) => module,
             Err(reason) => {
                 let asked = params::names_providers() || params::names_component();
@@ -208,7 +207,7 @@ unsafe extern "C" fn init(
                 return null_mut();
             }
         };
-        let further = |options| Module::open(functions, options, level);
+        let further = |options| Module::open(entries::functions(exported()), options, level);
         let modules = modules::open_further(module, further);
         if let Err(reason) = modules::publish(&modules) {
             log::line(&format!("{reason}; the component steps aside"));

@@ -11,6 +11,7 @@ use btl_ofi::{Endpoint, ErrorReport, Handle, Options, Receive, Transport};
 use plugin_api::{ErrorFlags, ModuleFlags, Status, ThreadLevel};
 
 use crate::bindings as ffi;
+use crate::entries;
 use crate::flags::{FLAGS, NOT_DECLARED};
 use crate::fragments::{Door, Fragments};
 use crate::guard::guarded;
@@ -74,6 +75,7 @@ impl Module {
         let registers_pages = transport.capabilities().registers_pages;
         module.registrations = module.registrations.for_provider(registers_pages);
         describe(&mut module.btl, &transport);
+        entries::set_operations(&mut module.btl, &transport);
         module.transport.write(transport);
         let module = Box::leak(module);
         let owner: *mut Module = module;

@@ -18,13 +18,17 @@ use plugin_api::{
     Attributes, CompletionFn, Endpoint, ErrorFn, Handle, HostVtable, Module, ModuleVtable, Stats,
     Status, TableHeader, magic,
 };
+use transport::hints::{MESSAGE, PROVIDER, Way};
 use transport::{Completion, ErrorReport, Transport};
 
 use crate::guard::{guarded, need};
 use crate::handles::Handles;
 
-/// The tables, indexed by threading: whether calls may overlap.
-static TABLES: [ModuleVtable; 2] = [table::<false>(), table::<true>()];
+/// The tables, indexed by whether calls may overlap, then by whether the transport uses messages.
+static TABLES: [[ModuleVtable; 2]; 2] = [
+    [table::<false, PROVIDER>(), table::<false, MESSAGE>()],
+    [table::<true, PROVIDER>(), table::<true, MESSAGE>()],
+];
 
 /// The table of a traced transport: every operation takes the slow path, which records it.
 static TRACED: ModuleVtable = ModuleVtable {
@@ -35,26 +39,26 @@ static TRACED: ModuleVtable = ModuleVtable {
     atomic_cswap: Some(amo::slow_atomic_cswap),
     atomic_opv: Some(typed_amo::slow_atomic_opv),
     atomic_fopv: Some(typed_amo::slow_atomic_fopv),
-    ..table::<true>()
+    ..table::<true, PROVIDER>()
 };
 
-const fn table<const T: bool>() -> ModuleVtable {
+const fn table<const T: bool, const WAY: Way>() -> ModuleVtable {
     ModuleVtable {
         header: TableHeader::of::<ModuleVtable>(magic::MODULE),
         add_procs: Some(procs::add_procs),
         del_procs: Some(procs::del_procs),
         register_mem: Some(memory::register_mem),
         deregister_mem: Some(memory::deregister_mem),
-        put: Some(rma::put::<T>),
-        get: Some(rma::get::<T>),
-        atomic_op: Some(amo::atomic_op::<T>),
-        atomic_fop: Some(amo::atomic_fop::<T>),
-        atomic_cswap: Some(amo::atomic_cswap::<T>),
+        put: Some(rma::put::<T, WAY>),
+        get: Some(rma::get::<T, WAY>),
+        atomic_op: Some(amo::atomic_op::<T, WAY>),
+        atomic_fop: Some(amo::atomic_fop::<T, WAY>),
+        atomic_cswap: Some(amo::atomic_cswap::<T, WAY>),
         flush: Some(flush),
         register_error: Some(register_error),
         atomic_query: Some(typed_amo::atomic_query),
-        atomic_opv: Some(typed_amo::atomic_opv::<T>),
-        atomic_fopv: Some(typed_amo::atomic_fopv::<T>),
+        atomic_opv: Some(typed_amo::atomic_opv::<T, WAY>),
+        atomic_fopv: Some(typed_amo::atomic_fopv::<T, WAY>),
         atomic_cswapv: Some(typed_amo::atomic_cswapv),
         stats: Some(stats),
         finalize: Some(finalize),
@@ -154,9 +158,10 @@ impl OfiModule {
         };
         // Inline completions return COMPLETED: every host of this ABI knows this status.
         transport.answer_at_once();
+        let (threaded, tells) = (transport.is_threaded(), transport.uses_messages());
         transport.module.vtable = match transport.is_traced() {
             true => &TRACED,
-            false => &TABLES[usize::from(transport.is_threaded())],
+            false => &TABLES[usize::from(threaded)][usize::from(tells)],
         };
         let module = Box::into_raw(Box::new(OfiModule {
             host,

@@ -16,11 +16,20 @@ pub fn branch() {
     }
 }
 
+/// What the quick path of a request is for.
+pub type Way = u8;
+/// Peers that the provider serves.
+pub const PROVIDER: Way = 0;
+/// Requests that join a message which gathers for the peer.
+pub const MESSAGE: Way = 1;
+/// Other peers, and requests that begin a message.
+pub const OTHER: Way = 2;
+
 /// Defines a function of a door's table, `$name`, in two functions; `$slow` is written beside them. All three have
 /// the same arguments in the same order, and each of the two calls the next in one place only, so that the compiler
 /// makes it a jump (a tail call):
-/// - `$name` serves peers whose requests of this class go by the provider, by `$quick` with `$by_fabric` true;
-/// - `$other` serves others, by `$quick` with `$by_fabric` false;
+/// - `$name` is `$quick` with `$way` [`PROVIDER`], or [`MESSAGE`] if the transport uses messages;
+/// - `$other` is `$quick` with `$way` [`OTHER`];
 /// - `$slow` serves everything else, after `$quick` returned `None`, before any side effect.
 ///
 /// The constant `T` means that calls may overlap. A door's table has the functions of its case.
@@ -30,17 +39,14 @@ macro_rules! quick_entry {
     (
         $name:ident, $other:ident, $slow:ident,
         ($module:ident: $module_type:ty, $endpoint:ident: $endpoint_type:ty, $($arg:ident: $type:ty),* $(,)?),
-        $by_fabric:ident, $quick:block -> $result:ty
+        $way:ident, $quick:block -> $result:ty
     ) => {
-        pub(super) unsafe extern "C" fn $name<const T: bool>(
+        pub(super) unsafe extern "C" fn $name<const T: bool, const $way: $crate::hints::Way>(
             $module: $module_type,
             $endpoint: $endpoint_type,
             $($arg: $type),*
         ) -> $result {
-            let fast = (|| {
-                const $by_fabric: bool = true;
-                $quick
-            })();
+            let fast = (|| $quick)();
             if let Some(status) = fast {
                 return status;
             }
@@ -55,7 +61,7 @@ macro_rules! quick_entry {
             $($arg: $type),*
         ) -> $result {
             let fast = (|| {
-                const $by_fabric: bool = false;
+                const $way: $crate::hints::Way = $crate::hints::OTHER;
                 $quick
             })();
             if let Some(status) = fast {

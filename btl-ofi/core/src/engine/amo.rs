@@ -1,21 +1,20 @@
 //! AMOs: the BTL's atomics on one word.
 
+mod told;
+
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
-use crate::base::hints::branch;
-use crate::engine::post::Caller;
-use crate::engine::ring_atomics::AtomicCommand;
+use self::told::WordOperands;
+use crate::base::hints::{MESSAGE, PROVIDER, Way, branch};
 use crate::engine::transport::Transport;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::policy::Policy;
 use crate::mem::handle::{Handle, Target};
 use crate::op::completion::Completion;
 use crate::op::request;
-use crate::op::request::Operands;
-use crate::op::responder;
 use crate::peer::endpoint::Endpoint;
 
 /// Rows of the table: the codes of the BTL's operations are below this.
@@ -95,23 +94,17 @@ impl Words {
     }
 }
 
-/// An AMO without its target.
-struct WordOperands {
-    kind: AtomicKind,
-    operand: u64,
-    compare: u64,
-}
-
 impl Transport {
     /// Quick path of an update of one word. `None`, before side effects, for anything unusual,
-    /// including unknown codes; the caller then calls [`submit`](Self::submit). `T` is [`is_threaded`](Self::is_threaded), with
-    /// `FABRIC` it serves peers whose atomics the provider executes, without it those with a ring.
+    /// including unknown codes; the caller then calls [`submit`](Self::submit). `T` is [`is_threaded`](Self::is_threaded). `WAY` is
+    /// what it serves: peers whose atomics the provider executes, messages that gather, or else peers with a ring and new
+    /// messages.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); the constants have the values named in
     /// [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
-    pub unsafe fn try_atomic_op<const T: bool, const FABRIC: bool>(
+    pub unsafe fn try_atomic_op<const T: bool, const WAY: Way>(
         &self,
         endpoint: NonNull<Endpoint>,
         remote_address: u64,
@@ -126,12 +119,28 @@ impl Transport {
         unsafe {
             let peer = endpoint.as_ref();
             let kind = AtomicKind::Update;
-            if !FABRIC {
-                let word_operands = WordOperands {
-                    kind,
-                    operand,
-                    compare: 0,
-                };
+            let word_operands = WordOperands {
+                kind,
+                operand,
+                compare: 0,
+            };
+            if WAY == MESSAGE {
+                branch();
+                // SAFETY: the caller guarantees that `T` is the transport's threading.
+                if !peer.is_told_atomics::<T>() {
+                    return None;
+                }
+                return self.gather_amo::<T>(
+                    endpoint,
+                    (op, flags),
+                    at,
+                    remote,
+                    &word_operands,
+                    ptr::null_mut(),
+                    completion,
+                );
+            }
+            if WAY != PROVIDER {
                 return self.try_ring_word(
                     endpoint,
                     (op, flags),
@@ -171,7 +180,7 @@ impl Transport {
     /// [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_fop")]
-    pub unsafe fn try_atomic_fop<const T: bool, const FABRIC: bool>(
+    pub unsafe fn try_atomic_fop<const T: bool, const WAY: Way>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *mut c_void,
@@ -191,12 +200,28 @@ impl Transport {
         unsafe {
             let peer = endpoint.as_ref();
             let kind = AtomicKind::Fetch;
-            if !FABRIC {
-                let word_operands = WordOperands {
-                    kind,
-                    operand,
-                    compare: 0,
-                };
+            let word_operands = WordOperands {
+                kind,
+                operand,
+                compare: 0,
+            };
+            if WAY == MESSAGE {
+                branch();
+                // SAFETY: the caller guarantees that `T` is the transport's threading.
+                if !peer.is_told_atomics::<T>() {
+                    return None;
+                }
+                return self.gather_amo::<T>(
+                    endpoint,
+                    (op, flags),
+                    at,
+                    remote,
+                    &word_operands,
+                    local,
+                    completion,
+                );
+            }
+            if WAY != PROVIDER {
                 return self.try_ring_word(
                     endpoint,
                     (op, flags),
@@ -241,7 +266,7 @@ impl Transport {
     /// [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_cswap")]
-    pub unsafe fn try_atomic_cswap<const T: bool, const FABRIC: bool>(
+    pub unsafe fn try_atomic_cswap<const T: bool, const WAY: Way>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *mut c_void,
@@ -261,12 +286,28 @@ impl Transport {
         unsafe {
             let peer = endpoint.as_ref();
             let kind = AtomicKind::Compare;
-            if !FABRIC {
-                let word_operands = WordOperands {
-                    kind,
-                    operand: value,
-                    compare,
-                };
+            let word_operands = WordOperands {
+                kind,
+                operand: value,
+                compare,
+            };
+            if WAY == MESSAGE {
+                branch();
+                // SAFETY: the caller guarantees that `T` is the transport's threading.
+                if !peer.is_told_atomics::<T>() {
+                    return None;
+                }
+                return self.gather_amo::<T>(
+                    endpoint,
+                    (SWAP, flags),
+                    at,
+                    remote,
+                    &word_operands,
+                    local,
+                    completion,
+                );
+            }
+            if WAY != PROVIDER {
                 return self.try_ring_word(
                     endpoint,
                     (SWAP, flags),
@@ -329,43 +370,5 @@ impl Transport {
         branch();
         let target = handle.open_target(address, mask + 1, self.quick.virtual_addresses);
         Some((target?, word))
-    }
-
-    /// The fast path to a peer's ring.
-    ///
-    /// # Safety
-    /// `endpoint` is live, and `result` is NULL, or writable until completion.
-    #[inline(always)]
-    #[allow(clippy::too_many_arguments, reason = "the parameters of an AMO")]
-    unsafe fn try_ring_word(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        codes: (u32, u32),
-        address: u64,
-        handle: &Handle,
-        word_operands: &WordOperands,
-        result: *mut c_void,
-        completion: Option<Completion>,
-    ) -> Option<Status> {
-        let bit = 1 << (word_operands.kind as u32 + RING);
-        let (target, word) = self.word(bit, codes, handle, address)?;
-        let atomic = AtomicCommand {
-            what: responder::what(word_operands.kind, word.datatype as u32, word.op as u32),
-            count: 1,
-            size: word.mask as usize + 1,
-            address,
-            key: target.key,
-            cookie: handle.cookie(),
-            operands: Operands::Value(word_operands.operand),
-            compare: word_operands.compare,
-            result,
-        };
-        let caller = Caller {
-            completion,
-            local_address: result,
-            local_handle: ptr::null_mut(),
-        };
-        // SAFETY: the caller guarantees that `endpoint` is live and that `result` is valid until completion.
-        unsafe { self.try_command(endpoint, &caller, &atomic) }
     }
 }

@@ -1,173 +1,25 @@
-//! Requests that travel as messages (`fabric::msg`): posting, and the reports of operations that are over.
+//! Requests that travel as messages (`fabric::msg`): the general path, and the reports of operations that are over. The quick
+//! paths are in `gather`.
 //!
 //! Messages belong to the first context. Its lock guards them, and its queue completes them.
 
-use std::ffi::c_void;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::time::Instant;
 
 use libfabric_sys as ffi;
 use plugin_api::Status;
-use plugin_api::counters::Carrier;
 
 use crate::base::error::{describe, peer_is_gone};
 use crate::base::lock::Guard;
 use crate::engine::context::{Context, State};
+use crate::engine::gather::Told;
 use crate::engine::post::{Caller, guarded};
-use crate::engine::ring_atomics::AtomicCommand;
 use crate::engine::transport::Transport;
-use crate::fabric::msg::{Ended, Form};
-use crate::mem::handle::Handle;
-use crate::op::completion::Completion;
-use crate::op::request::Operands;
-use crate::op::responder::{Command, GET, PUT};
+use crate::fabric::msg::Ended;
 use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 
-/// A request for a target, checked against its handle.
-pub(crate) struct Told {
-    pub(super) command: Command,
-    pub(super) operands: Operands,
-    /// Bytes of the operands and of the result.
-    pub(super) size: usize,
-    result: *mut c_void,
-}
-
-impl Told {
-    /// A put, or a get if not `put`.
-    #[inline]
-    pub(crate) fn transfer(
-        put: bool,
-        local: *mut c_void,
-        remote: &Handle,
-        address: u64,
-        size: usize,
-    ) -> Told {
-        Told {
-            command: Command {
-                what: if put { PUT } else { GET },
-                count: size as u32,
-                address,
-                key: remote.key(),
-                cookie: remote.cookie(),
-                compare: 0,
-            },
-            operands: Operands::Buffer(local),
-            size,
-            result: if put { ptr::null_mut() } else { local },
-        }
-    }
-}
-
-impl AtomicCommand {
-    /// The atomic as a request for its target.
-    #[inline]
-    pub(crate) fn told(&self) -> Told {
-        Told {
-            command: Command {
-                what: self.what,
-                count: self.count as u32,
-                address: self.address,
-                key: self.key,
-                cookie: self.cookie,
-                compare: self.compare,
-            },
-            operands: self.operands,
-            size: self.size,
-            result: self.result,
-        }
-    }
-}
-
 impl Transport {
-    /// The quick path of a put or get by message. `None`, before side effects, for anything unusual.
-    ///
-    /// # Safety
-    /// As for [`submit`](Self::submit); the peer's transfers travel as messages.
-    #[inline(never)]
-    pub(crate) unsafe fn try_tell_transfer<const PUTS: bool>(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        local: *mut c_void,
-        (remote, address): (&Handle, u64),
-        size: usize,
-        completion: Option<Completion>,
-    ) -> Option<Status> {
-        self.place(local, remote, address, size, self.setup.message_limit)?;
-        let caller = Caller {
-            completion,
-            local_address: local,
-            local_handle: ptr::null_mut(),
-        };
-        let told = Told::transfer(PUTS, local, remote, address, size);
-        // SAFETY: the caller guarantees that `endpoint` is live and that the buffer is valid until completion.
-        unsafe { self.gather(endpoint, &caller, &told) }
-    }
-
-    /// Adds a request to what gathers for its target. `None`, before side effects, if the peer failed, or if there is no
-    /// room at the moment.
-    ///
-    /// # Safety
-    /// `endpoint` is live; the buffers of `told` are valid until completion.
-    #[inline(never)]
-    pub(crate) unsafe fn try_tell(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        caller: &Caller,
-        told: &Told,
-    ) -> Option<Status> {
-        // SAFETY: the caller guarantees that `endpoint` is live and that the buffers of `told` are valid until
-        // completion.
-        unsafe { self.gather(endpoint, caller, told) }
-    }
-
-    /// [`try_tell`](Self::try_tell), for the compiler to simplify where the kind of request is known.
-    ///
-    /// # Safety
-    /// As for [`try_tell`](Self::try_tell).
-    #[inline(always)]
-    unsafe fn gather(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        caller: &Caller,
-        told: &Told,
-    ) -> Option<Status> {
-        // SAFETY: the caller guarantees that `endpoint` is live.
-        let peer = unsafe { endpoint.as_ref() };
-        let context = &self.contexts[0];
-        let mut state = context.state.lock();
-        // Checked under the lock, because the messages to a failed peer end under it.
-        if peer.failure().is_some() {
-            return None;
-        }
-        let messages = state.messages.as_mut()?;
-        let Told {
-            command,
-            operands,
-            size,
-            result,
-        } = told;
-        let form = Form::known(command.what, *size);
-        // SAFETY: the caller guarantees the operands; the line of a peer is removed before its endpoint is.
-        let gathered = unsafe { messages.gather(endpoint, (command, &form), (*operands, *size)) };
-        let (batch, full) = gathered.ok()?;
-        let threaded = self.setup.threaded;
-        let (own, peers) = (context.count.raise(threaded), peer.count.raise(threaded));
-        if form.results == 0 && caller.completion.is_none() {
-            batch.count(own, peers);
-        } else {
-            let finished = caller.finished(Tag::new(endpoint, own, peers));
-            // SAFETY: the caller guarantees that the result is writable until completion.
-            unsafe { batch.expect((&form, *size), result.cast(), finished) };
-        }
-        self.count_carried(peer, Carrier::Message, *size, false);
-        drop(state);
-        if full {
-            self.poll_while_sending(context);
-        }
-        Some(Status::SUCCESS)
-    }
-
     /// Reads answers while batches are sent, so that both go on.
     #[cold]
     #[inline(never)]

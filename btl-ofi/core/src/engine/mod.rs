@@ -10,6 +10,7 @@ pub(crate) mod doubt;
 mod error_completions;
 pub(crate) mod failure;
 pub(crate) mod flush;
+pub(crate) mod gather;
 mod heartbeat;
 pub(crate) mod liveness;
 mod local;

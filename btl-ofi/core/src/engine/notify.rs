@@ -18,7 +18,7 @@ use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
 use crate::base::cma;
 use crate::engine::atomics::Remote;
-use crate::engine::messages::Told;
+use crate::engine::gather::Told;
 use crate::engine::post::Caller;
 use crate::engine::ring_atomics::AtomicCommand;
 use crate::engine::transport::Transport;

@@ -8,7 +8,7 @@ use plugin_api::Status;
 use plugin_api::counters::Carrier;
 
 use crate::base::cma::{self, Refused};
-use crate::base::hints::branch;
+use crate::base::hints::{MESSAGE, PROVIDER, Way, branch};
 use crate::engine::context::Context;
 use crate::engine::post::guarded;
 use crate::engine::ring_transfers::{MOST, RingTransfer};
@@ -17,19 +17,18 @@ use crate::mem::handle::{Handle, Target};
 use crate::op::completion::Completion;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::reach::COPIES_PER_CHECK;
-use crate::peer::route::Transfers;
 use crate::sm::requester::Direction;
 
 impl Transport {
     /// Quick path of a put, for callers without local handle. `None`, before side effects, for
     /// anything unusual; the caller then calls
-    /// [`submit`](Self::submit). `T` is [`is_threaded`](Self::is_threaded), with
-    /// `FABRIC` it serves peers whose transfers the provider makes, without it those of this node.
+    /// [`submit`](Self::submit). `T` is [`is_threaded`](Self::is_threaded). `WAY` is what it serves: peers whose transfers the
+    /// provider makes, messages that gather, or else peers of this node and new messages.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); the constants have the values named above.
     #[inline(always)]
-    pub unsafe fn try_put<const T: bool, const FABRIC: bool>(
+    pub unsafe fn try_put<const T: bool, const WAY: Way>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *mut c_void,
@@ -40,10 +39,28 @@ impl Transport {
     ) -> Option<Status> {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
+        if WAY == MESSAGE {
+            branch();
+            // SAFETY: the caller guarantees that `T` is the transport's threading.
+            if !unsafe { peer.is_told_transfers::<T>() } {
+                return None;
+            }
+            let to = (remote, remote_address);
+            // SAFETY: the caller guarantees `T`, that `endpoint` is live and the buffer valid until completion.
+            return unsafe {
+                self.gather_transfer::<T, true>(endpoint, local, to, size, completion)
+            };
+        }
         // SAFETY: the caller guarantees that `T` is the transport's threading.
-        let here = unsafe { peer.takes_transfers::<T, FABRIC>() };
+        let here = unsafe {
+            match WAY {
+                PROVIDER => peer.takes_transfers::<T, true>(),
+                _ => peer.takes_transfers::<T, false>(),
+            }
+        };
         if !here {
-            if !FABRIC && peer.transfers() == Transfers::Message {
+            // SAFETY: the caller guarantees that `T` is the transport's threading.
+            if WAY != PROVIDER && unsafe { peer.is_told_transfers::<T>() } {
                 let to = (remote, remote_address);
                 // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
                 return unsafe {
@@ -63,7 +80,7 @@ impl Transport {
         // completion; `open_target` checked that the target's region allows writes; the message is used only
         // while the context is locked.
         unsafe {
-            if !FABRIC {
+            if WAY != PROVIDER {
                 if size <= MOST {
                     let put =
                         RingTransfer::new(Direction::Put, local, remote, remote_address, size);
@@ -94,7 +111,7 @@ impl Transport {
     /// # Safety
     /// As for [`submit`](Self::submit); the constants have the values named in [`try_put`](Self::try_put).
     #[inline(always)]
-    pub unsafe fn try_get<const T: bool, const FABRIC: bool>(
+    pub unsafe fn try_get<const T: bool, const WAY: Way>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *mut c_void,
@@ -105,10 +122,28 @@ impl Transport {
     ) -> Option<Status> {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
+        if WAY == MESSAGE {
+            branch();
+            // SAFETY: the caller guarantees that `T` is the transport's threading.
+            if !unsafe { peer.is_told_transfers::<T>() } {
+                return None;
+            }
+            let to = (remote, remote_address);
+            // SAFETY: the caller guarantees `T`, that `endpoint` is live and the buffer valid until completion.
+            return unsafe {
+                self.gather_transfer::<T, false>(endpoint, local, to, size, completion)
+            };
+        }
         // SAFETY: the caller guarantees that `T` is the transport's threading.
-        let here = unsafe { peer.takes_transfers::<T, FABRIC>() };
+        let here = unsafe {
+            match WAY {
+                PROVIDER => peer.takes_transfers::<T, true>(),
+                _ => peer.takes_transfers::<T, false>(),
+            }
+        };
         if !here {
-            if !FABRIC && peer.transfers() == Transfers::Message {
+            // SAFETY: the caller guarantees that `T` is the transport's threading.
+            if WAY != PROVIDER && unsafe { peer.is_told_transfers::<T>() } {
                 let to = (remote, remote_address);
                 // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
                 return unsafe {
@@ -128,7 +163,7 @@ impl Transport {
         // completion; `open_target` checked that the target's region allows reads. A read completes when its
         // data has arrived, so it needs no delivery flags.
         unsafe {
-            if !FABRIC {
+            if WAY != PROVIDER {
                 if size <= MOST {
                     let get =
                         RingTransfer::new(Direction::Get, local, remote, remote_address, size);

@@ -8,8 +8,8 @@ use plugin_api::counters::Carrier;
 
 use crate::base::cma::{self, Refused};
 use crate::base::guard;
+use crate::engine::gather::Told;
 use crate::engine::local::check_local;
-use crate::engine::messages::Told;
 use crate::engine::post::{Caller, Needs};
 use crate::engine::ring_transfers::{BYTES_PER_LOCK, MOST, RingTransfer};
 use crate::engine::transport::Transport;

@@ -204,6 +204,11 @@ impl Transport {
         self.setup.threaded
     }
 
+    /// Whether requests to peers of other nodes may travel as messages.
+    pub fn uses_messages(&self) -> bool {
+        self.policy.uses_messages()
+    }
+
     /// The handle of a region of this process that holds `size` bytes at `address`, for a host that has none at hand
     /// when it reaches for its own memory.
     #[cold]

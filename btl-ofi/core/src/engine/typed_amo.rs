@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
-use crate::base::hints::branch;
+use crate::base::hints::{PROVIDER, Way, branch};
 use crate::engine::post::Caller;
 use crate::engine::ring_atomics::AtomicCommand;
 use crate::engine::transport::Transport;
@@ -70,7 +70,7 @@ impl Transport {
     /// As for [`submit`](Self::submit); the constants have the values named above.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_opv")]
-    pub unsafe fn try_atomic_opv<const T: bool, const FABRIC: bool>(
+    pub unsafe fn try_atomic_opv<const T: bool, const WAY: Way>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *const c_void,
@@ -91,12 +91,12 @@ impl Transport {
             let kind = AtomicKind::Update;
             branch();
             // SAFETY: the caller guarantees that `T` is the transport's threading.
-            if FABRIC && !peer.sends_atomics_by_fabric::<T>() {
+            if WAY == PROVIDER && !peer.sends_atomics_by_fabric::<T>() {
                 return None;
             }
             let (target, size) =
-                self.elements::<FABRIC>(kind, (datatype, op), count, remote, remote_address)?;
-            if !FABRIC {
+                self.elements::<WAY>(kind, (datatype, op), count, remote, remote_address)?;
+            if WAY != PROVIDER {
                 let atomic = AtomicCommand {
                     what: responder::what(kind, datatype, op),
                     count,
@@ -137,7 +137,7 @@ impl Transport {
     /// As for [`submit`](Self::submit); the constants have the values named above.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_fopv")]
-    pub unsafe fn try_atomic_fopv<const T: bool, const FABRIC: bool>(
+    pub unsafe fn try_atomic_fopv<const T: bool, const WAY: Way>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *const c_void,
@@ -163,12 +163,12 @@ impl Transport {
             let kind = AtomicKind::Fetch;
             branch();
             // SAFETY: the caller guarantees that `T` is the transport's threading.
-            if FABRIC && !peer.sends_atomics_by_fabric::<T>() {
+            if WAY == PROVIDER && !peer.sends_atomics_by_fabric::<T>() {
                 return None;
             }
             let (target, size) =
-                self.elements::<FABRIC>(kind, (datatype, op), count, remote, remote_address)?;
-            if !FABRIC {
+                self.elements::<WAY>(kind, (datatype, op), count, remote, remote_address)?;
+            if WAY != PROVIDER {
                 let atomic = AtomicCommand {
                     what: responder::what(kind, datatype, op),
                     count,
@@ -209,7 +209,7 @@ impl Transport {
 
     /// Checks a typed AMO for the fast path; returns its target and its size in bytes.
     #[inline(always)]
-    fn elements<const FABRIC: bool>(
+    fn elements<const WAY: Way>(
         &self,
         kind: AtomicKind,
         (datatype, op): (u32, u32),
@@ -223,7 +223,9 @@ impl Transport {
         let served = row.get(op as usize)?;
         branch();
         // The subtraction wraps, so that zero elements also fail this check.
-        if count.wrapping_sub(1) >= served.most[usize::from(FABRIC)][kind as usize] as usize {
+        if count.wrapping_sub(1)
+            >= served.most[usize::from(WAY == PROVIDER)][kind as usize] as usize
+        {
             return None;
         }
         branch();

@@ -178,6 +178,26 @@ impl Endpoint {
         unsafe { is::<T>(&self.transfers, wanted as u8) }
     }
 
+    /// Whether small puts and gets travel as messages.
+    ///
+    /// # Safety
+    /// `T` is false only where calls never overlap.
+    #[inline(always)]
+    pub(crate) unsafe fn is_told_transfers<const T: bool>(&self) -> bool {
+        // SAFETY: the caller guarantees `T`.
+        unsafe { is::<T>(&self.transfers, Transfers::Message as u8) }
+    }
+
+    /// Whether atomics travel as messages.
+    ///
+    /// # Safety
+    /// `T` is false only where calls never overlap.
+    #[inline(always)]
+    pub(crate) unsafe fn is_told_atomics<const T: bool>(&self) -> bool {
+        // SAFETY: the caller guarantees `T`.
+        unsafe { is::<T>(&self.atomics, Atomics::Message as u8) }
+    }
+
     /// Whether the peer has a mark.
     pub(crate) fn has(&self, mark: u8) -> bool {
         self.marks.load(Ordering::Relaxed) & mark != 0

@@ -1,18 +1,46 @@
-//! Operations in the words of the BTL and of the ABI, each a request that is submitted.
+//! Operations in the words of the BTL and of the ABI, made as a door makes them: by the quick paths, else a request that is
+//! submitted.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
+use btl_ofi::hints::{MESSAGE, OTHER, PROVIDER};
 use btl_ofi::{Completion, Endpoint, Handle, Op, Transport};
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
 type Local = *mut plugin_api::Handle;
 type Done = Option<Completion>;
 
+/// Tries the quick paths of a call in the order of a door's table; a traced transport's table has none.
+macro_rules! quick {
+    ($transport:expr, $call:ident, $arguments:tt) => {{
+        let t = $transport;
+        if t.is_traced() {
+            None
+        } else {
+            // SAFETY: the constants are the transport's, and the caller of the operation guarantees the rest.
+            unsafe {
+                let first = match (t.is_threaded(), t.uses_messages()) {
+                    (false, false) => t.$call::<false, PROVIDER>$arguments,
+                    (false, true) => t.$call::<false, MESSAGE>$arguments,
+                    (true, false) => t.$call::<true, PROVIDER>$arguments,
+                    (true, true) => t.$call::<true, MESSAGE>$arguments,
+                };
+                first.or_else(|| match t.is_threaded() {
+                    false => t.$call::<false, OTHER>$arguments,
+                    true => t.$call::<true, OTHER>$arguments,
+                })
+            }
+        }
+    }};
+}
+
 /// Every function is unsafe as [`Transport::submit`] is.
 #[allow(clippy::too_many_arguments, reason = "the parameters of the BTL")]
 pub(crate) trait Calls {
     unsafe fn submitted(&self, peer: NonNull<Endpoint>, op: Op<'_>, done: Done) -> Status;
+
+    fn transport(&self) -> &Transport;
 
     unsafe fn put(
         &self,
@@ -24,6 +52,12 @@ pub(crate) trait Calls {
         size: usize,
         done: Done,
     ) -> Status {
+        if handle.is_null()
+            && let Some(status) =
+                quick!(self.transport(), try_put, (peer, local, at, h, size, done))
+        {
+            return status;
+        }
         // SAFETY: the caller guarantees that the peer is connected and that the buffer is readable until completion.
         unsafe { self.submitted(peer, Op::put(h, at, (local, handle), size), done) }
     }
@@ -38,6 +72,12 @@ pub(crate) trait Calls {
         size: usize,
         done: Done,
     ) -> Status {
+        if handle.is_null()
+            && let Some(status) =
+                quick!(self.transport(), try_get, (peer, local, at, h, size, done))
+        {
+            return status;
+        }
         // SAFETY: the caller guarantees that the peer is connected and that the buffer is writable until completion.
         unsafe { self.submitted(peer, Op::get(h, at, (local, handle), size), done) }
     }
@@ -52,6 +92,14 @@ pub(crate) trait Calls {
         flags: OpFlags,
         done: Done,
     ) -> Status {
+        let codes = (op as u32, flags.bits());
+        if let Some(status) = quick!(
+            self.transport(),
+            try_atomic_op,
+            (peer, at, h, codes, operand, done)
+        ) {
+            return status;
+        }
         let op = Op::word((op, flags), (h, at), operand, None);
         // SAFETY: the caller guarantees that the peer is connected; the update has no local buffer.
         unsafe { self.submitted(peer, op, done) }
@@ -69,6 +117,16 @@ pub(crate) trait Calls {
         flags: OpFlags,
         done: Done,
     ) -> Status {
+        let codes = (op as u32, flags.bits());
+        if handle.is_null()
+            && let Some(status) = quick!(
+                self.transport(),
+                try_atomic_fop,
+                (peer, local, at, h, codes, operand, done)
+            )
+        {
+            return status;
+        }
         let op = Op::word((op, flags), (h, at), operand, Some((local, handle)));
         // SAFETY: the caller guarantees that the peer is connected and that the result is writable until completion.
         unsafe { self.submitted(peer, op, done) }
@@ -86,6 +144,16 @@ pub(crate) trait Calls {
         flags: OpFlags,
         done: Done,
     ) -> Status {
+        let (values, bits) = ((compare, value), flags.bits());
+        if handle.is_null()
+            && let Some(status) = quick!(
+                self.transport(),
+                try_atomic_cswap,
+                (peer, local, at, h, values, bits, done)
+            )
+        {
+            return status;
+        }
         let op = Op::swap_word(flags, (h, at), (compare, value), (local, handle));
         // SAFETY: the caller guarantees that the peer is connected and that the result is writable until completion.
         unsafe { self.submitted(peer, op, done) }
@@ -159,5 +227,8 @@ impl Calls for Transport {
         // SAFETY: the caller guarantees that the peer is connected and that the buffers of the request are valid until
         // completion.
         unsafe { self.submit(peer, &op.with_completion(done)) }
+    }
+    fn transport(&self) -> &Transport {
+        self
     }
 }

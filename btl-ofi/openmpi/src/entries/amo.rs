@@ -26,12 +26,12 @@ quick_entry! {
     context: *mut c_void,
     data: *mut c_void,
     ),
-    FABRIC, {
+    WAY, {
         // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
         // that stay valid until completion; `T` is that of the module's table.
         let (call, status) = unsafe {
             let call = Call::new(btl, endpoint, remote_handle)?;
-            let status = call.module.transport().try_atomic_op::<T, FABRIC>(call.endpoint, remote, call.handle, (op, flags as u32), operand, completion(callback, context, data));
+            let status = call.module.transport().try_atomic_op::<T, WAY>(call.endpoint, remote, call.handle, (op, flags as u32), operand, completion(callback, context, data));
             (call, status?)
         };
         Some(if status == Status::SUCCESS { 0 } else { call.settle("non-fetching atomic", status) })
@@ -89,7 +89,7 @@ quick_entry! {
     context: *mut c_void,
     data: *mut c_void,
     ),
-    FABRIC, {
+    WAY, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -98,7 +98,7 @@ quick_entry! {
         // that stay valid until completion; `T` is that of the module's table.
         let (call, status) = unsafe {
             let call = Call::new(btl, endpoint, remote_handle)?;
-            let status = call.module.transport().try_atomic_fop::<T, FABRIC>(call.endpoint, local, remote, call.handle, (op, flags as u32), operand, completion(callback, context, data));
+            let status = call.module.transport().try_atomic_fop::<T, WAY>(call.endpoint, local, remote, call.handle, (op, flags as u32), operand, completion(callback, context, data));
             (call, status?)
         };
         Some(if status == Status::SUCCESS { 0 } else { call.settle("fetching atomic", status) })
@@ -159,7 +159,7 @@ quick_entry! {
     context: *mut c_void,
     data: *mut c_void,
     ),
-    FABRIC, {
+    WAY, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -168,7 +168,7 @@ quick_entry! {
         // that stay valid until completion; `T` is that of the module's table.
         let (call, status) = unsafe {
             let call = Call::new(btl, endpoint, remote_handle)?;
-            let status = call.module.transport().try_atomic_cswap::<T, FABRIC>(call.endpoint, local, remote, call.handle, (compare, value), flags as u32, completion(callback, context, data));
+            let status = call.module.transport().try_atomic_cswap::<T, WAY>(call.endpoint, local, remote, call.handle, (compare, value), flags as u32, completion(callback, context, data));
             (call, status?)
         };
         Some(if status == Status::SUCCESS { 0 } else { call.settle("compare-and-swap", status) })

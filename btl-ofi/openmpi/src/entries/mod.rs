@@ -11,16 +11,15 @@ mod send;
 
 use std::mem::zeroed;
 
-use btl_ofi::Handle;
+use btl_ofi::hints::{MESSAGE, PROVIDER, Way};
+use btl_ofi::{Handle, Transport};
 
 use crate::bindings as ffi;
 
-/// A module structure with the functions set and every other field zero. `threaded`: whether calls may overlap; `traced`:
-/// whether every operation takes the slow path, which records it.
+/// A module structure with the functions set and every other field zero. Once the transport is open,
+/// [`set_operations`] chooses those of operations.
 pub(crate) fn functions(
     component: *mut ffi::mca_btl_base_component_3_0_0_t,
-    threaded: bool,
-    traced: bool,
 ) -> ffi::mca_btl_base_module_t {
     // SAFETY: the structure holds numbers, pointers and optional functions; zero is a valid value of each.
     let mut btl = unsafe { zeroed::<ffi::mca_btl_base_module_t>() };
@@ -28,13 +27,7 @@ pub(crate) fn functions(
     btl.btl_add_procs = Some(procs::add_procs);
     btl.btl_del_procs = Some(procs::del_procs);
     btl.btl_finalize = Some(life::finalize);
-    if traced {
-        slow_operations(&mut btl);
-    } else if threaded {
-        operations::<true>(&mut btl);
-    } else {
-        operations::<false>(&mut btl);
-    }
+    operations::<true, PROVIDER>(&mut btl);
     btl.btl_alloc = Some(send::alloc);
     btl.btl_free = Some(send::free);
     btl.btl_prepare_src = Some(send::prepare_src);
@@ -49,14 +42,28 @@ pub(crate) fn functions(
     btl
 }
 
-fn operations<const T: bool>(btl: &mut ffi::mca_btl_base_module_t) {
-    btl.btl_put = Some(rma::put::<T>);
-    btl.btl_get = Some(rma::get::<T>);
-    btl.btl_atomic_op = Some(amo::atomic_op::<T>);
-    btl.btl_atomic_fop = Some(amo::atomic_fop::<T>);
-    btl.btl_atomic_cswap = Some(amo::atomic_cswap::<T>);
+/// Sets the functions of operations for a transport.
+pub(crate) fn set_operations(btl: &mut ffi::mca_btl_base_module_t, transport: &Transport) {
+    if transport.is_traced() {
+        return slow_operations(btl);
+    }
+    match (transport.is_threaded(), transport.uses_messages()) {
+        (false, false) => operations::<false, PROVIDER>(btl),
+        (false, true) => operations::<false, MESSAGE>(btl),
+        (true, false) => operations::<true, PROVIDER>(btl),
+        (true, true) => operations::<true, MESSAGE>(btl),
+    }
 }
 
+fn operations<const T: bool, const WAY: Way>(btl: &mut ffi::mca_btl_base_module_t) {
+    btl.btl_put = Some(rma::put::<T, WAY>);
+    btl.btl_get = Some(rma::get::<T, WAY>);
+    btl.btl_atomic_op = Some(amo::atomic_op::<T, WAY>);
+    btl.btl_atomic_fop = Some(amo::atomic_fop::<T, WAY>);
+    btl.btl_atomic_cswap = Some(amo::atomic_cswap::<T, WAY>);
+}
+
+/// Those of a traced transport: every operation takes the slow path, which records it.
 fn slow_operations(btl: &mut ffi::mca_btl_base_module_t) {
     btl.btl_put = Some(rma::slow_put);
     btl.btl_get = Some(rma::slow_get);

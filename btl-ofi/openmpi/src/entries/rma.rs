@@ -26,7 +26,7 @@ quick_entry! {
     context: *mut c_void,
     data: *mut c_void,
     ),
-    FABRIC, {
+    WAY, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -35,7 +35,7 @@ quick_entry! {
         // that stay valid until completion; `T` is that of the module's table.
         let (call, status) = unsafe {
             let call = Call::new(btl, endpoint, remote_handle)?;
-            let status = call.module.transport().try_put::<T, FABRIC>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
+            let status = call.module.transport().try_put::<T, WAY>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
             (call, status?)
         };
         Some(if status == Status::SUCCESS { 0 } else { call.settle("put", status) })
@@ -90,7 +90,7 @@ quick_entry! {
     context: *mut c_void,
     data: *mut c_void,
     ),
-    FABRIC, {
+    WAY, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -99,7 +99,7 @@ quick_entry! {
         // that stay valid until completion; `T` is that of the module's table.
         let (call, status) = unsafe {
             let call = Call::new(btl, endpoint, remote_handle)?;
-            let status = call.module.transport().try_get::<T, FABRIC>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
+            let status = call.module.transport().try_get::<T, WAY>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
             (call, status?)
         };
         Some(if status == Status::SUCCESS { 0 } else { call.settle("get", status) })

@@ -26,13 +26,13 @@ quick_entry! {
         context: *mut c_void,
         data: *mut c_void,
     ),
-    FABRIC, {
+    WAY, {
         // SAFETY: the host passes NULL or live objects of this module, and a result buffer, if any, that stays valid
         // until completion; `T` is that of the module's table.
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_atomic_op::<T, FABRIC>(
+            module.transport.try_atomic_op::<T, WAY>(
                 peer,
                 remote_address,
                 remote,
@@ -97,7 +97,7 @@ quick_entry! {
         context: *mut c_void,
         data: *mut c_void,
     ),
-    FABRIC, {
+    WAY, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -107,7 +107,7 @@ quick_entry! {
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_atomic_fop::<T, FABRIC>(
+            module.transport.try_atomic_fop::<T, WAY>(
                 peer,
                 local_address,
                 remote_address,
@@ -177,7 +177,7 @@ quick_entry! {
         context: *mut c_void,
         data: *mut c_void,
     ),
-    FABRIC, {
+    WAY, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -187,7 +187,7 @@ quick_entry! {
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_atomic_cswap::<T, FABRIC>(
+            module.transport.try_atomic_cswap::<T, WAY>(
                 peer,
                 local_address,
                 remote_address,

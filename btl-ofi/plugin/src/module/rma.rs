@@ -26,7 +26,7 @@ quick_entry! {
         context: *mut c_void,
         data: *mut c_void,
     ),
-    FABRIC, {
+    WAY, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -36,7 +36,7 @@ quick_entry! {
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_put::<T, FABRIC>(
+            module.transport.try_put::<T, WAY>(
                 peer,
                 local_address,
                 remote_address,
@@ -97,7 +97,7 @@ quick_entry! {
         context: *mut c_void,
         data: *mut c_void,
     ),
-    FABRIC, {
+    WAY, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -107,7 +107,7 @@ quick_entry! {
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_get::<T, FABRIC>(
+            module.transport.try_get::<T, WAY>(
                 peer,
                 local_address,
                 remote_address,

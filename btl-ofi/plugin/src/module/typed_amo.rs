@@ -50,7 +50,7 @@ quick_entry! {
         context: *mut c_void,
         data: *mut c_void,
     ),
-    FABRIC, {
+    WAY, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -60,7 +60,7 @@ quick_entry! {
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_atomic_opv::<T, FABRIC>(
+            module.transport.try_atomic_opv::<T, WAY>(
                 peer,
                 local_address,
                 remote_address,
@@ -132,7 +132,7 @@ quick_entry! {
         context: *mut c_void,
         data: *mut c_void,
     ),
-    FABRIC, {
+    WAY, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -146,7 +146,7 @@ quick_entry! {
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_atomic_fopv::<T, FABRIC>(
+            module.transport.try_atomic_fopv::<T, WAY>(
                 peer,
                 local_address,
                 result_address,

@@ -1,19 +1,22 @@
 //! A batch: the commands for one target that gather until they are sent, and what is to be done when they are answered.
 
-use std::ptr::{self, NonNull};
+mod ending;
 
-use plugin_api::Status;
+use std::ptr;
 
+pub(crate) use self::ending::Ended;
+use crate::base::hints::branch;
 use crate::fabric::msg::wire::{self, Form, Header, Kind, LONG_WORDS, MOST_WORDS};
 use crate::op::completion::Finished;
 use crate::op::request::Operands;
 use crate::op::responder::{Command, NOTIFY, SEND};
-use crate::op::tag::Tag;
-use crate::peer::endpoint::Endpoint;
 use crate::peer::outstanding::Phase;
 
 /// Words that a batch has room for when it is made; most batches are short.
 const FIRST_WORDS: usize = 128;
+
+/// Most entries and words of results of a batch: its answer has a word for each entry, if all fail.
+const MOST_ANSWERED: u32 = (MOST_WORDS - Header::WORDS) as u32;
 
 /// An operation of a batch that has a callback or a result.
 struct Pending {
@@ -35,6 +38,8 @@ type Untracked = [[u32; 2]; 2];
 pub(crate) struct Batch {
     /// The message.
     pub(super) words: Vec<u64>,
+    /// Words that there is memory for, and that are no more than the longest message has.
+    limit: usize,
     entries: u32,
     /// The entries that are sends.
     sends: u32,
@@ -59,24 +64,12 @@ pub(crate) struct Batch {
 // SAFETY: the pointers are data for the issuers of the operations. They are followed only under the context's lock.
 unsafe impl Send for Batch {}
 
-/// Operations that are over, to be reported once the lock is released.
-#[derive(Default)]
-pub(crate) struct Ended {
-    /// Those with a callback that were executed.
-    pub(crate) finished: Vec<Finished>,
-    /// Those that were refused, with the reason.
-    pub(crate) refused: Vec<(Finished, Status)>,
-    /// Untracked operations that are over, failed ones included.
-    pub(crate) untracked: Vec<(Tag, u32)>,
-    /// Numbers of untracked operations that failed, with the reason.
-    pub(crate) lost: Vec<(Tag, u32, Status)>,
-}
-
 impl Batch {
     /// Makes the batch empty, for a line. `address` is this process's, for an origin's first batch.
     pub(super) fn begin(&mut self, (line, cookie): (u32, u64), address: Option<&[u8]>) {
         self.words.clear();
         self.words.reserve(FIRST_WORDS);
+        self.limit = self.words.capacity().min(MOST_WORDS);
         self.words.resize(Header::WORDS, 0);
         if let Some(address) = address {
             wire::push_address(&mut self.words, address);
@@ -108,18 +101,39 @@ impl Batch {
         self.entries == 0
     }
 
+    /// Whether a command of this form has room, and memory is there for it, so that [`push`](Self::push) makes no call, nor
+    /// [`expect`](Self::expect), if that `is_expected`.
+    #[inline(always)]
+    pub(super) fn takes_at_once(&self, form: &Form, is_expected: bool) -> bool {
+        branch();
+        if self.words.len() + form.words() > self.limit {
+            return false;
+        }
+        branch();
+        if !self.has_room_in_answer(form) {
+            return false;
+        }
+        branch();
+        !is_expected || self.pending.len() < self.pending.capacity()
+    }
+
     /// Whether a command of this form has room.
     #[inline(always)]
     pub(super) fn has_room(&self, form: &Form) -> bool {
-        let failures = self.entries as usize + 1;
-        let answer = Header::WORDS + self.results as usize + form.results + failures;
-        self.words.len() + form.words() <= MOST_WORDS && answer <= MOST_WORDS
+        self.words.len() + form.words() <= MOST_WORDS && self.has_room_in_answer(form)
+    }
+
+    #[inline(always)]
+    fn has_room_in_answer(&self, form: &Form) -> bool {
+        self.entries + self.results < MOST_ANSWERED - form.results as u32
     }
 
     /// Whether a send of this form has room: a batch with nothing else may be as long as the longest send.
     pub(super) fn has_room_for_send(&self, form: &Form) -> bool {
         self.has_room(form)
-            || self.has_only_sends() && self.words.len() + form.words() <= LONG_WORDS
+            || self.has_only_sends()
+                && self.words.len() + form.words() <= LONG_WORDS
+                && self.has_room_in_answer(form)
     }
 
     /// Adds a command that has room, with its operands. One of [`count`](Self::count) and [`expect`](Self::expect) follows.
@@ -127,34 +141,17 @@ impl Batch {
     /// # Safety
     /// The operands are readable for `size` bytes, for which the form was made.
     #[inline(always)]
-    pub(super) unsafe fn push(
+    pub(crate) unsafe fn push(
         &mut self,
         (command, form): (&Command, &Form),
         (operands, size): (Operands, usize),
     ) {
-        // SAFETY: the function writes all words of operands, for which there is room. The caller guarantees the operands.
-        let write = |at: *mut u64| unsafe {
-            if form.operands == 1 && size == size_of::<u64>() {
-                at.write(match operands {
-                    Operands::Value(value) => value,
-                    Operands::Buffer(buffer) => buffer.cast::<u64>().read_unaligned(),
-                });
-            } else if form.operands > 0 {
-                // The last word may be filled in part only.
-                at.add(form.operands - 1).write(0);
-                let value;
-                let from = match operands {
-                    Operands::Value(word) => {
-                        value = word;
-                        (&raw const value).cast::<u8>()
-                    }
-                    Operands::Buffer(buffer) => buffer.cast::<u8>(),
-                };
-                ptr::copy_nonoverlapping(from, at.cast::<u8>(), size);
-            }
-        };
-        // SAFETY: the command has room, and `write` writes its operands.
-        unsafe { self.push_with((command, form), write) };
+        // SAFETY: the command has room, of which `write_operands` writes the operands. The caller guarantees the operands.
+        unsafe {
+            let at = self.begin_entry(command, form);
+            write_operands(at, form, (operands, size));
+            self.end_entry(at, form);
+        }
     }
 
     /// Adds a put that has room together with a notification, and both. They are one operation, which the notification's
@@ -196,38 +193,45 @@ impl Batch {
             compare: 0,
         };
         let form = Form::of_send(size);
-        let write = |at: *mut u64| {
+        // SAFETY: there is room for all words, of which the last one may be filled in part only. The caller guarantees that
+        // `fill` writes its bytes.
+        unsafe {
+            let at = self.begin_entry(&command, &form);
             if let Some(last) = form.operands.checked_sub(1) {
-                // SAFETY: there is room for all words; the last one may be filled in part only.
-                unsafe { at.add(last).write(0) };
+                at.add(last).write(0);
             }
             fill(at.cast());
-        };
-        // SAFETY: the send has room, and the caller guarantees that `fill` writes its bytes.
-        unsafe { self.push_with((&command, &form), write) };
+            self.end_entry(at, &form);
+        }
         self.sends += 1;
     }
 
-    /// Adds a command whose operands `write` writes.
+    /// Writes a command without its operands, whose place it returns. [`end_entry`](Self::end_entry) follows.
     ///
     /// # Safety
-    /// The command has room; `write` writes all words of operands that its form counts.
+    /// The command has room.
     #[inline(always)]
-    unsafe fn push_with(
-        &mut self,
-        (command, form): (&Command, &Form),
-        write: impl FnOnce(*mut u64),
-    ) {
+    unsafe fn begin_entry(&mut self, command: &Command, form: &Form) -> *mut u64 {
         let before = self.words.len();
-        if self.words.capacity() - before < form.words() {
+        if before + form.words() > self.limit {
             self.make_room(form.words());
         }
-        // SAFETY: there is room for the form's words, of which the entry and `write` write all.
+        // SAFETY: there is room for the form's words.
         unsafe {
             let at = self.words.as_mut_ptr().add(before);
-            let at = wire::write_entry(at, command, form, &mut self.region);
-            write(at);
-            let end = at.add(form.operands);
+            wire::write_entry(at, command, form, &mut self.region)
+        }
+    }
+
+    /// Counts a command whose operands were written to this place.
+    ///
+    /// # Safety
+    /// [`begin_entry`](Self::begin_entry) returned the place, and all words of operands were written.
+    #[inline(always)]
+    unsafe fn end_entry(&mut self, operands: *mut u64, form: &Form) {
+        // SAFETY: the words before this place and those of the operands were written, in the memory of `words`.
+        unsafe {
+            let end = operands.add(form.operands);
             self.words
                 .set_len(end.offset_from_unsigned(self.words.as_ptr()));
         }
@@ -241,6 +245,7 @@ impl Batch {
     fn make_room(&mut self, words: usize) {
         let rest = MOST_WORDS.saturating_sub(self.words.len());
         self.words.reserve(rest.max(words));
+        self.limit = self.words.capacity().min(MOST_WORDS);
     }
 
     /// Counts the last command as an untracked operation, by the phases of context and peer.
@@ -284,93 +289,38 @@ impl Batch {
         }
         .write(&mut self.words);
     }
+}
 
-    /// Whether an answer has as many results as this batch asks for.
-    pub(super) fn is_answered_by(&self, answer: &Header, words: &[u64]) -> bool {
-        let failures = answer.entries as usize;
-        answer.results == self.results
-            && answer.entries <= self.entries
-            && words.len() == Header::WORDS + failures + self.results as usize
-    }
-
-    /// Ends the operations with their answer, whose [form is right](Self::is_answered_by): writes the results, and notes
-    /// how each operation is to be reported.
-    pub(super) fn answer(
-        &mut self,
-        endpoint: NonNull<Endpoint>,
-        failures: &[u64],
-        results: &[u64],
-        ended: &mut Ended,
-    ) {
-        let mut failures = failures
-            .iter()
-            .map(|word| (*word as u32, Status((word >> 32) as i32)))
-            .peekable();
-        let mut unnamed = 0;
-        let mut why = Status::ERROR;
-        for p in self.pending.drain(..) {
-            // Failures of untracked operations before this one.
-            while failures
-                .next_if(|(entry, _)| *entry < p.entry)
-                .is_some_and(|(_, status)| {
-                    why = status;
-                    true
-                })
-            {
-                unnamed += 1;
+/// Writes all words of an entry's operands.
+///
+/// # Safety
+/// There is room for the form's operands, which are readable for `size` bytes.
+#[inline(always)]
+unsafe fn write_operands(at: *mut u64, form: &Form, (operands, size): (Operands, usize)) {
+    // SAFETY: the caller guarantees the room and the operands.
+    unsafe {
+        if size == size_of::<u64>() && form.operands == 1 {
+            at.write(match operands {
+                Operands::Value(value) => value,
+                Operands::Buffer(buffer) => buffer.cast::<u64>().read_unaligned(),
+            });
+            return;
+        }
+        if form.operands == 0 {
+            return;
+        }
+        // The last word may be filled in part only.
+        at.add(form.operands - 1).write(0);
+        match operands {
+            Operands::Value(value) => {
+                ptr::copy_nonoverlapping((&raw const value).cast(), at.cast::<u8>(), size);
             }
-            match failures.next_if(|(entry, _)| *entry == p.entry) {
-                Some((_, status)) => ended.refused.push((p.finished, failed(status))),
-                None => {
-                    let from = results[p.at as usize..].as_ptr().cast::<u8>();
-                    // SAFETY: the issuer keeps the buffer writable until the operation is over. The results have as many
-                    // words as this batch asks for, which cover those of each operation.
-                    unsafe { ptr::copy_nonoverlapping(from, p.result, p.size as usize) };
-                    match p.finished.function {
-                        Some(_) => ended.finished.push(p.finished),
-                        None => ended.untracked.push((p.finished.tag, 1)),
-                    }
-                }
-            }
-        }
-        for (_, status) in failures {
-            (unnamed, why) = (unnamed + 1, status);
-        }
-        if unnamed > 0 {
-            ended
-                .lost
-                .push((Tag::new(endpoint, 0, 0), unnamed, failed(why)));
-        }
-        self.count_untracked(endpoint, ended);
-    }
-
-    /// Ends the operations as failed.
-    pub(super) fn fail(&mut self, endpoint: NonNull<Endpoint>, status: Status, ended: &mut Ended) {
-        let refused = self.pending.drain(..).map(|p| (p.finished, status));
-        ended.refused.extend(refused);
-        let unnamed: u32 = self.untracked.iter().flatten().sum();
-        if unnamed > 0 {
-            ended.lost.push((Tag::new(endpoint, 0, 0), unnamed, status));
-        }
-        self.count_untracked(endpoint, ended);
-    }
-
-    fn count_untracked(&mut self, endpoint: NonNull<Endpoint>, ended: &mut Ended) {
-        for (context, of_peer) in (0..).zip(std::mem::take(&mut self.untracked)) {
-            for (peer, n) in (0..).zip(of_peer) {
-                if n > 0 {
-                    ended.untracked.push((Tag::new(endpoint, context, peer), n));
-                }
+            Operands::Buffer(buffer) => {
+                ptr::copy_nonoverlapping(buffer.cast(), at.cast::<u8>(), size);
             }
         }
     }
 }
 
-/// The status of an operation that a target says has failed.
-fn failed(status: Status) -> Status {
-    if status.is_ok() || status.is_again() {
-        Status::ERROR
-    } else {
-        status
-    }
-}
+#[cfg(test)]
+mod tests;

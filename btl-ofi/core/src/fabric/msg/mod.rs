@@ -141,29 +141,38 @@ impl Messages {
         Ok(messages)
     }
 
-    /// Adds a command to the batch for a peer, which is returned: [`Batch::count`] or [`Batch::expect`] must follow. The flag
-    /// says that this began another batch, because one was full. An error comes before side effects:
-    /// [`Status::TEMP_OUT_OF_RESOURCE`] if there is no room at the moment.
-    ///
-    /// # Safety
-    /// `endpoint` is live until [`remove`](Self::remove); the operands are readable for `size` bytes, for which the form
-    /// was made.
+    /// The batch that gathers for a peer, if the last command was for it too, and a command of this form can be added without
+    /// another batch and without memory, also if that [`is_expected`](Batch::expect).
     #[inline(always)]
-    pub(crate) unsafe fn gather(
+    pub(crate) fn gathering(
         &mut self,
         endpoint: NonNull<Endpoint>,
-        command: (&Command, &Form),
-        operands: (Operands, usize),
-    ) -> Result<(&mut Batch, bool), Status> {
-        // SAFETY: the caller guarantees the endpoint and the operands.
-        unsafe { self.origin.gather(&self.port, endpoint, command, operands) }
+        form: &Form,
+        is_expected: bool,
+    ) -> Option<&mut Batch> {
+        self.origin.gathering(endpoint, form, is_expected)
     }
 
-    /// Adds a put and, behind it in the same batch, a notification: what is added to which counter. They are one operation;
-    /// otherwise as [`gather`](Self::gather).
+    /// The batch for a peer, with room for a command of this form: [`Batch::push`] must follow. The flag says that this began
+    /// another batch, because one was full. An error comes before side effects: [`Status::TEMP_OUT_OF_RESOURCE`] if there is
+    /// no room at the moment.
     ///
     /// # Safety
-    /// As for [`gather`](Self::gather).
+    /// `endpoint` is live until [`remove`](Self::remove).
+    pub(crate) unsafe fn batch(
+        &mut self,
+        endpoint: NonNull<Endpoint>,
+        form: &Form,
+    ) -> Result<(&mut Batch, bool), Status> {
+        // SAFETY: the caller guarantees the endpoint.
+        unsafe { self.origin.batch(&self.port, endpoint, form) }
+    }
+
+    /// Adds a put and, behind it in the same batch, a notification: what is added to which counter. They are one operation:
+    /// [`Batch::count`] or [`Batch::expect`] must follow. Otherwise as [`batch`](Self::batch).
+    ///
+    /// # Safety
+    /// As for [`batch`](Self::batch); the operands are readable for `size` bytes, for which the form was made.
     pub(crate) unsafe fn gather_notified(
         &mut self,
         endpoint: NonNull<Endpoint>,

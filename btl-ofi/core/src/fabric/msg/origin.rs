@@ -1,13 +1,15 @@
 //! The origin's side of messages: the lines to targets, the batches, and the operations that answers end.
 
+mod current;
 mod heartbeat;
 mod knock;
 mod spare;
 
+use current::{Last, NONE};
 pub(crate) use heartbeat::Heard;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 use std::ptr::NonNull;
 
 use plugin_api::Status;
@@ -15,7 +17,6 @@ use plugin_api::Status;
 use crate::fabric::msg::batch::{Batch, Ended};
 use crate::fabric::msg::line::{Line, MOST_WAITING};
 use crate::fabric::msg::port::{EAGAIN, Port};
-use crate::fabric::msg::vacant;
 use crate::fabric::msg::wire::{Form, Header, Kind, UNKNOWN};
 use crate::op::marked::Message;
 use crate::op::request::Operands;
@@ -33,8 +34,8 @@ pub(super) struct Origin {
     lines: Vec<Option<Line>>,
     free_lines: Vec<u32>,
     by_endpoint: HashMap<NonNull<Endpoint>, u32>,
-    /// The peer of the last command, and the batch that gathers for it.
-    last: Option<(NonNull<Endpoint>, u32)>,
+    /// Where the next command probably goes.
+    last: Last,
     /// Lines with something to send.
     listed: Vec<u32>,
     batches: Vec<Batch>,
@@ -58,7 +59,7 @@ impl Origin {
             lines: Vec::new(),
             free_lines: Vec::new(),
             by_endpoint: HashMap::new(),
-            last: None,
+            last: Last::NOBODY,
             listed: Vec::new(),
             batches: Vec::new(),
             free_batches: Vec::new(),
@@ -68,32 +69,6 @@ impl Origin {
             ended: Ended::default(),
             broken: Vec::new(),
         }
-    }
-
-    /// [`Messages::gather`](super::Messages::gather).
-    ///
-    /// # Safety
-    /// As there.
-    #[inline(always)]
-    pub(super) unsafe fn gather(
-        &mut self,
-        port: &Port,
-        endpoint: NonNull<Endpoint>,
-        (command, form): (&Command, &Form),
-        (operands, size): (Operands, usize),
-    ) -> Result<(&mut Batch, bool), Status> {
-        let (number, full) = match self.last {
-            Some((last, number))
-                if last == endpoint && self.batches[number as usize].has_room(form) =>
-            {
-                (number, false)
-            }
-            _ => self.batch_for(port, endpoint, |batch| batch.has_room(form))?,
-        };
-        let batch = &mut self.batches[number as usize];
-        // SAFETY: the caller guarantees the operands, and the batch has room.
-        unsafe { batch.push((command, form), (operands, size)) };
-        Ok((batch, full))
     }
 
     /// [`Messages::gather_notified`](super::Messages::gather_notified).
@@ -136,44 +111,6 @@ impl Origin {
         Ok(())
     }
 
-    /// The batch that gathers for a peer and has room, and whether it is new because the last one was full.
-    #[cold]
-    #[inline(never)]
-    fn batch_for(
-        &mut self,
-        port: &Port,
-        endpoint: NonNull<Endpoint>,
-        has_room: impl Fn(&Batch) -> bool,
-    ) -> Result<(u32, bool), Status> {
-        let number = self.line_to(endpoint);
-        let line = self.lines[number as usize].as_ref().ok_or(Status::ERROR)?;
-        let (batch, full) = match line.current {
-            Some(current) if has_room(&self.batches[current as usize]) => (current, false),
-            before => (self.next_batch(port, number)?, before.is_some()),
-        };
-        self.last = Some((endpoint, batch));
-        Ok((batch, full))
-    }
-
-    /// The line to a peer, made if there is none.
-    fn line_to(&mut self, endpoint: NonNull<Endpoint>) -> u32 {
-        match self.by_endpoint.get(&endpoint) {
-            Some(number) => *number,
-            None => {
-                self.cookies += 1;
-                let cookie =
-                    self.random
-                        .hash_one((std::process::id(), self.cookies, &self.address));
-                // SAFETY: the callers guarantee a live endpoint.
-                let address = unsafe { endpoint.as_ref() }.address;
-                let number = vacant(&mut self.lines, &mut self.free_lines);
-                self.lines[number as usize] = Some(Line::new(endpoint, address, cookie));
-                self.by_endpoint.insert(endpoint, number);
-                number
-            }
-        }
-    }
-
     /// Completes the line's current batch, if it has one, and begins another.
     fn next_batch(&mut self, port: &Port, number: u32) -> Result<u32, Status> {
         if port.closed {
@@ -186,6 +123,9 @@ impl Origin {
             }
             line.current = None;
             line.waiting.push_back(full);
+            if self.last.line == number {
+                self.last.batch = NONE;
+            }
         }
         self.send_line(port, number, false);
         let batch = self.take_batch();
@@ -263,7 +203,9 @@ impl Origin {
             {
                 line.current = None;
                 line.waiting.push_back(current);
-                self.last = None;
+                if self.last.line == number {
+                    self.last.batch = NONE;
+                }
             }
             let Some(&batch) = line.waiting.front().filter(|_| line.may_send()) else {
                 return;
@@ -338,7 +280,7 @@ impl Origin {
     #[cold]
     pub(super) fn abandon(&mut self, endpoint: NonNull<Endpoint>, status: Status) -> Ended {
         let mut ended = Ended::default();
-        self.last = None;
+        self.last = Last::NOBODY;
         let number = self.by_endpoint.get(&endpoint);
         let line = number.and_then(|number| self.lines[*number as usize].as_mut());
         let Some(line) = line else {

@@ -169,13 +169,24 @@ impl Form {
     /// The form of a command of this process, of which it is known that it can be executed, with the bytes of its elements.
     #[inline(always)]
     pub(crate) fn known(what: u32, size: usize) -> Form {
-        let words = size.div_ceil(8);
+        // Fewer instructions than `div_ceil`: the size is far from the largest number.
+        let words = size.wrapping_add(7) >> 3;
         let part = |has| if has { words } else { 0 };
         let kind = what >> 16;
         Form {
             compares: kind == AtomicKind::Compare as u32,
             operands: part(what != GET && what & 0xff != AtomicOp::Read as u32 || what == PUT),
             results: part(what != PUT && kind != AtomicKind::Update as u32),
+        }
+    }
+
+    /// The form of an AMO, which has one operand.
+    #[inline(always)]
+    pub(crate) fn word(kind: AtomicKind) -> Form {
+        Form {
+            compares: kind == AtomicKind::Compare,
+            operands: 1,
+            results: usize::from(kind != AtomicKind::Update),
         }
     }
 

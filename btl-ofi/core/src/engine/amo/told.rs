@@ -1,0 +1,102 @@
+//! AMOs that the target's processor executes: through its ring, or told by a message.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use plugin_api::{AtomicKind, Status};
+
+use super::RING;
+use crate::engine::post::Caller;
+use crate::engine::ring_atomics::AtomicCommand;
+use crate::engine::transport::Transport;
+use crate::mem::handle::Handle;
+use crate::op::completion::Completion;
+use crate::op::request::Operands;
+use crate::op::responder;
+use crate::peer::endpoint::Endpoint;
+
+/// An AMO without its target.
+pub(super) struct WordOperands {
+    pub(super) kind: AtomicKind,
+    pub(super) operand: u64,
+    pub(super) compare: u64,
+}
+
+impl Transport {
+    /// The fast path to a peer's ring, or to a message that is to be begun.
+    ///
+    /// # Safety
+    /// `endpoint` is live, and `result` is NULL, or writable until completion.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "the parameters of an AMO")]
+    pub(super) unsafe fn try_ring_word(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        codes: (u32, u32),
+        address: u64,
+        handle: &Handle,
+        word_operands: &WordOperands,
+        result: *mut c_void,
+        completion: Option<Completion>,
+    ) -> Option<Status> {
+        let atomic = self.word_command(codes, address, handle, word_operands, result)?;
+        let caller = Caller {
+            completion,
+            local_address: result,
+            local_handle: ptr::null_mut(),
+        };
+        // SAFETY: the caller guarantees that `endpoint` is live and that `result` is valid until completion.
+        unsafe { self.try_command(endpoint, &caller, &atomic) }
+    }
+
+    /// The fast path to the message that gathers for a peer.
+    ///
+    /// # Safety
+    /// `endpoint` is live, and `result` is NULL, or writable until completion; `T` is the transport's threading.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "the parameters of an AMO")]
+    pub(super) unsafe fn gather_amo<const T: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        codes: (u32, u32),
+        address: u64,
+        handle: &Handle,
+        word_operands: &WordOperands,
+        result: *mut c_void,
+        completion: Option<Completion>,
+    ) -> Option<Status> {
+        let atomic = self.word_command(codes, address, handle, word_operands, result)?;
+        let caller = Caller {
+            completion,
+            local_address: result,
+            local_handle: ptr::null_mut(),
+        };
+        // SAFETY: the caller guarantees `T`, that `endpoint` is live and that `result` is valid until completion.
+        unsafe { self.gather_word::<T>(endpoint, &caller, (word_operands.kind, &atomic)) }
+    }
+
+    /// Checks an AMO that its target executes, and returns it as the target's command.
+    #[inline(always)]
+    fn word_command(
+        &self,
+        codes: (u32, u32),
+        address: u64,
+        handle: &Handle,
+        word_operands: &WordOperands,
+        result: *mut c_void,
+    ) -> Option<AtomicCommand> {
+        let bit = 1 << (word_operands.kind as u32 + RING);
+        let (target, word) = self.word(bit, codes, handle, address)?;
+        Some(AtomicCommand {
+            what: responder::what(word_operands.kind, word.datatype as u32, word.op as u32),
+            count: 1,
+            size: word.mask as usize + 1,
+            address,
+            key: target.key,
+            cookie: handle.cookie(),
+            operands: Operands::Value(word_operands.operand),
+            compare: word_operands.compare,
+            result,
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! The end of a batch: its answer, or its failure.
+
+use std::ptr::{self, NonNull};
+
+use plugin_api::Status;
+
+use super::Batch;
+use crate::fabric::msg::wire::Header;
+use crate::op::completion::Finished;
+use crate::op::tag::Tag;
+use crate::peer::endpoint::Endpoint;
+
+/// Operations that are over, to be reported once the lock is released.
+#[derive(Default)]
+pub(crate) struct Ended {
+    /// Those with a callback that were executed.
+    pub(crate) finished: Vec<Finished>,
+    /// Those that were refused, with the reason.
+    pub(crate) refused: Vec<(Finished, Status)>,
+    /// Untracked operations that are over, failed ones included.
+    pub(crate) untracked: Vec<(Tag, u32)>,
+    /// Numbers of untracked operations that failed, with the reason.
+    pub(crate) lost: Vec<(Tag, u32, Status)>,
+}
+
+impl Batch {
+    /// Whether an answer has as many results as this batch asks for.
+    pub(in crate::fabric::msg) fn is_answered_by(&self, answer: &Header, words: &[u64]) -> bool {
+        let failures = answer.entries as usize;
+        answer.results == self.results
+            && answer.entries <= self.entries
+            && words.len() == Header::WORDS + failures + self.results as usize
+    }
+
+    /// Ends the operations with their answer, whose [form is right](Self::is_answered_by): writes the results, and notes
+    /// how each operation is to be reported.
+    pub(in crate::fabric::msg) fn answer(
+        &mut self,
+        endpoint: NonNull<Endpoint>,
+        failures: &[u64],
+        results: &[u64],
+        ended: &mut Ended,
+    ) {
+        let mut failures = failures
+            .iter()
+            .map(|word| (*word as u32, Status((word >> 32) as i32)))
+            .peekable();
+        let mut unnamed = 0;
+        let mut why = Status::ERROR;
+        for p in self.pending.drain(..) {
+            // Failures of untracked operations before this one.
+            while failures
+                .next_if(|(entry, _)| *entry < p.entry)
+                .is_some_and(|(_, status)| {
+                    why = status;
+                    true
+                })
+            {
+                unnamed += 1;
+            }
+            match failures.next_if(|(entry, _)| *entry == p.entry) {
+                Some((_, status)) => ended.refused.push((p.finished, failed(status))),
+                None => {
+                    let from = results[p.at as usize..].as_ptr().cast::<u8>();
+                    // SAFETY: the issuer keeps the buffer writable until the operation is over. The results have as many
+                    // words as this batch asks for, which cover those of each operation.
+                    unsafe { ptr::copy_nonoverlapping(from, p.result, p.size as usize) };
+                    match p.finished.function {
+                        Some(_) => ended.finished.push(p.finished),
+                        None => ended.untracked.push((p.finished.tag, 1)),
+                    }
+                }
+            }
+        }
+        for (_, status) in failures {
+            (unnamed, why) = (unnamed + 1, status);
+        }
+        if unnamed > 0 {
+            ended
+                .lost
+                .push((Tag::new(endpoint, 0, 0), unnamed, failed(why)));
+        }
+        self.count_untracked(endpoint, ended);
+    }
+
+    /// Ends the operations as failed.
+    pub(in crate::fabric::msg) fn fail(
+        &mut self,
+        endpoint: NonNull<Endpoint>,
+        status: Status,
+        ended: &mut Ended,
+    ) {
+        let refused = self.pending.drain(..).map(|p| (p.finished, status));
+        ended.refused.extend(refused);
+        let unnamed: u32 = self.untracked.iter().flatten().sum();
+        if unnamed > 0 {
+            ended.lost.push((Tag::new(endpoint, 0, 0), unnamed, status));
+        }
+        self.count_untracked(endpoint, ended);
+    }
+
+    fn count_untracked(&mut self, endpoint: NonNull<Endpoint>, ended: &mut Ended) {
+        for (context, of_peer) in (0..).zip(std::mem::take(&mut self.untracked)) {
+            for (peer, n) in (0..).zip(of_peer) {
+                if n > 0 {
+                    ended.untracked.push((Tag::new(endpoint, context, peer), n));
+                }
+            }
+        }
+    }
+}
+
+/// The status of an operation that a target says has failed.
+fn failed(status: Status) -> Status {
+    if status.is_ok() || status.is_again() {
+        Status::ERROR
+    } else {
+        status
+    }
+}

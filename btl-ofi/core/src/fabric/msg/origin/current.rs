@@ -1,0 +1,110 @@
+//! The batch that gathers for a peer.
+
+use std::hash::BuildHasher;
+use std::ptr::NonNull;
+
+use plugin_api::Status;
+
+use super::{NOBODY, Origin};
+use crate::base::hints::branch;
+use crate::fabric::msg::batch::Batch;
+use crate::fabric::msg::line::Line;
+use crate::fabric::msg::port::Port;
+use crate::fabric::msg::vacant;
+use crate::fabric::msg::wire::Form;
+use crate::peer::endpoint::Endpoint;
+
+/// No batch: no number of one.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Of the last command: its peer, the peer's line, and the line's current batch, or [`NONE`].
+pub(super) struct Last {
+    endpoint: Option<NonNull<Endpoint>>,
+    pub(super) line: u32,
+    pub(super) batch: u32,
+}
+
+impl Last {
+    pub(super) const NOBODY: Last = Last {
+        endpoint: None,
+        line: NOBODY,
+        batch: NONE,
+    };
+}
+
+impl Origin {
+    /// [`Messages::gathering`](crate::fabric::msg::Messages::gathering).
+    #[inline(always)]
+    pub(in crate::fabric::msg) fn gathering(
+        &mut self,
+        endpoint: NonNull<Endpoint>,
+        form: &Form,
+        is_expected: bool,
+    ) -> Option<&mut Batch> {
+        branch();
+        if self.last.endpoint != Some(endpoint) {
+            return None;
+        }
+        let batch = self.batches.get_mut(self.last.batch as usize)?;
+        batch.takes_at_once(form, is_expected).then_some(batch)
+    }
+
+    /// [`Messages::batch`](crate::fabric::msg::Messages::batch).
+    ///
+    /// # Safety
+    /// As there.
+    pub(in crate::fabric::msg) unsafe fn batch(
+        &mut self,
+        port: &Port,
+        endpoint: NonNull<Endpoint>,
+        form: &Form,
+    ) -> Result<(&mut Batch, bool), Status> {
+        let (number, full) = self.batch_for(port, endpoint, |batch| batch.has_room(form))?;
+        Ok((&mut self.batches[number as usize], full))
+    }
+
+    /// The batch that gathers for a peer and has room, and whether it is new because the last one was full.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn batch_for(
+        &mut self,
+        port: &Port,
+        endpoint: NonNull<Endpoint>,
+        has_room: impl Fn(&Batch) -> bool,
+    ) -> Result<(u32, bool), Status> {
+        let number = self.line_to(endpoint);
+        let line = self.lines[number as usize].as_ref().ok_or(Status::ERROR)?;
+        let (batch, full) = match line.current {
+            Some(current) if has_room(&self.batches[current as usize]) => (current, false),
+            before => (self.next_batch(port, number)?, before.is_some()),
+        };
+        self.last = Last {
+            endpoint: Some(endpoint),
+            line: number,
+            batch,
+        };
+        Ok((batch, full))
+    }
+
+    /// The line to a peer, made if there is none.
+    pub(super) fn line_to(&mut self, endpoint: NonNull<Endpoint>) -> u32 {
+        if self.last.endpoint == Some(endpoint) {
+            return self.last.line;
+        }
+        match self.by_endpoint.get(&endpoint) {
+            Some(number) => *number,
+            None => {
+                self.cookies += 1;
+                let cookie =
+                    self.random
+                        .hash_one((std::process::id(), self.cookies, &self.address));
+                // SAFETY: the callers guarantee a live endpoint.
+                let address = unsafe { endpoint.as_ref() }.address;
+                let number = vacant(&mut self.lines, &mut self.free_lines);
+                self.lines[number as usize] = Some(Line::new(endpoint, address, cookie));
+                self.by_endpoint.insert(endpoint, number);
+                number
+            }
+        }
+    }
+}

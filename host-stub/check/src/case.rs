@@ -149,6 +149,13 @@ impl Context<'_> {
     }
 }
 
+/// Says why a test is not run here.
+pub(super) fn say(context: &Context<'_>, why: &str) {
+    if context.rank == 0 {
+        eprintln!("skipped: {}: {why}", context.name);
+    }
+}
+
 /// Compares bytes; says where they differ first and how often.
 pub(super) fn same(what: &str, found: &[u8], wanted: &[u8]) -> Outcome {
     if found == wanted {

@@ -4,6 +4,7 @@
 
 mod cases;
 mod collectives;
+mod fragments;
 mod garbage;
 #[cfg(feature = "cuda")]
 mod kernel;

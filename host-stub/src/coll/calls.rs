@@ -14,7 +14,7 @@ use super::checking::Form;
 use super::defaults;
 use super::{BlockList, CollArgs, CollRequest, Collective};
 use crate::base::{ElementType, ReduceOp};
-use crate::comm::table::{Visit, staged_start};
+use crate::comm::table::Visit;
 use crate::comm::{Comm, CommResult};
 use crate::device::is_looked_for;
 
@@ -123,12 +123,6 @@ impl Comm {
         let is_default = defaults::is_default(table, collective);
         let begin = || match start {
             // SAFETY: the arguments were checked; the caller vouches for the buffers.
-            Some(start) if is_default && args.on_device => unsafe {
-                staged_start(self, collective, args, |args| {
-                    defaults::start_persistent(collective, self, args, start)
-                })
-            },
-            // SAFETY: as above.
             Some(start) if is_default => unsafe {
                 defaults::start_persistent(collective, self, args, start)
             },

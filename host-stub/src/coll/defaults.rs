@@ -3,6 +3,7 @@
 
 use super::algorithms;
 use super::checking::{Form, describe, signature};
+use super::staged::Staged;
 use super::{CollArgs, CollRequest, CollTable, Collective, Collectives};
 use crate::comm::{Comm, CommResult};
 use crate::schedule::{Plane, Ticket};
@@ -30,14 +31,24 @@ unsafe fn start_numbered(
 ) -> CommResult<Ticket> {
     let engine = comm.any_engine(collective.name())?;
     let checked = comm.registry().checked();
+    let view = comm.view();
+    let staged = match args.on_device {
+        true => Some(Staged::new(comm, collective, args)?),
+        false => None,
+    };
     // SAFETY: the caller vouches for the buffers; the algorithms stay within them.
     unsafe {
         engine.start_numbered(collective.name(), comm.scope(), number, |plan| {
             if checked {
-                let mine = signature(collective, args, &comm.view(), (form, false));
+                let mine = signature(collective, args, &view, (form, false));
                 plan.agree(mine, describe);
             }
-            algorithms::build(plan, collective, args, &comm.view());
+            match staged {
+                None => algorithms::build(plan, collective, args, &view),
+                Some(staged) => staged.build(plan, |plan, args| {
+                    algorithms::build(plan, collective, args, &view);
+                }),
+            }
         })
     }
 }

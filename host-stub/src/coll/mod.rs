@@ -18,6 +18,7 @@ pub mod hierarchy;
 mod located;
 pub mod node;
 mod persistent;
+mod staged;
 mod world;
 
 pub use crate::base::{ElementType, ReduceOp, UserFunction, UserOp};

@@ -9,13 +9,15 @@
 //! 3. either pointer with a layout marked [`on_device`](crate::win::Layout::on_device), or
 //!    [`CollArgs::on_device`](crate::coll::CollArgs::on_device) for a collective.
 //!
-//! Collectives work on host memory: buffers on a device go through copies (`coll/located.rs`).
+//! Collectives work on host memory: buffers on a device go through copies, by the default algorithms in fragments
+//! (`schedule/staging.rs`).
 //!
 //! The host looks only once it knows of a device at all, or a location was encoded, or a layout marked.
 
 mod cuda;
 mod error;
 mod found;
+mod later;
 mod level;
 mod location;
 mod mapped;
@@ -36,5 +38,6 @@ pub use registry::{Allocation, Device, DeviceBuffer, Devices, Lookup};
 pub use ring::{Command, CommandKind, Completion, Ring};
 
 pub(crate) use found::Found;
+pub(crate) use later::{Failed as CopyFailed, UnderWay as CopyUnderWay};
 pub(crate) use location::{is_looked_for, look_from_now_on};
 pub(crate) use ring::Next;

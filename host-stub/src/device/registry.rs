@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use plugin_api::{IoVec, OverrideOps, Status};
 
 use super::error::DeviceError;
+use super::later::Later;
 use super::location::{HOST, Location, MAX_DEVICES, decode_location, encode, look_from_now_on};
 use super::openmp::OpenMp;
 use super::table::{Entry, Known, Mapping, Table, Ways};
@@ -78,6 +79,8 @@ pub struct Devices {
     /// Shared with the memory that it gave out, which takes itself off.
     pub(super) table: Arc<Mutex<Table>>,
     transport: OnceLock<Transport>,
+    /// The program's functions for copies that are complete later.
+    later: Mutex<Option<Later>>,
     /// Whether calls refuse device memory (level 1).
     refused: bool,
 }
@@ -93,6 +96,7 @@ impl Devices {
         Devices {
             table: Arc::new(Mutex::new(table)),
             transport: OnceLock::from(transport.clone()),
+            later: Mutex::default(),
             refused,
         }
     }
@@ -161,11 +165,19 @@ impl Devices {
     /// # Safety
     /// See [`Transport::set_overrides`].
     pub unsafe fn set_overrides(&self, ops: Option<&OverrideOps>) -> Status {
-        match self.transport.get() {
-            // SAFETY: as the caller vouches.
-            Some(transport) => unsafe { transport.set_overrides(ops) },
-            None => Status::NOT_SUPPORTED,
+        let Some(transport) = self.transport.get() else {
+            return Status::NOT_SUPPORTED;
+        };
+        // SAFETY: as the caller vouches.
+        let status = unsafe { transport.set_overrides(ops) };
+        if status == Status::SUCCESS {
+            *self.later.lock().unwrap_or_else(PoisonError::into_inner) = ops.and_then(Later::of);
         }
+        status
+    }
+
+    pub(super) fn later(&self) -> Option<Later> {
+        *self.later.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells the host of memory on a device, until [`forget_memory`](Self::forget_memory). Its owner

@@ -18,8 +18,17 @@ impl State {
         if schedule.outcome.is_some() {
             return;
         }
+        if let Err(error) = outcome {
+            schedule.plan.lose();
+            if !schedule.copies.is_idle() {
+                schedule.copies.failed.get_or_insert(error);
+                return;
+            }
+            schedule.outcome = Some(Err(error));
+        } else {
+            schedule.outcome = Some(outcome);
+        }
         let key = schedule.key;
-        schedule.outcome = Some(outcome);
         schedule.scope.leave();
         let waker = schedule.waker.take();
         let detached = schedule.detached;

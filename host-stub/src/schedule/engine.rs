@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use super::copies::Copies;
 use super::error::{CommError, CommResult};
 use super::fetch::{Fetch, Offered};
 use super::matching::{Key, Queue};
@@ -32,6 +33,8 @@ pub(super) struct Schedule {
     pub(super) next: usize,
     /// Sends and receives of this round that are not done.
     pub(super) outstanding: usize,
+    /// Between devices and the host.
+    pub(super) copies: Copies,
     pub(super) key: Key,
     pub(super) scope: Arc<Scope>,
     pub(super) outcome: Option<CommResult<()>>,
@@ -152,6 +155,7 @@ impl Engine {
             plan,
             next: 0,
             outstanding: 0,
+            copies: Copies::default(),
             key: Key {
                 context: scope.tag(plane),
                 sequence,

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use plugin_api::{Datatype, HmemInfo, IoVec, hmem_iface};
 
-use super::{collectives, garbage, mistakes, one_rank, scattered, started, under_way};
+use super::{collectives, fragments, garbage, mistakes, one_rank, scattered, started, under_way};
 use crate::buffer::{DEVICE, DeviceBuffer};
-use crate::case::{Case, Context, Outcome, ensure, same};
+use crate::case::{Case, Context, Outcome, ensure, same, say};
 use host_stub::device::{HOST, decode_location};
 use host_stub::win::{Assertion, Info, Layout, Target, Window};
 
@@ -33,6 +33,8 @@ pub(super) fn cases() -> Vec<Case> {
         ("device/memory-freed-under-a-window", mistakes::freed),
         ("device/collectives-under-way", collectives::under_way),
         ("device/collectives-refused", collectives::mistakes),
+        ("device/collectives-in-fragments", fragments::overlap),
+        ("device/collectives-whose-copies-fail", fragments::failing),
         ("device/started-by-the-device", started::started),
         ("device/started-at-level-3", started::at_level_3),
         ("device/started-in-several-rings", started::several_rings),
@@ -60,13 +62,6 @@ pub(super) fn target(rank: usize, displacement: u64, layout: &Layout) -> Target<
 /// A pointer that no call may follow.
 pub(super) fn at(address: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address as usize)
-}
-
-/// Says why a test is not run here.
-pub(super) fn say(context: &Context<'_>, why: &str) {
-    if context.rank == 0 {
-        eprintln!("skipped: {}: {why}", context.name);
-    }
 }
 
 /// The three ways of saying where memory is agree.

@@ -3,9 +3,9 @@
 
 use plugin_api::{Datatype, HmemInfo, hmem_iface};
 
-use super::cases::{at, say};
+use super::cases::at;
 use crate::buffer::DeviceBuffer;
-use crate::case::{Context, Outcome, ensure, same};
+use crate::case::{Context, Outcome, ensure, same, say};
 use host_stub::coll::{CollArgs, Collective};
 use host_stub::comm::{Comm, CommError};
 use host_stub::device::PretendedMemory;

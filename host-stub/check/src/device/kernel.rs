@@ -6,10 +6,9 @@ use std::sync::Arc;
 use cudarc::driver::sys::{self, CUresult};
 use plugin_api::hmem_iface;
 
-use super::cases::say;
 use super::started::{free, zeroed};
 use crate::buffer::{DEVICE, DeviceBuffer};
-use crate::case::{Context, Failure, Outcome, ensure, same};
+use crate::case::{Context, Failure, Outcome, ensure, same, say};
 use host_stub::device::{Level, Ring, XpuEndpoint};
 use host_stub::win::Proxy;
 

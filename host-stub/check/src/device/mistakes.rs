@@ -2,9 +2,9 @@
 
 use plugin_api::{Datatype, HmemInfo, Status, hmem_iface};
 
-use super::cases::{at, bytes, say, target};
+use super::cases::{at, bytes, target};
 use crate::buffer::{DEVICE, DeviceBuffer};
-use crate::case::{Context, Outcome, ensure, same};
+use crate::case::{Context, Outcome, ensure, same, say};
 use host_stub::device::{HOST, PretendedMemory};
 use host_stub::win::{Assertion, Info, Layout, Op, WinError, Window};
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use plugin_api::{Datatype, HmemInfo, ModuleFlags, hmem_iface};
 
-use super::cases::{say, target};
+use super::cases::target;
 use crate::buffer::DeviceBuffer;
-use crate::case::{Context, Outcome, ensure, same};
+use crate::case::{Context, Outcome, ensure, same, say};
 use host_stub::device::PretendedMemory;
 use host_stub::win::{Assertion, Layout, Op, WinError};
 

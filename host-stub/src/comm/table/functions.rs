@@ -58,7 +58,7 @@ const fn bit(collective: Collective) -> u64 {
 }
 
 impl Collectives {
-    /// A whole set; blocking entries are absent.
+    /// A whole set, which takes buffers on devices; blocking entries are absent.
     pub(crate) const fn of_nonblocking(
         nonblocking: [Nonblocking; Collective::ALL.len()],
         absent: Absent,
@@ -70,7 +70,7 @@ impl Collectives {
             set_blocking: u64::MAX,
             set_nonblocking: u64::MAX,
             taking_blocking: 0,
-            taking_nonblocking: 0,
+            taking_nonblocking: u64::MAX,
         }
     }
 
@@ -108,6 +108,11 @@ impl Collectives {
             self.taking_blocking |= self.set_blocking & bit(collective);
         }
         self.taking_nonblocking |= self.set_nonblocking & bit(collective);
+    }
+
+    /// Whether the blocking entry takes buffers on devices; what stands for an absent one does.
+    fn takes_blocking(&self, collective: Collective) -> bool {
+        self.blocking(collective).is_none() || self.taking_blocking & bit(collective) != 0
     }
 
     /// Whether both have the same functions everywhere, set by the same layer. Two addresses of one
@@ -229,7 +234,7 @@ impl CollTable {
     ) -> CommResult<()> {
         // SAFETY: the caller vouches for the arguments.
         unsafe {
-            if args.on_device && self.functions.taking_blocking & bit(collective) == 0 {
+            if args.on_device && !self.functions.takes_blocking(collective) {
                 return staged_call(comm, collective, args, |args| {
                     self.call_entry(collective, comm, args)
                 });

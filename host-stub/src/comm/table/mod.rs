@@ -26,7 +26,7 @@ pub use inter::{PROC_NULL, ROOT};
 pub(crate) use layered::Layered;
 pub use layered::Pending;
 pub(crate) use overriding::Visit;
-pub(crate) use placed::{Place, find, staged_start};
+pub(crate) use placed::{Place, find};
 pub use request::CollRequest;
 pub(crate) use tables::{Stack, Tables};
 pub(crate) use view::View;

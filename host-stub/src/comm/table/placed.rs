@@ -129,7 +129,7 @@ pub(super) unsafe fn staged_call(
 /// As for [`Nonblocking`](super::Nonblocking).
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn staged_start(
+pub(super) unsafe fn staged_start(
     comm: &Comm,
     collective: Collective,
     args: &CollArgs<'_>,

@@ -76,6 +76,37 @@ fn far(provider: &str, level: ThreadLevel, put_bytes: usize) -> Stats {
     stats
 }
 
+/// Puts of 256 bytes that fill one message and a part of a second: nothing else is sent for them.
+#[test]
+fn what_a_full_message_leaves_gathers_too() {
+    let off = [("btl_ofi_same_node", Value::str("off"))];
+    let [a, b] = [(); 2].map(|()| open("tcp;ofi_rxm", ThreadLevel::Single, &off));
+    let mut window = vec![0u64; 1024];
+    let region = register(&b, &mut window, Access::all());
+    let peer = a.connect(b.address(), 1).unwrap();
+    let (h, from, none) = (region.handle(), [1u8; 256], ptr::null_mut());
+    let put = || {
+        let local = from.as_ptr().cast_mut().cast();
+        // SAFETY: the buffer lives until the flush.
+        insist(&a, || unsafe {
+            a.put(peer, local, h.base(), none, &h, 256, None)
+        });
+    };
+    attended(&b, || {
+        put();
+        assert_eq!(a.flush(Some(unsafe_ref(peer))), Status::SUCCESS);
+        for _ in 0..10 {
+            let before = a.stats().messages;
+            (0..64).for_each(|_| put());
+            assert_eq!(a.flush(Some(unsafe_ref(peer))), Status::SUCCESS);
+            assert_eq!(a.stats().messages - before, 2);
+        }
+    });
+    region.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
 #[test]
 fn small_ones_by_message_and_large_ones_by_the_provider() {
     for level in [ThreadLevel::Single, ThreadLevel::Multiple] {

@@ -4,6 +4,7 @@
 //! Messages belong to the first context. Its lock guards them, and its queue completes them.
 
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use libfabric_sys as ffi;
@@ -20,12 +21,18 @@ use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 
 impl Transport {
-    /// Reads answers while batches are sent, so that both go on.
+    /// Reads answers while batches are sent, so that both go on. Sends nothing: the batch that was just begun has one command,
+    /// and more are likely to come. Where callbacks run nothing is read, because they would nest.
     #[cold]
     #[inline(never)]
     pub(super) fn poll_while_sending(&self, context: &Context) {
         guarded(|| {
-            self.poll_unless_delivering(context);
+            if !context.delivering.load(Ordering::Relaxed)
+                && let Some(state) = context.state.try_lock()
+                && !state.messages.as_ref().is_some_and(|m| m.is_full())
+            {
+                self.read_queue(context, state);
+            }
             Status::SUCCESS
         });
     }

@@ -125,13 +125,6 @@ impl Transport {
         self.poll_slow(context, state)
     }
 
-    /// Polls unless callbacks of this context run: a poll would nest them.
-    pub(crate) fn poll_unless_delivering(&self, context: &Context) {
-        if !context.delivering.load(Ordering::Relaxed) {
-            self.poll(context);
-        }
-    }
-
     /// Posts reads that confirm puts, sends what gathered, then polls rings and queue.
     #[inline(never)]
     fn poll_slow(&self, context: &Context, mut state: Guard<'_, State>) -> usize {

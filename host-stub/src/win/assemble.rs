@@ -16,13 +16,14 @@ use super::intent::Intent;
 use super::link::Link;
 use super::near;
 use super::packed::PackedBytes;
+use super::parts::{Exposed, Parts, SyncState};
 use super::peer::{Offer, Peer, Reach, WindowKind};
-use super::request::RequestPool;
+use super::request_state::RequestPool;
 use super::shm::Shared;
 use super::slots::Slots;
 use super::table::RmaTable;
 use super::types::TypeTable;
-use super::window::{Exposed, Parts, SyncState, Window};
+use super::window::Window;
 
 pub(super) fn copied(intent: &Intent, peer: &Peer, offer: &Offer) -> Reach {
     let pid = intent.process.pid as libc::pid_t;

@@ -35,6 +35,7 @@ mod notify;
 mod op;
 mod own_part;
 mod packed;
+mod parts;
 mod peer;
 #[cfg(test)]
 mod peer_hostile;
@@ -49,6 +50,7 @@ mod regions;
 mod regular;
 mod remains;
 mod request;
+mod request_state;
 mod share;
 mod shm;
 mod slots;

@@ -4,8 +4,8 @@ use plugin_api::{Access, AtomicFlags, ModuleFlags, hmem_iface};
 
 use super::create::{Source, Wanted};
 use super::link::Link;
+use super::parts::{Exposed, Memory};
 use super::shm::Shared;
-use super::window::{Exposed, Memory};
 use crate::base::Pages;
 use crate::device::{Device, Devices, HOST, Location, is_looked_for};
 use crate::loader::Registration;

@@ -5,8 +5,9 @@ use super::create::exchange;
 use super::error::{WinError, WinResult};
 use super::hints::InForce;
 use super::info::Info;
+use super::parts::Memory;
 use super::peer::{Reach, WindowKind};
-use super::window::{Memory, Window};
+use super::window::Window;
 
 /// A rank's memory as this process sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};
 
-use super::window::Parts;
+use super::parts::Parts;
 use crate::job::Kept;
 
 /// The parts of one such window. Its registrations end when this is dropped, so that the transport

@@ -9,7 +9,7 @@ use super::info::Info;
 use super::layout::Layout;
 use super::peer::Peer;
 use super::queries::SharedPart;
-use super::request::RequestState;
+use super::request_state::RequestState;
 use super::window::Window;
 use crate::base::Op;
 

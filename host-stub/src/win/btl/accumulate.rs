@@ -18,10 +18,10 @@
 
 use plugin_api::{Datatype, Handle};
 
+use super::compare_swap::by_compare_swap;
 use super::locked;
 use super::rma::hold;
 use super::tracked::done;
-use crate::base::combine;
 use crate::registrations::Lease;
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
@@ -30,9 +30,8 @@ use crate::win::error::WinResult;
 use crate::win::layout::Layout;
 use crate::win::peer::Peer;
 use crate::win::pieces::{Piece, Pieces};
-use crate::win::request::RequestState;
+use crate::win::request_state::RequestState;
 use crate::win::table::{RequestRef, Transfer};
-use crate::win::types::bits_of;
 use crate::win::window::Window;
 
 /// How a call's pieces are handed to the transport.
@@ -251,59 +250,6 @@ impl Native<'_> {
             },
         )
     }
-}
-
-/// An operation that the transport does not serve on a type of which it serves compare-swap.
-/// Complete when it returns.
-#[cold]
-unsafe fn by_compare_swap(window: &Window, peer: &Peer, transfer: &Transfer<'_>) -> WinResult<()> {
-    let (call, op) = (transfer.call, transfer.op);
-    let datatype = transfer.datatype();
-    let (size, bits) = (datatype.size(), bits_of(datatype));
-    let pieces = Pieces::new(
-        transfer.origin_layout,
-        transfer.result_layout,
-        transfer.target_layout,
-        size,
-    );
-    for piece in pieces {
-        let remote = Remote {
-            address: transfer.address.wrapping_add(piece.target as u64),
-            handle: transfer.handle,
-        };
-        let mut operand = [0u8; 8];
-        if !transfer.origin.is_null() {
-            // SAFETY: the piece is one element of the origin's buffer, at most 8 bytes.
-            unsafe {
-                std::ptr::copy_nonoverlapping(
-                    transfer.origin.wrapping_add(piece.origin),
-                    operand.as_mut_ptr(),
-                    size,
-                );
-            }
-        }
-        let mut old = window.element(call, peer, remote, bits, None)?;
-        loop {
-            let mut new = old;
-            combine(datatype, op, &mut new[..size], &operand[..size]);
-            let found = window.element(call, peer, remote, bits, Some((&old, &new)))?;
-            if found[..size] == old[..size] {
-                break;
-            }
-            old = found;
-        }
-        if transfer.result_layout.is_some() {
-            // SAFETY: the piece is one element of the result buffer.
-            unsafe {
-                std::ptr::copy_nonoverlapping(
-                    old.as_ptr(),
-                    transfer.result.wrapping_add(piece.result),
-                    size,
-                );
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Buffers of the caller that are not aligned to the element, which providers compute on as

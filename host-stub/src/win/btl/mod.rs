@@ -3,6 +3,7 @@
 
 mod accumulate;
 mod active;
+mod compare_swap;
 mod locked;
 pub(super) mod notify;
 pub(super) mod passive;

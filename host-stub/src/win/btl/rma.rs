@@ -7,7 +7,7 @@ use crate::registrations::Lease;
 use crate::win::error::WinResult;
 use crate::win::peer::Peer;
 use crate::win::pieces::{Piece, Pieces};
-use crate::win::request::RequestState;
+use crate::win::request_state::RequestState;
 use crate::win::table::{RequestRef, Transfer};
 use crate::win::window::Window;
 

@@ -9,7 +9,7 @@ use plugin_api::{Endpoint, Handle, Module, Status};
 use crate::win::error::{WinError, WinResult};
 use crate::win::peer::Peer;
 use crate::win::pending::{Cell, Pending};
-use crate::win::request::RequestState;
+use crate::win::request_state::RequestState;
 use crate::win::window::Window;
 
 /// Pause between two looks at operations that outlived their epoch.

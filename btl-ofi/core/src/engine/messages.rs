@@ -17,6 +17,7 @@ use crate::engine::gather::Told;
 use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::Transport;
 use crate::fabric::msg::Ended;
+use crate::op::marked::Message;
 use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 
@@ -69,6 +70,43 @@ impl Transport {
             state.counts.again
         };
         self.refused(endpoint, context, -(ffi::FI_EAGAIN as isize), count)
+    }
+
+    /// Completes a message, the queue's only entry.
+    #[inline(never)]
+    pub(crate) fn complete_message(
+        &self,
+        context: &Context,
+        mut state: Guard<'_, State>,
+        message: Message,
+    ) -> usize {
+        let Some(messages) = &mut state.messages else {
+            return 0;
+        };
+        messages.completed(message, self.registrar.table());
+        self.report_messages(context, state)
+    }
+
+    /// Reports what messages brought that were completed. Releases the lock, and returns the number of operations that
+    /// are over.
+    pub(crate) fn report_messages(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+        context.has_found();
+        let mut n = self.take_ended(context, &mut state);
+        let ready = state.take_ready();
+        let messages = state.messages.as_mut();
+        let (arrived, failed) = messages.map_or((None, false), |messages| {
+            (messages.begin_delivery(), messages.has_failures())
+        });
+        if failed {
+            n += self.tell_failures(context, state);
+        } else {
+            drop(state);
+        }
+        n += self.deliver_ready(context, ready);
+        match arrived {
+            Some(arrived) => n + self.deliver_sends(context, arrived),
+            None => n,
+        }
     }
 
     /// Moves the operations that answers have ended to where they are reported, and returns their number. The caller calls

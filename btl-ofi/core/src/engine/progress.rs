@@ -187,7 +187,10 @@ impl Transport {
         // A completion without context is not for an operation of this transport. A completion of a free record
         // is for an operation that was already reported as failed.
         if Marked::is(pointer) {
-            return self.complete(context, state, 1);
+            return match Marked::of(pointer) {
+                Some(Marked::Message(message)) => self.complete_message(context, state, message),
+                _ => self.complete(context, state, 1),
+            };
         }
         let Some(record) = NonNull::new(pointer.cast::<Record>()) else {
             return 0;
@@ -260,30 +263,17 @@ impl Transport {
         let mut n = n - stray;
         state.counts.completed += n as u64;
         if told {
-            context.has_found();
-            n += self.take_ended(context, &mut state);
-        }
-        let ready = state.take_ready();
-        let arrived = match &mut state.messages {
-            Some(messages) if told => messages.begin_delivery(),
-            _ => None,
-        };
-        let failures = told && state.messages.as_ref().is_some_and(|m| m.has_failures());
-        if failures {
-            n += self.tell_failures(context, state);
+            n += self.report_messages(context, state);
         } else {
+            let ready = state.take_ready();
             drop(state);
+            n += self.deliver_ready(context, ready);
         }
         // SAFETY: the loop above wrote the first `recorded` elements.
         let finished =
             unsafe { std::slice::from_raw_parts(finished.as_ptr().cast::<Finished>(), recorded) };
         self.deliver(context, finished, Status::SUCCESS);
-        n += self.deliver_ready(context, ready);
-        n += self.end_puts(context, confirmed, Status::SUCCESS, "");
-        if let Some(arrived) = arrived {
-            n += self.deliver_sends(context, arrived);
-        }
-        n
+        n + self.end_puts(context, confirmed, Status::SUCCESS, "")
     }
 
     /// Counts a run of untracked operations as done.

@@ -29,14 +29,10 @@ fn program(name: &str, ranks: &[u32]) {
 }
 
 fn everywhere(name: &str, ranks: &[u32], out: &Path) {
-    let ofi = ofi_plugin().to_str().unwrap();
+    let (ofi, plugin) = (ofi_plugin().to_str().unwrap(), c_plugin(""));
     for count in ranks {
-        passes(
-            name,
-            *count,
-            &["--plugin", c_plugin("").to_str().unwrap()],
-            out,
-        );
+        let arguments = ["--plugin", plugin.to_str().unwrap()];
+        passes(name, *count, &arguments, out);
         for provider in ["shm", "tcp;ofi_rxm"] {
             let arguments = ["--plugin", ofi, "--provider", provider];
             passes(name, *count, &arguments, out);
@@ -143,6 +139,7 @@ fn examples_under_valgrind() {
         ("collectives", "c"),
         ("reductions", "c"),
         ("topologies", "c"),
+        ("intercomm", "c"),
         ("trace", examples),
     ];
     for (name, folder) in programs {

@@ -6,7 +6,7 @@
 
 #include "example.h"
 
-#define MS 60
+#define MS 200
 
 static void sleep_for(long milliseconds) {
     struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
                 add_to(1, win);
         } else if (strcmp(what, "die") == 0 && rank == 1) {
             /* Long enough for what came before to be written. */
-            sleep_for(3 * MS);
+            sleep_for(MS);
             raise(SIGKILL);
         }
         MUST(host_win_unlock_all(win));

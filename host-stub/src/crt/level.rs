@@ -139,30 +139,37 @@ pub struct Checker {
     inside: AtomicUsize,
 }
 
-/// A call under way. Ends when dropped.
-pub struct Entered<'a> {
-    checker: &'a Checker,
+/// A call under way. Ends when dropped. One pointer, because every call has one, and nearly all have nothing to end.
+pub struct Entered<'a>(Option<Box<Ending<'a>>>);
+
+/// What is to be done at the end of a call.
+struct Ending<'a> {
+    /// Says which thread is inside.
+    inside: Option<&'a AtomicUsize>,
+    /// The trace, and when the call began.
+    trace: Option<(&'a Transport, u64)>,
     call: &'static str,
-    /// Whether the checker has this thread as the one inside.
-    is_inside: bool,
-    /// For the trace: when the call began, and the process that it is about.
-    began: Option<u64>,
+    /// The process that the call is about.
     peer: u64,
 }
 
 impl Entered<'_> {
     /// Says which process the call is about.
     pub(crate) fn about(&mut self, process: u64) {
-        self.peer = process;
+        if let Some(ending) = &mut self.0 {
+            ending.peer = process;
+        }
     }
 }
 
-impl Drop for Entered<'_> {
+impl Drop for Ending<'_> {
+    #[cold]
+    #[inline(never)]
     fn drop(&mut self) {
-        if self.is_inside {
-            self.checker.inside.store(0, Ordering::Relaxed);
+        if let Some(inside) = self.inside {
+            inside.store(0, Ordering::Relaxed);
         }
-        if let (Some(began), Some(trace)) = (self.began, &self.checker.trace) {
+        if let Some((trace, began)) = self.trace {
             let end = monotonic();
             if end.saturating_sub(began) >= SHORT || self.call.contains("lock") {
                 trace.add_to_trace(self.call, self.peer, (began, end));
@@ -191,14 +198,18 @@ impl Checker {
     /// Begins a call of this thread, or says why it may not be made.
     pub fn enter(&self, call: &'static str) -> Result<Entered<'_>, LevelError> {
         // The host itself, which asks a layer or runs a callback while it makes progress.
-        let by_host = is_watched();
-        Ok(Entered {
-            checker: self,
+        if is_watched() {
+            return Ok(Entered(None));
+        }
+        let is_inside = self.checks && self.check(call)?;
+        let ending = Ending {
+            inside: is_inside.then_some(&self.inside),
+            trace: self.trace.as_ref().map(|trace| (trace, monotonic())),
             call,
-            is_inside: self.checks && !by_host && self.check(call)?,
-            began: (self.trace.is_some() && !by_host).then(monotonic),
             peer: NOBODY,
-        })
+        };
+        let ends = ending.inside.is_some() || ending.trace.is_some();
+        Ok(Entered(ends.then(|| Box::new(ending))))
     }
 
     /// Whether this thread is now the one inside.

@@ -8,11 +8,10 @@ use plugin_api::counters::PeerCounters;
 use plugin_api::trace::{Kind, NOBODY};
 
 use crate::base::sys;
-use crate::engine::traced::Trace;
 use crate::engine::transport::Transport;
 use crate::peer::counters::add;
 use crate::peer::endpoint::Endpoint;
-use crate::peer::outstanding::OutstandingCount;
+use crate::peer::outstanding::{Mark, OutstandingCount};
 
 /// How long to poll without a completion before yielding the processor, which a peer may need in order to
 /// answer. An answer over shm takes about 1 us; a yield would double that.
@@ -24,21 +23,15 @@ const CLOCK_POLLS: u32 = 1024;
 
 /// A flush, which counts as a wait once it has found nothing for [`SPIN_CLOCK_POLLS`] polls.
 struct Waiting<'a> {
+    transport: &'a Transport,
     counters: &'a PeerCounters,
     began: Option<Instant>,
-    trace: Option<&'a Trace>,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if let Some(began) = self.began {
-            let waited = began.elapsed().as_nanos() as u64;
-            add(&self.counters.waits, 1, true);
-            add(&self.counters.waited, waited, true);
-            if let Some(trace) = self.trace {
-                let peer = self.counters.proc.load(Ordering::Relaxed);
-                trace.add_since(Kind::Wait, sys::monotonic().saturating_sub(waited), peer);
-            }
+            self.transport.has_waited(self.counters, began);
         }
     }
 }
@@ -163,7 +156,21 @@ impl Transport {
         }
     }
 
+    /// Counts a wait, and records it.
+    #[cold]
+    #[inline(never)]
+    fn has_waited(&self, counters: &PeerCounters, began: Instant) {
+        let waited = began.elapsed().as_nanos() as u64;
+        add(&counters.waits, 1, true);
+        add(&counters.waited, waited, true);
+        if let Some(trace) = &self.trace {
+            let peer = counters.proc.load(Ordering::Relaxed);
+            trace.add_since(Kind::Wait, sys::monotonic().saturating_sub(waited), peer);
+        }
+    }
+
     /// Makes progress until the count settles, the deadline passes, or `give_up` returns a status to stop with.
+    #[inline]
     fn wait(
         &self,
         (count, counters): (&OutstandingCount, &PeerCounters),
@@ -174,12 +181,24 @@ impl Transport {
         if count.settle(mark) {
             return Status::SUCCESS;
         }
+        self.wait_long(mark, (count, counters), deadline, give_up)
+    }
+
+    /// [`wait`](Self::wait), for operations that are outstanding. Apart, so that a flush without any saves no registers for it.
+    #[inline(never)]
+    fn wait_long(
+        &self,
+        mark: Mark,
+        (count, counters): (&OutstandingCount, &PeerCounters),
+        deadline: Option<Instant>,
+        give_up: impl Fn() -> Option<Status>,
+    ) -> Status {
         let (mut turns, mut idle) = (0u32, 0u32);
         let mut quiet_since: Option<Instant> = None;
         let mut waiting = Waiting {
+            transport: self,
             counters,
             began: None,
-            trace: self.trace.as_deref(),
         };
         let mut yielding = false;
         loop {

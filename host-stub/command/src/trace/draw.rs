@@ -59,6 +59,24 @@ impl Window {
     }
 }
 
+/// Where the part of this length begins in which most operations are posted.
+pub(super) fn busiest(job: &Job, length: u64) -> u64 {
+    let posts = job
+        .processes
+        .iter()
+        .flat_map(|process| process.of(Kind::Post));
+    let mut times: Vec<u64> = posts.map(|post| post.begin).collect();
+    times.sort_unstable();
+    let until = |begin: u64| times.partition_point(|time| *time < begin.saturating_add(length));
+    let counts = times
+        .iter()
+        .zip(0..)
+        .map(|(begin, at): (_, usize)| (until(*begin).saturating_sub(at), *begin));
+    let (_, begin) = counts.max_by_key(|(count, _)| *count).unwrap_or_default();
+    // What comes just before is of interest, too.
+    begin.saturating_sub(length / 20)
+}
+
 /// Writes the picture.
 pub(super) fn write(job: &Job, window: Window, path: &Path) -> Result<(), String> {
     if job.processes.len() > MOST {
@@ -166,7 +184,10 @@ fn label<'b>(area: &Area<'b>, at: (i32, i32), text: &str, side: HPos) -> Drawn<'
 /// From the row of the origin to that of the target.
 fn draw_arrows<'b>(root: &Area<'b>, job: &Job, window: Window) -> Drawn<'b> {
     let arrows = arrows::find(job);
-    let shown = arrows.iter().filter(|arrow| window.shows(arrow.post));
+    let both = |arrow: &&arrows::Arrow<'_>| {
+        arrow.post.begin >= window.begin && arrow.progress.begin <= window.end
+    };
+    let shown = arrows.iter().filter(both);
     for arrow in shown.take(MOST_ARROWS) {
         let down = arrow.to > arrow.from;
         let edge = |row: usize, below: bool| {

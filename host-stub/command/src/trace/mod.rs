@@ -59,11 +59,11 @@ struct Draw {
     #[arg(short, long, value_name = "OUT.svg")]
     output: PathBuf,
 
-    /// Where to begin, in milliseconds since the first record.
-    #[arg(long, value_name = "MS", default_value_t = 0.0)]
-    from: f64,
+    /// Where to begin, in milliseconds since the first record [default: where most is posted].
+    #[arg(long, value_name = "MS")]
+    from: Option<f64>,
 
-    /// How much to show, in milliseconds [default: up to the end].
+    /// How much to show, in milliseconds [default: all].
     #[arg(long = "for", value_name = "MS")]
     length: Option<f64>,
 }
@@ -126,13 +126,12 @@ impl Draw {
     fn run(&self) -> Result<(), CommandError> {
         let (job, output) = (self.files.read()?, &self.output);
         let end = job.processes.iter().map(Process::end).max().unwrap_or(0);
-        let begin = nanoseconds("--from", self.from)?;
-        let length = self.length.map(|length| nanoseconds("--for", length));
+        let time = |option, value: Option<f64>| value.map(|v| nanoseconds(option, v)).transpose();
+        let (from, length) = (time("--from", self.from)?, time("--for", self.length)?);
+        let begin = from.unwrap_or_else(|| length.map_or(0, |length| draw::busiest(&job, length)));
         let window = draw::Window {
             begin,
-            end: length
-                .transpose()?
-                .map_or(end, |length| begin.saturating_add(length)),
+            end: length.map_or(end, |length| begin.saturating_add(length)),
         };
         if window.end <= window.begin {
             let message = format!("nothing to draw: the job has {}", why::time(end));

@@ -1,0 +1,59 @@
+# shellcheck shell=bash
+# `./dev trace`: the picture of docs/tracing.md, and what a trace costs; read by dev, whose folder is the current one.
+
+trace_out=target/trace
+
+# Two ranks of the halo exchange whose windows go by rings, as if each had a node of its own.
+trace_picture() {
+    rm -f "$trace_out"/halo.*
+    "$target/release/host-stub" launch -n 2 --provider shm --mca host_ranks_per_node 1 \
+        --mca btl_ofi_trace "$trace_out/halo" -- "$trace_out/halo-program"
+    "$target/release/host-stub" trace draw "$trace_out"/halo.*.* --for 0.5 -o docs/halo-trace.svg
+    "$target/release/host-stub" trace merge "$trace_out"/halo.*.* -o "$trace_out/halo.json"
+    "$target/release/host-stub" trace why "$trace_out"/halo.*.* --over 1
+    echo "trace: docs/halo-trace.svg is new; open $trace_out/halo.json in ui.perfetto.dev"
+}
+
+# trace_latency [option...]: microseconds of a put of 8 bytes and its flush.
+trace_latency() {
+    rm -f "$trace_out"/cost.*
+    "$target/release/host-stub" bench put --np 2 --max-size 8 --seconds 1 --save "$trace_out/cost.json" "$@" >"$trace_out/cost.log"
+    python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["rows"][-1]["latency_us"]["least"])' "$trace_out/cost.json"
+}
+
+# The ratio of the shortest latencies of seven runs each, in turns: what else the machine does makes single runs longer.
+trace_cost() {
+    local way turn on off
+    for way in 'shm' 'tcp;ofi_rxm --mca btl_ofi_same_node off'; do
+        for turn in 1 2 3 4 5 6 7; do
+            # shellcheck disable=SC2086 # a provider and its options
+            on=$(trace_latency --provider $way --mca btl_ofi_trace "$trace_out/cost")
+            # shellcheck disable=SC2086 # likewise
+            off=$(trace_latency --provider $way)
+            printf '%s\n' "$on $off"
+        done | python3 -c '
+import sys
+on, off = zip(*(map(float, line.split()) for line in sys.stdin))
+print(f"trace: {sys.argv[1]}: put and flush of 8 bytes {min(on):.2f} us with a trace, {min(off):.2f} without: {min(on) / min(off):.2f}")
+' "$way"
+    done
+    rm -f "$trace_out"/cost.*
+}
+
+trace_command() {
+    mkdir -p "$trace_out"
+    cargo build --release -p host-stub-command -p btl-ofi-plugin -p host-stub-c
+    cc -O2 -Ihost-stub/c/include host-stub/c/examples/halo.c -o "$trace_out/halo-program" -L"$target/release" \
+        -lhost_stub "-Wl,-rpath,$PWD/$target/release"
+    case ${1:-} in
+    '')
+        trace_picture
+        trace_cost
+        ;;
+    picture | cost) "trace_$1" ;;
+    *)
+        echo "dev trace: unknown: $1 (nothing, picture or cost)" >&2
+        exit 2
+        ;;
+    esac
+}

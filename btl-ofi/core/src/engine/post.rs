@@ -69,16 +69,11 @@ impl Caller {
     /// The data with which the operation's completion is reported.
     #[inline]
     pub(crate) fn finished(&self, tag: Tag) -> Finished {
-        let none = ptr::null_mut();
-        let (function, context, data) = match self.completion {
-            Some(c) => (Some(c.function), c.context, c.data),
-            None => (None, none, none),
-        };
         Finished {
             tag,
-            function,
-            context,
-            data,
+            function: self.completion.map(|c| c.function),
+            context: self.completion.map_or(ptr::null_mut(), |c| c.context),
+            data: self.completion.map_or(ptr::null_mut(), |c| c.data),
             local_address: self.local_address,
             local_handle: self.local_handle,
         }

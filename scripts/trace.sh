@@ -44,7 +44,7 @@ trace_command() {
     mkdir -p "$trace_out"
     cargo build --release -p host-stub-command -p btl-ofi-plugin -p host-stub-c
     cc -O2 -Ihost-stub/c/include host-stub/c/examples/halo.c -o "$trace_out/halo-program" -L"$target/release" \
-        -lhost_stub "-Wl,-rpath,$PWD/$target/release"
+        -lhost_stub "-Wl,-rpath,$(realpath "$target/release")"
     case ${1:-} in
     '')
         trace_picture

@@ -188,7 +188,11 @@ unsafe extern "C" fn init(
         } else {
             ThreadLevel::Serialized
         };
-        let module = match Module::open(entries::functions(exported()), options, level) {
+        let open = |options| {
+            let functions = entries::functions(exported());
+            Module::open(functions, entries::set_operations, options, level)
+        };
+        let module = match open(options) {
             Ok(module) => module,
             Err(reason) => {
                 let asked = params::names_providers() || params::names_component();
@@ -207,8 +211,7 @@ unsafe extern "C" fn init(
                 return null_mut();
             }
         };
-        let further = |options| Module::open(entries::functions(exported()), options, level);
-        let modules = modules::open_further(module, further);
+        let modules = modules::open_further(module, open);
         if let Err(reason) = modules::publish(&modules) {
             log::line(&format!("{reason}; the component steps aside"));
             modules.into_iter().for_each(Module::end);

@@ -11,7 +11,6 @@ use btl_ofi::{Endpoint, ErrorReport, Handle, Options, Receive, Transport};
 use plugin_api::{ErrorFlags, ModuleFlags, Status, ThreadLevel};
 
 use crate::bindings as ffi;
-use crate::entries;
 use crate::flags::{FLAGS, NOT_DECLARED};
 use crate::fragments::{Door, Fragments};
 use crate::guard::guarded;
@@ -46,9 +45,10 @@ pub(crate) struct Module {
 const SMALLEST_LIMIT: usize = 4096;
 
 impl Module {
-    /// Selects and opens a provider, and fills in Open MPI's structure.
+    /// Selects and opens a provider, and fills in Open MPI's structure, the functions of operations by `choose`.
     pub(crate) fn open(
         functions: ffi::mca_btl_base_module_t,
+        choose: fn(&mut ffi::mca_btl_base_module_t, &Transport),
         mut options: Options,
         level: ThreadLevel,
     ) -> Result<NonNull<Module>, String> {
@@ -75,7 +75,7 @@ impl Module {
         let registers_pages = transport.capabilities().registers_pages;
         module.registrations = module.registrations.for_provider(registers_pages);
         describe(&mut module.btl, &transport);
-        entries::set_operations(&mut module.btl, &transport);
+        choose(&mut module.btl, &transport);
         module.transport.write(transport);
         let module = Box::leak(module);
         let owner: *mut Module = module;

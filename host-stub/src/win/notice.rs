@@ -142,8 +142,8 @@ impl Future for Request<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<WinResult<()>> {
         let _entered = self.link().enter("await")?;
-        let keeper = self.link().engine().has_progress_thread();
-        if !self.is_over() && !keeper {
+        let progress_thread = self.link().engine().has_progress_thread();
+        if !self.is_over() && !progress_thread {
             self.poll_progress()?;
         }
         if self.is_over() {
@@ -157,7 +157,7 @@ impl Future for Request<'_> {
                 self.visit();
                 return Poll::Ready(self.end_complete());
             }
-            Ok(Attached::Later) if keeper => {
+            Ok(Attached::Later) if progress_thread => {
                 // Its last visit failed: does this one?
                 if self.link().engine().trouble().is_some() {
                     self.poll_progress()?;

@@ -26,7 +26,7 @@ struct Arguments {
     #[arg(long)]
     jobs: Option<usize>,
     /// Seconds after which a program is ended and has failed.
-    #[arg(long, default_value_t = 300)]
+    #[arg(long, default_value_t = 600)]
     limit: u64,
     /// Runs only programs whose name contains this.
     #[arg(long)]

@@ -43,7 +43,8 @@ find_openmpi() {
 build() {
     # The same bytes wherever the sources and the crates lie. What the user sets stays.
     RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=$(pwd)=/btl-ofi --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
-    export RUSTFLAGS
+    CFLAGS="${CFLAGS:-} -ffile-prefix-map=$(pwd)=/btl-ofi"
+    export RUSTFLAGS CFLAGS
     # Apart from the others: the variables must not make cargo build these again.
     cargo build --release -p host-stub-command -p btl-ofi-plugin -p host-stub-c
     if [ -n "$prefix" ]; then export MCA_BTL_OFI_OMPI_PREFIX=$prefix; fi

@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 out=$(pwd)/target/reproducible
+commit=$(git rev-parse HEAD)
 first=$out/first second=$out/second-clone-with-a-longer-path
 crates=${CARGO_HOME:-$HOME/.cargo}
 
@@ -15,6 +16,7 @@ die() { printf 'reproducible: %s\n' "$*" >&2; exit 1; }
 build() {
     rm -rf "$1"
     git clone --quiet --no-hardlinks . "$1"
+    git -C "$1" checkout --quiet --detach "$commit"
     printf '== building in %s\n' "$1"
     (cd "$1" && env -u CARGO_TARGET_DIR -u RUSTFLAGS CARGO_HOME="$2" scripts/package.sh >"$1.log" 2>&1) ||
         die "the build failed ($1.log): $(tail -1 "$1.log")"

@@ -1,14 +1,14 @@
 //! AMOs: the BTL's atomics on one word.
 
-mod told;
+mod by_target;
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
-use self::told::WordOperands;
-use crate::base::hints::{MESSAGE, PROVIDER, Way, branch};
+use self::by_target::WordOperands;
+use crate::base::hints::{PROVIDER, Way, branch};
 use crate::engine::transport::Transport;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::policy::Policy;
@@ -124,24 +124,9 @@ impl Transport {
                 operand,
                 compare: 0,
             };
-            if WAY == MESSAGE {
-                branch();
-                // SAFETY: the caller guarantees that `T` is the transport's threading.
-                if !peer.is_told_atomics::<T>() {
-                    return None;
-                }
-                return self.gather_amo::<T>(
-                    endpoint,
-                    (op, flags),
-                    at,
-                    remote,
-                    &word_operands,
-                    ptr::null_mut(),
-                    completion,
-                );
-            }
             if WAY != PROVIDER {
-                return self.try_ring_word(
+                // SAFETY: the caller guarantees that `T` is the transport's threading.
+                return self.try_word_by_target::<T, WAY>(
                     endpoint,
                     (op, flags),
                     at,
@@ -205,24 +190,9 @@ impl Transport {
                 operand,
                 compare: 0,
             };
-            if WAY == MESSAGE {
-                branch();
-                // SAFETY: the caller guarantees that `T` is the transport's threading.
-                if !peer.is_told_atomics::<T>() {
-                    return None;
-                }
-                return self.gather_amo::<T>(
-                    endpoint,
-                    (op, flags),
-                    at,
-                    remote,
-                    &word_operands,
-                    local,
-                    completion,
-                );
-            }
             if WAY != PROVIDER {
-                return self.try_ring_word(
+                // SAFETY: the caller guarantees that `T` is the transport's threading.
+                return self.try_word_by_target::<T, WAY>(
                     endpoint,
                     (op, flags),
                     at,
@@ -291,24 +261,9 @@ impl Transport {
                 operand: value,
                 compare,
             };
-            if WAY == MESSAGE {
-                branch();
-                // SAFETY: the caller guarantees that `T` is the transport's threading.
-                if !peer.is_told_atomics::<T>() {
-                    return None;
-                }
-                return self.gather_amo::<T>(
-                    endpoint,
-                    (SWAP, flags),
-                    at,
-                    remote,
-                    &word_operands,
-                    local,
-                    completion,
-                );
-            }
             if WAY != PROVIDER {
-                return self.try_ring_word(
+                // SAFETY: the caller guarantees that `T` is the transport's threading.
+                return self.try_word_by_target::<T, WAY>(
                     endpoint,
                     (SWAP, flags),
                     at,

@@ -90,8 +90,7 @@ impl Transport {
     /// unusual.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); the peer's transfers travel as messages; `T` is
-    /// [`is_threaded`](Self::is_threaded).
+    /// As for [`submit`](Self::submit); `T` is [`is_threaded`](Self::is_threaded).
     #[inline(always)]
     pub(super) unsafe fn gather_transfer<const T: bool, const PUTS: bool>(
         &self,
@@ -101,16 +100,34 @@ impl Transport {
         size: usize,
         completion: Option<Completion>,
     ) -> Option<Status> {
+        branch();
+        // SAFETY: the caller guarantees `T` and that `endpoint` is live.
+        if !unsafe { endpoint.as_ref().sends_transfers_by_message::<T>() } {
+            return None;
+        }
+        let (caller, told) =
+            self.told_transfer::<PUTS>(local, (remote, address), size, completion)?;
+        let form = Form::known(told.command.what, size);
+        // SAFETY: the caller guarantees `T`, that `endpoint` is live and that the buffer is valid until completion.
+        unsafe { self.gather_at_once::<T>(endpoint, &caller, &told, &form) }
+    }
+
+    /// Checks a put, or a get if not `PUTS`, and returns it as a request of its caller.
+    #[inline(always)]
+    fn told_transfer<const PUTS: bool>(
+        &self,
+        local: *mut c_void,
+        (remote, address): (&Handle, u64),
+        size: usize,
+        completion: Option<Completion>,
+    ) -> Option<(Caller, Told)> {
         self.place(local, remote, address, size, self.setup.message_limit)?;
         let caller = Caller {
             completion,
             local_address: local,
             local_handle: ptr::null_mut(),
         };
-        let told = Told::transfer(PUTS, local, remote, address, size);
-        let form = Form::known(told.command.what, size);
-        // SAFETY: the caller guarantees `T`, that `endpoint` is live and that the buffer is valid until completion.
-        unsafe { self.gather_at_once::<T>(endpoint, &caller, &told, &form) }
+        Some((caller, Told::transfer(PUTS, local, remote, address, size)))
     }
 
     /// Adds an AMO, which has one operand, to the batch that gathers for the peer. `None`, before side effects, for anything
@@ -206,13 +223,8 @@ impl Transport {
         size: usize,
         completion: Option<Completion>,
     ) -> Option<Status> {
-        self.place(local, remote, address, size, self.setup.message_limit)?;
-        let caller = Caller {
-            completion,
-            local_address: local,
-            local_handle: ptr::null_mut(),
-        };
-        let told = Told::transfer(PUTS, local, remote, address, size);
+        let (caller, told) =
+            self.told_transfer::<PUTS>(local, (remote, address), size, completion)?;
         // SAFETY: the caller guarantees that `endpoint` is live and that the buffer is valid until completion.
         unsafe { self.try_tell(endpoint, &caller, &told) }
     }

@@ -40,11 +40,6 @@ impl Transport {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         if WAY == MESSAGE {
-            branch();
-            // SAFETY: the caller guarantees that `T` is the transport's threading.
-            if !unsafe { peer.is_told_transfers::<T>() } {
-                return None;
-            }
             let to = (remote, remote_address);
             // SAFETY: the caller guarantees `T`, that `endpoint` is live and the buffer valid until completion.
             return unsafe {
@@ -60,7 +55,7 @@ impl Transport {
         };
         if !here {
             // SAFETY: the caller guarantees that `T` is the transport's threading.
-            if WAY != PROVIDER && unsafe { peer.is_told_transfers::<T>() } {
+            if WAY != PROVIDER && unsafe { peer.sends_transfers_by_message::<T>() } {
                 let to = (remote, remote_address);
                 // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
                 return unsafe {
@@ -123,11 +118,6 @@ impl Transport {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         if WAY == MESSAGE {
-            branch();
-            // SAFETY: the caller guarantees that `T` is the transport's threading.
-            if !unsafe { peer.is_told_transfers::<T>() } {
-                return None;
-            }
             let to = (remote, remote_address);
             // SAFETY: the caller guarantees `T`, that `endpoint` is live and the buffer valid until completion.
             return unsafe {
@@ -143,7 +133,7 @@ impl Transport {
         };
         if !here {
             // SAFETY: the caller guarantees that `T` is the transport's threading.
-            if WAY != PROVIDER && unsafe { peer.is_told_transfers::<T>() } {
+            if WAY != PROVIDER && unsafe { peer.sends_transfers_by_message::<T>() } {
                 let to = (remote, remote_address);
                 // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
                 return unsafe {

@@ -183,7 +183,7 @@ impl Endpoint {
     /// # Safety
     /// `T` is false only where calls never overlap.
     #[inline(always)]
-    pub(crate) unsafe fn is_told_transfers<const T: bool>(&self) -> bool {
+    pub(crate) unsafe fn sends_transfers_by_message<const T: bool>(&self) -> bool {
         // SAFETY: the caller guarantees `T`.
         unsafe { is::<T>(&self.transfers, Transfers::Message as u8) }
     }
@@ -193,7 +193,7 @@ impl Endpoint {
     /// # Safety
     /// `T` is false only where calls never overlap.
     #[inline(always)]
-    pub(crate) unsafe fn is_told_atomics<const T: bool>(&self) -> bool {
+    pub(crate) unsafe fn sends_atomics_by_message<const T: bool>(&self) -> bool {
         // SAFETY: the caller guarantees `T`.
         unsafe { is::<T>(&self.atomics, Atomics::Message as u8) }
     }

@@ -1,4 +1,4 @@
-//! AMOs that the target's processor executes: through its ring, or told by a message.
+//! AMOs that the target's processor executes: by its ring, or by message.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -6,6 +6,7 @@ use std::ptr::{self, NonNull};
 use plugin_api::{AtomicKind, Status};
 
 use super::RING;
+use crate::base::hints::{MESSAGE, Way, branch};
 use crate::engine::post::Caller;
 use crate::engine::ring_atomics::AtomicCommand;
 use crate::engine::transport::Transport;
@@ -23,39 +24,14 @@ pub(super) struct WordOperands {
 }
 
 impl Transport {
-    /// The fast path to a peer's ring, or to a message that is to be begun.
-    ///
-    /// # Safety
-    /// `endpoint` is live, and `result` is NULL, or writable until completion.
-    #[inline(always)]
-    #[allow(clippy::too_many_arguments, reason = "the parameters of an AMO")]
-    pub(super) unsafe fn try_ring_word(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        codes: (u32, u32),
-        address: u64,
-        handle: &Handle,
-        word_operands: &WordOperands,
-        result: *mut c_void,
-        completion: Option<Completion>,
-    ) -> Option<Status> {
-        let atomic = self.word_command(codes, address, handle, word_operands, result)?;
-        let caller = Caller {
-            completion,
-            local_address: result,
-            local_handle: ptr::null_mut(),
-        };
-        // SAFETY: the caller guarantees that `endpoint` is live and that `result` is valid until completion.
-        unsafe { self.try_command(endpoint, &caller, &atomic) }
-    }
-
-    /// The fast path to the message that gathers for a peer.
+    /// The fast path of an AMO that its target executes: to the message that gathers for the peer with `WAY` [`MESSAGE`], else
+    /// to the peer's ring or to a new message.
     ///
     /// # Safety
     /// `endpoint` is live, and `result` is NULL, or writable until completion; `T` is the transport's threading.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the parameters of an AMO")]
-    pub(super) unsafe fn gather_amo<const T: bool>(
+    pub(super) unsafe fn try_word_by_target<const T: bool, const WAY: Way>(
         &self,
         endpoint: NonNull<Endpoint>,
         codes: (u32, u32),
@@ -65,6 +41,13 @@ impl Transport {
         result: *mut c_void,
         completion: Option<Completion>,
     ) -> Option<Status> {
+        if WAY == MESSAGE {
+            branch();
+            // SAFETY: the caller guarantees `T` and that `endpoint` is live.
+            if !unsafe { endpoint.as_ref().sends_atomics_by_message::<T>() } {
+                return None;
+            }
+        }
         let atomic = self.word_command(codes, address, handle, word_operands, result)?;
         let caller = Caller {
             completion,
@@ -72,7 +55,12 @@ impl Transport {
             local_handle: ptr::null_mut(),
         };
         // SAFETY: the caller guarantees `T`, that `endpoint` is live and that `result` is valid until completion.
-        unsafe { self.gather_word::<T>(endpoint, &caller, (word_operands.kind, &atomic)) }
+        unsafe {
+            match WAY {
+                MESSAGE => self.gather_word::<T>(endpoint, &caller, (word_operands.kind, &atomic)),
+                _ => self.try_command(endpoint, &caller, &atomic),
+            }
+        }
     }
 
     /// Checks an AMO that its target executes, and returns it as the target's command.

@@ -8,7 +8,7 @@ use groups::{Groups, Pairing};
 
 use super::super::case::{Case, Context, Failure, Outcome};
 use super::super::random::Random;
-use super::lists::{Lists, end, lay};
+use super::lists::{Lists, end, is_listed, lay};
 use super::ops::{self, TestOp};
 use super::run::{Contents, Form, Running};
 use host_stub::coll::{CollArgs, Collective, ElementType, PROC_NULL, ROOT};
@@ -91,17 +91,6 @@ impl Exchange {
         }
     }
 
-    fn is_listed(&self) -> bool {
-        matches!(
-            self.collective,
-            Collective::Gatherv
-                | Collective::Scatterv
-                | Collective::Allgatherv
-                | Collective::Alltoallv
-                | Collective::Alltoallw
-        )
-    }
-
     /// What goes from a rank of a group to one of the other; of an allgather to any.
     fn pair(&self, side: usize, from: usize, to: usize) -> (usize, ElementType) {
         let to = match self.collective {
@@ -109,7 +98,7 @@ impl Exchange {
             _ => to,
         };
         let salt = side * 7 + from * 5 + to * 3;
-        let count = match self.uneven && self.is_listed() {
+        let count = match self.uneven && is_listed(self.collective) {
             true => self.count * (salt % 4) / 2,
             false => self.count,
         };

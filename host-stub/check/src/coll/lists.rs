@@ -95,19 +95,19 @@ impl Lists {
     }
 }
 
-impl Call {
-    /// Whether lists say where blocks lie.
-    pub(super) fn is_listed(&self) -> bool {
-        matches!(
-            self.collective,
-            Collective::Gatherv
-                | Collective::Scatterv
-                | Collective::Allgatherv
-                | Collective::Alltoallv
-                | Collective::Alltoallw
-        )
-    }
+/// Whether lists say where the blocks of a collective lie.
+pub(super) fn is_listed(collective: Collective) -> bool {
+    matches!(
+        collective,
+        Collective::Gatherv
+            | Collective::Scatterv
+            | Collective::Allgatherv
+            | Collective::Alltoallv
+            | Collective::Alltoallw
+    )
+}
 
+impl Call {
     /// A number that depends on who gives and who takes. In place of an all-to-all both give each
     /// other the same.
     fn pair(&self, from: usize, to: usize) -> usize {

@@ -1,6 +1,7 @@
 //! What a collective is given and what it must give, as every rank can compute it for every other.
 
 use super::super::random::Random;
+use super::lists::is_listed;
 use super::ops::{self, TestOp};
 use host_stub::coll::{Collective, ElementType};
 
@@ -38,7 +39,7 @@ impl Call {
 
     /// Bytes that a rank gives.
     pub(super) fn given(&self, rank: usize, size: usize) -> usize {
-        if self.is_listed() {
+        if is_listed(self.collective) {
             return self.listed_given(rank, size);
         }
         let rooted = rank == self.root;
@@ -56,7 +57,7 @@ impl Call {
 
     /// Bytes that a rank gets.
     pub(super) fn taken(&self, rank: usize, size: usize) -> usize {
-        if self.is_listed() {
+        if is_listed(self.collective) {
             return self.listed_taken(rank, size);
         }
         let rooted = rank == self.root;
@@ -75,7 +76,7 @@ impl Call {
     pub(super) fn operand(&self, stream: &Random, rank: usize, size: usize) -> Vec<u8> {
         let mut random = stream.fork(rank as u64);
         let len = self.given(rank, size);
-        if self.is_listed() {
+        if is_listed(self.collective) {
             // Moved only, and of several types.
             return random.bytes(len);
         }

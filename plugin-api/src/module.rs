@@ -408,7 +408,7 @@ pub struct ModuleVtable {
         ) -> i64,
     >,
     /// Adds an interval of the host to the trace (`btl_ofi_trace`): the call `name`, a C string
-    /// of which 16 bytes are kept, about process `peer`, or [`NOBODY`](crate::trace::NOBODY), from `begin` to `end` in
+    /// of which 16 bytes are kept, about process `peer`, or [`NO_RANK`](crate::trace::NO_RANK), from `begin` to `end` in
     /// nanoseconds of `CLOCK_MONOTONIC`. [`Status::NOT_SUPPORTED`]: no trace is written. With a `name` of NULL the call only
     /// asks that.
     pub trace: Option<

@@ -17,7 +17,7 @@ pub const HEAD: usize = 192;
 /// Bytes of a [`Record`].
 pub const RECORD: usize = 64;
 /// The value of [`Record::peer`] for all peers, or none; of [`Head::rank`] for a process whose launcher told no rank.
-pub const NOBODY: u64 = u64::MAX;
+pub const NO_RANK: u64 = u64::MAX;
 /// The value of [`Record::carrier`] for no carrier; otherwise it is a [`Carrier`](crate::counters::Carrier).
 pub const NO_CARRIER: u8 = u8::MAX;
 /// A progress call records how long the process had made none, if that is longer.
@@ -28,7 +28,7 @@ pub const QUIET: u64 = 1_000_000;
 pub struct Head {
     /// The process id.
     pub process: u32,
-    /// The rank that the launcher gave the process, or [`NOBODY`].
+    /// The rank that the launcher gave the process, or [`NO_RANK`].
     pub rank: u64,
     /// One moment in `CLOCK_MONOTONIC`.
     pub monotonic: u64,
@@ -91,7 +91,7 @@ pub struct Record {
     pub begin: u64,
     /// How long it took.
     pub duration: u64,
-    /// The peer in the host's numbering (its rank), or [`NOBODY`].
+    /// The peer in the host's numbering (its rank), or [`NO_RANK`].
     pub peer: u64,
     /// Bytes of an operation.
     pub bytes: u64,
@@ -114,7 +114,7 @@ impl Record {
             kind,
             begin,
             duration,
-            peer: NOBODY,
+            peer: NO_RANK,
             bytes: 0,
             id: 0,
             carrier: NO_CARRIER,

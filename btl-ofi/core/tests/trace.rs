@@ -21,7 +21,7 @@ use btl_ofi::{Completion, Endpoint, Handle, Transport, log};
 use common::Calls as _;
 use mca_params::Value;
 use plugin_api::counters::Carrier;
-use plugin_api::trace::{HEAD, Head, Kind, NOBODY, RECORD, Record};
+use plugin_api::trace::{HEAD, Head, Kind, NO_RANK, RECORD, Record};
 use plugin_api::{Access, BtlAtomicOp, LogLevel, OpFlags, Status, ThreadLevel};
 
 use common::attending::attended;
@@ -250,7 +250,7 @@ fn other_files_stay_as_they_are() {
     for number in [1, 2] {
         let name = format!("{}.{number}", first.display());
         let (head, records) = read(Path::new(&name));
-        assert_eq!((head.process, head.rank), (std::process::id(), NOBODY));
+        assert_eq!((head.process, head.rank), (std::process::id(), NO_RANK));
         assert_eq!(records.last().unwrap().kind, Kind::End);
     }
 }

@@ -151,7 +151,7 @@ impl Comm {
         Group::of_members(self.members())
     }
 
-    /// Whom neighbourhood collectives reach; none where the communicator was not made with a topology.
+    /// The topology that neighbourhood collectives use; none where the communicator was not made with a topology.
     pub fn topology(&self) -> Option<&Topology> {
         self.0.topology.as_ref()
     }
@@ -168,7 +168,7 @@ impl Comm {
         self.view().is_root(root)
     }
 
-    /// Whom this rank's collectives reach.
+    /// The communicator as this rank sees it.
     #[inline]
     pub(crate) fn view(&self) -> View<'_> {
         View {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mca_params::{Declaration, Kind, Level as ParamLevel, Value};
 use plugin_api::ThreadLevel;
-use plugin_api::trace::NOBODY;
+use plugin_api::trace::NO_RANK;
 
 use super::mode::Mode;
 use super::waits::is_watched;
@@ -206,7 +206,7 @@ impl Checker {
             inside: is_inside.then_some(&self.inside),
             trace: self.trace.as_ref().map(|trace| (trace, monotonic())),
             call,
-            peer: NOBODY,
+            peer: NO_RANK,
         };
         let ends = ending.inside.is_some() || ending.trace.is_some();
         Ok(Entered(ends.then(|| Box::new(ending))))

@@ -3,8 +3,8 @@
 //!
 //! An OpenMP runtime asks for a tool once, when it starts: it calls the first function `ompt_start_tool` of the process. The
 //! C library exports one, which ends in [`start_tool`]. It stays out of the way of other tools: it is no tool unless
-//! `host_wait_report` is set in the environment or in a file of parameters, for which alone the host asks who waits. Then a
-//! tool that comes after it in the process goes first, and one that `OMP_TOOL_LIBRARIES` names too.
+//! `host_wait_report` is set in the environment or in a file of parameters. Even then, a tool that comes after it in the
+//! process goes first, and so does one that `OMP_TOOL_LIBRARIES` names.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fmt;

@@ -352,7 +352,7 @@ impl Transport {
             .is_ok()
     }
 
-    /// Adds a call of the host to the trace: about a process, or [`NOBODY`](plugin_api::trace::NOBODY), from `begin` to `end`
+    /// Adds a call of the host to the trace: about a process, or [`NO_RANK`](plugin_api::trace::NO_RANK), from `begin` to `end`
     /// in nanoseconds of `CLOCK_MONOTONIC`. Of the name 16 bytes are kept.
     pub(crate) fn add_to_trace(&self, call: &str, peer: u64, (begin, end): (u64, u64)) {
         let mut name = [0u8; 17];

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use plugin_api::trace::{Head, Kind, NOBODY, RECORD, Record};
+use plugin_api::trace::{Head, Kind, NO_RANK, RECORD, Record};
 
 use crate::base::sys;
 
@@ -193,7 +193,7 @@ fn create(name: &Path, host: &str) -> io::Result<(PathBuf, File)> {
 /// The rank that a launcher gave this process.
 fn rank() -> u64 {
     let told = |name| std::env::var(name).ok()?.parse().ok();
-    RANKS.into_iter().find_map(told).unwrap_or(NOBODY)
+    RANKS.into_iter().find_map(told).unwrap_or(NO_RANK)
 }
 
 #[cfg(test)]

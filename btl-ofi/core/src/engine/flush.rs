@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use plugin_api::Status;
 use plugin_api::counters::PeerCounters;
-use plugin_api::trace::{Kind, NOBODY};
+use plugin_api::trace::{Kind, NO_RANK};
 
 use crate::base::sys;
 use crate::engine::transport::Transport;
@@ -63,7 +63,7 @@ impl Transport {
             trace.add_since(
                 Kind::Flush,
                 begin,
-                endpoint.map_or(NOBODY, |peer| peer.proc),
+                endpoint.map_or(NO_RANK, |peer| peer.proc),
             );
         }
         status

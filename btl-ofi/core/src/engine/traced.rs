@@ -176,7 +176,7 @@ impl Transport {
         self.trace.is_some()
     }
 
-    /// Adds an interval of the host to the trace: a call about process `peer`, or about none ([`NOBODY`](plugin_api::trace::NOBODY)), from `begin` to
+    /// Adds an interval of the host to the trace: a call about process `peer`, or about none ([`NO_RANK`](plugin_api::trace::NO_RANK)), from `begin` to
     /// `end` in nanoseconds of `CLOCK_MONOTONIC`. Without a trace nothing is done.
     pub fn add_to_trace(&self, name: &[u8], peer: u64, (begin, end): (u64, u64)) {
         if let Some(trace) = &self.trace {

@@ -1,7 +1,7 @@
 //! From an operation to its execution at the target, where the traces of both show it.
 
 use plugin_api::counters::Carrier;
-use plugin_api::trace::{Kind, NOBODY, Record};
+use plugin_api::trace::{Kind, NO_RANK, Record};
 
 use super::read::{Job, Process};
 
@@ -80,7 +80,7 @@ impl Ends<'_> {
                 .partition_point(|flush| flush.end() < post.end());
             let mut later = self.flushes[at..].iter();
             later.find(|flush| {
-                flush.begin >= post.begin && [post.peer, NOBODY].contains(&flush.peer)
+                flush.begin >= post.begin && [post.peer, NO_RANK].contains(&flush.peer)
             })
         };
         let done = self.done.get(&post.id).copied();

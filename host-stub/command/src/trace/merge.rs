@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use plugin_api::counters::Carrier;
-use plugin_api::trace::{Kind, NOBODY, Record};
+use plugin_api::trace::{Kind, NO_RANK, Record};
 use serde_json::{Value, json};
 
 use super::arrows::{self, Arrow};
@@ -169,7 +169,7 @@ fn category(kind: Kind) -> &'static str {
 /// What a record is called.
 pub(super) fn title(record: &Record) -> String {
     let of = |what: &str| match record.peer {
-        NOBODY => what.to_owned(),
+        NO_RANK => what.to_owned(),
         peer => format!("{what}, rank {peer}"),
     };
     match record.kind {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use plugin_api::trace::{HEAD, Head, Kind, NOBODY, RECORD, Record};
+use plugin_api::trace::{HEAD, Head, Kind, NO_RANK, RECORD, Record};
 
 /// Clocks of one host that differ by less than this many nanoseconds are the same: CLOCK_REALTIME was read at different times,
 /// and may be adjusted between. Hosts with the same name have clocks that began at other times.
@@ -109,7 +109,7 @@ impl Job {
             .map(|r| r.begin)
             .min();
         for (process, number) in processes.iter_mut().zip(0..) {
-            if process.rank == NOBODY {
+            if process.rank == NO_RANK {
                 process.rank = number;
             }
             for record in &mut process.records {
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(job.processes.len(), 1);
         assert_eq!(begins(&job.processes[0]), [0, 2, 4]);
         let mut nobody = file(5, "a", (0, 10), &[1]);
-        nobody.rank = NOBODY;
+        nobody.rank = NO_RANK;
         assert_eq!(Job::of(vec![nobody]).processes[0].rank, 0);
     }
 }

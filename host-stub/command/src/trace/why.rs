@@ -12,7 +12,7 @@
 //! | the provider, the ring or the credits for messages had no room | the refused posts of the waiting rank |
 //! | an operation was under way, although its target made progress | its post and its callback |
 
-use plugin_api::trace::{Kind, NOBODY, Record};
+use plugin_api::trace::{Kind, NO_RANK, Record};
 use serde::Serialize;
 
 use super::merge::title;
@@ -121,10 +121,10 @@ fn place(process: &Process, wait: &Record) -> String {
     let span = Span::of(wait);
     let inner = process
         .of(Kind::Wait)
-        .filter(|r| wait.kind == Kind::Call && r.peer != NOBODY);
+        .filter(|r| wait.kind == Kind::Call && r.peer != NO_RANK);
     let inner = inner.filter(|r| span.contains(Span::of(r)) && r.duration * 2 >= wait.duration);
     match inner.max_by_key(|r| r.duration) {
-        Some(inner) if wait.peer == NOBODY => format!("{}, for rank {}", title(wait), inner.peer),
+        Some(inner) if wait.peer == NO_RANK => format!("{}, for rank {}", title(wait), inner.peer),
         _ => title(wait),
     }
 }
@@ -141,12 +141,12 @@ fn holder(job: &Job, at: usize, wait: &Record) -> Option<Reason> {
         .enumerate()
         .filter(|(other, _)| *other != at);
     let all = others.flat_map(|(_, process)| held(process).map(move |h| (process.rank, h)));
-    let asked = |target: u64| target == wait.peer || [target, wait.peer].contains(&NOBODY);
+    let asked = |target: u64| target == wait.peer || [target, wait.peer].contains(&NO_RANK);
     let held = all.filter(|(_, (target, _))| asked(*target));
     let (rank, (target, held)) = held.max_by_key(|(_, (_, held))| held.overlap(span))?;
     let overlap = held.overlap(span);
     let whose = match target {
-        NOBODY => String::from("the locks of all ranks"),
+        NO_RANK => String::from("the locks of all ranks"),
         target => format!("the lock of rank {target}"),
     };
     let reason = format!("rank {rank} held {whose} for {} of it", time(overlap));
@@ -192,7 +192,7 @@ fn silent(job: &Job, at: usize, wait: &Record) -> Option<Reason> {
         .processes
         .iter()
         .enumerate()
-        .filter(|(other, process)| *other != at && (asked == NOBODY || process.rank == asked));
+        .filter(|(other, process)| *other != at && (asked == NO_RANK || process.rank == asked));
     let after = |process: &Process| Span {
         begin: process.end(),
         end: u64::MAX,
@@ -222,11 +222,13 @@ fn silent(job: &Job, at: usize, wait: &Record) -> Option<Reason> {
 /// The peer for which a wait was: its own, or that of the longest flush in it.
 fn peer(process: &Process, wait: &Record) -> u64 {
     let span = Span::of(wait);
-    let known = |r: &&Record| matches!(r.kind, Kind::Wait | Kind::Refused) && r.peer != NOBODY;
+    let known = |r: &&Record| matches!(r.kind, Kind::Wait | Kind::Refused) && r.peer != NO_RANK;
     let within = process.records.iter().filter(known);
     let within = within.filter(|r| span.contains(Span::of(r)) && r.duration * 2 >= wait.duration);
     match wait.kind {
-        Kind::Call => within.max_by_key(|r| r.duration).map_or(NOBODY, |r| r.peer),
+        Kind::Call => within
+            .max_by_key(|r| r.duration)
+            .map_or(NO_RANK, |r| r.peer),
         _ => wait.peer,
     }
 }

@@ -108,7 +108,7 @@ pub(super) struct Client {
     quirks: Quirks,
 }
 
-/// Whom a published item belongs to.
+/// The owner of a published item.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
     Job,

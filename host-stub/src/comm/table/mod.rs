@@ -1,6 +1,6 @@
-//! The table that the collectives of a communicator go through ([`CollTable`]): what its functions are called
-//! with (`args`, `blocks`, on intercommunicators `inter`) and by whom (`view`), what the nonblocking ones return (`request`, with what layers run themselves, `layered`, and
-//! buffers of devices, `placed` and `staged`), which tables a process has (`tables`), and how layers change the one of a
+//! The table that the collectives of a communicator go through ([`CollTable`]): the arguments of its functions
+//! (`args`, `blocks`, on intercommunicators `inter`), the communicator as the calling rank sees it (`view`), what the
+//! nonblocking ones return (`request`; `layered` for requests that layers run, `placed` and `staged` for buffers of devices), which tables a process has (`tables`), and how layers change the one of a
 //! communicator (`overriding`).
 //!
 //! What the host's own functions do is above, in [`crate::coll`], which gives the first table.

@@ -1,5 +1,5 @@
-//! Whom the collectives of a rank reach, who is their root, and what that means for neighbourhood collectives: their blocks, and whether
-//! they can be as they are called.
+//! A communicator as one of its ranks sees it: the ranks that its collectives reach and their root. For neighbourhood
+//! collectives also their blocks, and the check of their arguments.
 
 use super::args::{CollArgs, Collective, Span};
 use super::inter::{PROC_NULL, ROOT};

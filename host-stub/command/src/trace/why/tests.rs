@@ -32,8 +32,8 @@ fn first(ranks: &[&[Record]]) -> (Option<u64>, String) {
 
 #[test]
 fn reasons() {
-    let call = |time, name| record(Kind::Call, time, NOBODY, name);
-    let quiet = |time| record(Kind::Quiet, time, NOBODY, "");
+    let call = |time, name| record(Kind::Call, time, NO_RANK, name);
+    let quiet = |time| record(Kind::Quiet, time, NO_RANK, "");
     let alive = call((200, 201), "free");
     let wait = [call((0, 50), "fence"), alive];
     // The rank that is silent for longest, in pieces, and what it did between.
@@ -95,7 +95,7 @@ fn reasons() {
 #[test]
 fn locks() {
     let lock = |time, name| record(Kind::Call, time, 0, name);
-    let all = |time, name| record(Kind::Call, time, NOBODY, name);
+    let all = |time, name| record(Kind::Call, time, NO_RANK, name);
     let waits = [lock((10, 60), "lock"), lock((61, 62), "unlock")];
     let held = [lock((0, 1), "lock"), lock((58, 59), "unlock")];
     // Another rank holds another lock.
@@ -125,7 +125,7 @@ fn locks() {
 
 #[test]
 fn the_outermost_and_the_longest() {
-    let call = |time, name| record(Kind::Call, time, NOBODY, name);
+    let call = |time, name| record(Kind::Call, time, NO_RANK, name);
     let job = job(&[
         &[
             call((0, 30), "fence"),

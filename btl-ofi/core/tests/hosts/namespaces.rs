@@ -201,9 +201,10 @@ impl Host {
         writeln!(&self.to, "{line}").unwrap();
     }
 
-    /// The next line of a rank; of the first process for 0.
+    /// The next line of a rank; of the first process for 0. A transfer may wait for the silence of a rail meanwhile, which
+    /// takes most of [`PATIENCE`] by itself, and more on a busy machine.
     pub(crate) fn answer(&self, rank: usize) -> String {
-        let line = self.said[rank].recv_timeout(PATIENCE);
+        let line = self.said[rank].recv_timeout(3 * PATIENCE);
         line.unwrap_or_else(|e| panic!("rank {rank} (0 is the host): {e}"))
     }
 }

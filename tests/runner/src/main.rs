@@ -108,19 +108,15 @@ fn report(ended: &mut [Ended], took: Duration) -> bool {
         println!("     {:7.1} {}", end.took.as_secs_f64(), end.name);
     }
     let tests: u32 = ended.iter().map(|end| end.passed).sum();
-    let failed: Vec<&str> = ended
-        .iter()
-        .filter(|end| !end.good)
-        .map(|end| end.name.as_str())
-        .collect();
+    let failed: Vec<&Ended> = ended.iter().filter(|end| !end.good).collect();
     let alone: f64 = ended.iter().map(|end| end.took.as_secs_f64()).sum();
     println!(
         "\n{} test programs, {tests} tests passed, in {:.0} s; one after the other {alone:.0} s",
         ended.len(),
         took.as_secs_f64()
     );
-    if !failed.is_empty() {
-        println!("FAILED: {}", failed.join(", "));
+    for end in &failed {
+        end.print_failures();
     }
     failed.is_empty()
 }

@@ -150,6 +150,36 @@ impl Ended {
     }
 }
 
+/// What the harness said last, at most so many lines.
+const LAST_LINES: usize = 12;
+
+/// The lines of a failed program that tell what failed: those of failed tests and panics, and the last ones.
+fn telling(output: &str) -> Vec<&str> {
+    let lines: Vec<&str> = output.lines().collect();
+    let last = lines.len().saturating_sub(LAST_LINES);
+    let mut shown = Vec::new();
+    let mut after_panic = false;
+    for (index, line) in lines.into_iter().enumerate() {
+        let panicked = line.contains("' panicked at ") || line.contains(") panicked at ");
+        // The message of a panic follows its place.
+        if panicked || after_panic || line.ends_with("... FAILED") || index >= last {
+            shown.push(line);
+        }
+        after_panic = panicked;
+    }
+    shown
+}
+
+impl Ended {
+    /// The failure once more and in short, for the end of a long run.
+    pub(crate) fn print_failures(&self) {
+        println!("FAILED: {}: {}", self.name, self.why);
+        for line in telling(&self.output) {
+            println!("    {line}");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,6 +224,18 @@ mod tests {
         assert!(!killed.good && killed.why == "ended by signal 9");
         let late = ended("sleep 1000 & wait", Duration::ZERO);
         assert!(!late.good && late.why == "did not end within 0 s");
+    }
+
+    #[test]
+    fn failures_are_told_in_short() {
+        let middle = "test slow ... ok\n".repeat(100);
+        let panic = "thread 'a' (7) panicked at a.rs:1:2:\nleft: 1\n";
+        let output = format!("test a ... FAILED\n{middle}{panic}{middle}test result: FAILED");
+        let shown = telling(&output);
+        assert_eq!(shown.len(), 3 + LAST_LINES);
+        assert_eq!(shown.first(), Some(&"test a ... FAILED"));
+        assert_eq!(shown.get(2), Some(&"left: 1"));
+        assert_eq!(shown.last(), Some(&"test result: FAILED"));
     }
 
     #[test]

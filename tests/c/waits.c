@@ -1,12 +1,10 @@
-/* A job whose ranks wait for each other, for traces: the argument says for what. Rank 1 sleeps for MS milliseconds, in which it
- * calls nothing. */
+/* A job whose ranks wait for each other, for traces: the first argument says for what. Rank 1 sleeps, in which it calls
+ * nothing, for as many milliseconds as the second argument says (200). */
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "example.h"
-
-#define MS 200
 
 static void sleep_for(long milliseconds) {
     struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
@@ -21,6 +19,7 @@ static void add_to(int rank, host_win_t *win) {
 
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
+    long pause = argc > 2 ? atol(argv[2]) : 200;
     host_win_t *win = NULL;
     MUST(host_init());
     int rank = host_rank();
@@ -31,7 +30,7 @@ int main(int argc, char **argv) {
             MUST(host_win_lock(HOST_LOCK_EXCLUSIVE, 0, win));
         MUST(host_barrier());
         if (rank == 1) {
-            sleep_for(MS);
+            sleep_for(pause);
             MUST(host_win_unlock(0, win));
         } else if (rank == 0) {
             MUST(host_win_lock(HOST_LOCK_EXCLUSIVE, 0, win));
@@ -44,12 +43,12 @@ int main(int argc, char **argv) {
         MUST(host_barrier());
         if (strcmp(what, "sleep") == 0) {
             if (rank == 1)
-                sleep_for(MS);
+                sleep_for(pause);
             else if (rank == 0)
                 add_to(1, win);
         } else if (strcmp(what, "die") == 0 && rank == 1) {
             /* Long enough for what came before to be written. */
-            sleep_for(MS);
+            sleep_for(pause);
             raise(SIGKILL);
         }
         MUST(host_win_unlock_all(win));

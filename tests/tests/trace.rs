@@ -201,36 +201,59 @@ fn a_halo_exchange() {
     }
 }
 
-/// The longest wait, by its reason.
+/// A wait of rank 0 that rank 1 causes.
+struct Cause {
+    /// What the program does.
+    what: &'static str,
+    reason: &'static str,
+    place: &'static str,
+}
+
+impl Cause {
+    /// Whether the wait of a job whose rank 1 pauses for so many milliseconds is found, with its reason.
+    fn is_found(&self, way: &str, settings: &[&str], pause: &str) -> bool {
+        let reason = format!("rank 1 {}", self.reason);
+        let name = format!("{}-{way}-{pause}", self.what);
+        let job = Traced::run(&name, "2", settings, &["waits", self.what, pause]).passed();
+        let why = job.trace("why", &["--over", "50", "--json"]);
+        assert!(why.status.success(), "{}", why.transcript());
+        let waits: Value = serde_json::from_str(&why.stdout).unwrap();
+        let is_it = |wait: &Value| {
+            let text = |key: &str| wait[key].as_str().unwrap().to_owned();
+            wait["rank"] == 0
+                && wait["blamed"] == 1
+                && text("place").starts_with(self.place)
+                && text("reason").starts_with(&reason)
+        };
+        let found = waits.as_array().unwrap().iter().any(is_it);
+        let lines = job.trace("why", &["--over", "50"]);
+        assert!(lines.stdout.contains(&reason) || !found, "{lines:?}");
+        if !found {
+            println!("{} by {way}, {pause} ms: {waits}", self.what);
+        }
+        found
+    }
+}
+
+/// The longest wait, by its reason. Where other programs keep the ranks from the processors for longer than the pause, that is
+/// the reason, rightly: the pause becomes longer then.
 #[test]
 fn why_a_rank_waited() {
-    let cases = [
+    let causes = [
         ("sleep", "made no progress for", "flush"),
         ("lock", "held the lock of rank 0 for", "lock, rank 0"),
     ];
-    for (what, reason, place) in cases {
+    for (what, reason, place) in causes {
+        let cause = Cause {
+            what,
+            reason,
+            place,
+        };
         for (way, settings) in [("messages", &MESSAGES[..]), ("rings", &RINGS)] {
-            let job =
-                Traced::run(&format!("{what}-{way}"), "2", settings, &["waits", what]).passed();
-            let why = job.trace("why", &["--over", "50", "--json"]);
-            assert!(why.status.success(), "{}", why.transcript());
-            let waits: Value = serde_json::from_str(&why.stdout).unwrap();
-            let waits = waits.as_array().unwrap();
-            let is_it = |wait: &&Value| {
-                let text = |key: &str| wait[key].as_str().unwrap().to_owned();
-                wait["rank"] == 0
-                    && wait["blamed"] == 1
-                    && text("place").starts_with(place)
-                    && text("reason").starts_with(&format!("rank 1 {reason}"))
-            };
+            let mut pauses = ["200", "1000", "5000"].into_iter();
             assert!(
-                waits.iter().any(|wait| is_it(&wait)),
-                "{what} by {way}: {waits:?}"
-            );
-            let lines = job.trace("why", &["--over", "50"]);
-            assert!(
-                lines.stdout.contains(&format!("rank 1 {reason}")),
-                "{lines:?}"
+                pauses.any(|pause| cause.is_found(way, settings, pause)),
+                "{what} by {way}"
             );
         }
     }

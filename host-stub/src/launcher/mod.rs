@@ -95,7 +95,7 @@ impl LaunchOptions {
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// 0 when every rank ended well; else the exit code of the rank that failed first, 128 and
-    /// the signal that killed it, 128 and the signal that the launcher got, or 5.
+    /// the signal that killed it, 128 and the signal that the launcher got, or 5 where ranks only left without a word.
     pub code: u8,
     /// What went wrong, for people.
     pub failure: Option<String>,

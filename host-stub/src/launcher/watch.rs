@@ -20,6 +20,17 @@ pub(super) struct Failure {
     pub(super) message: String,
 }
 
+impl Failure {
+    /// Which of two failures tells more, this one being the earlier: a rank that left without a word says nothing of the
+    /// cause, and the end of the process that caused it may come late, because its threads end one by one.
+    fn before(self, later: Failure) -> Failure {
+        match (self.code, later.code) {
+            (BROKEN_JOB, code) if code != BROKEN_JOB => later,
+            _ => self,
+        }
+    }
+}
+
 /// The ranks of a job and all processes that came of them.
 pub(super) struct Watch {
     ranks: Vec<Rank>,
@@ -65,7 +76,7 @@ impl Watch {
             }
             self.ranks.push(rank);
         }
-        let mut first = None;
+        let mut first: Option<Failure> = None;
         loop {
             let interrupts = options.interrupts.as_ref();
             let events = server
@@ -103,7 +114,10 @@ impl Watch {
                 if let Some(rank) = failure.rank {
                     server.lose(rank);
                 }
-                first.get_or_insert(failure);
+                first = Some(match first {
+                    Some(first) => first.before(failure),
+                    None => failure,
+                });
             }
             if self.ranks.iter().all(|rank| rank.end().is_some()) {
                 return Ok(first);

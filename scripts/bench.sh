@@ -122,6 +122,12 @@ bench_instructions() {
     "$target/release/instructions" --output "$bench_out/instructions.json" "$@"
 }
 
+# A model of jobs of up to a million ranks; with --check, runs of 2 to 64 that must have its counts.
+bench_model() {
+    bench_build
+    "$target/release/model" --plots "$bench_out" "$@"
+}
+
 # One report of what was measured. With --keep its table goes into docs/performance.md, and the plots become those that
 # README shows.
 bench_report() {
@@ -130,7 +136,7 @@ bench_report() {
     cargo build --release -p benches --bin report
     mkdir -p "$bench_out"
     "$target/release/report" "$bench_out" ${keep:+--page docs/performance.md}
-    [[ -z $keep ]] || cp "$bench_out"/{put,get}-{latency,bandwidth}-{shm,tcp}.svg benches/plots/
+    [[ -z $keep ]] || cp "$bench_out"/{{put,get}-{latency,bandwidth}-{shm,tcp},model-{time,messages,memory}}.svg benches/plots/
 }
 
 # bench_all [--short]: every part as a process of its own, bound in time; what fails does not stop the others, and the
@@ -155,6 +161,7 @@ bench_all() {
     step 'bench: waiting' 900 ./dev bench waiting
     step 'bench: staged' 600 ./dev bench staged
     step 'bench: instructions' 900 ./dev bench instructions
+    step 'bench: model' 900 ./dev bench model
     step 'bench: report' 300 ./dev bench report
     summary
 }
@@ -169,12 +176,12 @@ bench_command() {
     case $part in
     all) bench_all ;;
     --short) bench_all --short ;;
-    overhead | growth | openmpi | wire | mpich | tables | collectives | waiting | staged | instructions | report)
+    overhead | growth | openmpi | wire | mpich | tables | collectives | waiting | staged | instructions | model | report)
         "bench_$part" "$@"
         ;;
     *)
         bench_die "unknown: $part (nothing, --short, overhead, growth, openmpi, wire, mpich, tables, collectives, waiting," \
-            "staged, instructions or report)"
+            "staged, instructions, model or report)"
         ;;
     esac
 }

@@ -58,6 +58,7 @@
 //! | [`Error`], [`CallError`] | why a call failed | `btl-ofi/plugin/src/module.rs` |
 //! | [`log`] | the way of log lines to the host | `btl-ofi/plugin/src/component.rs` |
 //! | [`hints`] | for the quick paths of doors | `btl-ofi/plugin/src/module/rma.rs` |
+//! | [`sizes`] | bytes of messages and peers, for models | `benches/src/model/traffic.rs` |
 //!
 //! # Layers
 //!
@@ -73,6 +74,8 @@
 //! | `sm` | the ways of one node: segment, ring, payload pool, requester and responder |
 //! | `hmem` | staged device memory: mailbox, its server at the target, and bounce buffers |
 //! | `engine` | contexts, posting, progress, flush, failures, and [`Transport`] |
+//!
+//! [`sizes`] is beside them: constants of all layers, for others.
 
 #![allow(
     clippy::useless_conversion,
@@ -87,6 +90,8 @@ mod mem;
 mod op;
 mod peer;
 mod sm;
+
+pub mod sizes;
 
 pub use base::capabilities::{Capabilities, ErrorReport};
 pub use base::error::{CallError, Error};

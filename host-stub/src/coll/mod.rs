@@ -18,6 +18,7 @@ pub mod hierarchy;
 mod located;
 pub mod node;
 mod persistent;
+pub mod sizes;
 mod staged;
 mod world;
 

@@ -10,17 +10,17 @@ const SLOT_BYTES: [usize; 2] = [1024, 512];
 
 /// The plan of the regions of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     ranks: usize,
     /// Slots of a ring; at most 128, so that a byte counts them.
-    pub(super) slots: usize,
+    pub(crate) slots: usize,
     /// Bytes of a slot, a multiple of 8.
     pub(super) slot_bytes: usize,
 }
 
 impl Layout {
     /// For `ranks` ranks, over a transport whose puts take at most `put_limit` bytes.
-    pub(super) fn new(ranks: usize, put_limit: usize) -> Layout {
+    pub(crate) fn new(ranks: usize, put_limit: usize) -> Layout {
         let most = put_limit / 8 * 8;
         let sizes = SLOTS
             .into_iter()
@@ -45,7 +45,7 @@ impl Layout {
     }
 
     /// Payload bytes of a message.
-    pub(super) fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         ((self.slot_bytes / 8).saturating_sub(1) * GROUP).min(Header::MAX_LEN)
     }
 
@@ -74,7 +74,7 @@ impl Layout {
         self.given(self.ranks) + to
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.look(self.ranks) * 8
     }
 }

@@ -56,6 +56,16 @@ struct Line {
     looking: Box<Track>,
 }
 
+/// Bytes of the put that carries a payload, behind a word of header.
+pub(crate) const fn message(payload: usize) -> usize {
+    (1 + words_of(payload)) * size_of::<u64>()
+}
+
+/// What a rank keeps of another, without the other's handle.
+pub(crate) fn peer(layout: &Layout) -> usize {
+    size_of::<Line>() + (layout.slots + 2) * size_of::<Track>()
+}
+
 /// The mailbox of this rank, and its ways to those of the others. One caller at a time.
 pub(crate) struct Mailbox {
     transport: Transport,
@@ -220,13 +230,14 @@ impl Mailbox {
             return Err(status);
         }
         let at = self.layout.staging(to, slot);
-        let count = 1 + words_of(payload.len());
+        let bytes = message(payload.len());
+        let count = bytes / size_of::<u64>();
         // SAFETY: a staging slot, which only this rank writes, and no put reads it (idle above).
         let words = unsafe { std::slice::from_raw_parts_mut(self.base.add(at).cast(), count) };
         words[0] = pack(header.bits());
         pack_bytes(payload, &mut words[1..]);
         let remote = line.base + 8 * self.layout.inbox(self.me, slot) as u64;
-        let sent = self.put(to, at, remote, count * 8, track)?;
+        let sent = self.put(to, at, remote, bytes, track)?;
         if sent {
             self.lines[to].sent += 1;
         }

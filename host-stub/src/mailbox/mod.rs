@@ -16,5 +16,6 @@ mod packing;
 mod track;
 
 pub(crate) use header::{Header, Kind};
-pub(crate) use line::{Mailbox, posted};
+pub(crate) use layout::Layout;
+pub(crate) use line::{Mailbox, message, peer, posted};
 pub(crate) use track::{Tracks, track_done};

@@ -7,6 +7,11 @@ use crate::loader::HandleCopy;
 use crate::loader::{Registration, Transport, TransportError};
 use crate::mailbox::{Mailbox, Tracks, posted, track_done};
 
+/// Words of an offer before the handle.
+pub const OFFER_WORDS: usize = 3;
+/// Bytes of the payload that says that an offer was fetched: its name.
+pub const FETCHED: usize = size_of::<u64>();
+
 /// Where a payload lies in its sender's process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
@@ -19,8 +24,9 @@ pub(super) struct Offer {
 impl Offer {
     /// The message's payload.
     pub(super) fn encode(name: u64, address: u64, len: usize, handle: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(24 + handle.len());
-        for word in [name, address, len as u64] {
+        let mut bytes = Vec::with_capacity(OFFER_WORDS * size_of::<u64>() + handle.len());
+        let words: [u64; OFFER_WORDS] = [name, address, len as u64];
+        for word in words {
             bytes.extend_from_slice(&word.to_ne_bytes());
         }
         bytes.extend_from_slice(handle);
@@ -29,7 +35,7 @@ impl Offer {
 
     /// `None` for what no rank sends.
     pub(super) fn decode(bytes: &[u8], handle_size: usize) -> Option<Offer> {
-        let (words, handle) = bytes.split_first_chunk::<24>()?;
+        let (words, handle) = bytes.split_first_chunk::<{ OFFER_WORDS * size_of::<u64>() }>()?;
         let word = |index: usize| {
             words[index * 8..index * 8 + 8]
                 .try_into()

@@ -3,7 +3,7 @@
 use plugin_api::Status;
 
 use super::engine::State;
-use super::fetch::{Fetch, Offer};
+use super::fetch::{FETCHED, Fetch, Offer};
 use super::matching::{Early, Expected, Key};
 use super::run::header;
 use crate::mailbox::{Header, Kind};
@@ -104,12 +104,13 @@ impl State {
     }
 
     fn say_fetched(&mut self, to: usize, key: Key, name: u64) {
-        let payload = name.to_ne_bytes().to_vec();
+        let payload: [u8; FETCHED] = name.to_ne_bytes();
+        let payload = payload.to_vec();
         self.note(to, header(Kind::Fetched, key, payload.len()), payload);
     }
 
     fn take_fetched(&mut self, from: usize, header: Header) {
-        let mut bytes = [0; 8];
+        let mut bytes = [0; FETCHED];
         self.mailbox.take(from, header, &mut bytes);
         let name = u64::from_ne_bytes(bytes);
         let slot = (name & 0xffff_ffff) as usize;

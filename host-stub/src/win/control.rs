@@ -94,7 +94,7 @@ impl ControlPlan {
         Word(self.scratch + index)
     }
 
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.words * size_of::<u64>()
     }
 }

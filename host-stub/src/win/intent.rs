@@ -26,7 +26,7 @@ pub(super) struct Intent {
 
 const MAGIC: u64 = u64::from_le_bytes(*b"WININTN1");
 const REFUSED: u64 = 0;
-const WORDS: usize = 11;
+pub(super) const WORDS: usize = 11;
 
 impl Intent {
     /// The bytes that travel: the intent, or why this rank cannot take part.

@@ -53,6 +53,7 @@ mod request;
 mod request_state;
 mod share;
 mod shm;
+pub mod sizes;
 mod slots;
 #[cfg(test)]
 mod slots_tests;

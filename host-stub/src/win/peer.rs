@@ -67,7 +67,7 @@ pub(super) struct Offer {
 
 const MAGIC: u64 = u64::from_le_bytes(*b"WINOFFR1");
 const REFUSED: u64 = 0;
-const HEADER: usize = 9 * 8;
+pub(super) const HEADER: usize = 9 * 8;
 
 /// The bytes that a rank sends when a window is made: its offer, or why it has none.
 pub(super) fn encode(kind: WindowKind, offer: &Result<Offer, String>) -> Vec<u8> {

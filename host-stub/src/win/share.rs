@@ -172,8 +172,11 @@ fn take(
 
 const CARD: u64 = u64::from_le_bytes(*b"WINCARD1");
 
+/// Words of a card.
+pub(super) const CARD_WORDS: usize = 6;
+
 fn encode_card(card: &Card) -> Vec<u8> {
-    let words = [
+    let words: [u64; CARD_WORDS] = [
         CARD,
         u64::from(card.pid),
         card.fd as u64,

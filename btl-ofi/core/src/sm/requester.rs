@@ -85,7 +85,10 @@ struct Pending {
     used: Use,
 }
 
-const _: () = assert!(size_of::<Pending>() == 64 && LARGEST <= u16::MAX as usize);
+/// Bytes that the origin keeps for each command of a ring.
+pub(crate) const RECORD: usize = size_of::<Pending>();
+
+const _: () = assert!(RECORD == 64 && LARGEST <= u16::MAX as usize);
 
 /// Room for an operation's operands.
 pub(crate) struct Room {

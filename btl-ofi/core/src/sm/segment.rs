@@ -48,7 +48,7 @@ pub(crate) const OWN_LONG: usize = OWN_SHORT + 4 * PAGE;
 /// Flag in a command's `payload`: the offset refers to the ring's own payload, not to the pool.
 pub(crate) const OWN: u32 = 1 << 31;
 
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 /// Identifies this layout; a segment with another value is refused.
 const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO3");
 /// In a claim word: the ring is taken. The low 32 bits hold the next owner's first position. The bits above this one

@@ -4,7 +4,7 @@
 //! the same user, twice, and shows the difference. The processes notice nothing of it.
 
 mod live;
-mod read;
+pub mod read;
 mod table;
 
 use std::io::{IsTerminal, Write};

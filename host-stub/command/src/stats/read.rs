@@ -14,44 +14,57 @@ use serde::Serialize;
 
 /// A process, with the counters of each of its transports.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Process {
-    pub(super) pid: u32,
-    pub(super) program: String,
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// The name of its program.
+    pub program: String,
     /// Its rank, as its environment says.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) rank: Option<u64>,
-    pub(super) transports: Vec<Transport>,
+    pub rank: Option<u64>,
+    /// One for each transport that it has open.
+    pub transports: Vec<Transport>,
 }
 
 /// The counters of a transport.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Transport {
+pub struct Transport {
     /// The provider and its interface.
-    pub(super) title: String,
+    pub title: String,
     /// Calls that made progress.
-    pub(super) polls: u64,
-    pub(super) peers: Vec<Peer>,
+    pub polls: u64,
+    /// Those to which anything was counted.
+    pub peers: Vec<Peer>,
 }
 
 /// The counters of a peer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Peer {
+pub struct Peer {
     /// The peer in its host's numbering; none for all peers without counters of their own.
-    pub(super) peer: Option<u64>,
-    pub(super) carried: Vec<CarriedBy>,
-    pub(super) again: u64,
-    pub(super) revoked: u64,
-    pub(super) messages: u64,
-    pub(super) waits: u64,
-    pub(super) waited_ns: u64,
+    pub peer: Option<u64>,
+    /// By carrier, in the order of [`Carrier::ALL`].
+    pub carried: Vec<CarriedBy>,
+    /// Operations refused for lack of room.
+    pub again: u64,
+    /// Ring transfers that the target did not begin in time.
+    pub revoked: u64,
+    /// Messages sent, answers not counted.
+    pub messages: u64,
+    /// Flushes that waited.
+    pub waits: u64,
+    /// How long they waited, in nanoseconds.
+    pub waited_ns: u64,
 }
 
 /// What a carrier carried.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct CarriedBy {
-    pub(super) carrier: &'static str,
-    pub(super) operations: u64,
-    pub(super) bytes: u64,
+pub struct CarriedBy {
+    /// The name of the carrier.
+    pub carrier: &'static str,
+    /// Puts, gets and atomics.
+    pub operations: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 impl Peer {
@@ -61,18 +74,18 @@ impl Peer {
     }
 
     /// Operations by all carriers.
-    pub(super) fn operations(&self) -> u64 {
+    pub fn operations(&self) -> u64 {
         self.carried.iter().map(|c| c.operations).sum()
     }
 
     /// Their bytes.
-    pub(super) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.carried.iter().map(|c| c.bytes).sum()
     }
 }
 
 /// All processes with counters that this user may read, in the order of their ranks.
-pub(super) fn all() -> Vec<Process> {
+pub fn all() -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut found: Vec<_> = pids.filter_map(|pid| Process::read(pid).ok()).collect();
@@ -85,7 +98,7 @@ impl Process {
     ///
     /// # Errors
     /// Why there are none, and what to do.
-    pub(super) fn read(pid: u32) -> Result<Process, String> {
+    pub fn read(pid: u32) -> Result<Process, String> {
         let folder = PathBuf::from(format!("/proc/{pid}"));
         let descriptors = fs::read_dir(folder.join("fd")).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => format!("there is no process {pid}"),

@@ -15,7 +15,7 @@ use crate::schedule::{Plan, allgather_bruck};
 /// Bytes from which a broadcast to more than two ranks is scattered.
 const BCAST_LONG: usize = 1 << 20;
 /// Bytes from which reductions are scattered.
-const REDUCE_LONG: usize = 8 << 10;
+pub const REDUCE_LONG: usize = 8 << 10;
 /// Bytes of a block from which gather and scatter go straight.
 pub(super) const BLOCK_LONG: usize = 2 << 10;
 /// Bytes of all blocks together from which an allgather goes round the ring.

@@ -18,6 +18,8 @@ mod reduce_scatter;
 mod scan;
 mod scatter;
 
+pub use choose::REDUCE_LONG;
+
 use super::{CollArgs, Collective};
 use crate::base::{ElementType, ReduceOp};
 use crate::comm::table::View;

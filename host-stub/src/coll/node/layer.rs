@@ -15,7 +15,7 @@ pub static NODE_COLLECTIVES: Declaration =
         .level(Level::USER_BASIC);
 
 /// Ranks that a segment is made for: the slots of more would hold too little of each.
-const MOST: usize = 512;
+pub const MOST: usize = 512;
 
 /// Puts the layer into a process's hooks.
 pub(crate) fn register(hooks: &Hooks) {

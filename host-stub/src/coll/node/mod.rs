@@ -16,5 +16,6 @@ mod lines;
 mod reduce;
 mod state;
 
-pub use layer::NODE_COLLECTIVES;
 pub(crate) use layer::register;
+pub use layer::{MOST, NODE_COLLECTIVES};
+pub(super) use lines::bytes;

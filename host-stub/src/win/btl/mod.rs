@@ -11,6 +11,7 @@ pub(super) mod rma;
 mod tracked;
 
 pub(super) use locked::holds_a_lock;
+pub(super) use passive::LOCKS_AT_ONCE;
 
 use super::table::RmaTable;
 use super::{dynamic, queries};

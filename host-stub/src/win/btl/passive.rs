@@ -20,7 +20,7 @@ use crate::win::window::Window;
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Locks asked for at once by `lock_all`.
-const BATCH: usize = 16;
+pub(in crate::win) const LOCKS_AT_ONCE: usize = 16;
 
 pub(super) fn lock(window: &Window, rank: usize, kind: LockKind) -> WinResult<()> {
     let call = "lock";
@@ -103,7 +103,7 @@ pub(super) fn unlock(window: &Window, rank: usize, held: Option<LockKind>) -> Wi
 
 pub(super) fn lock_all(window: &Window) -> WinResult<()> {
     let call = "lock_all";
-    for (batch, peers) in window.parts.peers.chunks(BATCH).enumerate() {
+    for (batch, peers) in window.parts.peers.chunks(LOCKS_AT_ONCE).enumerate() {
         let issued: Vec<_> = peers
             .iter()
             .map(|peer| window.begin_add(call, peer, LOCK, 1))
@@ -111,7 +111,7 @@ pub(super) fn lock_all(window: &Window) -> WinResult<()> {
         for (index, issued) in issued.into_iter().enumerate() {
             let before = window.finish_word(call, issued?)?;
             if before & EXCLUSIVE != 0 || waiters(before) != 0 {
-                let rank = batch * BATCH + index;
+                let rank = batch * LOCKS_AT_ONCE + index;
                 release(window, call, window.peer(call, rank)?, LockKind::Shared)?;
                 lock(window, rank, LockKind::Shared)?;
             }
@@ -127,7 +127,7 @@ pub(super) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {
     if !held {
         return outcome;
     }
-    for peers in window.parts.peers.chunks(BATCH) {
+    for peers in window.parts.peers.chunks(LOCKS_AT_ONCE) {
         let issued: Vec<_> = peers
             .iter()
             .map(|peer| window.begin_add(call, peer, LOCK, 1u64.wrapping_neg()))

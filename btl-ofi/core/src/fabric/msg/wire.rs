@@ -23,7 +23,7 @@ use crate::op::responder::{self, Command, GET, NOTIFY, PUT, SEND};
 pub(crate) const LARGEST: usize = 12 * 1024;
 /// Words of the longest message: a header, the longest address of an endpoint, and one largest command. With its own
 /// header, rxm sends up to 16 KiB as one packet, which costs the least.
-pub(super) const MOST_WORDS: usize = 2000;
+pub(crate) const MOST_WORDS: usize = 2000;
 /// Bytes of the longest send: as much as Open MPI's tcp sends at once.
 pub(crate) const LARGEST_SEND: usize = 64 * 1024;
 /// Words of the longest message where there are sends. One that has no room in a batch of [`MOST_WORDS`] goes alone.
@@ -37,6 +37,8 @@ const _: () = assert!(
 );
 /// Words of an entry without its operands.
 const LONGEST_ENTRY: usize = 5;
+/// Words of an entry that name its region, unless it is that of the entry before.
+pub(crate) const REGION_WORDS: usize = 2;
 
 /// The first word's lower half: the letters BTM and the version of this format.
 const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x02");
@@ -67,7 +69,7 @@ pub(super) enum Kind {
 
 /// The beginning of each message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(crate) struct Header {
     pub(super) kind: Kind,
     /// A random number that the origin chose for its line to the target.
     pub(super) cookie: u64,
@@ -83,7 +85,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    pub(super) const WORDS: usize = 5;
+    pub(crate) const WORDS: usize = 5;
 
     /// Writes the header of a message whose words are complete.
     pub(super) fn write(&self, words: &mut [u64]) {
@@ -191,7 +193,7 @@ impl Form {
     }
 
     /// The form of a notification.
-    pub(super) const NOTICE: Form = Form {
+    pub(crate) const NOTICE: Form = Form {
         compares: false,
         operands: 1,
         results: 0,
@@ -292,7 +294,7 @@ pub(super) unsafe fn write_entry(
 impl Form {
     /// Words of the entry if its region has to be named.
     #[inline]
-    pub(super) fn words(&self) -> usize {
-        4 + usize::from(self.compares) + self.operands
+    pub(crate) fn words(&self) -> usize {
+        2 + REGION_WORDS + usize::from(self.compares) + self.operands
     }
 }

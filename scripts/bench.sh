@@ -58,9 +58,29 @@ bench_openmpi() {
     ./dev openmpi bench "$@"
 }
 
-# Windows over TCP under each transport that Open MPI has for it, turn by turn.
+# Windows within a node under each transport that Open MPI has for it, MPICH, and UCX alone, turn by turn.
+bench_node() {
+    ./dev openmpi node "$@"
+}
+
+# The same over TCP.
 bench_wire() {
     ./dev openmpi wire "$@"
+}
+
+# Time to solution of programs on one node and over TCP, under each transport that Open MPI has, turn by turn.
+bench_applications() {
+    ./dev openmpi applications "$@"
+}
+
+# Rates of threads, likewise.
+bench_threads() {
+    ./dev openmpi threads "$@"
+}
+
+# MPI_Init to the first put, windows and MPI_Finalize over numbers of ranks, likewise.
+bench_startup() {
+    ./dev openmpi startup "$@"
 }
 
 # MPICH's windows and ours, in pairs.
@@ -142,9 +162,9 @@ bench_report() {
 # bench_all [--short]: every part as a process of its own, bound in time; what fails does not stop the others, and the
 # report names it as not measured.
 bench_all() {
-    local short=() pairs=(--pairs 5) mpich=(--program-argument all --pairs 3 --limit 60) rounds=()
+    local short=() pairs=(--pairs 5) mpich=(--program-argument all --pairs 3 --limit 60) rounds=() turns=()
     if [[ ${1:-} == --short ]]; then
-        short=(--short) pairs=(--pairs 1 --limit 60) mpich=(--pairs 3) rounds=(--rounds 7)
+        short=(--short) pairs=(--pairs 1 --limit 60) mpich=(--pairs 3) rounds=(--rounds 7) turns=(--turns 1)
     fi
     # What an earlier run left is not of this one.
     mkdir -p "$bench_out"
@@ -154,7 +174,11 @@ bench_all() {
     step 'bench: overhead' 3600 ./dev bench overhead "${short[@]}" "${rounds[@]}"
     step 'bench: growth' 3600 ./dev bench growth "${short[@]}"
     step 'bench: openmpi' 3600 ./dev bench openmpi "${pairs[@]}"
+    step 'bench: node' 1800 ./dev bench node "${turns[@]}"
     step 'bench: wire' 1800 ./dev bench wire
+    step 'bench: applications' 1800 ./dev bench applications "${turns[@]}"
+    step 'bench: threads' 900 ./dev bench threads "${turns[@]}"
+    step 'bench: startup' 1800 ./dev bench startup "${turns[@]}"
     step 'bench: mpich' 3600 ./dev bench mpich "${mpich[@]}"
     step 'bench: tables' 600 ./dev bench tables "${rounds[@]}"
     step 'bench: collectives' 1800 ./dev bench collectives
@@ -176,12 +200,13 @@ bench_command() {
     case $part in
     all) bench_all ;;
     --short) bench_all --short ;;
-    overhead | growth | openmpi | wire | mpich | tables | collectives | waiting | staged | instructions | model | report)
+    overhead | growth | openmpi | node | wire | applications | threads | startup | mpich | tables | collectives | waiting | staged | \
+        instructions | model | report)
         "bench_$part" "$@"
         ;;
     *)
-        bench_die "unknown: $part (nothing, --short, overhead, growth, openmpi, wire, mpich, tables, collectives, waiting," \
-            "staged, instructions, model or report)"
+        bench_die "unknown: $part (nothing, --short, overhead, growth, openmpi, node, wire, applications, threads, startup, mpich," \
+            "tables, collectives, waiting, staged, instructions, model or report)"
         ;;
     esac
 }

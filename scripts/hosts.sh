@@ -221,16 +221,16 @@ END
 
 # hosts_bench [hosts.py's options]: two hosts, and benches/openmpi/hosts.py on their head.
 hosts_bench() {
-    local status=0
+    local status=0 program
     openmpi_build
-    openmpi_compile benches/openmpi/rma_bench.c
+    for program in rma_bench gups halo hash_table; do openmpi_compile "benches/openmpi/$program.c"; done
     # Incremental builds inline less.
     CARGO_INCREMENTAL=0 cargo build --release -p host-stub-command -p btl-ofi-plugin
     CARGO_INCREMENTAL=0 cargo build --release -p benches --bin overhead
     hosts_make 2
     # Waited for, because bash handles no signal while it runs a command; without the pipe by which hosts live.
     { exec {hosts_life}>&-; exec nsenter --target "${hosts_pids[head]}" --net --uts --mount --wd="$PWD" -- \
-        python3 benches/openmpi/hosts.py --program "$openmpi_dir/bin/rma_bench" \
+        python3 benches/openmpi/hosts.py --bin "$openmpi_dir/bin" \
         --component "$openmpi_component" --system "$openmpi_system" --json target/bench/hosts.json \
         --host "$(readlink -f "$host")" --overhead "$(readlink -f "$target/release/overhead")" \
         --mpirun "mpirun --mca plm_rsh_agent $hosts_folder/agent --mca plm_rsh_no_tree_spawn 1

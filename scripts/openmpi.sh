@@ -3,7 +3,8 @@
 #
 #   openmpi_hello         install what is missing, build, say what a user needs to set, run a hello window
 #   openmpi_bench         pairs of runs against the system's C component
-#   openmpi_wire          runs over TCP beside every other transport of Open MPI, and MPICH
+#   openmpi_calls         calls within a node or over TCP beside every other transport of Open MPI, MPICH, and UCX alone
+#   openmpi_programs      applications, threads, start-up: likewise, on one node and over TCP
 #   openmpi_test and openmpi_test_short are in openmpi_checks.sh, openmpi_struck in struck.sh
 
 openmpi_dir=target/openmpi
@@ -174,25 +175,47 @@ openmpi_bench() {
         --system "$openmpi_system" --json target/bench/openmpi.json "$@"
 }
 
-openmpi_wire() {
-    local why mpich=()
+# openmpi_sides PROGRAM...: compiles programs of benches/openmpi for Open MPI and, where there is one, for MPICH. Sets
+# openmpi_options to what scripts need that start jobs of all sides.
+openmpi_sides() {
+    local why program
     openmpi_build
-    openmpi_compile benches/openmpi/rma_bench.c
-    cc -std=gnu11 -O2 -o "$openmpi_dir/bin/tcp_floor" benches/openmpi/tcp_floor.c
+    for program in "$@"; do openmpi_compile "benches/openmpi/$program.c"; done
+    openmpi_options=(--bin "$openmpi_dir/bin" --component "$openmpi_component" --system "$openmpi_system")
     # shellcheck source=scripts/mpich.sh
     . scripts/mpich.sh
     why=$(mpich_missing)
     if [ -n "$why" ]; then
         openmpi_say "without MPICH: $why"
-    else
-        mpich_compile_theirs rma_bench benches/openmpi/rma_bench.c
-        mpich=(--mpich "$mpich_dir/venv/bin/mpiexec" --mpich-program "$mpich_dir/bin/rma_bench")
+        return
     fi
-    python3 benches/openmpi/wire.py --program "$openmpi_dir/bin/rma_bench" --component "$openmpi_component" \
-        --floor "$openmpi_dir/bin/tcp_floor" --system "$openmpi_system" --json target/bench/wire.json ${mpich[@]:+"${mpich[@]}"} "$@"
+    for program in "$@"; do mpich_compile_theirs "$program" "benches/openmpi/$program.c"; done
+    openmpi_options+=(--mpich "$mpich_dir/venv/bin/mpiexec" --mpich-bin "$mpich_dir/bin")
 }
 
-# openmpi_command [test | short | bench ... | wire ...]: what `./dev openmpi` calls.
+# openmpi_calls PATH NAME [wire.py's options]: single calls on a path, node or tcp, into the file NAME.json.
+openmpi_calls() {
+    local path=$1 floor="${1}_floor" name=$2
+    shift 2
+    openmpi_sides rma_bench
+    # It is one side of several.
+    command -v ucx_perftest >/dev/null || (openmpi_packages ucx-utils) || openmpi_say "without ucx_perftest"
+    cc -std=gnu11 -O2 -o "$openmpi_dir/bin/$floor" "benches/openmpi/$floor.c"
+    python3 benches/openmpi/wire.py "${openmpi_options[@]}" --path "$path" --floor "$openmpi_dir/bin/$floor" \
+        --json "target/bench/$name.json" "$@"
+}
+
+# openmpi_programs PART [programs.py's options]: applications, threads or startup.
+openmpi_programs() {
+    case $1 in
+        applications) openmpi_sides gups halo hash_table ;;
+        threads) openmpi_sides rma_mt ;;
+        startup) openmpi_sides startup ;;
+    esac
+    python3 benches/openmpi/programs.py "${openmpi_options[@]}" --json "target/bench/$1.json" "$@"
+}
+
+# openmpi_command [test | short | struck ... | bench ... | node ... | wire ... | applications ... | threads ... | startup ...]: what `./dev openmpi` calls.
 openmpi_command() {
     case "${1:-}" in
         '') openmpi_hello ;;
@@ -202,7 +225,9 @@ openmpi_command() {
             if [ "$1" = test ]; then openmpi_test; else openmpi_test_short; fi
             ;;
         bench) shift; openmpi_bench "$@" ;;
-        wire) shift; openmpi_wire "$@" ;;
+        node) shift; openmpi_calls node node "$@" ;;
+        wire) shift; openmpi_calls tcp wire "$@" ;;
+        applications | threads | startup) openmpi_programs "$@" ;;
         struck)
             shift
             # shellcheck source=scripts/struck.sh
@@ -210,6 +235,6 @@ openmpi_command() {
             openmpi_build
             openmpi_struck "$@"
             ;;
-        *) openmpi_die "unknown: $1 (nothing, test, short, struck, bench or wire)" ;;
+        *) openmpi_die "unknown: $1 (nothing, test, short, struck, bench, node, wire, applications, threads or startup)" ;;
     esac
 }

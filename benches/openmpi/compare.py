@@ -15,6 +15,8 @@ import sys
 import time
 from pathlib import Path
 
+import sides
+
 # Measurements with a limit on ours over the C component's: name, bytes, provider -> (limit, "most" or "least").
 TARGETS = {
     ("put_latency", 8, "shm"): (0.5, "most"),
@@ -34,28 +36,18 @@ for _size in (65536, 262144, 1048576, 4194304):
 
 
 # Units of rma_bench's lines.
-UNITS = ("us", "s", "MB/s", "Mop/s")
+UNITS = ("us", "ms", "s", "MB/s", "Mop/s")
 
 
-def mpirun(options, provider, component, program):
-    """The command line of one run of a program with its arguments; `component` is a folder to search first, or None
-    for the system's component."""
-    # rma_bench binds its ranks itself, as the other benchmarks do.
-    command = [options.mpirun, "-n", "2", "--oversubscribe", "--bind-to", "none"]
-    settings = {
-        "osc": "rdma",
-        "btl": "self,vader,ofi",
-        "btl_vader_single_copy_mechanism": "none",
-        "opal_common_ofi_provider_include": provider,
-    }
-    if component:
-        settings["mca_base_component_path"] = f"{component}:{options.system}"
+def mpirun(options, provider, ours, program):
+    """The command line of one run of a program with its arguments, over our component or the system's."""
+    settings, exported = {**sides.OVER_BTL, **sides.provider(provider)}, []
+    if ours:
+        settings |= sides.path(options)
         if provider == "sockets":
             # Ours asks its users to export this, and theirs does not.
-            command += ["-x", "FI_SOCKETS_PE_WAITTIME=0"]
-    for name, value in settings.items():
-        command += ["--mca", name, value]
-    return command + program
+            exported = ["FI_SOCKETS_PE_WAITTIME=0"]
+    return sides.mpirun(options, 2, settings, exported, program)
 
 
 def run(command, limit, environment=None):
@@ -102,8 +94,8 @@ def measure(what, count, limit, theirs, ours):
     """
     runs, failed = {"theirs": [], "ours": []}, []
     for turn in range(count):
-        sides = [("theirs", theirs), ("ours", ours)]
-        for side, (name, command, environment) in reversed(sides) if turn % 2 else sides:
+        order = [("theirs", theirs), ("ours", ours)]
+        for side, (name, command, environment) in reversed(order) if turn % 2 else order:
             begin = time.monotonic()
             found, ended = run(command, limit, environment)
             runs[side].append(found)
@@ -132,8 +124,8 @@ def pairs(options, provider, program):
     """Rows of one provider and a program with its arguments, with what is to be reached."""
     rows, failed = measure(
         f"openmpi {provider} {' '.join([Path(program[0]).name, *program[1:]])}", options.pairs, options.limit,
-        ("its own", mpirun(options, provider, None, program), None),
-        ("ours", mpirun(options, provider, options.component, program), None))
+        ("its own", mpirun(options, provider, False, program), None),
+        ("ours", mpirun(options, provider, True, program), None))
     for row in rows:
         row["provider"] = provider
         target = TARGETS.get((row["name"], row["bytes"], provider)) if row["threads"] == 1 else None
@@ -181,11 +173,12 @@ def machine(versions):
     return {"processor": model, "cores": os.cpu_count(), "kernel": platform.release(), **dict(versions)}
 
 
-def write(path, about, rows):
-    """Writes the file that the report reads; called after each block, so that what was measured stays if the rest fails."""
+def write(path, about, rows, targets=()):
+    """Writes the file that the report reads; called after each block, so that what was measured stays if the rest fails.
+    Targets are those of a part that judges itself."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    written = {"run": os.environ.get("BENCH_RUN", ""), "machine": about, "rows": rows}
+    written = {"run": os.environ.get("BENCH_RUN", ""), "machine": about, "targets": list(targets), "rows": rows}
     path.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
 
 

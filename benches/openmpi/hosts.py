@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs what `./dev hosts bench` compares on two hosts, turn by turn, and prints a table of each kind.
 
-Windows over TCP: rma_bench between two ranks under each transport that Open MPI has. Two ranks on each host: host-stub's put,
-get and fetch-op to the other rank of its host and to one of the other host, beside jobs that have this one route only. First
-put: beside raw libfabric's connect and put. Only the standard library is needed.
+Windows over TCP: rma_bench, and the programs of `./dev bench applications`, between two ranks under each transport that
+Open MPI has. Two ranks on each host: host-stub's put, get and fetch-op to the other rank of its host and to one of the other
+host, beside jobs that have this one route only. First put: beside raw libfabric's connect and put. Only the standard library is needed.
 """
 
 import argparse
@@ -13,30 +13,9 @@ import subprocess
 import sys
 
 import compare
+import programs
+import sides
 import wire
-
-NETWORK = "10.88.0.0/24"
-
-
-def sides(options):
-    """The settings of each side between two ranks of two hosts: its name, MCA parameters, and environment."""
-    def ours(provider):
-        return {"osc": "rdma", "btl": "self,ofi", "btl_ofi_mode": "2", "opal_common_ofi_provider_include": provider,
-                "btl_ofi_if_include": NETWORK, "mca_base_component_path": f"{options.component}:{options.system}"}
-
-    # The only provider that it works with between hosts: net has no atomics, and it takes none of the others.
-    theirs = {"osc": "rdma", "btl": "self,tcp,ofi", "opal_common_ofi_provider_include": "sockets"}
-    ucx = {"pml": "ucx", "osc": "ucx"}
-    for name in ("pml_ucx_tls", "pml_ucx_devices", "opal_common_ucx_tls", "opal_common_ucx_devices"):
-        ucx[name] = "any"
-    return [
-        ("ours, net", ours("net"), []),
-        ("ours, tcp;ofi_rxm", ours("tcp;ofi_rxm"), []),
-        ("C btl/ofi, sockets", theirs, ["FI_SOCKETS_IFACE=eth0", "FI_SOCKETS_PE_WAITTIME=0"]),
-        ("osc/pt2pt, btl/tcp", {"osc": "pt2pt", "btl": "self,tcp"}, []),
-        ("osc/ucx, tcp", ucx, ["UCX_TLS=tcp,self", "UCX_NET_DEVICES=eth0"]),
-    ]
-
 
 def start(options, hosts, program, *more):
     """The command line of a program that is not Open MPI's, with a rank on each of the hosts. Ranks 0 and 1, which measure, have a
@@ -45,7 +24,7 @@ def start(options, hosts, program, *more):
     for rank, host in enumerate(hosts):
         line += [":"] if rank else []
         line += ["-n", "1", "--host", f"{host}:1", "--oversubscribe", "--bind-to", "none", *more, "-x", "FI_TCP_IFACE=eth0",
-                 "-x", f"OMPI_MCA_btl_ofi_if_include={NETWORK}"]
+                 "-x", f"OMPI_MCA_btl_ofi_if_include={sides.NETWORK}"]
         line += ["taskset", "-c", str(rank % (os.cpu_count() or 1))] + (["nice", "-n", "19"] if rank > 1 else []) + program
     return line
 
@@ -123,38 +102,40 @@ def table(rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mpirun", default="mpirun", help="with the options that reach the hosts")
-    parser.add_argument("--program", required=True, help="the compiled rma_bench")
-    parser.add_argument("--component", required=True, help="folder that holds our mca_btl_ofi.so")
-    parser.add_argument("--system", required=True, help="folder of the system's components")
+    sides.arguments(parser)
     parser.add_argument("--host", required=True, help="host-stub")
     parser.add_argument("--overhead", required=True, help="the program that makes raw calls")
     parser.add_argument("--provider", default="tcp;ofi_rxm", help="of host-stub and of the raw calls")
     parser.add_argument("--json", required=True, help="file to write")
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--only", choices=("windows", "routes"), help="one of the tables")
+    parser.add_argument("--only", choices=("windows", "routes", "applications"), help="one of the tables")
     parser.add_argument("--limit", type=float, default=120, help="seconds one run may take")
     options = parser.parse_args()
-    options.size = "quick"
     about = compare.machine([("openmpi", compare.first_line(["mpirun", "--version"]).removeprefix("mpirun (Open MPI) ")),
                              ("libfabric", compare.first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])
-    failed = []
-    own = first_puts(options, failed) + routes(options, failed) if options.only != "windows" else []
-    rows, names = [], []
-    if options.only != "routes":
-        options.mpirun += " --host h1:1,h2:1"
-        rows, names, wrong = wire.measure(options, sides(options))
+    own, rows, names, solved, failed = [], [], [], [], []
+    if options.only in (None, "routes"):
+        own = first_puts(options, failed) + routes(options, failed)
+    options.mpirun += " --host h1:1,h2:1"
+    if options.only in (None, "windows"):
+        rows, names, wrong = wire.measure(options, "hosts", sides.jobs(options, "hosts", 2, ["rma_bench", "quick"]))
         failed += wrong
-    compare.write(options.json, about, own + rows)
+    if options.only in (None, "applications"):
+        solved, wrong = programs.measure(options, programs.between_hosts())
+        failed += wrong
+    compare.write(options.json, about, own + rows + solved)
     print(", ".join(f"{k} {v}" for k, v in about.items()) + f"; medians of {options.turns} turns\n")
     if rows:
         print(wire.table(rows, names))
-    print(f"\nhost-stub over {options.provider}. The first put is beside raw libfabric's connect and put; the others, of two ranks on"
-          "\neach of two hosts, beside four ranks on one host, and beside ranks that reach all others by the provider.\n")
-    print(table(own))
+    if solved:
+        programs.tables("applications", solved)
+    if own:
+        print(f"\nhost-stub over {options.provider}. The first put is beside raw libfabric's connect and put; the others, of two ranks"
+              "\non each of two hosts, beside four ranks on one host, and beside ranks that reach all others by the provider.\n")
+        print(table(own))
     for line in failed:
         print(f"hosts: {line}", file=sys.stderr)
-    return 1 if failed or not own + rows else 0
+    return 1 if failed or not own + rows + solved else 0
 
 
 if __name__ == "__main__":

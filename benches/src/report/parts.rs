@@ -70,11 +70,16 @@ struct Sides {
 }
 
 /// Parts that judge themselves, with their files.
-pub(crate) const JUDGED: [(&str, &str); 7] = [
+pub(crate) const JUDGED: [(&str, &str); 12] = [
     ("growth", "growth.json"),
     ("instructions", "instructions.json"),
     ("tables", "tables.json"),
     ("collectives", "collectives.json"),
+    ("node", "node.json"),
+    ("wire", "wire.json"),
+    ("applications", "applications.json"),
+    ("threads", "threads.json"),
+    ("startup", "startup.json"),
     ("waiting", "waiting.json"),
     ("staged over shm", "staged-shm.json"),
     ("staged over tcp;ofi_rxm", "staged-tcp.json"),

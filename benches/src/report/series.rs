@@ -72,7 +72,10 @@ pub(crate) fn of(read: &Measurements) -> Vec<Series> {
         let Some((operation, measure, scale)) = curve(&row.name, &row.unit) else {
             continue;
         };
-        let numbers = row.fields.iter().filter(|(side, _)| *side != "ratio");
+        let numbers = row
+            .fields
+            .iter()
+            .filter(|(side, _)| !["ratio", "limit"].contains(&side.as_str()));
         for (side, value) in numbers.filter_map(|(side, value)| Some((side, value.as_f64()?))) {
             let (bytes, value) = (row.bytes, Figure::of(vec![value * scale]));
             add((WIRE, operation, measure), side, Point { bytes, value });

@@ -1,0 +1,111 @@
+"""The sides that are compared with this component: what else carries windows under Open MPI, and MPICH, with the settings of
+a job of each. A path is what lies between its ranks: node, tcp or hosts.
+
+Over tcp the ranks are on one machine too, but nothing goes by shared memory, as between hosts.
+"""
+
+import os
+from pathlib import Path
+
+# Of the hosts that scripts/hosts.sh makes.
+NETWORK = "10.88.0.0/24"
+
+# Makes osc/rdma take a component on one node, where Open MPI prefers its own shared memory.
+OVER_BTL = {"osc": "rdma", "btl": "self,vader,ofi", "btl_vader_single_copy_mechanism": "none"}
+
+# osc/ucx where UCX has no network.
+UCX = {"pml": "ucx", "osc": "ucx", **{name: "any" for name in (
+    "pml_ucx_tls", "pml_ucx_devices", "opal_common_ucx_tls", "opal_common_ucx_devices")}}
+
+
+def provider(name):
+    """The setting that names a provider, for either component."""
+    return {"opal_common_ofi_provider_include": name}
+
+
+def path(options):
+    """The setting by which our component is found before the system's."""
+    return {"mca_base_component_path": f"{options.component}:{options.system}"}
+
+
+def node(options, windows):
+    """Sides between ranks of one node, for windows that are made as `windows` says: (name, settings, exported variables)."""
+    sides = [
+        # As a user starts it: osc/rdma takes it for its latency, and messages have all that vader offers.
+        ("ours, shm", {**path(options), "osc": "rdma", "btl": "self,vader,ofi", **provider("shm")}, []),
+        ("C btl/ofi, shm", {**OVER_BTL, **provider("shm")}, []),
+        ("osc/pt2pt, btl/vader", {"osc": "pt2pt", "btl": "self,vader"}, []),
+        ("osc/ucx", UCX, []),
+    ]
+    if windows == "allocate":
+        # It has windows over memory that it allocated, and no others.
+        sides.append(("osc/sm", {"osc": "sm", "btl": "self,vader"}, []))
+    return sides
+
+
+def tcp(options):
+    """The same over TCP, on loopback."""
+    ours = {**path(options), "osc": "rdma", "btl": "self,ofi", "btl_ofi_mode": "2", "btl_ofi_same_node": "off"}
+    return [
+        ("ours, net", {**ours, **provider("net")}, ["FI_TCP_IFACE=lo"]),
+        ("ours, tcp;ofi_rxm", {**ours, **provider("tcp;ofi_rxm")}, ["FI_TCP_IFACE=lo"]),
+        ("C btl/ofi, net", {**OVER_BTL, **provider("net")}, ["FI_TCP_IFACE=lo"]),
+        ("osc/pt2pt, btl/tcp", {"osc": "pt2pt", "btl": "self,tcp", "btl_tcp_if_include": "lo"}, []),
+        ("osc/ucx, tcp", UCX, ["UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"]),
+    ]
+
+
+def hosts(options):
+    """The same between two hosts that `options.mpirun` names, which share NETWORK."""
+    ours = {**path(options), "osc": "rdma", "btl": "self,ofi", "btl_ofi_mode": "2", "btl_ofi_if_include": NETWORK}
+    # The only provider that it works with between hosts: net has no atomics, and it takes none of the others.
+    theirs = {"osc": "rdma", "btl": "self,tcp,ofi", **provider("sockets")}
+    return [
+        ("ours, net", {**ours, **provider("net")}, []),
+        ("ours, tcp;ofi_rxm", {**ours, **provider("tcp;ofi_rxm")}, []),
+        ("C btl/ofi, sockets", theirs, ["FI_SOCKETS_IFACE=eth0", "FI_SOCKETS_PE_WAITTIME=0"]),
+        ("osc/pt2pt, btl/tcp", {"osc": "pt2pt", "btl": "self,tcp"}, []),
+        ("osc/ucx, tcp", UCX, ["UCX_TLS=tcp,self", "UCX_NET_DEVICES=eth0"]),
+    ]
+
+
+# MPICH's name by path, and the environment of its jobs.
+MPICH = {
+    "node": ("MPICH", {}),
+    "tcp": ("MPICH, tcp", {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo", "MPIR_CVAR_CH4_NETMOD": "ofi", "MPIR_CVAR_NOLOCAL": "1"}),
+}
+
+
+def mpirun(options, ranks, settings, exported, program):
+    """The command line of a job. `mpirun` may have words of its own, such as hosts. Programs bind their ranks themselves, as
+    the other benchmarks do."""
+    line = [*options.mpirun.split(), "-n", str(ranks), "--oversubscribe", "--bind-to", "none"]
+    for name, value in settings.items():
+        line += ["--mca", name, value]
+    for variable in exported:
+        line += ["-x", variable]
+    return line + program
+
+
+def jobs(options, where, ranks, program, windows="create"):
+    """A program under each side of a path: (name, command line, environment). The programs for Open MPI lie in
+    the folder `options.bin`, those for MPICH in `options.mpich_bin`, if there is an `options.mpich`."""
+    def of(folder):
+        return [str(Path(folder) / program[0]), *program[1:]]
+
+    sides = {"node": lambda: node(options, windows), "tcp": lambda: tcp(options), "hosts": lambda: hosts(options)}[where]()
+    found = [(name, mpirun(options, ranks, settings, exported, of(options.bin)), None) for name, settings, exported in sides]
+    if options.mpich and where in MPICH:
+        name, environment = MPICH[where]
+        found.append((name, [options.mpich, "-n", str(ranks), *of(options.mpich_bin)], dict(os.environ, **environment)))
+    return found
+
+
+def arguments(parser):
+    """Adds what every script needs that starts jobs of all sides."""
+    parser.add_argument("--mpirun", default="mpirun", help="with options, if any")
+    parser.add_argument("--bin", required=True, help="folder of the programs compiled for Open MPI")
+    parser.add_argument("--component", required=True, help="folder that holds our mca_btl_ofi.so")
+    parser.add_argument("--system", required=True, help="folder of the system's components")
+    parser.add_argument("--mpich", help="MPICH's mpiexec")
+    parser.add_argument("--mpich-bin", help="folder of the programs compiled for MPICH")

@@ -155,7 +155,7 @@ impl Transport {
                 }
                 // This process itself runs, but the provider may still not complete the operations to itself.
                 let others = peer.process().filter(|process| *process != self.node.own);
-                let probe = peers.reached.get(&peer.proc).map(|reach| reach.probe);
+                let probe = peers.probe(peer);
                 let found = others.map(|process| (process, reach::standing(process, probe)));
                 let state = found.map(|(_, standing)| standing.state());
                 let due = idle_too || peer.count.outstanding() > 0;

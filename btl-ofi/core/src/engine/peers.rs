@@ -33,8 +33,6 @@ pub(crate) struct Peers {
     pub(crate) known: Endpoints,
     /// State of the last liveness check.
     pub(crate) watches: Watches,
-    /// Local peers whose memory was readable when they were connected, by process number.
-    pub(crate) reached: HashMap<u64, Reach>,
     /// Where reads that confirm puts go, by process number, where puts go by order.
     pub(crate) words: HashMap<u64, Target>,
 }
@@ -42,13 +40,12 @@ pub(crate) struct Peers {
 impl Peers {
     /// The probe that identifies a peer's memory.
     pub(crate) fn probe(&self, peer: &Endpoint) -> Option<Probe> {
-        self.reached.get(&peer.proc).map(|reach| reach.probe)
+        self.known.probe(peer.proc)
     }
 
     /// This process's file descriptor of a peer's segment.
     pub(crate) fn segment(&self, peer: &Endpoint) -> Option<u32> {
-        let segment = self.reached.get(&peer.proc)?.segment.as_ref()?;
-        Some(segment.as_raw_fd() as u32)
+        Some(self.known.segment(peer.proc)?.as_raw_fd() as u32)
     }
 }
 
@@ -73,8 +70,7 @@ impl Transport {
         let modex = |reason| Error::Modex { proc, reason };
         let (blob, meeting) = self.decode(blob).map_err(modex)?;
         blob.check_form(self.device.name()?).map_err(modex)?;
-        let room = peers.reached.try_reserve(1).and(peers.words.try_reserve(1));
-        if !peers.known.reserve() || room.is_err() {
+        if !peers.known.reserve() || peers.words.try_reserve(1).is_err() {
             return Err(Error::OutOfMemory("another peer"));
         }
         // SAFETY: `check_form` verified that the address has the provider's format and length.
@@ -82,14 +78,14 @@ impl Transport {
             .doing(|| format!("adding process {proc}"))?
             .ok_or_else(|| modex(String::from("the provider did not accept it")))?;
         let here = self.is_here(&blob, meeting);
-        let (mut placed, reached) = match here {
+        let mut placed = match here {
             true => self.place_local(address, proc, &blob),
             false => {
                 let route = Route::decide(Facts {
                     messages: self.policy.messages,
                     ..Facts::default()
                 });
-                (Placed::Remote(Endpoint::new(address, proc, route)), None)
+                Placed::Remote(Endpoint::new(address, proc, route))
             }
         };
         let slot = self.counters.take(proc);
@@ -109,9 +105,6 @@ impl Transport {
             // The reason why the peer cannot be made is told instead.
             let _ = self.device.addresses().remove(address);
         })?;
-        if let Some(reach) = reached {
-            peers.reached.insert(proc, reach);
-        }
         if let (Some(word), true) = (blob.word, self.policy.by_order) {
             peers.words.insert(proc, word);
         }
@@ -264,7 +257,6 @@ impl Transport {
             tracing::warn!("removing process {}: {e}", peer.proc);
         }
         peers.watches.forget(peer.proc);
-        peers.reached.remove(&peer.proc);
         peers.words.remove(&peer.proc);
         if outstanding > 0 {
             tracing::warn!(
@@ -345,12 +337,7 @@ impl Transport {
 
     /// Decides the route to a peer whose process id is one of this node. Returns the peer, and how to reach its memory
     /// if that can be read.
-    fn place_local(
-        &self,
-        address: ffi::fi_addr_t,
-        proc: u64,
-        blob: &Blob,
-    ) -> (Placed, Option<Reach>) {
+    fn place_local(&self, address: ffi::fi_addr_t, proc: u64, blob: &Blob) -> Placed {
         let (pid, probe) = (blob.process.pid, blob.probe());
         let own = blob.process == self.node.own && self.is_own_probe(blob);
         let same_node = self.node.same_node && blob.same_node;
@@ -390,7 +377,7 @@ impl Transport {
             probe,
             segment: segment.flatten(),
         });
-        (Placed::Local(local), reach)
+        Placed::Local(local, reach)
     }
 
     pub(crate) fn lock_peers(&self) -> MutexGuard<'_, Peers> {

@@ -2,20 +2,24 @@
 //!
 //! Operations name endpoints by address, so endpoints lie in chunks that never move. Local peers have their own
 //! chunks: only they carry the data by which their process is reached, and only their processes are checked by the
-//! failure detector. The index takes 4 bytes and a tag of 1 byte per place, in a hash table that is at most seven
-//! eighths full. So a million remote peers take 58 bytes each.
+//! failure detector. The [index](index) takes nothing for peers that are connected in the order of their numbers. So a
+//! million remote peers take 48 bytes each.
+
+mod index;
 
 use std::alloc::{self, Layout};
-use std::hash::{BuildHasher, RandomState};
+use std::fs::File;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use hashbrown::HashTable;
+use index::Index;
 
 use crate::peer::endpoint::{Endpoint, LocalPeer};
+use crate::peer::reach::{Probe, Reach};
 
-/// Number of endpoints in a chunk.
-const CHUNK: usize = 64;
+/// Number of endpoints in a chunk: so many that what is added to each chunk counts for little. What is not in use is not
+/// touched, so it takes no memory.
+const CHUNK: usize = 1024;
 /// Set in the words of the index for local peers.
 const LOCAL: u32 = 1 << 31;
 
@@ -111,8 +115,44 @@ impl<T> Drop for Places<T> {
 pub(crate) struct Endpoints {
     remote: Places<Endpoint>,
     local: Places<LocalPeer>,
-    index: HashTable<u32>,
-    hasher: RandomState,
+    /// By the places of local peers, how their memory is reached.
+    reached: Reached,
+    index: Index,
+}
+
+/// In two lists, because both together would be filled up to a multiple of 8 bytes.
+#[derive(Default)]
+struct Reached {
+    /// At address 0 where memory was not readable.
+    probes: Vec<Probe>,
+    segments: Vec<Option<File>>,
+}
+
+impl Reached {
+    fn reserve(&mut self) -> bool {
+        self.probes.try_reserve(1).is_ok() && self.segments.try_reserve(1).is_ok()
+    }
+
+    /// Keeps what is known of a place, which is at most the next one.
+    fn keep(&mut self, place: u32, reach: Option<Reach>) {
+        let (probe, segment) = match reach {
+            Some(Reach { probe, segment }) => (probe, segment),
+            None => (
+                Probe {
+                    address: 0,
+                    value: 0,
+                },
+                None,
+            ),
+        };
+        let place = place as usize;
+        if place >= self.probes.len() {
+            self.probes.resize(place + 1, probe);
+            self.segments.resize_with(place + 1, || None);
+        }
+        self.probes[place] = probe;
+        self.segments[place] = segment;
+    }
 }
 
 impl Endpoints {
@@ -121,19 +161,38 @@ impl Endpoints {
         self.index.len()
     }
 
+    /// The word of a peer.
+    fn word(&self, proc: u64) -> Option<u32> {
+        let (remote, local) = (&self.remote, &self.local);
+        self.index.find(proc, |word| proc_of(remote, local, word))
+    }
+
     /// The peer with this process number.
     pub(crate) fn find(&self, proc: u64) -> Option<NonNull<Endpoint>> {
-        let (remote, local) = (&self.remote, &self.local);
-        let same = |word: &u32| proc_of(remote, local, *word) == Some(proc);
-        let word = self.index.find(hash_of(&self.hasher, Some(proc)), same)?;
-        at(remote, local, *word)
+        at(&self.remote, &self.local, self.word(proc)?)
+    }
+
+    /// The place of a local peer.
+    fn local_place(&self, proc: u64) -> Option<usize> {
+        let word = self.word(proc)?;
+        (word & LOCAL != 0).then_some((word & !LOCAL) as usize)
+    }
+
+    /// The probe in a local peer's memory, if that was readable when the peer was connected.
+    pub(crate) fn probe(&self, proc: u64) -> Option<Probe> {
+        let probe = *self.reached.probes.get(self.local_place(proc)?)?;
+        (probe.address != 0).then_some(probe)
+    }
+
+    /// A local peer's segment, opened when the peer was connected.
+    pub(crate) fn segment(&self, proc: u64) -> Option<&File> {
+        self.reached.segments.get(self.local_place(proc)?)?.as_ref()
     }
 
     /// Reserves memory for one more peer; `false` if memory is exhausted.
     pub(crate) fn reserve(&mut self) -> bool {
-        let (remote, local, hasher) = (&self.remote, &self.local, &self.hasher);
-        let rehash = |word: &u32| hash_of(hasher, proc_of(remote, local, *word));
-        self.index.try_reserve(1, rehash).is_ok()
+        let (remote, local) = (&self.remote, &self.local);
+        self.index.reserve(|word| proc_of(remote, local, word)) && self.reached.reserve()
     }
 
     /// Adds a peer that is not in the table; `None` if memory is exhausted.
@@ -143,30 +202,33 @@ impl Endpoints {
         }
         let (proc, word) = match peer {
             Placed::Remote(peer) => (peer.proc, self.remote.keep(peer)?),
-            Placed::Local(peer) => (peer.endpoint.proc, self.local.keep(peer)? | LOCAL),
+            Placed::Local(peer, reach) => {
+                let (proc, place) = (peer.endpoint.proc, self.local.keep(peer)?);
+                self.reached.keep(place, reach);
+                (proc, place | LOCAL)
+            }
         };
-        let (remote, local, hasher) = (&self.remote, &self.local, &self.hasher);
-        let rehash = |word: &u32| hash_of(hasher, proc_of(remote, local, *word));
+        let (remote, local) = (&self.remote, &self.local);
         self.index
-            .insert_unique(hash_of(hasher, Some(proc)), word, rehash);
+            .insert(proc, word, |word| proc_of(remote, local, word));
         at(remote, local, word)
     }
 
     /// Removes a peer. Its memory is reused unless `late` completions may still name it.
     pub(crate) fn remove(&mut self, proc: u64, late: bool) {
-        let (remote, local) = (&self.remote, &self.local);
-        let same = |word: &u32| proc_of(remote, local, *word) == Some(proc);
-        let hash = hash_of(&self.hasher, Some(proc));
-        let Ok(entry) = self.index.find_entry(hash, same) else {
+        let Some(word) = self.word(proc) else {
             return;
         };
-        let (word, _) = entry.remove();
-        if let Some(peer) = at(remote, local, word) {
+        self.index.remove(proc, word);
+        if let Some(peer) = at(&self.remote, &self.local, word) {
             // SAFETY: the index names only places that were written, and places stay readable until the table is
             // dropped.
             unsafe { peer.as_ref() }
                 .connected
                 .store(0, Ordering::Relaxed);
+        }
+        if word & LOCAL != 0 {
+            self.reached.keep(word & !LOCAL, None);
         }
         match (late, word & LOCAL != 0) {
             (true, _) => {}
@@ -197,14 +259,15 @@ impl Endpoints {
 /// A new peer, local or remote.
 pub(crate) enum Placed {
     Remote(Endpoint),
-    Local(LocalPeer),
+    /// With the way to its memory, if that is readable.
+    Local(LocalPeer, Option<Reach>),
 }
 
 impl Placed {
     pub(crate) fn endpoint(&mut self) -> &mut Endpoint {
         match self {
             Placed::Remote(peer) => peer,
-            Placed::Local(peer) => &mut peer.endpoint,
+            Placed::Local(peer, _) => &mut peer.endpoint,
         }
     }
 }
@@ -221,13 +284,11 @@ fn at(
     }
 }
 
+/// The number of the connected peer in a place.
 fn proc_of(remote: &Places<Endpoint>, local: &Places<LocalPeer>, word: u32) -> Option<u64> {
-    // SAFETY: the index names only places that were written, and places stay readable until the table is dropped.
-    at(remote, local, word).map(|peer| unsafe { peer.as_ref() }.proc)
-}
-
-fn hash_of(hasher: &RandomState, proc: Option<u64>) -> u64 {
-    hasher.hash_one(proc)
+    // SAFETY: places below `used` were written, and stay readable until the table is dropped.
+    let peer = unsafe { at(remote, local, word)?.as_ref() };
+    peer.is_connected().then_some(peer.proc)
 }
 
 #[cfg(test)]
@@ -249,13 +310,16 @@ mod tests {
             pid: proc as u32 + 1,
             started: 7,
         };
-        Placed::Local(LocalPeer::new(
-            proc * 2,
-            proc,
-            process,
-            Route::decide(Facts::default()),
-            (0, 0),
-        ))
+        let route = Route::decide(Facts::default());
+        let peer = LocalPeer::new(proc * 2, proc, process, route, (0, 0));
+        let reach = proc.is_multiple_of(2).then(|| Reach {
+            probe: Probe {
+                address: proc + 1,
+                value: proc,
+            },
+            segment: None,
+        });
+        Placed::Local(peer, reach)
     }
 
     fn of(peers: &Endpoints, proc: u64) -> &Endpoint {
@@ -305,6 +369,57 @@ mod tests {
             assert_eq!((peers.len(), peers.iter().count()), (1, 1));
             // SAFETY: places stay readable as long as `peers` lives.
             assert_eq!(unsafe { first.as_ref() }.proc, 2);
+        }
+    }
+
+    #[test]
+    fn what_reaches_a_peer_goes_with_it() {
+        let mut peers = Endpoints::default();
+        for proc in 0..10 {
+            peers.insert(local(proc)).unwrap();
+        }
+        let probe = |peers: &Endpoints, proc| peers.probe(proc).map(|probe| probe.value);
+        assert_eq!((probe(&peers, 4), probe(&peers, 5)), (Some(4), None));
+        peers.remove(4, false);
+        assert_eq!(probe(&peers, 4), None);
+        // In the place of the other.
+        peers.insert(local(11)).unwrap();
+        assert_eq!((probe(&peers, 11), probe(&peers, 4)), (None, None));
+        peers.insert(remote(4)).unwrap();
+        assert_eq!(probe(&peers, 4), None);
+    }
+
+    /// Connects and releases in any order, beside a map.
+    #[test]
+    fn the_index_is_a_map() {
+        let mut state = 1u64;
+        let mut next = |bound: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (state >> 33) % bound
+        };
+        for numbers in [300, 20_000] {
+            let mut peers = Endpoints::default();
+            let mut model = std::collections::BTreeMap::new();
+            // In order first, as hosts connect, then in none.
+            let in_order = (0..200).map(Some);
+            for step in in_order.chain((0..20_000).map(|_| None)) {
+                let proc = step.unwrap_or_else(|| next(numbers));
+                let make = if next(4) == 0 { local } else { remote };
+                if model.remove(&proc).is_some() {
+                    peers.remove(proc, next(16) == 0);
+                    assert!(peers.find(proc).is_none(), "{proc}");
+                } else {
+                    model.insert(proc, peers.insert(make(proc)).unwrap());
+                }
+                assert_eq!(peers.len(), model.len());
+                let other = next(numbers);
+                assert_eq!(peers.find(other), model.get(&other).copied(), "{other}");
+            }
+            for (proc, place) in &model {
+                assert_eq!(peers.find(*proc), Some(*place));
+                assert_eq!(of(&peers, *proc).proc, *proc);
+            }
+            assert_eq!(peers.iter().count(), model.len());
         }
     }
 }

@@ -85,7 +85,7 @@ impl Origin {
             Route::decide(Facts::default()),
             (0, 0),
         );
-        let endpoint = peers.insert(Placed::Local(local)).unwrap();
+        let endpoint = peers.insert(Placed::Local(local, None)).unwrap();
         Origin {
             channel: Channel::new(Segment::make(1).unwrap()),
             peers,

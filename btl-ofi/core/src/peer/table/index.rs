@@ -1,0 +1,124 @@
+//! The index of peers: from the host's process numbers to the places of endpoints.
+//!
+//! Hosts number their processes from 0 and connect them in that order, so numbers and places follow each other in long *runs*,
+//! which take no memory for each peer. What is in no run has a word in a hash table. A run may name a place that has another
+//! peer since, so the caller compares the number that stands there.
+
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+
+/// Runs that are kept. Numbers that come in no order make many short ones.
+const MOST_RUNS: usize = 1024;
+
+/// Numbers that follow each other, with words that do so too.
+struct Run {
+    proc: u64,
+    word: u32,
+    length: u32,
+}
+
+impl Run {
+    /// The word of a number in this run.
+    fn word(&self, proc: u64) -> Option<u32> {
+        let offset = u32::try_from(proc.checked_sub(self.proc)?).ok()?;
+        (offset < self.length).then(|| self.word + offset)
+    }
+
+    /// Whether this number and this word are the next ones.
+    fn is_continued_by(&self, proc: u64, word: u32) -> bool {
+        let next = self.proc.checked_add(u64::from(self.length));
+        next == Some(proc) && self.word.checked_add(self.length) == Some(word)
+    }
+}
+
+/// The index.
+#[derive(Default)]
+pub(super) struct Index {
+    /// In the order of their numbers, which do not overlap.
+    runs: Vec<Run>,
+    others: HashTable<u32>,
+    hasher: RandomState,
+    /// Numbers that are in the index.
+    length: usize,
+}
+
+impl Index {
+    /// Numbers that are in the index.
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Runs that begin at this number or before.
+    fn before(&self, proc: u64) -> usize {
+        self.runs.partition_point(|run| run.proc <= proc)
+    }
+
+    /// What the runs have for a number.
+    fn in_run(&self, proc: u64) -> Option<u32> {
+        let before = self.before(proc);
+        self.runs[..before].last()?.word(proc)
+    }
+
+    /// The word of a number. `proc_of` is the number of the peer in a place, if there is one.
+    pub(super) fn find(&self, proc: u64, proc_of: impl Fn(u32) -> Option<u64>) -> Option<u32> {
+        let is_its = |word: &u32| proc_of(*word) == Some(proc);
+        self.in_run(proc).filter(is_its).or_else(|| {
+            let hash = self.hasher.hash_one(proc);
+            self.others.find(hash, is_its).copied()
+        })
+    }
+
+    /// Reserves memory for one more number; `false` if memory is exhausted.
+    pub(super) fn reserve(&mut self, proc_of: impl Fn(u32) -> Option<u64>) -> bool {
+        let Index {
+            runs,
+            others,
+            hasher,
+            ..
+        } = self;
+        let rehash = |word: &u32| hasher.hash_one(proc_of(*word).unwrap_or_default());
+        runs.try_reserve(1).is_ok() && others.try_reserve(1, rehash).is_ok()
+    }
+
+    /// Adds a number that is not in the index, for which memory is [reserved](Self::reserve), and whose peer is in its place.
+    pub(super) fn insert(&mut self, proc: u64, word: u32, proc_of: impl Fn(u32) -> Option<u64>) {
+        self.length += 1;
+        let before = self.before(proc);
+        let last = before.checked_sub(1).and_then(|at| self.runs.get_mut(at));
+        let in_run = last.as_ref().and_then(|run| run.word(proc));
+        if in_run == Some(word) {
+            return;
+        }
+        if in_run.is_none() {
+            if let Some(run) = last
+                && run.is_continued_by(proc, word)
+            {
+                run.length += 1;
+                return;
+            }
+            if self.runs.len() < MOST_RUNS {
+                let run = Run {
+                    proc,
+                    word,
+                    length: 1,
+                };
+                self.runs.insert(before, run);
+                return;
+            }
+        }
+        let hasher = &self.hasher;
+        let rehash = |word: &u32| hasher.hash_one(proc_of(*word).unwrap_or_default());
+        self.others
+            .insert_unique(hasher.hash_one(proc), word, rehash);
+    }
+
+    /// Removes a number with its word, while its peer is in its place.
+    pub(super) fn remove(&mut self, proc: u64, word: u32) {
+        self.length -= 1;
+        let hash = self.hasher.hash_one(proc);
+        if let Ok(entry) = self.others.find_entry(hash, |other| *other == word) {
+            entry.remove();
+        }
+    }
+}

@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { BURST = 64, ROUNDS = 5, MAX_THREADS = 16, APART = 4096 };
+enum { BURST = 64, ROUNDS = 3, MAX_THREADS = 16, APART = 4096 };
 
 static const double budget = 0.06; /* seconds of a round */
 

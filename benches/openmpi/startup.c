@@ -54,6 +54,7 @@ int main(int argc, char **argv)
     double initialised = now();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    pin(rank);
     int64_t *table = aligned_alloc(BYTES, BYTES);
     if (!table) {
         stop("startup: no memory");

@@ -4,6 +4,7 @@
 
 pub mod part;
 pub mod ranks;
+pub mod shared;
 pub mod statistics;
 pub mod target;
 

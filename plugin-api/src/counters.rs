@@ -32,7 +32,7 @@ pub enum Carrier {
     Ring,
     /// Cross-memory attach: the kernel copies.
     Cma,
-    /// A copy within this process.
+    /// Instructions of this process: on its own memory, or on memory of a local peer that it maps.
     Copy,
 }
 

@@ -12,7 +12,7 @@ mod sides;
 
 use std::path::PathBuf;
 
-use benches::ranks;
+use benches::{ranks, shared};
 use clap::Parser;
 use host_stub::job::Job;
 use host_stub::win::{Assertion, Info, TableChoice, Window};
@@ -42,6 +42,9 @@ struct Arguments {
     /// Rows whose names contain this, such as `put 65536 B bandwidth`; all by default.
     #[arg(long, default_value = "")]
     only: String,
+    /// Registers memory in a shared mapping, which neighbours map.
+    #[arg(long)]
+    shared: bool,
     /// Only the first put, which makes the connection, of both sides, this one first.
     #[arg(long, value_enum)]
     first: Option<First>,
@@ -65,10 +68,12 @@ fn rank(arguments: &Arguments, rank: u32) -> Result<(), String> {
     let job = ranks::job(&arguments.provider, arguments.plugin.clone())?;
     let mut raw = Raw::open(&arguments.provider)?;
 
-    let buffer = vec![0u64; (LARGEST + 4096) / 8].leak();
-    let base = buffer.as_mut_ptr().cast::<u8>();
-    let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     let size = LARGEST + 4096;
+    let base = match arguments.shared {
+        true => shared::leak(size).map_err(|e| e.to_string())?,
+        false => vec![0u64; size / 8].leak().as_mut_ptr().cast(),
+    };
+    let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     // SAFETY: the buffer is never freed, and only peers' puts change it while it is registered.
     let registration =
         unsafe { job.transport().register(base, size, access) }.map_err(|e| e.to_string())?;

@@ -100,7 +100,7 @@ pub use base::log;
 pub use base::params::Options;
 pub use engine::sends::Receive;
 pub use engine::transport::Transport;
-pub use fabric::registration::Region;
+pub use fabric::region::Region;
 pub use fabric::select::Candidate;
 pub use mem::handle::Handle;
 pub use op::completion::Completion;

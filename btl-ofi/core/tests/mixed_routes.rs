@@ -1,5 +1,5 @@
-//! One window, reached by every route at once: its owner's own atomics, neighbours' rings, and the provider. Each
-//! operation is atomic with respect to all others, which the results show by counting.
+//! One window, reached by every route at once: its owner's own atomics, neighbours that map it, neighbours' rings, and the
+//! provider. Each operation is atomic with respect to all others, which the results show by counting.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,24 +11,34 @@
 mod common;
 
 use std::ptr;
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use mca_params::Value;
+use plugin_api::counters::Carrier;
 use plugin_api::{Access, ThreadLevel};
 
+use common::memory::{Memory, Window};
 use common::tally::{Origin, WORDS, check};
-use common::{SAME_NODE, SAME_NODE_OFF, open, register};
+use common::{SAME_NODE, SAME_NODE_OFF, open};
 
 /// Operations of an origin that goes through the provider; the others go on for as long.
 const OPERATIONS: usize = 400;
+/// The neighbour whose atomics go by its ring; that of the other one are instructions.
+const RINGS: u64 = 4;
 
 fn count_all(provider: &'static str, seed: u64) {
     // SAFETY: before any thread of this test starts; all tests of the process set equal values.
     unsafe { std::env::set_var("FI_SOCKETS_PE_WAITTIME", "0") };
+    // shm installs handlers of faults when it is first opened. No memory is mapped while they lie on ours.
+    static SHM: Once = Once::new();
+    SHM.call_once(|| open("shm", ThreadLevel::Single, &[]).close().unwrap());
     let t = open(provider, ThreadLevel::Single, &[SAME_NODE]);
-    let mut window = vec![0u64; WORDS];
-    let region = register(&t, &mut window, Access::all());
+    let window = Window::new(Memory::Memfd, WORDS);
+    // SAFETY: the window is never unmapped.
+    let region = unsafe { t.register(window.base().cast(), window.size(), Access::all()) };
+    let region = region.unwrap();
     let (h, address) = (region.handle(), t.address().to_vec());
     let far_left = AtomicU32::new(2);
     let failed = AtomicBool::new(false);
@@ -39,7 +49,9 @@ fn count_all(provider: &'static str, seed: u64) {
         move || {
             let _ended = Ended(origins_left, failed);
             let route: (&str, Value) = if near { SAME_NODE } else { SAME_NODE_OFF };
-            let t = open(provider, ThreadLevel::Single, &[route]);
+            // Without a handler of faults no memory is mapped: this neighbour's atomics go by its ring.
+            let by_ring = ("btl_ofi_fault_guard", Value::Bool(number != RINGS));
+            let t = open(provider, ThreadLevel::Single, &[route, by_ring]);
             let mut origin = Origin::new(&t, address, h, seed * 10 + number);
             let mut done = 0;
             while (near && far_left.load(Ordering::Relaxed) > 0) || done < OPERATIONS {
@@ -51,6 +63,12 @@ fn count_all(provider: &'static str, seed: u64) {
                 far_left.fetch_sub(1, Ordering::Relaxed);
             }
             let tally = std::mem::take(&mut origin.tally);
+            let stats = t.stats();
+            let of = |carrier| stats.operations[carrier as usize];
+            let own = [Carrier::Copy, Carrier::Ring].map(|carrier| of(carrier) == stats.posted);
+            // The fetches of rxd allow no other processor.
+            let maps = number != RINGS && !provider.ends_with("rxd");
+            assert_eq!(own, [near && maps, near && !maps], "{number}");
             t.close().unwrap();
             tally
         }
@@ -75,7 +93,7 @@ fn count_all(provider: &'static str, seed: u64) {
         tallies
     });
     // SAFETY: nobody else accesses the window any more.
-    let words = unsafe { ptr::read_volatile(window.as_ptr().cast::<[u64; WORDS]>()) };
+    let words = unsafe { ptr::read_volatile(window.base().cast::<[u64; WORDS]>()) };
     check(words, &tallies, seed);
     drop(region);
     t.close().unwrap();

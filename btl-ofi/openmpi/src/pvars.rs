@@ -84,7 +84,7 @@ fn describe(number: usize) -> (String, String) {
                 Carrier::Message => "messages that the target's processor executes",
                 Carrier::Ring => "rings in shared memory that the target's processor executes",
                 Carrier::Cma => "cross-memory attach",
-                Carrier::Copy => "copies within this process",
+                Carrier::Copy => "instructions of this process",
             };
             (
                 format!("{}_{what}", carrier.name()),

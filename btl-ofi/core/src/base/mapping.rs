@@ -15,6 +15,11 @@ pub(crate) struct Mapped<T> {
     before: usize,
 }
 
+// SAFETY: the mapping belongs to this value, as the value of a box, and is tied to no thread.
+unsafe impl<T: Send> Send for Mapped<T> {}
+// SAFETY: a shared mapping gives access to the `T` only.
+unsafe impl<T: Sync> Sync for Mapped<T> {}
+
 impl<T> Mapped<T> {
     /// Maps a `T` at `offset` bytes into a file, a multiple of its alignment. `T` consists of atomics and cells, for
     /// which any bytes are valid.

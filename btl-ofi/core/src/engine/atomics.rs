@@ -123,7 +123,12 @@ impl Transport {
                     compare,
                     result: op.result,
                 };
-                if let Some(status) = self.command(endpoint, &caller, &atomic) {
+                let mapped = op
+                    .remote
+                    .is_shared()
+                    .then(|| self.mapped_atomic(endpoint, &caller, op.remote, &atomic));
+                let mapped = mapped.flatten();
+                if let Some(status) = mapped.or_else(|| self.command(endpoint, &caller, &atomic)) {
                     return status;
                 }
             }

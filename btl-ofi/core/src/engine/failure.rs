@@ -131,6 +131,7 @@ impl Transport {
             // Under mpirun no launcher of this project removes the orphaned segments.
             shm_orphans::remove(self.node.id, process);
         }
+        self.mapped.forget(endpoint);
         self.failures.degraded.store(true, Ordering::Release);
         self.failures
             .last_failure

@@ -7,7 +7,8 @@
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use plugin_api::Status;
 
@@ -21,6 +22,29 @@ use crate::peer::outstanding::{Backlog, Mark};
 use crate::peer::reach::{self, Standing};
 use crate::peer::route::Transfers;
 use crate::peer::trial::Trial;
+
+/// The failure detector.
+pub(crate) struct Detector {
+    pub(crate) opened: Instant,
+    /// Milliseconds from `opened` to the last check.
+    pub(crate) last_check: AtomicU64,
+    /// Set once closing or releasing a peer timed out. Later releases then do not wait again for operations
+    /// that never complete. A new peer clears it.
+    pub(crate) impatient: AtomicBool,
+    /// Whether peers with no outstanding operations are checked too.
+    pub(crate) watch_idle: AtomicBool,
+}
+
+impl Detector {
+    pub(crate) fn new() -> Detector {
+        Detector {
+            opened: Instant::now(),
+            last_check: AtomicU64::new(0),
+            impatient: AtomicBool::new(false),
+            watch_idle: AtomicBool::new(false),
+        }
+    }
+}
 
 /// Reason for a liveness check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,6 +221,7 @@ impl Transport {
                 self.fail_peer(endpoint, Status::UNREACH, "it has closed its transport");
             }
         }
+        self.mapped.sweep();
         self.check_connections();
         for (endpoint, why) in silent {
             self.abandon_peer(endpoint, &why);

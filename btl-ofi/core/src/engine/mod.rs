@@ -14,6 +14,7 @@ pub(crate) mod gather;
 mod heartbeat;
 pub(crate) mod liveness;
 mod local;
+pub(crate) mod mapped;
 pub(crate) mod messages;
 mod modules;
 pub(crate) mod notices;

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use plugin_api::{Module, ThreadLevel};
 
@@ -14,12 +13,13 @@ use crate::engine::compound::Compounds;
 use crate::engine::confirmation::{register_word, target_of_word};
 use crate::engine::context::{Carriers, Context};
 use crate::engine::describe::{describe, title};
+use crate::engine::liveness::Detector;
 use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
 use crate::engine::rails::Rails;
 use crate::engine::staging::Hmem;
 use crate::engine::traced::Trace;
-use crate::engine::transport::{Atomics, Detector, Failures, Node, Setup, Transport, known_by};
+use crate::engine::transport::{Atomics, Failures, Node, Setup, Transport, known_by};
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::device::Device;
 use crate::fabric::fids::InfoRef;
@@ -35,6 +35,7 @@ use crate::peer::liveness::{self, ProcessId};
 use crate::peer::networks::Networks;
 use crate::peer::reach;
 use crate::sm::channel::Channel;
+use crate::sm::mapped::MappedRegions;
 use crate::sm::segment::{self, Segment};
 
 impl Transport {
@@ -71,7 +72,9 @@ impl Transport {
         let guard = ((node.same_node || policy.messages) && options.peers.fault_guard)
             .then(Installed::new)
             .flatten();
-        let registrar = Arc::new(Registrar::new(Arc::clone(&device), threaded, guard));
+        let shared = segment.as_ref().and_then(Segment::shared_regions);
+        let registrar = Registrar::new(Arc::clone(&device), threaded, guard, shared);
+        let registrar = Arc::new(registrar);
         let scratch = OwnMemory::new(&registrar, scratch)?;
         node.word = register_word(&policy, &node.probe, &registrar)?;
         let (rails, further) = rails_or_modules(options, chosen.rails);
@@ -121,11 +124,12 @@ impl Transport {
             rails,
             node,
             failures: failures(options),
-            detector: detector(),
+            detector: Detector::new(),
             peers: Mutex::new(Peers::default()),
             counters,
             further,
             receive: Mutex::new(None),
+            mapped: MappedRegions::default(),
             capabilities,
             policy,
             contexts,
@@ -157,15 +161,6 @@ fn failures(options: &Options) -> Failures {
     Failures {
         of: named(options),
         ..Failures::default()
-    }
-}
-
-fn detector() -> Detector {
-    Detector {
-        opened: Instant::now(),
-        last_check: AtomicU64::new(0),
-        impatient: AtomicBool::new(false),
-        watch_idle: AtomicBool::new(false),
     }
 }
 

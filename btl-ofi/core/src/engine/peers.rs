@@ -257,6 +257,7 @@ impl Transport {
             tracing::warn!("removing process {}: {e}", peer.proc);
         }
         peers.watches.forget(peer.proc);
+        self.mapped.forget(endpoint);
         peers.words.remove(&peer.proc);
         if outstanding > 0 {
             tracing::warn!(
@@ -360,8 +361,7 @@ impl Transport {
                 reach::reason(found)
             );
         }
-        let descriptor = blob.segment.unwrap_or_default();
-        let nonce = blob.probe_value;
+        let (descriptor, nonce) = (blob.segment.unwrap_or_default(), blob.probe_value);
         let local = LocalPeer::new(address, proc, blob.process, route, (descriptor, nonce));
         let segment = (route.atomics == Atomics::Unclaimed).then(|| {
             let place = Place {

@@ -109,6 +109,16 @@ impl Transport {
                     return unsafe { self.copy(endpoint, caller, remote, address, size, put) };
                 }
                 Transfers::Kernel => {
+                    if remote.is_shared() {
+                        let to = (remote, address);
+                        // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid; the
+                        // remote range was checked against the handle.
+                        let mapped =
+                            unsafe { self.mapped_transfer(endpoint, caller, to, size, put) };
+                        if let Some(status) = mapped {
+                            return status;
+                        }
+                    }
                     // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
                     // completion; the remote range was checked against the handle.
                     let made = unsafe {

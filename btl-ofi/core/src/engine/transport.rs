@@ -15,6 +15,7 @@ use crate::base::params::Options;
 use crate::engine::amo::Words;
 use crate::engine::compound::Compounds;
 use crate::engine::context::Context;
+use crate::engine::liveness::Detector;
 use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
 use crate::engine::rails::Rails;
@@ -26,7 +27,8 @@ use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::device::Device;
 use crate::fabric::own::OwnMemory;
 use crate::fabric::policy::Policy;
-use crate::fabric::registration::{Region, Registrar};
+use crate::fabric::region::Region;
+use crate::fabric::registration::Registrar;
 use crate::mem::handle::Handle;
 use crate::peer::address::Blob;
 use crate::peer::counters::CounterTable;
@@ -34,6 +36,7 @@ use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::ProcessId;
 use crate::peer::networks::Networks;
 use crate::peer::reach::Probe;
+use crate::sm::mapped::MappedRegions;
 
 /// How long closing and releasing a peer wait for outstanding operations.
 pub(super) const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -64,6 +67,8 @@ pub struct Transport {
     /// The options of further modules, if several are asked for (`btl_ofi_modules`).
     pub(crate) further: Vec<Options>,
     pub(crate) hmem: Hmem,
+    /// Memory of local peers that this process maps.
+    pub(crate) mapped: MappedRegions,
     pub(crate) counters: CounterTable,
     /// Outlives every operation, whose callback may be its own.
     pub(crate) trace: Option<Arc<Trace>>,
@@ -164,18 +169,6 @@ pub(crate) struct Failures {
     pub(crate) report: RwLock<Option<ErrorReport>>,
     /// What texts begin with: the interface, if this transport is a rail of another one.
     pub(crate) of: String,
-}
-
-/// The failure detector.
-pub(crate) struct Detector {
-    pub(crate) opened: Instant,
-    /// Milliseconds from `opened` to the last check.
-    pub(crate) last_check: AtomicU64,
-    /// Set once closing or releasing a peer timed out. Later releases then do not wait again for operations
-    /// that never complete. A new peer clears it.
-    pub(crate) impatient: AtomicBool,
-    /// Whether peers with no outstanding operations are checked too.
-    pub(crate) watch_idle: AtomicBool,
 }
 
 // SAFETY: the raw pointers are to boxes that the transport owns; all other fields are Send.

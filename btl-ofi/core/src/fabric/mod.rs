@@ -15,6 +15,7 @@ pub(crate) mod policy;
 pub(crate) mod query;
 pub(crate) mod quirks;
 pub(crate) mod ranking;
+pub(crate) mod region;
 pub(crate) mod registration;
 mod richer;
 pub(crate) mod select;

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use plugin_api::Access;
 
 use crate::base::error::Error;
-use crate::fabric::registration::{Region, Registrar};
+use crate::fabric::region::Region;
+use crate::fabric::registration::Registrar;
 
 /// Words that the provider may read and write until its endpoints are closed.
 pub(crate) struct OwnMemory {

@@ -50,7 +50,8 @@ pub(crate) enum Trait {
     SinglePackets,
     /// Most outstanding operations of one context.
     Depth(u32),
-    /// Only one fetching atomic at a time has the right result, and only to a peer from which was read before.
+    /// Only one fetching atomic at a time has the right result, only to a peer from which was read before, and only while
+    /// no other processor changes the element.
     MixesUpFetches,
     /// It needs this variable in the environment.
     Needs(Setting),
@@ -179,7 +180,8 @@ const QUIRKS: &[Row] = &[
             Trait::Depth(64),
             // rxd assigns results of fetching atomics to the wrong operations when two are outstanding (observed with
             // 1.17: of 256 fetching adds of 1, some return a neighbour's value). It crashes when a fetching atomic is
-            // the first message to a peer.
+            // the first message to a peer. It returns an old value that it reads apart from the atomic: values are fetched
+            // twice when others change the element meanwhile (observed with 1.17, `tests/mixed_routes.rs`).
             Trait::MixesUpFetches,
         ],
     },

@@ -9,14 +9,16 @@ use libfabric_sys as ffi;
 use plugin_api::Access;
 
 use crate::base::error::{CallError, Doing, Error, check};
-use crate::base::guard::Installed;
+use crate::base::guard::{Installed, Reach};
 use crate::base::lock::{Guard, Lock};
 use crate::fabric::device::Device;
 use crate::fabric::fids::Owned;
 use crate::fabric::keys::Keys;
+use crate::fabric::region::Region;
 use crate::mem::device_regions::{Descriptor, DeviceRegion, DeviceRegions};
 use crate::mem::handle::{Handle, NO_KEY, NO_RAILS, RailKeys};
 use crate::mem::regions::{Known, Regions};
+use crate::mem::shared::Announced;
 
 /// Registers memory with one provider.
 pub(crate) struct Registrar {
@@ -26,35 +28,30 @@ pub(crate) struct Registrar {
     provider_keys: bool,
     /// Regions are bound to the endpoint and enabled before use (`FI_MR_ENDPOINT`).
     bound: bool,
-    keys: Keys,
+    pub(super) keys: Keys,
     generation: AtomicU32,
-    live: AtomicU64,
+    pub(super) live: AtomicU64,
     /// Those of the transport's own memory ([`own`](super::own)).
     pub(super) own: AtomicU64,
     /// Registered device memory.
-    devices: Arc<DeviceRegions>,
+    pub(super) devices: Arc<DeviceRegions>,
     regions: Lock<Regions>,
     /// Whether the provider requires local buffers to be registered (`FI_MR_LOCAL`).
     pub(crate) local: bool,
     guard: Option<Installed>,
-}
-
-/// A registered region. Dropping it deregisters.
-pub struct Region {
-    // Closed before the key is returned (see Drop).
-    mr: Option<Owned<ffi::fid_mr>>,
-    handle: Handle,
-    key: Option<u64>,
-    /// Generation of a region of device memory.
-    device: Option<u32>,
-    registrar: Arc<Registrar>,
-    /// The same memory on further rails.
-    rails: Vec<Region>,
+    /// Where peers see which regions they may map, if there are any peers that may.
+    pub(super) shared: Option<Announced>,
 }
 
 impl Registrar {
-    /// `guard`, if present, protects accesses to the regions. `threaded` allows calls from several threads.
-    pub(crate) fn new(device: Arc<Device>, threaded: bool, guard: Option<Installed>) -> Registrar {
+    /// `guard`, if present, protects accesses to the regions. `threaded` allows calls from several threads. Regions in
+    /// shared mappings are announced in `shared`, if present.
+    pub(crate) fn new(
+        device: Arc<Device>,
+        threaded: bool,
+        guard: Option<Installed>,
+        shared: Option<Announced>,
+    ) -> Registrar {
         let attr = device.info().domain_attr();
         let mode = attr.mr_mode as u32;
         // FI_MR_BASIC stands for three of the present mode bits, FI_MR_SCALABLE for none.
@@ -76,7 +73,16 @@ impl Registrar {
             devices: Arc::default(),
             regions: Lock::new(Regions::default(), threaded),
             guard,
+            shared,
         }
+    }
+
+    /// How memory that may fault is accessed now.
+    pub(crate) fn reach(&self) -> Reach {
+        self.guard
+            .as_ref()
+            .map(Installed::reach)
+            .unwrap_or_default()
     }
 
     /// Number of regions registered now, without the transport's own memory.
@@ -114,6 +120,8 @@ impl Registrar {
                 self.live.fetch_add(1, Ordering::Relaxed);
                 let handle = Handle::new(address, length as u64, provider_key, access, generation)
                     .with_rails(keys_of(&rails));
+                let announced = self.shared.as_ref().map(|shared| shared.announce(handle));
+                let handle = announced.unwrap_or(handle);
                 // An empty region has no key at the provider.
                 if let Some(mr) = &mr {
                     let known = Known {
@@ -122,9 +130,8 @@ impl Registrar {
                         descriptor: descriptor(mr),
                     };
                     // Other code may have installed signal handlers before the guard's since the last check.
-                    let reach = self.guard.as_ref().map(Installed::reach);
-                    let mut regions = self.regions.lock();
-                    regions.insert(provider_key, known, reach.unwrap_or_default());
+                    let reach = self.reach();
+                    self.regions.lock().insert(provider_key, known, reach);
                 }
                 Ok(Region {
                     mr,
@@ -300,62 +307,6 @@ impl Registrar {
             });
         }
         Ok((mr, key))
-    }
-}
-
-impl Region {
-    /// The handle by which peers access the region.
-    pub fn handle(&self) -> Handle {
-        self.handle
-    }
-
-    /// Deregisters and reports the result.
-    ///
-    /// # Errors
-    /// The provider refused to close the region; its key is not reused then.
-    pub fn close(mut self) -> Result<(), Error> {
-        self.forget_device();
-        let rails = std::mem::take(&mut self.rails)
-            .into_iter()
-            .map(Region::close);
-        let on_rails = rails.fold(Ok(()), Result::and);
-        let Some(mr) = self.mr.take() else {
-            return on_rails;
-        };
-        mr.close()
-            .doing(|| {
-                format!(
-                    "deregistering {} bytes at {:#x}",
-                    self.handle.length(),
-                    self.handle.base()
-                )
-            })
-            .inspect_err(|_| self.key = None)
-            .and(on_rails)
-    }
-
-    /// Removes device memory from the table, so that neither new operations nor peers find it.
-    fn forget_device(&mut self) {
-        if let Some(generation) = self.device.take() {
-            self.registrar.devices.remove(generation);
-        }
-    }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        self.forget_device();
-        // The key is returned only after the region is closed below.
-        {
-            let mut regions = self.registrar.regions.lock();
-            let key = self.handle.key();
-            if regions.find(key).map(|k| k.handle) == Some(self.handle) {
-                regions.remove(key);
-            }
-        }
-        self.mr = None;
-        self.registrar.keys.give_back(self.key);
-        self.registrar.live.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

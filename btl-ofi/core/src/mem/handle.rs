@@ -26,7 +26,7 @@ pub struct Handle {
     length: u64,
     /// The provider's key.
     key: u64,
-    /// Upper half: a cookie ([`LIVE`], [`DIRECT`] or [`STAGED`]) and the rights of peers. Lower half: the generation,
+    /// Upper half: a cookie ([`LIVE`], [`SHARED`], [`DIRECT`] or [`STAGED`]) and the rights of peers. Lower half: the generation,
     /// a number that tells registrations at the same place apart. 0 once the region is deregistered.
     cookie: u64,
     rails: RailKeys,
@@ -37,6 +37,8 @@ const _: () = assert!(Handle::SIZE == 56 && Handle::SIZE.is_multiple_of(8) && Ha
 /// The cookie of host memory. Cookies have no bit in common with [`RIGHTS`], and no two differ in one bit only. None
 /// equals a cookie of the layout without rights (0x4f464948, 0x4f464944 and 0x4f464953).
 const LIVE: u64 = 0x4f46_4c10 << 32;
+/// The cookie of host memory in a shared mapping, which local peers may map (`mem::shared`).
+const SHARED: u64 = 0x4f46_4e80 << 32;
 /// The cookie of device memory that the provider reaches itself.
 const DIRECT: u64 = 0x4f46_4421 << 32;
 /// The cookie of device memory that its owner's responder reaches. Base, length and key are those of the owner's mailbox;
@@ -51,7 +53,7 @@ const KIND: u64 = UPPER & !RIGHTS;
 /// Cookie and rights of host memory that allows its peers everything.
 const OPEN: u64 = LIVE | RIGHTS;
 
-const _: () = assert!((LIVE | DIRECT | STAGED) & !KIND == 0);
+const _: () = assert!((LIVE | SHARED | DIRECT | STAGED) & !KIND == 0);
 
 /// The provider's name for a byte of a peer's region: the address or offset that it takes, and the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +86,20 @@ impl Handle {
     pub(crate) fn rail_key(&self, rail: usize) -> Option<u64> {
         let rails = self.rails;
         rails.get(rail).copied().filter(|key| *key != NO_KEY)
+    }
+
+    /// The handle of the same region in a shared mapping.
+    pub(crate) fn shared(self) -> Handle {
+        Handle {
+            cookie: self.cookie & !KIND | SHARED,
+            ..self
+        }
+    }
+
+    /// Whether this is host memory in a shared mapping.
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.cookie & KIND == SHARED
     }
 
     /// The handle of the same region as device memory that the provider reaches itself.
@@ -173,10 +189,10 @@ impl Handle {
     /// Whether these bytes are a handle of host memory that has not been deregistered, as far as this copy knows.
     #[inline]
     pub fn is_live(&self) -> bool {
-        self.is_open() || self.cookie & KIND == LIVE
+        self.is_open() || self.cookie & KIND == LIVE || self.is_shared()
     }
 
-    /// Whether these bytes are a live handle of host memory that allows its peers everything.
+    /// Whether these bytes are a live handle of host memory that allows its peers everything, and is in no shared mapping.
     #[inline(always)]
     pub(crate) fn is_open(&self) -> bool {
         self.cookie & UPPER == OPEN
@@ -234,7 +250,8 @@ impl Handle {
     }
 
     /// [`target`](Self::target) for the fast path: one comparison finds a region that allows its peers everything.
-    /// `None` for any other region, and out of bounds; the slow path then checks rights and bounds.
+    /// `None` for any other region, and out of bounds; the slow path then checks rights and bounds. Regions in shared mappings
+    /// are left to it, too.
     #[inline(always)]
     pub(crate) fn open_target(
         &self,
@@ -285,96 +302,4 @@ fn rights_of(access: Access) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ALL: Access = Access::all();
-
-    #[test]
-    fn inside_and_outside() {
-        let h = Handle::new(0x1000, 0x100, 7, ALL, 1);
-        assert_eq!(
-            h.target(0x1010, 0x10, true),
-            Ok(Target {
-                address: 0x1010,
-                key: 7
-            })
-        );
-        assert_eq!(
-            h.target(0x1010, 0x10, false),
-            Ok(Target {
-                address: 0x10,
-                key: 7
-            })
-        );
-        assert!(
-            h.target(0x1100, 0, false).is_ok(),
-            "nothing at the end is inside"
-        );
-        for (address, size) in [
-            (0xfff, 1),
-            (0x1100, 1),
-            (0x10ff, 2),
-            (0x1000, u64::MAX),
-            (u64::MAX, 2),
-            (0, 0),
-        ] {
-            assert_eq!(
-                h.target(address, size, true),
-                Err(Status::VALUE_OUT_OF_BOUNDS)
-            );
-        }
-    }
-
-    #[test]
-    fn device_memory_is_not_host_memory() {
-        let h = Handle::new(0x1000, 0x100, 7, ALL, 3);
-        let direct = h.direct();
-        let staged = Handle::staged(&h, Access::REMOTE_READ, 9);
-        for device in [direct, staged] {
-            assert_eq!(device.target(0x1000, 1, true), Err(Status::BAD_PARAM));
-        }
-        assert!(direct.is_direct() && !direct.is_staged() && staged.is_staged());
-        assert_eq!(staged.generation(), 9);
-        assert_eq!(
-            (direct.access(), staged.access()),
-            (h.access(), Access::REMOTE_READ)
-        );
-        assert_eq!(direct.as_live(), h);
-        assert_eq!(staged.as_live(), h, "the mailbox");
-    }
-
-    #[test]
-    fn rights_travel() {
-        for access in (0..16).map(Access::from_bits_truncate) {
-            let h = Handle::new(0x1000, 0x100, 7, access, u32::MAX);
-            assert_eq!(h.access(), rights::of(access), "{access:?}");
-            assert!(h.is_live() && h.target(0x1000, 1, true).is_ok());
-            let open = h.open_target(0x1000, 1, true).is_some();
-            assert_eq!(open, rights::of(access) == rights::REMOTE, "{access:?}");
-            assert_eq!(h.direct().as_live(), h, "{access:?}");
-        }
-    }
-
-    #[test]
-    fn a_region_at_the_top_of_memory() {
-        let h = Handle::new(u64::MAX - 7, 8, 1, ALL, 1);
-        assert!(h.target(u64::MAX - 7, 8, true).is_ok());
-        assert!(h.target(u64::MAX - 7, 9, true).is_err());
-    }
-
-    #[test]
-    fn stray_bytes_and_retired_handles_are_refused() {
-        let mut h = Handle::new(0x1000, 0x100, 7, ALL, 1);
-        h.retire();
-        assert_eq!(h.target(0x1000, 1, true), Err(Status::BAD_PARAM));
-        let zero = Handle {
-            base: 0,
-            length: u64::MAX,
-            key: 0,
-            cookie: 0,
-            rails: NO_RAILS,
-        };
-        assert_eq!(zero.target(0, 1, true), Err(Status::BAD_PARAM));
-    }
-}
+mod tests;

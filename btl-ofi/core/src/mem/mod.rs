@@ -10,3 +10,4 @@ pub(crate) mod handle;
 pub(crate) mod later;
 pub(crate) mod regions;
 pub(crate) mod rights;
+pub(crate) mod shared;

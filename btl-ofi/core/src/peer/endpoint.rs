@@ -57,7 +57,7 @@ pub(crate) struct LocalPeer {
     link: AtomicU64,
     /// When the process started (`ProcessId::started`).
     started: u32,
-    /// The peer's descriptor of its segment.
+    /// The peer's descriptor of its segment, or 0.
     segment: u32,
 }
 
@@ -213,7 +213,7 @@ impl Endpoint {
         self.transfers.store(transfers as u8, Ordering::Relaxed);
     }
 
-    /// The peer's descriptor of its segment, for [`Atomics::Unclaimed`]; 0 for a remote peer.
+    /// The peer's descriptor of its segment; 0 without one, and for a remote peer.
     pub(crate) fn segment(&self) -> u32 {
         self.local_peer().map_or(0, |local| local.segment)
     }

@@ -4,7 +4,7 @@
 //! | peer | puts and gets | atomics |
 //! | --- | --- | --- |
 //! | this transport itself | a copy in this thread | this thread, by the responder's functions |
-//! | same node, its memory is reached | ring while the peer is quick, else cross-memory attach | its ring |
+//! | same node, its memory is reached | ring while the peer is quick, else cross-memory attach | its ring; both: instructions of this process, where it [maps](crate::sm::mapped) the memory |
 //! | any other, messages at both sides | small ones by message, large ones by the provider | message |
 //! | any other | the provider | the provider |
 //!
@@ -15,8 +15,8 @@
 //! **Same node is what was proved**: a word of the peer's memory was read, held the random value that the peer announced,
 //! and was written (`peer::reach`). Equal names, boot ids and process ids prove nothing.
 //!
-//! **Atomicity.** Origins of one window may take different routes. The ring's responder, the own thread and the software
-//! of the providers in question all change an element by one atomic instruction, so they exclude each other without a
+//! **Atomicity.** Origins of one window may take different routes. The ring's responder, the own thread, origins that map
+//! the memory and the software of the providers in question all change an element by one atomic instruction, so they exclude each other without a
 //! common lock.
 
 /// What makes the puts and gets to a peer. Once the peer is connected, only `engine::doubt` and `engine::liveness` change
@@ -26,7 +26,8 @@
 pub(crate) enum Transfers {
     /// The provider.
     Fabric = 0,
-    /// Cross-memory attach (`base::cma`), or the peer through its ring while it is quick.
+    /// Cross-memory attach (`base::cma`), or the peer through its ring while it is quick, or instructions on memory that
+    /// this process maps.
     Kernel = 1,
     /// A copy in this thread: the peer is this transport.
     Copy = 2,
@@ -47,9 +48,9 @@ pub(crate) enum Atomics {
     Fabric = 0,
     /// This thread: the peer is this transport.
     Own = 1,
-    /// The peer, through a ring in its segment that is not yet claimed.
+    /// As for `Ring`, through a ring in the peer's segment that is not yet claimed.
     Unclaimed = 2,
-    /// The peer, through its claimed ring.
+    /// The peer, through its claimed ring; or this thread, on memory that this process maps, while the ring holds none.
     Ring = 3,
     /// The peer, told by a message (`fabric::msg`).
     Message = 4,

@@ -2,6 +2,7 @@
 //! (`requester`, `server`). Calls to libfabric do not belong here.
 
 pub(crate) mod channel;
+pub(crate) mod mapped;
 pub(crate) mod pool;
 pub(crate) mod requester;
 pub(crate) mod ring;

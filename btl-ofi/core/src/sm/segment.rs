@@ -31,6 +31,7 @@ use std::{cell::UnsafeCell, io};
 
 use crate::base::mapping::{Mapped, allocate};
 use crate::base::sys;
+use crate::mem::shared::{Announced, SharedRegions};
 use crate::peer::liveness::{ProcessId, State};
 
 use crate::sm::pool::{BLOCKS, Owner};
@@ -50,7 +51,7 @@ pub(crate) const OWN: u32 = 1 << 31;
 
 pub(crate) const PAGE: usize = 4096;
 /// Identifies this layout; a segment with another value is refused.
-const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO3");
+const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO4");
 /// In a claim word: the ring is taken. The low 32 bits hold the next owner's first position. The bits above this one
 /// hold the number of slots before that position that the responder may still have to skip.
 const TAKEN: u64 = 1 << 32;
@@ -70,6 +71,8 @@ pub(crate) struct Front {
     /// blocks of dead processes. 0 if the process left the ring with unanswered commands.
     holders: [AtomicU64; RINGS],
     owners: [Owner; BLOCKS],
+    /// The owner's regions that its peers may map.
+    shared: SharedRegions,
 }
 
 /// The commands of one requester.
@@ -98,6 +101,8 @@ struct Layout {
     rings: [Ring; RINGS],
     pool: Pool,
 }
+
+const SHARED_REGIONS: usize = offset_of!(Layout, front) + offset_of!(Front, shared);
 
 const _: () = assert!(offset_of!(Front, nonce) == 8 && size_of::<Slot>() == 64);
 const _: () = assert!(OWN_LONG == OWN_BYTES && OWN_LONG >= LARGEST);
@@ -148,6 +153,12 @@ impl Segment {
     /// The descriptor under which peers open the segment. Positive.
     pub(crate) fn descriptor(&self) -> u32 {
         self.file.as_raw_fd() as u32
+    }
+
+    /// The part in which this process announces regions. Without it, peers reach them as if no mapping was shared.
+    pub(crate) fn shared_regions(&self) -> Option<Announced> {
+        let regions = Mapped::new(&self.file, SHARED_REGIONS).ok()?;
+        Some(Announced::new(regions))
     }
 
     #[inline]
@@ -214,6 +225,11 @@ impl Place {
             return other("a segment of another process or of another build");
         }
         Ok(file)
+    }
+
+    /// Opens the part in which the segment's owner announces regions.
+    pub(crate) fn shared_regions(self) -> io::Result<Mapped<SharedRegions>> {
+        Mapped::new(self.open()?, SHARED_REGIONS)
     }
 
     /// Opens the segment and claims a ring.

@@ -6,6 +6,7 @@ pub(crate) mod attending;
 mod calls;
 pub(crate) use calls::Calls;
 pub(crate) mod device;
+pub(crate) mod memory;
 pub(crate) mod pair;
 pub(crate) mod reference;
 pub(crate) mod seen;

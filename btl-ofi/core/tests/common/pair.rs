@@ -11,11 +11,13 @@ use btl_ofi::{Endpoint, Handle, Transport};
 use mca_params::Value;
 use plugin_api::{Access, OverrideOps, ThreadLevel, hmem_iface};
 
+use super::memory::{Memory, Window, remove_files};
 use super::{PATIENCE, device, open};
 
 const ROLE: &str = "BTL_OFI_TEST_PROVIDER";
 const PASSIVE: &str = "BTL_OFI_TEST_PASSIVE";
 const DEVICE: &str = "BTL_OFI_TEST_DEVICE";
+const MEMORY: &str = "BTL_OFI_TEST_MEMORY";
 const SUCCESSOR: &str = "BTL_OFI_TEST_SUCCESSOR";
 /// Words of the target's window.
 pub(crate) const WORDS: usize = 16 * 1024;
@@ -41,15 +43,16 @@ pub(crate) fn serve_as_target() {
     let on_device = std::env::var(DEVICE).ok().map(|way| DeviceWay::of(&way));
     let wanted = on_device.map_or(Vec::new(), DeviceWay::parameters);
     let t = open(&provider, ThreadLevel::Single, &wanted);
-    let mut window = vec![0u64; WORDS];
+    let memory = std::env::var(MEMORY).map_or(Memory::Heap, |name| Memory::of(&name));
+    let window = Window::new(memory, WORDS);
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-    let base = window.as_mut_ptr().cast::<std::ffi::c_void>();
+    let base = window.base().cast::<std::ffi::c_void>();
     let address = match on_device {
         Some(_) => device::address(base),
         None => base,
     };
     // SAFETY: the window lives to the end of the process.
-    let region = unsafe {
+    let mut region = unsafe {
         if on_device.is_some() {
             let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
             t.set_overrides(Some(&copies));
@@ -58,9 +61,10 @@ pub(crate) fn serve_as_target() {
             t.register(base, WORDS * 8, access)
         }
     }
-    .unwrap();
+    .ok();
     // SAFETY: a handle is plain bytes.
-    let handle: [u8; Handle::SIZE] = unsafe { std::mem::transmute(region.handle()) };
+    let handle: [u8; Handle::SIZE] =
+        unsafe { std::mem::transmute(region.as_ref().unwrap().handle()) };
     let mut lines = BufReader::new(std::io::stdin()).lines();
     let origin = unhex(&lines.next().unwrap().unwrap());
     let _peer = t.connect(&origin, 1).unwrap();
@@ -80,6 +84,11 @@ pub(crate) fn serve_as_target() {
             }
         };
         met = true;
+        match line.as_str() {
+            "truncate" => window.truncate(),
+            "deregister" => region = None,
+            _ => {}
+        }
         if act(&line, address.addr()) {
             println!("@done");
             continue;
@@ -87,15 +96,7 @@ pub(crate) fn serve_as_target() {
         let (first, last) = line.split_once(' ').unwrap();
         let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap());
         // No progress since the line arrived: what is seen now was there.
-        // SAFETY: the words are in the window; peers may write them, so the reads are volatile.
-        let seen = unsafe {
-            let w = window.as_ptr();
-            (
-                ptr::read_volatile(w.add(first)),
-                ptr::read_volatile(w.add(last)),
-            )
-        };
-        println!("@{} {}", seen.0, seen.1);
+        println!("@{} {}", window.word(first), window.word(last));
         std::io::stdout().flush().unwrap();
     }
     drop(region);
@@ -135,6 +136,7 @@ fn act(line: &str, window: usize) -> bool {
             }
             true
         }
+        "truncate" | "deregister" => true,
         // Peers without CAP_SYS_PTRACE reach it no more.
         "hide" => {
             // SAFETY: plain numbers.
@@ -238,7 +240,13 @@ impl<'a> Target<'a> {
 
     /// As [`start`](Self::start), with its window on a pretended device.
     pub(crate) fn start_on_device(t: &'a Transport, provider: &str, way: DeviceWay) -> Target<'a> {
-        Target::begin(0, t, provider, way == DeviceWay::Thread, Some(way))
+        let device = (DEVICE, format!("{way:?}"));
+        Target::begin(0, t, provider, way == DeviceWay::Thread, Some(device))
+    }
+
+    /// As [`start`](Self::start), with its window in such memory.
+    pub(crate) fn start_in(t: &'a Transport, provider: &str, memory: Memory) -> Target<'a> {
+        Target::begin(0, t, provider, false, Some((MEMORY, format!("{memory:?}"))))
     }
 
     /// As [`start`](Self::start), connected as process `proc`.
@@ -256,7 +264,7 @@ impl<'a> Target<'a> {
         t: &'a Transport,
         provider: &str,
         passive: bool,
-        on_device: Option<DeviceWay>,
+        window: Option<(&str, String)>,
     ) -> Target<'a> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([
@@ -274,9 +282,7 @@ impl<'a> Target<'a> {
         if passive {
             command.env(PASSIVE, "1");
         }
-        if let Some(way) = on_device {
-            command.env(DEVICE, format!("{way:?}"));
-        }
+        command.envs(window);
         let mut child = command.spawn().unwrap();
         let to = child.stdin.take();
         let from = child.stdout.take().unwrap();
@@ -374,5 +380,6 @@ impl Drop for Target<'_> {
         // Already over unless the test failed or killed it.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        remove_files(self.child.id());
     }
 }

@@ -31,6 +31,21 @@ pub(crate) fn map_shared(
     })
 }
 
+/// Makes a second mapping of `size` bytes from `at` on, which must lie in a shared mapping: mremap of 0 bytes.
+pub(crate) fn map_again(at: u64, size: usize) -> Result<NonNull<c_void>, CallError> {
+    scripted!("mremap");
+    let at = ptr::without_provenance_mut(at as usize);
+    // SAFETY: of 0 bytes nothing moves, and the kernel chooses the address of the new mapping. It refuses private memory.
+    let again = unsafe { libc::mremap(at, 0, size, libc::MREMAP_MAYMOVE) };
+    if again == libc::MAP_FAILED {
+        return Err(failed("mremap"));
+    }
+    NonNull::new(again).ok_or(CallError {
+        call: "mremap",
+        code: libc::ENOMEM,
+    })
+}
+
 /// Removes a mapping.
 ///
 /// # Safety
@@ -39,6 +54,45 @@ pub(crate) unsafe fn unmap(at: NonNull<c_void>, size: usize) -> Result<(), CallE
     scripted!("munmap");
     // SAFETY: the caller guarantees that the mapping is its own and not used again.
     checked("munmap", unsafe { libc::munmap(at.as_ptr(), size) }).map(drop)
+}
+
+/// The argument of the request PROCMAP_QUERY (linux/fs.h).
+#[repr(C)]
+#[derive(Default)]
+struct ProcmapQuery {
+    size: u64,
+    query_flags: u64,
+    query_addr: u64,
+    vma_start: u64,
+    vma_end: u64,
+    vma_flags: u64,
+    vma_page_size: u64,
+    vma_offset: u64,
+    inode: u64,
+    device: [u32; 2],
+    sizes: [u32; 2],
+    addresses: [u64; 2],
+}
+
+/// Whether the memory at an address of this process lies in a shared mapping. `maps` is `/proc/self/maps`. Fails where
+/// nothing is mapped (ENOENT), and before Linux 6.11 (ENOTTY).
+pub(crate) fn is_shared(maps: impl AsFd, address: u64) -> Result<bool, CallError> {
+    scripted!("ioctl");
+    const SIZE: usize = size_of::<ProcmapQuery>();
+    const _: () = assert!(SIZE == 104);
+    // _IOWR('f', 17, struct procmap_query)
+    const REQUEST: u64 = 3 << 30 | (SIZE as u64) << 16 | (b'f' as u64) << 8 | 17;
+    const SHARED: u64 = 8;
+    let mut query = ProcmapQuery {
+        size: SIZE as u64,
+        query_addr: address,
+        ..ProcmapQuery::default()
+    };
+    let maps = maps.as_fd().as_raw_fd();
+    // SAFETY: the request reads and writes `query`, whose size it is told; it asks for no name, so no address is used.
+    let rc = unsafe { libc::ioctl(maps, REQUEST as _, &raw mut query) };
+    checked("ioctl", rc)?;
+    Ok(query.vma_flags & SHARED != 0)
 }
 
 /// Copies up to `size` bytes at `local` to `remote` in process `pid`. Returns how many were copied: the kernel stops

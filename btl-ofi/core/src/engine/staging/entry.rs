@@ -10,7 +10,7 @@ use plugin_api::{Access, HmemInfo, IoVec, OverrideOps, hmem_iface};
 use crate::base::error::{CallError, Error};
 use crate::engine::transport::Transport;
 use crate::fabric::offer::Offer;
-use crate::fabric::registration::Region;
+use crate::fabric::region::Region;
 use crate::hmem::mailbox::LANES;
 use crate::hmem::server::MailboxServer;
 use crate::mem::blocks::Blocks;

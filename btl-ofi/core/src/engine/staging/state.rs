@@ -13,7 +13,7 @@ use super::channel::Channel;
 use super::local::Local;
 use super::staged::{Staged, StagedOps};
 use crate::engine::transport::Transport;
-use crate::fabric::registration::Region;
+use crate::fabric::region::Region;
 use crate::hmem::bounce::Pool;
 use crate::hmem::mailbox::Holder;
 use crate::hmem::server::MailboxServer;

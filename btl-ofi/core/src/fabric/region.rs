@@ -1,0 +1,85 @@
+//! A registered region, and its end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use libfabric_sys as ffi;
+
+use crate::base::error::{Doing, Error};
+use crate::fabric::fids::Owned;
+use crate::fabric::registration::Registrar;
+use crate::mem::handle::Handle;
+
+/// A registered region. Dropping it deregisters.
+pub struct Region {
+    // Closed before the key is returned (see Drop).
+    pub(super) mr: Option<Owned<ffi::fid_mr>>,
+    pub(super) handle: Handle,
+    pub(super) key: Option<u64>,
+    /// Generation of a region of device memory.
+    pub(super) device: Option<u32>,
+    pub(super) registrar: Arc<Registrar>,
+    /// The same memory on further rails.
+    pub(super) rails: Vec<Region>,
+}
+
+impl Region {
+    /// The handle by which peers access the region.
+    pub fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// Deregisters and reports the result.
+    ///
+    /// # Errors
+    /// The provider refused to close the region; its key is not reused then.
+    pub fn close(mut self) -> Result<(), Error> {
+        self.forget_device();
+        let rails = std::mem::take(&mut self.rails)
+            .into_iter()
+            .map(Region::close);
+        let on_rails = rails.fold(Ok(()), Result::and);
+        let Some(mr) = self.mr.take() else {
+            return on_rails;
+        };
+        mr.close()
+            .doing(|| {
+                format!(
+                    "deregistering {} bytes at {:#x}",
+                    self.handle.length(),
+                    self.handle.base()
+                )
+            })
+            .inspect_err(|_| self.key = None)
+            .and(on_rails)
+    }
+
+    /// Removes device memory from the table, so that neither new operations nor peers find it.
+    fn forget_device(&mut self) {
+        if let Some(generation) = self.device.take() {
+            self.registrar.devices.remove(generation);
+        }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.forget_device();
+        if let Some(shared) = &self.registrar.shared
+            && self.handle.is_shared()
+        {
+            shared.withdraw(&self.handle);
+        }
+        // The key is returned only after the region is closed below.
+        {
+            let mut regions = self.registrar.regions();
+            let key = self.handle.key();
+            if regions.find(key).map(|k| k.handle) == Some(self.handle) {
+                regions.remove(key);
+            }
+        }
+        self.mr = None;
+        self.registrar.keys.give_back(self.key);
+        self.registrar.live.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,184 @@
+//! Memory for windows: private, and in shared mappings of every kind.
+
+use std::fs::{self, File};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::ptr::{self, NonNull};
+
+/// Where a window is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    Heap,
+    /// A file in memory without a name.
+    Memfd,
+    /// A named file in /dev/shm, and one on a disk.
+    Shm,
+    Disk,
+    /// A file whose name is gone, and that has a descriptor only.
+    Unlinked,
+    /// A file that is mapped privately.
+    Private,
+    /// A file that is mapped to be read only.
+    ReadOnly,
+    /// Two files, one behind the other.
+    Two,
+    /// Shared memory of no file.
+    Anonymous,
+}
+
+impl Memory {
+    pub(crate) fn of(name: &str) -> Memory {
+        use Memory::{Anonymous, Disk, Heap, Memfd, Private, ReadOnly, Shm, Two, Unlinked};
+        let all = [
+            Heap, Memfd, Shm, Disk, Unlinked, Private, ReadOnly, Two, Anonymous,
+        ];
+        let found = all.into_iter().find(|memory| format!("{memory:?}") == name);
+        found.unwrap()
+    }
+}
+
+/// A window, which stays mapped.
+pub(crate) struct Window {
+    base: NonNull<u64>,
+    words: usize,
+    file: Option<File>,
+}
+
+/// The name of a window's file, which ends with the process that made it.
+fn path(memory: Memory, pid: u32) -> PathBuf {
+    let folder = match memory {
+        Memory::Disk => std::env::temp_dir(),
+        _ => PathBuf::from("/dev/shm"),
+    };
+    folder.join(format!("btl-ofi-test-window-{pid}"))
+}
+
+/// Removes the files of a process that may have been killed.
+pub(crate) fn remove_files(pid: u32) {
+    for memory in [Memory::Disk, Memory::Shm] {
+        let _ = fs::remove_file(path(memory, pid));
+    }
+}
+
+fn memfd() -> File {
+    // SAFETY: the name is a C string, and the descriptor is new.
+    unsafe { File::from_raw_fd(libc::memfd_create(c"test-window".as_ptr(), 0)) }
+}
+
+fn map(file: Option<&File>, at: *mut u64, size: usize, rights: i32, flags: i32) -> NonNull<u64> {
+    let file = file.map_or(-1, AsRawFd::as_raw_fd);
+    // SAFETY: a new mapping, or one in the place of another that is not used.
+    let base = unsafe { libc::mmap(at.cast(), size, rights, flags, file, 0) };
+    assert_ne!(
+        base,
+        libc::MAP_FAILED,
+        "{}",
+        std::io::Error::last_os_error()
+    );
+    NonNull::new(base.cast()).unwrap()
+}
+
+impl Window {
+    /// A window of zeros; of whole pages, if it is mapped.
+    pub(crate) fn new(memory: Memory, words: usize) -> Window {
+        let (size, none) = (words * 8, ptr::null_mut());
+        let both = libc::PROT_READ | libc::PROT_WRITE;
+        let named = || {
+            let path = path(memory, std::process::id());
+            let mut options = File::options();
+            options.read(true).write(true).create(true).truncate(true);
+            options.open(path).unwrap()
+        };
+        let file = match memory {
+            Memory::Heap | Memory::Anonymous => None,
+            Memory::Shm | Memory::Disk | Memory::Unlinked => Some(named()),
+            _ => Some(memfd()),
+        };
+        if memory == Memory::Unlinked {
+            fs::remove_file(path(memory, std::process::id())).unwrap();
+        }
+        if let Some(file) = &file {
+            file.set_len(size as u64).unwrap();
+        }
+        let shared = libc::MAP_SHARED;
+        let base = match memory {
+            Memory::Heap => NonNull::from(vec![0u64; words].leak()).cast(),
+            Memory::Anonymous => map(None, none, size, both, shared | libc::MAP_ANONYMOUS),
+            Memory::Private => map(file.as_ref(), none, size, both, libc::MAP_PRIVATE),
+            Memory::ReadOnly => map(file.as_ref(), none, size, libc::PROT_READ, shared),
+            Memory::Two => {
+                let base = map(file.as_ref(), none, size, both, shared);
+                let second = memfd();
+                second.set_len(size as u64).unwrap();
+                // SAFETY: the middle of the mapping.
+                let middle = unsafe { base.add(words / 2) };
+                let fixed = shared | libc::MAP_FIXED;
+                map(Some(&second), middle.as_ptr(), size / 2, both, fixed);
+                base
+            }
+            _ => map(file.as_ref(), none, size, both, shared),
+        };
+        Window { base, words, file }
+    }
+
+    pub(crate) fn base(&self) -> *mut u64 {
+        self.base.as_ptr()
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.words * 8
+    }
+
+    /// A word, which peers may change.
+    pub(crate) fn word(&self, index: usize) -> u64 {
+        assert!(index < self.words);
+        // SAFETY: inside the window.
+        unsafe { self.base.add(index).read_volatile() }
+    }
+
+    pub(crate) fn set(&self, index: usize, value: u64) {
+        assert!(index < self.words);
+        // SAFETY: inside the window.
+        unsafe { self.base.add(index).write_volatile(value) }
+    }
+
+    /// The number of its file.
+    pub(crate) fn file(&self) -> u64 {
+        self.file.as_ref().unwrap().metadata().unwrap().ino()
+    }
+
+    /// Unmaps a window that no region holds any more.
+    pub(crate) fn unmap(self) {
+        // SAFETY: one mapping of the window, which is used no more.
+        let unmapped = unsafe { libc::munmap(self.base.as_ptr().cast(), self.size()) };
+        assert_eq!(unmapped, 0);
+    }
+
+    /// Takes the window's memory away under its mappings.
+    pub(crate) fn truncate(&self) {
+        self.file.as_ref().unwrap().set_len(0).unwrap();
+    }
+}
+
+/// The number of the file that a process maps as its window; the file is one without a name.
+pub(crate) fn file_of(pid: u32) -> u64 {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let line = maps.lines().find(|line| line.contains("memfd:test-window"));
+    line.unwrap()
+        .split_whitespace()
+        .nth(4)
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+/// How often this process maps a file, by its number.
+pub(crate) fn mappings(file: u64) -> usize {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let windows = maps
+        .lines()
+        .filter(|line| line.contains("memfd:test-window"));
+    let number = |line: &str| line.split_whitespace().nth(4).unwrap().parse() == Ok(file);
+    windows.filter(|line| number(line)).count()
+}

@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
 use self::by_target::WordOperands;
-use crate::base::hints::{OTHER, PROVIDER, Way, branch};
+use crate::base::hints::{PROVIDER, Way, branch};
 use crate::engine::transport::Transport;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::policy::Policy;
@@ -141,7 +141,7 @@ impl Transport {
             if !peer.sends_atomics_by_fabric::<T>() {
                 return None;
             }
-            let (target, word) = self.word::<WAY>(1 << kind as u32, (op, flags), remote, at)?;
+            let (target, word) = self.word(1 << kind as u32, (op, flags), remote, at)?;
             let mut posting =
                 self.begin::<T, true>(endpoint, (ptr::null_mut(), word.bytes()), completion)?;
             let operands = (posting.operand(operand), 1);
@@ -207,7 +207,7 @@ impl Transport {
             if !peer.sends_atomics_by_fabric::<T>() {
                 return None;
             }
-            let (target, word) = self.word::<WAY>(1 << kind as u32, (op, flags), remote, at)?;
+            let (target, word) = self.word(1 << kind as u32, (op, flags), remote, at)?;
             let posting = self.begin::<T, true>(endpoint, (local, word.bytes()), completion)?;
             let context = posting.context;
             let rc = (context.calls.fetch)(
@@ -278,7 +278,7 @@ impl Transport {
             if !peer.sends_atomics_by_fabric::<T>() {
                 return None;
             }
-            let (target, word) = self.word::<WAY>(1 << kind as u32, (SWAP, flags), remote, at)?;
+            let (target, word) = self.word(1 << kind as u32, (SWAP, flags), remote, at)?;
             let posting = self.begin::<T, true>(endpoint, (local, word.bytes()), completion)?;
             let context = posting.context;
             let rc = (context.calls.compare)(
@@ -304,7 +304,7 @@ impl Transport {
     /// Checks an AMO for the fast path, with the bit of its kind among [`Word::kinds`]; returns its target and
     /// libfabric's codes.
     #[inline(always)]
-    fn word<const WAY: Way>(
+    fn word(
         &self,
         bit: u64,
         (op, flags): (u32, u32),
@@ -323,12 +323,7 @@ impl Transport {
             return None;
         }
         branch();
-        let target = handle.open_target(
-            address,
-            mask + 1,
-            self.quick.virtual_addresses,
-            WAY != OTHER,
-        );
+        let target = handle.open_target(address, mask + 1, self.quick.virtual_addresses);
         Some((target?, word))
     }
 }

@@ -9,7 +9,7 @@ use std::ptr::{self, NonNull};
 use plugin_api::counters::Carrier;
 use plugin_api::{AtomicKind, Status};
 
-use crate::base::hints::{MESSAGE, branch};
+use crate::base::hints::branch;
 use crate::engine::context::Context;
 use crate::engine::post::Caller;
 use crate::engine::ring_atomics::AtomicCommand;
@@ -121,7 +121,7 @@ impl Transport {
         size: usize,
         completion: Option<Completion>,
     ) -> Option<(Caller, Told)> {
-        self.place::<MESSAGE>(local, remote, address, size, self.setup.message_limit)?;
+        self.place(local, remote, address, size, self.setup.message_limit)?;
         let caller = Caller {
             completion,
             local_address: local,

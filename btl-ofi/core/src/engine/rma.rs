@@ -8,7 +8,7 @@ use plugin_api::Status;
 use plugin_api::counters::Carrier;
 
 use crate::base::cma::{self, Refused};
-use crate::base::hints::{MESSAGE, OTHER, PROVIDER, Way, branch};
+use crate::base::hints::{MESSAGE, PROVIDER, Way, branch};
 use crate::engine::context::Context;
 use crate::engine::post::guarded;
 use crate::engine::ring_transfers::{MOST, RingTransfer};
@@ -64,8 +64,13 @@ impl Transport {
             }
             return None;
         }
-        let limit = self.setup.quick_limits.0;
-        let target = self.place::<WAY>(local, remote, remote_address, size, limit)?;
+        let target = self.place(
+            local,
+            remote,
+            remote_address,
+            size,
+            self.setup.quick_limits.0,
+        )?;
         // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
         // completion; `open_target` checked that the target's region allows writes; the message is used only
         // while the context is locked.
@@ -137,8 +142,13 @@ impl Transport {
             }
             return None;
         }
-        let limit = self.setup.quick_limits.1;
-        let target = self.place::<WAY>(local, remote, remote_address, size, limit)?;
+        let target = self.place(
+            local,
+            remote,
+            remote_address,
+            size,
+            self.setup.quick_limits.1,
+        )?;
         // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
         // completion; `open_target` checked that the target's region allows reads. A read completes when its
         // data has arrived, so it needs no delivery flags.
@@ -176,7 +186,7 @@ impl Transport {
     /// Checks a transfer for the fast path and returns its target for the provider. `None` unless it has at
     /// least one byte, at most `limit` bytes, and a live region of host memory that allows peers every access.
     #[inline(always)]
-    pub(super) fn place<const WAY: Way>(
+    pub(super) fn place(
         &self,
         local: *mut c_void,
         remote: &Handle,
@@ -195,7 +205,7 @@ impl Transport {
         }
         branch();
         let virtual_addresses = self.quick.virtual_addresses;
-        remote.open_target(remote_address, size as u64, virtual_addresses, WAY != OTHER)
+        remote.open_target(remote_address, size as u64, virtual_addresses)
     }
 
     /// Whether the fast path may copy inline.

@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
-use crate::base::hints::{OTHER, PROVIDER, Way, branch};
+use crate::base::hints::{PROVIDER, Way, branch};
 use crate::engine::post::Caller;
 use crate::engine::ring_atomics::AtomicCommand;
 use crate::engine::transport::Transport;
@@ -234,8 +234,7 @@ impl Transport {
         }
         branch();
         let size = (count as u64) << served.shift;
-        let target =
-            handle.open_target(address, size, self.quick.virtual_addresses, WAY != OTHER)?;
+        let target = handle.open_target(address, size, self.quick.virtual_addresses)?;
         Some((target, size as usize))
     }
 }

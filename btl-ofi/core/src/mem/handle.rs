@@ -198,13 +198,6 @@ impl Handle {
         self.cookie & UPPER == OPEN
     }
 
-    /// [`is_open`](Self::is_open) of memory in a shared mapping or not, in one comparison. It leaves out the three bits that
-    /// differ between the two cookies.
-    #[inline(always)]
-    fn is_open_or_shared(&self) -> bool {
-        self.cookie & UPPER & !(LIVE ^ SHARED) == OPEN & !(LIVE ^ SHARED)
-    }
-
     /// Marks these bytes as deregistered.
     pub fn retire(&mut self) {
         self.cookie = 0;
@@ -258,20 +251,15 @@ impl Handle {
 
     /// [`target`](Self::target) for the fast path: one comparison finds a region that allows its peers everything.
     /// `None` for any other region, and out of bounds; the slow path then checks rights and bounds. Regions in shared mappings
-    /// are left to it, too, unless the peer `is_remote`: this process cannot map them then.
+    /// are left to it, too.
     #[inline(always)]
     pub(crate) fn open_target(
         &self,
         address: u64,
         size: u64,
         virtual_addresses: bool,
-        is_remote: bool,
     ) -> Option<Target> {
-        let is_open = match is_remote {
-            true => self.is_open_or_shared(),
-            false => self.is_open(),
-        };
-        if !is_open {
+        if !self.is_open() {
             return None;
         }
         self.within(address, size, virtual_addresses).ok()

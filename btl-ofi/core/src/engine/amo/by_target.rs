@@ -48,7 +48,7 @@ impl Transport {
                 return None;
             }
         }
-        let atomic = self.word_command::<WAY>(codes, address, handle, word_operands, result)?;
+        let atomic = self.word_command(codes, address, handle, word_operands, result)?;
         let caller = Caller {
             completion,
             local_address: result,
@@ -65,7 +65,7 @@ impl Transport {
 
     /// Checks an AMO that its target executes, and returns it as the target's command.
     #[inline(always)]
-    fn word_command<const WAY: Way>(
+    fn word_command(
         &self,
         codes: (u32, u32),
         address: u64,
@@ -74,7 +74,7 @@ impl Transport {
         result: *mut c_void,
     ) -> Option<AtomicCommand> {
         let bit = 1 << (word_operands.kind as u32 + RING);
-        let (target, word) = self.word::<WAY>(bit, codes, handle, address)?;
+        let (target, word) = self.word(bit, codes, handle, address)?;
         Some(AtomicCommand {
             what: responder::what(word_operands.kind, word.datatype as u32, word.op as u32),
             count: 1,

@@ -62,7 +62,7 @@ fn rights_travel() {
         let h = Handle::new(0x1000, 0x100, 7, access, u32::MAX);
         assert_eq!(h.access(), rights::of(access), "{access:?}");
         assert!(h.is_live() && h.target(0x1000, 1, true).is_ok());
-        let open = h.open_target(0x1000, 1, true, false).is_some();
+        let open = h.open_target(0x1000, 1, true).is_some();
         assert_eq!(open, rights::of(access) == rights::REMOTE, "{access:?}");
         assert_eq!(h.direct().as_live(), h, "{access:?}");
     }
@@ -99,13 +99,9 @@ fn shared_memory_is_host_memory() {
         assert!(!h.is_open(), "fast paths tell it from other memory");
         assert_eq!((h.access(), h.generation()), (rights::of(access), 9));
         assert!(h.target(0x1000, 1, true).is_ok() && h.target(0x1000, 0x101, true).is_err());
-        let place = |h: Handle, is_remote| h.open_target(0x1000, 1, true, is_remote);
-        assert_eq!(place(h, false), None, "left to slow paths");
-        assert_eq!(place(h, true), place(plain, true), "the same to others");
-        assert_eq!(
-            place(h.direct(), true),
-            None,
-            "device memory is not host memory"
+        assert!(
+            h.open_target(0x1000, 1, true).is_none(),
+            "left to slow paths"
         );
         assert!(h.is_named(7, h.cookie()) && !plain.is_named(7, h.cookie()));
         assert_eq!((h.as_host(), h.is_device()), (Ok(h.as_live()), false));

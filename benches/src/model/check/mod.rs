@@ -28,7 +28,7 @@ pub(crate) fn rank() -> Result<(), String> {
     rank::run().map_err(|e| e.to_string())
 }
 
-/// Launches a job whose ranks are this program with these arguments, each of which has it call [`rank`].
+/// Launches a job whose ranks are this program with these arguments, each of which has it call [`rank()`].
 pub(crate) fn check(
     job: Job,
     arguments: Vec<OsString>,

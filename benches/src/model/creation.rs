@@ -20,7 +20,7 @@ pub(crate) fn window(job: Job, rank: u64) -> Exchanges {
         rounds: 1,
         given: INTENT as u64,
     };
-    // Where the node's segment is, and who has it mapped.
+    // Where the node's segment is, and which ranks map it.
     if some_share || job.ranks == 1 {
         all.rounds += 2;
         if rank.is_multiple_of(job.per_node) {

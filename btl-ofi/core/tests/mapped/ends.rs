@@ -1,6 +1,6 @@
 //! The ends of mapped memory: files that shrink, regions that are deregistered, and targets that go.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mca_params::Value;
 
@@ -20,6 +20,15 @@ fn all_fail(there: &There<'_>) {
         assert_eq!(there.t.flush(None), Status::SUCCESS, "nothing was begun");
     }
     assert_eq!(back, [7; 8]);
+}
+
+/// Makes progress, whose checks give back the memory of regions that are gone, until at most `most` mappings are left.
+fn until_unmapped(t: &Transport, file: u64, most: usize) {
+    let deadline = Instant::now() + PATIENCE;
+    while mappings(file) > most {
+        t.progress();
+        assert!(Instant::now() < deadline, "the memory stays mapped");
+    }
 }
 
 /// A file that its owner truncates is a refusal, not the end of this process.
@@ -55,12 +64,7 @@ fn a_deregistered_region() {
         target.act("deregister");
         all_fail(&there);
         assert_eq!(target.sees(0, 1), (if before { 5 } else { 0 }, 0));
-        // Its memory is given back by and by.
-        let deadline = Instant::now() + PATIENCE;
-        while mappings(file) > 0 {
-            t.progress();
-            assert!(Instant::now() < deadline, "the memory stays mapped");
-        }
+        until_unmapped(&t, file, 0);
         all_fail(&there);
         target.end();
         t.close().unwrap();
@@ -81,10 +85,7 @@ fn many_regions() {
         assert_eq!(there.put_word(0, round), Status::SUCCESS);
         assert_eq!(window.word(0), round);
         if round % 50 == 49 {
-            std::thread::sleep(Duration::from_millis(2));
-            while mappings(window.file()) > 2 {
-                a.progress();
-            }
+            until_unmapped(&a, window.file(), 2);
         }
         region.close().unwrap();
     }
@@ -130,8 +131,8 @@ fn until_it_fails(there: &There<'_>, file: u64) {
     assert_eq!(mappings(file), 0, "the memory of a peer that is gone");
 }
 
-#[test]
-fn a_killed_target() {
+/// Maps the memory of a target, has `strike` end the target's transport, writes until that is noticed, and looks at what is left.
+fn struck(strike: impl FnOnce(&mut Target<'_>), look: impl FnOnce(&mut Target<'_>)) {
     let t = open(near(), ThreadLevel::Single, &[OFTEN]);
     t.watch_idle_peers();
     let mut target = Target::start_in(&t, near(), Memory::Memfd);
@@ -140,26 +141,25 @@ fn a_killed_target() {
     assert_eq!(there.put_word(0, 5), Status::SUCCESS);
     let file = file_of(target.child.id());
     assert_eq!(mappings(file), 1);
-    target.child.kill().unwrap();
-    target.child.wait().unwrap();
+    strike(&mut target);
     until_it_fails(&there, file);
+    look(&mut target);
     drop(target);
     t.close().unwrap();
+}
+
+#[test]
+fn a_killed_target() {
+    let kill = |target: &mut Target<'_>| {
+        target.child.kill().unwrap();
+        target.child.wait().unwrap();
+    };
+    struck(kill, |_| ());
 }
 
 /// A target that executes another program, with other memory at the same place: nothing of that is written.
 #[test]
 fn another_program() {
-    let t = open(near(), ThreadLevel::Single, &[OFTEN]);
-    t.watch_idle_peers();
-    let mut target = Target::start_in(&t, near(), Memory::Memfd);
-    let (peer, h) = (target.peer, target.handle);
-    let there = There { t: &t, peer, h };
-    assert_eq!(there.put_word(0, 5), Status::SUCCESS);
-    let file = file_of(target.child.id());
-    target.act_unattended("exec");
-    until_it_fails(&there, file);
-    assert_eq!(target.changed(), 0);
-    drop(target);
-    t.close().unwrap();
+    let look = |target: &mut Target<'_>| assert_eq!(target.changed(), 0);
+    struck(|target| target.act_unattended("exec"), look);
 }

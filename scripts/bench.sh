@@ -58,7 +58,7 @@ bench_openmpi() {
     ./dev openmpi bench "$@"
 }
 
-# Windows within a node under each transport that Open MPI has for it, MPICH, and UCX alone, turn by turn.
+# Windows within a node under each transport that Open MPI has for it, MPICH, UCX and GASNet-EX alone, turn by turn.
 bench_node() {
     ./dev openmpi node "$@"
 }

@@ -3,7 +3,8 @@
 #
 #   openmpi_hello         install what is missing, build, say what a user needs to set, run a hello window
 #   openmpi_bench         pairs of runs against the system's C component
-#   openmpi_calls         calls within a node or over TCP beside every other transport of Open MPI, MPICH, and UCX alone
+#   openmpi_calls         calls within a node or over TCP beside every other transport of Open MPI, MPICH, and UCX
+#                         and GASNet-EX alone
 #   openmpi_programs      applications, threads, start-up: likewise, on one node and over TCP
 #   openmpi_test and openmpi_test_short are in openmpi_checks.sh, openmpi_struck in struck.sh
 
@@ -200,6 +201,9 @@ openmpi_calls() {
     openmpi_sides rma_bench
     # It is one side of several.
     command -v ucx_perftest >/dev/null || (openmpi_packages ucx-utils) || openmpi_say "without ucx_perftest"
+    # shellcheck source=scripts/gasnet.sh
+    . scripts/gasnet.sh
+    if gasnet_programs; then openmpi_options+=(--gasnet "$gasnet_dir"); fi
     cc -std=gnu11 -O2 -o "$openmpi_dir/bin/$floor" "benches/openmpi/$floor.c"
     python3 benches/openmpi/wire.py "${openmpi_options[@]}" --path "$path" --floor "$openmpi_dir/bin/$floor" \
         --json "target/bench/$name.json" "$@"

@@ -2,12 +2,13 @@
 """Runs rma_bench between two ranks under each transport that Open MPI has for windows, and under MPICH, turn by turn.
 
 Over TCP the ranks are on one machine, but reach each other as those of two hosts do: nothing goes by shared memory. Within a
-node each side takes the way that it chooses. Beside them are UCX without MPI (ucx_perftest), and the floor: what the machine
-does without a transport. Writes a JSON file with targets and prints a Markdown table whose best values are bold. Only the
-standard library is needed.
+node each side takes the way that it chooses. Beside them are UCX and GASNet-EX without MPI (ucx_perftest, gasnet_rma), and the
+floor: what the machine does without a transport. Writes a JSON file with targets and prints a Markdown table whose best values
+are bold. Only the standard library is needed.
 """
 
 import argparse
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -31,6 +32,12 @@ TARGETS = {
 
 # Without MPI, and in memory that it allocated itself.
 UCX = "UCX, ucx_perftest"
+# Likewise, by path: the name, the program with its arguments, and the environment. Between nodes the conduit
+# for Ethernet is udp. On one node its processes share memory, which is turned off.
+GASNET = {
+    "node": ("GASNet-EX, smp", ["gasnet_smp"], {"GASNET_PSHM_NODES": "2"}),
+    "tcp": ("GASNet-EX, udp", ["gasnet_udp", "2"], {"GASNET_SPAWNFN": "L", "GASNET_SUPERNODE_MAXSIZE": "1"}),
+}
 # What the machine does without a transport, which no side can beat by much: shown, and no measure.
 FLOORS = {"node": "floor: memory", "tcp": "floor: TCP sockets"}
 
@@ -71,11 +78,15 @@ def main():
     parser.add_argument("--all", dest="size", action="store_const", const="all", default="quick",
                         help="every size, not 8 bytes and a few more")
     parser.add_argument("--path", choices=FLOORS, default="tcp")
+    parser.add_argument("--gasnet", help="folder of gasnet_rma, compiled for each conduit")
     parser.add_argument("--floor", required=True, help="the compiled floor of that path")
     options = parser.parse_args()
     order = sides.jobs(options, options.path, 2, ["rma_bench", options.size])
     if shutil.which("ucx_perftest"):
         order.append((UCX, [sys.executable, str(Path(__file__).with_name("ucx_perftest.py")), options.path], None))
+    if options.gasnet:
+        name, (program, *arguments), environment = GASNET[options.path]
+        order.append((name, [str(Path(options.gasnet) / program), *arguments], dict(os.environ, **environment)))
     order.append((FLOORS[options.path], [options.floor, options.size], None))
     about = compare.machine([("openmpi", compare.first_line([options.mpirun, "--version"]).removeprefix("mpirun (Open MPI) ")),
                              ("libfabric", compare.first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])

@@ -8,6 +8,7 @@ Usage: ucx_perftest.py node|tcp
 """
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -27,6 +28,9 @@ TESTS = [
       for way, test in (("put", "-t ucp_put_bw"), ("get", "-t ucp_get -O 64"))),
 ]
 
+# Seconds that all tests may take.
+LIMIT = 60
+
 
 def free_port():
     with socket.socket() as listening:
@@ -41,6 +45,8 @@ def start(arguments, core, environment):
 
 def main():
     where = sys.argv[1]
+    # Asked to end, it takes both processes with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ucx_perftest: ended"))
     environment = dict(os.environ, UCX_WARN_UNUSED_ENV_VARS="n")
     if where == "tcp":
         environment |= {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo"}
@@ -50,16 +56,23 @@ def main():
             batch.write(f"{number} {options} -s {size} -n {count} -w {count // 10}\n")
         batch.flush()
         common = ["-b", batch.name, "-p", str(free_port())]
-        server = start(common, 1, environment)
-        # It prints nothing that a pipe would show in time; a client that comes too early is refused at once.
-        for _ in range(20):
-            time.sleep(0.2)
-            client = start(["127.0.0.1", *common], 0, environment)
-            lines = client.communicate()[0].splitlines()
-            if client.returncode == 0 or server.poll() is not None:
-                break
-        server.terminate()
-        server.wait()
+        started = [start(common, 1, environment)]
+        try:
+            # It prints nothing that a pipe would show in time; a client that comes too early is refused at once.
+            for _ in range(20):
+                time.sleep(0.2)
+                client = start(["127.0.0.1", *common], 0, environment)
+                started.append(client)
+                lines = client.communicate(timeout=LIMIT)[0].splitlines()
+                if client.returncode == 0 or started[0].poll() is not None:
+                    break
+        except subprocess.TimeoutExpired:
+            sys.exit(f"ucx_perftest: no end after {LIMIT} s")
+        finally:
+            # They would keep this script's pipes open, and its caller waiting.
+            for process in started:
+                process.kill()
+                process.wait()
     # A line each: number, iterations, percentile, average and overall latency in us, bandwidths in MB/s, rates.
     for line in lines:
         values = line.split(",")

@@ -10,8 +10,11 @@ from pathlib import Path
 # Of the hosts that scripts/hosts.sh makes.
 NETWORK = "10.88.0.0/24"
 
-# Makes osc/rdma take a component on one node, where Open MPI prefers its own shared memory.
-OVER_BTL = {"osc": "rdma", "btl": "self,vader,ofi", "btl_vader_single_copy_mechanism": "none"}
+# osc/rdma, as packaging/ofi_rs.conf sets it.
+RDMA = {"osc": "rdma", "osc_rdma_buffer_size": "4194304"}
+
+# Makes it take a component on one node, where Open MPI prefers its own shared memory.
+OVER_BTL = {**RDMA, "btl": "self,vader,ofi", "btl_vader_single_copy_mechanism": "none"}
 
 # osc/ucx where UCX has no network.
 UCX = {"pml": "ucx", "osc": "ucx", **{name: "any" for name in (
@@ -32,7 +35,7 @@ def node(options, windows):
     """Sides between ranks of one node, for windows that are made as `windows` says: (name, settings, exported variables)."""
     sides = [
         # As a user starts it: osc/rdma takes it for its latency, and messages have all that vader offers.
-        ("ours, shm", {**path(options), "osc": "rdma", "btl": "self,vader,ofi", **provider("shm")}, []),
+        ("ours, shm", {**path(options), **RDMA, "btl": "self,vader,ofi", **provider("shm")}, []),
         ("C btl/ofi, shm", {**OVER_BTL, **provider("shm")}, []),
         ("osc/pt2pt, btl/vader", {"osc": "pt2pt", "btl": "self,vader"}, []),
         ("osc/ucx", UCX, []),
@@ -45,7 +48,7 @@ def node(options, windows):
 
 def tcp(options):
     """The same over TCP, on loopback."""
-    ours = {**path(options), "osc": "rdma", "btl": "self,ofi", "btl_ofi_mode": "2", "btl_ofi_same_node": "off"}
+    ours = {**path(options), **RDMA, "btl": "self,ofi", "btl_ofi_mode": "2", "btl_ofi_same_node": "off"}
     return [
         ("ours, net", {**ours, **provider("net")}, ["FI_TCP_IFACE=lo"]),
         ("ours, tcp;ofi_rxm", {**ours, **provider("tcp;ofi_rxm")}, ["FI_TCP_IFACE=lo"]),
@@ -57,9 +60,9 @@ def tcp(options):
 
 def hosts(options):
     """The same between two hosts that `options.mpirun` names, which share NETWORK."""
-    ours = {**path(options), "osc": "rdma", "btl": "self,ofi", "btl_ofi_mode": "2", "btl_ofi_if_include": NETWORK}
+    ours = {**path(options), **RDMA, "btl": "self,ofi", "btl_ofi_mode": "2", "btl_ofi_if_include": NETWORK}
     # The only provider that it works with between hosts: net has no atomics, and it takes none of the others.
-    theirs = {"osc": "rdma", "btl": "self,tcp,ofi", **provider("sockets")}
+    theirs = {**RDMA, "btl": "self,tcp,ofi", **provider("sockets")}
     return [
         ("ours, net", {**ours, **provider("net")}, []),
         ("ours, tcp;ofi_rxm", {**ours, **provider("tcp;ofi_rxm")}, []),

@@ -11,6 +11,7 @@ use btl_ofi::{Endpoint, ErrorReport, Handle, Options, Receive, Transport};
 use plugin_api::{ErrorFlags, ModuleFlags, Status, ThreadLevel};
 
 use crate::bindings as ffi;
+use crate::entries::locks::LastLock;
 use crate::flags::{FLAGS, NOT_DECLARED};
 use crate::fragments::{Door, Fragments};
 use crate::guard::guarded;
@@ -33,6 +34,7 @@ pub(crate) struct Module {
     registrations: Registrations,
     peers: Mutex<Peers>,
     fragments: Fragments,
+    last_lock: LastLock,
     /// An [`ErrorCallback`], or NULL.
     error: AtomicPtr<c_void>,
     /// Set by the first error that ends the job; later errors, which follow from it, are not reported.
@@ -59,6 +61,7 @@ impl Module {
             registrations: Registrations::Direct,
             peers: Mutex::new(Peers::default()),
             fragments: Fragments::default(),
+            last_lock: LastLock::default(),
             error: AtomicPtr::new(null_mut()),
             failed: AtomicBool::new(false),
         });
@@ -169,6 +172,11 @@ impl Module {
     /// The module's descriptors of messages.
     pub(crate) fn fragments(&self) -> &Fragments {
         &self.fragments
+    }
+
+    /// The lock of osc/rdma that was tried last.
+    pub(crate) fn last_lock(&self) -> &LastLock {
+        &self.last_lock
     }
 
     /// The module's way to register memory.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use libfabric_sys as ffi;
-use plugin_api::Status;
+use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
 use crate::base::error::{describe, peer_is_gone};
 use crate::base::lock::Guard;
@@ -17,9 +17,12 @@ use crate::engine::gather::Told;
 use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::Transport;
 use crate::fabric::msg::Ended;
+use crate::mem::handle::Handle;
 use crate::op::marked::Message;
+use crate::op::responder::{self, Command};
 use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
+use crate::peer::route::Atomics;
 
 impl Transport {
     /// Reads answers while batches are sent, so that both go on. Sends nothing: the batch that was just begun has one command,
@@ -36,6 +39,51 @@ impl Transport {
             }
             Status::SUCCESS
         });
+    }
+
+    /// Adds `operand` to the 64-bit word at `address` of the peer, unreported: no count and no flush covers it, and nobody is
+    /// told if the region is no longer registered there. It is executed in order with the peer's other atomics. Sends it before it
+    /// returns, and makes progress for that if it must. `None`, before side effects, where the peer's atomics do not travel as
+    /// messages, for bad arguments, and if there is no room at the moment.
+    pub fn add_unreported(
+        &self,
+        peer: &Endpoint,
+        remote: &Handle,
+        address: u64,
+        operand: u64,
+    ) -> Option<()> {
+        let (kind, datatype, op) = (AtomicKind::Update, Datatype::Uint64, AtomicOp::Sum);
+        self.remote(kind, remote, address, datatype, op, 1).ok()?;
+        if peer.atomics() != Atomics::Message {
+            return None;
+        }
+        let command = Command {
+            what: responder::what(kind, datatype as u32, op as u32),
+            count: 1,
+            address,
+            key: remote.key(),
+            cookie: remote.cookie(),
+            compare: 0,
+        };
+        let endpoint = NonNull::from(peer);
+        let mut state = self.contexts[0].state.lock();
+        if peer.failure().is_some() {
+            return None;
+        }
+        let messages = state.messages.as_mut()?;
+        // SAFETY: the line of a peer is removed before its endpoint is.
+        unsafe { messages.update_unreported(endpoint, &command, operand) }.ok()?;
+        // The messages to a failed peer are gone.
+        while !state
+            .messages
+            .as_mut()
+            .is_none_or(|m| m.hand_over(endpoint))
+        {
+            drop(state);
+            self.progress();
+            state = self.contexts[0].state.lock();
+        }
+        Some(())
     }
 
     /// Posts a request as a message.

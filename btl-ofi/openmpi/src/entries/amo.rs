@@ -7,6 +7,7 @@ use btl_ofi::hints::{branch, quick_entry};
 use plugin_api::{OpFlags, Status};
 
 use super::call::{Btl, BtlCallback, BtlEndpoint, BtlHandle, Call, completion, operation};
+use super::locks::{self, EXCLUSIVE};
 use crate::bindings as ffi;
 use crate::guard::use_argument;
 use crate::module::Module;
@@ -27,6 +28,10 @@ quick_entry! {
     data: *mut c_void,
     ),
     WAY, {
+        branch();
+        if operand == EXCLUSIVE {
+            return None;
+        }
         // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
         // that stay valid until completion; `T` is that of the module's table.
         let (call, status) = unsafe {
@@ -62,6 +67,9 @@ pub(super) unsafe extern "C" fn slow_atomic_op(
         let (Ok(op), Some(flags)) = (op.try_into(), OpFlags::from_bits(flags as u32)) else {
             return Status::NOT_SUPPORTED.0;
         };
+        if locks::release(&call, (op, flags), (remote, operand)) {
+            return Status::COMPLETED.0;
+        }
         let done = completion(callback, context, data);
         // SAFETY: the endpoint is live, and the operation uses no local memory.
         let status = unsafe {
@@ -164,6 +172,10 @@ quick_entry! {
         if !local_handle.is_null() {
             return None;
         }
+        branch();
+        if value == EXCLUSIVE {
+            return None;
+        }
         // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
         // that stay valid until completion; `T` is that of the module's table.
         let (call, status) = unsafe {
@@ -219,6 +231,7 @@ pub(super) unsafe extern "C" fn slow_atomic_cswap(
         let Some(flags) = OpFlags::from_bits(flags as u32) else {
             return Status::NOT_SUPPORTED.0;
         };
+        locks::attempt(&call, flags, (remote, compare, value));
         let done = completion(callback, context, data);
         // SAFETY: osc/rdma keeps 8 bytes at `local` writable, and does not use them, until completion.
         let status = unsafe {

@@ -2,7 +2,7 @@
 //!
 //! osc/rdma relies on these rules:
 //! - It takes every return value of put and get except 0 as a failure and tries again, even for 1.
-//!   [`settle`](Call::settle) never returns 1.
+//!   [`settle`](Call::settle) never returns 1. From atomics it takes 1 as complete; `locks` returns it.
 //! - "Out of resource" means "make progress and try again". On every other error it loops for ever. So
 //!   [`settle`](Call::settle) first passes such an error to the error callback, which ends the job with a message.
 //! - An atomic that the provider lacks must return NOT_SUPPORTED; osc/rdma then takes its locked path. It never checks
@@ -122,7 +122,7 @@ pub(super) fn operation(what: &str, btl: Btl, body: impl FnOnce() -> c_int) -> c
 #[cold]
 #[inline(never)]
 fn end_unless_again(what: &str, btl: Btl, status: Status) {
-    if status.is_again() || status == Status::NOT_SUPPORTED {
+    if status.is_again() || matches!(status, Status::NOT_SUPPORTED | Status::COMPLETED) {
         return;
     }
     // SAFETY: Open MPI passes NULL or the live module that `init` returned.

@@ -4,6 +4,7 @@
 mod amo;
 mod call;
 mod life;
+pub(crate) mod locks;
 mod memory;
 mod procs;
 mod rma;

@@ -41,8 +41,8 @@ pub(crate) struct Batch {
     /// Words that there is memory for, and that are no more than the longest message has.
     limit: usize,
     entries: u32,
-    /// The entries that are sends.
-    sends: u32,
+    /// The entries that are not reported: sends, and unreported updates.
+    unreported: u32,
     /// Words of results.
     results: u32,
     /// Key and cookie of the last command's region; no cookie is 0.
@@ -75,7 +75,7 @@ impl Batch {
             wire::push_address(&mut self.words, address);
         }
         self.entries = 0;
-        self.sends = 0;
+        self.unreported = 0;
         self.results = 0;
         self.region = (0, 0);
         self.pending.clear();
@@ -91,9 +91,9 @@ impl Batch {
         self.pending = Vec::new();
     }
 
-    /// Whether it has sends only, none of which waits for an answer.
-    pub(super) fn has_only_sends(&self) -> bool {
-        self.entries == self.sends
+    /// Whether nobody waits for the answer to any of its entries.
+    pub(super) fn has_only_unreported(&self) -> bool {
+        self.entries == self.unreported
     }
 
     /// Whether it has no entries. Only heartbeats and messages of another kind are sent so.
@@ -131,7 +131,7 @@ impl Batch {
     /// Whether a send of this form has room: a batch with nothing else may be as long as the longest send.
     pub(super) fn has_room_for_send(&self, form: &Form) -> bool {
         self.has_room(form)
-            || self.has_only_sends()
+            || self.has_only_unreported()
                 && self.words.len() + form.words() <= LONG_WORDS
                 && self.has_room_in_answer(form)
     }
@@ -203,7 +203,15 @@ impl Batch {
             fill(at.cast());
             self.end_entry(at, &form);
         }
-        self.sends += 1;
+        self.unreported += 1;
+    }
+
+    /// Adds an update of one word that has room, and that is not reported.
+    pub(super) fn push_unreported(&mut self, (command, form): (&Command, &Form), operand: u64) {
+        let operand = (Operands::Value(operand), size_of::<u64>());
+        // SAFETY: the operand is a value, as long as the form of a word says.
+        unsafe { self.push((command, form), operand) };
+        self.unreported += 1;
     }
 
     /// Writes a command without its operands, whose place it returns. [`end_entry`](Self::end_entry) follows.

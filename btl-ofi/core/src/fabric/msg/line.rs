@@ -110,8 +110,8 @@ impl Line {
     }
 
     /// The kind in which a batch is sent that is to be sent now.
-    pub(super) fn kind(&self, has_only_sends: bool) -> Kind {
-        let covered = has_only_sends && self.client != UNKNOWN && self.row < MOST_UNANSWERED;
+    pub(super) fn kind(&self, has_only_unreported: bool) -> Kind {
+        let covered = has_only_unreported && self.client != UNKNOWN && self.row < MOST_UNANSWERED;
         if covered {
             Kind::Unanswered
         } else {
@@ -183,8 +183,8 @@ impl Line {
     /// So the next progress sends it, even if many answers are due: a process that shares its processor with the target
     /// would wait long for them.
     #[inline]
-    pub(super) fn may_send_early(&self, has_only_sends: bool, at_once: bool) -> bool {
-        let may = match (has_only_sends, at_once) {
+    pub(super) fn may_send_early(&self, has_only_unreported: bool, at_once: bool) -> bool {
+        let may = match (has_only_unreported, at_once) {
             (false, _) => self.due() < EAGER,
             (true, false) => true,
             (true, true) => self.unanswered.len() < EAGER_SENDS,

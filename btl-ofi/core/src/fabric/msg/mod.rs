@@ -219,10 +219,7 @@ impl Messages {
     /// Whether so much waits for the host that nothing more is to be received.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.target
-            .inbox
-            .as_ref()
-            .is_some_and(|inbox| inbox.is_full())
+        self.target.inbox.as_ref().is_some_and(|i| i.is_full())
     }
 
     /// Notes the address of a connected peer's endpoint, so that its sends name it.

@@ -4,6 +4,7 @@ mod current;
 mod heartbeat;
 mod knock;
 mod spare;
+mod unreported;
 
 use current::{Last, NONE};
 pub(crate) use heartbeat::Heard;
@@ -199,7 +200,10 @@ impl Origin {
                 return;
             };
             if let Some(current) = line.current
-                && line.may_send_early(self.batches[current as usize].has_only_sends(), at_once)
+                && line.may_send_early(
+                    self.batches[current as usize].has_only_unreported(),
+                    at_once,
+                )
             {
                 line.current = None;
                 line.waiting.push_back(current);
@@ -211,7 +215,7 @@ impl Origin {
                 return;
             };
             let message = &mut self.batches[batch as usize];
-            let kind = line.kind(message.has_only_sends() && !message.is_empty());
+            let kind = line.kind(message.has_only_unreported() && !message.is_empty());
             message.seal(kind, (line.cookie, line.client), line.sequence);
             let rc = port.send(&message.words, line.address, Message::Batch(batch));
             line.stuck = rc == EAGAIN;

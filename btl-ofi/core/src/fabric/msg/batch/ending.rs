@@ -75,7 +75,7 @@ impl Batch {
         for (_, status) in failures {
             (unnamed, why) = (unnamed + 1, status);
         }
-        if unnamed > 0 {
+        if unnamed > 0 && !self.has_only_unreported() {
             ended
                 .lost
                 .push((Tag::new(endpoint, 0, 0), unnamed, failed(why)));

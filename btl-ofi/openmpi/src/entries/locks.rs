@@ -1,0 +1,92 @@
+//! osc/rdma's exclusive locks. A window has two on each rank: for MPI_LOCK_EXCLUSIVE, and for accumulates and fetch-and-ops,
+//! each of which takes one.
+//!
+//! A lock is a 64-bit word of its rank. An origin takes it by a compare-and-swap of 0 with [`EXCLUSIVE`], repeated until it
+//! succeeds, and releases it by adding `EXCLUSIVE` (osc_rdma_lock.h, osc_rdma_types.h).
+//!
+//! **A release by message is complete once it is sent.** osc/rdma waits for each atomic, and a flush for all of them, but
+//! nothing needs the answer to this one: what the lock protected is complete before, the origin's next attempt travels
+//! behind the release, and other origins repeat theirs until it has arrived. That saves an accumulate one of three round
+//! trips. The release is sent before the call returns, because the process may make no further call for long. It may arrive
+//! after the window was freed; then the target refuses it, and nobody needs it.
+//!
+//! A program may add the same number to a word of its own, so only a word that was taken like a lock counts as one.
+
+use std::sync::{Mutex, PoisonError};
+
+use plugin_api::{BtlAtomicOp, OpFlags};
+
+use super::call::Call;
+
+/// osc/rdma's OMPI_OSC_RDMA_LOCK_EXCLUSIVE. It is its own negative, which a release adds.
+pub(super) const EXCLUSIVE: u64 = 1 << 63;
+
+/// A lock: the endpoint of its rank, and its address there.
+type Word = (usize, u64);
+
+/// The lock that this process last tried to take and has not released since.
+#[derive(Default)]
+pub(crate) struct LastLock(Mutex<Option<Word>>);
+
+impl LastLock {
+    fn set(&self, word: Word) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(word);
+    }
+
+    /// Notes a release. Returns whether the word is that lock.
+    fn release(&self, word: Word) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.take_if(|last| *last == word).is_some()
+    }
+}
+
+fn word(call: &Call<'_>, address: u64) -> Word {
+    (call.endpoint.as_ptr().addr(), address)
+}
+
+/// Notes a compare-and-swap, which may be an attempt to take a lock.
+pub(super) fn attempt(call: &Call<'_>, flags: OpFlags, (address, compare, value): (u64, u64, u64)) {
+    if value == EXCLUSIVE && compare == 0 && flags.is_empty() {
+        call.module.last_lock().set(word(call, address));
+    }
+}
+
+/// Makes an update that releases a lock, so that it is complete. Returns false, having done nothing, for any other update, and
+/// where releases are made as other updates are.
+pub(super) fn release(
+    call: &Call<'_>,
+    (op, flags): (BtlAtomicOp, OpFlags),
+    (address, operand): (u64, u64),
+) -> bool {
+    if operand != EXCLUSIVE || op != BtlAtomicOp::Add || !flags.is_empty() {
+        return false;
+    }
+    // SAFETY: `add_procs` returned the endpoint, and it is live until `del_procs`.
+    let peer = unsafe { call.endpoint.as_ref() };
+    call.module.last_lock().release(word(call, address))
+        && call
+            .module
+            .transport()
+            .add_unreported(peer, call.handle, address, operand)
+            .is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_lock_that_was_tried_last_is_released() {
+        let last = LastLock::default();
+        let (a, b) = ((1, 8), (1, 16));
+        assert!(!last.release(a), "nobody tried it");
+        last.set(a);
+        assert!(!last.release(b), "another word");
+        assert!(last.release(a));
+        assert!(!last.release(a), "it was released");
+        last.set(a);
+        last.set(b);
+        assert!(!last.release(a), "not the last one");
+        assert!(last.release(b));
+    }
+}

@@ -11,11 +11,11 @@ use btl_ofi::{Endpoint, ErrorReport, Handle, Options, Receive, Transport};
 use plugin_api::{ErrorFlags, ModuleFlags, Status, ThreadLevel};
 
 use crate::bindings as ffi;
-use crate::entries::locks::LastLock;
 use crate::flags::{FLAGS, NOT_DECLARED};
 use crate::fragments::{Door, Fragments};
 use crate::guard::guarded;
 use crate::identity;
+use crate::last_lock::LastLock;
 use crate::log;
 use crate::params;
 use crate::peers::Peers;

@@ -12,33 +12,13 @@
 //!
 //! A program may add the same number to a word of its own, so only a word that was taken like a lock counts as one.
 
-use std::sync::{Mutex, PoisonError};
-
 use plugin_api::{BtlAtomicOp, OpFlags};
 
 use super::call::Call;
+use crate::last_lock::Word;
 
 /// osc/rdma's OMPI_OSC_RDMA_LOCK_EXCLUSIVE. It is its own negative, which a release adds.
 pub(super) const EXCLUSIVE: u64 = 1 << 63;
-
-/// A lock: the endpoint of its rank, and its address there.
-type Word = (usize, u64);
-
-/// The lock that this process last tried to take and has not released since.
-#[derive(Default)]
-pub(crate) struct LastLock(Mutex<Option<Word>>);
-
-impl LastLock {
-    fn set(&self, word: Word) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(word);
-    }
-
-    /// Notes a release. Returns whether the word is that lock.
-    fn release(&self, word: Word) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.take_if(|last| *last == word).is_some()
-    }
-}
 
 fn word(call: &Call<'_>, address: u64) -> Word {
     (call.endpoint.as_ptr().addr(), address)
@@ -69,24 +49,4 @@ pub(super) fn release(
             .transport()
             .add_unreported(peer, call.handle, address, operand)
             .is_some()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_lock_that_was_tried_last_is_released() {
-        let last = LastLock::default();
-        let (a, b) = ((1, 8), (1, 16));
-        assert!(!last.release(a), "nobody tried it");
-        last.set(a);
-        assert!(!last.release(b), "another word");
-        assert!(last.release(a));
-        assert!(!last.release(a), "it was released");
-        last.set(a);
-        last.set(b);
-        assert!(!last.release(a), "not the last one");
-        assert!(last.release(b));
-    }
 }

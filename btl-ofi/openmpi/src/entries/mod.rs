@@ -4,7 +4,7 @@
 mod amo;
 mod call;
 mod life;
-pub(crate) mod locks;
+mod locks;
 mod memory;
 mod procs;
 mod rma;

@@ -19,8 +19,6 @@ use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 use common::attending::attended;
 use common::{insist, open, register};
 
-const PROVIDERS: [&str; 2] = ["tcp;ofi_rxm", "net"];
-
 fn fetch_add(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, old: &mut u64) {
     let (none, out) = (ptr::null_mut(), ptr::from_mut(old).cast());
     let (op, flags) = (BtlAtomicOp::Add, OpFlags::empty());
@@ -36,97 +34,90 @@ fn add(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, operand: u64) -> bool
         .is_some()
 }
 
-#[test]
-fn unreported_updates_keep_their_order() {
-    const MANY: u64 = 300;
-    for provider in PROVIDERS {
+/// Over each provider, two transports; the second has a window of one word, which the first reaches. In the end every operation
+/// that was counted is over.
+fn with_pairs(test: impl Fn(&Transport, &Transport, NonNull<Endpoint>, &Handle)) {
+    for provider in ["tcp;ofi_rxm", "net"] {
         let a = open(provider, ThreadLevel::Single, &[]);
         let b = open(provider, ThreadLevel::Single, &[]);
         let peer = a.connect(b.address(), 1).unwrap();
         let mut window = vec![0u64; 1];
         let region = register(&b, &mut window, Access::all());
-        let h = region.handle();
-        let mut olds = vec![u64::MAX; MANY as usize];
-        attended(&b, || {
-            // Between fetches that are outstanding, and before any other operation.
-            for (i, old) in olds.iter_mut().enumerate() {
-                assert!(add(&a, peer, &h, 1000), "{provider}, {i}");
-                fetch_add(&a, peer, &h, old);
+        test(&a, &b, peer, &region.handle());
+        let stats = a.stats();
+        assert_eq!(
+            stats.posted,
+            stats.completed + stats.failed,
+            "{provider}: {stats:?}"
+        );
+        drop(region);
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+}
+
+/// Between fetches that are outstanding, and before any other operation.
+#[test]
+fn unreported_updates_keep_their_order() {
+    with_pairs(|a, b, peer, h| {
+        let mut olds = vec![u64::MAX; 300];
+        attended(b, || {
+            for old in &mut olds {
+                assert!(add(a, peer, h, 1000));
+                fetch_add(a, peer, h, old);
             }
             assert_eq!(a.flush(None), Status::SUCCESS);
         });
         for (old, i) in olds.iter().zip(0..) {
-            assert_eq!(*old, 1000 * (i + 1) + i, "{provider}");
+            assert_eq!(*old, 1000 * (i + 1) + i);
         }
-        let stats = a.stats();
-        assert_eq!(stats.posted, stats.completed + stats.failed, "{stats:?}");
-        drop(region);
-        a.close().unwrap();
-        b.close().unwrap();
-    }
+    });
 }
 
-/// The origin makes no call after the update; and a flush does not wait for a target that makes no progress.
+/// The origin makes no call after the update and its flush, which does not wait for a target that makes no progress.
 #[test]
 fn arrive_without_further_calls() {
-    for provider in PROVIDERS {
-        let a = open(provider, ThreadLevel::Single, &[]);
-        let b = open(provider, ThreadLevel::Single, &[]);
-        let peer = a.connect(b.address(), 1).unwrap();
-        let mut window = vec![0u64; 1];
-        let region = register(&b, &mut window, Access::all());
-        let h = region.handle();
+    with_pairs(|a, b, peer, h| {
         let mut old = 0;
-        attended(&b, || {
-            fetch_add(&a, peer, &h, &mut old);
+        attended(b, || {
+            fetch_add(a, peer, h, &mut old);
             assert_eq!(a.flush(None), Status::SUCCESS);
         });
-        assert!(add(&a, peer, &h, 41));
+        assert!(add(a, peer, h, 41));
         assert_eq!(a.flush(None), Status::SUCCESS, "the target is idle");
-        insist(&b, || {
+        let word = ptr::with_exposed_provenance::<u64>(h.base() as usize);
+        insist(b, || {
             b.progress();
-            // SAFETY: the window is live; the target writes it in this thread.
-            match unsafe { window.as_ptr().read_volatile() } {
+            // SAFETY: the window is live, and the target writes it in this thread.
+            match unsafe { word.read_volatile() } {
                 42 => Status::SUCCESS,
                 _ => Status::TEMP_OUT_OF_RESOURCE,
             }
         });
-        drop(region);
-        a.close().unwrap();
-        b.close().unwrap();
-    }
+    });
 }
 
 #[test]
 fn refusals_are_ignored_and_bad_arguments_are_not_sent() {
-    for provider in PROVIDERS {
-        let a = open(provider, ThreadLevel::Single, &[]);
-        let b = open(provider, ThreadLevel::Single, &[]);
-        let peer = a.connect(b.address(), 1).unwrap();
-        let (mut window, mut gone) = (vec![0u64; 1], vec![0u64; 1]);
-        let region = register(&b, &mut window, Access::all());
-        let closed = register(&b, &mut gone, Access::all());
-        let (h, stale) = (region.handle(), closed.handle());
+    with_pairs(|a, b, peer, h| {
+        let mut gone = vec![0u64; 1];
+        let closed = register(b, &mut gone, Access::all());
+        let stale = closed.handle();
         drop(closed);
         // SAFETY: the endpoint is connected.
         let end = unsafe { peer.as_ref() };
         for at in [h.base() + 1, h.base() + 8, u64::MAX] {
-            assert!(a.add_unreported(end, &h, at, 1).is_none());
+            assert!(a.add_unreported(end, h, at, 1).is_none());
         }
         assert!(a.add_unreported(end, &Handle::vacant(), 0, 1).is_none());
         let mut old = 0;
-        attended(&b, || {
-            for i in 0..50 {
-                fetch_add(&a, peer, &h, &mut old);
-                assert!(add(&a, peer, &stale, 1), "{provider}, {i}");
+        attended(b, || {
+            for _ in 0..50 {
+                fetch_add(a, peer, h, &mut old);
+                assert!(add(a, peer, &stale, 1));
             }
             assert_eq!(a.flush(None), Status::SUCCESS, "nobody is told");
         });
-        assert_eq!((old, gone[0]), (49, 0), "{provider}");
-        let stats = a.stats();
-        assert_eq!(stats.posted, stats.completed + stats.failed, "{stats:?}");
-        drop(region);
-        a.close().unwrap();
-        b.close().unwrap();
-    }
+        assert_eq!((old, gone[0]), (49, 0));
+    });
 }

@@ -25,6 +25,7 @@ mod fragments;
 mod guard;
 #[cfg(openmpi)]
 mod identity;
+#[cfg(openmpi)]
 mod last_lock;
 #[cfg(openmpi)]
 mod log;

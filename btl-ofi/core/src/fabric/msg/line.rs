@@ -179,8 +179,8 @@ impl Line {
         self.due() < self.most_due() && self.unanswered.len() < WINDOW
     }
 
-    /// Whether the batch that gathers may be sent before it is full. Nobody waits for the answer to one that has only sends.
-    /// So the next progress sends it, even if many answers are due: a process that shares its processor with the target
+    /// Whether the batch that gathers may be sent before it is full. Nobody waits for the answer to one that has only
+    /// sends and unreported updates. So the next progress sends it, even if many answers are due: a process that shares its processor with the target
     /// would wait long for them.
     #[inline]
     pub(super) fn may_send_early(&self, has_only_unreported: bool, at_once: bool) -> bool {

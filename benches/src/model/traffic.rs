@@ -79,7 +79,9 @@ impl Step {
     fn messages(&self) -> (u64, u64) {
         let size = self.request.size();
         let room = MESSAGE_MOST - MESSAGE_HEADER - size.first;
-        let most = 1 + (room / size.next) as u64;
+        // An answer has room for a word that names the request as failed.
+        let answered = (MESSAGE_MOST - MESSAGE_HEADER) / (size.answer + size_of::<u64>());
+        let most = (1 + room / size.next).min(answered) as u64;
         let messages = self.each.div_ceil(most);
         let named = messages * size.first as u64;
         let repeated = (self.each - messages) * size.next as u64;
@@ -248,6 +250,8 @@ mod tests {
         assert_eq!(messages(Request::Get(8), 1), (1, 40 + 32 + 40 + 8));
         // 64 puts of 256 B fill a message and a part of a second one (docs/performance.md).
         assert_eq!(messages(Request::Put(256), 64).0, 2);
+        // An answer has the bytes of three gets of 4 KiB.
+        assert_eq!([3, 4].map(|n| messages(Request::Get(4096), n).0), [1, 2]);
     }
 
     #[test]

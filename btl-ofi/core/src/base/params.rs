@@ -131,7 +131,8 @@ pub(crate) struct Peers {
 pub(crate) struct Messages {
     /// Number of receive buffers.
     pub(crate) receives: usize,
-    /// Largest put and get that travels as a message; 0 for no messages where the provider has atomics.
+    /// Largest put that travels as a message; gets may be [longer](crate::fabric::policy::message_limits). 0 for no messages
+    /// where the provider has atomics.
     pub(crate) limit: usize,
 }
 

@@ -121,7 +121,8 @@ impl Transport {
         size: usize,
         completion: Option<Completion>,
     ) -> Option<(Caller, Told)> {
-        self.place(local, remote, address, size, self.setup.message_limit)?;
+        let (puts, gets) = self.setup.message_limits;
+        self.place(local, remote, address, size, if PUTS { puts } else { gets })?;
         let caller = Caller {
             completion,
             local_address: local,

@@ -50,7 +50,7 @@ impl Transport {
             tracing::error!(
                 "a put or get of more than {} bytes comes without the handle of its local buffer, which the provider \
                  requires to be registered (FI_MR_LOCAL)",
-                self.setup.message_limit
+                self.setup.message_limits.0
             );
         }
         known.ok_or(Status::BAD_PARAM)

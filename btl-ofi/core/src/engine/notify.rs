@@ -155,7 +155,7 @@ impl Transport {
             unsafe {
                 match transfers {
                     Transfers::Message
-                        if size <= self.setup.message_limit
+                        if size <= self.setup.message_limits.0
                             && peer.atomics() == Atomics::Message =>
                     {
                         let told = Told::transfer(true, op.local, op.remote, op.address, size);

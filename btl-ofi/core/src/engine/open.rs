@@ -203,7 +203,7 @@ fn setup(
             rails.quick_limit(capabilities.put_limit),
             rails.quick_limit(capabilities.get_limit),
         ),
-        message_limit: options.messages.limit,
+        message_limits: policy::message_limits(info, options),
         local_registration: registrar.local,
         progress_threshold: options.contexts.progress_threshold,
         num_cq_read: options.contexts.num_cq_read,
@@ -345,6 +345,7 @@ fn open_messages(
         address: device.name()?.to_vec(),
         receives: options.messages.receives,
         two_sided: options.two_sided(),
+        answer: policy::longest_answer(device.info()),
         counters,
         registrar: Arc::clone(registrar),
     };

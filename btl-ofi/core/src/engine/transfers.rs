@@ -85,9 +85,10 @@ impl Transport {
         let (remote, address, size) = (op.remote, op.address, op.size);
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
+        let (puts, gets) = self.setup.message_limits;
         loop {
             match peer.transfers() {
-                Transfers::Message if size <= self.setup.message_limit => {
+                Transfers::Message if size <= if put { puts } else { gets } => {
                     let told = Told::transfer(put, caller.local_address, remote, address, size);
                     // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
                     // completion.

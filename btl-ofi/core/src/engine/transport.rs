@@ -109,8 +109,8 @@ pub(crate) struct Setup {
     pub(crate) get_limit: usize,
     /// Largest put, and largest get, of the quick paths: larger ones may go over several rails.
     pub(crate) quick_limits: (usize, usize),
-    /// Largest put and get that travels as a message.
-    pub(crate) message_limit: usize,
+    /// Largest put, and largest get, that travels as a message.
+    pub(crate) message_limits: (usize, usize),
     /// Whether the provider requires local buffers to be registered (FI_MR_LOCAL).
     pub(crate) local_registration: bool,
     pub(crate) progress_threshold: u32,

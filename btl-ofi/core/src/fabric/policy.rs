@@ -22,6 +22,7 @@ use libfabric_sys as ffi;
 
 use crate::base::params::Options;
 use crate::fabric::fids::InfoRef;
+use crate::fabric::msg::{GETS_OVER_PUTS, MOST_ANSWER, MOST_WORDS};
 use crate::fabric::query::{confirms, orders_atomics, orders_reads, takes_messages};
 use crate::fabric::quirks::{Quirks, Trait};
 
@@ -217,6 +218,26 @@ pub(crate) fn prefers_messages(info: InfoRef<'_>) -> bool {
 pub(crate) fn goes_by_message(info: InfoRef<'_>, options: &Options, has_atomics: bool) -> bool {
     let better = prefers_messages(info) && options.messages.limit > 0;
     takes_messages(info, options) && (better || !has_atomics)
+}
+
+/// Words of the longest answer to messages. Long ones serve where the provider sends them as cheaply as several short ones.
+pub(crate) fn longest_answer(info: InfoRef<'_>) -> usize {
+    let quirks = Quirks::of(&info.provider());
+    let long = quirks.has(Trait::PrefersMessages) && !quirks.has(Trait::SendsInParts);
+    match long && info.ep_attr().max_msg_size >= 8 * MOST_ANSWER {
+        true => MOST_ANSWER,
+        false => MOST_WORDS,
+    }
+}
+
+/// Largest put, and largest get, in bytes that travels as a message. Gets may be longer where answers are long: the target copies
+/// the bytes of a put once more than the provider would, those of a get only as often.
+pub(crate) fn message_limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {
+    let puts = options.messages.limit;
+    match longest_answer(info) {
+        MOST_ANSWER => (puts, GETS_OVER_PUTS * puts),
+        _ => (puts, puts),
+    }
 }
 
 /// Largest put and get in bytes: the provider's limit, reduced by the user's.

@@ -151,8 +151,8 @@ pub(super) static DECLARATIONS: [Declaration; 30] = [
             max: i32::MAX as i64,
         },
         Level::TUNER_DETAIL,
-        "Number of receive buffers that are posted for messages of peers, of 16 KiB each. The provider \
-         keeps messages that find none.",
+        "Number of receive buffers that are posted for messages of peers, of 16 KiB each, or 48 KiB over tcp \
+         and net. The provider keeps messages that find none.",
     ),
     declare(
         "btl_ofi_message_limit",
@@ -163,9 +163,10 @@ pub(super) static DECLARATIONS: [Declaration; 30] = [
             max: 12 * 1024,
         },
         Level::TUNER_DETAIL,
-        "Largest put and get in bytes that travels as a message, which the target executes, where the \
-         provider's own transfers are made in software. Messages also carry the atomics there. 0 for no \
-         messages, unless the provider has no atomics. All processes must agree whether messages are used.",
+        "Largest put in bytes that travels as a message, which the target executes, where the provider's own \
+         transfers are made in software; gets may be four times as large over tcp and net. Messages also carry \
+         the atomics there. 0 for no messages, unless the provider has no atomics. All processes must agree \
+         whether messages are used.",
     ),
     declare(
         "btl_ofi_provider_include",

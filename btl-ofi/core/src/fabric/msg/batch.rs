@@ -15,9 +15,6 @@ use crate::peer::outstanding::Phase;
 /// Words that a batch has room for when it is made; most batches are short.
 const FIRST_WORDS: usize = 128;
 
-/// Most entries and words of results of a batch: its answer has a word for each entry, if all fail.
-const MOST_ANSWERED: u32 = (MOST_WORDS - Header::WORDS) as u32;
-
 /// An operation of a batch that has a callback or a result.
 struct Pending {
     /// Its number in the batch.
@@ -40,11 +37,13 @@ pub(crate) struct Batch {
     pub(super) words: Vec<u64>,
     /// Words that there is memory for, and that are no more than the longest message has.
     limit: usize,
+    /// Words that its answer may have without the header.
+    most_answered: u32,
     entries: u32,
     /// The entries that are not reported: sends, and unreported updates.
     unreported: u32,
-    /// Words of results.
-    results: u32,
+    /// Words of results, and one for each entry: those of the answer if all entries fail.
+    answered: u32,
     /// Key and cookie of the last command's region; no cookie is 0.
     region: (u64, u64),
     pending: Vec<Pending>,
@@ -65,18 +64,25 @@ pub(crate) struct Batch {
 unsafe impl Send for Batch {}
 
 impl Batch {
-    /// Makes the batch empty, for a line. `address` is this process's, for an origin's first batch.
-    pub(super) fn begin(&mut self, (line, cookie): (u32, u64), address: Option<&[u8]>) {
+    /// Makes the batch empty, for a line. `address` is this process's, for an origin's first batch; its answer has at most so
+    /// many words.
+    pub(super) fn begin(
+        &mut self,
+        (line, cookie): (u32, u64),
+        address: Option<&[u8]>,
+        answer: usize,
+    ) {
         self.words.clear();
         self.words.reserve(FIRST_WORDS);
         self.limit = self.words.capacity().min(MOST_WORDS);
+        self.most_answered = (answer - Header::WORDS) as u32;
         self.words.resize(Header::WORDS, 0);
         if let Some(address) = address {
             wire::push_address(&mut self.words, address);
         }
         self.entries = 0;
         self.unreported = 0;
-        self.results = 0;
+        self.answered = 0;
         self.region = (0, 0);
         self.pending.clear();
         self.untracked = Untracked::default();
@@ -89,6 +95,12 @@ impl Batch {
     pub(super) fn give_memory_back(&mut self) {
         self.words = Vec::new();
         self.pending = Vec::new();
+    }
+
+    /// Words of results.
+    #[inline(always)]
+    fn results(&self) -> u32 {
+        self.answered - self.entries
     }
 
     /// Whether nobody waits for the answer to any of its entries.
@@ -125,7 +137,7 @@ impl Batch {
 
     #[inline(always)]
     fn has_room_in_answer(&self, form: &Form) -> bool {
-        self.entries + self.results < MOST_ANSWERED - form.results as u32
+        self.answered + (form.results as u32) < self.most_answered
     }
 
     /// Whether a send of this form has room: a batch with nothing else may be as long as the longest send.
@@ -243,7 +255,7 @@ impl Batch {
             self.words
                 .set_len(end.offset_from_unsigned(self.words.as_ptr()));
         }
-        self.results += form.results as u32;
+        self.answered += 1 + form.results as u32;
         self.entries += 1;
     }
 
@@ -275,7 +287,7 @@ impl Batch {
     ) {
         self.pending.push(Pending {
             entry: self.entries - 1,
-            at: self.results - form.results as u32,
+            at: self.results() - form.results as u32,
             size: if form.results > 0 { size as u32 } else { 0 },
             result,
             finished,
@@ -293,7 +305,7 @@ impl Batch {
             client,
             sequence,
             entries: self.entries,
-            results: self.results,
+            results: self.results(),
         }
         .write(&mut self.words);
     }

@@ -6,7 +6,7 @@ use plugin_api::Status;
 
 use crate::base::lock::Lock;
 use crate::fabric::msg::inbox::Inbox;
-use crate::fabric::msg::wire::{Entries, Header, Kind, MOST_WORDS};
+use crate::fabric::msg::wire::{Entries, Header, Kind, MOST_ANSWER};
 use crate::mem::regions::Regions;
 use crate::op::responder::{COUNT, Command, NOTIFY, Responder, SEND};
 use crate::peer::endpoint::Endpoint;
@@ -40,7 +40,7 @@ pub(super) fn check(
     if count != header.entries as usize || results != header.results as usize {
         return Err("its entries are not those that its header announces");
     }
-    if answer > MOST_WORDS {
+    if answer > MOST_ANSWER {
         return Err("its answer would be too long");
     }
     Ok(())

@@ -8,7 +8,9 @@ use crate::base::guard::Reach;
 use crate::base::lock::Lock;
 use crate::fabric::msg::execute;
 use crate::fabric::msg::inbox::Inbox;
-use crate::fabric::msg::wire::{self, Entries, Form, Header, Kind, MOST_WORDS};
+use crate::fabric::msg::wire::{
+    self, Entries, Form, Header, Kind, LARGEST_GET, MOST_ANSWER, MOST_WORDS,
+};
 use crate::mem::device_regions::Descriptor;
 use crate::mem::handle::Handle;
 use crate::mem::regions::{Known, Regions};
@@ -240,6 +242,20 @@ fn a_notification_shares_the_fate_of_its_put() {
     assert!(Form::of(7 << 16, 1).is_none());
 }
 
+/// Gets whose results fit in an answer are executed, which the window is too small for; more of them are refused as a whole.
+#[test]
+fn answers_have_a_longest_length() {
+    let memory = Memory::new();
+    let gets = |size: usize, count: usize| vec![memory.command(GET, size as u32, 0); count];
+    for (size, most) in [(LARGEST_GET, 1), (16 << 10, 3)] {
+        let named = failures(&memory, &gets(size, most));
+        assert_eq!(named.len(), most);
+        assert!(treat(&memory, &message(&gets(size, most + 1))).is_none());
+    }
+    assert!(Form::of(GET, LARGEST_GET as u32 + 1).is_none());
+    assert!(memory.is_intact());
+}
+
 #[test]
 fn refused_entries_are_named_and_the_others_executed() {
     let memory = Memory::new();
@@ -303,7 +319,7 @@ fn parts_of_a_batch_are_refused() {
 fn holds(memory: &Memory, words: &[u64]) -> Result<(), TestCaseError> {
     if let Some(mut answer) = treat(memory, words) {
         let most = answer.len();
-        prop_assert!(most <= MOST_WORDS);
+        prop_assert!(most <= MOST_ANSWER);
         let (header, words) = Header::read(&mut answer).unwrap();
         let expected = Header::WORDS + header.entries as usize + header.results as usize;
         prop_assert_eq!(words.len(), expected);

@@ -56,7 +56,9 @@ use self::origin::Origin;
 use self::port::Port;
 use self::receives::Receives;
 use self::target::Target;
-pub(crate) use self::wire::{Form, Header, LARGEST, LARGEST_SEND, MOST_WORDS, REGION_WORDS};
+pub(crate) use self::wire::{
+    Form, GETS_OVER_PUTS, Header, LARGEST, LARGEST_SEND, MOST_ANSWER, MOST_WORDS, REGION_WORDS,
+};
 use self::wire::{Kind, LONG_WORDS};
 use crate::base::error::{Doing, Error, describe};
 use crate::base::lock::Lock;
@@ -83,11 +85,13 @@ pub(crate) struct Provider {
     pub(crate) receives: usize,
     /// Whether the host sends and receives messages of its own.
     pub(crate) two_sided: bool,
+    /// Words of the longest answer: [`MOST_WORDS`] or [`MOST_ANSWER`].
+    pub(crate) answer: usize,
     pub(crate) counters: CountersRef,
     pub(crate) registrar: Arc<Registrar>,
 }
 
-/// Bytes of the longest message, with sends of the host or without.
+/// Bytes of the longest message that every provider must take, with sends of the host or without.
 pub(crate) fn longest(two_sided: bool) -> usize {
     8 * if two_sided { LONG_WORDS } else { MOST_WORDS }
 }
@@ -118,11 +122,12 @@ impl Messages {
             format,
             receives,
             two_sided,
+            answer,
             counters,
             registrar,
         } = provider;
         let doing = || String::from("posting receives for messages");
-        let words = longest(two_sided) / 8;
+        let words = answer.max(longest(two_sided) / 8);
         // SAFETY: the caller guarantees the endpoints.
         let mut port = unsafe { Port::new(tx, rx) }.doing(doing)?;
         port.register(&registrar, words)?;
@@ -131,7 +136,7 @@ impl Messages {
         let mut messages = Messages {
             port,
             receives: Receives::default(),
-            origin: Origin::new(address, counters),
+            origin: Origin::new(address, answer, counters),
             target,
         };
         for _ in 0..receives {

@@ -8,6 +8,7 @@ mod unreported;
 
 use current::{Last, NONE};
 pub(crate) use heartbeat::Heard;
+pub(super) use spare::SPARE;
 
 use std::collections::HashMap;
 use std::hash::RandomState;
@@ -32,6 +33,8 @@ const NOBODY: u32 = u32::MAX;
 pub(super) struct Origin {
     /// The address of this process's endpoint.
     address: Vec<u8>,
+    /// Words of the longest answer.
+    answer: usize,
     lines: Vec<Option<Line>>,
     free_lines: Vec<u32>,
     by_endpoint: HashMap<NonNull<Endpoint>, u32>,
@@ -53,10 +56,11 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    pub(super) fn new(address: Vec<u8>, counters: CountersRef) -> Origin {
+    pub(super) fn new(address: Vec<u8>, answer: usize, counters: CountersRef) -> Origin {
         Origin {
             counters,
             address,
+            answer,
             lines: Vec::new(),
             free_lines: Vec::new(),
             by_endpoint: HashMap::new(),
@@ -135,7 +139,7 @@ impl Origin {
         };
         let introduced = line.client != UNKNOWN || line.sequence > 0 || !line.waiting.is_empty();
         let address = (!introduced).then_some(&*self.address);
-        self.batches[batch as usize].begin((number, line.cookie), address);
+        self.batches[batch as usize].begin((number, line.cookie), address, self.answer);
         line.current = Some(batch);
         if !line.listed {
             line.listed = true;

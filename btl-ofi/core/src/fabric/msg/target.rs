@@ -13,9 +13,10 @@ use crate::fabric::addresses::Addresses;
 use crate::fabric::msg::execute::{check, execute};
 use crate::fabric::msg::inbox::{Inbox, Sender};
 use crate::fabric::msg::line::WINDOW;
+use crate::fabric::msg::origin::SPARE;
 use crate::fabric::msg::port::{EAGAIN, Port};
 use crate::fabric::msg::vacant;
-use crate::fabric::msg::wire::{Header, Kind, UNKNOWN, take_address};
+use crate::fabric::msg::wire::{Header, Kind, MOST_WORDS, UNKNOWN, take_address};
 use crate::mem::regions::Regions;
 use crate::op::marked::Message;
 use crate::op::responder::Responder;
@@ -126,6 +127,9 @@ impl Target {
     /// The provider no longer reads an answer.
     #[inline]
     pub(super) fn sent(&mut self, number: u32) {
+        if self.free_answers.len() >= SPARE {
+            self.answers[number as usize].words.shrink_to(MOST_WORDS);
+        }
         self.free_answers.push(number);
     }
 

@@ -19,11 +19,16 @@ use plugin_api::{AtomicKind, AtomicOp};
 pub(super) use self::entries::Entries;
 use crate::op::responder::{self, Command, GET, NOTIFY, PUT, SEND};
 
-/// Bytes that one command carries at most, to the target or back.
+/// Bytes that one command carries at most to the target; an atomic also back.
 pub(crate) const LARGEST: usize = 12 * 1024;
-/// Words of the longest message: a header, the longest address of an endpoint, and one largest command. With its own
+/// How many times as large as puts gets may be, and the bytes of the largest one.
+pub(crate) const GETS_OVER_PUTS: usize = 4;
+pub(super) const LARGEST_GET: usize = GETS_OVER_PUTS * LARGEST;
+/// Words of the longest batch: a header, the longest address of an endpoint, and one largest command. With its own
 /// header, rxm sends up to 16 KiB as one packet, which costs the least.
 pub(crate) const MOST_WORDS: usize = 2000;
+/// Words of the longest answer: a header, three gets of 16 KiB or a largest one, and a word for each that names it if it fails.
+pub(crate) const MOST_ANSWER: usize = Header::WORDS + LARGEST_GET / 8 + 3;
 /// Bytes of the longest send: as much as Open MPI's tcp sends at once.
 pub(crate) const LARGEST_SEND: usize = 64 * 1024;
 /// Words of the longest message where there are sends. One that has no room in a batch of [`MOST_WORDS`] goes alone.
@@ -35,13 +40,14 @@ const _: () = assert!(
     Header::WORDS + 1 + LONGEST_ADDRESS / 8 + 2 * LONGEST_ENTRY + 1 + LARGEST / 8 <= MOST_WORDS,
     "one command and a notification fit in a batch"
 );
+const _: () = assert!(MOST_WORDS <= MOST_ANSWER && MOST_ANSWER <= LONG_WORDS);
 /// Words of an entry without its operands.
 const LONGEST_ENTRY: usize = 5;
 /// Words of an entry that name its region, unless it is that of the entry before.
 pub(crate) const REGION_WORDS: usize = 2;
 
 /// The first word's lower half: the letters BTM and the version of this format.
-const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x02");
+const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x03");
 
 /// Set in the code of an entry whose region is that of the entry before.
 const SAME_REGION: u32 = 1 << 31;
@@ -230,9 +236,13 @@ impl Form {
                 _ => None,
             };
         }
+        let mut most = LARGEST;
         let (size, form) = match what {
             PUT => (count, (false, true, false)),
-            GET => (count, (false, false, true)),
+            GET => {
+                most = LARGEST_GET;
+                (count, (false, false, true))
+            }
             _ => {
                 let (kind, datatype, op) = responder::decode(what)?;
                 let form = (
@@ -243,7 +253,7 @@ impl Form {
                 (count * datatype.size(), form)
             }
         };
-        if size == 0 || size > LARGEST {
+        if size == 0 || size > most {
             return None;
         }
         let words = size.div_ceil(8);

@@ -22,20 +22,24 @@ fn names(provider: &str) -> Vec<Trait> {
 #[test]
 fn a_provider_has_the_traits_of_its_layers() {
     let polls = Trait::PollsKernel;
-    let by_processor = Trait::ProcessorAtomics;
+    let (by_processor, in_parts) = (Trait::ProcessorAtomics, Trait::SendsInParts);
     let (hides, messages) = (Trait::HidesRefusals, Trait::PrefersMessages);
     assert_eq!(names("tcp"), [polls, hides, messages]);
-    assert_eq!(names("tcp;ofi_rxm"), [polls, hides, messages, by_processor]);
+    assert_eq!(
+        names("tcp;ofi_rxm"),
+        [polls, hides, messages, by_processor, in_parts]
+    );
     assert_eq!(
         names("verbs;ofi_rxm"),
         [
             by_processor,
+            in_parts,
             Trait::ConfirmsSending {
                 unless_several: "FI_OFI_RXM_NUM_MSG_EPS"
             }
         ]
     );
-    assert_eq!(names("sockets;ofi_rxm"), [polls, by_processor]);
+    assert_eq!(names("sockets;ofi_rxm"), [polls, by_processor, in_parts]);
     assert_eq!(names("udp;ofi_rxd")[..2], [polls, by_processor]);
     assert_eq!(names("verbs;ofi_rxd"), names("udp;ofi_rxd")[1..]);
     assert!(names("efa-direct").contains(&by_processor));

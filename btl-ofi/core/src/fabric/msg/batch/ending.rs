@@ -27,9 +27,9 @@ impl Batch {
     /// Whether an answer has as many results as this batch asks for.
     pub(in crate::fabric::msg) fn is_answered_by(&self, answer: &Header, words: &[u64]) -> bool {
         let failures = answer.entries as usize;
-        answer.results == self.results
+        answer.results == self.results()
             && answer.entries <= self.entries
-            && words.len() == Header::WORDS + failures + self.results as usize
+            && words.len() == Header::WORDS + failures + self.results() as usize
     }
 
     /// Ends the operations with their answer, whose [form is right](Self::is_answered_by): writes the results, and notes

@@ -2,7 +2,9 @@
 
 use super::Batch;
 use crate::fabric::msg::execute;
-use crate::fabric::msg::wire::{Form, Header, Kind, LONG_WORDS};
+use crate::fabric::msg::wire::{
+    Form, Header, Kind, LARGEST_GET, LONG_WORDS, MOST_ANSWER, MOST_WORDS,
+};
 use crate::op::request::Operands;
 use crate::op::responder::{COUNT, Command, GET, PUT};
 
@@ -19,7 +21,7 @@ fn checked(batch: &mut Batch) -> Result<(), &'static str> {
 fn the_shortest_sends() {
     for size in [0, 1, 100] {
         let mut batch = Batch::default();
-        batch.begin((0, 1), None);
+        batch.begin((0, 1), None, MOST_WORDS);
         while batch.has_room_for_send(&Form::of_send(size)) {
             // SAFETY: the send has room, and the closure writes its bytes.
             unsafe { batch.push_send(1, size, |at| at.write_bytes(7, size)) };
@@ -32,10 +34,18 @@ fn the_shortest_sends() {
 /// Until a batch is full, the quick way takes what the general one takes, once there is memory.
 #[test]
 fn commands_until_there_is_no_room() {
-    for (what, size) in [(PUT, 8), (PUT, 13), (GET, 1), (GET, 4000), (COUNT, 8)] {
+    for (what, size) in [
+        (PUT, 8),
+        (PUT, 13),
+        (GET, 1),
+        (GET, 4000),
+        (GET, 16384),
+        (GET, LARGEST_GET),
+        (COUNT, 8),
+    ] {
         let form = Form::known(what, size);
         let mut batch = Batch::default();
-        batch.begin((0, 1), None);
+        batch.begin((0, 1), None, MOST_ANSWER);
         let count = if what == COUNT { 1 } else { size as u32 };
         let command = Command {
             what,

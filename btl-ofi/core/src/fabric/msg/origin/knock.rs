@@ -46,7 +46,7 @@ impl Origin {
     ) -> isize {
         let batch = self.take_batch();
         let message = &mut self.batches[batch as usize];
-        message.begin((to_tell, line.cookie), None);
+        message.begin((to_tell, line.cookie), None, self.answer);
         Header {
             kind,
             cookie: line.cookie,

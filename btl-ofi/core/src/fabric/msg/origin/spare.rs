@@ -3,8 +3,8 @@
 use crate::fabric::msg::batch::Batch;
 use crate::fabric::msg::origin::Origin;
 
-/// Most free batches that keep their memory: more are needed only where many peers are told something at once.
-pub(super) const SPARE: usize = 64;
+/// Most free batches, and answers, that keep their memory: more are needed only where many peers are told something at once.
+pub(in crate::fabric::msg) const SPARE: usize = 64;
 
 impl Origin {
     /// A batch that is not in use.

@@ -53,11 +53,12 @@ mpich_visible() {
     rm -f "$note"
 }
 
-# The libfabric that our side loads when told of a folder, which has to be the one in it.
+# The libfabric that our side loads when told of a folder, which has to be the one in it. The plugin opens it when it runs, so the
+# dynamic loader is asked, and not the file.
 mpich_ours_loads() {
     local release=${CARGO_TARGET_DIR:-target}/release loaded
-    loaded=$(LD_LIBRARY_PATH=$1:${LD_LIBRARY_PATH:-} ldd "$release/libbtl_ofi.so" |
-        sed -n 's/.*libfabric\.so\.1 => \([^ ]*\).*/\1/p')
+    loaded=$(LD_DEBUG=files LD_LIBRARY_PATH=$1:${LD_LIBRARY_PATH:-} "$release/host-stub" info --provider shm 2>&1 |
+        sed -n 's/.*calling init: \(.*\/libfabric\.so\.1[^ ]*\)$/\1/p' | tail -n 1)
     if [[ -z $loaded || $(readlink -f "$loaded") != "$1"/* ]]; then
         echo "bench mpich: our side would load ${loaded:-no libfabric}, not that of $1: not the same libfabric" >&2
         return 1

@@ -98,7 +98,7 @@ fn one_seed(seed: u64) -> Tally {
     let [a, b] = [(); 2].map(|()| open("lab", ThreadLevel::Single, &settings));
     let mut came = Box::new(Came {
         sizes: (0..MANY)
-            .map(|_| dice.pick(&[0, 1, 8, 100, 4000, 12 * 1024, 64 * 1024]))
+            .map(|_| dice.pick(&[0, 1, 8, 100, 4000, 12 * 1024, 128 * 1024]))
             .collect(),
         ..Came::default()
     });

@@ -11,8 +11,8 @@ use super::PREFIX;
 use crate::bindings as ffi;
 use crate::flags::{FLAGS, NOT_DECLARED};
 
-/// Largest send of the transport, bytes.
-const LONGEST_SEND: usize = 64 * 1024;
+/// Largest send of the transport, bytes: 128 KiB and a header of pml/ob1.
+const LONGEST_SEND: usize = 128 * 1024 + 256;
 /// Largest piece of a transfer that pml/ob1 divides, bytes.
 const PIECE: usize = 1 << 20;
 

@@ -5,14 +5,14 @@ use std::ptr::NonNull;
 use plugin_api::Status;
 
 use crate::base::lock::Lock;
-use crate::fabric::msg::inbox::Inbox;
+use crate::fabric::msg::inbox::{Buffer, Inbox};
 use crate::fabric::msg::wire::{Entries, Header, Kind, MOST_ANSWER};
 use crate::mem::regions::Regions;
 use crate::op::responder::{COUNT, Command, NOTIFY, Responder, SEND};
 use crate::peer::endpoint::Endpoint;
 
-/// Where the sends of a peer go, and the peer, if this process has connected it.
-type Sends<'a> = (&'a mut Inbox, Option<NonNull<Endpoint>>);
+/// Where the sends of a peer go; the peer, if this process has connected it; the buffer that the batch is still in, if it is.
+type Sends<'a> = (&'a mut Inbox, Option<NonNull<Endpoint>>, Option<Buffer>);
 
 /// Checks all entries of a batch, which begin at word `first`, before the first one is executed.
 pub(super) fn check(
@@ -78,8 +78,10 @@ pub(super) fn execute(
             let operands = &mut words[entry.operands..entry.operands + form.operands];
             if c.what == NOTIFY {
                 notify(responder, &regions, c, (operands, number), &mut failures);
-            } else if let Some((inbox, peer)) = &mut sends {
-                inbox.push(*peer, c.address as u8, (operands, c.count as usize));
+            } else if let Some((inbox, peer, buffer)) = &mut sends {
+                let buffer = buffer.map(|buffer| (buffer, entry.operands));
+                let from = (*peer, c.address as u8);
+                inbox.push(from, (operands, c.count as usize), buffer);
             }
             number += 1;
             continue;

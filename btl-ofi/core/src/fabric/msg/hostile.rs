@@ -161,7 +161,7 @@ fn treat(memory: &Memory, bytes: &[u64]) -> Option<Vec<u64>> {
     let batch = (words, Header::WORDS);
     let mut inbox = Inbox::default();
     execute::execute(
-        (&mut Responder::default(), Some((&mut inbox, None))),
+        (&mut Responder::default(), Some((&mut inbox, None, None))),
         &memory.regions,
         batch,
         &mut answer,

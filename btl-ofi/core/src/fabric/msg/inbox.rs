@@ -10,9 +10,32 @@ use crate::peer::endpoint::Endpoint;
 /// Words after which no more messages are received until the host has taken these.
 const MOST_WORDS: usize = 128 * 1024;
 
-/// Sends, each as two words (endpoint, tag and number of bytes) and its bytes, filled up to whole words.
+/// Bytes from which on a send stays in the buffer in which it came, instead of being copied.
+const KEPT: usize = 4096;
+
+/// Where the bytes of a send lie.
+enum Place {
+    /// In [`Arrived::bytes`], from this word on.
+    Copied(usize),
+    /// In the buffer of a receive, which is one of [`Arrived::kept`].
+    Received(*const u64),
+}
+
+struct Sent {
+    endpoint: *mut Endpoint,
+    tag: u8,
+    size: usize,
+    place: Place,
+}
+
+/// Sends, in the order in which they came.
 #[derive(Default)]
-pub(crate) struct Arrived(Vec<u64>);
+pub(crate) struct Arrived {
+    sends: Vec<Sent>,
+    bytes: Vec<u64>,
+    /// Receives whose buffers hold sends, and are not posted until those were handed to the host.
+    kept: Vec<u32>,
+}
 
 /// A send of a peer.
 pub(crate) struct Incoming<'a> {
@@ -25,21 +48,33 @@ pub(crate) struct Incoming<'a> {
 impl Arrived {
     /// The sends, in the order in which they came.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Incoming<'_>> {
-        let mut rest = &self.0[..];
-        std::iter::from_fn(move || {
-            let (&[endpoint, form], after) = rest.split_first_chunk()?;
-            let size = (form >> 8) as usize;
-            let (words, others) = after.split_at_checked(size.div_ceil(8))?;
-            rest = others;
-            // SAFETY: the words are initialised, and have at least `size` bytes.
-            let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size) };
-            Some(Incoming {
-                endpoint: ptr::with_exposed_provenance_mut(endpoint as usize),
-                tag: form as u8,
-                bytes,
-            })
+        self.sends.iter().map(|sent| {
+            let at = match sent.place {
+                Place::Copied(first) => self.bytes[first..first + sent.size.div_ceil(8)].as_ptr(),
+                Place::Received(at) => at,
+            };
+            Incoming {
+                endpoint: sent.endpoint,
+                tag: sent.tag,
+                // SAFETY: the words have at least `size` bytes. Those of a receive are not written before `Inbox::next` takes
+                // this back, and the carrier lives as long as its transport, which hands the sends over.
+                bytes: unsafe { std::slice::from_raw_parts(at.cast::<u8>(), sent.size) },
+            }
         })
     }
+
+    fn clear(&mut self) {
+        self.sends.clear();
+        self.bytes.clear();
+        self.kept.clear();
+    }
+}
+
+/// The buffer in which a message came: its receive, and its first word.
+#[derive(Clone, Copy)]
+pub(super) struct Buffer {
+    pub(super) receive: u32,
+    pub(super) words: *const u64,
 }
 
 /// The connected peer that sends, as of so many changes of the connected peers. Others may have been released since.
@@ -57,6 +92,10 @@ pub(super) struct Inbox {
     spare: Arrived,
     /// Whether a thread hands sends to the host. One at a time does, so that they keep their order.
     delivering: bool,
+    /// Receives whose buffers are kept, and how many may be: the others are there for answers, which the host's function may
+    /// depend on.
+    kept: usize,
+    most_kept: usize,
     /// The connected peers, by their entries in the address vector, of which each endpoint has one.
     peers: HashMap<fi_addr_t, NonNull<Endpoint>>,
     /// How often they changed.
@@ -64,46 +103,90 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
+    /// Of a carrier with so many receives.
+    pub(super) fn new(receives: usize) -> Inbox {
+        Inbox {
+            most_kept: receives / 2,
+            ..Inbox::default()
+        }
+    }
+
+    /// Adds a send of `size` bytes, which are the operands `words`; these begin at word `at` of the buffer, if the message is still
+    /// in one.
     #[inline]
     pub(super) fn push(
         &mut self,
-        from: Option<NonNull<Endpoint>>,
-        tag: u8,
+        (from, tag): (Option<NonNull<Endpoint>>, u8),
         (words, size): (&[u64], usize),
+        buffer: Option<(Buffer, usize)>,
     ) {
-        let endpoint = from.map_or(0, |peer| peer.as_ptr().expose_provenance());
-        let to = &mut self.waiting.0;
-        to.extend([endpoint as u64, u64::from(tag) | (size as u64) << 8]);
-        to.extend_from_slice(words);
+        let place = match buffer {
+            Some((buffer, at)) if size >= KEPT && self.keep(buffer.receive) => {
+                Place::Received(buffer.words.wrapping_add(at))
+            }
+            _ => {
+                let first = self.waiting.bytes.len();
+                self.waiting.bytes.extend_from_slice(words);
+                Place::Copied(first)
+            }
+        };
+        self.waiting.sends.push(Sent {
+            endpoint: from.map_or(ptr::null_mut(), NonNull::as_ptr),
+            tag,
+            size,
+            place,
+        });
+    }
+
+    /// Keeps the buffer of a receive, unless too many are kept.
+    fn keep(&mut self, receive: u32) -> bool {
+        if self.keeps(receive) {
+            return true;
+        }
+        if self.kept >= self.most_kept {
+            return false;
+        }
+        self.kept += 1;
+        self.waiting.kept.push(receive);
+        true
+    }
+
+    /// Whether sends of the message that came last, in the buffer of this receive, are still there.
+    #[inline]
+    pub(super) fn keeps(&self, receive: u32) -> bool {
+        self.waiting.kept.last() == Some(&receive)
     }
 
     /// Whether sends wait for the host.
     #[inline]
     pub(super) fn has_sends(&self) -> bool {
-        !self.waiting.0.is_empty()
+        !self.waiting.sends.is_empty()
     }
 
     /// Whether nothing more is to be received.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.waiting.0.len() >= MOST_WORDS
+        self.waiting.bytes.len() >= MOST_WORDS
     }
 
     /// What is to be handed to the host now, unless a thread does that already. [`next`](Self::next) must follow.
     #[inline]
     pub(super) fn begin(&mut self) -> Option<Arrived> {
-        if self.delivering || self.waiting.0.is_empty() {
+        if self.delivering || self.waiting.sends.is_empty() {
             return None;
         }
         self.delivering = true;
         Some(self.take())
     }
 
-    /// Takes back what was handed to the host. Returns what came meanwhile; `None` ends the delivery.
-    pub(super) fn next(&mut self, mut done: Arrived) -> Option<Arrived> {
-        done.0.clear();
+    /// Takes back what was handed to the host, and has `post` post the receives whose buffers were kept. Returns what came
+    /// meanwhile; `None` ends the delivery.
+    pub(super) fn next(&mut self, mut done: Arrived, post: impl FnMut(u32)) -> Option<Arrived> {
+        self.kept -= done.kept.len();
+        done.kept.drain(..).for_each(post);
+        done.clear();
         self.spare = done;
-        if self.waiting.0.is_empty() {
+        if self.waiting.sends.is_empty() {
             self.delivering = false;
             return None;
         }
@@ -139,5 +222,79 @@ impl Inbox {
             };
         }
         known.peer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    const LONG: usize = KEPT / 8;
+
+    fn push(inbox: &mut Inbox, words: &[u64], receive: u32) {
+        let buffer = Buffer {
+            receive,
+            words: words.as_ptr(),
+        };
+        inbox.push((None, 7), (words, 8 * words.len()), Some((buffer, 0)));
+    }
+
+    /// Long sends stay in up to half of the receives, short ones and further ones are copied, and all come in order.
+    #[test]
+    fn half_of_the_receives_is_kept() {
+        let messages: Vec<Vec<u64>> = (0..6)
+            .map(|n| vec![n; if n == 1 { 3 } else { LONG }])
+            .collect();
+        let mut inbox = Inbox::new(5);
+        for (words, receive) in messages.iter().zip(10..) {
+            push(&mut inbox, words, receive);
+            assert_eq!(inbox.keeps(receive), [10, 12].contains(&receive));
+        }
+        let arrived = inbox.begin().expect("sends came");
+        let first_words = arrived.iter().map(|sent| sent.bytes[0]);
+        assert!(first_words.eq(0..6), "order");
+        for (sent, words) in arrived.iter().zip(&messages) {
+            assert_eq!(sent.bytes.len(), 8 * words.len());
+            let stays = std::ptr::eq(sent.bytes.as_ptr().cast(), words.as_ptr());
+            assert_eq!(stays, [0, 2].contains(&words[0]), "{}", words[0]);
+        }
+        // What comes meanwhile finds no receive that may be kept.
+        push(&mut inbox, &messages[0], 20);
+        assert!(!inbox.keeps(20));
+        let mut posted = Vec::new();
+        let arrived = inbox.next(arrived, |receive| posted.push(receive));
+        assert_eq!(posted, [10, 12]);
+        push(&mut inbox, &messages[0], 10);
+        assert!(inbox.keeps(10), "there is room again");
+        let arrived = inbox.next(arrived.expect("one more came"), |receive| {
+            posted.push(receive);
+        });
+        assert_eq!(posted.len(), 2, "that one was copied");
+        assert!(
+            inbox
+                .next(arrived.expect("and another"), |r| posted.push(r))
+                .is_none()
+        );
+        assert_eq!(posted, [10, 12, 10]);
+    }
+
+    /// Several sends of one message keep its buffer once.
+    #[test]
+    fn a_buffer_is_kept_once() {
+        let words = vec![1u64; LONG];
+        let mut inbox = Inbox::new(2);
+        push(&mut inbox, &words, 3);
+        push(&mut inbox, &words, 3);
+        let arrived = inbox.begin().expect("sends came");
+        assert!(
+            arrived
+                .iter()
+                .all(|sent| std::ptr::eq(sent.bytes.as_ptr().cast(), words.as_ptr()))
+        );
+        let mut posted = Vec::new();
+        assert!(inbox.next(arrived, |r| posted.push(r)).is_none());
+        assert_eq!(posted, [3]);
     }
 }

@@ -51,6 +51,7 @@ use plugin_api::Status;
 
 pub(crate) use self::batch::{Batch, Ended};
 pub(crate) use self::inbox::Arrived;
+use self::inbox::{Buffer, Inbox};
 pub(crate) use self::origin::Heard;
 use self::origin::Origin;
 use self::port::Port;
@@ -132,7 +133,7 @@ impl Messages {
         let mut port = unsafe { Port::new(tx, rx) }.doing(doing)?;
         port.register(&registrar, words)?;
         let mut target = Target::new(addresses, format, address.clone());
-        target.inbox = two_sided.then(Box::default);
+        target.inbox = two_sided.then(|| Box::new(Inbox::new(receives)));
         let mut messages = Messages {
             port,
             receives: Receives::default(),
@@ -218,7 +219,14 @@ impl Messages {
 
     /// Takes back what was handed to the host. Returns what came meanwhile; `None` ends the delivery.
     pub(crate) fn next_delivery(&mut self, done: Arrived) -> Option<Arrived> {
-        self.target.inbox.as_mut()?.next(done)
+        let Messages {
+            target,
+            receives,
+            port,
+            ..
+        } = self;
+        let post = |receive| receives.post(receive, port);
+        target.inbox.as_mut()?.next(done, post)
     }
 
     /// Whether so much waits for the host that nothing more is to be received.
@@ -253,10 +261,13 @@ impl Messages {
         match message {
             Message::Receive(number) => {
                 self.received(number, regions);
-                // The host waits for what came: the next progress posts the receive again.
-                match self.target.has_sends() {
-                    true => self.receives.post_later(number),
-                    false => self.receives.post(number, &self.port),
+                if self.target.keeps(number) {
+                    // It is posted when the host has taken what came.
+                } else if self.target.has_sends() {
+                    // The host waits for what came: the next progress posts the receive again.
+                    self.receives.post_later(number);
+                } else {
+                    self.receives.post(number, &self.port);
                 }
             }
             Message::Batch(number) => self.origin.sent(number),
@@ -271,10 +282,6 @@ impl Messages {
         match message {
             Message::Receive(number) => {
                 tracing::warn!("a message could not be received: {}", describe(code));
-                // It may have come in part.
-                // SAFETY: the receive to the buffer has ended, and nothing else uses it.
-                let buffer = unsafe { self.receives.words(number) };
-                buffer[..Header::WORDS].fill(0);
                 self.receives.post_later(number);
             }
             Message::Batch(number) => self.origin.failed(number, code),
@@ -289,15 +296,18 @@ impl Messages {
             Err(why) => Err(why),
             Ok((header, words)) => match header.kind {
                 Kind::Batch | Kind::Unanswered => {
-                    self.target.execute(&self.port, header, words, regions)
+                    let buffer = Buffer {
+                        receive: number,
+                        words: self.receives.first_word(number),
+                    };
+                    let batch = (header, words);
+                    self.target.execute(&self.port, batch, buffer, regions)
                 }
                 Kind::Answer | Kind::Refusal => self.origin.answered(header, words),
                 Kind::Farewell => self.target.leave(&header),
                 Kind::Alive => Ok(()),
             },
         };
-        // A stale header must not be read again if a later message is shorter than one.
-        buffer[..Header::WORDS].fill(0);
         if let Err(why) = handled {
             tracing::warn!("a message of another process is ignored: {why}");
         }

@@ -2,6 +2,7 @@
 
 use crate::base::error::{CallError, check};
 use crate::fabric::msg::port::{EAGAIN, Port};
+use crate::fabric::msg::wire::Header;
 use crate::fabric::own::OwnMemory;
 
 #[derive(Default)]
@@ -15,9 +16,8 @@ impl Receives {
     /// Adds a buffer, and posts its receive.
     pub(super) fn add(&mut self, memory: OwnMemory, port: &Port) -> Result<(), CallError> {
         let number = self.buffers.len() as u32;
-        let rc = port.receive(&memory, number);
         self.buffers.push(memory);
-        match rc {
+        match self.try_to_post(number, port) {
             0 => Ok(()),
             EAGAIN => {
                 self.unposted.push(number);
@@ -29,9 +29,17 @@ impl Receives {
 
     /// Posts a receive again: by the next progress, if there is no room at the moment.
     pub(super) fn post(&mut self, number: u32, port: &Port) {
-        if port.receive(&self.buffers[number as usize], number) != 0 {
+        if self.try_to_post(number, port) != 0 {
             self.unposted.push(number);
         }
+    }
+
+    fn try_to_post(&mut self, number: u32, port: &Port) -> isize {
+        // An old header must not be read again if the next message is shorter than one, or comes in part.
+        // SAFETY: no receive is posted to the buffer, and nobody reads it any more.
+        let words = unsafe { self.words(number) };
+        words[..Header::WORDS].fill(0);
+        port.receive(&self.buffers[number as usize], number)
     }
 
     /// Has the next progress post a receive.
@@ -47,7 +55,7 @@ impl Receives {
     /// Posts the receives that had no room before, until there is none.
     pub(super) fn post_waiting(&mut self, port: &Port) {
         while let Some(number) = self.unposted.pop() {
-            if port.receive(&self.buffers[number as usize], number) != 0 {
+            if self.try_to_post(number, port) != 0 {
                 self.unposted.push(number);
                 break;
             }
@@ -57,6 +65,11 @@ impl Receives {
     /// Nothing is posted any more.
     pub(super) fn shut(&mut self) {
         self.unposted.clear();
+    }
+
+    /// The address of a buffer's first word.
+    pub(super) fn first_word(&self, number: u32) -> *const u64 {
+        self.buffers[number as usize].pointer().cast_const().cast()
     }
 
     /// The words of a buffer.

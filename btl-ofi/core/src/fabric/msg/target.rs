@@ -11,7 +11,7 @@ use crate::base::error::{describe, peer_is_gone};
 use crate::base::lock::Lock;
 use crate::fabric::addresses::Addresses;
 use crate::fabric::msg::execute::{check, execute};
-use crate::fabric::msg::inbox::{Inbox, Sender};
+use crate::fabric::msg::inbox::{Buffer, Inbox, Sender};
 use crate::fabric::msg::line::WINDOW;
 use crate::fabric::msg::origin::SPARE;
 use crate::fabric::msg::port::{EAGAIN, Port};
@@ -98,6 +98,13 @@ impl Target {
         self.inbox.as_ref().is_some_and(|inbox| inbox.has_sends())
     }
 
+    /// Whether sends of the message that came last are still in the buffer of this receive.
+    #[inline]
+    pub(super) fn keeps(&self, receive: u32) -> bool {
+        let inbox = self.inbox.as_ref();
+        inbox.is_some_and(|inbox| inbox.keeps(receive))
+    }
+
     /// Whether answers wait for room at the provider.
     #[inline]
     pub(super) fn has_unsent(&self) -> bool {
@@ -133,12 +140,12 @@ impl Target {
         self.free_answers.push(number);
     }
 
-    /// Executes a batch when its turn comes, and those that waited for it.
+    /// Executes a batch, which is in this buffer, when its turn comes, and those that waited for it.
     pub(super) fn execute(
         &mut self,
         port: &Port,
-        header: Header,
-        words: &mut [u64],
+        (header, words): (Header, &mut [u64]),
+        buffer: Buffer,
         regions: &Lock<Regions>,
     ) -> Result<(), &'static str> {
         let (number, first) = match header.client {
@@ -159,7 +166,8 @@ impl Target {
             }
             _ => return Err("it is not one of the next ones of its client"),
         }
-        self.execute_next(port, (number, header), (words, first), regions);
+        let batch = (words, first, Some(buffer));
+        self.execute_next(port, (number, header), batch, regions);
         while let Some(client) = &mut self.clients[number as usize]
             && let Some(at) = client
                 .early
@@ -167,7 +175,7 @@ impl Target {
                 .position(|(h, _)| h.sequence == client.sequence)
         {
             let (header, mut words) = client.early.swap_remove(at);
-            let batch = (&mut words[..], Header::WORDS);
+            let batch = (&mut words[..], Header::WORDS, None);
             self.execute_next(port, (number, header), batch, regions);
         }
         Ok(())
@@ -178,7 +186,7 @@ impl Target {
         &mut self,
         port: &Port,
         (number, header): (u32, Header),
-        (words, first): (&mut [u64], usize),
+        (words, first, buffer): (&mut [u64], usize, Option<Buffer>),
         regions: &Lock<Regions>,
     ) {
         let Some(client) = &mut self.clients[number as usize] else {
@@ -211,7 +219,8 @@ impl Target {
             };
             refusal.write(&mut answer.words);
         } else {
-            let inbox = self.inbox.as_deref_mut().map(|inbox| (inbox, peer));
+            let inbox = self.inbox.as_deref_mut();
+            let inbox = inbox.map(|inbox| (inbox, peer, buffer));
             execute(
                 (&mut self.responder, inbox),
                 regions,

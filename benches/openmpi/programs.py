@@ -63,7 +63,7 @@ def rows_of(job, found):
         row = {"path": job.where, "windows": job.windows, "ranks": job.ranks, "name": name, "bytes": size, "threads": count, "unit": unit,
                "turns": {side: turns.values(found, side, key) for side in names}}
         row |= {side: compare.middle(values) for side, values in row["turns"].items()}
-        turns.judge(row, found, names, key, 1.0)
+        turns.judge(row, found, sides.competing(names, job.where, name), key, 1.0)
         rows.append(row)
     return rows
 

@@ -7,8 +7,11 @@ import json
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 from pathlib import Path
+
+import sides
 
 PROGRAMS = {
     "mpirun": "echo 'put_latency 8 1 4 us'; echo 'put_rate 8 1 2 Mop/s'",
@@ -37,6 +40,26 @@ def run(path, gasnet):
         ended = subprocess.run(line, capture_output=True, text=True, env={"PATH": folder}, check=False)
         rows = json.loads(written.read_text(encoding="utf-8"))["rows"]
         return ended.returncode, {row["name"]: row for row in rows}, ended.stdout + ended.stderr
+
+
+class Competing(unittest.TestCase):
+    def test_who_counts_what_was_only_sent_is_no_measure(self):
+        names = ["ours, net", "C btl/ofi, net", "osc/ucx, tcp", "MPICH, tcp"]
+
+        def left(where, name):
+            return [side for side in names if side not in sides.competing(names, where, name)]
+
+        for name in ("put_latency", "put_rate_own", "put_flush_rate_shared"):
+            self.assertEqual(left("tcp", name), ["C btl/ofi, net", "MPICH, tcp"])
+            self.assertEqual(left("node", name), [])
+        self.assertEqual(left("tcp", "put_bandwidth"), ["C btl/ofi, net"])
+        for name in ("put_seen_latency", "get_latency", "send_latency", "window_create_free"):
+            self.assertEqual(left("tcp", name), [])
+
+    def test_nothing_of_the_path_over_tcp_goes_by_shared_memory(self):
+        options = types.SimpleNamespace(component="ours", system="theirs")
+        for name, settings, _ in sides.tcp(options):
+            self.assertNotIn("vader", settings.get("btl", ""), name)
 
 
 class Gasnet(unittest.TestCase):

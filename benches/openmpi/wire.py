@@ -42,15 +42,6 @@ GASNET = {
 FLOORS = {"node": "floor: memory", "tcp": "floor: TCP sockets"}
 
 
-def competing(names, where, name):
-    """The sides that are a measure. Between nodes the C component is none: its flush returns when the data is sent, not when
-    it has arrived. So does MPICH's of small puts (benches/mpich/visible.c)."""
-    left = tuple(FLOORS.values())
-    if where != "node":
-        left += ("C ", "MPICH") if name in ("put_latency", "put_rate") else ("C ",)
-    return [side for side in names if not side.startswith(left)]
-
-
 def measure(options, where, order):
     """Runs the sides of a path turn by turn. The rows, the names of the sides that there are, and what failed of ours."""
     found, failed = turns.take(order, options.turns, options.limit)
@@ -60,7 +51,8 @@ def measure(options, where, order):
         row = {"name": key[0], "bytes": key[1], "unit": unit}
         row |= {name: compare.middle(turns.values(found, name, key)) for name in names}
         limit = 1.0 if where == "node" else TARGETS.get(key[:2]) or TARGETS.get((key[0], None))
-        turns.judge(row, found, competing(names, where, key[0]), key, limit)
+        competing = [name for name in sides.competing(names, where, key[0]) if name not in FLOORS.values()]
+        turns.judge(row, found, competing, key, limit)
         rows.append(row)
     return rows, names, failed
 

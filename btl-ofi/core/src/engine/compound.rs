@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | a put with notification, where one cannot carry both | the put, then the atomic (`notices`) |
 //! | a large transfer over several rails | pieces (`stripes`) |
+//! | a large transfer that would be copied slowly | its first bytes, and the rest (`heads`) |
 //!
 //! A compound operation has a record of its own, with the caller's completion, and counts as outstanding from the call on.
 //! Its parts are operations that count beside it. So a flush that begins between two parts waits for the later one too, and
@@ -172,7 +173,7 @@ impl Transport {
         }
         let what = match parts {
             Parts::Notified(_) => "a put with notification; its counter was not raised",
-            Parts::Striped(_) => "a transfer over several rails",
+            Parts::Striped(_) => "a transfer in several parts",
         };
         let mut lists = self.compounds.0.lock();
         if lists.all.try_reserve(1).is_err() {

@@ -11,6 +11,7 @@ mod error_completions;
 pub(crate) mod failure;
 pub(crate) mod flush;
 pub(crate) mod gather;
+mod heads;
 mod heartbeat;
 pub(crate) mod liveness;
 mod local;

@@ -27,7 +27,7 @@ use crate::peer::endpoint::Endpoint;
 
 mod stripe;
 pub(crate) use stripe::Stripe;
-use stripe::{ANSWERS, CONTROL, Control, DEPTH, Lane, PAUSE, Piece, Range, Request, State, WORKS};
+use stripe::{ANSWERS, CONTROL, Control, Lane, PAUSE, Piece, Range, Request, State, WORKS};
 
 /// Pieces that one lane takes of a transfer, if the lanes are equally fast.
 const SHARE: usize = 4;
@@ -100,33 +100,14 @@ impl Transport {
         if count == 1 {
             return None;
         }
-        lanes[0] = Some(Lane {
-            rail: None,
-            endpoint: NonNull::from(peer),
-            key: target.key,
-            fence,
-            state: WORKS,
-        });
+        lanes[0] = Some(Lane::first(peer, target, fence));
         let piece = op.size.div_ceil(count * SHARE).next_multiple_of(PAGE);
         let largest = LARGEST.min(self.rails.piece_limit());
-        Some(Stripe {
-            put,
-            local: op.local,
-            target,
-            size: op.size,
-            piece: piece.max(SMALLEST).min(largest),
-            next: 0,
-            again: Vec::new(),
-            lanes,
-            pieces: [None; MAX_RAILS * DEPTH],
-            control: Control::Nothing,
-            word: Box::default(),
-            called: true,
-            status: Status::SUCCESS,
-        })
+        let piece = piece.max(SMALLEST).min(largest);
+        Some(Stripe::new((op, put, target), lanes, (piece, 0)))
     }
 
-    /// Makes a transfer over several rails. `endpoint` is live, and the local buffer is valid until completion.
+    /// Makes a transfer in pieces. `endpoint` is live, and the local buffer is valid until completion.
     pub(crate) fn stripe(
         &self,
         endpoint: NonNull<Endpoint>,

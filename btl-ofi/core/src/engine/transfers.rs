@@ -95,6 +95,10 @@ impl Transport {
                     return unsafe { self.tell(endpoint, caller, &told) };
                 }
                 Transfers::Fabric | Transfers::Message => {
+                    let whole = (op, put, target);
+                    if let Some(status) = self.transfer_with_head(endpoint, caller, whole) {
+                        return status;
+                    }
                     // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
                     // completion.
                     return unsafe {

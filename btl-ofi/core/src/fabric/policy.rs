@@ -24,7 +24,7 @@ use crate::base::params::Options;
 use crate::fabric::fids::InfoRef;
 use crate::fabric::msg::{GETS_OVER_PUTS, MOST_ANSWER, MOST_WORDS};
 use crate::fabric::query::{confirms, orders_atomics, orders_reads, takes_messages};
-use crate::fabric::quirks::{Quirks, Trait};
+use crate::fabric::quirks::{Headers, Quirks, Trait};
 
 /// Flags of a put or update that the provider must confirm.
 pub(crate) const DELIVERED: u64 = (ffi::FI_DELIVERY_COMPLETE | ffi::FI_COMPLETION) as u64;
@@ -47,6 +47,8 @@ pub(crate) struct Policy {
     pub(crate) serves_itself: bool,
     /// Whether a poll that finds nothing makes system calls.
     pub(crate) polls_kernel: bool,
+    /// The headers before the data, where that goes by a stream of the kernel (`engine::heads`).
+    pub(crate) headers: Option<Headers>,
     /// Whether the provider says nothing of a peer that refuses its connection, at the address that the peer published.
     pub(crate) hides_refusals: bool,
     /// Whether an operation without callback needs no record (untracked).
@@ -131,6 +133,7 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         one_node: quirks.has(Trait::OneNode),
         serves_itself: info.domain_attr().data_progress == ffi::FI_PROGRESS_AUTO,
         polls_kernel: quirks.has(Trait::PollsKernel),
+        headers: quirks.headers(),
         hides_refusals: quirks.has(Trait::HidesRefusals),
         untracked: !claims_context && !by_order,
         depth: quirks.depth(),

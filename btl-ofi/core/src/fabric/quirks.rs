@@ -34,6 +34,8 @@ pub(crate) enum Trait {
     HidesRefusals,
     /// It makes RMA and atomics in software, and acknowledges each operation: messages serve small ones better.
     PrefersMessages,
+    /// Its data goes by a stream of the kernel: that of a put, and of the answer to a get, behind headers of so many bytes.
+    Streams(Headers),
     /// It sends a message of more than 16 KiB, its own header included, in parts, which takes it longer than two messages.
     SendsInParts,
     /// An update with delivery-complete is answered twice, and a fetching atomic is not.
@@ -58,6 +60,16 @@ pub(crate) enum Trait {
     /// It needs this variable in the environment.
     Needs(Setting),
 }
+
+/// Bytes of the headers before the data of a put, and of the answer to a get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Headers {
+    pub(crate) put: u64,
+    pub(crate) get: u64,
+}
+
+/// Those of tcp and net (1.17, seen by `strace`; a header of 16 bytes, and for a put the 24 of its target).
+const OF_TCP: Headers = Headers { put: 40, get: 16 };
 
 /// Names of providers, compared with the name that libfabric gives.
 enum Names {
@@ -130,6 +142,7 @@ const QUIRKS: &[Row] = &[
             Trait::PollsKernel,
             Trait::HidesRefusals,
             Trait::PrefersMessages,
+            Trait::Streams(OF_TCP),
         ],
     },
     Row {
@@ -143,6 +156,7 @@ const QUIRKS: &[Row] = &[
             Trait::PollsKernel,
             Trait::HidesRefusals,
             Trait::PrefersMessages,
+            Trait::Streams(OF_TCP),
         ],
     },
     Row {
@@ -256,6 +270,14 @@ impl Quirks {
     pub(crate) fn copied_by_cma(self) -> Option<&'static str> {
         self.traits().find_map(|t| match t {
             Trait::CopiedByCma { unless } => Some(*unless),
+            _ => None,
+        })
+    }
+
+    /// The headers before the data, of a provider whose data goes by a stream of the kernel.
+    pub(crate) fn headers(self) -> Option<Headers> {
+        self.traits().find_map(|t| match t {
+            Trait::Streams(headers) => Some(*headers),
             _ => None,
         })
     }

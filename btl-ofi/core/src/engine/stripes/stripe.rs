@@ -8,6 +8,7 @@ use plugin_api::Status;
 
 use crate::engine::rails::CLOSED;
 use crate::mem::handle::{MAX_RAILS, Target};
+use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 
 /// Pieces that one lane has at a time, so that it does not rest between two.
@@ -107,7 +108,57 @@ pub(super) enum Request {
     Check(usize),
 }
 
+impl Lane {
+    /// The first interface. `fence` is where the peer is asked to close rails.
+    pub(super) fn first(peer: &Endpoint, target: Target, fence: Target) -> Lane {
+        Lane {
+            rail: None,
+            endpoint: NonNull::from(peer),
+            key: target.key,
+            fence,
+            state: WORKS,
+        }
+    }
+}
+
 impl Stripe {
+    /// A transfer by these lanes, in pieces of so many bytes, from this offset on.
+    pub(super) fn new(
+        (op, put, target): (&Op<'_>, bool, Target),
+        lanes: [Option<Lane>; MAX_RAILS],
+        (piece, next): (usize, usize),
+    ) -> Stripe {
+        Stripe {
+            put,
+            local: op.local,
+            target,
+            size: op.size,
+            piece,
+            next,
+            again: Vec::new(),
+            lanes,
+            pieces: [None; MAX_RAILS * DEPTH],
+            control: Control::Nothing,
+            word: Box::default(),
+            called: true,
+            status: Status::SUCCESS,
+        }
+    }
+
+    /// A transfer over the first interface in two pieces, the first one of `head` bytes.
+    pub(crate) fn with_head(
+        peer: &Endpoint,
+        (op, put, target): (&Op<'_>, bool, Target),
+        head: usize,
+    ) -> Stripe {
+        let mut lanes = [None; MAX_RAILS];
+        // Without rails, the peer is asked for nothing.
+        lanes[0] = Some(Lane::first(peer, target, target));
+        let mut stripe = Stripe::new((op, put, target), lanes, (op.size - head, head));
+        stripe.again.push((0, head));
+        stripe
+    }
+
     /// Notes the end of the part in a place.
     pub(crate) fn end_part(&mut self, place: usize, status: Status) {
         if place == CONTROL {

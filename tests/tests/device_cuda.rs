@@ -15,7 +15,7 @@ use std::time::Duration;
 use integration_tests::fixtures::{c_program, host_stub, lab_provider, ofi_plugin};
 use integration_tests::process::{Outcome, run};
 
-const LIMIT: Duration = Duration::from_secs(110);
+const LIMIT: Duration = Duration::from_secs(280);
 
 /// A folder in which the dynamic loader finds the fake under the name of the driver's library.
 fn place() -> PathBuf {

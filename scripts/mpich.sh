@@ -21,22 +21,22 @@ mpich_missing() {
     [[ -e $venv/lib/mpich/libfabric.so.1 ]] || echo "the wheel carries no libfabric"
 }
 
-# mpich_compile_theirs NAME SOURCE: a program for MPICH.
+# mpich_compile_theirs NAME SOURCE [options]: a program for MPICH.
 mpich_compile_theirs() {
-    "$mpich_dir/venv/bin/mpicc" -std=gnu11 -O2 -pthread -o "$mpich_dir/bin/$1" "$2"
+    "$mpich_dir/venv/bin/mpicc" -std=gnu11 -O2 -pthread -o "$mpich_dir/bin/$1" "${@:2}"
 }
 
 # mpich_compile NAME SOURCE: a program for each side.
 mpich_compile() {
     local release=${CARGO_TARGET_DIR:-target}/release
-    mpich_compile_theirs "$1" "$2" &&
+    mpich_compile_theirs "$1" "$2" -DMPI_HAS_NO_MESSAGES &&
         cc -std=gnu11 -O2 -pthread -Ibenches/mpich/shim -Ihost-stub/c/include -o "$mpich_dir/bin/$1-ours" "$2" \
             -L"$release" -Wl,-rpath,"$(readlink -f "$release")" -lhost_stub
 }
 
 # How many flushes return before a put is at its target, on either side.
 mpich_visible() {
-    local libfabric=$1 note=$mpich_dir/note provider
+    local libfabric=$1 note=$mpich_dir/note provider same_node
     echo
     for provider in shm tcp; do
         rm -f "$note"
@@ -47,8 +47,11 @@ mpich_visible() {
     for provider in shm 'tcp;ofi_rxm'; do
         rm -f "$note"
         echo "ours over $provider:"
+        # Over TCP nothing goes by shared memory, as between nodes.
+        same_node=off
+        [[ $provider != shm ]] || same_node=auto
         LD_LIBRARY_PATH=$libfabric:${LD_LIBRARY_PATH:-} timeout 60 "$target/release/host-stub" launch -n 2 \
-            --provider "$provider" --mca host_win_table btl -- "$mpich_dir/bin/visible-ours" "$note" || return 1
+            --provider "$provider" --mca host_win_table btl --mca btl_ofi_same_node $same_node -- "$mpich_dir/bin/visible-ours" "$note" || return 1
     done
     rm -f "$note"
 }

@@ -30,7 +30,9 @@ def ours(options, provider):
     """The same of ours."""
     libraries = f"{options.libfabric}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     environment = dict(os.environ, LD_LIBRARY_PATH=libraries, FI_TCP_IFACE="lo")
-    return [options.host, "launch", "-n", "2", "--provider", PROVIDERS[provider][1], "--mca", "host_win_table", "btl",
+    # Over TCP nothing goes by shared memory, as between nodes.
+    apart = [] if provider == "shm" else ["--mca", "btl_ofi_same_node", "off"]
+    return [options.host, "launch", "-n", "2", "--provider", PROVIDERS[provider][1], "--mca", "host_win_table", "btl", *apart,
             "--", options.ours, options.program_argument], environment
 
 

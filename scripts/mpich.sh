@@ -51,7 +51,7 @@ mpich_visible() {
         same_node=off
         [[ $provider != shm ]] || same_node=auto
         LD_LIBRARY_PATH=$libfabric:${LD_LIBRARY_PATH:-} timeout 60 "$target/release/host-stub" launch -n 2 \
-            --provider "$provider" --mca host_win_table btl --mca btl_ofi_same_node $same_node -- "$mpich_dir/bin/visible-ours" "$note" || return 1
+            --provider "$provider" --mca host_win_table btl --mca btl_ofi_same_node "$same_node" -- "$mpich_dir/bin/visible-ours" "$note" || return 1
     done
     rm -f "$note"
 }

@@ -73,16 +73,7 @@ fn survives(provider: &str) {
     }
 
     // Stopped first, so that what is posted now stays outstanding; then killed.
-    let pid = target.child.id() as libc::pid_t;
-    // SAFETY: our own child, not yet waited for.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0);
-    let stopped = || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        stat.rsplit(')').next().unwrap().trim().starts_with('T')
-    };
-    while !stopped() {
-        std::thread::yield_now();
-    }
+    target.stop();
     let seen = Seen::default();
     let with = seen.completion();
     let mut posted = 0;

@@ -20,7 +20,15 @@ use plugin_api::counters::Carrier;
 use plugin_api::{Access, Status, ThreadLevel};
 
 use common::attending::attended;
+use common::pair::{Target, serve_as_target};
+use common::seen::Seen;
 use common::{PATIENCE, insist, open, register, tell};
+
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn target_process() {
+    serve_as_target();
+}
 
 const PAGE: usize = 4096;
 const LARGE: usize = 128 * 1024;
@@ -168,4 +176,57 @@ fn busy_connections_get_one_part() {
     assert_eq!(transfer((&a, &b), &CASES[0], true, true), 1);
     a.close().unwrap();
     b.close().unwrap();
+}
+
+/// The peer is killed with a transfer in two parts outstanding: the transfer is reported once, as failed.
+#[test]
+fn a_killed_peer_fails_it_once() {
+    for provider in ["tcp;ofi_rxm", "net"] {
+        for put in [false, true] {
+            let off = [("btl_ofi_same_node", Value::str("off"))];
+            let t = open(provider, ThreadLevel::Single, &off);
+            let mut target = Target::start(&t, provider, false);
+            let (peer, h, none) = (target.peer, target.handle, ptr::null_mut());
+            let mut keep = Vec::new();
+            let mine = pages(&mut keep);
+            let first = mine.as_mut_ptr().cast();
+            // SAFETY: the buffer lives to the end of the test.
+            insist(&t, || unsafe {
+                t.get(peer, first, h.base(), none, &h, LARGE, None)
+            });
+            assert_eq!(t.flush(None), Status::SUCCESS);
+            // Behind 16 bytes a get would be copied slowly to byte 40 of a page, and behind 40 a put from byte 16.
+            let local = mine
+                .as_mut_ptr()
+                .wrapping_byte_add(if put { 16 } else { 40 });
+            let local = local.cast();
+            target.stop();
+            let seen = Seen::default();
+            let with = seen.completion();
+            // SAFETY: the buffer and `seen` live to the end of the test.
+            insist(&t, || unsafe {
+                match put {
+                    true => t.put(peer, local, h.base(), none, &h, LARGE, with),
+                    false => t.get(peer, local, h.base(), none, &h, LARGE, with),
+                }
+            });
+            for _ in 0..100 {
+                t.progress();
+            }
+            assert_eq!(seen.all(), 0, "{provider}");
+            target.child.kill().unwrap();
+            target.child.wait().unwrap();
+            assert!(!t.flush(None).is_ok(), "{provider}");
+            let deadline = Instant::now() + PATIENCE;
+            while seen.all() == 0 {
+                assert!(Instant::now() < deadline, "{provider}: never reported");
+                t.progress();
+            }
+            assert_eq!((seen.all(), seen.failed()), (1, 1), "{provider}, {put}");
+            // Nothing is outstanding any more.
+            assert_eq!(t.flush(None), Status::SUCCESS, "{provider}, {put}");
+            drop(target);
+            t.close().unwrap();
+        }
+    }
 }

@@ -24,7 +24,7 @@ use plugin_api::{BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, WORDS, serve_as_target, succeed_target};
 use common::seen::Seen;
-use common::{PATIENCE, insist, near, open};
+use common::{PATIENCE, insist, near, open, signal};
 
 /// Milliseconds between two looks at the peers.
 const LOOK: u64 = 50;

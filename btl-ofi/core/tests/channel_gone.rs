@@ -12,7 +12,7 @@
 mod common;
 
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use plugin_api::{Access, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status, Threa
 use common::pair::{Target, hex, serve_as_target, unhex};
 use common::reference::Numbers;
 use common::seen::Seen;
-use common::{PATIENCE, insist, near, open, worked};
+use common::{PATIENCE, insist, near, open, signal, worked};
 
 const FLOOD: &str = "BTL_OFI_TEST_FLOOD";
 
@@ -45,17 +45,6 @@ fn add(
     unsafe { t.atomic_fop(peer, out.cast(), h.base(), none, h, op, 1, f, completion) }
 }
 
-/// Stops a child and waits until it is.
-fn stop(child: &Child) {
-    let pid = child.id();
-    // SAFETY: our own child, not yet waited for.
-    assert_eq!(unsafe { libc::kill(pid as libc::pid_t, libc::SIGSTOP) }, 0);
-    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    while !stat().rsplit(')').next().unwrap().trim().starts_with('T') {
-        std::thread::yield_now();
-    }
-}
-
 /// Three targets. One is stopped, gets operations of every kind, and is killed; the other two are
 /// sent operations before, meanwhile and afterwards, which complete.
 #[test]
@@ -69,7 +58,7 @@ fn a_dead_target_blocks_nobody() {
         insist(&t, || add(&t, target.peer, &target.handle, out, None));
     }
     assert_eq!(t.flush(None), Status::SUCCESS);
-    stop(&targets[0].child);
+    signal(targets[0].child.id(), libc::SIGSTOP);
     let (seen, lively) = (Seen::default(), Seen::default());
     // Until its ring is full; every other one without callback.
     let (mut told, mut untold) = (0, 0);

@@ -21,7 +21,7 @@ use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, serve_as_target};
 use common::seen::Seen;
-use common::{PATIENCE, insist, open, worked};
+use common::{PATIENCE, insist, open, signal, worked};
 
 #[test]
 #[ignore = "a child process of other tests, which start it"]
@@ -73,7 +73,7 @@ fn survives(provider: &str) {
     }
 
     // Stopped first, so that what is posted now stays outstanding; then killed.
-    target.stop();
+    signal(target.child.id(), libc::SIGSTOP);
     let seen = Seen::default();
     let with = seen.completion();
     let mut posted = 0;

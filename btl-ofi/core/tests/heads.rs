@@ -22,7 +22,7 @@ use plugin_api::{Access, Status, ThreadLevel};
 use common::attending::attended;
 use common::pair::{Target, serve_as_target};
 use common::seen::Seen;
-use common::{PATIENCE, insist, open, register, tell};
+use common::{PATIENCE, insist, open, register, signal, tell};
 
 #[test]
 #[ignore = "a child process of other tests, which start it"]
@@ -200,7 +200,7 @@ fn a_killed_peer_fails_it_once() {
                 .as_mut_ptr()
                 .wrapping_byte_add(if put { 16 } else { 40 });
             let local = local.cast();
-            target.stop();
+            signal(target.child.id(), libc::SIGSTOP);
             let seen = Seen::default();
             let with = seen.completion();
             // SAFETY: the buffer and `seen` live to the end of the test.

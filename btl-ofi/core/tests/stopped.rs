@@ -25,7 +25,7 @@ use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, serve_as_target};
 use common::seen::Seen;
-use common::{PATIENCE, insist, open, worked};
+use common::{PATIENCE, insist, open, signal, worked};
 
 /// The time given to a peer, milliseconds.
 const LIMIT: u64 = 400;
@@ -54,19 +54,6 @@ unsafe extern "C" fn reported(
     let (reports, info) = unsafe { (&*context.cast::<Mutex<Vec<String>>>(), CStr::from_ptr(info)) };
     let text = format!("{proc}: {}", info.to_string_lossy());
     reports.lock().unwrap().push(text);
-}
-
-fn signal(pid: u32, signal: i32) {
-    let pid = pid as libc::pid_t;
-    // SAFETY: our own child, not yet waited for.
-    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
-    let stopped = || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        stat.rsplit(')').next().unwrap().trim().starts_with('T')
-    };
-    while stopped() != (signal == libc::SIGSTOP) {
-        std::thread::yield_now();
-    }
 }
 
 /// Posts fetches to the target into words of `out`; gives how many were taken.

@@ -6,7 +6,7 @@
 //! and the data follows.
 //!
 //! So memory at the beginning of a page is slow to get (headers of 16 bytes), and a large block of malloc, which lies 16 bytes behind
-//! it, is slow to put (40 bytes): a get of 512 KiB takes 210 us instead of 150. A first part of [`HEAD`] bytes, sent right before the rest, moves
+//! it, is slow to put (40 bytes): a get of 512 KiB takes about 200 us instead of 150. A first part of [`HEAD`] bytes, sent right before the rest, moves
 //! the rest away from there. Over a busy connection the place of the data is not known, and changes.
 
 use std::ptr::NonNull;

@@ -1,6 +1,6 @@
 //! Large transfers over several rails: the transfer is divided into pieces, and each lane, the first interface or a rail,
 //! takes the next piece as soon as it has ended one. So a faster lane moves more, without anybody knowing how fast it is.
-//! Each is a compound operation (`compound`).
+//! Each is a compound operation (`compound`). So is a transfer over the first interface alone that goes in two pieces (`heads`).
 //!
 //! # A rail that fails
 //!

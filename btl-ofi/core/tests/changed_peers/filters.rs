@@ -60,13 +60,7 @@ fn what_the_kernel_refuses_waits_for_the_target() {
     let mut target = Target::start(&t, near(), false);
     settle(&t, &target);
     deny(libc::SYS_process_vm_writev);
-    let pid = target.child.id() as libc::pid_t;
-    // SAFETY: our own child, not yet waited for.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0);
-    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    while !stat().rsplit(')').next().unwrap().trim().starts_with('T') {
-        std::thread::yield_now();
-    }
+    signal(target.child.id(), libc::SIGSTOP);
     let seen = Seen::default();
     let mut words: Vec<[u64; 4]> = (1..=40).map(|n| [n; 4]).collect();
     let h = target.handle;
@@ -87,8 +81,7 @@ fn what_the_kernel_refuses_waits_for_the_target() {
     }
     let_look(&t);
     assert_eq!(seen.both(), (0, 0), "nobody can make them");
-    // SAFETY: the process is our own child, not yet waited for.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGCONT) }, 0);
+    signal(target.child.id(), libc::SIGCONT);
     assert_eq!(t.flush(None), Status::SUCCESS);
     assert_eq!(seen.both(), (40, 0));
     for i in 0..40 {

@@ -129,6 +129,19 @@ pub(crate) fn insist(t: &Transport, mut post: impl FnMut() -> Status) {
     }
 }
 
+/// Sends a signal to a child that was not waited for. After one that stops it or lets it go on, waits until that is so.
+pub(crate) fn signal(child: u32, signal: i32) {
+    // SAFETY: our own child, whose number nobody else has before it is waited for.
+    assert_eq!(unsafe { libc::kill(child as libc::pid_t, signal) }, 0);
+    let is_stopped = || {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+        stat.rsplit(')').next().unwrap().trim().starts_with('T')
+    };
+    while is_stopped() != (signal == libc::SIGSTOP) {
+        std::thread::yield_now();
+    }
+}
+
 /// Registers a window, which the test keeps until the region is closed.
 pub(crate) fn register(t: &Transport, window: &mut [u64], access: Access) -> Region {
     let base = window.as_mut_ptr().cast();

@@ -233,20 +233,6 @@ pub(crate) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Stops its process, so that it makes no progress.
-    pub(crate) fn stop(&self) {
-        let pid = self.child.id() as libc::pid_t;
-        // SAFETY: our own child, not yet waited for.
-        assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0);
-        let stopped = || {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-            stat.rsplit(')').next().unwrap().trim().starts_with('T')
-        };
-        while !stopped() {
-            std::thread::yield_now();
-        }
-    }
-
     /// Starts one over the provider that `t` uses.
     pub(crate) fn start(t: &'a Transport, provider: &str, passive: bool) -> Target<'a> {
         Target::start_as(0, t, provider, passive)

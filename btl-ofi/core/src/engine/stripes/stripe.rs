@@ -1,4 +1,4 @@
-//! The state of a transfer over several rails: its lanes, its pieces, and what is to be done next.
+//! The state of a transfer in pieces: its lanes, its pieces, and what is to be done next.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;

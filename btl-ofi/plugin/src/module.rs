@@ -18,7 +18,7 @@ use plugin_api::{
     Attributes, CompletionFn, Endpoint, ErrorFn, Handle, HostVtable, Module, ModuleVtable, Stats,
     Status, TableHeader, magic,
 };
-use transport::hints::{MESSAGE, PROVIDER, Way};
+use transport::hints::{MESSAGE, PROVIDER, Way, branch};
 use transport::{Completion, ErrorReport, Transport};
 
 use crate::guard::{guarded, need};
@@ -213,6 +213,7 @@ impl OfiModule {
 /// `module` is NULL or came from `init` and was not finalised.
 #[inline]
 unsafe fn module_ref<'a>(module: *mut Module) -> Option<&'a OfiModule> {
+    branch();
     // SAFETY: the caller guarantees that `module` is NULL or a live `OfiModule`.
     unsafe { module.cast::<OfiModule>().as_ref() }
 }
@@ -228,6 +229,7 @@ fn peer(endpoint: *mut Endpoint) -> Option<NonNull<transport::Endpoint>> {
 /// `handle` is NULL or readable for the size of a handle, and stays so through the call.
 #[inline]
 unsafe fn remote<'a>(handle: *const Handle) -> Option<&'a transport::Handle> {
+    branch();
     // SAFETY: the caller guarantees readable bytes; a handle has no alignment, and every byte pattern is valid.
     unsafe { handle.cast::<transport::Handle>().as_ref() }
 }

@@ -2,6 +2,7 @@
 //!
 //! The functions of the plugin's table (`btl-ofi/plugin/src/module/rma.rs`) are an example.
 
+use crate::peer::endpoint::Endpoint;
 #[doc(inline)]
 pub use crate::quick_entry;
 
@@ -25,11 +26,33 @@ pub const MESSAGE: Way = 1;
 /// Other peers, and requests that begin a message.
 pub const OTHER: Way = 2;
 
-/// Defines a function of a door's table, `$name`, in two functions; `$slow` is written beside them. All three have
-/// the same arguments in the same order, and each of the two calls the next in one place only, so that the compiler
-/// makes it a jump (a tail call):
-/// - `$name` is `$quick` with `$way` [`PROVIDER`], or [`MESSAGE`] if the transport uses messages;
-/// - `$other` is `$quick` with `$way` [`OTHER`];
+/// Whether the provider makes puts and gets to an endpoint.
+///
+/// # Safety
+/// The endpoint is live; `T` is its transport's threading.
+#[inline(always)]
+pub unsafe fn transfers<const T: bool>(endpoint: *const Endpoint) -> bool {
+    // SAFETY: the caller guarantees the same.
+    unsafe { (*endpoint).takes_transfers::<T, true>() }
+}
+
+/// Whether the provider executes atomics to an endpoint.
+///
+/// # Safety
+/// As for [`transfers`].
+#[inline(always)]
+pub unsafe fn atomics<const T: bool>(endpoint: *const Endpoint) -> bool {
+    // SAFETY: the caller guarantees the same.
+    unsafe { (*endpoint).sends_atomics_by_fabric::<T>() }
+}
+
+/// Defines a function of a door's table, `$name`, in three functions; `$slow` is written beside them. All have the same
+/// arguments in the same order, so that the compiler makes a call of the next one a jump (a tail call):
+/// - `$name`, with `$way` [`PROVIDER`], only asks `$route` ([`transfers`] or [`atomics`]) whether the provider serves the
+///   endpoint, and jumps to `$direct` or `$other`. It saves no register, which it would if it did more, and it calls a
+///   pointer, because the compiler makes one call of a function a jump, not several. With `$way` [`MESSAGE`], for
+///   transports that use messages, it is `$quick`, and jumps to `$other` where that returned `None`;
+/// - `$direct` is `$quick` with `$way` [`PROVIDER`], `$other` with [`OTHER`];
 /// - `$slow` serves everything else, after `$quick` returned `None`, before any side effect.
 ///
 /// The constant `T` means that calls may overlap. A door's table has the functions of its case.
@@ -37,7 +60,7 @@ pub const OTHER: Way = 2;
 #[macro_export]
 macro_rules! quick_entry {
     (
-        $name:ident, $other:ident, $slow:ident,
+        $name:ident, $direct:ident, $other:ident, $slow:ident, $route:ident,
         ($module:ident: $module_type:ty, $endpoint:ident: $endpoint_type:ty, $($arg:ident: $type:ty),* $(,)?),
         $way:ident, $quick:block -> $result:ty
     ) => {
@@ -46,29 +69,55 @@ macro_rules! quick_entry {
             $endpoint: $endpoint_type,
             $($arg: $type),*
         ) -> $result {
-            let fast = (|| $quick)();
-            if let Some(status) = fast {
+            if $way != $crate::hints::PROVIDER
+                && let Some(status) = (|| $quick)()
+            {
                 return status;
             }
-            // SAFETY: the arguments are the host's own, unchanged, and the quick path did nothing.
-            unsafe { $other::<T>($module, $endpoint, $($arg),*) }
+            let next: unsafe extern "C" fn($module_type, $endpoint_type, $($type),*) -> $result =
+                if $endpoint.is_null() {
+                    $slow
+                } else if $way == $crate::hints::PROVIDER
+                    // SAFETY: the host passes NULL or a live endpoint; `T` is that of the module's table.
+                    && unsafe { $crate::hints::$route::<T>($endpoint.cast()) }
+                {
+                    // A branch, where the compiler would choose the address by the condition, with one instruction more.
+                    $crate::hints::branch();
+                    $direct::<T>
+                } else {
+                    $other::<T>
+                };
+            // SAFETY: the arguments are the host's own, unchanged, and a quick path did nothing.
+            unsafe { next($module, $endpoint, $($arg),*) }
         }
 
+        $crate::quick_entry! {
+            @path $direct, $endpoint, $crate::hints::PROVIDER, $slow,
+            ($module: $module_type, $endpoint: $endpoint_type, $($arg: $type),*), $way, $quick -> $result
+        }
+
+        $crate::quick_entry! {
+            @path $other, $endpoint, $crate::hints::OTHER, $slow,
+            ($module: $module_type, $endpoint: $endpoint_type, $($arg: $type),*), $way, $quick -> $result
+        }
+    };
+    (
+        @path $name:ident, $endpoint:ident, $served:expr, $slow:ident,
+        ($($arg:ident: $type:ty),*), $way:ident, $quick:block -> $result:ty
+    ) => {
         #[inline(never)]
-        unsafe extern "C" fn $other<const T: bool>(
-            $module: $module_type,
-            $endpoint: $endpoint_type,
-            $($arg: $type),*
-        ) -> $result {
+        unsafe extern "C" fn $name<const T: bool>($($arg: $type),*) -> $result {
+            // SAFETY: the first function of the entry passes no NULL here.
+            unsafe { std::hint::assert_unchecked(!$endpoint.is_null()) };
             let fast = (|| {
-                const $way: $crate::hints::Way = $crate::hints::OTHER;
+                const $way: $crate::hints::Way = $served;
                 $quick
             })();
             if let Some(status) = fast {
                 return status;
             }
             // SAFETY: the arguments are the host's own, unchanged, and the quick path did nothing.
-            unsafe { $slow($module, $endpoint, $($arg),*) }
+            unsafe { $slow($($arg),*) }
         }
     };
 }

@@ -69,6 +69,19 @@ impl<T> Lock<T> {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
+    /// [`try_lock`](Self::try_lock) for a caller that knows at compile time whether calls may overlap.
+    ///
+    /// # Safety
+    /// `threaded` equals the argument of [`new`](Self::new).
+    #[inline(always)]
+    pub(crate) unsafe fn try_lock_as(&self, threaded: bool) -> Option<Guard<'_, T>> {
+        // Acquire pairs with the Release in Guard::drop and Guard::unlock_as.
+        if threaded && self.held.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        Some(Guard { lock: self })
+    }
+
     /// [`lock`](Self::lock) for a caller that knows at compile time whether calls may overlap.
     ///
     /// # Safety

@@ -101,8 +101,8 @@ impl Transport {
     /// messages.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); the constants have the values named in
-    /// [`try_atomic_op`](Self::try_atomic_op).
+    /// As for [`submit`](Self::submit); the constants have the values named above. With
+    /// [`PROVIDER`](crate::hints::PROVIDER), [`atomics`](crate::hints::atomics) has named the peer as the provider's.
     #[inline(always)]
     pub unsafe fn try_atomic_op<const T: bool, const WAY: Way>(
         &self,
@@ -136,11 +136,6 @@ impl Transport {
                     completion,
                 );
             }
-            branch();
-            // SAFETY: the caller guarantees that `T` is the transport's threading.
-            if !peer.sends_atomics_by_fabric::<T>() {
-                return None;
-            }
             let (target, word) = self.word(1 << kind as u32, (op, flags), remote, at)?;
             let mut posting =
                 self.begin::<T, true>(endpoint, (ptr::null_mut(), word.bytes()), completion)?;
@@ -161,8 +156,7 @@ impl Transport {
     /// effects, for anything unusual, including unknown codes.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); the constants have the values named in
-    /// [`try_atomic_op`](Self::try_atomic_op).
+    /// As for [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_fop")]
     pub unsafe fn try_atomic_fop<const T: bool, const WAY: Way>(
@@ -202,11 +196,6 @@ impl Transport {
                     completion,
                 );
             }
-            branch();
-            // SAFETY: the caller guarantees that `T` is the transport's threading.
-            if !peer.sends_atomics_by_fabric::<T>() {
-                return None;
-            }
             let (target, word) = self.word(1 << kind as u32, (op, flags), remote, at)?;
             let posting = self.begin::<T, true>(endpoint, (local, word.bytes()), completion)?;
             let context = posting.context;
@@ -232,8 +221,7 @@ impl Transport {
     /// effects, for anything unusual, including unknown flags.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); the constants have the values named in
-    /// [`try_atomic_op`](Self::try_atomic_op).
+    /// As for [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_cswap")]
     pub unsafe fn try_atomic_cswap<const T: bool, const WAY: Way>(
@@ -272,11 +260,6 @@ impl Transport {
                     local,
                     completion,
                 );
-            }
-            branch();
-            // SAFETY: the caller guarantees that `T` is the transport's threading.
-            if !peer.sends_atomics_by_fabric::<T>() {
-                return None;
             }
             let (target, word) = self.word(1 << kind as u32, (SWAP, flags), remote, at)?;
             let posting = self.begin::<T, true>(endpoint, (local, word.bytes()), completion)?;

@@ -208,7 +208,10 @@ impl Transport {
             return None;
         }
         branch();
-        if !RECORD && !(completion.is_some() | self.quick.records) {
+        // One condition of both, by numbers, so that the callback's arguments are loaded behind it.
+        let recorded =
+            completion.map_or(0, |c| c.function as usize) | usize::from(self.quick.records);
+        if !RECORD && recorded == 0 {
             let tag = Tag::new(endpoint, context.count.raise(T), peer.count.raise(T));
             self.count_carried(peer, Carrier::Provider, bytes, T && self.quick.several);
             return Some(Posting {
@@ -376,12 +379,15 @@ impl Transport {
     /// other operation may still be counted at a peer.
     #[inline(always)]
     pub(crate) fn lower(&self, context: &Context, tag: Tag, n: u32) {
+        self.lower_as(context, tag, n, self.setup.threaded);
+    }
+
+    /// [`lower`](Self::lower) for a caller that knows the transport's threading at compile time.
+    #[inline(always)]
+    pub(crate) fn lower_as(&self, context: &Context, tag: Tag, n: u32, threaded: bool) {
         // SAFETY: endpoints outlive the operations whose tags name them.
         let peer = unsafe { &*tag.endpoint() };
-        peer.count
-            .lower(tag.endpoint_phase(), n, self.setup.threaded);
-        context
-            .count
-            .lower(tag.context_phase(), n, self.setup.threaded);
+        peer.count.lower(tag.endpoint_phase(), n, threaded);
+        context.count.lower(tag.context_phase(), n, threaded);
     }
 }

@@ -42,11 +42,16 @@ impl Transport {
 
     #[inline(always)]
     fn progress_contexts(&self) -> usize {
-        if self.quick.several {
-            return self.poll_two();
+        // SAFETY: `first` points to a context that lives as long as the transport, and has its threading.
+        unsafe {
+            if !self.setup.threaded {
+                return self.poll_now::<false>(&*self.quick.first);
+            }
+            if self.quick.several {
+                return self.poll_two();
+            }
+            self.poll_now::<true>(&*self.quick.first)
         }
-        // SAFETY: `first` points to a context that lives as long as the transport.
-        self.poll_now(unsafe { &*self.quick.first })
     }
 
     /// [`progress`](Self::progress) when staged or compound operations may need to advance, or a trace is written.
@@ -101,18 +106,28 @@ impl Transport {
     /// Reads one context's queue once. Returns immediately if another thread reads it.
     #[inline(never)]
     pub(crate) fn poll(&self, context: &Context) -> usize {
-        self.poll_now(context)
+        // SAFETY: contexts have their transport's threading.
+        unsafe {
+            match self.setup.threaded {
+                true => self.poll_now::<true>(context),
+                false => self.poll_now::<false>(context),
+            }
+        }
     }
 
+    /// # Safety
+    /// `T` is the transport's threading.
     #[inline(always)]
-    fn poll_now(&self, context: &Context) -> usize {
-        let Some(state) = context.state.try_lock() else {
+    unsafe fn poll_now<const T: bool>(&self, context: &Context) -> usize {
+        // SAFETY: the caller guarantees `T`.
+        let Some(state) = (unsafe { context.state.try_lock_as(T) }) else {
             return 0;
         };
         self.quick.counters.polled();
         let carriers = state.carriers;
         if carriers == Carriers::None {
-            return self.read_queue(context, state);
+            // SAFETY: the caller guarantees `T`.
+            return unsafe { self.read_queue_as::<T>(context, state) };
         }
         branch();
         if carriers == Carriers::Rings {
@@ -155,12 +170,35 @@ impl Transport {
         self.poll_rings_and_queue(context, state)
     }
 
+    /// Reads the queue once.
     #[inline(always)]
-    pub(crate) fn read_queue(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+    pub(crate) fn read_queue(&self, context: &Context, state: Guard<'_, State>) -> usize {
+        // SAFETY: contexts have their transport's threading.
+        unsafe {
+            match self.setup.threaded {
+                true => self.read_queue_as::<true>(context, state),
+                false => self.read_queue_as::<false>(context, state),
+            }
+        }
+    }
+
+    /// # Safety
+    /// `T` is the transport's threading.
+    #[inline(always)]
+    unsafe fn read_queue_as<const T: bool>(
+        &self,
+        context: &Context,
+        mut state: Guard<'_, State>,
+    ) -> usize {
         let (read, entries) = (state.read, state.entries.as_mut_ptr());
         // SAFETY: `entries` has room for MAX_CQ_READ entries, and num_cq_read is at most that; the queue was
         // opened with this entry format and is read only under the lock.
         let n = unsafe { read(context.cq, entries.cast(), self.setup.num_cq_read) };
+        if n == 1 && state.ready.is_empty() {
+            // SAFETY: the caller guarantees `T`.
+            return unsafe { self.complete_one::<T>(context, state) };
+        }
+        branch();
         if n == -(ffi::FI_EAGAIN as isize) || n == 0 {
             return self.without_entry(context, state);
         }
@@ -168,20 +206,25 @@ impl Transport {
             drop(state);
             return self.poll_error(context, n);
         }
-        if n == 1 && state.ready.is_empty() {
-            return self.complete_one(context, state);
-        }
         self.complete(context, state, n as usize)
     }
 
     /// Completes the operation of the queue's only entry.
+    ///
+    /// # Safety
+    /// `T` is the transport's threading.
     #[inline(always)]
-    fn complete_one(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+    unsafe fn complete_one<const T: bool>(
+        &self,
+        context: &Context,
+        mut state: Guard<'_, State>,
+    ) -> usize {
         let pointer = state.entries[0].op_context;
         if let Some(tag) = Tag::from_untracked(pointer) {
             state.counts.completed += 1;
-            drop(state);
-            self.lower(context, tag, 1);
+            // SAFETY: the caller guarantees `T`.
+            unsafe { state.unlock_as(T) };
+            self.lower_as(context, tag, 1, T);
             return 1;
         }
         // A completion without context is not for an operation of this transport. A completion of a free record
@@ -203,9 +246,10 @@ impl Transport {
         // SAFETY: a context that is neither NULL nor a tag is a posted record, and `is_free` says that it is in
         // use.
         let finished = unsafe { state.pool.give_back(record) };
-        drop(state);
+        // SAFETY: the caller guarantees `T`.
+        unsafe { state.unlock_as(T) };
         let nested = self.begin_delivering(context);
-        self.call_back(context, &finished, Status::SUCCESS);
+        self.call_back(context, &finished, Status::SUCCESS, T);
         self.end_delivering(context, nested);
         1
     }
@@ -282,71 +326,6 @@ impl Transport {
         if let Some(tag) = Tag::from_untracked(run) {
             self.lower(context, tag, length);
         }
-    }
-
-    /// Runs callbacks; counts each operation as done after its callback. The caller holds no lock.
-    pub(crate) fn deliver(&self, context: &Context, finished: &[Finished], status: Status) {
-        if finished.is_empty() {
-            return;
-        }
-        let nested = self.begin_delivering(context);
-        for f in finished {
-            self.call_back(context, f, status);
-        }
-        self.end_delivering(context, nested);
-    }
-
-    /// Returns whether callbacks of this context were already running. Two threads may mistake each other's
-    /// callbacks for nested ones; the only effect is one poll more or less.
-    #[inline(always)]
-    pub(crate) fn begin_delivering(&self, context: &Context) -> bool {
-        let nested = context.delivering.load(Ordering::Relaxed);
-        context.delivering.store(true, Ordering::Relaxed);
-        nested
-    }
-
-    #[inline(always)]
-    pub(crate) fn end_delivering(&self, context: &Context, nested: bool) {
-        if !nested {
-            context.delivering.store(false, Ordering::Relaxed);
-        }
-    }
-
-    #[inline(always)]
-    fn call_back(&self, context: &Context, f: &Finished, status: Status) {
-        if let Some(function) = f.function {
-            // SAFETY: the caller of the operation passed this function with its arguments, and allows it to run
-            // on any thread that makes progress.
-            unsafe {
-                function(
-                    self.setup.owner.load(Ordering::Relaxed),
-                    f.tag.endpoint().cast(),
-                    f.local_address,
-                    f.local_handle,
-                    f.context,
-                    f.data,
-                    status.0,
-                );
-            }
-        }
-        self.lower(context, f.tag, 1);
-    }
-
-    /// Runs the callbacks of operations that needed no provider, then returns the list for reuse.
-    #[inline]
-    pub(crate) fn deliver_ready(&self, context: &Context, mut ready: Vec<Finished>) -> usize {
-        let n = ready.len();
-        if n > 0 {
-            self.deliver(context, &ready, Status::SUCCESS);
-            ready.clear();
-            let mut state = context.state.lock();
-            if state.ready.is_empty() {
-                // The list with the larger allocation is used first again.
-                std::mem::swap(&mut state.ready, &mut ready);
-            }
-            state.spare = ready;
-        }
-        n
     }
 
     /// Handles a poll without completions.

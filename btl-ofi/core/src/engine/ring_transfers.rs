@@ -96,7 +96,7 @@ impl RingTransfer {
     }
 
     #[inline]
-    fn command(&self) -> Command {
+    pub(super) fn command(&self) -> Command {
         Command {
             what: match self.direction {
                 Direction::Put => PUT,
@@ -239,7 +239,6 @@ impl Transport {
     ///
     /// # Safety
     /// `endpoint` is live, and the local buffer is valid until completion.
-    #[inline(always)]
     pub(crate) unsafe fn try_ring_transfer(
         &self,
         endpoint: NonNull<Endpoint>,

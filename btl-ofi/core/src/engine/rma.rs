@@ -11,13 +11,12 @@ use crate::base::cma::{self, Refused};
 use crate::base::hints::{MESSAGE, PROVIDER, Way, branch};
 use crate::engine::context::Context;
 use crate::engine::post::guarded;
-use crate::engine::ring_transfers::{MOST, RingTransfer};
+use crate::engine::ring_transfers::MOST;
 use crate::engine::transport::Transport;
 use crate::mem::handle::{Handle, Target};
 use crate::op::completion::Completion;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::reach::COPIES_PER_CHECK;
-use crate::sm::requester::Direction;
 
 impl Transport {
     /// Quick path of a put, for callers without local handle. `None`, before side effects, for
@@ -26,7 +25,8 @@ impl Transport {
     /// provider makes, messages that gather, or else peers of this node and new messages.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); the constants have the values named above.
+    /// As for [`submit`](Self::submit); the constants have the values named above. With
+    /// [`PROVIDER`](crate::hints::PROVIDER), [`transfers`](crate::hints::transfers) has named the peer as the provider's.
     #[inline(always)]
     pub unsafe fn try_put<const T: bool, const WAY: Way>(
         &self,
@@ -47,15 +47,9 @@ impl Transport {
             };
         }
         // SAFETY: the caller guarantees that `T` is the transport's threading.
-        let here = unsafe {
-            match WAY {
-                PROVIDER => peer.takes_transfers::<T, true>(),
-                _ => peer.takes_transfers::<T, false>(),
-            }
-        };
-        if !here {
-            // SAFETY: the caller guarantees that `T` is the transport's threading.
-            if WAY != PROVIDER && unsafe { peer.sends_transfers_by_message::<T>() } {
+        if WAY != PROVIDER && !unsafe { peer.takes_transfers::<T, false>() } {
+            // SAFETY: as above.
+            if unsafe { peer.sends_transfers_by_message::<T>() } {
                 let to = (remote, remote_address);
                 // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
                 return unsafe {
@@ -77,10 +71,9 @@ impl Transport {
         unsafe {
             if WAY != PROVIDER {
                 if size <= MOST {
-                    let put =
-                        RingTransfer::new(Direction::Put, local, remote, remote_address, size);
+                    let to = (remote, remote_address);
                     let posted =
-                        self.try_ring_transfer(endpoint, completion, ptr::null_mut(), &put);
+                        self.quick_ring_transfer::<T, true>(endpoint, local, to, size, completion);
                     if posted.is_some() {
                         return posted;
                     }
@@ -93,7 +86,7 @@ impl Transport {
             let context = posting.context;
             let message = posting.state.message.put(
                 (local, size),
-                (peer.address, target.address, target.key),
+                (peer.address, target.address, remote.key()),
                 posting.pointer,
             );
             let rc = (context.calls.writemsg)(context.tx, message, self.quick.delivered);
@@ -125,15 +118,9 @@ impl Transport {
             };
         }
         // SAFETY: the caller guarantees that `T` is the transport's threading.
-        let here = unsafe {
-            match WAY {
-                PROVIDER => peer.takes_transfers::<T, true>(),
-                _ => peer.takes_transfers::<T, false>(),
-            }
-        };
-        if !here {
-            // SAFETY: the caller guarantees that `T` is the transport's threading.
-            if WAY != PROVIDER && unsafe { peer.sends_transfers_by_message::<T>() } {
+        if WAY != PROVIDER && !unsafe { peer.takes_transfers::<T, false>() } {
+            // SAFETY: as above.
+            if unsafe { peer.sends_transfers_by_message::<T>() } {
                 let to = (remote, remote_address);
                 // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
                 return unsafe {
@@ -155,10 +142,9 @@ impl Transport {
         unsafe {
             if WAY != PROVIDER {
                 if size <= MOST {
-                    let get =
-                        RingTransfer::new(Direction::Get, local, remote, remote_address, size);
+                    let to = (remote, remote_address);
                     let posted =
-                        self.try_ring_transfer(endpoint, completion, ptr::null_mut(), &get);
+                        self.quick_ring_transfer::<T, false>(endpoint, local, to, size, completion);
                     if posted.is_some() {
                         return posted;
                     }
@@ -176,7 +162,7 @@ impl Transport {
                 ptr::null_mut(),
                 peer.address,
                 target.address,
-                target.key,
+                remote.key(),
                 posting.pointer,
             );
             self.end::<T>(posting, rc)

@@ -67,7 +67,7 @@ impl Transport {
     /// [`try_atomic_op`](Self::try_atomic_op).
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); the constants have the values named above.
+    /// As for [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_opv")]
     pub unsafe fn try_atomic_opv<const T: bool, const WAY: Way>(
@@ -89,11 +89,6 @@ impl Transport {
         unsafe {
             let peer = endpoint.as_ref();
             let kind = AtomicKind::Update;
-            branch();
-            // SAFETY: the caller guarantees that `T` is the transport's threading.
-            if WAY == PROVIDER && !peer.sends_atomics_by_fabric::<T>() {
-                return None;
-            }
             let (target, size) =
                 self.elements::<WAY>(kind, (datatype, op), count, remote, remote_address)?;
             if WAY != PROVIDER {
@@ -134,7 +129,7 @@ impl Transport {
     /// [`try_atomic_op`](Self::try_atomic_op).
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); the constants have the values named above.
+    /// As for [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_fopv")]
     pub unsafe fn try_atomic_fopv<const T: bool, const WAY: Way>(
@@ -161,11 +156,6 @@ impl Transport {
         unsafe {
             let peer = endpoint.as_ref();
             let kind = AtomicKind::Fetch;
-            branch();
-            // SAFETY: the caller guarantees that `T` is the transport's threading.
-            if WAY == PROVIDER && !peer.sends_atomics_by_fabric::<T>() {
-                return None;
-            }
             let (target, size) =
                 self.elements::<WAY>(kind, (datatype, op), count, remote, remote_address)?;
             if WAY != PROVIDER {

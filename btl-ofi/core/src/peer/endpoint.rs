@@ -188,6 +188,16 @@ impl Endpoint {
         unsafe { is::<T>(&self.transfers, Transfers::Message as u8) }
     }
 
+    /// Whether the peer has a ring, by which atomics and small transfers go.
+    ///
+    /// # Safety
+    /// `T` is false only where calls never overlap.
+    #[inline(always)]
+    pub(crate) unsafe fn has_ring<const T: bool>(&self) -> bool {
+        // SAFETY: the caller guarantees `T`.
+        unsafe { is::<T>(&self.atomics, Atomics::Ring as u8) }
+    }
+
     /// Whether atomics travel as messages.
     ///
     /// # Safety
@@ -262,15 +272,21 @@ impl Endpoint {
         self.atomics.store(atomics as u8, Ordering::Relaxed);
     }
 
-    #[inline]
-    pub(crate) fn link(&self) -> u64 {
-        self.local_peer()
-            .map_or(0, |local| local.link.load(Ordering::Relaxed))
+    /// [`LocalPeer::link`].
+    ///
+    /// # Safety
+    /// The peer is local.
+    #[inline(always)]
+    pub(crate) unsafe fn link_of_local(&self) -> u64 {
+        // SAFETY: the caller guarantees that the peer is local, so it has one.
+        let local = unsafe { self.local_peer().unwrap_unchecked() };
+        local.link.load(Ordering::Relaxed)
     }
 
     /// The value that identifies the peer's segment, for [`Atomics::Unclaimed`].
     pub(crate) fn nonce(&self) -> u64 {
-        self.link()
+        self.local_peer()
+            .map_or(0, |local| local.link.load(Ordering::Relaxed))
     }
 
     /// Whether the peer has not failed.

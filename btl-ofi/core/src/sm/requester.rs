@@ -34,12 +34,15 @@ mod area;
 mod autotune;
 mod done;
 mod fragments;
+mod operands;
 mod transfers;
 
 use area::Area;
 pub(crate) use autotune::Way as GetWay;
 pub(crate) use done::Done;
 use fragments::Queued;
+pub(crate) use operands::Room;
+use operands::{copy, word_of};
 pub(crate) use transfers::Direction;
 use transfers::Tuning;
 
@@ -90,14 +93,6 @@ pub(crate) const RECORD: usize = size_of::<Pending>();
 
 const _: () = assert!(RECORD == 64 && LARGEST <= u16::MAX as usize);
 
-/// Room for an operation's operands.
-pub(crate) struct Room {
-    size: usize,
-    /// Offset in the payload, and the same place in this process; 0 and NULL if the operands fit in the command.
-    payload: u32,
-    at: *mut u8,
-}
-
 /// The status with which the responder refused a command, or `None` if it executed it.
 #[inline]
 fn refusal(answer: &Answer) -> Option<Status> {
@@ -121,23 +116,6 @@ fn no_operation(endpoint: NonNull<Endpoint>) -> Finished {
     }
 }
 
-/// Copies operands or results. They are nearly always one word, for which a call of memcpy would cost more.
-///
-/// # Safety
-/// `from` is readable and `to` writable for `size` bytes, and the two do not overlap.
-#[inline(always)]
-unsafe fn copy(from: *const u8, to: *mut u8, size: usize) {
-    // SAFETY: the caller guarantees that `from` is readable and `to` writable for `size` bytes, without overlap.
-    unsafe {
-        if size == size_of::<u64>() {
-            to.cast::<u64>()
-                .write_unaligned(from.cast::<u64>().read_unaligned());
-        } else {
-            ptr::copy_nonoverlapping(from, to, size);
-        }
-    }
-}
-
 /// A ring of one peer.
 pub(crate) struct Requester {
     claim: Claim,
@@ -158,7 +136,7 @@ pub(crate) struct Requester {
     /// The responder's process, once the peer was released while a slot was [held](Use::Held).
     pub(crate) leaving: Option<ProcessId>,
     tuning: Tuning,
-    pending: Box<[MaybeUninit<Pending>]>,
+    pending: Box<[MaybeUninit<Pending>; SLOTS as usize]>,
     /// Transfers that only the responder can make. At least one of them has slots in use, or there is no room for
     /// any.
     queued: VecDeque<Queued>,
@@ -173,7 +151,7 @@ impl Requester {
     ) -> Requester {
         let spent = claim.spent.min(SLOTS);
         let head = claim.position.wrapping_sub(spent);
-        let mut pending = Box::new_uninit_slice(SLOTS as usize);
+        let mut pending = Box::new([const { MaybeUninit::uninit() }; SLOTS as usize]);
         for before in 0..spent {
             pending[(head.wrapping_add(before) % SLOTS) as usize].write(Pending {
                 finished: no_operation(endpoint),
@@ -202,11 +180,15 @@ impl Requester {
         }
     }
 
-    /// The ring of a peer whose way is [`Atomics::Ring`](crate::peer::route::Atomics::Ring). Read the way and use the ring
-    /// under the same hold of the context's lock.
+    /// The ring of a peer.
+    ///
+    /// # Safety
+    /// The peer's way is [`Atomics::Ring`](crate::peer::route::Atomics::Ring). Read the way and use the ring under the same
+    /// hold of the context's lock.
     #[inline]
-    pub(crate) fn of(peer: &Endpoint) -> *mut Requester {
-        ptr::with_exposed_provenance_mut(peer.link() as usize)
+    pub(crate) unsafe fn of(peer: &Endpoint) -> *mut Requester {
+        // SAFETY: the caller read that the peer has a ring, so it is local.
+        ptr::with_exposed_provenance_mut(unsafe { peer.link_of_local() } as usize)
     }
 
     /// Whether no slot is in use.
@@ -234,6 +216,12 @@ impl Requester {
         self.is_closed() || self.leaving.map(ProcessId::state) == Some(State::Gone)
     }
 
+    /// Room for a transfer of at most a word, if the ring has a free slot.
+    #[inline(always)]
+    pub(crate) fn room_for_word(&self, size: usize) -> Option<Room> {
+        (self.in_use() < SLOTS).then(|| Room::in_command(size))
+    }
+
     /// Reserves room for an operation with `size` bytes of operands. `must` means that only the responder can execute
     /// it. Without `must`, OUT_OF_RESOURCE leaves the operation to the kernel instead of an allocation.
     #[inline]
@@ -242,11 +230,7 @@ impl Requester {
             return Err(Status::TEMP_OUT_OF_RESOURCE);
         }
         if size <= size_of::<u64>() {
-            return Ok(Room {
-                size,
-                payload: 0,
-                at: ptr::null_mut(),
-            });
+            return Ok(Room::in_command(size));
         }
         self.reserve_payload(size, must)
     }
@@ -291,32 +275,28 @@ impl Requester {
             Operands::Value(value) => command.value = value,
             // A read has no operands.
             Operands::Buffer(buffer) if buffer.is_null() => {}
-            Operands::Buffer(buffer) => {
-                let to = if at.is_null() {
-                    (&raw mut command.value).cast()
-                } else {
-                    at
-                };
-                // SAFETY: the caller guarantees that `operands` is readable for the room's size. `to` has that size:
-                // `reserve` found it in the payload, or the operands fit in the command's word.
-                unsafe { copy(buffer.cast(), to, size) };
+            Operands::Buffer(buffer) if at.is_null() => {
+                // SAFETY: the caller guarantees that `operands` is readable for the room's size, here at most a word.
+                command.value = unsafe { word_of(buffer.cast(), size) };
             }
+            // SAFETY: the caller guarantees that `operands` is readable for the room's size, and `reserve` found as much
+            // in the payload.
+            Operands::Buffer(buffer) => unsafe { copy(buffer.cast(), at, size) },
         }
         if !at.is_null() {
             self.area.begin(size);
         }
-        self.pending[(self.tail % SLOTS) as usize].write(Pending {
+        // Read once: the compiler takes the writes below for possible changes of it.
+        let position = self.tail;
+        self.pending[(position % SLOTS) as usize].write(Pending {
             finished,
             result,
             payload,
             size: size as u16,
             used,
         });
-        self.claim
-            .ring()
-            .slot(self.tail)
-            .publish(self.tail, &command);
-        self.tail = self.tail.wrapping_add(1);
+        self.claim.ring().slot(position).publish(position, &command);
+        self.tail = position.wrapping_add(1);
         self.claim.announce();
     }
 

@@ -267,7 +267,8 @@ impl Bells {
     }
 
     /// Makes the responder poll a ring.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub(crate) fn ring(&self, ring: usize) {
         // Release pairs with the Acquire in `take`: a responder that sees the bit sees the command.
         self.words[ring / WORD].fetch_or(1 << (ring % WORD), Ordering::Release);
@@ -292,7 +293,7 @@ impl Bells {
 }
 
 /// Requester: tells the responder of a published command.
-#[inline]
+#[inline(always)]
 pub(crate) fn announce(watch: &Watch, bells: &Bells, ring: usize) {
     // Pairs with the fence in `Watch::end`.
     fence(Ordering::SeqCst);

@@ -298,7 +298,7 @@ impl Claim {
     }
 
     /// Tells the responder of a published command.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn announce(&self) {
         crate::sm::ring::announce(&self.ring.watch, &self.front.bells, self.index);
     }

@@ -4,32 +4,36 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use btl_ofi::hints::{MESSAGE, OTHER, PROVIDER};
+use btl_ofi::hints::{MESSAGE, OTHER, PROVIDER, atomics, transfers};
 use btl_ofi::{Completion, Endpoint, Handle, Op, Transport};
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
 type Local = *mut plugin_api::Handle;
 type Done = Option<Completion>;
 
-/// Tries the quick paths of a call in the order of a door's table; a traced transport's table has none.
+/// Tries the quick paths of a call in the order of a door's table; a traced transport's table has none. `$route` says
+/// whether the provider serves the peer.
 macro_rules! quick {
-    ($transport:expr, $call:ident, $arguments:tt) => {{
-        let t = $transport;
-        if t.is_traced() {
-            None
-        } else {
-            // SAFETY: the constants are the transport's, and the caller of the operation guarantees the rest.
-            unsafe {
-                let first = match (t.is_threaded(), t.uses_messages()) {
-                    (false, false) => t.$call::<false, PROVIDER>$arguments,
-                    (false, true) => t.$call::<false, MESSAGE>$arguments,
-                    (true, false) => t.$call::<true, PROVIDER>$arguments,
-                    (true, true) => t.$call::<true, MESSAGE>$arguments,
-                };
-                first.or_else(|| match t.is_threaded() {
-                    false => t.$call::<false, OTHER>$arguments,
-                    true => t.$call::<true, OTHER>$arguments,
-                })
+    ($transport:expr, $route:ident, $call:ident, $arguments:tt) => {{
+        let (t, (peer, ..)) = ($transport, $arguments);
+        // SAFETY: the constants are the transport's, and the caller of the operation guarantees the rest.
+        unsafe {
+            match (t.is_threaded(), t.uses_messages()) {
+                _ if t.is_traced() => None,
+                (false, false) if $route::<false>(peer.as_ptr()) => {
+                    t.$call::<false, PROVIDER>$arguments
+                }
+                (true, false) if $route::<true>(peer.as_ptr()) => t.$call::<true, PROVIDER>$arguments,
+                (false, false) => t.$call::<false, OTHER>$arguments,
+                (true, false) => t.$call::<true, OTHER>$arguments,
+                (false, true) => {
+                    let first = t.$call::<false, MESSAGE>$arguments;
+                    first.or_else(|| t.$call::<false, OTHER>$arguments)
+                }
+                (true, true) => {
+                    let first = t.$call::<true, MESSAGE>$arguments;
+                    first.or_else(|| t.$call::<true, OTHER>$arguments)
+                }
             }
         }
     }};
@@ -53,8 +57,12 @@ pub(crate) trait Calls {
         done: Done,
     ) -> Status {
         if handle.is_null()
-            && let Some(status) =
-                quick!(self.transport(), try_put, (peer, local, at, h, size, done))
+            && let Some(status) = quick!(
+                self.transport(),
+                transfers,
+                try_put,
+                (peer, local, at, h, size, done)
+            )
         {
             return status;
         }
@@ -73,8 +81,12 @@ pub(crate) trait Calls {
         done: Done,
     ) -> Status {
         if handle.is_null()
-            && let Some(status) =
-                quick!(self.transport(), try_get, (peer, local, at, h, size, done))
+            && let Some(status) = quick!(
+                self.transport(),
+                transfers,
+                try_get,
+                (peer, local, at, h, size, done)
+            )
         {
             return status;
         }
@@ -95,6 +107,7 @@ pub(crate) trait Calls {
         let codes = (op as u32, flags.bits());
         if let Some(status) = quick!(
             self.transport(),
+            atomics,
             try_atomic_op,
             (peer, at, h, codes, operand, done)
         ) {
@@ -121,6 +134,7 @@ pub(crate) trait Calls {
         if handle.is_null()
             && let Some(status) = quick!(
                 self.transport(),
+                atomics,
                 try_atomic_fop,
                 (peer, local, at, h, codes, operand, done)
             )
@@ -148,6 +162,7 @@ pub(crate) trait Calls {
         if handle.is_null()
             && let Some(status) = quick!(
                 self.transport(),
+                atomics,
                 try_atomic_cswap,
                 (peer, local, at, h, values, bits, done)
             )

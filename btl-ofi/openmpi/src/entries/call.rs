@@ -21,6 +21,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::ptr::{NonNull, null_mut};
 
+use btl_ofi::hints::branch;
 use btl_ofi::{Completion, Endpoint, Handle, Op};
 use plugin_api::{CompletionFn, Status};
 
@@ -76,10 +77,14 @@ impl<'a> Call<'a> {
         endpoint: BtlEndpoint,
         handle: BtlHandle,
     ) -> Option<Call<'a>> {
+        branch();
+        // SAFETY: the caller guarantees that `btl` is NULL or the live module.
+        let module = unsafe { Module::of(btl) }?;
+        let endpoint = NonNull::new(endpoint.cast())?;
+        branch();
         Some(Call {
-            // SAFETY: the caller guarantees that `btl` is NULL or the live module.
-            module: unsafe { Module::of(btl) }?,
-            endpoint: NonNull::new(endpoint.cast())?,
+            module,
+            endpoint,
             // SAFETY: the caller guarantees NULL or a readable handle; a handle needs no alignment.
             handle: unsafe { handle.cast::<Handle>().as_ref() }?,
         })

@@ -11,7 +11,7 @@ use crate::guard::{guarded, use_argument};
 use crate::module::Module;
 
 quick_entry! {
-    put, other_put, slow_put,
+    put, direct_put, other_put, slow_put, transfers,
     (
     btl: Btl,
     endpoint: BtlEndpoint,
@@ -75,7 +75,7 @@ pub(super) unsafe extern "C" fn slow_put(
 }
 
 quick_entry! {
-    get, other_get, slow_get,
+    get, direct_get, other_get, slow_get, transfers,
     (
     btl: Btl,
     endpoint: BtlEndpoint,

@@ -11,7 +11,7 @@ use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
 
 quick_entry! {
-    put, other_put, slow_put,
+    put, direct_put, other_put, slow_put, transfers,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,
@@ -82,7 +82,7 @@ pub(super) unsafe extern "C" fn slow_put(
 }
 
 quick_entry! {
-    get, other_get, slow_get,
+    get, direct_get, other_get, slow_get, transfers,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,

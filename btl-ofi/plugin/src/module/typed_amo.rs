@@ -35,7 +35,7 @@ pub(super) unsafe extern "C" fn atomic_query(
 }
 
 quick_entry! {
-    atomic_opv, other_atomic_opv, slow_atomic_opv,
+    atomic_opv, direct_atomic_opv, other_atomic_opv, slow_atomic_opv, atomics,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,
@@ -115,7 +115,7 @@ pub(super) unsafe extern "C" fn slow_atomic_opv(
 }
 
 quick_entry! {
-    atomic_fopv, other_atomic_fopv, slow_atomic_fopv,
+    atomic_fopv, direct_atomic_fopv, other_atomic_fopv, slow_atomic_fopv, atomics,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,

@@ -148,7 +148,7 @@ impl Requester {
     /// # Safety
     /// For a put, `local` is readable for the room's size. For a get, it is writable for the room's size until the
     /// operation completes.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn transfer(
         &mut self,
         direction: Direction,

@@ -1,0 +1,82 @@
+//! Callbacks of operations that are complete. They run without a lock.
+
+use std::sync::atomic::Ordering;
+
+use plugin_api::Status;
+
+use crate::engine::context::Context;
+use crate::engine::transport::Transport;
+use crate::op::completion::Finished;
+
+impl Transport {
+    /// Runs callbacks; counts each operation as done after its callback. The caller holds no lock.
+    pub(crate) fn deliver(&self, context: &Context, finished: &[Finished], status: Status) {
+        if finished.is_empty() {
+            return;
+        }
+        let nested = self.begin_delivering(context);
+        for f in finished {
+            self.call_back(context, f, status, self.setup.threaded);
+        }
+        self.end_delivering(context, nested);
+    }
+
+    /// Returns whether callbacks of this context were already running. Two threads may mistake each other's
+    /// callbacks for nested ones; the only effect is one poll more or less.
+    #[inline(always)]
+    pub(crate) fn begin_delivering(&self, context: &Context) -> bool {
+        let nested = context.delivering.load(Ordering::Relaxed);
+        context.delivering.store(true, Ordering::Relaxed);
+        nested
+    }
+
+    #[inline(always)]
+    pub(crate) fn end_delivering(&self, context: &Context, nested: bool) {
+        if !nested {
+            context.delivering.store(false, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn call_back(
+        &self,
+        context: &Context,
+        f: &Finished,
+        status: Status,
+        threaded: bool,
+    ) {
+        if let Some(function) = f.function {
+            // SAFETY: the caller of the operation passed this function with its arguments, and allows it to run
+            // on any thread that makes progress.
+            unsafe {
+                function(
+                    self.setup.owner.load(Ordering::Relaxed),
+                    f.tag.endpoint().cast(),
+                    f.local_address,
+                    f.local_handle,
+                    f.context,
+                    f.data,
+                    status.0,
+                );
+            }
+        }
+        self.lower_as(context, f.tag, 1, threaded);
+    }
+
+    /// Runs the callbacks of operations that needed no provider, then returns the list for reuse.
+    #[inline]
+    pub(crate) fn deliver_ready(&self, context: &Context, mut ready: Vec<Finished>) -> usize {
+        let n = ready.len();
+        if n > 0 {
+            self.deliver(context, &ready, Status::SUCCESS);
+            ready.clear();
+            let mut state = context.state.lock();
+            if state.ready.is_empty() {
+                // The list with the larger allocation is used first again.
+                std::mem::swap(&mut state.ready, &mut ready);
+            }
+            state.spare = ready;
+        }
+        n
+    }
+}

@@ -170,6 +170,12 @@ impl Runtime {
         self.provided
     }
 
+    /// Whether [`enter`](Self::enter) has nothing to do.
+    #[inline(always)]
+    pub(crate) fn enters_freely(&self) -> bool {
+        self.checker.is_none()
+    }
+
     /// Begins a call, if the thread level allows it to this thread; asked only where the host was told
     /// to check (`host_check`). With a trace, the call is recorded when it ends.
     #[inline(always)]

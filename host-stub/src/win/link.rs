@@ -225,6 +225,12 @@ impl Link {
         self.job.runtime().engine()
     }
 
+    /// Whether no call is checked against the thread level, or traced.
+    #[inline(always)]
+    pub(super) fn enters_freely(&self) -> bool {
+        self.job.runtime().enters_freely()
+    }
+
     /// Begins a call, if the thread level allows it to this thread.
     #[inline(always)]
     pub(super) fn enter(&self, call: &'static str) -> WinResult<Option<Entered<'_>>> {

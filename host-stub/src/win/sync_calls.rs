@@ -101,16 +101,35 @@ impl Window {
     }
 
     /// Completes this rank's operations to a rank, there and here. In lock and lock_all epochs.
+    #[inline]
     pub fn flush(&self, rank: usize) -> WinResult<()> {
+        // In most calls nothing is left to do after the table's function, so it is jumped to.
+        let plain = self.link.enters_freely() && self.epochs.is_locked_all();
+        if plain && rank < self.link.size {
+            return match self.link.is_quiet() {
+                true => (self.table.flush)(self, "flush", rank),
+                false => self.flush_and_look(rank),
+            };
+        }
+        self.flush_checked(rank)
+    }
+
+    /// A flush after which it is time to look for lost ranks.
+    #[cold]
+    #[inline(never)]
+    fn flush_and_look(&self, rank: usize) -> WinResult<()> {
+        let flushed = (self.table.flush)(self, "flush", rank);
+        flushed.and(self.link.check_now("flush", Some(rank)))
+    }
+
+    #[inline(never)]
+    fn flush_checked(&self, rank: usize) -> WinResult<()> {
         let call = "flush";
         let _entered = self.link.enter(call)?;
         self.peer(call, rank)?;
         self.epochs.check_flush(call, Some(rank))?;
-        if self.link.is_quiet() {
-            return (self.table.flush)(self, call, rank);
-        }
         let flushed = (self.table.flush)(self, call, rank);
-        flushed.and(self.link.check_now(call, Some(rank)))
+        flushed.and(self.link.check_lost(call, Some(rank)))
     }
 
     /// Completes this rank's operations to all ranks, there and here. In lock and lock_all epochs.

@@ -1,11 +1,14 @@
 //! Put and get.
 
-use plugin_api::Handle;
+use std::ffi::c_void;
+
+use plugin_api::{Handle, Status};
 
 use super::tracked::done;
 use crate::registrations::Lease;
 use crate::win::error::WinResult;
 use crate::win::peer::Peer;
+use crate::win::pending::Cell;
 use crate::win::pieces::{Piece, Pieces};
 use crate::win::request_state::RequestState;
 use crate::win::table::{RequestRef, Transfer};
@@ -76,22 +79,15 @@ unsafe fn transfer_pieces<const PUT: bool>(
     let bytes = transfer.origin_layout.bytes();
     let device = !transfer.local_handle.is_null();
     if transfer.is_contiguous() && bytes <= limit && (bytes <= threshold || device) {
-        let piece = Piece {
-            origin: 0,
-            result: 0,
-            target: 0,
-            len: bytes,
-        };
         // SAFETY: the piece is the whole transfer, for which the caller vouches.
         return unsafe {
-            issue::<PUT>(
-                window,
-                peer,
-                transfer,
-                request,
-                piece,
-                transfer.local_handle,
-            )
+            match request {
+                None => issue_whole::<PUT>(window, transfer),
+                Some(_) => {
+                    let (piece, handle) = (whole(transfer), transfer.local_handle);
+                    issue::<PUT>(window, peer, transfer, request, piece, handle)
+                }
+            }
         };
     }
     // SAFETY: the caller vouches for the transfer.
@@ -158,6 +154,17 @@ fn hold_lease(window: &Window, peer: &Peer, call: &'static str, lease: Lease) ->
     waited
 }
 
+/// A whole transfer as a piece.
+#[inline(always)]
+fn whole(transfer: &Transfer<'_>) -> Piece {
+    Piece {
+        origin: 0,
+        result: 0,
+        target: 0,
+        len: transfer.origin_layout.bytes(),
+    }
+}
+
 #[inline(always)]
 unsafe fn issue<const PUT: bool>(
     window: &Window,
@@ -167,45 +174,102 @@ unsafe fn issue<const PUT: bool>(
     piece: Piece,
     local_handle: *mut Handle,
 ) -> WinResult<()> {
-    let transport = &window.link.transport;
-    let local = transfer.origin.wrapping_add(piece.origin);
-    let remote = transfer.address.wrapping_add(piece.target as u64);
     window.tracked(
         transfer.call,
         peer.rank,
         &peer.transfers,
         request,
         |context, data| {
-            // SAFETY: the endpoint is the job's; the piece lies in the origin's buffer and in the
-            // memory that the handle covers, as the caller of the table vouches; `done` takes this
-            // context and data, which live while they count this operation.
-            unsafe {
-                if PUT {
-                    transport.put(
-                        peer.endpoint,
-                        local,
-                        remote,
-                        local_handle,
-                        transfer.handle,
-                        piece.len,
-                        Some(done),
-                        context,
-                        data,
-                    )
-                } else {
-                    transport.get(
-                        peer.endpoint,
-                        local,
-                        remote,
-                        local_handle,
-                        transfer.handle,
-                        piece.len,
-                        Some(done),
-                        context,
-                        data,
-                    )
-                }
-            }
+            // SAFETY: the caller vouches for the transfer, of which this is a piece.
+            unsafe { post::<PUT>(window, transfer, &piece, local_handle, context, data) }
         },
     )
+}
+
+/// As [`issue`] for a whole transfer without a request: what a second try needs is in the transfer, and need not be kept
+/// during the first.
+#[inline(always)]
+unsafe fn issue_whole<const PUT: bool>(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
+    let (peer, none) = (transfer.peer, std::ptr::null_mut());
+    let cell = peer.transfers.begin();
+    let context = std::ptr::from_ref(cell).cast_mut().cast::<c_void>();
+    let (piece, handle) = (whole(transfer), transfer.local_handle);
+    // SAFETY: the caller vouches for the transfer.
+    match unsafe { post::<PUT>(window, transfer, &piece, handle, context, none) } {
+        Status::SUCCESS => {
+            window.issued();
+            Ok(())
+        }
+        Status::COMPLETED => {
+            // No callback will run.
+            cell.finish(0);
+            Ok(())
+        }
+        // SAFETY: as above; the operation was not taken.
+        status => unsafe { issue_again::<PUT>(window, transfer, cell, status) },
+    }
+}
+
+/// A whole transfer that the transport did not take at once.
+#[cold]
+#[inline(never)]
+unsafe fn issue_again<const PUT: bool>(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    cell: &Cell,
+    status: Status,
+) -> WinResult<()> {
+    let context = std::ptr::from_ref(cell).cast_mut().cast::<c_void>();
+    let (piece, handle) = (whole(transfer), transfer.local_handle);
+    let (call, rank) = (transfer.call, transfer.peer.rank);
+    window.tracked_again(call, rank, status, (cell, None), || {
+        let none = std::ptr::null_mut();
+        // SAFETY: the caller vouches for the transfer.
+        unsafe { post::<PUT>(window, transfer, &piece, handle, context, none) }
+    })
+}
+
+/// Hands a piece to the transport.
+#[inline(always)]
+unsafe fn post<const PUT: bool>(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    piece: &Piece,
+    local_handle: *mut Handle,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let (transport, endpoint) = (&window.link.transport, transfer.peer.endpoint);
+    let local = transfer.origin.wrapping_add(piece.origin);
+    let remote = transfer.address.wrapping_add(piece.target as u64);
+    let (handle, size, done) = (transfer.handle, piece.len, Some(done as _));
+    // SAFETY: the endpoint is the job's; the piece lies in the origin's buffer and in the memory that the handle covers,
+    // as the caller of the table vouches; `done` takes this context and data, which live while they count this
+    // operation.
+    unsafe {
+        match PUT {
+            true => transport.put(
+                endpoint,
+                local,
+                remote,
+                local_handle,
+                handle,
+                size,
+                done,
+                context,
+                data,
+            ),
+            false => transport.get(
+                endpoint,
+                local,
+                remote,
+                local_handle,
+                handle,
+                size,
+                done,
+                context,
+                data,
+            ),
+        }
+    }
 }

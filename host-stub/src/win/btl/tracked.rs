@@ -59,8 +59,8 @@ impl Window {
         match post(context, data) {
             Status::SUCCESS => {
                 // A request says so itself, once all its parts are issued.
-                if self.link.has_progress_thread && request.is_none() {
-                    self.link.engine().issued();
+                if request.is_none() {
+                    self.issued();
                 }
                 Ok(())
             }
@@ -76,10 +76,18 @@ impl Window {
         }
     }
 
+    /// Tells the progress thread, if there is one, that an operation was issued.
+    #[inline(always)]
+    pub(super) fn issued(&self) {
+        if self.link.has_progress_thread {
+            self.link.engine().issued();
+        }
+    }
+
     /// An operation that the transport did not take at once.
     #[cold]
     #[inline(never)]
-    fn tracked_again(
+    pub(super) fn tracked_again(
         &self,
         call: &'static str,
         rank: usize,

@@ -139,10 +139,16 @@ impl Epochs {
         }
     }
 
+    /// Whether all ranks are locked together.
+    #[inline(always)]
+    pub(super) fn is_locked_all(&self) -> bool {
+        self.access.load(Ordering::Acquire) == Access::LockedAll as u8
+    }
+
     /// Whether a flush of `rank` (or of all ranks) is allowed now.
     #[inline(always)]
     pub(super) fn check_flush(&self, call: &'static str, rank: Option<usize>) -> WinResult<()> {
-        if self.access.load(Ordering::Acquire) == Access::LockedAll as u8 {
+        if self.is_locked_all() {
             return Ok(());
         }
         self.check_flush_slow(call, rank)

@@ -4,12 +4,14 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 
 use host_stub::job::{Job, JobOptions};
 use host_stub::loader::{EndpointRef, Transport};
 use host_stub::win::{
     Assertion, Datatype, Info, Layout, Op, TableChoice, Target, WinError, Window,
 };
+use plugin_api::counters::Carrier;
 use plugin_api::{
     Access, BtlAtomicOp, CompletionFn, Endpoint, Handle, Module, OpFlags, Status, ThreadLevel,
 };
@@ -20,6 +22,10 @@ pub(super) const CALLS: u64 = 48;
 /// Bytes of each rank's memory; its last word ends a rank that only makes progress.
 const SIZE: usize = 4096;
 const STOP: usize = SIZE - 8;
+/// How long the target may be too slow before a kind is counted.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Polls of the target before it gives way to other processes.
+const POLLS: usize = 1000;
 /// Words of the initiator's own, in a circle.
 const WORDS: usize = 64;
 
@@ -138,7 +144,10 @@ pub(super) fn run(provider: &str) -> Result<(), String> {
     } else {
         // SAFETY: the last word of this rank's own memory; a peer writes it.
         while unsafe { memory.add(STOP).cast::<u64>().read_volatile() } == 0 {
-            rank.transport.progress();
+            // Rarely gives way: on a busy machine, a rank that does so at each poll never answers in time.
+            for _ in 0..POLLS {
+                rank.transport.progress();
+            }
             std::thread::yield_now();
         }
     }
@@ -244,6 +253,27 @@ impl Rank {
         }
     }
 
+    /// Makes calls until one goes as the counted ones are to. After a target that was slow to answer, as it is on a busy
+    /// machine, transfers go by the kernel for a while instead of its ring.
+    fn await_ring(&self, kind: usize) -> Result<(), String> {
+        let by_kernel = || {
+            let stats = self.transport.stats().map_err(|e| e.to_string())?;
+            Ok::<_, String>((stats.operations[Carrier::Cma as usize], stats.revoked))
+        };
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            let before = by_kernel()?;
+            self.post(kind);
+            self.transport.flush(None);
+            if by_kernel()? == before {
+                return Ok(());
+            }
+        }
+        Err(format!(
+            "no transfer went through the target's ring in {PATIENCE:?}: the machine is too busy to count"
+        ))
+    }
+
     fn count(&self) -> Result<(), String> {
         // The first of each kind meets peers and fills pools; it may be turned away for a while.
         for kind in 0..10 {
@@ -253,6 +283,7 @@ impl Rank {
             self.transport.flush(None);
         }
         for kind in 0..10 {
+            self.await_ring(kind)?;
             count(&mut || self.post(kind));
             self.transport.flush(None);
         }

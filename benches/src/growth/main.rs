@@ -1,12 +1,14 @@
 //! How the transport grows: peers to a million, outstanding operations to a million, regions to a
-//! hundred thousand, registered and attached to a window, threads to eight.
+//! hundred thousand, registered and attached to a window, threads to eight, ranks of a node to 256.
 //!
 //! Bytes are those that this program's allocator gave, with what the C library adds to each piece: the
 //! transport is linked into it, while libfabric and its providers, the lab provider too, have memory
-//! of their own. Times are medians of rounds in which the small and the large case take turns.
+//! of their own. What the ranks of a node take is counted by the kernel instead. Times are medians of
+//! rounds in which the small and the large case take turns.
 
 mod attached;
 mod memory;
+mod node;
 mod outstanding;
 mod peers;
 mod regions;
@@ -27,17 +29,24 @@ struct Arguments {
     /// Fewer sizes and shorter times; the largest sizes stay.
     #[arg(long)]
     short: bool,
-    /// Only these parts: peers, outstanding, regions, attached, threads.
+    /// Only these parts: peers, outstanding, regions, attached, threads, node.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Writes the results as JSON.
     #[arg(long)]
     output: Option<PathBuf>,
+    /// Runs as a rank of a node over this provider. Set by this program for its own ranks.
+    #[arg(long, hide = true, requires = "output")]
+    rank_over: Option<String>,
 }
 
 fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
-    ranks::code("growth", grow(&arguments).map(|()| 0))
+    let outcome = match (&arguments.rank_over, &arguments.output) {
+        (Some(provider), Some(output)) => node::rank(provider, output),
+        _ => grow(&arguments),
+    };
+    ranks::code("growth", outcome.map(|()| 0))
 }
 
 fn grow(arguments: &Arguments) -> Result<(), String> {
@@ -59,6 +68,9 @@ fn grow(arguments: &Arguments) -> Result<(), String> {
     }
     if wanted("threads") {
         threads::measure(&mut report, arguments.short)?;
+    }
+    if wanted("node") {
+        node::measure(&mut report, arguments.short)?;
     }
     report.finish(arguments.output.as_deref())
 }

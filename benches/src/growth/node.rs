@@ -1,0 +1,296 @@
+//! Memory of a rank on a node of 256, each of which reaches all others: through rings, by messages and through the node's
+//! segments. Memory of the next few it maps too.
+//!
+//! The program launches itself as the ranks. Each reads its memory while all are there. A page that several processes map
+//! counts for each by its share (Pss). Memory of shared segments is allocated before anyone touches it, so it is read for
+//! the whole machine, and each rank has an equal part. The figure is an upper bound of what is ours: it has libfabric,
+//! the page tables and the buffers of this part too.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use benches::target::Bound;
+use host_stub::comm::Comm;
+use host_stub::launcher::{LaunchOptions, launch};
+use host_stub::win::{Assertion, Datatype, Info, Layout, Op, TableChoice, Target, Window};
+use host_stub::{Job, JobOptions};
+use plugin_api::ThreadLevel;
+use serde::{Deserialize, Serialize};
+
+use crate::report::Report;
+
+/// Ranks of the node, and of that of a short run.
+const RANKS: u32 = 256;
+const FEW: u32 = 64;
+/// Mebibytes that a rank may take.
+const MOST: f64 = 32.0;
+/// Seconds after which a rank is killed, and with it the job.
+const PATIENCE: u32 = 300;
+
+/// Ranks whose memory a rank maps. Each time it reads the owner's list of mappings, which grows with the ranks: all would
+/// take minutes, and little memory.
+const MAPPED: usize = 16;
+
+/// Bytes of a window that belong to one origin: a word, a longer put, a counter, a vector of sums.
+const PLACE: usize = 512;
+const LONG: usize = 256;
+const COUNTER: usize = 8 + LONG;
+const VECTOR: usize = COUNTER + 8;
+/// Bytes from each rank to each other in an all-to-all: so many that a message goes to each, and that slots in shared memory
+/// are filled.
+const BLOCK: usize = 512;
+
+/// What a rank found: bytes, and seconds since its start.
+#[derive(Serialize, Deserialize)]
+struct Figures {
+    /// Private memory, without that before the job.
+    private: u64,
+    /// Its share of the program and of libraries.
+    files: u64,
+    page_tables: u64,
+    /// Shared memory of the whole machine.
+    shared: u64,
+    joined: f64,
+    reached: f64,
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// The bytes that a file of the kernel gives in kB after a name.
+fn bytes(path: &str, name: &str) -> Result<u64, String> {
+    let content = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
+    let rest = content.lines().find_map(|line| line.strip_prefix(name));
+    let number = rest.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    Ok(number.ok_or_else(|| format!("{path} has no {name}"))? << 10)
+}
+
+/// Bytes of this process's own memory.
+fn private() -> Result<u64, String> {
+    bytes("/proc/self/smaps_rollup", "Pss_Anon:")
+}
+
+/// Bytes of shared memory of this machine.
+fn shared() -> Result<u64, String> {
+    bytes("/proc/meminfo", "Shmem:")
+}
+
+impl Figures {
+    fn read(before: u64, joined: f64, start: Instant) -> Result<Figures, String> {
+        Ok(Figures {
+            private: private()?.saturating_sub(before),
+            files: bytes("/proc/self/smaps_rollup", "Pss_File:")?,
+            page_tables: bytes("/proc/self/status", "VmPTE:")?,
+            shared: shared()?,
+            joined,
+            reached: start.elapsed().as_secs_f64(),
+        })
+    }
+}
+
+/// Memory that other processes can map. It is never unmapped.
+fn mappable(len: usize) -> Result<*mut u8, String> {
+    let failed = |call: &str| format!("{call}: {}", std::io::Error::last_os_error());
+    // SAFETY: the name is a string of C. The descriptor is new, and the mapping takes no place of another.
+    unsafe {
+        let file = libc::memfd_create(c"growth-node".as_ptr(), libc::MFD_CLOEXEC);
+        if file < 0 || libc::ftruncate(file, len as libc::off_t) != 0 {
+            return Err(failed("memfd_create"));
+        }
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let base = libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, file, 0);
+        match base {
+            libc::MAP_FAILED => Err(failed("mmap")),
+            base => Ok(base.cast()),
+        }
+    }
+}
+
+/// Puts to the next `count` ranks of a window, updates their memory, and waits until all is done.
+fn reach(window: &Window, count: usize) -> Result<(), String> {
+    let (own, size) = (window.rank(), window.size());
+    let value = [own as u64 + 1; LONG / 8];
+    let from = value.as_ptr().cast::<u8>();
+    let one = 1u64;
+    let mut fetched = vec![0u64; size];
+    let word = Layout::contiguous(Datatype::Uint64, 1);
+    let long = Layout::contiguous(Datatype::Uint64, LONG / 8);
+    let vector = Layout::contiguous(Datatype::Uint64, (PLACE - VECTOR) / 8);
+    window.lock_all(Assertion::empty()).map_err(text)?;
+    for rank in (1..=count).map(|further| (own + further) % size) {
+        let place = |at: usize| (own * PLACE + at) as u64;
+        let target = |at, layout| Target {
+            rank,
+            displacement: place(at),
+            layout,
+        };
+        let (add, old) = ((&raw const one).cast(), (&raw mut fetched[rank]).cast());
+        let (integer, counter) = (Datatype::Uint64, place(COUNTER));
+        // SAFETY: all buffers live until the flush, and each result has its own.
+        unsafe {
+            window.put(from, &word, target(0, &word)).map_err(text)?;
+            window.put(from, &long, target(8, &long)).map_err(text)?;
+            let updated = window.fetch_and_op(add, old, integer, rank, counter, Op::Sum);
+            updated.map_err(text)?;
+            let sums = target(VECTOR, &vector);
+            let updated = window.accumulate(from, &vector, sums, Op::Sum);
+            updated.map_err(text)?;
+        }
+    }
+    window.flush_all().map_err(text)?;
+    window.unlock_all().map_err(text)
+}
+
+/// Checks that the `count` ranks before this one were here.
+fn check(window: &Window, count: usize) -> Result<(), String> {
+    let (own, size) = (window.rank(), window.size());
+    for origin in (1..=count).map(|before| (own + size - before) % size) {
+        let value = origin as u64 + 1;
+        let last = [
+            (0, value),
+            (COUNTER - 8, value),
+            (COUNTER, 1),
+            (PLACE - 8, value),
+        ];
+        for (at, wanted) in last {
+            let mut word = [0; 8];
+            let read = window.read_local(origin * PLACE + at, &mut word);
+            read.map_err(text)?;
+            let found = u64::from_ne_bytes(word);
+            if found != wanted {
+                return Err(format!(
+                    "rank {origin} left {found} at byte {at} of its place, not {wanted}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sends to every rank, by messages and through the memory that the ranks of a node share.
+fn exchange(world: &Comm) -> Result<(), String> {
+    let from = vec![world.rank() as u8; world.size() * BLOCK];
+    let mut into = vec![0u8; from.len()];
+    let (from, into) = (from.as_ptr(), into.as_mut_ptr());
+    // SAFETY: both buffers have a block for each rank, and live until the request has ended.
+    let request = unsafe { world.ialltoall(from, into, BLOCK, Datatype::Uint8) };
+    request.map_err(text)?.wait().map_err(text)?;
+    // Once for each of a rank's two slots.
+    for _ in 0..2 {
+        // SAFETY: both buffers have a block for each rank.
+        unsafe { world.alltoall(from, into, BLOCK, Datatype::Uint8) }.map_err(text)?;
+    }
+    Ok(())
+}
+
+/// Runs as one rank of the node.
+pub(crate) fn rank(provider: &str, output: &Path) -> Result<(), String> {
+    // SAFETY: the signal has no handler, so it ends this process, whatever that waits for.
+    unsafe { libc::alarm(PATIENCE) };
+    let start = Instant::now();
+    let before = private()?;
+    let mut options = JobOptions::default();
+    options.settings = vec![
+        ("btl_ofi_provider_include".into(), provider.into()),
+        ("btl_ofi_same_node".into(), "auto".into()),
+        // No warnings: with so many ranks on a processor, each is silent for long.
+        ("host_verbose".into(), "0".into()),
+    ];
+    // SAFETY: a rank has one thread that calls.
+    let options = unsafe { options.assume_threads(ThreadLevel::Single) };
+    let job = Job::init(options).map_err(text)?;
+    let joined = start.elapsed().as_secs_f64();
+
+    // Memory of one window is reached through rings and by the kernel, that of the other is mapped.
+    let info = Info::new().with_table(TableChoice::Btl);
+    let others = job.size() as usize - 1;
+    let len = (others + 1) * PLACE;
+    let own = Window::allocate_with(&job, len, 1, &info).map_err(text)?;
+    let memory = mappable(len)?;
+    // SAFETY: the memory is never unmapped, and only operations of the window change it.
+    let mapped = unsafe { Window::create_with(&job, memory, len, 1, &info) };
+    let windows = [(own, others), (mapped.map_err(text)?, others.min(MAPPED))];
+    for (window, count) in &windows {
+        reach(window, *count)?;
+        job.barrier().map_err(text)?;
+        check(window, *count)?;
+    }
+    exchange(&Comm::world(&job).map_err(text)?)?;
+    job.barrier().map_err(text)?;
+    let figures = Figures::read(before, joined, start)?;
+    // Nobody leaves before all have read.
+    let figures = serde_json::to_vec(&figures).map_err(text)?;
+    let all = job.allgather(&figures).map_err(text)?;
+    if job.rank() == 0 {
+        let all = format!("[{}]", String::from_utf8_lossy(&all.join(&b',')));
+        std::fs::write(output, all).map_err(|e| format!("{}: {e}", output.display()))?;
+    }
+    for (window, _) in windows {
+        window.free().map_err(text)?;
+    }
+    job.finalize().map_err(text)
+}
+
+/// Launches the ranks; gives the figures of each.
+fn launched(provider: &str, ranks: u32, output: PathBuf) -> Result<Vec<Figures>, String> {
+    let program = std::env::current_exe().map_err(text)?;
+    let mut options = LaunchOptions::new(ranks, program);
+    options.arguments = vec![
+        "--rank-over".into(),
+        provider.into(),
+        "--output".into(),
+        output.clone().into(),
+    ];
+    let outcome = launch(&options).map_err(text)?;
+    if let Some(failure) = outcome.failure {
+        return Err(format!("{ranks} ranks over {provider}: {failure}"));
+    }
+    let json = std::fs::read(&output).map_err(|e| format!("{}: {e}", output.display()))?;
+    std::fs::remove_file(&output).map_err(|e| format!("{}: {e}", output.display()))?;
+    serde_json::from_slice(&json).map_err(text)
+}
+
+/// The greatest and the mean memory of a rank, in mebibytes, after a job of so many; tells what it consists of.
+fn job(report: &mut Report, provider: &str, ranks: u32) -> Result<f64, String> {
+    let output = std::env::temp_dir().join(format!("growth-node-{}", std::process::id()));
+    let before = shared()?;
+    let all = launched(provider, ranks, output)?;
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let mean = |of: fn(&Figures) -> u64| mib(all.iter().map(of).sum()) / f64::from(ranks);
+    let most = |of: fn(&Figures) -> f64| all.iter().map(of).fold(0.0, f64::max);
+    let node = most(|f| f.shared as f64) as u64;
+    let segments = mib(node.saturating_sub(before)) / f64::from(ranks);
+    let greatest = mib(most(|f| (f.private + f.files + f.page_tables) as f64) as u64) + segments;
+    report.row(format!(
+        "{provider}: {ranks} ranks on one node, all-to-all: {:.1} MiB each, the greatest {greatest:.1}: private {:.1}, \
+         shared {segments:.1}, page tables {:.1}, program and libraries {:.2}; joined after {:.1} s, done after {:.1} s",
+        mean(|f| f.private + f.files + f.page_tables) + segments,
+        mean(|f| f.private),
+        mean(|f| f.page_tables),
+        mean(|f| f.files),
+        most(|f| f.joined),
+        most(|f| f.reached),
+    ));
+    Ok(greatest)
+}
+
+/// Measures jobs of two ranks, which show what libfabric takes whatever the number, and the node.
+pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
+    for provider in ["tcp;ofi_rxm", "shm"] {
+        job(report, provider, 2)?;
+    }
+    if short {
+        return job(report, "shm", FEW).map(drop);
+    }
+    let greatest = job(report, "shm", RANKS)?;
+    report.target(
+        format!("shm: memory of a rank of {RANKS} on one node, all-to-all, libfabric's included, the greatest"),
+        greatest,
+        Bound::Most,
+        MOST,
+        "MiB",
+        None,
+    );
+    Ok(())
+}

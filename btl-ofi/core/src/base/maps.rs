@@ -1,9 +1,18 @@
-//! The mappings of a process, as `/proc/PID/maps` lists them.
+//! The mappings of a process, as the kernel tells them.
+//!
+//! Since Linux 6.11 the kernel answers questions about single mappings (PROCMAP_QUERY). Before, `/proc/PID/maps` is read
+//! and looked through, which takes longer the more mappings the process has. Both give a [`Vma`], and what follows from
+//! it does not depend on where it came from.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
-use crate::base::sys;
+use crate::base::error::CallError;
+use crate::base::sys::{self, MappingAt};
+
+/// The list of this process.
+const OWN: &str = "/proc/self/maps";
 
 /// The place of memory in the file or other object that a process maps there, shared with others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +42,10 @@ impl Object {
 /// The object that `process` (a process id, or `self`) maps at all `length` bytes at `base`, shared, and to be read and
 /// written. `None` if there is none, or more than one.
 pub(crate) fn shared_object(process: &str, base: u64, length: u64) -> Option<Object> {
-    let text = sys::read(&format!("/proc/{process}/maps")).ok()?;
-    find(&String::from_utf8_lossy(&text), base, length)
+    let path = format!("/proc/{process}/maps");
+    let maps = File::open(&path).ok()?;
+    // Also if a name is longer than the kernel's answer can be, which is rare.
+    asked(&maps, base, length).unwrap_or_else(|_| listed(&path, base, length))
 }
 
 /// Where this process itself maps the `length` bytes of an object from its offset on, shared, and to be read and written.
@@ -44,48 +55,67 @@ pub(crate) fn own_mapping(object: &Object, length: u64) -> Option<u64> {
     if !object.name.ends_with(" (deleted)") || object.name.starts_with("/SYSV") {
         return None;
     }
-    let text = sys::read("/proc/self/maps").ok()?;
+    let text = sys::read(OWN).ok()?;
     let text = String::from_utf8_lossy(&text);
     let (from, to) = (object.offset, object.offset.checked_add(length)?);
-    let holds = |line: &Line<'_>| {
-        let end = line.offset.saturating_add(line.to - line.from);
-        line.is_shared && line.is(object) && line.offset <= from && to <= end
+    let holds = |vma: &Vma<'_>| {
+        let end = vma.offset.saturating_add(vma.to - vma.from);
+        vma.is_shared && vma.is(object) && vma.offset <= from && to <= end
     };
-    let line = text.lines().filter_map(Line::parse).find(holds)?;
-    Some(line.from + (from - line.offset))
+    let vma = Vma::list(&text).find(holds)?;
+    Some(vma.from + (from - vma.offset))
 }
 
-/// A mapping in the list.
-struct Line<'a> {
-    range: &'a str,
+/// A mapping.
+struct Vma<'a> {
     from: u64,
     to: u64,
-    /// Shared, and to be read and written.
+    /// A mapping of an object, shared, and to be read and written.
     is_shared: bool,
     offset: u64,
     device: u64,
     inode: u64,
-    name: &'a str,
+    /// As in `/proc/PID/maps`.
+    name: Cow<'a, str>,
 }
 
-impl<'a> Line<'a> {
-    fn parse(line: &'a str) -> Option<Line<'a>> {
+impl<'a> Vma<'a> {
+    /// The mappings of a text, which are in the order of their addresses. The kernel writes a line end within a name as
+    /// `\012`, and other bytes as they are.
+    fn list(text: &'a str) -> impl Iterator<Item = Vma<'a>> {
+        text.split('\n').filter_map(Vma::parse)
+    }
+
+    fn parse(line: &'a str) -> Option<Vma<'a>> {
         let mut fields = line.splitn(6, ' ');
-        let range = fields.next()?;
-        let (from, to) = range.split_once('-')?;
+        let (from, to) = fields.next()?.split_once('-')?;
         let (rights, offset) = (fields.next()?, hexadecimal(fields.next()?)?);
         let (major, minor) = fields.next()?.split_once(':')?;
         let (major, minor) = (hexadecimal(major)? as u32, hexadecimal(minor)? as u32);
-        Some(Line {
-            range,
+        let inode = fields.next()?.parse().ok()?;
+        Some(Vma {
             from: hexadecimal(from)?,
             to: hexadecimal(to)?,
-            is_shared: rights.starts_with("rw") && rights.ends_with('s'),
+            is_shared: rights.starts_with("rw") && rights.ends_with('s') && inode != 0,
             offset,
             device: sys::device_number(major, minor),
-            inode: fields.next()?.parse().ok()?,
-            name: fields.next().unwrap_or_default().trim_start(),
+            inode,
+            name: fields.next().unwrap_or_default().trim_start().into(),
         })
+    }
+
+    /// The kernel's answer, with the buffer that begins with the name.
+    fn answered(vma: MappingAt, name: &[u8]) -> Vma<'static> {
+        let name = name.get(..vma.name).unwrap_or_default();
+        Vma {
+            from: vma.from,
+            to: vma.to,
+            is_shared: vma.is_writable && vma.is_shared && vma.inode != 0,
+            offset: vma.offset,
+            device: vma.device,
+            inode: vma.inode,
+            name: String::from_utf8_lossy(name).replace('\n', "\\012").into(),
+        }
     }
 
     fn is(&self, object: &Object) -> bool {
@@ -93,35 +123,69 @@ impl<'a> Line<'a> {
     }
 }
 
-fn find(text: &str, base: u64, length: u64) -> Option<Object> {
-    let end = base.checked_add(length).filter(|end| *end > base)?;
+/// [`shared_object`], from the answers to questions about single mappings. Fails if the kernel cannot answer one.
+fn asked(maps: &File, base: u64, length: u64) -> Result<Option<Object>, CallError> {
+    // The kernel writes no longer names.
+    let mut name = [0; libc::PATH_MAX as usize];
+    find(base, length, |address| ask(maps, address, &mut name))
+}
+
+/// The mapping that holds an address, without its name if the buffer is empty.
+fn ask(maps: &File, address: u64, name: &mut [u8]) -> Result<Option<Vma<'static>>, CallError> {
+    match sys::mapping_at(maps, address, name) {
+        Ok(vma) => Ok(Some(Vma::answered(vma, name))),
+        Err(error) if error.code == libc::ENOENT => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// [`shared_object`], from the list of all mappings.
+fn listed(path: &str, base: u64, length: u64) -> Option<Object> {
+    in_text(
+        &String::from_utf8_lossy(&sys::read(path).ok()?),
+        base,
+        length,
+    )
+}
+
+fn in_text(text: &str, base: u64, length: u64) -> Option<Object> {
+    let mut all = Vma::list(text);
+    // Each address lies behind the mapping that was found before.
+    find(base, length, |address| Ok(all.find(|vma| vma.to > address))).ok()?
+}
+
+/// Finds the object by the mappings that hold the memory, one behind the other. `next` gives the one that holds an address,
+/// or one behind it if there is none.
+fn find<'a>(
+    base: u64,
+    length: u64,
+    mut next: impl FnMut(u64) -> Result<Option<Vma<'a>>, CallError>,
+) -> Result<Option<Object>, CallError> {
+    let Some(end) = base.checked_add(length).filter(|end| *end > base) else {
+        return Ok(None);
+    };
     let mut found: Option<Object> = None;
     let mut at = base;
-    for line in text.lines().filter_map(Line::parse) {
-        if line.to <= at {
-            continue;
-        }
-        if line.from > at || line.inode == 0 || !line.is_shared {
-            return None;
-        }
-        let offset = line.offset + (at - line.from);
-        // The kernel lists two mappings of one object side by side if they differ in anything else.
+    while at < end {
+        let holds = |vma: &Vma<'_>| vma.is_shared && (vma.from..vma.to).contains(&at);
+        let Some(vma) = next(at)?.filter(holds) else {
+            return Ok(None);
+        };
+        let offset = vma.offset + (at - vma.from);
+        // The kernel has two mappings of one object side by side if they differ in anything else.
         let first = found.get_or_insert_with(|| Object {
-            device: line.device,
-            inode: line.inode,
+            device: vma.device,
+            inode: vma.inode,
             offset,
-            range: line.range.to_owned(),
-            name: line.name.to_owned(),
+            range: format!("{:x}-{:x}", vma.from, vma.to),
+            name: vma.name.clone().into_owned(),
         });
-        if !line.is(first) || offset != first.offset + (at - base) {
-            return None;
+        if !vma.is(first) || offset != first.offset + (at - base) {
+            return Ok(None);
         }
-        at = line.to;
-        if at >= end {
-            return found;
-        }
+        at = vma.to;
     }
-    None
+    Ok(found)
 }
 
 fn hexadecimal(digits: &str) -> Option<u64> {
@@ -130,100 +194,26 @@ fn hexadecimal(digits: &str) -> Option<u64> {
 
 /// Tells shared memory of this process from other memory.
 pub(crate) struct Own {
-    /// `/proc/self/maps`, where the kernel answers questions about single mappings (Linux 6.11).
+    /// `/proc/self/maps`, open so that a question is one call.
     maps: Option<File>,
 }
 
 impl Own {
     pub(crate) fn new() -> Own {
         Own {
-            maps: File::open("/proc/self/maps").ok(),
+            maps: File::open(OWN).ok(),
         }
     }
 
-    /// Whether the memory at `address` lies in a shared mapping.
+    /// Whether the memory at `address` lies in a shared mapping of an object, and may be read and written.
     pub(crate) fn is_shared(&self, address: u64) -> bool {
-        let told = self.maps.as_ref().map(|maps| sys::is_shared(maps, address));
-        match told {
-            Some(Ok(shared)) => shared,
-            // An address without a mapping.
-            Some(Err(error)) if error.code == libc::ENOENT => false,
-            _ => shared_object("self", address, 1).is_some(),
+        let vma = self.maps.as_ref().map(|maps| ask(maps, address, &mut []));
+        match vma {
+            Some(Ok(vma)) => vma.is_some_and(|vma| vma.is_shared),
+            _ => listed(OWN, address, 1).is_some(),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::sys::script::Script;
-
-    const MAPS: &str = "\
-55e0c8a00000-55e0c8a21000 rw-p 00000000 00:00 0                          [heap]
-7f0000000000-7f0000002000 rw-s 00001000 00:1a 77                         /dev/shm/a b
-7f0000002000-7f0000003000 rw-s 00003000 00:1a 77                         /dev/shm/a b
-7f0000003000-7f0000004000 rw-s 00009000 00:1a 77                         /dev/shm/a b
-7f0000004000-7f0000005000 r--s 00000000 00:1a 78                         /dev/shm/c
-7f0000005000-7f0000006000 rw-p 00000000 00:1a 79                         /dev/shm/d
-7f0000006000-7f0000007000 rw-s 00000000 00:01 80                         /memfd:e (deleted)
-7f0000008000-7f0000009000 rw-s 00000000 fd:02 81                         /f
-7f0000009000-7f000000a000 rw-s 00001000 fd:02 82                         /g
-";
-
-    #[test]
-    fn memory_in_one_object() {
-        let of = |base, length| find(MAPS, base, length);
-        let object = of(0x7f00_0000_0010, 0x20).unwrap();
-        assert_eq!((object.offset, object.inode), (0x1010, 77));
-        assert_eq!(object.name, "/dev/shm/a b");
-        assert_eq!(object.range, "7f0000000000-7f0000002000");
-        assert_eq!(object.device, sys::device_number(0, 0x1a));
-        let across = of(0x7f00_0000_1ff8, 0x1008).unwrap();
-        assert_eq!(across.offset, 0x2ff8, "up to the end of the second mapping");
-        assert_eq!(
-            of(0x7f00_0000_1ff8, 0x1009),
-            None,
-            "another place of the object"
-        );
-        assert_eq!(of(0x7f00_0000_6ff8, 9), None, "a gap follows");
-        assert_eq!(of(0x7f00_0000_8ff8, 9), None, "another object follows");
-        assert_eq!(of(0x7f00_0000_6ff8, 8).unwrap().name, "/memfd:e (deleted)");
-        for other in [0x7f00_0000_4000, 0x7f00_0000_5000, 0x55e0_c8a0_0000, 0x1000] {
-            assert_eq!(of(other, 1), None, "{other:#x}");
-        }
-        for (base, length) in [(0x7f00_0000_0000, 0), (u64::MAX, 2), (u64::MAX, 1)] {
-            assert_eq!(of(base, length), None);
-        }
-        assert_eq!(find("not a list of mappings\n", 0, 1), None);
-    }
-
-    #[test]
-    fn memory_of_this_process() {
-        let file = sys::memory_file(c"test").unwrap();
-        sys::allocate(&file, 0, 8192).unwrap();
-        let shared = sys::map_shared(&file, 0, 8192).unwrap();
-        let word = 7u64;
-        let old_kernel = || Script::new().fails("ioctl", libc::ENOTTY);
-        for old in [false, true] {
-            let own = Own::new();
-            let ask = |address| {
-                let _script = old.then(old_kernel);
-                own.is_shared(address)
-            };
-            assert!(ask(shared.as_ptr() as u64 + 4096), "{old}");
-            assert!(!ask(&raw const word as u64) && !ask(16), "{old}");
-        }
-        let pid = std::process::id().to_string();
-        let object = shared_object(&pid, shared.as_ptr() as u64 + 4000, 200).unwrap();
-        assert_eq!(object.offset, 4000);
-        assert_eq!(
-            own_mapping(&object, 200),
-            Some(shared.as_ptr() as u64 + 4000)
-        );
-        assert_eq!(own_mapping(&object, 4193), None, "beyond the end");
-        assert!(object.is(&File::from(file).metadata().unwrap()));
-        // SAFETY: mapped above, and not used again.
-        unsafe { sys::unmap(shared, 8192) }.unwrap();
-        assert_eq!(shared_object(&pid, shared.as_ptr() as u64, 1), None);
-    }
-}
+mod tests;

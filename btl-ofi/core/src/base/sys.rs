@@ -54,7 +54,7 @@ pub(crate) use files::{
     punch_hole, read, read_link, seals, space, try_lock,
 };
 pub(crate) use memory::{
-    is_readable, is_shared, is_writable, map_again, map_shared, process_vm_readv,
+    MappingAt, is_readable, is_writable, map_again, map_shared, mapping_at, process_vm_readv,
     process_vm_writev, unmap,
 };
 pub(crate) use network::{

@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 
 use libc::{iovec, pid_t};
 
-use super::{checked, failed};
+use super::{checked, device_number, failed};
 use crate::base::error::CallError;
 
 /// Maps `size` bytes of a file at `offset`, to be read and written and shared with other processes.
@@ -69,30 +69,74 @@ struct ProcmapQuery {
     vma_page_size: u64,
     vma_offset: u64,
     inode: u64,
-    device: [u32; 2],
-    sizes: [u32; 2],
-    addresses: [u64; 2],
+    dev_major: u32,
+    dev_minor: u32,
+    vma_name_size: u32,
+    build_id_size: u32,
+    vma_name_addr: u64,
+    build_id_addr: u64,
 }
 
-/// Whether the memory at an address of this process lies in a shared mapping. `maps` is `/proc/self/maps`. Fails where
-/// nothing is mapped (ENOENT), and before Linux 6.11 (ENOTTY).
-pub(crate) fn is_shared(maps: impl AsFd, address: u64) -> Result<bool, CallError> {
+/// A mapping, as the kernel answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MappingAt {
+    /// The first address, and the one after the last.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) is_shared: bool,
+    /// It may be read and written.
+    pub(crate) is_writable: bool,
+    /// The place in the file, its device and its inode; 0 without a file.
+    pub(crate) offset: u64,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    /// Bytes of the name, which stand at the beginning of the caller's buffer.
+    pub(crate) name: usize,
+}
+
+/// The mapping that holds an address, and its name if `name` has room for any byte. `maps` is `/proc/PID/maps`. Fails where
+/// nothing is mapped (ENOENT), if the name and a 0 are longer than the buffer or than PATH_MAX (ENAMETOOLONG), once the
+/// process has ended (ESRCH), and before Linux 6.11 (ENOTTY).
+pub(crate) fn mapping_at(
+    maps: impl AsFd,
+    address: u64,
+    name: &mut [u8],
+) -> Result<MappingAt, CallError> {
     scripted!("ioctl");
     const SIZE: usize = size_of::<ProcmapQuery>();
     const _: () = assert!(SIZE == 104);
     // _IOWR('f', 17, struct procmap_query)
     const REQUEST: u64 = 3 << 30 | (SIZE as u64) << 16 | (b'f' as u64) << 8 | 17;
+    const READABLE: u64 = 1;
+    const WRITABLE: u64 = 2;
     const SHARED: u64 = 8;
     let mut query = ProcmapQuery {
         size: SIZE as u64,
         query_addr: address,
         ..ProcmapQuery::default()
     };
+    // The kernel refuses an address without a size.
+    if !name.is_empty() {
+        query.vma_name_size = u32::try_from(name.len()).unwrap_or(u32::MAX);
+        query.vma_name_addr = name.as_mut_ptr().expose_provenance() as u64;
+    }
     let maps = maps.as_fd().as_raw_fd();
-    // SAFETY: the request reads and writes `query`, whose size it is told; it asks for no name, so no address is used.
+    // SAFETY: the request reads and writes `query`, whose size it is told, and writes at most `vma_name_size` bytes to
+    // `name`, which has as many and is borrowed. It asks for no build id, so that address is not used.
     let rc = unsafe { libc::ioctl(maps, REQUEST as _, &raw mut query) };
     checked("ioctl", rc)?;
-    Ok(query.vma_flags & SHARED != 0)
+    let has = |flags| query.vma_flags & flags == flags;
+    Ok(MappingAt {
+        from: query.vma_start,
+        to: query.vma_end,
+        is_shared: has(SHARED),
+        is_writable: has(READABLE | WRITABLE),
+        offset: query.vma_offset,
+        device: device_number(query.dev_major, query.dev_minor),
+        inode: query.inode,
+        // The kernel counts the 0 behind the name, and nothing if there is no name.
+        name: (query.vma_name_size as usize).saturating_sub(1),
+    })
 }
 
 /// Copies up to `size` bytes at `local` to `remote` in process `pid`. Returns how many were copied: the kernel stops

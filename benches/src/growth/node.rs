@@ -1,5 +1,5 @@
-//! Memory of a rank on a node of 256, each of which reaches all others: through rings, by messages and through the node's
-//! segments. Memory of the next few it maps too.
+//! Memory of a rank on a node of 256, each of which reaches all others: through rings, by messages, through the node's
+//! segments, and by memory of theirs that it maps.
 //!
 //! The program launches itself as the ranks. Each reads its memory while all are there. A page that several processes map
 //! counts for each by its share (Pss). Memory of shared segments is allocated before anyone touches it, so it is read for
@@ -26,10 +26,6 @@ const FEW: u32 = 64;
 const MOST: f64 = 32.0;
 /// Seconds after which a rank is killed, and with it the job.
 const PATIENCE: u32 = 300;
-
-/// Ranks whose memory a rank maps. Each time it reads the owner's list of mappings, which grows with the ranks: all would
-/// take minutes, and little memory.
-const MAPPED: usize = 16;
 
 /// Bytes of a window that belong to one origin: a word, a longer put, a counter, a vector of sums.
 const PLACE: usize = 512;
@@ -107,8 +103,8 @@ fn mappable(len: usize) -> Result<*mut u8, String> {
     }
 }
 
-/// Puts to the next `count` ranks of a window, updates their memory, and waits until all is done.
-fn reach(window: &Window, count: usize) -> Result<(), String> {
+/// Puts to all other ranks of a window, updates their memory, and waits until all is done.
+fn reach(window: &Window) -> Result<(), String> {
     let (own, size) = (window.rank(), window.size());
     let value = [own as u64 + 1; LONG / 8];
     let from = value.as_ptr().cast::<u8>();
@@ -118,7 +114,7 @@ fn reach(window: &Window, count: usize) -> Result<(), String> {
     let long = Layout::contiguous(Datatype::Uint64, LONG / 8);
     let vector = Layout::contiguous(Datatype::Uint64, (PLACE - VECTOR) / 8);
     window.lock_all(Assertion::empty()).map_err(text)?;
-    for rank in (1..=count).map(|further| (own + further) % size) {
+    for rank in (1..size).map(|further| (own + further) % size) {
         let place = |at: usize| (own * PLACE + at) as u64;
         let target = |at, layout| Target {
             rank,
@@ -142,10 +138,10 @@ fn reach(window: &Window, count: usize) -> Result<(), String> {
     window.unlock_all().map_err(text)
 }
 
-/// Checks that the `count` ranks before this one were here.
-fn check(window: &Window, count: usize) -> Result<(), String> {
+/// Checks that all other ranks were here.
+fn check(window: &Window) -> Result<(), String> {
     let (own, size) = (window.rank(), window.size());
-    for origin in (1..=count).map(|before| (own + size - before) % size) {
+    for origin in (0..size).filter(|rank| *rank != own) {
         let value = origin as u64 + 1;
         let last = [
             (0, value),
@@ -204,17 +200,16 @@ pub(crate) fn rank(provider: &str, output: &Path) -> Result<(), String> {
 
     // Memory of one window is reached through rings and by the kernel, that of the other is mapped.
     let info = Info::new().with_table(TableChoice::Btl);
-    let others = job.size() as usize - 1;
-    let len = (others + 1) * PLACE;
+    let len = job.size() as usize * PLACE;
     let own = Window::allocate_with(&job, len, 1, &info).map_err(text)?;
     let memory = mappable(len)?;
     // SAFETY: the memory is never unmapped, and only operations of the window change it.
     let mapped = unsafe { Window::create_with(&job, memory, len, 1, &info) };
-    let windows = [(own, others), (mapped.map_err(text)?, others.min(MAPPED))];
-    for (window, count) in &windows {
-        reach(window, *count)?;
+    let windows = [own, mapped.map_err(text)?];
+    for window in &windows {
+        reach(window)?;
         job.barrier().map_err(text)?;
-        check(window, *count)?;
+        check(window)?;
     }
     exchange(&Comm::world(&job).map_err(text)?)?;
     job.barrier().map_err(text)?;
@@ -226,7 +221,7 @@ pub(crate) fn rank(provider: &str, output: &Path) -> Result<(), String> {
         let all = format!("[{}]", String::from_utf8_lossy(&all.join(&b',')));
         std::fs::write(output, all).map_err(|e| format!("{}: {e}", output.display()))?;
     }
-    for (window, _) in windows {
+    for window in windows {
         window.free().map_err(text)?;
     }
     job.finalize().map_err(text)

@@ -19,8 +19,9 @@ unsafe impl Sync for Pages {}
 const ALIGNMENT: usize = 4096;
 /// Bytes of a huge page where the kernel makes them by itself; elsewhere merely an alignment.
 const HUGE: usize = 2 << 20;
-/// Memory from here on lies on huge pages where the kernel has any: it is first touched, registered
-/// and reached at random with fewer faults and fewer misses of address translation.
+/// Of memory from here on, the whole huge pages lie on such where the kernel has any: it is first touched,
+/// registered and reached at random with fewer faults and fewer misses of address translation. What is
+/// left behind them lies on ordinary pages, so that no more than the memory itself is resident.
 const LARGE: usize = 2 * HUGE;
 
 impl Pages {
@@ -30,9 +31,17 @@ impl Pages {
         // SAFETY: the layout has at least one byte.
         let base = NonNull::new(unsafe { alloc(layout) })?;
         if layout.align() == HUGE {
-            // Before the first touch. Refused, the pages are ordinary ones.
-            // SAFETY: whole pages that were just allocated; the advice does not change what they hold.
-            unsafe { libc::madvise(base.as_ptr().cast(), layout.size(), libc::MADV_HUGEPAGE) };
+            let rest = layout.size() % HUGE;
+            let whole = layout.size() - rest;
+            let advise = |from: usize, size, advice| {
+                // Before the first touch. Refused, the pages are ordinary ones.
+                // SAFETY: whole pages within the memory just allocated; the advice does not change what they hold.
+                unsafe { libc::madvise(base.as_ptr().byte_add(from).cast(), size, advice) };
+            };
+            advise(0, whole, libc::MADV_HUGEPAGE);
+            // A huge page would reach beyond this memory. The kernel takes one unasked where all memory may have
+            // them, and where memory that was freed had asked for them.
+            advise(whole, rest, libc::MADV_NOHUGEPAGE);
         }
         // SAFETY: just allocated with this size.
         unsafe { base.write_bytes(0, layout.size()) };
@@ -60,8 +69,8 @@ impl Pages {
 
 fn layout(len: usize) -> Option<AllocLayout> {
     let alignment = if len < LARGE { ALIGNMENT } else { HUGE };
-    let layout = AllocLayout::from_size_align(len.max(1), alignment).ok()?;
-    Some(layout.pad_to_align())
+    let size = len.max(1).checked_next_multiple_of(ALIGNMENT)?;
+    AllocLayout::from_size_align(size, alignment).ok()
 }
 
 impl Drop for Pages {
@@ -76,8 +85,8 @@ impl Drop for Pages {
 mod tests {
     use super::*;
 
-    /// Kilobytes of huge pages in the mapping that holds an address.
-    fn on_huge_pages(address: usize) -> Option<usize> {
+    /// What the kernel says behind a name of the mapping that holds an address.
+    fn told(address: usize, name: &str) -> Option<String> {
         let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
         let mut inside = false;
         for line in maps.lines() {
@@ -88,11 +97,28 @@ mod tests {
             });
             if let Some(range) = range {
                 inside = range.contains(&address);
-            } else if inside && let Some(size) = line.strip_prefix("AnonHugePages:") {
-                return size.trim().strip_suffix(" kB")?.parse().ok();
+            } else if inside && let Some(told) = line.strip_prefix(name) {
+                return Some(told.trim().to_owned());
             }
         }
         None
+    }
+
+    /// Kilobytes of huge pages in the mapping that holds an address.
+    fn on_huge_pages(address: usize) -> Option<usize> {
+        told(address, "AnonHugePages:")?
+            .strip_suffix(" kB")?
+            .parse()
+            .ok()
+    }
+
+    /// Whether the mapping that holds an address refuses huge pages; none are given where the kernel has no flag of it.
+    fn refuses_huge_pages(address: usize) -> bool {
+        if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+            println!("skipped: the kernel knows no huge pages that it makes by itself");
+            return true;
+        }
+        told(address, "VmFlags:").is_some_and(|flags| flags.split(' ').any(|flag| flag == "nh"))
     }
 
     /// Whether the kernel has a huge page for memory of the C library's that asks for them.
@@ -137,5 +163,53 @@ mod tests {
             );
         }
         panic!("memory of windows does not lie on huge pages, though the kernel has some");
+    }
+
+    /// Resident pages of `len` bytes from a page on.
+    fn resident(base: *mut u8, len: usize) -> usize {
+        // SAFETY: sysconf takes an integer.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let is_resident = |at: &usize| {
+            let mut state = 0u8;
+            // SAFETY: the kernel checks the address, which may be of no mapping, and writes one byte for one page.
+            let rc = unsafe { libc::mincore(base.wrapping_add(*at).cast(), page, &mut state) };
+            rc == 0 && state & 1 == 1
+        };
+        (0..len).step_by(page).filter(is_resident).count() * page
+    }
+
+    #[test]
+    fn no_more_than_the_memory_is_resident() {
+        const SPARE: usize = 16 * ALIGNMENT;
+        // Other tests may use memory beside it meanwhile.
+        let mut found = Vec::new();
+        for turn in 0..5 {
+            for rest in [0, 1, 100_000, HUGE / 2] {
+                let len = LARGE + rest;
+                let Some(pages) = Pages::new(len) else {
+                    panic!("no memory");
+                };
+                assert!(pages.base().addr().is_multiple_of(HUGE));
+                // SAFETY: the pages have that many bytes, which nobody else knows of.
+                unsafe { pages.base().write_bytes(1, len) };
+                let (own, all) = (
+                    resident(pages.base(), len),
+                    resident(pages.base(), len.next_multiple_of(HUGE)),
+                );
+                assert!(
+                    own >= len,
+                    "{own} of {len} bytes: what was touched is resident"
+                );
+                let last = pages.base().addr() + len - 1;
+                assert!(rest == 0 || refuses_huge_pages(last), "{rest}");
+                found.push((len, all));
+            }
+            if found.iter().all(|(len, all)| *all <= len + SPARE) {
+                return;
+            }
+            println!("turn {turn}: bytes, and resident bytes: {found:?}");
+            found.clear();
+        }
+        panic!("more memory is resident than was asked for");
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! The functions of the plugin's table (`btl-ofi/plugin/src/module/rma.rs`) are an example.
 
-use crate::peer::endpoint::Endpoint;
 #[doc(inline)]
 pub use crate::quick_entry;
 
@@ -26,30 +25,10 @@ pub const MESSAGE: Way = 1;
 /// Other peers, and requests that begin a message.
 pub const OTHER: Way = 2;
 
-/// Whether the provider makes puts and gets to an endpoint.
-///
-/// # Safety
-/// The endpoint is live; `T` is its transport's threading.
-#[inline(always)]
-pub unsafe fn transfers<const T: bool>(endpoint: *const Endpoint) -> bool {
-    // SAFETY: the caller guarantees the same.
-    unsafe { (*endpoint).takes_transfers::<T, true>() }
-}
-
-/// Whether the provider executes atomics to an endpoint.
-///
-/// # Safety
-/// As for [`transfers`].
-#[inline(always)]
-pub unsafe fn atomics<const T: bool>(endpoint: *const Endpoint) -> bool {
-    // SAFETY: the caller guarantees the same.
-    unsafe { (*endpoint).sends_atomics_by_fabric::<T>() }
-}
-
 /// Defines a function of a door's table, `$name`, in three functions; `$slow` is written beside them. All have the same
 /// arguments in the same order, so that the compiler makes a call of the next one a jump (a tail call):
-/// - `$name`, with `$way` [`PROVIDER`], only asks `$route` ([`transfers`] or [`atomics`]) whether the provider serves the
-///   endpoint, and jumps to `$direct` or `$other`. It saves no register, which it would if it did more, and it calls a
+/// - `$name`, with `$way` [`PROVIDER`], only asks `$route`, a method of [`Endpoint`](crate::Endpoint), whether the provider
+///   serves the endpoint, and jumps to `$direct` or `$other`. It saves no register, which it would if it did more, and it calls a
 ///   pointer, because the compiler makes one call of a function a jump, not several. With `$way` [`MESSAGE`], for
 ///   transports that use messages, it is `$quick`, and jumps to `$other` where that returned `None`;
 /// - `$direct` is `$quick` with `$way` [`PROVIDER`], `$other` with [`OTHER`];
@@ -79,7 +58,7 @@ macro_rules! quick_entry {
                     $slow
                 } else if $way == $crate::hints::PROVIDER
                     // SAFETY: the host passes NULL or a live endpoint; `T` is that of the module's table.
-                    && unsafe { $crate::hints::$route::<T>($endpoint.cast()) }
+                    && unsafe { (*$endpoint.cast::<$crate::Endpoint>()).$route::<T>() }
                 {
                     // A branch, where the compiler would choose the address by the condition, with one instruction more.
                     $crate::hints::branch();

@@ -102,7 +102,8 @@ impl Transport {
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); the constants have the values named above. With
-    /// [`PROVIDER`](crate::hints::PROVIDER), [`atomics`](crate::hints::atomics) has named the peer as the provider's.
+    /// [`PROVIDER`](crate::hints::PROVIDER), the peer
+    /// [sends atomics by the provider](Endpoint::sends_atomics_by_fabric).
     #[inline(always)]
     pub unsafe fn try_atomic_op<const T: bool, const WAY: Way>(
         &self,

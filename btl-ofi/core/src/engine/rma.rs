@@ -26,7 +26,8 @@ impl Transport {
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); the constants have the values named above. With
-    /// [`PROVIDER`](crate::hints::PROVIDER), [`transfers`](crate::hints::transfers) has named the peer as the provider's.
+    /// [`PROVIDER`](crate::hints::PROVIDER), the peer
+    /// [sends transfers by the provider](Endpoint::sends_transfers_by_fabric).
     #[inline(always)]
     pub unsafe fn try_put<const T: bool, const WAY: Way>(
         &self,
@@ -47,7 +48,7 @@ impl Transport {
             };
         }
         // SAFETY: the caller guarantees that `T` is the transport's threading.
-        if WAY != PROVIDER && !unsafe { peer.takes_transfers::<T, false>() } {
+        if WAY != PROVIDER && !unsafe { peer.sends_transfers_on_node::<T>() } {
             // SAFETY: as above.
             if unsafe { peer.sends_transfers_by_message::<T>() } {
                 let to = (remote, remote_address);
@@ -118,7 +119,7 @@ impl Transport {
             };
         }
         // SAFETY: the caller guarantees that `T` is the transport's threading.
-        if WAY != PROVIDER && !unsafe { peer.takes_transfers::<T, false>() } {
+        if WAY != PROVIDER && !unsafe { peer.sends_transfers_on_node::<T>() } {
             // SAFETY: as above.
             if unsafe { peer.sends_transfers_by_message::<T>() } {
                 let to = (remote, remote_address);

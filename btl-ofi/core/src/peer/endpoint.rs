@@ -164,18 +164,24 @@ impl Endpoint {
         }
     }
 
-    /// Whether the provider makes puts and gets (`FABRIC`), or the kernel, or the peer through its ring (not `FABRIC`).
+    /// Whether the provider makes puts and gets.
     ///
     /// # Safety
     /// `T` is false only where calls never overlap.
     #[inline(always)]
-    pub(crate) unsafe fn takes_transfers<const T: bool, const FABRIC: bool>(&self) -> bool {
-        let wanted = match FABRIC {
-            true => Transfers::Fabric,
-            false => Transfers::Kernel,
-        };
+    pub unsafe fn sends_transfers_by_fabric<const T: bool>(&self) -> bool {
         // SAFETY: the caller guarantees `T`.
-        unsafe { is::<T>(&self.transfers, wanted as u8) }
+        unsafe { is::<T>(&self.transfers, Transfers::Fabric as u8) }
+    }
+
+    /// Whether the kernel makes puts and gets, or the peer through its ring.
+    ///
+    /// # Safety
+    /// `T` is false only where calls never overlap.
+    #[inline(always)]
+    pub(crate) unsafe fn sends_transfers_on_node<const T: bool>(&self) -> bool {
+        // SAFETY: the caller guarantees `T`.
+        unsafe { is::<T>(&self.transfers, Transfers::Kernel as u8) }
     }
 
     /// Whether small puts and gets travel as messages.
@@ -251,7 +257,7 @@ impl Endpoint {
     /// # Safety
     /// `T` is false only where calls never overlap.
     #[inline(always)]
-    pub(crate) unsafe fn sends_atomics_by_fabric<const T: bool>(&self) -> bool {
+    pub unsafe fn sends_atomics_by_fabric<const T: bool>(&self) -> bool {
         // SAFETY: the caller guarantees `T`.
         unsafe { is::<T>(&self.atomics, Atomics::Fabric as u8) }
     }

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use btl_ofi::hints::{MESSAGE, OTHER, PROVIDER, atomics, transfers};
+use btl_ofi::hints::{MESSAGE, OTHER, PROVIDER};
 use btl_ofi::{Completion, Endpoint, Handle, Op, Transport};
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
@@ -20,10 +20,10 @@ macro_rules! quick {
         unsafe {
             match (t.is_threaded(), t.uses_messages()) {
                 _ if t.is_traced() => None,
-                (false, false) if $route::<false>(peer.as_ptr()) => {
+                (false, false) if peer.as_ref().$route::<false>() => {
                     t.$call::<false, PROVIDER>$arguments
                 }
-                (true, false) if $route::<true>(peer.as_ptr()) => t.$call::<true, PROVIDER>$arguments,
+                (true, false) if peer.as_ref().$route::<true>() => t.$call::<true, PROVIDER>$arguments,
                 (false, false) => t.$call::<false, OTHER>$arguments,
                 (true, false) => t.$call::<true, OTHER>$arguments,
                 (false, true) => {
@@ -59,7 +59,7 @@ pub(crate) trait Calls {
         if handle.is_null()
             && let Some(status) = quick!(
                 self.transport(),
-                transfers,
+                sends_transfers_by_fabric,
                 try_put,
                 (peer, local, at, h, size, done)
             )
@@ -83,7 +83,7 @@ pub(crate) trait Calls {
         if handle.is_null()
             && let Some(status) = quick!(
                 self.transport(),
-                transfers,
+                sends_transfers_by_fabric,
                 try_get,
                 (peer, local, at, h, size, done)
             )
@@ -107,7 +107,7 @@ pub(crate) trait Calls {
         let codes = (op as u32, flags.bits());
         if let Some(status) = quick!(
             self.transport(),
-            atomics,
+            sends_atomics_by_fabric,
             try_atomic_op,
             (peer, at, h, codes, operand, done)
         ) {
@@ -134,7 +134,7 @@ pub(crate) trait Calls {
         if handle.is_null()
             && let Some(status) = quick!(
                 self.transport(),
-                atomics,
+                sends_atomics_by_fabric,
                 try_atomic_fop,
                 (peer, local, at, h, codes, operand, done)
             )
@@ -162,7 +162,7 @@ pub(crate) trait Calls {
         if handle.is_null()
             && let Some(status) = quick!(
                 self.transport(),
-                atomics,
+                sends_atomics_by_fabric,
                 try_atomic_cswap,
                 (peer, local, at, h, values, bits, done)
             )

@@ -13,7 +13,7 @@ use crate::guard::use_argument;
 use crate::module::Module;
 
 quick_entry! {
-    atomic_op, direct_atomic_op, other_atomic_op, slow_atomic_op, atomics,
+    atomic_op, direct_atomic_op, other_atomic_op, slow_atomic_op, sends_atomics_by_fabric,
     (
     btl: Btl,
     endpoint: BtlEndpoint,
@@ -81,7 +81,7 @@ pub(super) unsafe extern "C" fn slow_atomic_op(
 }
 
 quick_entry! {
-    atomic_fop, direct_atomic_fop, other_atomic_fop, slow_atomic_fop, atomics,
+    atomic_fop, direct_atomic_fop, other_atomic_fop, slow_atomic_fop, sends_atomics_by_fabric,
     (
     btl: Btl,
     endpoint: BtlEndpoint,
@@ -151,7 +151,7 @@ pub(super) unsafe extern "C" fn slow_atomic_fop(
 }
 
 quick_entry! {
-    atomic_cswap, direct_atomic_cswap, other_atomic_cswap, slow_atomic_cswap, atomics,
+    atomic_cswap, direct_atomic_cswap, other_atomic_cswap, slow_atomic_cswap, sends_atomics_by_fabric,
     (
     btl: Btl,
     endpoint: BtlEndpoint,

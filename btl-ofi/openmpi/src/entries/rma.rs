@@ -11,7 +11,7 @@ use crate::guard::{guarded, use_argument};
 use crate::module::Module;
 
 quick_entry! {
-    put, direct_put, other_put, slow_put, transfers,
+    put, direct_put, other_put, slow_put, sends_transfers_by_fabric,
     (
     btl: Btl,
     endpoint: BtlEndpoint,
@@ -75,7 +75,7 @@ pub(super) unsafe extern "C" fn slow_put(
 }
 
 quick_entry! {
-    get, direct_get, other_get, slow_get, transfers,
+    get, direct_get, other_get, slow_get, sends_transfers_by_fabric,
     (
     btl: Btl,
     endpoint: BtlEndpoint,

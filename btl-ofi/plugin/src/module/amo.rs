@@ -12,7 +12,7 @@ use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
 
 quick_entry! {
-    atomic_op, direct_atomic_op, other_atomic_op, slow_atomic_op, atomics,
+    atomic_op, direct_atomic_op, other_atomic_op, slow_atomic_op, sends_atomics_by_fabric,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,
@@ -81,7 +81,7 @@ pub(super) unsafe extern "C" fn slow_atomic_op(
 }
 
 quick_entry! {
-    atomic_fop, direct_atomic_fop, other_atomic_fop, slow_atomic_fop, atomics,
+    atomic_fop, direct_atomic_fop, other_atomic_fop, slow_atomic_fop, sends_atomics_by_fabric,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,
@@ -161,7 +161,7 @@ pub(super) unsafe extern "C" fn slow_atomic_fop(
 }
 
 quick_entry! {
-    atomic_cswap, direct_atomic_cswap, other_atomic_cswap, slow_atomic_cswap, atomics,
+    atomic_cswap, direct_atomic_cswap, other_atomic_cswap, slow_atomic_cswap, sends_atomics_by_fabric,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,

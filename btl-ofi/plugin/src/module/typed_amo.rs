@@ -35,7 +35,7 @@ pub(super) unsafe extern "C" fn atomic_query(
 }
 
 quick_entry! {
-    atomic_opv, direct_atomic_opv, other_atomic_opv, slow_atomic_opv, atomics,
+    atomic_opv, direct_atomic_opv, other_atomic_opv, slow_atomic_opv, sends_atomics_by_fabric,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,
@@ -115,7 +115,7 @@ pub(super) unsafe extern "C" fn slow_atomic_opv(
 }
 
 quick_entry! {
-    atomic_fopv, direct_atomic_fopv, other_atomic_fopv, slow_atomic_fopv, atomics,
+    atomic_fopv, direct_atomic_fopv, other_atomic_fopv, slow_atomic_fopv, sends_atomics_by_fabric,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,

@@ -26,7 +26,8 @@ enum Tried {
 }
 
 impl Transport {
-    /// The quick path of a put (`PUT`) or get through the ring, of at most [`MOST`] bytes. `None`, before side effects, if the
+    /// The quick path of a put (`PUT`) or get through the ring, of at most
+    /// [`MOST`](crate::engine::ring_transfers::MOST) bytes. `None`, before side effects, if the
     /// caller must use CMA.
     ///
     /// # Safety

@@ -37,6 +37,7 @@ impl Transport {
         }
     }
 
+    /// Runs an operation's callback, and counts the operation as done.
     #[inline(always)]
     pub(super) fn call_back(
         &self,
@@ -45,6 +46,13 @@ impl Transport {
         status: Status,
         threaded: bool,
     ) {
+        self.call_only(f, status);
+        self.lower_as(context, f.tag, 1, threaded);
+    }
+
+    /// Runs a callback without counting the operation as done, such as one that the provider still holds.
+    #[inline(always)]
+    pub(super) fn call_only(&self, f: &Finished, status: Status) {
         if let Some(function) = f.function {
             // SAFETY: the caller of the operation passed this function with its arguments, and allows it to run
             // on any thread that makes progress.
@@ -60,7 +68,6 @@ impl Transport {
                 );
             }
         }
-        self.lower_as(context, f.tag, 1, threaded);
     }
 
     /// Runs the callbacks of operations that needed no provider, then returns the list for reuse.

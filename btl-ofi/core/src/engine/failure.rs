@@ -265,25 +265,6 @@ impl Transport {
         }
     }
 
-    /// Runs a callback without counting the operation as done: the provider still holds it.
-    fn call_only(&self, f: &Finished, status: Status) {
-        if let Some(function) = f.function {
-            // SAFETY: the caller of the operation passed this function with its arguments, and allows it to run
-            // on any thread that makes progress.
-            unsafe {
-                function(
-                    self.setup.owner.load(Ordering::Relaxed),
-                    f.tag.endpoint().cast(),
-                    f.local_address,
-                    f.local_handle,
-                    f.context,
-                    f.data,
-                    status.0,
-                );
-            }
-        }
-    }
-
     /// [`settle_unattributed_as`](Self::settle_unattributed_as) for error completions that were read before.
     #[cold]
     pub(crate) fn settle_unattributed(&self) -> usize {

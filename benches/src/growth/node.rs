@@ -85,24 +85,6 @@ impl Figures {
     }
 }
 
-/// Memory that other processes can map. It is never unmapped.
-fn mappable(len: usize) -> Result<*mut u8, String> {
-    let failed = |call: &str| format!("{call}: {}", std::io::Error::last_os_error());
-    // SAFETY: the name is a string of C. The descriptor is new, and the mapping takes no place of another.
-    unsafe {
-        let file = libc::memfd_create(c"growth-node".as_ptr(), libc::MFD_CLOEXEC);
-        if file < 0 || libc::ftruncate(file, len as libc::off_t) != 0 {
-            return Err(failed("memfd_create"));
-        }
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let base = libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, file, 0);
-        match base {
-            libc::MAP_FAILED => Err(failed("mmap")),
-            base => Ok(base.cast()),
-        }
-    }
-}
-
 /// Puts to all other ranks of a window, updates their memory, and waits until all is done.
 fn reach(window: &Window) -> Result<(), String> {
     let (own, size) = (window.rank(), window.size());
@@ -202,7 +184,7 @@ pub(crate) fn rank(provider: &str, output: &Path) -> Result<(), String> {
     let info = Info::new().with_table(TableChoice::Btl);
     let len = job.size() as usize * PLACE;
     let own = Window::allocate_with(&job, len, 1, &info).map_err(text)?;
-    let memory = mappable(len)?;
+    let memory = benches::shared::leak(len).map_err(text)?;
     // SAFETY: the memory is never unmapped, and only operations of the window change it.
     let mapped = unsafe { Window::create_with(&job, memory, len, 1, &info) };
     let windows = [own, mapped.map_err(text)?];

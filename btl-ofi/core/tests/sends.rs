@@ -111,9 +111,10 @@ fn content(number: usize, size: usize) -> Vec<u8> {
 }
 
 /// Messages of all sizes arrive complete, in order, from the endpoint that the receiver knows, mixed with puts.
-fn in_order(provider: &str, seed: u64) {
+fn in_order(provider: &str, seed: u64, settings: &[(&str, Value)]) {
     const MANY: usize = 1000;
-    let (a, b) = (single(provider), single(provider));
+    let settings = [&[("btl_ofi_mode", Value::Int(2))], settings].concat();
+    let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Single, &settings));
     assert!(a.capabilities().flags.contains(ModuleFlags::SEND));
     let limit = a.capabilities().send_limit;
     let from = b.connect(a.address(), 0).unwrap();
@@ -157,7 +158,18 @@ fn in_order(provider: &str, seed: u64) {
 #[test]
 fn messages_arrive_complete_and_in_order() {
     for provider in PROVIDERS {
-        (1..=2).for_each(|seed| in_order(provider, seed));
+        (1..=2).for_each(|seed| in_order(provider, seed, &[]));
+    }
+}
+
+/// Also where one long message fills the window, or three do.
+#[test]
+fn small_windows_do_not_hold_messages_up() {
+    for provider in ["tcp;ofi_rxm", "net"] {
+        for window in [1, 400_000] {
+            let window = ("btl_ofi_stream_window", Value::Unsigned(window));
+            in_order(provider, 3, &[window]);
+        }
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) const DEFAULT_EXCLUDE: &str = "shm,sockets,tcp,udp,rstream,usnic,net"
 pub(crate) const MAX_CQ_READ: usize = 64;
 /// Default of `btl_ofi_message_limit`.
 const MESSAGE_LIMIT: u64 = 4096;
+/// Default of `btl_ofi_stream_window`.
+const STREAM_WINDOW: u64 = 512 * 1024;
 /// Most receive buffers for messages.
 const MOST_RECEIVES: usize = 4096;
 
@@ -134,6 +136,8 @@ pub(crate) struct Messages {
     /// Largest put that travels as a message; gets may be [longer](crate::fabric::policy::message_limits). 0 for no messages
     /// where the provider has atomics.
     pub(crate) limit: usize,
+    /// Bytes of large transfers that are on the way to a peer at a time over TCP; 0 for no limit.
+    pub(crate) stream_window: usize,
 }
 
 /// Device memory.
@@ -276,6 +280,7 @@ impl Messages {
         Ok(Messages {
             receives: (values.int("btl_ofi_rd_num")?.max(1) as usize).min(MOST_RECEIVES),
             limit: values.unsigned("btl_ofi_message_limit")? as usize,
+            stream_window: values.unsigned("btl_ofi_stream_window")? as usize,
         })
     }
 }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | a put with notification, where one cannot carry both | the put, then the atomic (`notices`) |
 //! | a large transfer over several rails | pieces (`stripes`) |
-//! | a large transfer that would be copied slowly | its first bytes, and the rest (`heads`) |
+//! | a large transfer over TCP | pieces (`streams`) |
 //!
 //! A compound operation has a record of its own, with the caller's completion, and counts as outstanding from the call on.
 //! Its parts are operations that count beside it. So a flush that begins between two parts waits for the later one too, and
@@ -22,6 +22,7 @@ use plugin_api::Status;
 
 use crate::engine::notify::Raise;
 use crate::engine::post::Caller;
+use crate::engine::streams::Stream;
 use crate::engine::stripes::Stripe;
 use crate::engine::transport::Transport;
 use crate::op::completion::Finished;
@@ -33,7 +34,9 @@ use crate::peer::endpoint::Endpoint;
 pub(crate) enum Parts {
     /// A put, then the atomic that notifies.
     Notified(Raise),
-    /// Pieces of a transfer.
+    /// Pieces of a transfer over one interface.
+    Streamed(Stream),
+    /// Pieces of a transfer over several rails.
     Striped(Box<Stripe>),
 }
 
@@ -44,7 +47,7 @@ pub(crate) enum Event {
     Visible,
     /// Pieces are to be posted.
     Room,
-    /// The part in this place ended.
+    /// A part ended: the number says which one, as its operation numbers them.
     Part(usize, Status),
     /// The operation is over.
     End(Status),
@@ -173,7 +176,7 @@ impl Transport {
         }
         let what = match parts {
             Parts::Notified(_) => "a put with notification; its counter was not raised",
-            Parts::Striped(_) => "a transfer in several parts",
+            Parts::Streamed(_) | Parts::Striped(_) => "a transfer in several parts",
         };
         let mut lists = self.compounds.0.lock();
         if lists.all.try_reserve(1).is_err() {
@@ -261,6 +264,7 @@ impl Transport {
         match (&mut *parts, event) {
             (_, Event::End(status)) => Next::End(status),
             (Parts::Notified(raise), _) => self.raise_counter(at, endpoint, raise),
+            (Parts::Streamed(stream), event) => self.advance_stream((at, endpoint), stream, event),
             (Parts::Striped(stripe), Event::Part(place, status)) => {
                 stripe.end_part(place, status);
                 self.post_pieces(at, stripe)

@@ -161,6 +161,7 @@ impl Transport {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
         self.report_outstanding(endpoint, status);
+        self.streams.end_waiting(endpoint);
         self.abandon_puts(endpoint, status, why);
         if self.node.has_rings {
             self.abandon_commands(endpoint, status, why);

@@ -18,6 +18,7 @@ use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
 use crate::engine::rails::Rails;
 use crate::engine::staging::Hmem;
+use crate::engine::streams::{self, Streams};
 use crate::engine::traced::Trace;
 use crate::engine::transport::{Atomics, Failures, Node, Setup, Transport, known_by};
 use crate::fabric::atomic_table::AtomicTable;
@@ -25,7 +26,7 @@ use crate::fabric::device::Device;
 use crate::fabric::fids::InfoRef;
 use crate::fabric::msg::{self, Messages};
 use crate::fabric::own::OwnMemory;
-use crate::fabric::policy::{self, Policy};
+use crate::fabric::policy::{self, NO_WINDOW, Policy};
 use crate::fabric::query::{self, Calling};
 use crate::fabric::registration::Registrar;
 use crate::fabric::select::{self, Candidate};
@@ -118,6 +119,7 @@ impl Transport {
             },
             atomics: Atomics::new(chosen.atomics, scratch, &policy),
             compounds: Compounds::default(),
+            streams: Streams::default(),
             setup: setup(options, &capabilities, (&registrar, &rails), info, threaded),
             hmem: Hmem::driven_if(!rails.is_empty() || trace.is_some()),
             trace,
@@ -192,6 +194,12 @@ fn setup(
     info: InfoRef<'_>,
     threaded: bool,
 ) -> Setup {
+    let stream_window = policy::stream_window(info, options);
+    // Slower paths take those that may be divided.
+    let quick_limit = |limit| match stream_window {
+        NO_WINDOW => rails.quick_limit(limit),
+        _ => rails.quick_limit(limit).min(streams::SMALLEST - 1),
+    };
     Setup {
         answers_at_once: false,
         threaded,
@@ -200,10 +208,11 @@ fn setup(
         put_limit: capabilities.put_limit,
         get_limit: capabilities.get_limit,
         quick_limits: (
-            rails.quick_limit(capabilities.put_limit),
-            rails.quick_limit(capabilities.get_limit),
+            quick_limit(capabilities.put_limit),
+            quick_limit(capabilities.get_limit),
         ),
         message_limits: policy::message_limits(info, options),
+        stream_window,
         local_registration: registrar.local,
         progress_threshold: options.contexts.progress_threshold,
         num_cq_read: options.contexts.num_cq_read,
@@ -346,6 +355,7 @@ fn open_messages(
         receives: options.messages.receives,
         two_sided: options.two_sided(),
         answer: policy::longest_answer(device.info()),
+        window: policy::stream_window(device.info(), options),
         counters,
         registrar: Arc::clone(registrar),
     };

@@ -250,6 +250,7 @@ impl Transport {
         if outstanding > 0 {
             // Operations of several parts post no more: the address is removed. All contexts are locked, as posts require.
             peer.fail(Status::TIMEOUT);
+            self.streams.end_waiting(endpoint);
         }
         drop(guards);
         let proc = peer.proc;

@@ -1,6 +1,6 @@
 //! Large transfers over several rails: the transfer is divided into pieces, and each lane, the first interface or a rail,
 //! takes the next piece as soon as it has ended one. So a faster lane moves more, without anybody knowing how fast it is.
-//! Each is a compound operation (`compound`). So is a transfer over the first interface alone that goes in two pieces (`heads`).
+//! Each is a compound operation (`compound`).
 //!
 //! # A rail that fails
 //!
@@ -104,7 +104,7 @@ impl Transport {
         let piece = op.size.div_ceil(count * SHARE).next_multiple_of(PAGE);
         let largest = LARGEST.min(self.rails.piece_limit());
         let piece = piece.max(SMALLEST).min(largest);
-        Some(Stripe::new((op, put, target), lanes, (piece, 0)))
+        Some(Stripe::new((op, put, target), lanes, piece))
     }
 
     /// Makes a transfer in pieces. `endpoint` is live, and the local buffer is valid until completion.

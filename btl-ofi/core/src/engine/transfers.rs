@@ -96,7 +96,7 @@ impl Transport {
                 }
                 Transfers::Fabric | Transfers::Message => {
                     let whole = (op, put, target);
-                    if let Some(status) = self.transfer_with_head(endpoint, caller, whole) {
+                    if let Some(status) = self.stream(endpoint, caller, whole) {
                         return status;
                     }
                     // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until

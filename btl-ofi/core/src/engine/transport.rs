@@ -21,6 +21,7 @@ use crate::engine::post::Quick;
 use crate::engine::rails::Rails;
 use crate::engine::sends::Receive;
 use crate::engine::staging::Hmem;
+use crate::engine::streams::Streams;
 use crate::engine::traced::Trace;
 use crate::engine::typed_amo::Vectors;
 use crate::fabric::atomic_table::AtomicTable;
@@ -60,6 +61,7 @@ pub struct Transport {
     pub(crate) atomics: Atomics,
     /// Operations that are made of others.
     pub(crate) compounds: Compounds,
+    pub(crate) streams: Streams,
     pub(crate) setup: Setup,
     pub(crate) failures: Failures,
     pub(crate) detector: Detector,
@@ -107,10 +109,12 @@ pub(crate) struct Setup {
     pub(crate) virtual_addresses: bool,
     pub(crate) put_limit: usize,
     pub(crate) get_limit: usize,
-    /// Largest put, and largest get, of the quick paths: larger ones may go over several rails.
+    /// Largest put, and largest get, of the quick paths: larger ones may go in pieces.
     pub(crate) quick_limits: (usize, usize),
     /// Largest put, and largest get, that travels as a message.
     pub(crate) message_limits: (usize, usize),
+    /// Bytes of large transfers that are on the way to a peer at a time (`streams`), or `NO_WINDOW`.
+    pub(crate) stream_window: usize,
     /// Whether the provider requires local buffers to be registered (FI_MR_LOCAL).
     pub(crate) local_registration: bool,
     pub(crate) progress_threshold: u32,

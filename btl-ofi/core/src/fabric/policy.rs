@@ -47,7 +47,7 @@ pub(crate) struct Policy {
     pub(crate) serves_itself: bool,
     /// Whether a poll that finds nothing makes system calls.
     pub(crate) polls_kernel: bool,
-    /// The headers before the data, where that goes by a stream of the kernel (`engine::heads`).
+    /// The headers before the data, where that goes by a stream of the kernel (`engine::streams`).
     pub(crate) headers: Option<Headers>,
     /// Whether the provider says nothing of a peer that refuses its connection, at the address that the peer published.
     pub(crate) hides_refusals: bool,
@@ -242,6 +242,20 @@ pub(crate) fn message_limits(info: InfoRef<'_>, options: &Options) -> (usize, us
         _ => (puts, puts),
     }
 }
+
+/// Bytes on the way to a peer at a time, by large transfers and by messages each; [`NO_WINDOW`] away from TCP.
+pub(crate) fn stream_window(info: InfoRef<'_>, options: &Options) -> usize {
+    match (
+        Quirks::of(&info.provider()).headers(),
+        options.messages.stream_window,
+    ) {
+        (None, _) | (_, 0) => NO_WINDOW,
+        (Some(_), window) => window,
+    }
+}
+
+/// As many bytes may be on the way as there are.
+pub(crate) const NO_WINDOW: usize = usize::MAX;
 
 /// Largest put and get in bytes: the provider's limit, reduced by the user's.
 pub(crate) fn limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use mca_params::{Allowed, Declaration, Kind, Level, Named, Scope, Value};
 use plugin_api::ModuleFlags;
 
-use super::{DEFAULT_EXCLUDE, EXCLUSIVITY, MAX_CQ_READ, MESSAGE_LIMIT};
+use super::{DEFAULT_EXCLUDE, EXCLUSIVITY, MAX_CQ_READ, MESSAGE_LIMIT, STREAM_WINDOW};
 
 const fn declare(
     name: &'static str,
@@ -65,7 +65,7 @@ static RAILS: [Cow<'static, str>; 5] = [
     Cow::Borrowed("4"),
 ];
 
-pub(super) static DECLARATIONS: [Declaration; 30] = [
+pub(super) static DECLARATIONS: [Declaration; 31] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -167,6 +167,16 @@ pub(super) static DECLARATIONS: [Declaration; 30] = [
          transfers are made in software; gets may be four times as large over tcp and net. Messages also carry \
          the atomics there. 0 for no messages, unless the provider has no atomics. All processes must agree \
          whether messages are used.",
+    ),
+    declare(
+        "btl_ofi_stream_window",
+        Kind::SizeT,
+        Value::Unsigned(STREAM_WINDOW),
+        Allowed::Any,
+        Level::TUNER_DETAIL,
+        "Bytes of puts and gets of 64 KiB or more that are on the way to a peer at a time over tcp and net; the others \
+         wait. Transfers are divided into pieces of about half as much. A network whose bandwidth times round trip is \
+         larger needs more. 0 for no limit and whole transfers.",
     ),
     declare(
         "btl_ofi_provider_include",

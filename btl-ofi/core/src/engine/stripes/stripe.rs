@@ -122,11 +122,11 @@ impl Lane {
 }
 
 impl Stripe {
-    /// A transfer by these lanes, in pieces of so many bytes, from this offset on.
+    /// A transfer by these lanes, in pieces of so many bytes.
     pub(super) fn new(
         (op, put, target): (&Op<'_>, bool, Target),
         lanes: [Option<Lane>; MAX_RAILS],
-        (piece, next): (usize, usize),
+        piece: usize,
     ) -> Stripe {
         Stripe {
             put,
@@ -134,7 +134,7 @@ impl Stripe {
             target,
             size: op.size,
             piece,
-            next,
+            next: 0,
             again: Vec::new(),
             lanes,
             pieces: [None; MAX_RAILS * DEPTH],
@@ -143,20 +143,6 @@ impl Stripe {
             called: true,
             status: Status::SUCCESS,
         }
-    }
-
-    /// A transfer over the first interface in two pieces, the first one of `head` bytes.
-    pub(crate) fn with_head(
-        peer: &Endpoint,
-        (op, put, target): (&Op<'_>, bool, Target),
-        head: usize,
-    ) -> Stripe {
-        let mut lanes = [None; MAX_RAILS];
-        // Without rails, the peer is asked for nothing.
-        lanes[0] = Some(Lane::first(peer, target, target));
-        let mut stripe = Stripe::new((op, put, target), lanes, (op.size - head, head));
-        stripe.again.push((0, head));
-        stripe
     }
 
     /// Notes the end of the part in a place.

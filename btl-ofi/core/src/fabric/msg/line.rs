@@ -29,6 +29,13 @@ const MOST_UNANSWERED: usize = 7;
 const FIRST_KNOCK: (u32, u32) = (2, 1);
 const MOST_PAUSE: u32 = 256;
 
+/// Batches that were sent in a row and are not answered themselves.
+#[derive(Clone, Copy, Default)]
+struct Row {
+    count: usize,
+    bytes: usize,
+}
+
 /// The origin's side of the messages to one target.
 pub(super) struct Line {
     pub(super) endpoint: NonNull<Endpoint>,
@@ -45,7 +52,10 @@ pub(super) struct Line {
     pub(super) unanswered: VecDeque<u32>,
     /// How many of them the answer to a later batch will cover, and how many such batches were sent last in a row.
     covered: usize,
-    row: usize,
+    row: Row,
+    /// Bytes of the batches that are not answered, and how many there may be when one is sent.
+    bytes: usize,
+    window: usize,
     /// The number of the next batch.
     pub(super) sequence: u32,
     /// Checks that still pass before the next empty message, and those between the last two.
@@ -59,7 +69,12 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(endpoint: NonNull<Endpoint>, address: fi_addr_t, cookie: u64) -> Line {
+    /// `window`: bytes after which nothing is sent before an answer.
+    pub(super) fn new(
+        (endpoint, address): (NonNull<Endpoint>, fi_addr_t),
+        cookie: u64,
+        window: usize,
+    ) -> Line {
         Line {
             endpoint,
             address,
@@ -69,7 +84,9 @@ impl Line {
             waiting: VecDeque::new(),
             unanswered: VecDeque::new(),
             covered: 0,
-            row: 0,
+            row: Row::default(),
+            bytes: 0,
+            window,
             sequence: 0,
             knock: FIRST_KNOCK,
             stuck: false,
@@ -109,26 +126,34 @@ impl Line {
         taken
     }
 
-    /// The kind in which a batch is sent that is to be sent now.
-    pub(super) fn kind(&self, has_only_unreported: bool) -> Kind {
-        let covered = has_only_unreported && self.client != UNKNOWN && self.row < MOST_UNANSWERED;
-        if covered {
+    /// The kind in which a batch of so many bytes is sent that is to be sent now. There are two answers to a window, so
+    /// that it does not run empty between two.
+    pub(super) fn kind(&self, has_only_unreported: bool, bytes: usize) -> Kind {
+        let more = self.row.count < MOST_UNANSWERED && self.row.bytes + bytes <= self.window / 2;
+        if has_only_unreported && self.client != UNKNOWN && more {
             Kind::Unanswered
         } else {
             Kind::Batch
         }
     }
 
-    /// Notes that the first waiting batch was sent, in this kind.
-    pub(super) fn is_sent(&mut self, kind: Kind) {
+    /// Notes that the first waiting batch was sent, in this kind and with so many bytes.
+    pub(super) fn is_sent(&mut self, kind: Kind, bytes: usize) {
         self.unanswered.extend(self.waiting.pop_front());
         self.sequence = self.sequence.wrapping_add(1);
         if kind == Kind::Unanswered {
             self.covered += 1;
-            self.row += 1;
+            self.row.count += 1;
+            self.row.bytes += bytes;
         } else {
-            self.row = 0;
+            self.row = Row::default();
         }
+        self.bytes += bytes;
+    }
+
+    /// Notes that a batch of so many bytes was answered.
+    pub(super) fn has_arrived(&mut self, bytes: usize) {
+        self.bytes -= bytes;
     }
 
     /// Removes all batches, and returns them.
@@ -136,7 +161,7 @@ impl Line {
         let mut all: Vec<u32> = self.unanswered.drain(..).collect();
         all.extend(self.waiting.drain(..));
         all.extend(self.current.take());
-        (self.covered, self.row) = (0, 0);
+        (self.covered, self.row, self.bytes) = (0, Row::default(), 0);
         self.asked = false;
         all
     }
@@ -176,7 +201,7 @@ impl Line {
     /// Whether a complete batch may be sent.
     #[inline]
     pub(super) fn may_send(&self) -> bool {
-        self.due() < self.most_due() && self.unanswered.len() < WINDOW
+        self.due() < self.most_due() && self.unanswered.len() < WINDOW && self.bytes < self.window
     }
 
     /// Whether the batch that gathers may be sent before it is full. Nobody waits for the answer to one that has only

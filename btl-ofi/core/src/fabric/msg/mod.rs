@@ -13,7 +13,8 @@
 //! not asked for `FI_ORDER_SAS`: rxm offers it, and lets a short message pass one that it sends in parts (1.17).
 //!
 //! **Room.** A line has at most [`WINDOW`](line::WINDOW) batches unanswered and [`MOST_WAITING`](line::MOST_WAITING)
-//! more that wait; then commands are refused for the moment. The provider keeps messages for which no receive is posted
+//! more that wait; then commands are refused for the moment. Over TCP, nothing is sent either while `btl_ofi_stream_window` bytes
+//! are unanswered (`engine::streams` says why). The provider keeps messages for which no receive is posted
 //! (`FI_RM_ENABLED`), and says `FI_EAGAIN` to its sender when it cannot; what was not sent is sent by a later progress.
 //!
 //! **Introduction.** A target answers origins that it did not connect itself: an origin's first batch carries the
@@ -88,6 +89,8 @@ pub(crate) struct Provider {
     pub(crate) two_sided: bool,
     /// Words of the longest answer: [`MOST_WORDS`] or [`MOST_ANSWER`].
     pub(crate) answer: usize,
+    /// Bytes on the way to a peer after which it is sent nothing before an answer.
+    pub(crate) window: usize,
     pub(crate) counters: CountersRef,
     pub(crate) registrar: Arc<Registrar>,
 }
@@ -124,6 +127,7 @@ impl Messages {
             receives,
             two_sided,
             answer,
+            window,
             counters,
             registrar,
         } = provider;
@@ -137,7 +141,7 @@ impl Messages {
         let mut messages = Messages {
             port,
             receives: Receives::default(),
-            origin: Origin::new(address, answer, counters),
+            origin: Origin::new(address, (answer, window), counters),
             target,
         };
         for _ in 0..receives {

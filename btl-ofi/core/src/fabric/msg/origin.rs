@@ -35,6 +35,8 @@ pub(super) struct Origin {
     address: Vec<u8>,
     /// Words of the longest answer.
     answer: usize,
+    /// Bytes of unanswered batches after which a line sends nothing.
+    window: usize,
     lines: Vec<Option<Line>>,
     free_lines: Vec<u32>,
     by_endpoint: HashMap<NonNull<Endpoint>, u32>,
@@ -56,11 +58,16 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    pub(super) fn new(address: Vec<u8>, answer: usize, counters: CountersRef) -> Origin {
+    pub(super) fn new(
+        address: Vec<u8>,
+        (answer, window): (usize, usize),
+        counters: CountersRef,
+    ) -> Origin {
         Origin {
             counters,
             address,
             answer,
+            window,
             lines: Vec::new(),
             free_lines: Vec::new(),
             by_endpoint: HashMap::new(),
@@ -219,14 +226,15 @@ impl Origin {
                 return;
             };
             let message = &mut self.batches[batch as usize];
-            let kind = line.kind(message.has_only_unreported() && !message.is_empty());
+            let bytes = size_of_val(&*message.words);
+            let kind = line.kind(message.has_only_unreported() && !message.is_empty(), bytes);
             message.seal(kind, (line.cookie, line.client), line.sequence);
             let rc = port.send(&message.words, line.address, Message::Batch(batch));
             line.stuck = rc == EAGAIN;
             match rc {
                 0 => {
                     self.batches[batch as usize].held = true;
-                    line.is_sent(kind);
+                    line.is_sent(kind, bytes);
                     // SAFETY: the line of a peer is removed before its endpoint is.
                     let peer = unsafe { line.endpoint.as_ref() };
                     add(&self.counters.of(peer).messages, 1, false);
@@ -262,6 +270,9 @@ impl Origin {
         };
         line.unanswered.retain(|n| *n != number);
         line.is_answered(header.client);
+        for number in covered.iter().chain([&number]) {
+            line.has_arrived(size_of_val(&*self.batches[*number as usize].words));
+        }
         let batch = &mut self.batches[number as usize];
         if header.kind == Kind::Refusal {
             batch.fail(line.endpoint, Status::BAD_PARAM, &mut self.ended);

@@ -101,7 +101,8 @@ impl Origin {
                 // SAFETY: the callers guarantee a live endpoint.
                 let address = unsafe { endpoint.as_ref() }.address;
                 let number = vacant(&mut self.lines, &mut self.free_lines);
-                self.lines[number as usize] = Some(Line::new(endpoint, address, cookie));
+                self.lines[number as usize] =
+                    Some(Line::new((endpoint, address), cookie, self.window));
                 self.by_endpoint.insert(endpoint, number);
                 number
             }

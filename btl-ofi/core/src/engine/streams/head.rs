@@ -1,4 +1,4 @@
-//! Large transfers over TCP that would be copied slowly, made in two parts.
+//! The short first piece of large transfers over TCP that would be copied slowly.
 //!
 //! An x86 processor copies slowly (`rep movsb`) to a destination that lies 1 to 31 bytes behind its source, counted within a page: its
 //! loads seem to need what it stored just before, because the lower 12 bits of the addresses are the same. The kernel copies what is sent
@@ -6,24 +6,16 @@
 //! and the data follows.
 //!
 //! So memory at the beginning of a page is slow to get (headers of 16 bytes), and a large block of malloc, which lies 16 bytes behind
-//! it, is slow to put (40 bytes): a get of 512 KiB takes about 200 us instead of 150. A first part of [`HEAD`] bytes, sent right before the rest, moves
+//! it, is slow to put (40 bytes): a get of 512 KiB takes about 200 us instead of 150. A first piece of [`HEAD`] bytes, sent right before the rest, moves
 //! the rest away from there. Over a busy connection the place of the data is not known, and changes.
 
-use std::ptr::NonNull;
-
-use plugin_api::Status;
-
-use crate::engine::post::Caller;
-use crate::engine::stripes::Stripe;
-use crate::engine::transport::Transport;
 use crate::fabric::quirks::Headers;
 use crate::mem::handle::Target;
 use crate::op::request::Op;
-use crate::peer::endpoint::Endpoint;
 
-/// Bytes of the first part.
+/// Bytes of the first piece.
 const HEAD: usize = 64;
-/// Smallest transfer that gains more than a further part costs.
+/// Smallest transfer that gains more than a further piece costs.
 const SMALLEST: usize = 128 * 1024;
 
 const PAGE: u64 = 4096;
@@ -45,30 +37,12 @@ fn is_slow(Headers { put, get }: Headers, op: &Op<'_>, is_put: bool) -> bool {
     collides(from, header) || collides(header, to)
 }
 
-impl Transport {
-    /// Makes a transfer in two parts, if it would be copied slowly in one; else `None`. `endpoint` is live, and the local buffer
-    /// is valid until completion.
-    #[inline]
-    pub(crate) fn transfer_with_head(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        caller: &Caller,
-        (op, put, target): (&Op<'_>, bool, Target),
-    ) -> Option<Status> {
-        if op.size < SMALLEST {
-            return None;
-        }
-        let headers = self.policy.headers?;
-        // SAFETY: the caller guarantees that `endpoint` is live.
-        let peer = unsafe { endpoint.as_ref() };
-        let busy = peer.count.outstanding() > 0;
-        // Parts have no local handle, by which registered memory is known.
-        let whole = !cfg!(target_arch = "x86_64") || busy || self.setup.local_registration;
-        if whole || !is_slow(headers, op, put) {
-            return None;
-        }
-        let stripe = Stripe::with_head(peer, (op, put, target), HEAD);
-        Some(self.stripe(endpoint, caller, stripe))
+/// Bytes of the first piece of a transfer over an idle connection, if it is to be a short one; else 0.
+pub(super) fn of(headers: Headers, (op, put, _): &(&Op<'_>, bool, Target)) -> usize {
+    let is_large = cfg!(target_arch = "x86_64") && op.size >= SMALLEST;
+    match is_large && is_slow(headers, op, *put) {
+        true => HEAD,
+        false => 0,
     }
 }
 

@@ -1,0 +1,362 @@
+//! Large transfers over TCP in pieces: many at a time bring the right bytes and complete once, whatever the window; those that wait
+//! are reported once when their peer is killed or released.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::ptr::{self, NonNull};
+use std::time::Instant;
+
+use btl_ofi::{Endpoint, Handle, Transport};
+use common::Calls as _;
+use mca_params::Value;
+use plugin_api::counters::Carrier;
+use plugin_api::{Access, Status, ThreadLevel};
+
+use common::attending::attended;
+use common::pair::{Target, serve_as_target};
+use common::reference::Numbers;
+use common::seen::Seen;
+use common::{PATIENCE, insist, open, register, signal};
+
+const PROVIDERS: [&str; 2] = ["tcp;ofi_rxm", "net"];
+/// The smallest transfer that counts in the window.
+const SMALLEST: usize = 64 * 1024;
+/// Words that each transfer may take.
+const ROOM: usize = 160 * 1024;
+
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn target_process() {
+    serve_as_target();
+}
+
+fn window(bytes: u64) -> (&'static str, Value) {
+    ("btl_ofi_stream_window", Value::Unsigned(bytes))
+}
+
+/// One of many transfers: its bytes, where it begins in its room, and whether it is a put.
+struct Transfer {
+    put: bool,
+    size: usize,
+    skipped: usize,
+}
+
+impl Transfer {
+    fn any(numbers: &mut Numbers) -> Transfer {
+        let most = 8 * (ROOM - 16);
+        let size = match numbers.below(4) {
+            0 => SMALLEST - 1 + numbers.below(3),
+            1 => SMALLEST,
+            _ => 1 + numbers.below(most),
+        };
+        Transfer {
+            put: numbers.below(2) == 0,
+            size,
+            skipped: numbers.below(64),
+        }
+    }
+}
+
+/// What lies at a byte before it is put or got.
+fn content(at: usize) -> u8 {
+    (at as u64)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .to_be_bytes()[0]
+}
+
+fn fill(words: &mut [u64], with: impl Fn(usize) -> u8) {
+    for (at, word) in words.iter_mut().enumerate() {
+        *word = u64::from_ne_bytes(std::array::from_fn(|byte| with(8 * at + byte)));
+    }
+}
+
+/// Makes all transfers at a time, half of them with a callback, and checks every byte of both sides.
+fn make((a, b): (&Transport, &Transport), transfers: &[Transfer]) {
+    let mut mine = vec![0u64; ROOM * transfers.len()];
+    let mut theirs = vec![0u64; ROOM * transfers.len()];
+    fill(&mut mine, content);
+    fill(&mut theirs, |at| !content(at));
+    let region = register(b, &mut theirs, Access::all());
+    let h = region.handle();
+    let peer = a.connect(b.address(), 1).unwrap();
+    let seen = Seen::default();
+    let first: *mut u64 = mine.as_mut_ptr();
+    attended(b, || {
+        for (number, t) in transfers.iter().enumerate() {
+            let skipped = 8 * ROOM * number + t.skipped;
+            let with = (number % 2 == 0).then(|| seen.completion()).flatten();
+            let (local, remote) = (
+                first.wrapping_byte_add(skipped).cast(),
+                h.base() + skipped as u64,
+            );
+            let none = ptr::null_mut();
+            // SAFETY: the buffers and `seen` live until the flush, and the endpoint stays connected.
+            insist(a, || unsafe {
+                match t.put {
+                    true => a.put(peer, local, remote, none, &h, t.size, with),
+                    false => a.get(peer, local, remote, none, &h, t.size, with),
+                }
+            });
+        }
+        assert_eq!(a.flush(None), Status::SUCCESS);
+        let deadline = Instant::now() + PATIENCE;
+        while seen.all() < transfers.len().div_ceil(2) as u32 {
+            assert!(Instant::now() < deadline, "no callback");
+            a.progress();
+        }
+    });
+    assert_eq!(seen.both(), (transfers.len().div_ceil(2) as u32, 0));
+    let has = |words: &[u64], at: usize| words[at / 8].to_ne_bytes()[at % 8];
+    for (number, t) in transfers.iter().enumerate() {
+        let start = 8 * ROOM * number;
+        for at in start..start + 8 * ROOM {
+            let moved = (start + t.skipped..start + t.skipped + t.size).contains(&at);
+            let (here, there) = match (moved, t.put) {
+                (false, _) => (content(at), !content(at)),
+                (true, true) => (content(at), content(at)),
+                (true, false) => (!content(at), !content(at)),
+            };
+            assert_eq!(
+                (has(&mine, at), has(&theirs, at)),
+                (here, there),
+                "{number}: {at}"
+            );
+        }
+    }
+    // SAFETY: connected once, and nothing is outstanding.
+    assert_eq!(unsafe { a.disconnect(peer) }, Status::SUCCESS);
+    region.close().unwrap();
+    let stats = a.stats();
+    assert_eq!(stats.posted, stats.completed, "{stats:?}");
+}
+
+#[test]
+fn many_at_a_time_bring_their_bytes() {
+    for provider in PROVIDERS {
+        for (seed, bytes) in [
+            (1, 512 << 10),
+            (2, 512 << 10),
+            (3, 0),
+            (4, 1),
+            (5, 100_000),
+            (6, 1 << 30),
+        ] {
+            let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Single, &[window(bytes)]));
+            let mut numbers = Numbers(seed);
+            let transfers: Vec<_> = (0..24).map(|_| Transfer::any(&mut numbers)).collect();
+            make((&a, &b), &transfers);
+            a.close().unwrap();
+            b.close().unwrap();
+        }
+    }
+}
+
+/// How many operations the provider makes of a put of `size` bytes.
+fn pieces(provider: &str, bytes: u64, size: usize) -> u64 {
+    let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Single, &[window(bytes)]));
+    let before = a.stats().operations[Carrier::Provider as usize];
+    let transfer = Transfer {
+        put: true,
+        size,
+        skipped: 0,
+    };
+    make((&a, &b), &[transfer]);
+    let made = a.stats().operations[Carrier::Provider as usize] - before;
+    a.close().unwrap();
+    b.close().unwrap();
+    made
+}
+
+/// The window decides how many pieces a transfer has; a short one may be at the beginning.
+#[test]
+fn the_window_divides() {
+    const SIZE: usize = 1 << 20;
+    for provider in PROVIDERS {
+        for (bytes, count) in [(512 << 10, 4), (256 << 10, 8), (0, 1), (2 << 30, 1)] {
+            let made = pieces(provider, bytes, SIZE);
+            assert!(
+                (count..=count + 1).contains(&made),
+                "{provider}: {bytes}: {made}"
+            );
+        }
+        assert_eq!(pieces(provider, 512 << 10, SMALLEST), 1);
+    }
+}
+
+/// While the peer takes nothing, so many wait that a further one is refused for the moment; then all of them arrive.
+#[test]
+fn a_long_queue_refuses_and_loses_nothing() {
+    let [a, b] = [(); 2].map(|()| open("net", ThreadLevel::Single, &[]));
+    let mut theirs = vec![0u64; SMALLEST / 8];
+    let mut mine = vec![7u64; SMALLEST / 8];
+    let region = register(&b, &mut theirs, Access::all());
+    let h = region.handle();
+    let peer = a.connect(b.address(), 1).unwrap();
+    let seen = Seen::default();
+    let put = || {
+        let (local, none) = (mine.as_ptr().cast_mut().cast(), ptr::null_mut());
+        // SAFETY: the buffers and `seen` live until the flush, and the endpoint stays connected.
+        unsafe { a.put(peer, local, h.base(), none, &h, SMALLEST, seen.completion()) }
+    };
+    attended(&b, || insist(&a, put));
+    let mut posted = 1;
+    let refused = loop {
+        match put() {
+            Status::SUCCESS => posted += 1,
+            status => break status,
+        }
+        assert!(posted < 10_000, "nothing bounds the queue");
+    };
+    assert!(refused.is_again(), "{refused}");
+    attended(&b, || {
+        insist(&a, put);
+        assert_eq!(a.flush(None), Status::SUCCESS);
+    });
+    assert_eq!(seen.both(), (posted + 1, 0));
+    assert!(theirs.iter().all(|word| *word == 7));
+    mine.clear();
+    region.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
+/// Posts `count` transfers to a target that is stopped.
+fn post_many(
+    t: &Transport,
+    (peer, h): (NonNull<Endpoint>, &Handle),
+    mine: &mut [u64],
+    seen: &Seen,
+    count: u32,
+) {
+    for number in 0..count {
+        let (local, none) = (mine.as_mut_ptr().cast(), ptr::null_mut());
+        let size = size_of_val(mine);
+        // SAFETY: the tests keep the buffer and `seen` until the transport is closed.
+        insist(t, || unsafe {
+            match number % 2 {
+                0 => t.put(peer, local, h.base(), none, h, size, seen.completion()),
+                _ => t.get(peer, local, h.base(), none, h, size, seen.completion()),
+            }
+        });
+    }
+}
+
+/// Transfers that are on the way and those that wait are reported once, as failed, when their peer is killed.
+#[test]
+fn a_killed_peer_fails_those_that_wait() {
+    const COUNT: u32 = 40;
+    for provider in PROVIDERS {
+        let t = open(provider, ThreadLevel::Single, &[]);
+        let mut target = Target::start(&t, provider, false);
+        let mut mine = vec![0u64; 128 * 1024 / 8];
+        let seen = Seen::default();
+        post_many(&t, (target.peer, &target.handle), &mut mine, &seen, 1);
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        signal(target.child.id(), libc::SIGSTOP);
+        post_many(&t, (target.peer, &target.handle), &mut mine, &seen, COUNT);
+        for _ in 0..100 {
+            t.progress();
+        }
+        assert!(seen.all() < COUNT, "{provider}");
+        target.child.kill().unwrap();
+        target.child.wait().unwrap();
+        assert!(!t.flush(None).is_ok(), "{provider}");
+        let deadline = Instant::now() + PATIENCE;
+        while seen.all() < 1 + COUNT {
+            assert!(
+                Instant::now() < deadline,
+                "{provider}: {} reports",
+                seen.all()
+            );
+            t.progress();
+        }
+        assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
+        assert_eq!(seen.all(), 1 + COUNT, "{provider}");
+        assert!(seen.failed() > 0, "{provider}");
+        drop(target);
+        t.close().unwrap();
+    }
+}
+
+/// A peer that is released while it takes nothing: those that wait are reported, and the transport closes.
+#[test]
+fn a_released_peer_ends_those_that_wait() {
+    const COUNT: u32 = 40;
+    let t = open("net", ThreadLevel::Single, &[]);
+    let target = Target::start(&t, "net", false);
+    let mut mine = vec![0u64; 128 * 1024 / 8];
+    let seen = Seen::default();
+    post_many(&t, (target.peer, &target.handle), &mut mine, &seen, 1);
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    signal(target.child.id(), libc::SIGSTOP);
+    post_many(&t, (target.peer, &target.handle), &mut mine, &seen, COUNT);
+    // SAFETY: connected once; what is outstanding keeps its buffers until the transport is closed.
+    let status = unsafe { t.disconnect(target.peer) };
+    assert_eq!(status, Status::TIMEOUT);
+    for _ in 0..100 {
+        t.progress();
+    }
+    // Four or so were on the way; a late completion may still come for those.
+    assert!(seen.failed() >= COUNT - 8, "{:?}", seen.both());
+    assert!(seen.all() <= 1 + COUNT);
+    drop(target);
+    t.close().unwrap();
+}
+
+/// Threads share the window of a peer.
+#[test]
+fn threads_take_turns() {
+    const EACH: usize = 60;
+    for provider in PROVIDERS {
+        let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Multiple, &[]));
+        let mut theirs = vec![0u64; 3 * ROOM];
+        let region = register(&b, &mut theirs, Access::all());
+        let h = region.handle();
+        let peer = a
+            .connect(b.address(), 1)
+            .unwrap()
+            .as_ptr()
+            .expose_provenance();
+        let seen = Seen::default();
+        attended(&b, || {
+            std::thread::scope(|s| {
+                for thread in 0..3 {
+                    let (a, h, seen) = (&a, &h, &seen);
+                    s.spawn(move || {
+                        let peer = NonNull::new(ptr::with_exposed_provenance_mut::<Endpoint>(peer))
+                            .unwrap();
+                        let mut mine = vec![thread as u64 + 1; ROOM];
+                        let remote = h.base() + (8 * ROOM * thread) as u64;
+                        for round in 0..EACH {
+                            let size = SMALLEST + (round * 12_345) % (8 * ROOM - SMALLEST);
+                            let (local, none) = (mine.as_mut_ptr().cast(), ptr::null_mut());
+                            // SAFETY: the buffers and `seen` live until the flush, and the endpoint stays connected.
+                            insist(a, || unsafe {
+                                a.put(peer, local, remote, none, h, size, seen.completion())
+                            });
+                        }
+                        assert_eq!(a.flush(None), Status::SUCCESS);
+                    });
+                }
+            });
+        });
+        assert_eq!(seen.both(), (3 * EACH as u32, 0), "{provider}");
+        for (thread, words) in theirs.chunks(ROOM).enumerate() {
+            let put = SMALLEST / 8;
+            assert!(
+                words[..put].iter().all(|word| *word == thread as u64 + 1),
+                "{provider}"
+            );
+        }
+        region.close().unwrap();
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+}

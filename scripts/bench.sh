@@ -47,10 +47,14 @@ bench_overhead_of() {
     "$target/release/overhead" --provider "$provider" --output "$bench_out/overhead-${provider%%;*}.json" "$@"
 }
 
-# Raw libfabric, the transport and a window of the host, turn by turn.
+# Raw libfabric, the transport and a window of the host, turn by turn; and, unless a part of that is asked for, memory that neighbours map.
 bench_overhead() {
     bench_build
     bench_over bench_overhead_of "$@"
+    case " $* " in
+    *' --provider'* | *' --only'* | *' --first'*) ;;
+    *) "$target/release/overhead" --provider shm --shared --only ' 8 B latency' --output "$bench_out/mapped.json" "$@" ;;
+    esac
 }
 
 # Open MPI's own component and ours, in pairs.

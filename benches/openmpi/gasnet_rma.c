@@ -1,7 +1,8 @@
 /* GASNet-EX without MPI between two processes: puts, gets and atomics. Prints rma_bench's lines.
  *
  * The target memory is the segment that GASNet allocated. A put is complete when it is at its target, as after a flush. A rate or
- * bandwidth is that of 64 operations, 16 from 1 MiB, and one wait for all. Rank 1 polls until rank 0 has measured.
+ * bandwidth is that of 64 operations, 16 from 1 MiB, 4 from 16 MiB, and one wait for all. Rank 1 polls until rank 0 has measured.
+ * The argument is the largest size.
  *
  * The conduit that it is linked with starts the second process, by settings of its own: see GASNET in wire.py. */
 #include "job_clock.h"
@@ -11,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { LARGEST = 1 << 20, BURST = 64, BATCHES = 400 };
+enum { LARGEST = 64 << 20, BURST = 64, BATCHES = 400 };
 
 static const double budget = 0.4; /* seconds per measurement */
 
@@ -112,7 +113,8 @@ static void latency(const char *name, void (*operation)(size_t, int))
 
 static void bandwidth(const char *name, void (*operations)(size_t, int), size_t size)
 {
-    report(name, size, 1, (double) size / measure(operations, size, size >= 1 << 20 ? 16 : BURST) / 1e6, "MB/s");
+    int burst = size >= 16 << 20 ? 4 : size >= 1 << 20 ? 16 : BURST;
+    report(name, size, 1, (double) size / measure(operations, size, burst) / 1e6, "MB/s");
 }
 
 /* Waits for a word of this process's memory that is not `last`; gives it. */
@@ -185,6 +187,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "gasnet_rma: run with 2 processes, not %d\n", (int) gex_TM_QuerySize(team));
         gasnet_exit(2);
     }
+    size_t largest = argc > 1 ? (size_t) atoll(argv[1]) : LARGEST;
     pin((int) rank);
     attach_segments();
     seen();
@@ -195,7 +198,7 @@ int main(int argc, char **argv)
         latency("compare_swap_latency", compare_swap);
         latency("accumulate_latency", add);
         report("put_rate", 8, 1, 1 / measure(put, 8, BURST) / 1e6, "Mop/s");
-        for (size_t size = 4 << 10; size <= LARGEST; size *= 16) {
+        for (size_t size = 1 << 10; size <= LARGEST && size <= largest; size *= 4) {
             bandwidth("put_bandwidth", put, size);
             bandwidth("get_bandwidth", get, size);
         }

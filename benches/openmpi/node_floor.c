@@ -4,7 +4,7 @@
  * its processor and back, halved. What needs only its memory is the plain instruction: a store and a full fence, a load, a locked
  * instruction, memcpy.
  *
- * Usage: node_floor [all | quick] */
+ * Usage: node_floor all|quick LARGEST */
 #include "job_clock.h"
 
 #include <signal.h>
@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-enum { LARGEST = 4 << 20, BATCHES = 200, BURST = 64 };
+enum { LARGEST = 64 << 20, BATCHES = 200, BURST = 64 };
 
 struct shared {
     _Alignas(128) _Atomic int64_t ball;
@@ -101,21 +101,22 @@ static void throw_back(void)
 static double measure(void (*call)(size_t), size_t size)
 {
     static double batch[BATCHES];
-    int calls = size > 4096 ? 20 : 2000;
-    for (int n = 0; n < BATCHES; ++n) {
+    int calls = size > 1 << 20 ? 1 : size > 4096 ? 20 : 2000, n;
+    double start = now();
+    for (n = 0; n < BATCHES && (!n || now() - start < 0.4); ++n) {
         double begin = now();
         for (int i = 0; i < calls; ++i) {
             call(size);
         }
         batch[n] = (now() - begin) / calls;
     }
-    qsort(batch, BATCHES, sizeof(*batch), ascending);
-    return batch[BATCHES / 2];
+    qsort(batch, (size_t) n, sizeof(*batch), ascending);
+    return batch[n / 2];
 }
 
 int main(int argc, char **argv)
 {
-    int quick = argc > 1 && !strcmp(argv[1], "quick");
+    size_t largest = argc > 2 ? (size_t) atoll(argv[2]) : LARGEST;
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) {
         perror("node_floor: mmap");
@@ -142,7 +143,7 @@ int main(int argc, char **argv)
     report("compare_swap_latency", 8, 1, measure(compare_swap, 8) * 1e6, "us");
     report("accumulate_latency", 8, 1, measure(fetch_add, 8) * 1e6, "us");
     report("put_rate", 8, 1, BURST / measure(puts_and_fence, 8) / 1e6, "Mop/s");
-    for (size_t size = quick ? 4 << 10 : 64; size <= (quick ? 1 << 20 : LARGEST); size *= quick ? 16 : 4) {
+    for (size_t size = 1 << 10; size <= LARGEST && size <= largest; size *= 4) {
         report("put_bandwidth", size, 1, (double) size / measure(copy_in, size) / 1e6, "MB/s");
         report("get_bandwidth", size, 1, (double) size / measure(copy_out, size) / 1e6, "MB/s");
     }

@@ -9,7 +9,9 @@
  * With curve, latency and bandwidth of one operation (put, get, acc, fop or cas) over sizes up to a largest one, each measured
  * for some seconds.
  *
- * Usage: rma_bench [all | quick | threads N | curve OPERATION LARGEST SECONDS] */
+ * With quick, fewer sizes: bandwidths of puts and gets from 1 KiB up to a largest size, each four times the one before.
+ *
+ * Usage: rma_bench [all | quick LARGEST | threads N | curve OPERATION LARGEST SECONDS] */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <mpi.h>
 #include <pthread.h>
@@ -24,6 +26,7 @@
 enum { LARGEST = 4 << 20, BURST = 64, BATCHES = 400, MAX_THREADS = 16 };
 
 static double budget = 0.4; /* seconds per measurement */
+static size_t room = LARGEST; /* bytes of the window */
 
 static int rank;
 static MPI_Win win;
@@ -123,7 +126,8 @@ static void latency(const char *name, void (*operation)(size_t), size_t size)
 
 static void bandwidth(const char *name, void (*operation)(size_t), size_t size)
 {
-    report(name, size, 1, (double) size / measure(operation, size, size >= 1 << 20 ? 16 : BURST) / 1e6, "MB/s");
+    int burst = size >= 16 << 20 ? 4 : size >= 1 << 20 ? 16 : BURST;
+    report(name, size, 1, (double) size / measure(operation, size, burst) / 1e6, "MB/s");
 }
 
 static void rate(const char *name, void (*operation)(size_t), size_t size)
@@ -140,7 +144,7 @@ static void operations(int quick)
     latency("accumulate_latency", accumulate, 8);
     rate("put_rate", put, 8);
     if (quick) {
-        for (size_t size = 4 << 10; size <= 1 << 20; size *= 16) {
+        for (size_t size = 1 << 10; size <= room; size *= 4) {
             bandwidth("put_bandwidth", put, size);
             bandwidth("get_bandwidth", get, size);
         }
@@ -382,18 +386,21 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     pin(rank);
-    memory = aligned_alloc(4096, LARGEST);
-    buffer = aligned_alloc(4096, LARGEST);
+    if (!strcmp(what, "quick") && argc > 2 && atoll(argv[2]) > LARGEST) {
+        room = (size_t) atoll(argv[2]);
+    }
+    memory = aligned_alloc(4096, room);
+    buffer = aligned_alloc(4096, room);
     if (!memory || !buffer) {
         fprintf(stderr, "rma_bench: no memory\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    memset(memory, 0, LARGEST);
-    memset(buffer, 0, LARGEST);
+    memset(memory, 0, room);
+    memset(buffer, 0, room);
     if (everything) {
         windows();
     }
-    MPI_Win_create(memory, LARGEST, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_create(memory, (MPI_Aint) room, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     MPI_Win_lock_all(0, win);
     MPI_Barrier(MPI_COMM_WORLD);
     if (everything) {

@@ -24,7 +24,7 @@ TESTS = [
     ("put_rate", 8, "Mop/s", "-t ucp_put_bw", 1000000),
     ("send_latency", 8, "us", "-t tag_lat", 200000),
     ("send_rate", 8, "Mop/s", "-t tag_bw", 200000),
-    *((f"{way}_bandwidth", size, "MB/s", test, 40000000 // (size + 4000)) for size in (4 << 10, 64 << 10, 1 << 20)
+    *((f"{way}_bandwidth", size, "MB/s", test, 40000000 // (size + 4000)) for size in (1 << n for n in range(10, 21, 2))
       for way, test in (("put", "-t ucp_put_bw"), ("get", "-t ucp_get -O 64"))),
 ]
 

@@ -38,6 +38,8 @@ GASNET = {
     "node": ("GASNet-EX, smp", ["gasnet_smp"], {"GASNET_PSHM_NODES": "2"}),
     "tcp": ("GASNet-EX, udp", ["gasnet_udp", "2"], {"GASNET_SPAWNFN": "L", "GASNET_SUPERNODE_MAXSIZE": "1"}),
 }
+# Largest bandwidth that is measured by path.
+LARGEST = {"node": 64 << 20, "tcp": 4 << 20}
 # What the machine does without a transport, which no side can beat by much: shown, and no measure.
 FLOORS = {"node": "floor: memory", "tcp": "floor: TCP sockets"}
 
@@ -73,13 +75,14 @@ def main():
     parser.add_argument("--gasnet", help="folder of gasnet_rma, compiled for each conduit")
     parser.add_argument("--floor", required=True, help="the compiled floor of that path")
     options = parser.parse_args()
-    order = sides.jobs(options, options.path, 2, ["rma_bench", options.size])
+    largest = str(LARGEST[options.path])
+    order = sides.jobs(options, options.path, 2, ["rma_bench", options.size, largest])
     if shutil.which("ucx_perftest"):
         order.append((UCX, [sys.executable, str(Path(__file__).with_name("ucx_perftest.py")), options.path], None))
     if options.gasnet:
         name, (program, *arguments), environment = GASNET[options.path]
-        order.append((name, [str(Path(options.gasnet) / program), *arguments], dict(os.environ, **environment)))
-    order.append((FLOORS[options.path], [options.floor, options.size], None))
+        order.append((name, [str(Path(options.gasnet) / program), *arguments, largest], dict(os.environ, **environment)))
+    order.append((FLOORS[options.path], [options.floor, options.size, largest], None))
     about = compare.machine([("openmpi", compare.first_line([options.mpirun, "--version"]).removeprefix("mpirun (Open MPI) ")),
                              ("libfabric", compare.first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])
     rows, names, failed = measure(options, options.path, order)

@@ -70,7 +70,8 @@ struct Sides {
 }
 
 /// Parts that judge themselves, with their files.
-pub(crate) const JUDGED: [(&str, &str); 12] = [
+pub(crate) const JUDGED: [(&str, &str); 13] = [
+    ("mapped memory", "mapped.json"),
     ("growth", "growth.json"),
     ("instructions", "instructions.json"),
     ("tables", "tables.json"),

@@ -369,8 +369,12 @@ unsafe extern "C" fn keep_behind_gate(
 fn answers_pass_long_messages() {
     const MANY: usize = 12;
     for provider in ["tcp;ofi_rxm", "net"] {
-        let level = ThreadLevel::Multiple;
-        let (a, b) = (two_sided(provider, level), two_sided(provider, level));
+        // All messages are on the way before the first one is answered.
+        let settings = [
+            ("btl_ofi_mode", Value::Int(2)),
+            ("btl_ofi_stream_window", Value::Unsigned(0)),
+        ];
+        let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Multiple, &settings));
         let gate = Box::new(Gate {
             open: AtomicBool::new(false),
             inbox: Inbox::default(),

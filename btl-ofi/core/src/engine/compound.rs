@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plugin_api::Status;
@@ -84,6 +84,8 @@ pub(crate) struct Compounds(Arc<Queue>);
 struct Queue {
     lists: Mutex<Lists>,
     held: AtomicU32,
+    /// Whether there are events. Changes under the lock.
+    noted: AtomicBool,
 }
 
 #[derive(Default)]
@@ -96,6 +98,18 @@ struct Lists {
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Lists> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, event: (NonNull<Compound>, Event)) {
+        let mut lists = self.lock();
+        lists.events.push(event);
+        self.noted.store(true, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> Vec<(NonNull<Compound>, Event)> {
+        let mut lists = self.lock();
+        self.noted.store(false, Ordering::Relaxed);
+        std::mem::take(&mut lists.events)
     }
 }
 
@@ -124,6 +138,7 @@ impl Compounds {
                 && stripe.pass(passed, others)
             {
                 events.push((*at, Event::Room));
+                self.0.noted.store(true, Ordering::Relaxed);
             }
         }
     }
@@ -154,7 +169,7 @@ impl Drop for Compounds {
 pub(crate) unsafe fn note(compound: NonNull<Compound>, event: Event) {
     // SAFETY: the caller guarantees that the operation lives; its queue does not change.
     let queue = Arc::clone(unsafe { &(*compound.as_ptr()).queue });
-    queue.lock().events.push((compound, event));
+    queue.add((compound, event));
 }
 
 impl Transport {
@@ -232,17 +247,17 @@ impl Transport {
     /// Acts on what happened to compound operations. Returns the number of steps.
     pub(crate) fn advance_compounds(&self) -> usize {
         let queue = &self.compounds.0;
-        if queue.held.load(Ordering::Relaxed) == 0 {
+        if !queue.noted.load(Ordering::Relaxed) {
             return 0;
         }
-        let events = std::mem::take(&mut queue.lock().events);
+        let events = queue.take();
         let mut steps = events.len();
         for (at, event) in events {
             match self.act(at, event) {
                 Next::Parts => {}
                 Next::Again(event) => {
                     steps -= 1;
-                    queue.lock().events.push((at, event));
+                    queue.add((at, event));
                 }
                 Next::End(status) => self.end_compound(at, status),
             }

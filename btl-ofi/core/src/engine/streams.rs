@@ -4,8 +4,7 @@
 //! it lets out, and takes the pace that its congestion control estimates: between processes of one machine a third of what the
 //! connection carries (measured with BBR and cubic). And whatever is sent later, if only a word, waits behind all of it.
 //!
-//! So a transfer is divided into pieces of about half a window (`btl_ofi_stream_window`), and a peer has pieces of about one window on
-//! the way. Further transfers to it wait, in order. Each is a compound operation (`compound`) whose parts are the pieces.
+//! So a transfer is divided into pieces, and a peer has pieces of about one window (`btl_ofi_stream_window`) on the way. Further transfers to it wait, in order. Each is a compound operation (`compound`) whose parts are the pieces.
 //!
 //! A peer's first transfer may have a short piece at its beginning, for the copies of the rest ([`head`]).
 
@@ -21,7 +20,7 @@ use plugin_api::{Module, Status};
 use crate::engine::compound::{Compound, Event, Next, Parts, note};
 use crate::engine::post::Caller;
 use crate::engine::transport::Transport;
-use crate::fabric::policy::NO_WINDOW;
+use crate::fabric::policy::{NO_WINDOW, in_window};
 use crate::mem::handle::Target;
 use crate::op::completion::Completion;
 use crate::op::request::Op;
@@ -30,9 +29,11 @@ use crate::peer::endpoint::Endpoint;
 /// Smallest transfer that counts in the window. Those below have a packet of loopback to themselves, and gain less than a compound
 /// operation costs.
 pub(crate) const SMALLEST: usize = 64 * 1024;
-/// Smallest piece but a last one.
+/// Largest piece, and smallest one, but for a last one. With its header, the largest fits in four packets of loopback.
+const LARGEST_PIECE: usize = 252 * 1024;
+/// Largest transfer that may go whole.
+const LARGEST_WHOLE: usize = 5 * 64 * 1024;
 const SMALLEST_PIECE: usize = 16 * 1024;
-const PAGE: usize = 4096;
 
 /// Transfers that may wait or be on the way at a time. A further one is refused with [`Status::TEMP_OUT_OF_RESOURCE`].
 const MOST: u32 = 1024;
@@ -60,8 +61,12 @@ pub(crate) struct Stream {
 unsafe impl Send for Stream {}
 
 impl Stream {
-    fn new((op, put, target): (&Op<'_>, bool, Target), head: usize, window: usize) -> Stream {
-        let piece = piece_of(window);
+    fn new(
+        (op, put, target): (&Op<'_>, bool, Target),
+        (is_busy, head): (bool, usize),
+        window: usize,
+    ) -> Stream {
+        let piece = piece_of(op.size, is_busy, window);
         Stream {
             put,
             local: op.local,
@@ -81,9 +86,7 @@ impl Stream {
         let left = self.size - self.next;
         match self.next {
             0 if self.head > 0 => self.head,
-            // The last one takes a small rest with it.
-            _ if left < self.piece.saturating_add(self.piece / 2) => left,
-            _ => self.piece,
+            _ => self.piece.min(left),
         }
     }
 
@@ -96,9 +99,14 @@ impl Stream {
     }
 }
 
-/// Bytes of the pieces of transfers, somewhat less than half a window.
-fn piece_of(window: usize) -> usize {
-    (window / 2).saturating_sub(PAGE).max(SMALLEST_PIECE)
+/// Bytes of the pieces of a transfer: at least two of them have room. A transfer that has the connection to itself, and is
+/// little more than a piece, goes whole.
+fn piece_of(size: usize, is_busy: bool, window: usize) -> usize {
+    match window {
+        NO_WINDOW => NO_WINDOW,
+        _ if !is_busy && size <= LARGEST_WHOLE.min(window) => size,
+        _ => LARGEST_PIECE.min(window / 2).max(SMALLEST_PIECE),
+    }
 }
 
 /// What is on the way to each peer, and what waits.
@@ -111,11 +119,23 @@ unsafe impl Send for Streams {}
 // SAFETY: as above; the map is locked.
 unsafe impl Sync for Streams {}
 
-/// What is on the way to one peer, in bytes, and the operations that wait, of which no piece is on the way.
+/// What is on the way to one peer, as it counts in the window, and the operations that wait, of which no piece is on the way.
 #[derive(Default)]
 struct Flight {
     bytes: usize,
-    waiting: VecDeque<NonNull<Compound>>,
+    waiting: VecDeque<Waiting>,
+}
+
+/// An operation that waits, and what its next piece counts.
+struct Waiting {
+    compound: NonNull<Compound>,
+    counted: usize,
+}
+
+impl Flight {
+    fn has_room(&self, counted: usize, window: usize) -> bool {
+        self.bytes == 0 || self.bytes.saturating_add(counted) <= window
+    }
 }
 
 /// A transfer that asks for room in the window.
@@ -144,11 +164,13 @@ impl Streams {
     ) -> bool {
         let mut flights = self.lock();
         let flight = flights.entry(endpoint).or_default();
-        let enters = flight.bytes < window && (turn != Turn::Last || flight.waiting.is_empty());
+        let counted = in_window(size);
+        let enters =
+            flight.has_room(counted, window) && (turn != Turn::Last || flight.waiting.is_empty());
         match turn {
-            _ if enters => flight.bytes += size,
-            Turn::Last => flight.waiting.push_back(compound),
-            Turn::Next => flight.waiting.push_front(compound),
+            _ if enters => flight.bytes += counted,
+            Turn::Last => flight.waiting.push_back(Waiting { compound, counted }),
+            Turn::Next => flight.waiting.push_front(Waiting { compound, counted }),
             Turn::Begun => {}
         }
         enters
@@ -158,7 +180,7 @@ impl Streams {
     fn leave(&self, endpoint: NonNull<Endpoint>, size: usize) {
         let mut flights = self.lock();
         if let Some(flight) = flights.get_mut(&endpoint) {
-            flight.bytes = flight.bytes.saturating_sub(size);
+            flight.bytes = flight.bytes.saturating_sub(in_window(size));
             if flight.bytes == 0 && flight.waiting.is_empty() {
                 flights.remove(&endpoint);
             }
@@ -169,18 +191,19 @@ impl Streams {
     fn called(&self, endpoint: NonNull<Endpoint>, window: usize) -> Option<NonNull<Compound>> {
         let mut flights = self.lock();
         let flight = flights.get_mut(&endpoint)?;
-        match flight.bytes < window {
-            true => flight.waiting.pop_front(),
-            false => None,
+        let first = flight.waiting.front()?;
+        if !flight.has_room(first.counted, window) {
+            return None;
         }
+        flight.waiting.pop_front().map(|first| first.compound)
     }
 
     /// Has every operation to a peer that waits go on. The peer has failed, so they end.
     pub(crate) fn end_waiting(&self, endpoint: NonNull<Endpoint>) {
         let waiting = self.lock().remove(&endpoint).map(|flight| flight.waiting);
-        for compound in waiting.unwrap_or_default() {
+        for waiting in waiting.unwrap_or_default() {
             // SAFETY: an operation that waits is not over before it was called.
-            unsafe { note(compound, Event::Room) };
+            unsafe { note(waiting.compound, Event::Room) };
         }
     }
 }
@@ -234,7 +257,7 @@ impl Transport {
         if self.compounds.held() >= MOST {
             return Some(Status::TEMP_OUT_OF_RESOURCE);
         }
-        let stream = Stream::new(whole, head, window);
+        let stream = Stream::new(whole, (is_busy, head), window);
         let begun = self.begin_compound(endpoint, caller, Parts::Streamed(stream));
         Some(match begun {
             Ok(compound) => {

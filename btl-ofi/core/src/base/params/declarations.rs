@@ -175,7 +175,7 @@ pub(super) static DECLARATIONS: [Declaration; 31] = [
         Allowed::Any,
         Level::TUNER_DETAIL,
         "Bytes of puts and gets of 64 KiB or more that are on the way to a peer at a time over tcp and net; the others \
-         wait. Transfers are divided into pieces of about half as much. A network whose bandwidth times round trip is \
+         wait, and so do messages. Transfers are divided into pieces of up to 252 KiB. A network whose bandwidth times round trip is \
          larger needs more. 0 for no limit and whole transfers.",
     ),
     declare(

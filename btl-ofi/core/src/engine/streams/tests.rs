@@ -14,50 +14,53 @@ fn bytes(streams: &Streams, endpoint: NonNull<Endpoint>) -> usize {
         .map_or(0, |flight| flight.bytes)
 }
 
-fn stream(size: usize, head: usize, window: usize) -> Stream {
-    Stream {
+/// The pieces of a transfer over a connection that is busy, or idle and with a head.
+fn pieces(size: usize, (is_busy, head): (bool, usize), window: usize) -> Vec<usize> {
+    let mut stream = Stream {
         put: true,
         local: ptr::null_mut(),
         target: Target::default(),
         size,
         head,
-        piece: piece_of(window),
+        piece: piece_of(size, is_busy, window),
         next: 0,
         pieces: 0,
         is_next: false,
         status: Status::SUCCESS,
-    }
-}
-
-fn pieces(mut stream: Stream) -> Vec<usize> {
+    };
     let mut found = Vec::new();
     while stream.next_size() > 0 {
         found.push(stream.next_size());
         stream.next += stream.next_size();
     }
-    assert_eq!(stream.next, stream.size);
+    assert_eq!(stream.next, size);
     found
 }
 
 #[test]
-fn pieces_are_half_a_window_at_most_and_the_last_one_takes_a_rest() {
-    let piece = 252 * 1024;
-    for (size, expected) in [
-        (SMALLEST, vec![SMALLEST]),
-        (WINDOW / 2, vec![WINDOW / 2]),
-        (piece * 3 / 2 - 1, vec![piece * 3 / 2 - 1]),
-        (piece * 3 / 2, vec![piece, piece / 2]),
-        (WINDOW, vec![piece, WINDOW - piece]),
-        (1 << 20, vec![piece, piece, piece, (1 << 20) - 3 * piece]),
+fn transfers_are_divided_by_size_and_window() {
+    let (piece, whole) = (252 * 1024, 320 * 1024);
+    for (size, busy, idle) in [
+        (SMALLEST, vec![SMALLEST], vec![SMALLEST]),
+        (piece, vec![piece], vec![piece]),
+        (256 * 1024, vec![piece, 4096], vec![256 * 1024]),
+        (whole, vec![piece, whole - piece], vec![whole]),
+        (
+            whole + 1,
+            vec![piece, whole + 1 - piece],
+            vec![piece, whole + 1 - piece],
+        ),
+        (3 * piece, vec![piece; 3], vec![piece; 3]),
     ] {
-        assert_eq!(pieces(stream(size, 0, WINDOW)), expected, "{size}");
+        assert_eq!(pieces(size, (true, 0), WINDOW), busy, "{size}");
+        assert_eq!(pieces(size, (false, 0), WINDOW), idle, "{size}");
     }
     for size in [SMALLEST, SMALLEST + 1, 300_000, 1 << 20, 1_234_567] {
-        assert_eq!(pieces(stream(size, 64, NO_WINDOW)), [64, size - 64]);
-        assert_eq!(pieces(stream(size, 0, NO_WINDOW)), [size]);
-        let small = pieces(stream(size, 64, 1));
+        assert_eq!(pieces(size, (false, 64), NO_WINDOW), [64, size - 64]);
+        assert_eq!(pieces(size, (true, 0), NO_WINDOW), [size]);
+        let small = pieces(size, (false, 64), 1);
         assert_eq!(small[0], 64);
-        assert!(small.iter().all(|size| *size < 2 * SMALLEST_PIECE));
+        assert!(small.iter().all(|size| *size <= SMALLEST_PIECE));
     }
 }
 
@@ -68,7 +71,7 @@ fn operations_wait_in_order() {
     let streams = Streams::default();
     let (peer, other) = (name(1), name(2));
     let (a, b, c, d) = (name(3), name(4), name(5), name(6));
-    let half = WINDOW / 2;
+    let half = 252 * 1024;
     assert!(streams.enter(peer, (a, Turn::Last), half, WINDOW));
     assert!(streams.enter(peer, (a, Turn::Begun), half, WINDOW));
     assert!(!streams.enter(peer, (a, Turn::Begun), half, WINDOW));
@@ -89,7 +92,7 @@ fn operations_wait_in_order() {
         assert!(streams.enter(peer, (waiting, Turn::Next), half, WINDOW));
         streams.leave(peer, half);
     }
-    assert_eq!(bytes(&streams, peer), half);
+    assert_eq!(bytes(&streams, peer), 256 * 1024);
     streams.leave(peer, half);
     streams.leave(other, half);
     assert!(streams.lock().is_empty());

@@ -7,6 +7,7 @@ use std::ptr;
 pub(crate) use self::ending::Ended;
 use crate::base::hints::branch;
 use crate::fabric::msg::wire::{self, Form, Header, Kind, LONG_WORDS, MOST_WORDS};
+use crate::fabric::policy::in_window;
 use crate::op::completion::Finished;
 use crate::op::request::Operands;
 use crate::op::responder::{Command, NOTIFY, SEND};
@@ -106,6 +107,12 @@ impl Batch {
     /// Whether nobody waits for the answer to any of its entries.
     pub(super) fn has_only_unreported(&self) -> bool {
         self.entries == self.unreported
+    }
+
+    /// What its message counts in the window of a line.
+    #[inline]
+    pub(super) fn in_window(&self) -> usize {
+        in_window(size_of_val(&*self.words))
     }
 
     /// Whether it has no entries. Only heartbeats and messages of another kind are sent so.

@@ -198,23 +198,29 @@ impl Line {
         if self.client == UNKNOWN { 1 } else { MOST_DUE }
     }
 
-    /// Whether a complete batch may be sent.
+    /// Whether a complete batch that counts so many bytes may be sent. If no answer is due, nothing would make room for it.
     #[inline]
-    pub(super) fn may_send(&self) -> bool {
-        self.due() < self.most_due() && self.unanswered.len() < WINDOW && self.bytes < self.window
+    pub(super) fn may_send(&self, bytes: usize) -> bool {
+        let due = self.due();
+        let has_room = due == 0 || self.bytes.saturating_add(bytes) <= self.window;
+        has_room && due < self.most_due() && self.unanswered.len() < WINDOW
     }
 
     /// Whether the batch that gathers may be sent before it is full. Nobody waits for the answer to one that has only
     /// sends and unreported updates. So the next progress sends it, even if many answers are due: a process that shares its processor with the target
     /// would wait long for them.
     #[inline]
-    pub(super) fn may_send_early(&self, has_only_unreported: bool, at_once: bool) -> bool {
+    pub(super) fn may_send_early(
+        &self,
+        (has_only_unreported, bytes): (bool, usize),
+        at_once: bool,
+    ) -> bool {
         let may = match (has_only_unreported, at_once) {
             (false, _) => self.due() < EAGER,
             (true, false) => true,
             (true, true) => self.unanswered.len() < EAGER_SENDS,
         };
-        may && self.waiting.is_empty() && self.may_send()
+        may && self.waiting.is_empty() && self.may_send(bytes)
     }
 
     /// Whether something is to be sent, now or after an answer.

@@ -211,8 +211,9 @@ impl Origin {
                 return;
             };
             if let Some(current) = line.current
+                && let gathered = &self.batches[current as usize]
                 && line.may_send_early(
-                    self.batches[current as usize].has_only_unreported(),
+                    (gathered.has_only_unreported(), gathered.in_window()),
                     at_once,
                 )
             {
@@ -222,11 +223,14 @@ impl Origin {
                     self.last.batch = NONE;
                 }
             }
-            let Some(&batch) = line.waiting.front().filter(|_| line.may_send()) else {
+            let Some(&batch) = line.waiting.front() else {
                 return;
             };
             let message = &mut self.batches[batch as usize];
-            let bytes = size_of_val(&*message.words);
+            let bytes = message.in_window();
+            if !line.may_send(bytes) {
+                return;
+            }
             let kind = line.kind(message.has_only_unreported() && !message.is_empty(), bytes);
             message.seal(kind, (line.cookie, line.client), line.sequence);
             let rc = port.send(&message.words, line.address, Message::Batch(batch));
@@ -271,7 +275,7 @@ impl Origin {
         line.unanswered.retain(|n| *n != number);
         line.is_answered(header.client);
         for number in covered.iter().chain([&number]) {
-            line.has_arrived(size_of_val(&*self.batches[*number as usize].words));
+            line.has_arrived(self.batches[*number as usize].in_window());
         }
         let batch = &mut self.batches[number as usize];
         if header.kind == Kind::Refusal {

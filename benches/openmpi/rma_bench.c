@@ -400,7 +400,7 @@ int main(int argc, char **argv)
     if (everything) {
         windows();
     }
-    MPI_Win_create(memory, (MPI_Aint) room, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_create(memory, room, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     MPI_Win_lock_all(0, win);
     MPI_Barrier(MPI_COMM_WORLD);
     if (everything) {

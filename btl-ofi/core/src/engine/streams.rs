@@ -4,9 +4,10 @@
 //! it lets out, and takes the pace that its congestion control estimates: between processes of one machine a third of what the
 //! connection carries (measured with BBR and cubic). And whatever is sent later, if only a word, waits behind all of it.
 //!
-//! So a transfer is divided into pieces, and a peer has pieces of about one window (`btl_ofi_stream_window`) on the way. Further transfers to it wait, in order. Each is a compound operation (`compound`) whose parts are the pieces.
+//! So a transfer is divided into pieces, and a peer has pieces of one window (`btl_ofi_stream_window`) on the way. Further
+//! transfers to it wait, in order. Each is a compound operation (`compound`) whose parts are the pieces.
 //!
-//! A peer's first transfer may have a short piece at its beginning, for the copies of the rest ([`head`]).
+//! A transfer over an idle connection may have a short piece at its beginning, for the copies of the rest ([`head`]).
 
 mod head;
 
@@ -31,9 +32,9 @@ use crate::peer::endpoint::Endpoint;
 pub(crate) const SMALLEST: usize = 64 * 1024;
 /// Largest piece, and smallest one, but for a last one. With its header, the largest fits in four packets of loopback.
 const LARGEST_PIECE: usize = 252 * 1024;
-/// Largest transfer that may go whole.
-const LARGEST_WHOLE: usize = 5 * 64 * 1024;
 const SMALLEST_PIECE: usize = 16 * 1024;
+/// Largest transfer that may go whole.
+const LARGEST_WHOLE: usize = 320 * 1024;
 
 /// Transfers that may wait or be on the way at a time. A further one is refused with [`Status::TEMP_OUT_OF_RESOURCE`].
 const MOST: u32 = 1024;
@@ -138,14 +139,14 @@ impl Flight {
     }
 }
 
-/// A transfer that asks for room in the window.
+/// Where a transfer that asks for room in the window stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
-    /// It goes behind those that wait.
+    /// Behind those that wait.
     Last,
-    /// It goes before them, for it has waited.
+    /// Before them, because it has waited.
     Next,
-    /// So it does, for it has begun. It does not wait: the end of its own pieces calls it.
+    /// Before them, because it has pieces on the way. It does not wait: the end of a piece has it ask again.
     Begun,
 }
 

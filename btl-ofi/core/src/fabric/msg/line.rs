@@ -228,3 +228,6 @@ impl Line {
         self.current.is_some() || !self.waiting.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests;

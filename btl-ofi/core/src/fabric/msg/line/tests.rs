@@ -1,0 +1,62 @@
+use super::*;
+
+/// A line to nobody whose target knows this process.
+fn line(window: usize) -> Line {
+    let mut line = Line::new((NonNull::dangling(), 0), 1, window);
+    line.client = 0;
+    line
+}
+
+/// Numbers below `n`, the same ones for the same seed.
+fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed;
+    move |n| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % n
+    }
+}
+
+/// Answers the oldest batch whose answer is due, which also covers those before it.
+fn answer(line: &mut Line, batches: &[(usize, Kind)]) {
+    let is_asked = |n: &u32| batches[*n as usize].1 == Kind::Batch;
+    let position = line.unanswered.iter().position(is_asked);
+    let position = position.expect("the line waits for nothing");
+    let number = line.unanswered[position];
+    let covered = line.take_covered(position, |n| batches[n as usize].1 == Kind::Unanswered);
+    line.unanswered.retain(|n| *n != number);
+    for number in covered.into_iter().chain([number]) {
+        line.has_arrived(batches[number as usize].0);
+    }
+}
+
+/// Whatever is sent, and whatever the window is: a line that may not send waits for an answer that is due, and what is on
+/// the way is one message more than the window at most.
+#[test]
+fn a_line_that_waits_has_an_answer_due() {
+    for seed in 0..50 {
+        for window in [1, 1000, 100_000, 512 * 1024, usize::MAX] {
+            let mut below = numbers(seed);
+            let mut line = line(window);
+            let mut batches = Vec::new();
+            for number in 0..200 {
+                let bytes = [16, 4000, 16_000, 131_072, 196_608][below(5)];
+                let reported = below(4) == 0;
+                line.waiting.push_back(number);
+                while !line.may_send(bytes) {
+                    answer(&mut line, &batches);
+                }
+                let kind = line.kind(!reported, bytes);
+                line.is_sent(kind, bytes);
+                batches.push((bytes, kind));
+                let total: usize = line.unanswered.iter().map(|n| batches[*n as usize].0).sum();
+                assert_eq!(line.bytes, total);
+                assert!(total <= window || total <= window / 2 + bytes, "{total}");
+                if below(3) == 0 && line.is_due() {
+                    answer(&mut line, &batches);
+                }
+            }
+        }
+    }
+}

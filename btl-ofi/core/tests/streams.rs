@@ -141,8 +141,8 @@ fn make((a, b): (&Transport, &Transport), transfers: &[Transfer]) {
 fn many_at_a_time_bring_their_bytes() {
     for provider in PROVIDERS {
         for (seed, bytes) in [
-            (1, 512 << 10),
-            (2, 512 << 10),
+            (1, 544 << 10),
+            (2, 544 << 10),
             (3, 0),
             (4, 1),
             (5, 100_000),
@@ -179,14 +179,14 @@ fn pieces(provider: &str, bytes: u64, size: usize) -> u64 {
 fn the_window_divides() {
     const SIZE: usize = 1 << 20;
     for provider in PROVIDERS {
-        for (bytes, count) in [(512 << 10, 5), (256 << 10, 8), (0, 1)] {
+        for (bytes, count) in [(544 << 10, 5), (256 << 10, 8), (0, 1)] {
             let made = pieces(provider, bytes, SIZE);
             assert!(
                 (count..=count + 1).contains(&made),
                 "{provider}: {bytes}: {made}"
             );
         }
-        assert_eq!(pieces(provider, 512 << 10, SMALLEST), 1);
+        assert_eq!(pieces(provider, 544 << 10, SMALLEST), 1);
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 
-const WINDOW: usize = 512 * 1024;
+const WINDOW: usize = 544 * 1024;
 
 /// An address that stands for a peer or an operation, which nothing follows.
 fn name<T>(number: usize) -> NonNull<T> {

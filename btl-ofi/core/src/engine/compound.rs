@@ -14,18 +14,19 @@
 //! again by the next progress.
 
 use std::collections::HashMap;
-use std::ptr::NonNull;
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use plugin_api::Status;
+use plugin_api::{Module, Status};
 
 use crate::engine::notify::Raise;
 use crate::engine::post::Caller;
 use crate::engine::streams::Stream;
 use crate::engine::stripes::Stripe;
 use crate::engine::transport::Transport;
-use crate::op::completion::Finished;
+use crate::op::completion::{Completion, Finished};
 use crate::op::record::{Pool, Record};
 use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
@@ -170,6 +171,36 @@ pub(crate) unsafe fn note(compound: NonNull<Compound>, event: Event) {
     // SAFETY: the caller guarantees that the operation lives; its queue does not change.
     let queue = Arc::clone(unsafe { &(*compound.as_ptr()).queue });
     queue.add((compound, event));
+}
+
+/// The callback of a part, which notes its end with its number.
+unsafe extern "C" fn part_ended(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    context: *mut c_void,
+    data: *mut c_void,
+    status: i32,
+) {
+    if let Some(compound) = NonNull::new(context.cast()) {
+        let event = Event::Part(data.addr(), Status(status));
+        // SAFETY: the post passed the operation, which is not over before this part is.
+        unsafe { note(compound, event) };
+    }
+}
+
+/// What a part with this number and this local buffer is posted with.
+pub(crate) fn part((at, number): (NonNull<Compound>, usize), local: *mut c_void) -> Caller {
+    Caller {
+        completion: Some(Completion {
+            function: part_ended,
+            context: at.as_ptr().cast(),
+            data: ptr::without_provenance_mut(number),
+        }),
+        local_address: local,
+        local_handle: ptr::null_mut(),
+    }
 }
 
 impl Transport {

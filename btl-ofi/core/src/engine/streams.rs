@@ -13,17 +13,16 @@ mod head;
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use plugin_api::{Module, Status};
+use plugin_api::Status;
 
-use crate::engine::compound::{Compound, Event, Next, Parts, note};
+use crate::engine::compound::{Compound, Event, Next, Parts, note, part};
 use crate::engine::post::Caller;
 use crate::engine::transport::Transport;
 use crate::fabric::policy::{NO_WINDOW, in_window};
 use crate::mem::handle::Target;
-use crate::op::completion::Completion;
 use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 
@@ -209,23 +208,6 @@ impl Streams {
     }
 }
 
-/// The callback of a piece, with its bytes.
-unsafe extern "C" fn piece_ended(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    data: *mut c_void,
-    status: i32,
-) {
-    if let Some(compound) = NonNull::new(context.cast()) {
-        let event = Event::Part(data.addr(), Status(status));
-        // SAFETY: the post passed the operation, which is not over before this piece is.
-        unsafe { note(compound, event) };
-    }
-}
-
 impl Transport {
     /// Makes a transfer in pieces, if it is a large one over TCP; else `None`. `endpoint` is live, and the local buffer is valid
     /// until completion.
@@ -320,7 +302,7 @@ impl Transport {
         }
     }
 
-    /// Posts a piece.
+    /// Posts a piece. The number of the part is that of its bytes.
     fn post_stream(
         &self,
         at: NonNull<Compound>,
@@ -328,15 +310,8 @@ impl Transport {
         stream: &Stream,
         size: usize,
     ) -> Status {
-        let caller = Caller {
-            completion: Some(Completion {
-                function: piece_ended,
-                context: at.as_ptr().cast(),
-                data: ptr::without_provenance_mut(size),
-            }),
-            local_address: stream.local.wrapping_byte_add(stream.next),
-            local_handle: ptr::null_mut(),
-        };
+        let local = stream.local.wrapping_byte_add(stream.next);
+        let caller = part((at, size), local);
         let target = Target {
             address: stream.target.address + stream.next as u64,
             key: stream.target.key,

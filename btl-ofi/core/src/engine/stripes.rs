@@ -12,16 +12,15 @@
 //! none of its pieces, for some ten seconds, the rail has failed.
 
 use std::ffi::c_void;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
-use plugin_api::{Module, Status};
+use plugin_api::Status;
 
-use crate::engine::compound::{Compound, Event, Next, Parts, note};
+use crate::engine::compound::{Compound, Event, Next, Parts, note, part};
 use crate::engine::post::Caller;
 use crate::engine::rails::{CLOSED, asked_at, closed_at};
 use crate::engine::transport::Transport;
 use crate::mem::handle::{MAX_RAILS, Target};
-use crate::op::completion::Completion;
 use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 
@@ -42,36 +41,6 @@ const MOST: u32 = 64;
 
 /// Source of the word that asks a peer to close a rail.
 static ASKED: u64 = CLOSED;
-
-/// The callback of a part.
-unsafe extern "C" fn part_ended(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    data: *mut c_void,
-    status: i32,
-) {
-    if let Some(compound) = NonNull::new(context.cast()) {
-        let event = Event::Part(data.addr(), Status(status));
-        // SAFETY: the post passed the operation, which is not over before this part is.
-        unsafe { note(compound, event) };
-    }
-}
-
-/// What a part is posted with.
-fn part((at, place): (NonNull<Compound>, usize), local: *mut c_void) -> Caller {
-    Caller {
-        completion: Some(Completion {
-            function: part_ended,
-            context: at.as_ptr().cast(),
-            data: ptr::without_provenance_mut(place),
-        }),
-        local_address: local,
-        local_handle: ptr::null_mut(),
-    }
-}
 
 impl Transport {
     /// Divides a transfer of a peer that has further rails; `None` if the region has none.

@@ -1,3 +1,5 @@
+use std::ptr;
+
 use super::*;
 
 const WINDOW: usize = 544 * 1024;

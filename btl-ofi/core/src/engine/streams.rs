@@ -1,8 +1,8 @@
 //! Large transfers over TCP: in pieces, of which few are on the way to a peer at a time.
 //!
 //! A transport that hands the provider all that it is given fills the buffers of the connection. TCP then always has more to send than
-//! it lets out, and takes the pace that its congestion control estimates: between processes of one machine a third of what the
-//! connection carries (measured with BBR and cubic). And whatever is sent later, if only a word, waits behind all of it.
+//! it lets out, and takes the pace that its congestion control estimates: under BBR, between processes of one machine, a third of what
+//! the connection carries (Reno has no such pace). And whatever is sent later, if only a word, waits behind all of it.
 //!
 //! So a transfer is divided into pieces, and a peer has pieces of one window (`btl_ofi_stream_window`) on the way. Further
 //! transfers to it wait, in order. Each is a compound operation (`compound`) whose parts are the pieces.

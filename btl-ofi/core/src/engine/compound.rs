@@ -50,8 +50,6 @@ pub(crate) enum Event {
     Room,
     /// A part ended: the number says which one, as its operation numbers them.
     Part(usize, Status),
-    /// The operation is over.
-    End(Status),
 }
 
 /// What an operation does next.
@@ -308,8 +306,7 @@ impl Transport {
             return Next::Again(event);
         };
         match (&mut *parts, event) {
-            (_, Event::End(status)) => Next::End(status),
-            (Parts::Notified(raise), _) => self.raise_counter(at, endpoint, raise),
+            (Parts::Notified(raise), event) => self.advance_notice((at, endpoint), raise, event),
             (Parts::Streamed(stream), event) => self.advance_stream((at, endpoint), stream, event),
             (Parts::Striped(stripe), Event::Part(place, status)) => {
                 stripe.end_part(place, status);

@@ -1,63 +1,20 @@
 //! Puts with notification whose two parts are posted one after the other: the atomic when the put has completed. Each is a
 //! compound operation (`compound`).
 
-use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
-use plugin_api::{CompletionFn, Module, Status};
+use plugin_api::Status;
 
-use crate::engine::compound::{Compound, Event, Next, Parts, note};
+use crate::engine::compound::{Compound, Event, Next, Parts, note, part};
 use crate::engine::notify::Raise;
 use crate::engine::post::Caller;
 use crate::engine::transport::Transport;
-use crate::op::completion::Completion;
 use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 
-/// The completion of a part of an operation.
-fn part(function: CompletionFn, of: NonNull<Compound>) -> Completion {
-    Completion {
-        function,
-        context: of.as_ptr().cast(),
-        data: ptr::null_mut(),
-    }
-}
-
-/// The callback of the put.
-unsafe extern "C" fn put_ended(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    _: *mut c_void,
-    status: i32,
-) {
-    let event = match Status(status) {
-        Status::SUCCESS => Event::Visible,
-        failure => Event::End(failure),
-    };
-    if let Some(compound) = NonNull::new(context.cast()) {
-        // SAFETY: `put_then_raise` passed the operation, whose put was its only outstanding part.
-        unsafe { note(compound, event) };
-    }
-}
-
-/// The callback of the atomic.
-unsafe extern "C" fn raise_ended(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    _: *mut c_void,
-    status: i32,
-) {
-    if let Some(compound) = NonNull::new(context.cast()) {
-        // SAFETY: `raise_counter` passed the operation, whose atomic was its only outstanding part.
-        unsafe { note(compound, Event::End(Status(status))) };
-    }
-}
+/// The numbers of the two parts.
+const PUT: usize = 0;
+const RAISE: usize = 1;
 
 impl Transport {
     /// Makes a put, and raises the counter when it has completed.
@@ -75,7 +32,7 @@ impl Transport {
             Ok(notified) => notified,
             Err(status) => return status,
         };
-        let put = op.with_completion(Some(part(put_ended, notified)));
+        let put = op.with_completion(part((notified, PUT), op.local).completion);
         // SAFETY: the caller guarantees that `endpoint` is live, the buffers are valid until completion, and the handles are
         // NULL or readable.
         match unsafe { self.transfer(endpoint, &put, true) } {
@@ -109,18 +66,29 @@ impl Transport {
         }
     }
 
+    /// The next step of a put with notification, after this event.
+    pub(crate) fn advance_notice(
+        &self,
+        (at, endpoint): (NonNull<Compound>, NonNull<Endpoint>),
+        raise: &Raise,
+        event: Event,
+    ) -> Next {
+        match event {
+            Event::Part(PUT, Status::SUCCESS) | Event::Visible | Event::Room => {
+                self.raise_counter(at, endpoint, raise)
+            }
+            Event::Part(_, ended) => Next::End(ended),
+        }
+    }
+
     /// Raises the counter of an operation whose bytes are visible.
-    pub(crate) fn raise_counter(
+    fn raise_counter(
         &self,
         at: NonNull<Compound>,
         endpoint: NonNull<Endpoint>,
         raise: &Raise,
     ) -> Next {
-        let caller = Caller {
-            completion: Some(part(raise_ended, at)),
-            local_address: ptr::null_mut(),
-            local_handle: ptr::null_mut(),
-        };
+        let caller = part((at, RAISE), ptr::null_mut());
         // SAFETY: endpoints outlive the operations whose tags name them.
         match unsafe { self.raise(endpoint, &caller, raise) } {
             Status::SUCCESS => Next::Parts,

@@ -11,6 +11,8 @@
 mod common;
 #[path = "sends/ends.rs"]
 mod ends;
+#[path = "sends/gate.rs"]
+mod gate;
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -333,84 +335,6 @@ fn threads_send_and_receive() {
             );
             *i += 1;
         }
-        a.close().unwrap();
-        b.close().unwrap();
-    }
-}
-
-/// Lets the receiving function return.
-struct Gate {
-    open: AtomicBool,
-    inbox: Inbox,
-}
-
-unsafe extern "C" fn keep_behind_gate(
-    module: *mut plugin_api::Module,
-    endpoint: *mut plugin_api::Endpoint,
-    tag: u8,
-    data: *const c_void,
-    size: usize,
-    context: *mut c_void,
-) {
-    // SAFETY: the context is the test's gate.
-    let gate = unsafe { &*context.cast::<Gate>() };
-    let deadline = Instant::now() + PATIENCE;
-    while !gate.open.load(Ordering::Acquire) {
-        assert!(Instant::now() < deadline, "the gate stays shut");
-        std::thread::yield_now();
-    }
-    let inbox = (&raw const gate.inbox).cast_mut().cast();
-    // SAFETY: the arguments are those of this call, with the inbox as the context.
-    unsafe { keep(module, endpoint, tag, data, size, inbox) };
-}
-
-/// While the receiving function has long messages, which stay in the buffers of receives, other threads still get answers.
-#[test]
-fn answers_pass_long_messages() {
-    const MANY: usize = 12;
-    for provider in ["tcp;ofi_rxm", "net"] {
-        // All messages are on the way before the first one is answered.
-        let settings = [
-            ("btl_ofi_mode", Value::Int(2)),
-            ("btl_ofi_stream_window", Value::Unsigned(0)),
-        ];
-        let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Multiple, &settings));
-        let gate = Box::new(Gate {
-            open: AtomicBool::new(false),
-            inbox: Inbox::default(),
-        });
-        b.on_receive(Some(Receive {
-            function: keep_behind_gate,
-            context: (&raw const *gate).cast_mut().cast(),
-        }));
-        let to_b = a.connect(b.address(), 1).unwrap();
-        let to_a = b.connect(a.address(), 0).unwrap();
-        let mut window = vec![17u64; 1];
-        let region = register(&a, &mut window, Access::all());
-        let h = region.handle();
-        attended(&a, || {
-            std::thread::scope(|s| {
-                s.spawn(|| gate.inbox.wait(&b, MANY));
-                for i in 0..MANY {
-                    send(&a, to_b, 0, &content(i, 100_000));
-                }
-                for _ in 0..200 {
-                    let mut word = 0u64;
-                    let local = (&raw mut word).cast();
-                    // SAFETY: the word outlives the flush, and the endpoint stays connected.
-                    insist(&b, || unsafe {
-                        b.get(to_a, local, h.base(), ptr::null_mut(), &h, 8, None)
-                    });
-                    assert_eq!(b.flush(None), Status::SUCCESS);
-                    assert_eq!(word, 17, "{provider}");
-                }
-                gate.open.store(true, Ordering::Release);
-            });
-        });
-        for (i, (.., bytes)) in gate.inbox.all.lock().unwrap().iter().enumerate() {
-            assert!(*bytes == content(i, 100_000), "{provider}: {i}");
-        }
-        drop(region);
         a.close().unwrap();
         b.close().unwrap();
     }

@@ -227,7 +227,21 @@ fn a_long_queue_refuses_and_loses_nothing() {
     b.close().unwrap();
 }
 
-/// Posts `count` transfers to a target that is stopped.
+/// A target that was reached once and is stopped now.
+fn stopped_target<'a>(
+    t: &'a Transport,
+    provider: &str,
+    mine: &mut [u64],
+    seen: &Seen,
+) -> Target<'a> {
+    let target = Target::start(t, provider, false);
+    post_many(t, (target.peer, &target.handle), mine, seen, 1);
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    signal(target.child.id(), libc::SIGSTOP);
+    target
+}
+
+/// Posts `count` transfers.
 fn post_many(
     t: &Transport,
     (peer, h): (NonNull<Endpoint>, &Handle),
@@ -254,12 +268,9 @@ fn a_killed_peer_fails_those_that_wait() {
     const COUNT: u32 = 40;
     for provider in PROVIDERS {
         let t = open(provider, ThreadLevel::Single, &[]);
-        let mut target = Target::start(&t, provider, false);
         let mut mine = vec![0u64; 128 * 1024 / 8];
         let seen = Seen::default();
-        post_many(&t, (target.peer, &target.handle), &mut mine, &seen, 1);
-        assert_eq!(t.flush(None), Status::SUCCESS);
-        signal(target.child.id(), libc::SIGSTOP);
+        let mut target = stopped_target(&t, provider, &mut mine, &seen);
         post_many(&t, (target.peer, &target.handle), &mut mine, &seen, COUNT);
         for _ in 0..100 {
             t.progress();
@@ -290,12 +301,9 @@ fn a_killed_peer_fails_those_that_wait() {
 fn a_released_peer_ends_those_that_wait() {
     const COUNT: u32 = 40;
     let t = open("net", ThreadLevel::Single, &[]);
-    let target = Target::start(&t, "net", false);
     let mut mine = vec![0u64; 128 * 1024 / 8];
     let seen = Seen::default();
-    post_many(&t, (target.peer, &target.handle), &mut mine, &seen, 1);
-    assert_eq!(t.flush(None), Status::SUCCESS);
-    signal(target.child.id(), libc::SIGSTOP);
+    let target = stopped_target(&t, "net", &mut mine, &seen);
     post_many(&t, (target.peer, &target.handle), &mut mine, &seen, COUNT);
     // SAFETY: connected once; what is outstanding keeps its buffers until the transport is closed.
     let status = unsafe { t.disconnect(target.peer) };

@@ -78,14 +78,14 @@ fn fill(words: &mut [u64], with: impl Fn(usize) -> u8) {
 }
 
 /// Makes all transfers at a time, half of them with a callback, and checks every byte of both sides.
-fn make((a, b): (&Transport, &Transport), transfers: &[Transfer]) {
+fn make((a, b): (&Transport, &Transport), address: &[u8], transfers: &[Transfer]) {
     let mut mine = vec![0u64; ROOM * transfers.len()];
     let mut theirs = vec![0u64; ROOM * transfers.len()];
     fill(&mut mine, content);
     fill(&mut theirs, |at| !content(at));
     let region = register(b, &mut theirs, Access::all());
     let h = region.handle();
-    let peer = a.connect(b.address(), 1).unwrap();
+    let peer = a.connect(address, 1).unwrap();
     let seen = Seen::default();
     let first: *mut u64 = mine.as_mut_ptr();
     attended(b, || {
@@ -151,15 +151,24 @@ fn many_at_a_time_bring_their_bytes() {
             let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Single, &[window(bytes)]));
             let mut numbers = Numbers(seed);
             let transfers: Vec<_> = (0..24).map(|_| Transfer::any(&mut numbers)).collect();
-            make((&a, &b), &transfers);
+            make((&a, &b), b.address(), &transfers);
             a.close().unwrap();
             b.close().unwrap();
         }
     }
 }
 
-/// How many operations the provider makes of a put of `size` bytes.
-fn pieces(provider: &str, bytes: u64, size: usize) -> u64 {
+/// The address of a peer, as if it were of another machine.
+fn elsewhere(address: &[u8]) -> Vec<u8> {
+    let length = |at: usize| usize::from(u16::from_le_bytes([address[at], address[at + 1]]));
+    let machine = 52 + length(44) + length(50);
+    let mut other = address.to_vec();
+    other[machine] ^= 1;
+    other
+}
+
+/// How many operations the provider makes of a put of `size` bytes to a peer, whose address `seen_as` may change.
+fn pieces(provider: &str, seen_as: fn(&[u8]) -> Vec<u8>, bytes: u64, size: usize) -> u64 {
     let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Single, &[window(bytes)]));
     let before = a.stats().operations[Carrier::Provider as usize];
     let transfer = Transfer {
@@ -167,26 +176,28 @@ fn pieces(provider: &str, bytes: u64, size: usize) -> u64 {
         size,
         skipped: 0,
     };
-    make((&a, &b), &[transfer]);
+    make((&a, &b), &seen_as(b.address()), &[transfer]);
     let made = a.stats().operations[Carrier::Provider as usize] - before;
     a.close().unwrap();
     b.close().unwrap();
     made
 }
 
-/// The window decides how many pieces a transfer has; a short one may be at the beginning.
+/// The window decides how many pieces a transfer has; a short one may be at the beginning. Other machines have no window.
 #[test]
 fn the_window_divides() {
     const SIZE: usize = 1 << 20;
     for provider in PROVIDERS {
         for (bytes, count) in [(544 << 10, 5), (256 << 10, 8), (0, 1)] {
-            let made = pieces(provider, bytes, SIZE);
+            let made = pieces(provider, <[u8]>::to_vec, bytes, SIZE);
             assert!(
                 (count..=count + 1).contains(&made),
                 "{provider}: {bytes}: {made}"
             );
+            let made = pieces(provider, elsewhere, bytes, SIZE);
+            assert!((1..=2).contains(&made), "{provider}: {bytes}: {made}");
         }
-        assert_eq!(pieces(provider, 544 << 10, SMALLEST), 1);
+        assert_eq!(pieces(provider, <[u8]>::to_vec, 544 << 10, SMALLEST), 1);
     }
 }
 

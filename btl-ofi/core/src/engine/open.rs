@@ -258,6 +258,7 @@ fn join_node(
         .ok()
     });
     let node = Node {
+        machine: liveness::machine(),
         id: liveness::node(),
         own: ProcessId::own(),
         probe,
@@ -288,6 +289,7 @@ fn address(
         same_node: node.same_node,
         messages: policy.messages,
         two_sided: policy.two_sided,
+        machine: node.machine,
         node: node.id,
         process: node.own,
         probe_address: probe.address,

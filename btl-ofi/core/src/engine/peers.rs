@@ -19,7 +19,7 @@ use crate::fabric::policy;
 use crate::fabric::shm_room;
 use crate::mem::handle::Target;
 use crate::peer::address::Blob;
-use crate::peer::endpoint::{Endpoint, LocalPeer, OFF_ROUTE};
+use crate::peer::endpoint::{Endpoint, LocalPeer, OFF_ROUTE, SAME_MACHINE};
 use crate::peer::liveness::State;
 use crate::peer::networks::{self, Meeting};
 use crate::peer::reach::{self, Probe, Reach};
@@ -88,6 +88,9 @@ impl Transport {
                 Placed::Remote(Endpoint::new(address, proc, route))
             }
         };
+        if blob.machine != 0 && blob.machine == self.node.machine {
+            placed.endpoint().mark(SAME_MACHINE);
+        }
         let slot = self.counters.take(proc);
         placed.endpoint().counters = slot;
         let uses_provider = placed.endpoint().uses_provider() || self.policy.two_sided;

@@ -1,4 +1,4 @@
-//! Large transfers over TCP: in pieces, of which few are on the way to a peer at a time.
+//! Large transfers over TCP within a machine: in pieces, of which few are on the way to a peer at a time.
 //!
 //! A transport that hands the provider all that it is given fills the buffers of the connection. TCP then always has more to send than
 //! it lets out, and takes the pace that its congestion control estimates: under BBR, between processes of one machine, a third of what
@@ -6,6 +6,8 @@
 //!
 //! So a transfer is divided into pieces, and a peer has pieces of one window (`btl_ofi_stream_window`) on the way. Further
 //! transfers to it wait, in order. Each is a compound operation (`compound`) whose parts are the pieces.
+//!
+//! Other machines have no window (`policy::window_to`): networks differ in what they hold, and the kernel sizes its buffers by that.
 //!
 //! A transfer over an idle connection may have a short piece at its beginning, for the copies of the rest ([`head`]).
 
@@ -21,7 +23,7 @@ use plugin_api::Status;
 use crate::engine::compound::{Compound, Event, Next, Parts, note, part};
 use crate::engine::post::Caller;
 use crate::engine::transport::Transport;
-use crate::fabric::policy::{NO_WINDOW, in_window};
+use crate::fabric::policy::{NO_WINDOW, in_window, window_to};
 use crate::mem::handle::Target;
 use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
@@ -209,7 +211,7 @@ impl Streams {
 }
 
 impl Transport {
-    /// Makes a transfer in pieces, if it is a large one over TCP; else `None`. `endpoint` is live, and the local buffer is valid
+    /// Makes a transfer in pieces, if it is a large one over TCP for which that is good; else `None`. `endpoint` is live, and the local buffer is valid
     /// until completion.
     #[inline]
     pub(crate) fn stream(
@@ -227,13 +229,14 @@ impl Transport {
             return None;
         }
         // SAFETY: the caller guarantees that `endpoint` is live.
-        let is_busy = unsafe { endpoint.as_ref() }.count.outstanding() > 0;
+        let peer = unsafe { endpoint.as_ref() };
+        let is_busy = peer.count.outstanding() > 0;
         let head = if is_busy {
             0
         } else {
             head::of(headers, &whole)
         };
-        let window = self.setup.stream_window;
+        let window = window_to(peer, self.setup.stream_window);
         if window == NO_WINDOW && head == 0 {
             return None;
         }
@@ -264,7 +267,8 @@ impl Transport {
             self.streams.leave(endpoint, size);
             stream.end_piece(status);
         }
-        let window = self.setup.stream_window;
+        // SAFETY: an operation's endpoint is live until the operation is over.
+        let window = window_to(unsafe { endpoint.as_ref() }, self.setup.stream_window);
         while stream.status.is_ok() && stream.next_size() > 0 {
             let size = stream.next_size();
             let turn = match stream.pieces {

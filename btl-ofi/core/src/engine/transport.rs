@@ -135,6 +135,8 @@ pub(crate) struct Setup {
 
 /// This process among those of its node.
 pub(crate) struct Node {
+    /// See [`liveness::machine`].
+    pub(crate) machine: u64,
     /// See [`liveness::node`].
     pub(crate) id: u64,
     pub(crate) own: ProcessId,

@@ -25,6 +25,7 @@ use crate::fabric::fids::InfoRef;
 use crate::fabric::msg::{GETS_OVER_PUTS, MOST_ANSWER, MOST_WORDS};
 use crate::fabric::query::{confirms, orders_atomics, orders_reads, takes_messages};
 use crate::fabric::quirks::{Headers, Quirks, Trait};
+use crate::peer::endpoint::{Endpoint, SAME_MACHINE};
 
 /// Flags of a put or update that the provider must confirm.
 pub(crate) const DELIVERED: u64 = (ffi::FI_DELIVERY_COMPLETE | ffi::FI_COMPLETION) as u64;
@@ -243,7 +244,7 @@ pub(crate) fn message_limits(info: InfoRef<'_>, options: &Options) -> (usize, us
     }
 }
 
-/// Bytes on the way to a peer at a time, by large transfers and by messages each; [`NO_WINDOW`] away from TCP.
+/// Bytes on the way to a peer of this machine at a time, by large transfers and by messages each; [`NO_WINDOW`] away from TCP.
 pub(crate) fn stream_window(info: InfoRef<'_>, options: &Options) -> usize {
     match (
         Quirks::of(&info.provider()).headers(),
@@ -251,6 +252,15 @@ pub(crate) fn stream_window(info: InfoRef<'_>, options: &Options) -> usize {
     ) {
         (None, _) | (_, 0) => NO_WINDOW,
         (Some(_), window) => window,
+    }
+}
+
+/// The window to a peer: other machines have none. The pace that it avoids is one of connections inside a machine, and the kernel
+/// sizes its buffers by what the network holds.
+pub(crate) fn window_to(peer: &Endpoint, window: usize) -> usize {
+    match peer.has(SAME_MACHINE) {
+        true => window,
+        false => NO_WINDOW,
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! Layout, little-endian: magic (4), version (2), flags (2), node (8), pid (4), start time (4), probe address (8),
 //! probe value (8), descriptor of the segment for atomics (4), length of the provider's name (2), address format (4),
-//! length of the address (2), then the name and the address; network namespace (8), number of interfaces (1), then of
-//! each interface kind (1), prefix (1), speed (4), length of the address (1), length of the name (1), the address and the
-//! name; if the flag says so, a word to read: address (8), key (8); number of further rails (1), if there are some, address (8)
-//! and key (8) of the words by which they are closed, then of each rail the length of its blob (2) and the blob. The blob
-//! comes from another process, so every field is checked.
+//! length of the address (2), then the name and the address; machine (8), network namespace (8), number of interfaces (1),
+//! then of each interface kind (1), prefix (1), speed (4), length of the address (1), length of the name (1), the address
+//! and the name; if the flag says so, a word to read: address (8), key (8); number of further rails (1), if there are some,
+//! address (8) and key (8) of the words by which they are closed, then of each rail the length of its blob (2) and the
+//! blob. The blob comes from another process, so every field is checked.
 
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ use crate::peer::networks::Networks;
 use crate::peer::reach::Probe;
 
 const MAGIC: [u8; 4] = *b"BTLO";
-const VERSION: u16 = 6;
+const VERSION: u16 = 7;
 /// Longest provider name and endpoint address accepted, in bytes; libfabric's are far shorter.
 const MAX_NAME: usize = 256;
 const MAX_ADDRESS: usize = 1024;
@@ -51,6 +51,8 @@ pub(crate) struct Blob {
     pub(crate) messages: bool,
     /// Whether the sender takes sends of its peers.
     pub(crate) two_sided: bool,
+    /// See [`crate::peer::liveness::machine`].
+    pub(crate) machine: u64,
     /// See [`crate::peer::liveness::node`].
     pub(crate) node: u64,
     pub(crate) process: ProcessId,
@@ -77,7 +79,7 @@ pub(crate) struct Blob {
 impl Blob {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let name = &self.provider.as_bytes()[..self.provider.len().min(MAX_NAME)];
-        let mut out = Vec::with_capacity(52 + name.len() + self.address.len());
+        let mut out = Vec::with_capacity(60 + name.len() + self.address.len());
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());
         let flag = |set, bit| if set { bit } else { 0 };
@@ -98,6 +100,7 @@ impl Blob {
         out.extend((self.address.len() as u16).to_le_bytes());
         out.extend(name);
         out.extend(&self.address);
+        out.extend(self.machine.to_le_bytes());
         out.extend(self.networks.namespace.to_le_bytes());
         let interfaces = &self.networks.interfaces;
         let interfaces = &interfaces[..interfaces.len().min(MAX_INTERFACES)];
@@ -142,6 +145,7 @@ impl Blob {
             .map_err(|_| String::from("the provider name is not UTF-8"))?
             .to_owned();
         let address = r.take("address", address_len)?.to_vec();
+        let machine = u64::from_le_bytes(r.array("machine")?);
         let namespace = u64::from_le_bytes(r.array("network namespace")?);
         let [count] = r.array("number of interfaces")?;
         if usize::from(count) > MAX_INTERFACES {
@@ -179,6 +183,7 @@ impl Blob {
             same_node: flags & FLAG_SAME_NODE != 0,
             messages: flags & FLAG_MESSAGES != 0,
             two_sided: flags & FLAG_TWO_SIDED != 0,
+            machine,
             node,
             process: ProcessId { pid, started },
             probe_address,

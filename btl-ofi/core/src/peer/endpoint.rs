@@ -16,6 +16,8 @@ use crate::peer::route::{Atomics, Route, Transfers};
 pub(crate) const WAS_READ: u8 = 1;
 /// Mark of a peer to which an operation was posted through the provider although its route says otherwise (device memory).
 pub(crate) const OFF_ROUTE: u8 = 2;
+/// Mark of a peer on this machine, maybe in another container.
+pub(crate) const SAME_MACHINE: u8 = 4;
 
 /// A peer. It takes 48 bytes, at an address that is a multiple of 16, so that operations can carry the address with
 /// tag bits in their context pointer. The transport's table of peers owns the memory until the transport closes. The
@@ -41,7 +43,7 @@ pub struct Endpoint {
     pid: u32,
     /// A [`Transfers`].
     transfers: AtomicU8,
-    /// What was done to the peer: [`WAS_READ`], [`OFF_ROUTE`].
+    /// What is known of the peer, or was done to it: [`SAME_MACHINE`], [`WAS_READ`], [`OFF_ROUTE`].
     marks: AtomicU8,
     /// Whether the address was removed from the provider's address vector.
     pub(crate) removed: AtomicBool,

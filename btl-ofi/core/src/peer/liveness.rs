@@ -90,18 +90,28 @@ pub(crate) fn network() -> u64 {
     namespace("/proc/self/ns/net")
 }
 
+/// Likewise for processes that share a kernel, in containers too. Clones of a virtual machine may have equal numbers.
+pub(crate) fn machine() -> u64 {
+    boot().map_or(0, |boot| number(&boot))
+}
+
 fn namespace(link: &str) -> u64 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let Ok(boot) = sys::read("/proc/sys/kernel/random/boot_id") else {
-        return 0;
-    };
-    let Ok(namespace) = sys::read_link(link) else {
-        return 0;
-    };
-    // DefaultHasher::new() is unkeyed: every process of one build computes the same value.
-    let mut hasher = DefaultHasher::new();
-    (String::from_utf8_lossy(&boot).trim(), namespace).hash(&mut hasher);
-    hasher.finish()
+    match (boot(), sys::read_link(link)) {
+        (Some(boot), Ok(namespace)) => number(&(boot, namespace)),
+        _ => 0,
+    }
+}
+
+/// What the kernel chose when it started.
+fn boot() -> Option<String> {
+    let boot = sys::read("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(String::from_utf8_lossy(&boot).trim().to_owned())
+}
+
+/// A number of what identifies something: every process of one build computes the same.
+fn number(of: &impl std::hash::Hash) -> u64 {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(of)
 }
 
 struct Stat {

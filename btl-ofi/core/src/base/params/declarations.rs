@@ -174,9 +174,9 @@ pub(super) static DECLARATIONS: [Declaration; 31] = [
         Value::Unsigned(STREAM_WINDOW),
         Allowed::Any,
         Level::TUNER_DETAIL,
-        "Bytes of puts and gets of 64 KiB or more that are on the way to a peer at a time over tcp and net; the others \
-         wait, and so do messages. Transfers are divided into pieces of up to 252 KiB. A network whose bandwidth times round trip is \
-         larger needs more. 0 for no limit and whole transfers.",
+        "Over tcp and net, bytes of puts and gets of 64 KiB or more that are on the way at a time to a process of this \
+         machine that shared memory does not reach; the others wait, and so do messages. Transfers are divided into pieces of \
+         up to 252 KiB. 0 for no limit and whole transfers. Other machines have no limit.",
     ),
     declare(
         "btl_ofi_provider_include",

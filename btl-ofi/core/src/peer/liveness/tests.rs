@@ -161,9 +161,10 @@ fn a_zombie_lives_while_a_thread_does() {
     assert_eq!(NOBODY.state(), State::Gone, "it ended meanwhile");
 }
 
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
 #[test]
 fn a_node_that_cannot_be_known_is_none() {
-    const BOOT: &str = "/proc/sys/kernel/random/boot_id";
     let script = Script::new().fails(BOOT, libc::EACCES);
     assert_eq!(node(), 0);
     drop(script);
@@ -175,6 +176,17 @@ fn a_node_that_cannot_be_known_is_none() {
     let _script = Script::new().answers(BOOT, b"of another boot\n".to_vec());
     let other = node();
     assert_ne!(other, node());
+    assert_ne!(other, 0);
+}
+
+#[test]
+fn a_machine_that_cannot_be_known_is_none() {
+    let script = Script::new().fails(BOOT, libc::EACCES);
+    assert_eq!(machine(), 0);
+    drop(script);
+    let _script = Script::new().answers(BOOT, b"of another boot\n".to_vec());
+    let other = machine();
+    assert_ne!(other, machine());
     assert_ne!(other, 0);
 }
 

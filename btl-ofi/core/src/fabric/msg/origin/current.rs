@@ -12,6 +12,7 @@ use crate::fabric::msg::line::Line;
 use crate::fabric::msg::port::Port;
 use crate::fabric::msg::vacant;
 use crate::fabric::msg::wire::Form;
+use crate::fabric::policy::window_to;
 use crate::peer::endpoint::Endpoint;
 
 /// No batch: no number of one.
@@ -99,10 +100,10 @@ impl Origin {
                     self.random
                         .hash_one((std::process::id(), self.cookies, &self.address));
                 // SAFETY: the callers guarantee a live endpoint.
-                let address = unsafe { endpoint.as_ref() }.address;
+                let peer = unsafe { endpoint.as_ref() };
+                let (address, window) = (peer.address, window_to(peer, self.window));
                 let number = vacant(&mut self.lines, &mut self.free_lines);
-                self.lines[number as usize] =
-                    Some(Line::new((endpoint, address), cookie, self.window));
+                self.lines[number as usize] = Some(Line::new((endpoint, address), cookie, window));
                 self.by_endpoint.insert(endpoint, number);
                 number
             }

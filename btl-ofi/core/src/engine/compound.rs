@@ -10,14 +10,14 @@
 //! Its parts are operations that count beside it. So a flush that begins between two parts waits for the later one too, and
 //! the failure of a peer is reported from the record like that of any operation.
 //!
-//! The callbacks of parts only note what happened. Progress acts on it, without a lock held; what finds no room is tried
-//! again by the next progress.
+//! The callbacks of parts only note what happened, and progress acts on it. While it acts, the operation is locked against other
+//! threads, so nothing is polled: a poll runs callbacks. What finds no room is tried again by the next progress.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use plugin_api::{Module, Status};
 
@@ -46,7 +46,7 @@ pub(crate) enum Parts {
 pub(crate) enum Event {
     /// The bytes are visible: the counter is to be raised.
     Visible,
-    /// Pieces are to be posted.
+    /// Pieces are to be posted. A transfer over one interface has room for the next one in its window.
     Room,
     /// A part ended: the number says which one, as its operation numbers them.
     Part(usize, Status),
@@ -83,15 +83,22 @@ pub(crate) struct Compounds(Arc<Queue>);
 struct Queue {
     lists: Mutex<Lists>,
     held: AtomicU32,
+    /// Those of them that go over several rails.
+    striped: AtomicU32,
     /// Whether there are events. Changes under the lock.
     noted: AtomicBool,
 }
+
+/// What happened to an operation.
+type Noted = (NonNull<Compound>, Event);
 
 #[derive(Default)]
 struct Lists {
     all: HashMap<NonNull<Record>, NonNull<Compound>>,
     /// What happened, in order.
-    events: Vec<(NonNull<Compound>, Event)>,
+    events: VecDeque<Noted>,
+    /// What the next progress tries again.
+    again: VecDeque<Noted>,
 }
 
 impl Queue {
@@ -99,16 +106,32 @@ impl Queue {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, event: (NonNull<Compound>, Event)) {
+    fn add(&self, event: Noted) {
         let mut lists = self.lock();
-        lists.events.push(event);
+        lists.events.push_back(event);
         self.noted.store(true, Ordering::Relaxed);
     }
 
-    fn take(&self) -> Vec<(NonNull<Compound>, Event)> {
+    /// Keeps an event for the next progress.
+    fn put_off(&self, event: Noted) {
         let mut lists = self.lock();
-        self.noted.store(false, Ordering::Relaxed);
-        std::mem::take(&mut lists.events)
+        lists.again.push_back(event);
+        self.noted.store(true, Ordering::Relaxed);
+    }
+
+    /// Has what was put off come again.
+    fn resume(&self) {
+        let Lists { events, again, .. } = &mut *self.lock();
+        events.append(again);
+    }
+
+    /// Takes the next event. One at a time: callbacks run between two, and may make progress, which acts on the others.
+    fn next(&self) -> Option<Noted> {
+        let mut lists = self.lock();
+        let next = lists.events.pop_front();
+        let more = !lists.events.is_empty() || !lists.again.is_empty();
+        self.noted.store(more, Ordering::Relaxed);
+        next
     }
 }
 
@@ -118,6 +141,11 @@ impl Compounds {
         self.0.held.load(Ordering::Relaxed)
     }
 
+    /// Operations that go over several rails.
+    pub(crate) fn striped(&self) -> u32 {
+        self.0.striped.load(Ordering::Relaxed)
+    }
+
     /// Whether a record is that of an operation here.
     pub(crate) fn has(&self, record: NonNull<Record>) -> bool {
         self.0.lock().all.contains_key(&record)
@@ -125,9 +153,9 @@ impl Compounds {
 
     /// Tells transfers over several rails that `passed` milliseconds went by.
     pub(crate) fn watch(&self, passed: u64) {
-        let others = self.held();
+        let others = self.striped();
         let mut lists = self.0.lock();
-        let Lists { all, events } = &mut *lists;
+        let Lists { all, events, .. } = &mut *lists;
         for at in all.values() {
             // SAFETY: operations live until they are removed from the list, which is locked.
             let parts = unsafe { at.as_ref() }.parts.try_lock();
@@ -136,7 +164,7 @@ impl Compounds {
                 && let Parts::Striped(stripe) = &mut *parts
                 && stripe.pass(passed, others)
             {
-                events.push((*at, Event::Room));
+                events.push_back((*at, Event::Room));
                 self.0.noted.store(true, Ordering::Relaxed);
             }
         }
@@ -218,9 +246,10 @@ impl Transport {
         if let Some(status) = peer.failure() {
             return Err(status);
         }
-        let what = match parts {
-            Parts::Notified(_) => "a put with notification; its counter was not raised",
-            Parts::Streamed(_) | Parts::Striped(_) => "a transfer in several parts",
+        let (what, striped) = match parts {
+            Parts::Notified(_) => ("a put with notification; its counter was not raised", 0),
+            Parts::Streamed(_) => ("a large transfer over TCP", 0),
+            Parts::Striped(_) => ("a transfer over several interfaces", 1),
         };
         let mut lists = self.compounds.0.lock();
         if lists.all.try_reserve(1).is_err() {
@@ -246,6 +275,10 @@ impl Transport {
         // Under the context's lock, so that the record is never in use without being listed.
         lists.all.insert(record, compound);
         self.compounds.0.held.fetch_add(1, Ordering::Relaxed);
+        self.compounds
+            .0
+            .striped
+            .fetch_add(striped, Ordering::Relaxed);
         self.hmem.wake();
         Ok(compound)
     }
@@ -261,16 +294,40 @@ impl Transport {
     fn remove_compound(&self, compound: NonNull<Compound>) -> (usize, Finished) {
         // SAFETY: `begin_compound` made the pointer with Box::leak, no part of the operation is outstanding, and each
         // operation is removed once. The list forgets it below.
-        let compound = unsafe { Box::from_raw(compound.as_ptr()) };
+        let mut compound = unsafe { Box::from_raw(compound.as_ptr()) };
+        let parts = compound.parts.get_mut();
+        let striped = match parts.unwrap_or_else(PoisonError::into_inner) {
+            Parts::Striped(_) => 1,
+            Parts::Notified(_) | Parts::Streamed(_) => 0,
+        };
         let mut state = self.contexts[compound.context].state.lock();
         self.compounds.0.lock().all.remove(&compound.record);
         // Lowered before the outstanding count, so that meanwhile the provider seems to have one operation too many, never
         // one too few.
         self.compounds.0.held.fetch_sub(1, Ordering::Relaxed);
+        self.compounds
+            .0
+            .striped
+            .fetch_sub(striped, Ordering::Relaxed);
         self.hmem.rest();
         // SAFETY: `begin_compound` took the record from this pool, and only this call gives it back.
         let finished = unsafe { state.pool.give_back(compound.record) };
         (compound.context, finished)
+    }
+
+    /// Takes the first step of an operation that has just begun: one of its own, so that a caller inside a callback runs none.
+    /// Returns what its caller is told.
+    pub(crate) fn start_compound(&self, at: NonNull<Compound>) -> Status {
+        match self.act(at, Event::Room) {
+            Next::Parts => Status::SUCCESS,
+            Next::Again(event) => {
+                self.compounds.0.put_off((at, event));
+                Status::SUCCESS
+            }
+            // The peer may have failed during the call, and its operations been reported, this one included.
+            Next::End(_) if self.withdraw_compound(at) => Status::SUCCESS,
+            Next::End(status) => status,
+        }
     }
 
     /// Acts on what happened to compound operations. Returns the number of steps.
@@ -279,16 +336,16 @@ impl Transport {
         if !queue.noted.load(Ordering::Relaxed) {
             return 0;
         }
-        let events = queue.take();
-        let mut steps = events.len();
-        for (at, event) in events {
+        queue.resume();
+        let mut steps = 0;
+        while let Some((at, event)) = queue.next() {
             match self.act(at, event) {
-                Next::Parts => {}
-                Next::Again(event) => {
-                    steps -= 1;
-                    queue.add((at, event));
+                Next::Parts => steps += 1,
+                Next::Again(event) => queue.put_off((at, event)),
+                Next::End(status) => {
+                    steps += 1;
+                    self.end_compound(at, status);
                 }
-                Next::End(status) => self.end_compound(at, status),
             }
         }
         steps
@@ -301,11 +358,16 @@ impl Transport {
         let Some(endpoint) = NonNull::new(compound.tag.endpoint()) else {
             return Next::End(Status::ERROR);
         };
-        // Posting a part may run callbacks, which may make progress: that comes back later.
-        let Ok(mut parts) = compound.parts.try_lock() else {
-            return Next::Again(event);
+        // Another thread is at it: that comes back later.
+        let mut parts = match compound.parts.try_lock() {
+            Ok(parts) => parts,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Next::Again(event),
         };
-        match (&mut *parts, event) {
+        // While callbacks run, posts poll nothing; so none run below, under the lock.
+        let context = self.context();
+        let nested = self.begin_delivering(context);
+        let next = match (&mut *parts, event) {
             (Parts::Notified(raise), event) => self.advance_notice((at, endpoint), raise, event),
             (Parts::Streamed(stream), event) => self.advance_stream((at, endpoint), stream, event),
             (Parts::Striped(stripe), Event::Part(place, status)) => {
@@ -316,7 +378,9 @@ impl Transport {
                 stripe.come();
                 self.post_pieces(at, stripe)
             }
-        }
+        };
+        self.end_delivering(context, nested);
+        next
     }
 
     /// Reports the end of an operation.

@@ -111,13 +111,7 @@ impl Transport {
         if let Some(status) = unsafe { endpoint.as_ref() }.failure() {
             return status;
         }
-        let context = &self.contexts[0];
-        let count = {
-            let mut state = context.state.lock();
-            state.counts.again += 1;
-            state.counts.again
-        };
-        self.refused(endpoint, context, -(ffi::FI_EAGAIN as isize), count)
+        self.refuse_for_now(endpoint, &self.contexts[0])
     }
 
     /// Completes a message, the queue's only entry.

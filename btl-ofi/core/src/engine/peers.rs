@@ -281,6 +281,8 @@ impl Transport {
         self.disconnect_rails(proc, outstanding > 0);
         let why = "it was released before it answered";
         self.report_abandoned(endpoint, ended, Status::TIMEOUT, why);
+        // Transfers that waited end with this.
+        self.advance_compounds();
         if flushed == Status::UNREACH {
             Status::SUCCESS
         } else {

@@ -285,7 +285,7 @@ impl Transport {
         }
     }
 
-    /// Polls the rails: always while there are compound operations, which may use them, else at intervals.
+    /// Polls the rails: always while transfers go over them, else at intervals.
     pub(crate) fn progress_rails(&self) -> usize {
         let Rails { rails, polls, .. } = &self.rails;
         if rails.is_empty() {
@@ -293,7 +293,7 @@ impl Transport {
         }
         let poll = polls.load(Ordering::Relaxed).wrapping_add(1);
         polls.store(poll, Ordering::Relaxed);
-        if self.compounds.held() == 0 && !poll.is_multiple_of(INTERVAL) {
+        if self.compounds.striped() == 0 && !poll.is_multiple_of(INTERVAL) {
             return 0;
         }
         self.close_asked_rails();

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
+use libfabric_sys as ffi;
 use plugin_api::Status;
 use plugin_api::counters::Carrier;
 
@@ -111,6 +112,17 @@ impl Transport {
             }
         }
         status
+    }
+
+    /// Refuses an operation for which this transport has no room, as if the provider had none.
+    #[cold]
+    pub(crate) fn refuse_for_now(&self, endpoint: NonNull<Endpoint>, context: &Context) -> Status {
+        let count = {
+            let mut state = context.state.lock();
+            state.counts.again += 1;
+            state.counts.again
+        };
+        self.refused(endpoint, context, -(ffi::FI_EAGAIN as isize), count)
     }
 
     /// Whether the provider took no operation on this context for as long as the peer timeout. Detects a

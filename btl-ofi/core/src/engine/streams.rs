@@ -23,7 +23,7 @@ use plugin_api::Status;
 use crate::engine::compound::{Compound, Event, Next, Parts, note, part};
 use crate::engine::post::Caller;
 use crate::engine::transport::Transport;
-use crate::fabric::policy::{NO_WINDOW, in_window, window_to};
+use crate::fabric::policy::{NO_WINDOW, PACKET, in_window, window_to};
 use crate::mem::handle::Target;
 use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
@@ -31,13 +31,15 @@ use crate::peer::endpoint::Endpoint;
 /// Smallest transfer that counts in the window. Those below have a packet of loopback to themselves, and gain less than a compound
 /// operation costs.
 pub(crate) const SMALLEST: usize = 64 * 1024;
-/// Largest piece, and smallest one, but for a last one. With its header, the largest fits in four packets of loopback.
-const LARGEST_PIECE: usize = 252 * 1024;
+/// Largest piece, and smallest one, but for a last one.
+const LARGEST_PIECE: usize = 4 * PACKET - PAGE;
 const SMALLEST_PIECE: usize = 16 * 1024;
 /// Largest transfer that may go whole.
 const LARGEST_WHOLE: usize = 320 * 1024;
+/// What a piece leaves of its last packet, for the header.
+const PAGE: usize = 4096;
 
-/// Transfers that may wait or be on the way at a time. A further one is refused with [`Status::TEMP_OUT_OF_RESOURCE`].
+/// Transfers to a peer that may wait or be on the way at a time. A further one is refused with [`Status::TEMP_OUT_OF_RESOURCE`].
 const MOST: u32 = 1024;
 
 /// A transfer in pieces.
@@ -53,8 +55,8 @@ pub(crate) struct Stream {
     next: usize,
     /// Pieces on the way.
     pieces: u32,
-    /// Whether it was among those that wait, and is next.
-    is_next: bool,
+    /// Whether it waits for [`Event::Room`].
+    waits: bool,
     /// What the transfer ends with.
     status: Status,
 }
@@ -78,7 +80,7 @@ impl Stream {
             piece,
             next: 0,
             pieces: 0,
-            is_next: false,
+            waits: true,
             status: Status::SUCCESS,
         }
     }
@@ -92,6 +94,15 @@ impl Stream {
         }
     }
 
+    /// What the next piece asks of the window.
+    fn asks(&self) -> Asked {
+        let size = self.next_size();
+        Asked {
+            counted: in_window(size),
+            is_last: self.next + size == self.size,
+        }
+    }
+
     /// Notes the end of a piece.
     fn end_piece(&mut self, status: Status) {
         self.pieces -= 1;
@@ -101,13 +112,15 @@ impl Stream {
     }
 }
 
-/// Bytes of the pieces of a transfer: at least two of them have room. A transfer that has the connection to itself, and is
-/// little more than a piece, goes whole.
+/// Bytes of the pieces of a transfer: two of them have room, but in the smallest windows. A transfer that has the connection to
+/// itself, and is little more than a piece, goes whole.
 fn piece_of(size: usize, is_busy: bool, window: usize) -> usize {
-    match window {
-        NO_WINDOW => NO_WINDOW,
-        _ if !is_busy && size <= LARGEST_WHOLE.min(window) => size,
-        _ => LARGEST_PIECE.min(window / 2).max(SMALLEST_PIECE),
+    if window == NO_WINDOW || !is_busy && size <= LARGEST_WHOLE.min(window) {
+        return size;
+    }
+    match window / 2 / PACKET {
+        0 => (window / 2).max(SMALLEST_PIECE),
+        packets => LARGEST_PIECE.min(packets * PACKET - PAGE),
     }
 }
 
@@ -121,34 +134,36 @@ unsafe impl Send for Streams {}
 // SAFETY: as above; the map is locked.
 unsafe impl Sync for Streams {}
 
-/// What is on the way to one peer, as it counts in the window, and the operations that wait, of which no piece is on the way.
+/// The transfers to one peer.
 #[derive(Default)]
 struct Flight {
+    /// All that are not over.
+    transfers: u32,
+    /// Bytes on the way, or about to be, as they count in the window.
     bytes: usize,
-    waiting: VecDeque<Waiting>,
+    /// The one that has begun and is not on the way as a whole: the others come behind it.
+    current: Option<NonNull<Compound>>,
+    /// Those that wait for room; the current one is the first.
+    waiting: VecDeque<(NonNull<Compound>, Asked)>,
 }
 
-/// An operation that waits, and what its next piece counts.
-struct Waiting {
-    compound: NonNull<Compound>,
+/// A piece that asks for room: what it counts in the window, and whether it is the last one.
+#[derive(Clone, Copy)]
+struct Asked {
     counted: usize,
+    is_last: bool,
 }
 
 impl Flight {
-    fn has_room(&self, counted: usize, window: usize) -> bool {
-        self.bytes == 0 || self.bytes.saturating_add(counted) <= window
+    /// Counts the next piece of the operation whose turn it is, if there is room. A piece that is larger than the window goes alone.
+    fn take(&mut self, compound: NonNull<Compound>, asked: Asked, window: usize) -> bool {
+        let has_room = self.bytes == 0 || self.bytes.saturating_add(asked.counted) <= window;
+        if has_room {
+            self.bytes += asked.counted;
+            self.current = (!asked.is_last).then_some(compound);
+        }
+        has_room
     }
-}
-
-/// Where a transfer that asks for room in the window stands.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    /// Behind those that wait.
-    Last,
-    /// Before them, because it has waited.
-    Next,
-    /// Before them, because it has pieces on the way. It does not wait: the end of a piece has it ask again.
-    Begun,
 }
 
 impl Streams {
@@ -156,56 +171,78 @@ impl Streams {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a piece of so many bytes as on the way. If there is no room, returns false, and the operation waits.
-    fn enter(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        (compound, turn): (NonNull<Compound>, Turn),
-        size: usize,
-        window: usize,
-    ) -> bool {
+    /// Counts another transfer to a peer; false if there are too many.
+    fn begin(&self, endpoint: NonNull<Endpoint>) -> bool {
         let mut flights = self.lock();
-        let flight = flights.entry(endpoint).or_default();
-        let counted = in_window(size);
-        let enters =
-            flight.has_room(counted, window) && (turn != Turn::Last || flight.waiting.is_empty());
-        match turn {
-            _ if enters => flight.bytes += counted,
-            Turn::Last => flight.waiting.push_back(Waiting { compound, counted }),
-            Turn::Next => flight.waiting.push_front(Waiting { compound, counted }),
-            Turn::Begun => {}
-        }
-        enters
+        let transfers = &mut flights.entry(endpoint).or_default().transfers;
+        let may = *transfers < MOST;
+        *transfers += u32::from(may);
+        may
     }
 
-    /// A piece is no longer on the way.
-    fn leave(&self, endpoint: NonNull<Endpoint>, size: usize) {
+    /// A transfer is over.
+    fn end(&self, endpoint: NonNull<Endpoint>, compound: Option<NonNull<Compound>>) {
         let mut flights = self.lock();
         if let Some(flight) = flights.get_mut(&endpoint) {
-            flight.bytes = flight.bytes.saturating_sub(in_window(size));
-            if flight.bytes == 0 && flight.waiting.is_empty() {
+            flight.transfers -= 1;
+            if flight.transfers == 0 {
                 flights.remove(&endpoint);
+            } else if flight.current == compound {
+                flight.current = None;
             }
         }
     }
 
-    /// The operation that is to take the room that there is, if any waits.
+    /// Counts the next piece of an operation as on the way. If others come first, or there is no room, returns false, and the
+    /// operation waits.
+    fn enter(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        (compound, asked): (NonNull<Compound>, Asked),
+        window: usize,
+    ) -> bool {
+        let mut flights = self.lock();
+        let flight = flights.entry(endpoint).or_default();
+        let is_current = flight.current == Some(compound);
+        let is_next = is_current || flight.current.is_none() && flight.waiting.is_empty();
+        if is_next && flight.take(compound, asked, window) {
+            return true;
+        }
+        match is_current {
+            true => flight.waiting.push_front((compound, asked)),
+            false => flight.waiting.push_back((compound, asked)),
+        }
+        false
+    }
+
+    /// A piece is no longer on the way.
+    fn leave(&self, endpoint: NonNull<Endpoint>, size: usize) {
+        if let Some(flight) = self.lock().get_mut(&endpoint) {
+            flight.bytes = flight.bytes.saturating_sub(in_window(size));
+        }
+    }
+
+    /// The operation whose turn it is, if it waits and there is room, which counts as its own from here on.
     fn called(&self, endpoint: NonNull<Endpoint>, window: usize) -> Option<NonNull<Compound>> {
         let mut flights = self.lock();
         let flight = flights.get_mut(&endpoint)?;
-        let first = flight.waiting.front()?;
-        if !flight.has_room(first.counted, window) {
+        let (compound, asked) = *flight.waiting.front()?;
+        let is_next = flight.current.is_none_or(|current| current == compound);
+        if !is_next || !flight.take(compound, asked, window) {
             return None;
         }
-        flight.waiting.pop_front().map(|first| first.compound)
+        flight.waiting.pop_front();
+        Some(compound)
     }
 
     /// Has every operation to a peer that waits go on. The peer has failed, so they end.
     pub(crate) fn end_waiting(&self, endpoint: NonNull<Endpoint>) {
-        let waiting = self.lock().remove(&endpoint).map(|flight| flight.waiting);
-        for waiting in waiting.unwrap_or_default() {
-            // SAFETY: an operation that waits is not over before it was called.
-            unsafe { note(waiting.compound, Event::Room) };
+        if let Some(flight) = self.lock().get_mut(&endpoint) {
+            for (compound, asked) in flight.waiting.drain(..) {
+                flight.bytes += asked.counted;
+                // SAFETY: an operation that waits is not over before it was called.
+                unsafe { note(compound, Event::Room) };
+            }
         }
     }
 }
@@ -240,20 +277,31 @@ impl Transport {
         if window == NO_WINDOW && head == 0 {
             return None;
         }
-        if self.compounds.held() >= MOST {
-            return Some(Status::TEMP_OUT_OF_RESOURCE);
+        if !self.streams.begin(endpoint) {
+            return Some(self.refuse_for_now(endpoint, self.context()));
         }
         let stream = Stream::new(whole, (is_busy, head), window);
-        let begun = self.begin_compound(endpoint, caller, Parts::Streamed(stream));
-        Some(match begun {
-            Ok(compound) => {
-                // SAFETY: the operation has no outstanding part.
-                unsafe { note(compound, Event::Room) };
-                self.advance_compounds();
-                Status::SUCCESS
+        Some(self.start_stream(endpoint, caller, stream, window))
+    }
+
+    /// Begins a transfer, and posts what has room.
+    fn start_stream(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        stream: Stream,
+        window: usize,
+    ) -> Status {
+        let first = stream.asks();
+        match self.begin_compound(endpoint, caller, Parts::Streamed(stream)) {
+            Ok(at) if self.streams.enter(endpoint, (at, first), window) => self.start_compound(at),
+            // It waits.
+            Ok(_) => Status::SUCCESS,
+            Err(status) => {
+                self.streams.end(endpoint, None);
+                status
             }
-            Err(status) => status,
-        })
+        }
     }
 
     /// The next step of a transfer, after this event.
@@ -263,46 +311,49 @@ impl Transport {
         stream: &mut Stream,
         event: Event,
     ) -> Next {
-        if let Event::Part(size, status) = event {
-            self.streams.leave(endpoint, size);
-            stream.end_piece(status);
-        }
         // SAFETY: an operation's endpoint is live until the operation is over.
         let window = window_to(unsafe { endpoint.as_ref() }, self.setup.stream_window);
-        while stream.status.is_ok() && stream.next_size() > 0 {
-            let size = stream.next_size();
-            let turn = match stream.pieces {
-                0 if stream.next == 0 && !stream.is_next => Turn::Last,
-                0 => Turn::Next,
-                _ => Turn::Begun,
-            };
-            if !self.streams.enter(endpoint, (at, turn), size, window) {
-                stream.is_next = true;
-                return Next::Parts;
+        let mut has_room = false;
+        if let Event::Part(bytes, status) = event {
+            self.streams.leave(endpoint, bytes);
+            stream.end_piece(status);
+        } else {
+            (stream.waits, has_room) = (false, true);
+        }
+        while !stream.waits && stream.status.is_ok() && stream.next_size() > 0 {
+            if !has_room && !self.streams.enter(endpoint, (at, stream.asks()), window) {
+                stream.waits = true;
+                break;
             }
+            let size = stream.next_size();
             let status = self.post_stream(at, endpoint, stream, size);
+            if status.is_again() {
+                // It keeps its room.
+                stream.waits = true;
+                return Next::Again(Event::Room);
+            }
+            has_room = !status.is_ok();
             if status.is_ok() {
                 stream.next += size;
                 stream.pieces += 1;
-                continue;
-            }
-            self.streams.leave(endpoint, size);
-            if !status.is_again() {
-                stream.status = status;
-            } else if stream.pieces > 0 {
-                return Next::Parts;
             } else {
-                stream.is_next = true;
-                return Next::Again(Event::Room);
+                stream.status = status;
             }
         }
-        if let Some(called) = self.streams.called(endpoint, window) {
+        if has_room {
+            self.streams.leave(endpoint, stream.next_size());
+        }
+        let is_over = stream.pieces == 0 && !stream.waits;
+        if is_over {
+            self.streams.end(endpoint, Some(at));
+        }
+        while let Some(called) = self.streams.called(endpoint, window) {
             // SAFETY: an operation that waits is not over before it was called.
             unsafe { note(called, Event::Room) };
         }
-        match stream.pieces {
-            0 => Next::End(stream.status),
-            _ => Next::Parts,
+        match is_over {
+            true => Next::End(stream.status),
+            false => Next::Parts,
         }
     }
 

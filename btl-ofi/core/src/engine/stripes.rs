@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 
 use plugin_api::Status;
 
-use crate::engine::compound::{Compound, Event, Next, Parts, note, part};
+use crate::engine::compound::{Compound, Event, Next, Parts, part};
 use crate::engine::post::Caller;
 use crate::engine::rails::{CLOSED, asked_at, closed_at};
 use crate::engine::transport::Transport;
@@ -35,7 +35,7 @@ const SMALLEST: usize = 64 * 1024;
 const LARGEST: usize = 1024 * 1024;
 const PAGE: usize = 4096;
 
-/// Most compound operations at a time: every progress looks at each. A further one is refused with
+/// Most of these operations at a time: every progress looks at each. A further one is refused with
 /// [`Status::TEMP_OUT_OF_RESOURCE`].
 const MOST: u32 = 64;
 
@@ -83,17 +83,12 @@ impl Transport {
         caller: &Caller,
         stripe: Stripe,
     ) -> Status {
-        if self.compounds.held() >= MOST {
-            return Status::TEMP_OUT_OF_RESOURCE;
+        if self.compounds.striped() >= MOST {
+            return self.refuse_for_now(endpoint, self.context());
         }
         let parts = Parts::Striped(Box::new(stripe));
         match self.begin_compound(endpoint, caller, parts) {
-            Ok(compound) => {
-                // SAFETY: the operation has no outstanding part.
-                unsafe { note(compound, Event::Room) };
-                self.advance_compounds();
-                Status::SUCCESS
-            }
+            Ok(compound) => self.start_compound(compound),
             Err(status) => status,
         }
     }
@@ -131,11 +126,12 @@ impl Transport {
         if stripe.called || !stripe.is_idle() {
             return Next::Parts;
         }
-        if !stripe.status.is_ok() || stripe.is_done() {
-            return Next::End(stripe.status);
-        }
+        // Even if it is over: no event follows, not even of those who watch.
         stripe.called = true;
-        Next::Again(Event::Room)
+        match stripe.status.is_ok() && !stripe.is_done() {
+            true => Next::Again(Event::Room),
+            false => Next::End(stripe.status),
+        }
     }
 
     /// Closes the rails of this process that failed, or that have been silent for too long.
@@ -244,7 +240,7 @@ impl Transport {
     /// Notes that `elapsed` milliseconds went by, for transfers whose rails may be silent. What is longer than a pause between
     /// two questions is time spent elsewhere.
     pub(crate) fn watch_rails(&self, elapsed: u64) {
-        if self.compounds.held() > 0 {
+        if self.compounds.striped() > 0 {
             self.compounds.watch(elapsed.min(PAUSE));
         }
     }

@@ -267,10 +267,12 @@ pub(crate) fn window_to(peer: &Endpoint, window: usize) -> usize {
 /// As many bytes may be on the way as there are.
 pub(crate) const NO_WINDOW: usize = usize::MAX;
 
+/// Bytes of a packet of loopback, and of other connections inside a machine.
+pub(crate) const PACKET: usize = 64 * 1024;
+
 /// What so many bytes, sent at once, count in the window: whole packets of loopback. TCP counts packets, of which the last one may
 /// have the few bytes that a header pushed out of the one before. What is less than a packet shares one with others.
 pub(crate) const fn in_window(bytes: usize) -> usize {
-    const PACKET: usize = 64 * 1024;
     const HEADER: usize = 64;
     match bytes < PACKET {
         true => bytes,

@@ -27,7 +27,7 @@ fn pieces(size: usize, (is_busy, head): (bool, usize), window: usize) -> Vec<usi
         piece: piece_of(size, is_busy, window),
         next: 0,
         pieces: 0,
-        is_next: false,
+        waits: true,
         status: Status::SUCCESS,
     };
     let mut found = Vec::new();
@@ -66,40 +66,68 @@ fn transfers_are_divided_by_size_and_window() {
     }
 }
 
-/// A window takes operations until it is full. Those that wait are called in order, before others, and one that finds no room
-/// keeps its place.
+/// Two to four pieces have room in any window but the smallest and the largest.
+#[test]
+fn a_window_has_room_for_two_pieces() {
+    for window in (2 * SMALLEST_PIECE..=WINDOW).step_by(1000) {
+        let piece = in_window(piece_of(usize::MAX, true, window));
+        let pieces = window / piece;
+        assert!((2..=4).contains(&pieces), "{window}: {pieces}");
+    }
+    assert_eq!(piece_of(usize::MAX, true, 10 * WINDOW), LARGEST_PIECE);
+}
+
+fn asks(size: usize, is_last: bool) -> Asked {
+    Asked {
+        counted: in_window(size),
+        is_last,
+    }
+}
+
+/// A window takes pieces until it is full. Operations begin in order, and one that has begun goes before the others.
 #[test]
 fn operations_wait_in_order() {
     let streams = Streams::default();
     let (peer, other) = (name(1), name(2));
     let (a, b, c, d) = (name(3), name(4), name(5), name(6));
-    let half = 252 * 1024;
-    assert!(streams.enter(peer, (a, Turn::Last), half, WINDOW));
-    assert!(streams.enter(peer, (a, Turn::Begun), half, WINDOW));
-    assert!(!streams.enter(peer, (a, Turn::Begun), half, WINDOW));
-    assert!(!streams.enter(peer, (b, Turn::Last), half, WINDOW));
-    assert!(!streams.enter(peer, (c, Turn::Last), half, WINDOW));
-    assert_eq!(streams.called(peer, WINDOW), None);
-    // Another peer has a window of its own.
-    assert!(streams.enter(other, (d, Turn::Last), half, WINDOW));
-    streams.leave(peer, half);
-    // Nobody overtakes those that wait, but the one that has begun.
-    assert!(!streams.enter(peer, (d, Turn::Last), half, WINDOW));
-    assert_eq!(streams.called(peer, WINDOW), Some(b));
-    assert!(streams.enter(peer, (a, Turn::Begun), half, WINDOW));
-    assert!(!streams.enter(peer, (b, Turn::Next), half, WINDOW));
-    streams.leave(peer, half);
-    for waiting in [b, c, d] {
-        assert_eq!(streams.called(peer, WINDOW), Some(waiting));
-        assert!(streams.enter(peer, (waiting, Turn::Next), half, WINDOW));
-        streams.leave(peer, half);
+    let piece = 252 * 1024;
+    let (more, last) = (asks(piece, false), asks(piece, true));
+    for (peer, count) in [(peer, 4), (other, 1)] {
+        assert!((0..count).all(|_| streams.begin(peer)));
     }
-    assert_eq!(bytes(&streams, peer), 256 * 1024);
-    streams.leave(peer, half);
-    streams.leave(other, half);
+    assert!(streams.enter(peer, (a, more), WINDOW));
+    // There is room, but it is for the one that has begun.
+    assert!(!streams.enter(peer, (b, last), WINDOW));
+    assert_eq!(streams.called(peer, WINDOW), None);
+    assert!(streams.enter(peer, (a, more), WINDOW));
+    assert!(!streams.enter(peer, (a, last), WINDOW));
+    assert!(!streams.enter(peer, (c, more), WINDOW));
+    // Another peer has a window of its own.
+    assert!(streams.enter(other, (d, last), WINDOW));
+    streams.leave(peer, piece);
+    assert_eq!(streams.called(peer, WINDOW), Some(a));
+    assert_eq!(streams.called(peer, WINDOW), None);
+    // The room of the one that is called is its own: nobody takes it before it posts.
+    streams.leave(peer, piece);
+    assert_eq!(streams.called(peer, WINDOW), Some(b));
+    assert!(!streams.enter(peer, (d, last), WINDOW));
+    streams.leave(peer, piece);
+    streams.end(peer, Some(a));
+    assert_eq!(streams.called(peer, WINDOW), Some(c));
+    assert_eq!(streams.called(peer, WINDOW), None);
+    // The one that has begun ends, because a piece failed.
+    streams.leave(peer, piece);
+    streams.end(peer, Some(c));
+    assert_eq!(streams.called(peer, WINDOW), Some(d));
+    assert_eq!(bytes(&streams, peer), 512 * 1024);
+    for (peer, over) in [(peer, b), (peer, d), (other, d)] {
+        streams.leave(peer, piece);
+        streams.end(peer, Some(over));
+    }
     assert!(streams.lock().is_empty());
     // A late end is no trouble.
-    streams.leave(peer, half);
+    streams.leave(peer, piece);
+    streams.end(peer, Some(a));
 }
 
 /// A piece that is larger than the window goes alone, and without a window nothing waits.
@@ -107,10 +135,22 @@ fn operations_wait_in_order() {
 fn any_piece_finds_room() {
     let streams = Streams::default();
     let (peer, a, b) = (name(1), name(2), name(3));
-    assert!(streams.enter(peer, (a, Turn::Last), 100, 1));
-    assert!(!streams.enter(peer, (b, Turn::Last), 100, 1));
+    let last = asks(100, true);
+    assert!(streams.enter(peer, (a, last), 1));
+    assert!(!streams.enter(peer, (b, last), 1));
     streams.leave(peer, 100);
     assert_eq!(streams.called(peer, 1), Some(b));
-    assert!(streams.enter(peer, (b, Turn::Next), 100, 1));
-    assert!(streams.enter(peer, (a, Turn::Last), 100, NO_WINDOW));
+    assert!(streams.enter(peer, (a, last), NO_WINDOW));
+}
+
+/// Each peer has so many transfers at a time, whatever others do.
+#[test]
+fn a_peer_has_a_limit_of_its_own() {
+    let streams = Streams::default();
+    let (peer, other) = (name(1), name(2));
+    assert!((0..MOST).all(|_| streams.begin(peer)));
+    assert!(!streams.begin(peer));
+    assert!(streams.begin(other));
+    streams.end(peer, None);
+    assert!(streams.begin(peer));
 }

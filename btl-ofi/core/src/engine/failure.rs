@@ -58,12 +58,25 @@ pub(super) unsafe extern "C" fn never_read(_: *mut ffi::fid_cq, _: *mut c_void, 
 }
 
 impl Transport {
-    /// Records `n` failed operations without callback for the next flush, and reports them.
+    /// Records `n` failed operations without callback for the next flush, and reports them. The caller lowers their counts
+    /// afterwards, so that this flush waits for them.
     pub(crate) fn lose(&self, tag: Tag, n: u32, status: Status, what: &str) {
+        self.count_lost(tag, n);
+        self.report_lost(tag, n, status, what);
+    }
+
+    /// Records failed operations without callback for the next flush. Their counts are lowered afterwards.
+    pub(crate) fn count_lost(&self, tag: Tag, n: u32) {
         // SAFETY: endpoints outlive the operations whose tags name them.
         let peer = unsafe { &*tag.endpoint() };
         peer.lost.fetch_add(n, Ordering::Relaxed);
         self.failures.lost.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Reports failed operations that were recorded. The caller holds no lock.
+    pub(crate) fn report_lost(&self, tag: Tag, n: u32, status: Status, what: &str) {
+        // SAFETY: endpoints outlive the operations whose tags name them.
+        let peer = unsafe { &*tag.endpoint() };
         self.report(
             ErrorFlags::NONFATAL,
             Some(peer),

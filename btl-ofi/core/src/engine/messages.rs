@@ -43,7 +43,7 @@ impl Transport {
 
     /// Adds `operand` to the 64-bit word at `address` of the peer, unreported: no count and no flush covers it, and nobody is
     /// told if the region is no longer registered there. It is executed in order with the peer's other atomics. Sends it before it
-    /// returns, and makes progress for that if it must. `None`, before side effects, where the peer's atomics do not travel as
+    /// returns, and makes progress for that if it must; a later progress sends it if callbacks run that receive nothing more. `None`, before side effects, where the peer's atomics do not travel as
     /// messages, for bad arguments, and if there is no room at the moment.
     pub fn add_unreported(
         &self,
@@ -72,13 +72,15 @@ impl Transport {
         }
         let messages = state.messages.as_mut()?;
         // SAFETY: the line of a peer is removed before its endpoint is.
-        unsafe { messages.update_unreported(endpoint, &command, operand) }.ok()?;
-        // The messages to a failed peer are gone.
-        while !state
-            .messages
-            .as_mut()
-            .is_none_or(|m| m.hand_over(endpoint))
+        let batch = unsafe { messages.update_unreported(endpoint, &command, operand) }.ok()?;
+        let calls_back = self.context().delivering.load(Ordering::Relaxed);
+        while let Some(messages) = &mut state.messages
+            && !messages.hand_over(endpoint, batch)
         {
+            // Nothing is received before the host's function has taken what came, and this call may be inside that function.
+            if calls_back && messages.is_full() {
+                break;
+            }
             drop(state);
             self.progress();
             state = self.contexts[0].state.lock();
@@ -165,13 +167,17 @@ impl Transport {
         let ended = messages.ended();
         let n = ended.finished.len();
         ready.append(&mut ended.finished);
+        // Untracked operations include those that failed, which `tell_failures` reports.
+        let mut failed = 0;
+        for (tag, n, _) in &ended.lost {
+            self.count_lost(*tag, *n);
+            failed += *n as usize;
+        }
         let mut untracked = 0;
         for (tag, n) in ended.untracked.drain(..) {
             self.lower(context, tag, n);
             untracked += n as usize;
         }
-        // Untracked operations include those that failed, which `tell_failures` counts.
-        let failed: usize = ended.lost.iter().map(|(_, n, _)| *n as usize).sum();
         state.counts.completed += (n + untracked - failed) as u64;
         untracked
     }
@@ -190,7 +196,7 @@ impl Transport {
         drop(state);
         let what = "the target refused it: its handle names no region there with this access, or the memory is not mapped";
         for (tag, n, status) in lost {
-            self.lose(tag, n, status, what);
+            self.report_lost(tag, n, status, what);
         }
         let n = refused.len();
         for (f, status) in refused {
@@ -219,16 +225,22 @@ impl Transport {
                 return;
             };
             let ended = messages.abandon(endpoint, status);
-            self.count_abandoned(&mut state, &ended);
+            self.count_abandoned(&mut state, endpoint, &ended);
             ended
         };
         self.report_abandoned(endpoint, ended, status, why);
     }
 
-    /// Counts operations that were abandoned, under the lock under which they were.
-    pub(crate) fn count_abandoned(&self, state: &mut State, ended: &Ended) {
+    /// Counts operations to a peer that were abandoned, under the lock under which they were.
+    pub(crate) fn count_abandoned(
+        &self,
+        state: &mut State,
+        endpoint: NonNull<Endpoint>,
+        ended: &Ended,
+    ) {
         let lost: u32 = ended.lost.iter().map(|(_, n, _)| n).sum();
         state.counts.failed += ended.refused.len() as u64 + u64::from(lost);
+        self.count_lost(Tag::new(endpoint, 0, 0), ended.unreported());
         for (tag, n) in &ended.untracked {
             self.lower(&self.contexts[0], *tag, *n);
         }
@@ -243,13 +255,12 @@ impl Transport {
         status: Status,
         why: &str,
     ) {
-        let mut unreported: u32 = ended.lost.iter().map(|(_, n, _)| n).sum();
-        for (f, status) in ended.refused {
-            unreported += u32::from(f.function.is_none());
-            self.deliver(&self.contexts[0], &[f], status);
-        }
+        let unreported = ended.unreported();
         if unreported > 0 {
-            self.lose(Tag::new(endpoint, 0, 0), unreported, status, why);
+            self.report_lost(Tag::new(endpoint, 0, 0), unreported, status, why);
+        }
+        for (f, status) in ended.refused {
+            self.deliver(&self.contexts[0], &[f], status);
         }
     }
 

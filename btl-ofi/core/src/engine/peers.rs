@@ -248,7 +248,7 @@ impl Transport {
         let mut ended = Ended::default();
         if let Some(messages) = &mut state.messages {
             ended = messages.remove(endpoint, Status::TIMEOUT);
-            self.count_abandoned(state, &ended);
+            self.count_abandoned(state, endpoint, &ended);
         }
         if outstanding > 0 {
             // Operations of several parts post no more: the address is removed. All contexts are locked, as posts require.

@@ -151,8 +151,8 @@ pub(super) static DECLARATIONS: [Declaration; 31] = [
             max: i32::MAX as i64,
         },
         Level::TUNER_DETAIL,
-        "Number of receive buffers that are posted for messages of peers, of 16 KiB each, or 48 KiB over tcp \
-         and net. The provider keeps messages that find none.",
+        "Number of receive buffers that are posted for messages of peers, of 16 KiB each, 48 KiB over tcp and net, or \
+         132 KiB where the host sends messages of its own. The provider keeps messages that find none.",
     ),
     declare(
         "btl_ofi_message_limit",

@@ -31,11 +31,20 @@ struct Pending {
 /// Numbers of untracked operations, by the phases in which they count: those of the context, in each those of the peer.
 type Untracked = [[u32; 2]; 2];
 
+/// Memory for the message of a batch, and for its operations that have a callback or a result.
+#[derive(Default)]
+pub(super) struct Memory {
+    words: Vec<u64>,
+    pending: Vec<Pending>,
+}
+
 /// A batch of one line.
 #[derive(Default)]
 pub(crate) struct Batch {
     /// The message.
     pub(super) words: Vec<u64>,
+    /// What it counts in the window of its line, once it was sent.
+    pub(super) counted: usize,
     /// Words that there is memory for, and that are no more than the longest message has.
     limit: usize,
     /// Words that its answer may have without the header.
@@ -91,11 +100,16 @@ impl Batch {
         (self.line, self.cookie) = (line, cookie);
     }
 
-    /// Gives back the memory of a batch that is not in use.
-    #[cold]
-    pub(super) fn give_memory_back(&mut self) {
-        self.words = Vec::new();
-        self.pending = Vec::new();
+    /// Takes the memory of a batch whose message the provider does not read, and that has no operations; `None` if it has none.
+    pub(super) fn take_memory(&mut self) -> Option<Memory> {
+        let words = std::mem::take(&mut self.words);
+        let pending = std::mem::take(&mut self.pending);
+        (words.capacity() > 0).then_some(Memory { words, pending })
+    }
+
+    /// Gives memory to a batch that has none.
+    pub(super) fn use_memory(&mut self, Memory { words, pending }: Memory) {
+        (self.words, self.pending) = (words, pending);
     }
 
     /// Words of results.

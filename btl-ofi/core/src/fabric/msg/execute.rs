@@ -6,7 +6,7 @@ use plugin_api::Status;
 
 use crate::base::lock::Lock;
 use crate::fabric::msg::inbox::{Buffer, Inbox};
-use crate::fabric::msg::wire::{Entries, Header, Kind, MOST_ANSWER};
+use crate::fabric::msg::wire::{Entries, Header, Kind};
 use crate::mem::regions::Regions;
 use crate::op::responder::{COUNT, Command, NOTIFY, Responder, SEND};
 use crate::peer::endpoint::Endpoint;
@@ -14,12 +14,12 @@ use crate::peer::endpoint::Endpoint;
 /// Where the sends of a peer go; the peer, if this process has connected it; the buffer that the batch is still in, if it is.
 type Sends<'a> = (&'a mut Inbox, Option<NonNull<Endpoint>>, Option<Buffer>);
 
-/// Checks all entries of a batch, which begin at word `first`, before the first one is executed.
+/// Checks all entries of a batch, which begin at word `first`, before the first one is executed. Its answer may have so many words.
 pub(super) fn check(
     header: &Header,
-    words: &[u64],
-    first: usize,
+    (words, first): (&[u64], usize),
     takes_sends: bool,
+    most_answered: usize,
 ) -> Result<(), &'static str> {
     let mut entries = Entries::at(first);
     let (mut count, mut results) = (0, 0);
@@ -40,7 +40,7 @@ pub(super) fn check(
     if count != header.entries as usize || results != header.results as usize {
         return Err("its entries are not those that its header announces");
     }
-    if answer > MOST_ANSWER {
+    if answer > most_answered {
         return Err("its answer would be too long");
     }
     Ok(())

@@ -156,7 +156,7 @@ fn treat(memory: &Memory, bytes: &[u64]) -> Option<Vec<u64>> {
     buffer[..length].copy_from_slice(&bytes[..length]);
     let (header, words) = Header::read(&mut buffer).ok()?;
     let _ = wire::take_address(&words[Header::WORDS..]);
-    execute::check(&header, words, Header::WORDS, true).ok()?;
+    execute::check(&header, (words, Header::WORDS), true, MOST_ANSWER).ok()?;
     let mut answer = Vec::new();
     let batch = (words, Header::WORDS);
     let mut inbox = Inbox::default();

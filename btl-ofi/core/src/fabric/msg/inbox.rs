@@ -7,8 +7,9 @@ use libfabric_sys::fi_addr_t;
 
 use crate::peer::endpoint::Endpoint;
 
-/// Words after which no more messages are received until the host has taken these.
+/// Words after which no more messages are received until the host has taken these, and what each send counts besides its bytes.
 const MOST_WORDS: usize = 128 * 1024;
+const WORDS_OF_ONE: usize = size_of::<Sent>() / 8;
 
 /// Bytes from which on a send stays in the buffer in which it came, instead of being copied.
 const KEPT: usize = 4096;
@@ -166,7 +167,8 @@ impl Inbox {
     /// Whether nothing more is to be received.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.waiting.bytes.len() >= MOST_WORDS
+        let Arrived { sends, bytes, .. } = &self.waiting;
+        bytes.len() + WORDS_OF_ONE * sends.len() >= MOST_WORDS
     }
 
     /// What is to be handed to the host now, unless a thread does that already. [`next`](Self::next) must follow.
@@ -204,9 +206,14 @@ impl Inbox {
         self.peers.insert(address, endpoint);
     }
 
-    /// Forgets a peer that is released.
+    /// Forgets a peer that is released. Its sends that wait are those of a process that is not connected.
     pub(super) fn disconnect(&mut self, address: fi_addr_t, endpoint: NonNull<Endpoint>) {
         self.changes += 1;
+        for sent in &mut self.waiting.sends {
+            if sent.endpoint == endpoint.as_ptr() {
+                sent.endpoint = ptr::null_mut();
+            }
+        }
         if self.peers.get(&address) == Some(&endpoint) {
             self.peers.remove(&address);
         }

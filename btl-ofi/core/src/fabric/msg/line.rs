@@ -17,8 +17,9 @@ pub(super) const MOST_WAITING: usize = 4;
 /// A batch that still has room is sent only while fewer batches than this are unanswered: the more there is to send, the
 /// more gathers.
 pub(super) const EAGER: usize = 2;
-/// A send leaves at once while fewer batches than this are unanswered; then sends gather until the next progress. More than
-/// go unanswered in a row without traffic: the host may make no progress for long after its last send.
+/// A send leaves at once while fewer batches than this are unanswered; then sends gather until the next progress. It is more
+/// than the batches that go unanswered in a row: an idle line has those, and its next send must not wait for a progress, which the host
+/// may not make for long.
 const EAGER_SENDS: usize = 12;
 const _: () = assert!(EAGER_SENDS > MOST_UNANSWERED + 1 && EAGER_SENDS < WINDOW);
 /// Batches of sends in a row that are not answered. The next one is, and its answer covers them.
@@ -108,29 +109,32 @@ impl Line {
         self.covered > 0
     }
 
-    /// Removes and returns the batches that the answer to the one at `position` covers: of those before it, which the target
-    /// has executed, because it keeps their order, those that are not answered themselves.
-    #[cold]
+    /// Moves the batches that the answer to the one at `position` covers to `taken`: of those before it, which the target has
+    /// executed, because it keeps their order, those that are not answered themselves.
     pub(super) fn take_covered(
         &mut self,
         position: usize,
         unanswered: impl Fn(u32) -> bool,
-    ) -> Vec<u32> {
-        let mut taken = Vec::new();
+        taken: &mut Vec<u32>,
+    ) {
+        let before = taken.len();
         for at in (0..position).rev() {
             if unanswered(self.unanswered[at]) {
                 taken.extend(self.unanswered.remove(at));
             }
         }
-        self.covered -= taken.len();
-        taken
+        self.covered -= taken.len() - before;
     }
 
-    /// The kind in which a batch of so many bytes is sent that is to be sent now. There are two answers to a window, so
-    /// that it does not run empty between two.
-    pub(super) fn kind(&self, has_only_unreported: bool, bytes: usize) -> Kind {
-        let more = self.row.count < MOST_UNANSWERED && self.row.bytes + bytes <= self.window / 2;
-        if has_only_unreported && self.client != UNKNOWN && more {
+    /// The kind in which a batch of so many bytes is sent that is to be sent now, of whose entries somebody waits for an answer or
+    /// not. There are two answers to a window, and behind the first one is room for another batch like this, so that
+    /// the window does not run empty.
+    pub(super) fn kind(&self, is_awaited: bool, bytes: usize) -> Kind {
+        let Row { count, bytes: row } = self.row;
+        let more = count < MOST_UNANSWERED
+            && row + bytes <= self.window / 2
+            && row + 3 * bytes <= self.window;
+        if !is_awaited && self.client != UNKNOWN && more {
             Kind::Unanswered
         } else {
             Kind::Batch

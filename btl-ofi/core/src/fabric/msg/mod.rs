@@ -136,7 +136,7 @@ impl Messages {
         // SAFETY: the caller guarantees the endpoints.
         let mut port = unsafe { Port::new(tx, rx) }.doing(doing)?;
         port.register(&registrar, words)?;
-        let mut target = Target::new(addresses, format, address.clone());
+        let mut target = Target::new(addresses, (format, address.clone()), answer);
         target.inbox = two_sided.then(|| Box::new(Inbox::new(receives)));
         let mut messages = Messages {
             port,
@@ -309,7 +309,10 @@ impl Messages {
                 }
                 Kind::Answer | Kind::Refusal => self.origin.answered(header, words),
                 Kind::Farewell => self.target.leave(&header),
-                Kind::Alive => Ok(()),
+                Kind::Alive => {
+                    self.target.asked(&header);
+                    Ok(())
+                }
             },
         };
         if let Err(why) = handled {

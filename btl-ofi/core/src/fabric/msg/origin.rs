@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 
 use plugin_api::Status;
 
-use crate::fabric::msg::batch::{Batch, Ended};
+use crate::fabric::msg::batch::{Batch, Ended, Memory};
 use crate::fabric::msg::line::{Line, MOST_WAITING};
 use crate::fabric::msg::port::{EAGAIN, Port};
 use crate::fabric::msg::wire::{Form, Header, Kind, UNKNOWN};
@@ -45,9 +45,11 @@ pub(super) struct Origin {
     /// Lines with something to send.
     listed: Vec<u32>,
     batches: Vec<Batch>,
-    /// Batches that are free: with memory for their words, at most [`spare::SPARE`], and without.
+    /// Batches that are free, and memory for batches: at most for [`spare::SPARE`].
     free_batches: Vec<u32>,
-    bare_batches: Vec<u32>,
+    spare: Vec<Memory>,
+    /// Batches that an answer covers, while it is handled.
+    answered: Vec<u32>,
     random: RandomState,
     cookies: u64,
     /// Operations that are over and were not taken yet.
@@ -75,7 +77,8 @@ impl Origin {
             listed: Vec::new(),
             batches: Vec::new(),
             free_batches: Vec::new(),
-            bare_batches: Vec::new(),
+            spare: Vec::new(),
+            answered: Vec::new(),
             random: RandomState::new(),
             cookies: 0,
             ended: Ended::default(),
@@ -231,13 +234,15 @@ impl Origin {
             if !line.may_send(bytes) {
                 return;
             }
-            let kind = line.kind(message.has_only_unreported() && !message.is_empty(), bytes);
+            let is_awaited = message.is_empty() || !message.has_only_unreported();
+            let kind = line.kind(is_awaited, bytes);
             message.seal(kind, (line.cookie, line.client), line.sequence);
             let rc = port.send(&message.words, line.address, Message::Batch(batch));
             line.stuck = rc == EAGAIN;
             match rc {
                 0 => {
-                    self.batches[batch as usize].held = true;
+                    let message = &mut self.batches[batch as usize];
+                    (message.held, message.counted) = (true, bytes);
                     line.is_sent(kind, bytes);
                     // SAFETY: the line of a peer is removed before its endpoint is.
                     let peer = unsafe { line.endpoint.as_ref() };
@@ -263,19 +268,24 @@ impl Origin {
             return Ok(());
         };
         let batches = &self.batches;
-        let is_answered = |n: &u32| batches[*n as usize].sequence == header.sequence;
+        // Nothing else is answered by itself.
+        let is_answered = |n: &u32| {
+            let batch = &batches[*n as usize];
+            batch.sequence == header.sequence && !batch.unanswered
+        };
         let Some(position) = line.unanswered.iter().position(is_answered) else {
             return Ok(());
         };
         let number = line.unanswered[position];
-        let covered = match line.has_covered() {
-            true => line.take_covered(position, |n| batches[n as usize].unanswered),
-            false => Vec::new(),
-        };
+        self.answered.push(number);
+        if line.has_covered() {
+            let is_unanswered = |n: u32| batches[n as usize].unanswered;
+            line.take_covered(position, is_unanswered, &mut self.answered);
+        }
         line.unanswered.retain(|n| *n != number);
         line.is_answered(header.client);
-        for number in covered.iter().chain([&number]) {
-            line.has_arrived(self.batches[*number as usize].in_window());
+        for number in &self.answered {
+            line.has_arrived(self.batches[*number as usize].counted);
         }
         let batch = &mut self.batches[number as usize];
         if header.kind == Kind::Refusal {
@@ -286,8 +296,7 @@ impl Origin {
         } else {
             batch.fail(line.endpoint, Status::ERROR, &mut self.ended);
         }
-        self.end_batch(number);
-        for number in covered {
+        while let Some(number) = self.answered.pop() {
             self.end_batch(number);
         }
         Ok(())
@@ -341,3 +350,6 @@ impl Origin {
         ended
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,17 +56,19 @@ impl Slots {
         })
     }
 
-    /// Copies a message into a free slot, until [`release`](Self::release); `None` if there is none.
-    fn hold(&self, words: &[u64], message: Message) -> Option<*const c_void> {
+    /// Copies a message into a free slot, until [`release`](Self::release). An error is what a provider would say.
+    fn hold(&self, words: &[u64], message: Message) -> Result<*const c_void, isize> {
+        if words.len() > self.words {
+            return Err(-(ffi::FI_EMSGSIZE as isize));
+        }
         let mut held = self.held.borrow_mut();
-        let slot = held.iter().position(Option::is_none)?;
+        let slot = held.iter().position(Option::is_none).ok_or(EAGAIN)?;
         let at = self.memory.pointer().cast::<u64>();
         let at = at.wrapping_add(slot * self.words);
-        debug_assert!(words.len() <= self.words);
-        // SAFETY: the slot has room for the longest message, and nothing else uses it.
+        // SAFETY: the slot has room for the message, and nothing else uses it.
         unsafe { ptr::copy_nonoverlapping(words.as_ptr(), at, words.len()) };
         held[slot] = Some(message);
-        Some(at.cast_const().cast())
+        Ok(at.cast_const().cast())
     }
 
     fn release(&self, message: Message) {
@@ -112,6 +114,39 @@ impl Port {
         })
     }
 
+    /// One whose sends leave at once.
+    #[cfg(test)]
+    pub(super) fn that_takes_all() -> Port {
+        unsafe extern "C" fn takes(
+            _: *mut ffi::fid_ep,
+            _: *const c_void,
+            _: usize,
+            _: *mut c_void,
+            _: ffi::fi_addr_t,
+            _: *mut c_void,
+        ) -> isize {
+            0
+        }
+        unsafe extern "C" fn posts(
+            _: *mut ffi::fid_ep,
+            _: *mut c_void,
+            _: usize,
+            _: *mut c_void,
+            _: ffi::fi_addr_t,
+            _: *mut c_void,
+        ) -> isize {
+            0
+        }
+        Port {
+            tx: ptr::null_mut(),
+            rx: ptr::null_mut(),
+            send: takes,
+            receive: posts,
+            slots: None,
+            closed: false,
+        }
+    }
+
     /// Has messages of up to so many words sent from registered memory, if the provider requires that.
     pub(super) fn register(
         &mut self,
@@ -144,10 +179,11 @@ impl Port {
         let (mut at, size) = (words.as_ptr().cast(), size_of_val(words));
         let mut descriptor = ptr::null_mut();
         if let Some(slots) = &self.slots {
-            let Some(held) = slots.hold(words, message) else {
-                return EAGAIN;
+            at = match slots.hold(words, message) {
+                Ok(held) => held,
+                Err(rc) => return rc,
             };
-            (at, descriptor) = (held, slots.memory.descriptor());
+            descriptor = slots.memory.descriptor();
         }
         // SAFETY: the endpoint is live, because it was not closed; the callers keep the words, and the slots a copy, until
         // the completion.

@@ -38,8 +38,10 @@ pub(super) struct Client {
     pub(super) early: Vec<(Header, Vec<u64>)>,
 }
 
-/// Failures after which an answer is sent no more.
+/// Failures after which an answer is sent again only when its origin asks whether the connection stands, and how many answers
+/// are kept for that.
 const MOST_FAILURES: u32 = 16;
+const MOST_PARKED: usize = 64;
 
 /// An answer that the provider has not sent yet.
 #[derive(Default)]
@@ -57,6 +59,8 @@ pub(super) struct Target {
     /// The format of addresses (`FI_ADDR_*`, `FI_SOCKADDR*`), and the address of this process's endpoint.
     format: u32,
     address: Vec<u8>,
+    /// Words of the longest answer.
+    most_answered: usize,
     responder: Responder,
     /// Sends of peers, if the host takes them.
     pub(super) inbox: Option<Box<Inbox>>,
@@ -68,14 +72,21 @@ pub(super) struct Target {
     free_answers: Vec<u32>,
     /// Answers that the provider had no room for.
     unsent: VecDeque<u32>,
+    /// Answers that could not be sent.
+    parked: Vec<u32>,
 }
 
 impl Target {
-    pub(super) fn new(addresses: Arc<Addresses>, format: u32, address: Vec<u8>) -> Target {
+    pub(super) fn new(
+        addresses: Arc<Addresses>,
+        (format, address): (u32, Vec<u8>),
+        most_answered: usize,
+    ) -> Target {
         Target {
             addresses,
             format,
             address,
+            most_answered,
             responder: Responder::default(),
             inbox: None,
             served: 0,
@@ -84,6 +95,7 @@ impl Target {
             answers: Vec::new(),
             free_answers: Vec::new(),
             unsent: VecDeque::new(),
+            parked: Vec::new(),
         }
     }
 
@@ -113,7 +125,21 @@ impl Target {
 
     /// Whether answers are not sent yet, or the provider still reads them.
     pub(super) fn owes_answers(&self) -> bool {
-        self.free_answers.len() < self.answers.len()
+        self.free_answers.len() + self.parked.len() < self.answers.len()
+    }
+
+    /// An origin asks whether the connection stands: its answers that could not be sent are sent again.
+    #[cold]
+    pub(super) fn asked(&mut self, header: &Header) {
+        for at in (0..self.parked.len()).rev() {
+            let number = self.parked[at];
+            let answer = &mut self.answers[number as usize];
+            if answer.client.1 == header.cookie {
+                answer.failures = 0;
+                self.unsent.push_back(number);
+                self.parked.swap_remove(at);
+            }
+        }
     }
 
     /// The endpoints are closed: nothing is sent any more.
@@ -161,6 +187,10 @@ impl Target {
         match header.sequence.wrapping_sub(client.sequence) {
             0 => {}
             ahead if (ahead as usize) < WINDOW => {
+                let mut early = client.early.iter();
+                if early.any(|(h, _)| h.sequence == header.sequence) {
+                    return Err("one with its number waits already");
+                }
                 client.early.push((header, words.to_vec()));
                 return Ok(());
             }
@@ -207,7 +237,13 @@ impl Target {
             client: number,
             ..header
         };
-        if let Err(why) = check(&header, words, first, self.inbox.is_some()) {
+        let checked = check(
+            &header,
+            (words, first),
+            self.inbox.is_some(),
+            self.most_answered,
+        );
+        if let Err(why) = checked {
             tracing::warn!("the operations of a message are refused: {why}");
             answer.words.clear();
             answer.words.resize(Header::WORDS, 0);
@@ -310,16 +346,23 @@ impl Target {
         }
     }
 
-    /// Sends an answer again later, unless its origin is gone: the origin waits for it, and ignores a second one.
+    /// Sends an answer again later: the origin waits for it, and ignores a second one. One whose origin cannot be reached is
+    /// kept until the origin asks.
     #[cold]
     pub(super) fn answer_failed(&mut self, number: u32, code: i32) {
         let answer = &mut self.answers[number as usize];
         answer.failures += 1;
         if peer_is_gone(code) || answer.failures >= MOST_FAILURES {
             tracing::warn!("an answer could not be sent: {}", describe(code));
-            self.free_answers.push(number);
+            match self.parked.len() < MOST_PARKED {
+                true => self.parked.push(number),
+                false => self.free_answers.push(number),
+            }
         } else {
             self.unsent.push_back(number);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,7 +32,7 @@ pub(crate) const MOST_ANSWER: usize = Header::WORDS + LARGEST_GET / 8 + 3;
 /// Bytes of the longest send: 128 KiB and a header of the host's. Over net a message of that size takes 0.6 of the time that a
 /// read takes which the receiver begins when it knows of the message.
 pub(crate) const LARGEST_SEND: usize = 128 * 1024 + 256;
-/// Words of the longest message where there are sends. One that has no room in a batch of [`MOST_WORDS`] goes alone.
+/// Words of the longest message where there are sends: a batch that has nothing else may be as long.
 pub(super) const LONG_WORDS: usize = MOST_WORDS + (LARGEST_SEND - LARGEST) / 8;
 /// Longest address of an endpoint, in bytes.
 const LONGEST_ADDRESS: usize = 1024;

@@ -23,6 +23,15 @@ pub(crate) struct Ended {
     pub(crate) lost: Vec<(Tag, u32, Status)>,
 }
 
+impl Ended {
+    /// Number of operations that failed and have no callback.
+    pub(crate) fn unreported(&self) -> u32 {
+        let lost: u32 = self.lost.iter().map(|(_, n, _)| n).sum();
+        let silent = self.refused.iter().filter(|(f, _)| f.function.is_none());
+        lost + silent.count() as u32
+    }
+}
+
 impl Batch {
     /// Whether an answer has as many results as this batch asks for.
     pub(in crate::fabric::msg) fn is_answered_by(&self, answer: &Header, words: &[u64]) -> bool {
@@ -75,7 +84,9 @@ impl Batch {
         for (_, status) in failures {
             (unnamed, why) = (unnamed + 1, status);
         }
-        if unnamed > 0 && !self.has_only_unreported() {
+        // A target that lies may name entries that nobody waits for.
+        let unnamed = unnamed.min(self.untracked.iter().flatten().sum());
+        if unnamed > 0 {
             ended
                 .lost
                 .push((Tag::new(endpoint, 0, 0), unnamed, failed(why)));

@@ -24,9 +24,11 @@ fn answer(line: &mut Line, batches: &[(usize, Kind)]) {
     let position = line.unanswered.iter().position(is_asked);
     let position = position.expect("the line waits for nothing");
     let number = line.unanswered[position];
-    let covered = line.take_covered(position, |n| batches[n as usize].1 == Kind::Unanswered);
+    let mut answered = vec![number];
+    let is_unanswered = |n: u32| batches[n as usize].1 == Kind::Unanswered;
+    line.take_covered(position, is_unanswered, &mut answered);
     line.unanswered.retain(|n| *n != number);
-    for number in covered.into_iter().chain([number]) {
+    for number in answered {
         line.has_arrived(batches[number as usize].0);
     }
 }
@@ -47,7 +49,7 @@ fn a_line_that_waits_has_an_answer_due() {
                 while !line.may_send(bytes) {
                     answer(&mut line, &batches);
                 }
-                let kind = line.kind(!reported, bytes);
+                let kind = line.kind(reported, bytes);
                 line.is_sent(kind, bytes);
                 batches.push((bytes, kind));
                 let total: usize = line.unanswered.iter().map(|n| batches[*n as usize].0).sum();

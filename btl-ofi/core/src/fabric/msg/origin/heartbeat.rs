@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use libfabric_sys::fi_addr_t;
 use plugin_api::Status;
 
+use crate::fabric::msg::batch::Batch;
 use crate::fabric::msg::origin::Origin;
 use crate::fabric::msg::port::Port;
 use crate::fabric::msg::wire::UNKNOWN;
@@ -71,7 +72,7 @@ impl Origin {
         self.send_line(port, number, false);
     }
 
-    /// Removes the line to a peer if nothing but heartbeats is outstanding on it. Returns whether it was so; the next command
+    /// Removes the line to a peer if nothing is outstanding on it but heartbeats and sends that have left. Returns whether it was so; the next command
     /// begins another line.
     #[cold]
     pub(in crate::fabric::msg) fn remove_idle(
@@ -82,9 +83,12 @@ impl Origin {
         let number = self.by_endpoint.get(&endpoint);
         let line = number.and_then(|number| self.lines[*number as usize].as_ref());
         let idle = line.is_some_and(|line| {
-            let batches = line.unanswered.iter().chain(&line.waiting);
-            let mut batches = batches.chain(&line.current);
-            line.asked && batches.all(|n| self.batches[*n as usize].is_empty())
+            let batch = |n: &u32| &self.batches[*n as usize];
+            // Sends are over for their sender once the provider has taken them.
+            let is_over = |batch: &Batch| batch.is_empty() || batch.unanswered && !batch.held;
+            let mut sent = line.unanswered.iter().map(batch);
+            let mut unsent = line.waiting.iter().chain(&line.current).map(batch);
+            line.asked && sent.all(is_over) && unsent.all(Batch::is_empty)
         });
         if idle {
             // Heartbeats are no operations, so none ends with this.

@@ -1,28 +1,37 @@
-//! Batches that are not in use, with and without memory for their words.
+//! Batches that are not in use, and memory for their messages.
 
 use crate::fabric::msg::batch::Batch;
 use crate::fabric::msg::origin::Origin;
 
-/// Most free batches, and answers, that keep their memory: more are needed only where many peers are told something at once.
+/// Most batches, and answers, for which memory is kept that none uses: more are needed only where many peers are told something
+/// at once.
 pub(in crate::fabric::msg) const SPARE: usize = 64;
 
 impl Origin {
     /// A batch that is not in use.
     pub(super) fn take_batch(&mut self) -> u32 {
-        let free = self.free_batches.pop().or_else(|| self.bare_batches.pop());
-        free.unwrap_or_else(|| {
+        let number = self.free_batches.pop().unwrap_or_else(|| {
             self.batches.push(Batch::default());
             self.batches.len() as u32 - 1
-        })
+        });
+        if let Some(memory) = self.spare.pop() {
+            self.batches[number as usize].use_memory(memory);
+        }
+        number
     }
 
     /// Makes a batch free whose message the provider does not read.
     pub(super) fn free_batch(&mut self, number: u32) {
-        if self.free_batches.len() < SPARE {
-            self.free_batches.push(number);
-        } else {
-            self.batches[number as usize].give_memory_back();
-            self.bare_batches.push(number);
+        self.keep_memory(number);
+        self.free_batches.push(number);
+    }
+
+    /// Keeps the memory of a batch that needs it no more for others.
+    fn keep_memory(&mut self, number: u32) {
+        if let Some(memory) = self.batches[number as usize].take_memory()
+            && self.spare.len() < SPARE
+        {
+            self.spare.push(memory);
         }
     }
 
@@ -32,6 +41,9 @@ impl Origin {
         batch.held = false;
         if batch.over {
             self.free_batch(number);
+        } else if batch.unanswered {
+            // It has no operations, and the answer that covers it may come late.
+            self.keep_memory(number);
         }
     }
 

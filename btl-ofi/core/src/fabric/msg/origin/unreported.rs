@@ -16,7 +16,7 @@ use crate::peer::endpoint::Endpoint;
 
 impl Messages {
     /// Adds an update of one word that nothing waits for: it is in no count, and a refusal by the target is ignored. Sends it
-    /// as soon as the line allows. An error comes before side effects.
+    /// as soon as the line allows. Returns its batch, for [`hand_over`](Self::hand_over). An error comes before side effects.
     ///
     /// # Safety
     /// `endpoint` is live until [`remove`](Self::remove).
@@ -25,7 +25,7 @@ impl Messages {
         endpoint: NonNull<Endpoint>,
         command: &Command,
         operand: u64,
-    ) -> Result<(), Status> {
+    ) -> Result<u32, Status> {
         // SAFETY: the caller guarantees the endpoint.
         unsafe {
             self.origin
@@ -33,9 +33,9 @@ impl Messages {
         }
     }
 
-    /// Sends what waits to be sent to a peer. Returns whether nothing is left.
-    pub(crate) fn hand_over(&mut self, endpoint: NonNull<Endpoint>) -> bool {
-        self.origin.hand_over(&self.port, endpoint)
+    /// Sends what waits to be sent to a peer. Returns whether the batch is sent, or gone with a failed peer.
+    pub(crate) fn hand_over(&mut self, endpoint: NonNull<Endpoint>, batch: u32) -> bool {
+        self.origin.hand_over(&self.port, endpoint, batch)
     }
 }
 
@@ -50,30 +50,29 @@ impl Origin {
         endpoint: NonNull<Endpoint>,
         command: &Command,
         operand: u64,
-    ) -> Result<(), Status> {
+    ) -> Result<u32, Status> {
         let form = Form::word(AtomicKind::Update);
         // A batch of its own kind, so that its failure, of which nobody is told, is no other operation's.
         let has_room = |batch: &Batch| batch.has_only_unreported() && batch.has_room(&form);
-        let (number, _) = self.batch_for(port, endpoint, has_room)?;
-        self.batches[number as usize].push_unreported((command, &form), operand);
-        let number = self.batches[number as usize].line;
+        let (batch, _) = self.batch_for(port, endpoint, has_room)?;
+        self.batches[batch as usize].push_unreported((command, &form), operand);
+        let number = self.batches[batch as usize].line;
         if let Some(line) = &mut self.lines[number as usize] {
             // Complete, so that no other operation joins it.
             line.waiting.extend(line.current.take());
             self.last.batch = NONE;
         }
         self.send_line(port, number, true);
-        Ok(())
+        Ok(batch)
     }
 
-    /// Sends what waits to be sent to a peer. Returns whether nothing is left.
-    fn hand_over(&mut self, port: &Port, endpoint: NonNull<Endpoint>) -> bool {
+    /// [`Messages::hand_over`](Messages::hand_over).
+    fn hand_over(&mut self, port: &Port, endpoint: NonNull<Endpoint>, batch: u32) -> bool {
         let Some(&number) = self.by_endpoint.get(&endpoint).filter(|_| !port.closed) else {
             return true;
         };
         self.send_line(port, number, true);
-        !self.lines[number as usize]
-            .as_ref()
-            .is_some_and(Line::has_more)
+        let waits = |line: &Line| line.waiting.contains(&batch);
+        !self.lines[number as usize].as_ref().is_some_and(waits)
     }
 }

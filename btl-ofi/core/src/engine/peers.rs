@@ -255,6 +255,12 @@ impl Transport {
             peer.fail(Status::TIMEOUT);
             self.streams.end_waiting(endpoint);
         }
+        // A late completion may still name the endpoint.
+        let late = outstanding > 0 || is_named;
+        if !late {
+            // With the contexts locked: under their locks, threads count to the common slot without locked instructions.
+            self.counters.give_back(peer.counters);
+        }
         drop(guards);
         let proc = peer.proc;
         if let Err(e) = self.remove_address(peer) {
@@ -270,11 +276,6 @@ impl Transport {
             );
             // The counts over all peers may never reach zero again.
             self.failures.degraded.store(true, Ordering::Relaxed);
-        }
-        // A late completion may still name the endpoint.
-        let late = outstanding > 0 || is_named;
-        if !late {
-            self.counters.give_back(peer.counters);
         }
         peers.known.remove(peer.proc, late);
         drop(peers);

@@ -53,20 +53,19 @@ impl Transport {
         };
         state.counts.again += 1;
         let count = state.counts.again;
+        let Some(endpoint) = NonNull::new(tag.endpoint()) else {
+            return Status::ERROR;
+        };
+        // Under the lock: a post of another thread may count without a locked instruction.
+        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+        let counters = self.counters_of(unsafe { endpoint.as_ref() });
+        let carried = &counters.carried[Carrier::Provider as usize];
+        carried.operations.fetch_sub(1, Ordering::Relaxed);
+        carried.bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
         // Under the lock, so that `takes_nothing` does not see it raised.
         self.lower(context, tag, 1);
         drop(state);
-        match NonNull::new(tag.endpoint()) {
-            Some(endpoint) => {
-                // SAFETY: the caller of the operation guarantees that `endpoint` is live.
-                let counters = self.counters_of(unsafe { endpoint.as_ref() });
-                let carried = &counters.carried[Carrier::Provider as usize];
-                carried.operations.fetch_sub(1, Ordering::Relaxed);
-                carried.bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
-                self.refused(endpoint, context, rc, count)
-            }
-            None => Status::ERROR,
-        }
+        self.refused(endpoint, context, rc, count)
     }
 
     /// Maps a refused post to a status. shm refuses for ever once a peer died with its command queue full, so

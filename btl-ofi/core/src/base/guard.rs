@@ -201,10 +201,11 @@ impl Reach {
 /// do not overlap.
 #[cold]
 unsafe fn put_by_kernel(from: *const u8, window: *mut u8, size: usize) -> Result<(), Status> {
-    let pid = std::process::id();
+    // The kernel finds no memory under the process id once the main thread has ended.
+    let own = sys::thread();
     // SAFETY: the caller guarantees that `from` is readable and that the window may be written; `cma::write` only
     // reads `from`.
-    match unsafe { cma::write(pid, from.cast_mut().cast(), window as u64, size) } {
+    match unsafe { cma::write(own, from.cast_mut().cast(), window as u64, size) } {
         Err(Refused(libc::EPERM | libc::ENOSYS)) => {
             probe(window, size, true)?;
             // `from` is a window too in a get of a process from itself.
@@ -223,9 +224,10 @@ unsafe fn put_by_kernel(from: *const u8, window: *mut u8, size: usize) -> Result
 /// not overlap.
 #[cold]
 unsafe fn get_by_kernel(window: *const u8, to: *mut u8, size: usize) -> Result<(), Status> {
-    let pid = std::process::id();
+    // The kernel finds no memory under the process id once the main thread has ended.
+    let own = sys::thread();
     // SAFETY: the caller guarantees that `to` is writable for `size` bytes.
-    match unsafe { cma::read(pid, to.cast(), window as u64, size) } {
+    match unsafe { cma::read(own, to.cast(), window as u64, size) } {
         Err(Refused(libc::EPERM | libc::ENOSYS)) => {
             probe(window.cast_mut(), size, false)?;
             // SAFETY: the caller guarantees that `to` is writable; `probe` found the window readable.

@@ -15,6 +15,7 @@ use crate::base::error::{Error, peer_is_gone, status_of};
 use crate::base::lock::Guard;
 use crate::base::params::MAX_CQ_READ;
 use crate::engine::context::{Context, State};
+use crate::engine::failure::Reporting;
 use crate::engine::transport::Transport;
 use crate::fabric::confirmation::{Confirmations, Puts};
 use crate::fabric::msg::Messages;
@@ -88,14 +89,22 @@ impl Transport {
         context: &Context,
         mut state: Guard<'a, State>,
     ) -> Result<Guard<'a, State>, usize> {
+        let mut left = state.confirmations.as_ref().map_or(0, |c| c.due());
         loop {
             let next = state.confirmations.as_ref().and_then(|c| c.next());
-            let Some(endpoint) = next else {
+            let Some(endpoint) = next.filter(|_| left > 0) else {
                 return Ok(state);
             };
+            left -= 1;
             let status = match self.post_confirmation(context, &mut state, endpoint) {
                 Status::SUCCESS => continue,
-                again if again.is_again() => return Ok(state),
+                again if again.is_again() => {
+                    // The others do not wait for this one, to which there may be no connection.
+                    if let Some(confirmations) = &mut state.confirmations {
+                        confirmations.put_off();
+                    }
+                    continue;
+                }
                 refused => refused,
             };
             let puts = match &mut state.confirmations {
@@ -265,13 +274,15 @@ impl Transport {
             return 0;
         };
         let puts = confirmations.end(endpoint, read);
+        // A release that waits for the puts keeps the endpoint until this is over.
+        let _reporting = peer_is_gone(code).then(|| Reporting::begin(self));
         drop(state);
         let what = format!("the read that confirms it failed: {what}");
         let ended = self.end_puts(context, puts, status, &what);
         if peer_is_gone(code) {
             self.fail_peer(endpoint, status, &what);
         } else {
-            self.check_peers();
+            self.check_peers(Some(endpoint));
         }
         ended
     }

@@ -11,6 +11,7 @@ use crate::base::error::Error;
 use crate::base::lock::Lock;
 use crate::base::params::MAX_CQ_READ;
 use crate::base::ticks;
+use crate::engine::failure::never_read;
 use crate::fabric::confirmation::{Confirmations, writemsg_to_confirm};
 use crate::fabric::msg::Messages;
 use crate::op::completion::Finished;
@@ -145,6 +146,16 @@ pub(crate) struct Counts {
     pub(crate) again: u64,
 }
 
+/// A provider that takes no operation.
+#[derive(Clone, Copy)]
+pub(crate) struct Refusing {
+    /// The number of operations that it has taken so far.
+    pub(crate) taken: u64,
+    /// For how many milliseconds it took no more, and when that was looked at last, in milliseconds since opening.
+    pub(crate) waited: u64,
+    pub(crate) last: u64,
+}
+
 /// State under a context's lock. The lock also serializes calls on the provider's endpoint and queue.
 pub(crate) struct State {
     pub(crate) pool: Pool,
@@ -168,14 +179,19 @@ pub(crate) struct State {
     /// Polls without a completion.
     pub(crate) idle: u32,
     pub(crate) counts: Counts,
-    /// Set when the provider first takes no operation: the number of operations that it has taken so far, and
-    /// the milliseconds since opening.
-    pub(crate) refusing: Option<(u64, u64)>,
+    /// Set when the provider first takes no operation.
+    pub(crate) refusing: Option<Refusing>,
     /// Buffer for completion entries.
     pub(crate) entries: [ffi::fi_cq_entry; MAX_CQ_READ],
 }
 
 impl State {
+    /// Whether the endpoints are closed (`failure`).
+    #[inline]
+    pub(crate) fn is_shut(&self) -> bool {
+        self.read as usize == never_read as *const () as usize
+    }
+
     /// Takes the ready operations and leaves the spare list in their place.
     #[inline]
     pub(crate) fn take_ready(&mut self) -> Vec<Finished> {

@@ -8,6 +8,7 @@ use plugin_api::Status;
 
 use crate::base::error::{describe, peer_is_gone, status_of};
 use crate::engine::context::Context;
+use crate::engine::failure::Reporting;
 use crate::engine::transport::Transport;
 use crate::op::completion::Finished;
 use crate::op::marked::Marked;
@@ -81,7 +82,7 @@ impl Transport {
                 "an operation failed, perhaps one that a peer started here: {}",
                 describe(code)
             );
-            self.check_peers();
+            self.check_peers(None);
             return 0;
         }
         state.counts.failed += 1;
@@ -108,6 +109,8 @@ impl Transport {
         (code, status): (c_int, Status),
         what: &str,
     ) {
+        // Before the counts are lowered: a release that waits for them keeps the endpoint until this is over.
+        let _reporting = peer_is_gone(code).then(|| Reporting::begin(self));
         match (tag, finished) {
             (Some(tag), _) => {
                 self.lose(tag, 1, status, what);
@@ -121,14 +124,11 @@ impl Transport {
             }
             (None, None) => {}
         }
-        if peer_is_gone(code)
-            && let Some(tag) = tag.or(finished.map(|f| f.tag))
-            && let Some(endpoint) = NonNull::new(tag.endpoint())
-        {
-            self.fail_peer(endpoint, status, what);
-        } else {
+        let tag = tag.or(finished.map(|f| f.tag));
+        match tag.and_then(|tag| NonNull::new(tag.endpoint())) {
+            Some(endpoint) if peer_is_gone(code) => self.fail_peer(endpoint, status, what),
             // Some providers report a lost peer as an unspecific error.
-            self.check_peers();
+            suspect => self.check_peers(suspect),
         }
     }
 }

@@ -70,7 +70,10 @@ impl Transport {
         // SAFETY: endpoints outlive the operations whose tags name them.
         let peer = unsafe { &*tag.endpoint() };
         peer.lost.fetch_add(n, Ordering::Relaxed);
-        self.failures.lost.fetch_add(n, Ordering::Relaxed);
+        // The failure of a peer is what flushes of all peers report; what it left behind may end much later.
+        if peer.failure().is_none() {
+            self.failures.lost.fetch_add(n, Ordering::Relaxed);
+        }
     }
 
     /// Reports failed operations that were recorded. The caller holds no lock.
@@ -137,7 +140,8 @@ impl Transport {
         // Must precede the Release stores that mark a peer or the module as failed, here and elsewhere. They
         // pair with the fence in `wait_for_reports`.
         let _reporting = Reporting::begin(self);
-        if !peer.fail(status) {
+        // A released peer was ended by its release.
+        if !peer.is_connected() || !peer.fail(status) {
             return;
         }
         if let Some(process) = peer.process() {
@@ -258,6 +262,8 @@ impl Transport {
             "operations outstanding at the failed process {dead} block the provider's other operations; \
              the module can no longer be used"
         );
+        // Pieces of what is reported now may be on their way over the rails.
+        self.close_rails(&what);
         for endpoint in others {
             self.report_failed(*endpoint, Status::FATAL, &what);
         }
@@ -312,6 +318,7 @@ impl Transport {
             }
         }
         let recorded: Vec<(usize, Tag)> = finished.iter().map(|(i, f)| (*i, f.tag)).collect();
+        let mut suspects: Vec<_> = recorded.iter().map(|(_, tag)| tag.endpoint()).collect();
         let recorded = [recorded, kept].concat();
         // The rest is untracked: lower the counts here, because nothing else accounts for it.
         let mut lost = Vec::new();
@@ -326,10 +333,12 @@ impl Transport {
                     };
                     let here = recorded.iter().filter(|(_, tag)| here(tag)).count() as u32;
                     let n = peer.count.outstanding_in(phase).saturating_sub(here);
+                    self.count_lost(Tag::new(endpoint, 0, 0), n);
                     peer.count.lower(phase, n, self.setup.threaded);
                     untracked += n;
                 }
                 if untracked > 0 {
+                    suspects.push(endpoint.as_ptr());
                     lost.push((endpoint, untracked));
                 }
             }
@@ -345,7 +354,7 @@ impl Transport {
         drop(guards);
         let what = "the provider reported an error without naming the operation";
         for (endpoint, n) in lost {
-            self.lose(Tag::new(endpoint, 0, 0), n, status, what);
+            self.report_lost(Tag::new(endpoint, 0, 0), n, status, what);
         }
         let count = failed as usize;
         for (index, f) in finished {
@@ -355,7 +364,11 @@ impl Transport {
             }
             self.deliver(context, &[f], status);
         }
-        self.check_peers();
+        suspects.sort_unstable();
+        suspects.dedup();
+        for endpoint in suspects {
+            self.check_peers(NonNull::new(endpoint));
+        }
         count
     }
 }

@@ -111,10 +111,12 @@ impl Transport {
             // A failed peer may have left nothing outstanding.
             status = Status(self.failures.last_failure.swap(0, Ordering::Relaxed));
         }
-        if self.failures.lost.load(Ordering::Relaxed) > 0
-            && self.failures.lost.swap(0, Ordering::Relaxed) > 0
-        {
+        if self.failures.lost.load(Ordering::Relaxed) > 0 {
+            // First those of the peers: what comes in between is reported twice, not never.
             self.forget_losses();
+            if self.failures.lost.swap(0, Ordering::Relaxed) == 0 {
+                return status;
+            }
             return status.ok().map_or(status, |_| Status::ERROR);
         }
         status

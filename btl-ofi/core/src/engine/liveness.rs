@@ -13,6 +13,7 @@ use std::time::Instant;
 use plugin_api::Status;
 
 use crate::base::cma::Refused;
+use crate::engine::failure::Reporting;
 use crate::engine::heartbeat::Heartbeats;
 use crate::engine::silence::Silences;
 use crate::engine::transport::Transport;
@@ -49,8 +50,8 @@ impl Detector {
 /// Reason for a liveness check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
-    /// An operation failed or was refused; a dead peer is the likely cause.
-    Suspicion,
+    /// An operation failed or was refused, to this peer if that is known; a dead peer is the likely cause.
+    Suspicion(Option<NonNull<Endpoint>>),
     /// Nothing completed for a while.
     Quiet,
 }
@@ -147,14 +148,22 @@ impl Transport {
 
     /// Checks the peers immediately, because something went wrong.
     #[cold]
-    pub(crate) fn check_peers(&self) {
-        self.run_check(Reason::Suspicion);
+    ///
+    /// Without operations outstanding, only the `suspect` counts as failed: another peer that is gone may have left in good
+    /// order.
+    pub(crate) fn check_peers(&self, suspect: Option<NonNull<Endpoint>>) {
+        self.run_check(Reason::Suspicion(suspect));
     }
 
     fn run_check(&self, reason: Reason) {
+        // A release meanwhile keeps the endpoints that are found here.
+        let _reporting = Reporting::begin(self);
         let now = self.detector.opened.elapsed().as_millis() as u64;
-        let idle_too =
-            reason == Reason::Suspicion || self.detector.watch_idle.load(Ordering::Relaxed);
+        let idle_too = self.detector.watch_idle.load(Ordering::Relaxed);
+        let suspect = match reason {
+            Reason::Suspicion(suspect) => suspect,
+            Reason::Quiet => None,
+        };
         let mut gone: Vec<(NonNull<Endpoint>, String)> = Vec::new();
         let mut silent: Vec<(NonNull<Endpoint>, String)> = Vec::new();
         let mut closed: Vec<(NonNull<Endpoint>, Refused)> = Vec::new();
@@ -182,7 +191,8 @@ impl Transport {
                 let probe = peers.probe(peer);
                 let found = others.map(|process| (process, reach::standing(process, probe)));
                 let state = found.map(|(_, standing)| standing.state());
-                let due = idle_too || peer.count.outstanding() > 0;
+                let suspected = suspect == Some(NonNull::from(peer));
+                let due = idle_too || suspected || peer.count.outstanding() > 0;
                 if let Some((process, standing)) = found
                     && let Some(why) = standing.end(process)
                 {

@@ -13,6 +13,7 @@ use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 use crate::base::error::{describe, peer_is_gone};
 use crate::base::lock::Guard;
 use crate::engine::context::{Context, State};
+use crate::engine::failure::Reporting;
 use crate::engine::gather::Told;
 use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::Transport;
@@ -191,6 +192,8 @@ impl Transport {
         };
         let Ended { refused, lost, .. } = std::mem::take(messages.ended());
         let broken: Vec<_> = std::iter::from_fn(|| messages.take_broken()).collect();
+        // A release meanwhile keeps the endpoints.
+        let _reporting = (!broken.is_empty()).then(|| Reporting::begin(self));
         state.counts.failed +=
             refused.len() as u64 + lost.iter().map(|(_, n, _)| u64::from(*n)).sum::<u64>();
         drop(state);
@@ -304,7 +307,11 @@ impl Transport {
             let messages = state.messages.as_ref();
             messages.is_some_and(|messages| messages.is_sending(endpoint))
         };
-        while is_sending() && Instant::now() < deadline {
+        while is_sending() {
+            if Instant::now() >= deadline {
+                self.detector.impatient.store(true, Ordering::Relaxed);
+                break;
+            }
             self.progress();
         }
     }

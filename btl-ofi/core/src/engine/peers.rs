@@ -13,7 +13,7 @@ use plugin_api::Status;
 use crate::base::cma::Refused;
 use crate::base::error::{CallError, Doing, Error, check};
 use crate::engine::liveness::Watches;
-use crate::engine::transport::{CLOSE_PATIENCE, Transport};
+use crate::engine::transport::Transport;
 use crate::fabric::msg::Ended;
 use crate::fabric::policy;
 use crate::fabric::shm_room;
@@ -231,7 +231,7 @@ impl Transport {
         }
         let flushed = self.flush_patiently(Some(peer));
         if self.policy.two_sided && peer.failure().is_none() {
-            self.wait_for_sends(Some(endpoint), Instant::now() + CLOSE_PATIENCE);
+            self.wait_for_sends(Some(endpoint), Instant::now() + self.patience());
         }
         let is_named = self.forget_puts(endpoint);
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
@@ -255,8 +255,9 @@ impl Transport {
             peer.fail(Status::TIMEOUT);
             self.streams.end_waiting(endpoint);
         }
-        // A late completion may still name the endpoint.
-        let late = outstanding > 0 || is_named;
+        // A late completion may still name the endpoint, or a thread that reports failures.
+        let reporting = self.failures.reporting.load(Ordering::Acquire) > 0;
+        let late = outstanding > 0 || is_named || reporting;
         if !late {
             // With the contexts locked: under their locks, threads count to the common slot without locked instructions.
             self.counters.give_back(peer.counters);
@@ -282,6 +283,12 @@ impl Transport {
         self.disconnect_rails(proc, outstanding > 0);
         let why = "it was released before it answered";
         self.report_abandoned(endpoint, ended, Status::TIMEOUT, why);
+        if outstanding > 0 && self.node.has_rings {
+            self.abandon_commands(endpoint, Status::TIMEOUT, why);
+            if let Some(channel) = &mut self.contexts[0].state.lock().channel {
+                channel.remove(endpoint);
+            }
+        }
         // Transfers that waited end with this.
         self.advance_compounds();
         if flushed == Status::UNREACH {

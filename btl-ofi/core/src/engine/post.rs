@@ -278,9 +278,13 @@ impl Transport {
         let peer = unsafe { endpoint.as_ref() };
         let context = self.context();
         let mut state = context.state.lock();
-        // Checked under the lock, because `cut_off` marks a peer as failed with all contexts locked. Checked
-        // again after `make_room`, which may release the lock.
-        if let Some(status) = peer.failure() {
+        // Checked under the lock, because `cut_off` marks a peer as failed with all contexts locked, and closes the endpoints also
+        // for peers that no operation by the provider was known of. Checked again after `make_room`, which may release the lock.
+        let refusal = |state: &State| {
+            let shut = state.is_shut().then_some(Status::FATAL);
+            peer.failure().or(shut)
+        };
+        if let Some(status) = refusal(&state) {
             return status;
         }
         if needs.alone || context.count.outstanding() >= self.quick.outstanding_limit {
@@ -291,7 +295,7 @@ impl Transport {
                     return status;
                 }
             };
-            if let Some(status) = peer.failure() {
+            if let Some(status) = refusal(&state) {
                 return status;
             }
         }

@@ -15,10 +15,8 @@ use plugin_api::counters::CARRIERS;
 use plugin_api::{Access, Stats, Status, ThreadLevel};
 
 use crate::base::error::Error;
-use crate::base::lock::Guard;
 use crate::base::params::{Options, Place};
-use crate::engine::context::State;
-use crate::engine::failure::{Reporting, never_read};
+use crate::engine::failure::Reporting;
 use crate::engine::transport::Transport;
 use crate::fabric::region::Region;
 use crate::fabric::registration::Registrar;
@@ -314,6 +312,14 @@ impl Transport {
         }
     }
 
+    /// Closes all rails.
+    pub(super) fn close_rails(&self, why: &str) {
+        self.rails
+            .rails
+            .iter()
+            .for_each(|rail| rail.close_rail(why));
+    }
+
     /// Closes this transport, which is a rail of another one: the provider no longer touches any memory. Its operations end
     /// as failed.
     #[cold]
@@ -321,7 +327,7 @@ impl Transport {
         let _reporting = Reporting::begin(self);
         let peers = {
             let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
-            if self.is_shut(&guards) {
+            if guards.iter().all(|state| state.is_shut()) {
                 return;
             }
             self.disconnect_all(&mut guards)
@@ -333,13 +339,5 @@ impl Transport {
             self.report_outstanding(endpoint, Status::FATAL);
             self.abandon_puts(endpoint, Status::FATAL, why);
         }
-    }
-
-    /// Whether the endpoints are closed. All contexts are locked by `guards`.
-    fn is_shut(&self, guards: &[Guard<'_, State>]) -> bool {
-        let reads = guards.iter().map(|state| state.read as usize);
-        reads
-            .into_iter()
-            .all(|read| read == never_read as *const () as usize)
     }
 }

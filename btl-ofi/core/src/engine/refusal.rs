@@ -10,7 +10,7 @@ use plugin_api::counters::Carrier;
 
 use crate::base::error::status_of;
 use crate::base::lock::Guard;
-use crate::engine::context::{Context, State};
+use crate::engine::context::{Context, Refusing, State};
 use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::Transport;
 use crate::op::tag::Tag;
@@ -85,7 +85,7 @@ impl Transport {
             let again = &self.counters_of(unsafe { endpoint.as_ref() }).again;
             add(again, 1, self.setup.threaded);
             if count.is_multiple_of(AGAIN_CHECK) {
-                self.check_peers();
+                self.check_peers(Some(endpoint));
                 // SAFETY: the caller of the operation guarantees that `endpoint` is live.
                 if let Some(gone) = unsafe { endpoint.as_ref() }.failure() {
                     return gone;
@@ -104,7 +104,7 @@ impl Transport {
             self.fail_peer(endpoint, status, "the provider refuses to send to it");
         } else {
             // Some providers report a lost connection as an unspecific error.
-            self.check_peers();
+            self.check_peers(Some(endpoint));
             // SAFETY: the caller of the operation guarantees that `endpoint` is live.
             if let Some(gone) = unsafe { endpoint.as_ref() }.failure() {
                 return gone;
@@ -134,13 +134,20 @@ impl Transport {
         let mut state = context.state.lock();
         let (counts, outstanding) = (state.counts, context.count.outstanding());
         let taken = counts.completed + counts.failed + u64::from(outstanding);
-        match state.refusing {
-            Some((before, since)) if before == taken => now - since >= self.setup.peer_timeout_ms,
-            _ => {
-                state.refusing = Some((taken, now));
-                false
+        let waited = match state.refusing {
+            // What is longer than an interval was spent elsewhere: the process may have been stopped.
+            Some(before) if before.taken == taken => {
+                let passed = now.saturating_sub(before.last);
+                before.waited + passed.min(self.setup.check_interval_ms)
             }
-        }
+            _ => 0,
+        };
+        state.refusing = Some(Refusing {
+            taken,
+            waited,
+            last: now,
+        });
+        waited >= self.setup.peer_timeout_ms
     }
 
     /// Completes an operation that needs no provider: immediately without callback, otherwise on the next

@@ -9,6 +9,7 @@ use plugin_api::Status;
 use crate::base::lock::Guard;
 use crate::base::ticks;
 use crate::engine::context::{Context, State};
+use crate::engine::failure::Reporting;
 use crate::engine::transport::Transport;
 use crate::op::completion::Finished;
 use crate::peer::endpoint::Endpoint;
@@ -124,6 +125,8 @@ impl Transport {
     #[cold]
     fn deliver_refused(&self, context: &Context, f: Finished, status: Status) {
         let gone = status == Status::UNREACH;
+        // A release that waits for the operation keeps the endpoint until this is over.
+        let _reporting = gone.then(|| Reporting::begin(self));
         let what = if gone {
             "its process no longer runs"
         } else {

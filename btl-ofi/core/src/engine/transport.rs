@@ -208,11 +208,12 @@ impl Transport {
         self.policy.uses_messages()
     }
 
-    /// The handle of a region of this process that holds `size` bytes at `address`, for a host that has none at hand
-    /// when it reaches for its own memory.
+    /// The handle of a region of this process that holds `size` bytes at `address` and allows atomics, for a host that has none
+    /// at hand when it reaches for its own memory.
     #[cold]
     pub fn own_handle(&self, address: u64, size: u64) -> Option<Handle> {
-        self.registrar.regions().covering(address, size)
+        let regions = self.registrar.regions();
+        regions.covering(address, size, Access::REMOTE_ATOMIC)
     }
 
     /// Makes inline completions return [`COMPLETED`](plugin_api::Status::COMPLETED); no callback runs then. For
@@ -317,14 +318,18 @@ impl Transport {
         self.wait_for_sends(None, until);
     }
 
+    /// How long a release waits: not at all once one has waited in vain.
+    pub(crate) fn patience(&self) -> Duration {
+        match self.detector.impatient.load(Ordering::Relaxed) {
+            false => CLOSE_PATIENCE,
+            true => Duration::ZERO,
+        }
+    }
+
     /// Waits for outstanding operations to one peer or to all, for at most `CLOSE_PATIENCE`. After one timeout
     /// later calls do not wait.
     pub(crate) fn flush_patiently(&self, peer: Option<&Endpoint>) -> Status {
-        let patience = match self.detector.impatient.load(Ordering::Relaxed) {
-            false => CLOSE_PATIENCE,
-            true => Duration::ZERO,
-        };
-        let status = self.flush_until(peer, Some(Instant::now() + patience));
+        let status = self.flush_until(peer, Some(Instant::now() + self.patience()));
         if status == Status::TIMEOUT {
             self.detector.impatient.store(true, Ordering::Relaxed);
         }
@@ -377,6 +382,8 @@ impl Transport {
             None => Ok(()),
         };
         let result = result.and(on_rails);
+        // Peers find it as long as the allocator leaves it there.
+        node.probe.store(0, Ordering::Relaxed);
         // Dropped after the provider, which may still have written to this memory.
         drop((memory, peers, node, hmem, counters));
         result

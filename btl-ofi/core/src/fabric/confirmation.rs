@@ -150,6 +150,18 @@ impl Confirmations {
         !self.due.is_empty()
     }
 
+    /// The number of peers to which a read is to be posted.
+    pub(crate) fn due(&self) -> usize {
+        self.due.len()
+    }
+
+    /// Has the [`next`](Self::next) peer come after the others.
+    pub(crate) fn put_off(&mut self) {
+        if !self.due.is_empty() {
+            self.due.rotate_left(1);
+        }
+    }
+
     /// The peer to which a read is to be posted next.
     pub(crate) fn next(&self) -> Option<NonNull<Endpoint>> {
         self.due.front().copied()

@@ -30,7 +30,10 @@ impl Regions {
     /// Adds a region. `reach` is how the memory of all regions is accessed from now on.
     pub(crate) fn insert(&mut self, key: u64, known: Known, reach: Reach) {
         self.reach = reach;
-        self.by_key.insert(key, known);
+        // The provider may give a key away again before the region that had it is removed here.
+        if self.by_key.insert(key, known).is_some() {
+            self.removals += 1;
+        }
     }
 
     /// Removes a region.
@@ -55,10 +58,11 @@ impl Regions {
         (known.handle == *handle).then_some(known.descriptor)
     }
 
-    /// The handle of a region that holds `size` bytes at `address`.
-    pub(crate) fn covering(&self, address: u64, size: u64) -> Option<Handle> {
-        let mut handles = self.by_key.values().map(|known| known.handle);
-        handles.find(|handle| handle.covers(address, size).is_ok())
+    /// The handle of a region with this access that holds `size` bytes at `address`.
+    pub(crate) fn covering(&self, address: u64, size: u64, access: Access) -> Option<Handle> {
+        let mut known = self.by_key.values().filter(|k| k.access.contains(access));
+        let holds = |known: &&Known| known.handle.covers(address, size).is_ok();
+        known.find(holds).map(|known| known.handle)
     }
 
     /// Number of removals so far. A caller that keeps results of [`find`](Self::find) compares it to detect removals.

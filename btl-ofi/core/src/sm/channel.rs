@@ -133,12 +133,12 @@ impl Channel {
         !self.active.is_empty()
     }
 
-    /// Peers that closed their transports while operations are outstanding in their rings.
+    /// Peers that closed their transports while operations are outstanding in their rings, to which there is no answer.
     pub(crate) fn closed(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
         // SAFETY: a listed requester is live, and the transport's lock is held.
         let rings = self.active.iter().map(|o| unsafe { o.as_ref() });
         rings
-            .filter(|o| o.outstanding() > 0 && o.is_closed())
+            .filter(|o| o.outstanding() > 0 && o.is_closed() && !o.has_answer())
             .map(|o| o.endpoint)
     }
 

@@ -211,6 +211,12 @@ impl Requester {
         self.claim.is_closed()
     }
 
+    /// Whether an answer is there that was not taken yet. After [`is_closed`](Self::is_closed), no more come.
+    pub(crate) fn has_answer(&self) -> bool {
+        let first = self.claim.ring().slot(self.head);
+        !self.is_empty() && first.answered(self.head).is_some()
+    }
+
     /// Whether the responder of a ring that is [leaving](Self::leaving) gives no more answers.
     pub(crate) fn has_lost_its_target(&self) -> bool {
         self.is_closed() || self.leaving.map(ProcessId::state) == Some(State::Gone)

@@ -200,6 +200,8 @@ fn step(t: &Transport, op: &mut Staged, fragment: &mut Fragment) -> Step {
                 None => Step::Over,
             }
         }
+        // It was reported as failed, and its caller has the destination back.
+        Stand::Done if !op.status.is_ok() => Step::Over,
         Stand::Done => {
             let buffer = fragment
                 .result

@@ -284,7 +284,14 @@ impl Requester {
                     Err(status) => Outcome::Ended(finished, Err(status)),
                 })
             }
-            copied => Some(Outcome::Ended(finished, copied.map_err(Refused::status))),
+            // It is over: its status must not mean that the caller should retry.
+            copied => {
+                let status = |refused: Refused| match refused.status() {
+                    again if again.is_again() => Status::ERROR,
+                    status => status,
+                };
+                Some(Outcome::Ended(finished, copied.map_err(status)))
+            }
         }
     }
 

@@ -1,16 +1,15 @@
 //! Descriptors of messages: Open MPI fills them in and sends them. The transport copies what it sends, so a descriptor is
 //! complete once it was sent. One that finds no room waits here, and progress sends it.
 
-use std::collections::VecDeque;
 use std::mem::zeroed;
 use std::ptr::{self, NonNull, null_mut};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use btl_ofi::{Endpoint, Transport};
 use plugin_api::Status;
 
 use crate::bindings as ffi;
+use crate::waiting::{Queues, Waiting};
 
 /// What sending needs of a module.
 #[derive(Clone, Copy)]
@@ -106,21 +105,12 @@ impl Fragment {
     }
 }
 
-/// A descriptor that found no room.
-struct Waiting {
-    endpoint: NonNull<Endpoint>,
-    fragment: NonNull<Fragment>,
-    tag: u8,
-}
-
 /// The descriptors of a module.
 #[derive(Default)]
 pub(crate) struct Fragments {
     #[allow(clippy::vec_box, reason = "Open MPI holds their addresses")]
     free: Mutex<Vec<Box<Fragment>>>,
-    waiting: Mutex<VecDeque<Waiting>>,
-    /// The length of `waiting`.
-    count: AtomicUsize,
+    waiting: Queues,
 }
 
 // SAFETY: a fragment is used by one thread at a time: by Open MPI's until it is sent, then by the one that holds the lock.
@@ -159,7 +149,7 @@ impl Fragments {
         fragment: NonNull<Fragment>,
     ) -> i32 {
         let mut status = Status::TEMP_OUT_OF_RESOURCE;
-        if !self.has_waiting() {
+        if !self.has_waiting_for(endpoint) {
             // SAFETY: the caller guarantees the descriptor and the endpoint.
             status = unsafe { post(door.transport, (endpoint, tag), fragment) };
         }
@@ -171,69 +161,41 @@ impl Fragments {
         if !status.is_again() {
             return status.0;
         }
-        let mut waiting = lock(&self.waiting);
-        waiting.push_back(Waiting {
-            endpoint,
-            fragment,
-            tag,
-        });
-        self.count.store(waiting.len(), Ordering::Relaxed);
+        self.waiting.push(endpoint, Waiting { fragment, tag });
         0
     }
 
     /// Whether descriptors wait for room.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0
+        self.waiting.any()
+    }
+
+    /// Whether descriptors wait for room at this endpoint.
+    #[inline]
+    pub(crate) fn has_waiting_for(&self, endpoint: NonNull<Endpoint>) -> bool {
+        self.waiting.any_for(endpoint)
     }
 
     /// Sends what waits for room. Returns the number of descriptors that are complete.
     #[cold]
     pub(crate) fn resume(&self, door: Door<'_>) -> usize {
-        let mut done = 0;
-        loop {
-            let (first, status) = {
-                let mut waiting = lock(&self.waiting);
-                let Some(first) = waiting.front() else {
-                    return done;
-                };
-                let to = (first.endpoint, first.tag);
-                // SAFETY: a waiting descriptor belongs to this list, and its endpoint leaves it before it is released.
-                let status = unsafe { post(door.transport, to, first.fragment) };
-                if status.is_again() {
-                    return done;
-                }
-                let first = waiting.pop_front();
-                self.count.store(waiting.len(), Ordering::Relaxed);
-                (first, status)
-            };
-            if let Some(Waiting {
-                endpoint, fragment, ..
-            }) = first
-            {
-                done += 1;
-                // SAFETY: the descriptor left the list, so it completes once.
+        self.waiting.resume(
+            |endpoint, Waiting { fragment, tag }| {
+                // SAFETY: a waiting descriptor belongs to its queue, which is removed before its endpoint is released.
+                unsafe { post(door.transport, (endpoint, tag), fragment) }
+            },
+            |endpoint, Waiting { fragment, .. }, status| {
+                // SAFETY: the descriptor left its queue, so it completes once.
                 unsafe { self.tell(door, endpoint, fragment, status, true) };
-            }
-        }
+            },
+        )
     }
 
     /// Ends what waits for a peer that is released, as not sent.
     pub(crate) fn release(&self, door: Door<'_>, released: NonNull<Endpoint>) {
-        let mut unsent = Vec::new();
-        {
-            let mut waiting = lock(&self.waiting);
-            waiting.retain(|w| {
-                let stays = w.endpoint != released;
-                if !stays {
-                    unsent.push(w.fragment);
-                }
-                stays
-            });
-            self.count.store(waiting.len(), Ordering::Relaxed);
-        }
-        for fragment in unsent {
-            // SAFETY: the descriptor left the list, so it completes once.
+        for Waiting { fragment, .. } in self.waiting.remove(released) {
+            // SAFETY: the descriptor left its queue, so it completes once.
             unsafe { self.tell(door, released, fragment, Status::UNREACH, true) };
         }
     }
@@ -279,7 +241,7 @@ impl Fragments {
 
 impl Drop for Fragments {
     fn drop(&mut self) {
-        for Waiting { fragment, .. } in lock(&self.waiting).drain(..) {
+        for Waiting { fragment, .. } in self.waiting.clear() {
             // SAFETY: `take` leaked this box, and it waited here.
             drop(unsafe { Box::from_raw(fragment.as_ptr()) });
         }

@@ -43,6 +43,8 @@ mod pvars;
 mod registrations;
 #[cfg(openmpi)]
 mod storage;
+#[cfg(openmpi)]
+mod waiting;
 
 #[cfg(series = "4.1")]
 #[path = "series_41.rs"]

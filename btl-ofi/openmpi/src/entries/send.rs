@@ -144,7 +144,7 @@ pub(super) unsafe extern "C" fn sendi(
         };
         let size = header_size + payload_size;
         let mut status = Status::TEMP_OUT_OF_RESOURCE;
-        if !module.fragments().has_waiting() {
+        if !module.fragments().has_waiting_for(to) {
             let fill = |at: *mut u8| {
                 let mut packed = payload_size;
                 // SAFETY: Open MPI passes a header of this size, and a convertor with this much data.

@@ -113,7 +113,8 @@ pub(crate) struct Fragments {
     waiting: Queues,
 }
 
-// SAFETY: a fragment is used by one thread at a time: by Open MPI's until it is sent, then by the one that holds the lock.
+// SAFETY: a fragment is used by one thread at a time: by Open MPI's until it is sent, then by the one that posts it or takes
+// it out of a list.
 unsafe impl Send for Fragments {}
 // SAFETY: the lists are locked.
 unsafe impl Sync for Fragments {}
@@ -182,7 +183,8 @@ impl Fragments {
     pub(crate) fn resume(&self, door: Door<'_>) -> usize {
         self.waiting.resume(
             |endpoint, Waiting { fragment, tag }| {
-                // SAFETY: a waiting descriptor belongs to its queue, which is removed before its endpoint is released.
+                // SAFETY: a waiting descriptor belongs to its queue. The endpoint is released only after its queue is removed,
+                // which waits for this call.
                 unsafe { post(door.transport, (endpoint, tag), fragment) }
             },
             |endpoint, Waiting { fragment, .. }, status| {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use btl_ofi::Endpoint;
 use plugin_api::Status;
@@ -22,6 +23,9 @@ pub(crate) struct Waiting {
 struct Queue {
     endpoint: NonNull<Endpoint>,
     waiting: VecDeque<Waiting>,
+    /// Whether a thread posts the first descriptor, without the lock. The descriptor stays here meanwhile, so that later
+    /// messages wait behind it.
+    posting: bool,
 }
 
 /// The queues of a module.
@@ -30,6 +34,15 @@ pub(crate) struct Queues {
     queues: Mutex<Vec<Queue>>,
     /// The length of `queues`.
     count: AtomicUsize,
+}
+
+// SAFETY: the queues only copy their pointers. The descriptors are used by the thread that posts or has removed them.
+unsafe impl Send for Queues {}
+// SAFETY: the list is locked, and one thread at a time posts a queue's first descriptor.
+unsafe impl Sync for Queues {}
+
+fn find(queues: &[Queue], endpoint: NonNull<Endpoint>) -> Option<usize> {
+    queues.iter().position(|queue| queue.endpoint == endpoint)
 }
 
 impl Queues {
@@ -51,24 +64,27 @@ impl Queues {
     /// Whether descriptors wait for room at this endpoint: later messages to it have to wait behind them.
     #[inline]
     pub(crate) fn any_for(&self, endpoint: NonNull<Endpoint>) -> bool {
-        self.any() && self.lock().iter().any(|queue| queue.endpoint == endpoint)
+        self.any() && find(&self.lock(), endpoint).is_some()
     }
 
     /// Adds a descriptor behind all that wait for the endpoint.
     pub(crate) fn push(&self, endpoint: NonNull<Endpoint>, waiting: Waiting) {
         let mut queues = self.lock();
-        match queues.iter_mut().find(|queue| queue.endpoint == endpoint) {
-            Some(queue) => queue.waiting.push_back(waiting),
+        match find(&queues, endpoint) {
+            Some(at) => queues[at].waiting.push_back(waiting),
             None => queues.push(Queue {
                 endpoint,
                 waiting: VecDeque::from([waiting]),
+                posting: false,
             }),
         }
         self.note_count(&queues);
     }
 
-    /// Posts what waits, each endpoint's in order and until it has no room. Calls `done`, without the lock, for each
-    /// descriptor that is complete. Returns their number.
+    /// Posts what waits, each endpoint's in order and until it has no room. Calls `done` for each descriptor that is
+    /// complete. Returns their number.
+    ///
+    /// Neither function runs under the lock: a failed post runs callbacks, in which Open MPI may send.
     pub(crate) fn resume(
         &self,
         post: impl Fn(NonNull<Endpoint>, Waiting) -> Status,
@@ -77,40 +93,67 @@ impl Queues {
         let mut n = 0;
         let mut at = 0;
         loop {
-            let mut queues = self.lock();
-            let Some(queue) = queues.get_mut(at) else {
-                return n;
-            };
-            let endpoint = queue.endpoint;
-            let Some(&first) = queue.waiting.front() else {
-                at += 1;
-                continue;
+            let (endpoint, first) = {
+                let mut queues = self.lock();
+                let Some(queue) = queues.get_mut(at) else {
+                    return n;
+                };
+                match queue.waiting.front() {
+                    Some(&first) if !queue.posting => {
+                        queue.posting = true;
+                        (queue.endpoint, first)
+                    }
+                    _ => {
+                        at += 1;
+                        continue;
+                    }
+                }
             };
             let status = post(endpoint, first);
-            if status.is_again() {
-                at += 1;
-                continue;
+            if let Some(next) = self.posted(endpoint, status) {
+                at = next;
             }
-            queue.waiting.pop_front();
-            if queue.waiting.is_empty() {
-                queues.remove(at);
+            if !status.is_again() {
+                n += 1;
+                done(endpoint, first, status);
             }
-            self.note_count(&queues);
-            drop(queues);
-            n += 1;
-            done(endpoint, first, status);
         }
     }
 
-    /// Takes out what waits for an endpoint.
-    pub(crate) fn remove(&self, endpoint: NonNull<Endpoint>) -> VecDeque<Waiting> {
+    /// Ends a post of `resume`: removes the descriptor, or keeps it if there was no room. Returns the queue to go on with.
+    fn posted(&self, endpoint: NonNull<Endpoint>, status: Status) -> Option<usize> {
         let mut queues = self.lock();
-        let Some(at) = queues.iter().position(|queue| queue.endpoint == endpoint) else {
-            return VecDeque::new();
-        };
-        let queue = queues.remove(at);
+        // Other queues may have come and gone during the post; `remove` has left this one here.
+        let at = find(&queues, endpoint)?;
+        let queue = &mut queues[at];
+        queue.posting = false;
+        if status.is_again() {
+            return Some(at + 1);
+        }
+        queue.waiting.pop_front();
+        if queue.waiting.is_empty() {
+            queues.remove(at);
+        }
         self.note_count(&queues);
-        queue.waiting
+        Some(at)
+    }
+
+    /// Takes out what waits for an endpoint, which nobody posts to afterwards. Waits for a thread that does, so a callback
+    /// must not call it.
+    pub(crate) fn remove(&self, endpoint: NonNull<Endpoint>) -> VecDeque<Waiting> {
+        loop {
+            let mut queues = self.lock();
+            let Some(at) = find(&queues, endpoint) else {
+                return VecDeque::new();
+            };
+            if !queues[at].posting {
+                let queue = queues.remove(at);
+                self.note_count(&queues);
+                return queue.waiting;
+            }
+            drop(queues);
+            thread::yield_now();
+        }
     }
 
     /// Takes out everything.
@@ -126,6 +169,8 @@ impl Queues {
 mod tests {
     use std::cell::RefCell;
     use std::num::NonZeroUsize;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::mpsc;
 
     use super::*;
 
@@ -181,5 +226,56 @@ mod tests {
         assert!(queues.remove(a).is_empty());
         assert_eq!(resume(&queues, &[]), [2]);
         assert!(!queues.any());
+    }
+
+    #[test]
+    fn callbacks_of_a_post_may_send_and_make_progress() {
+        let queues = Queues::default();
+        let [a, b] = [1, 2].map(endpoint);
+        queues.push(a, message(1));
+        queues.push(b, message(2));
+        let nested = RefCell::new(Vec::new());
+        let full = |to, waiting: Waiting| {
+            if waiting.tag == 1 {
+                assert!(queues.queues.try_lock().is_ok(), "posted under the lock");
+                assert!(queues.any_for(a), "later messages wait behind this one");
+                queues.push(a, message(3));
+                nested.borrow_mut().extend(resume(&queues, &[]));
+            }
+            assert_eq!(to, a, "the nested call has sent the other");
+            Status::TEMP_OUT_OF_RESOURCE
+        };
+        assert_eq!(queues.resume(full, |_, _, _| ()), 0);
+        assert_eq!(nested.into_inner(), [2], "nobody overtakes the first one");
+        assert_eq!(resume(&queues, &[]), [1, 3], "and it stays the first");
+        assert!(!queues.any());
+    }
+
+    #[test]
+    fn an_endpoint_is_released_after_a_post_to_it() {
+        let queues = Queues::default();
+        queues.push(endpoint(1), message(1));
+        let over = AtomicBool::new(false);
+        let (begin, begun) = mpsc::channel();
+        thread::scope(|scope| {
+            let post = |_, _| {
+                scope.spawn({
+                    let (queues, over, begin) = (&queues, &over, begin.clone());
+                    move || {
+                        begin.send(()).expect("the post waits");
+                        let unsent = queues.remove(endpoint(1));
+                        assert!(over.load(Ordering::Relaxed), "released during a post");
+                        assert_eq!(unsent.len(), 0, "it was sent");
+                    }
+                });
+                begun.recv().expect("the thread runs");
+                for _ in 0..1000 {
+                    thread::yield_now();
+                }
+                over.store(true, Ordering::Relaxed);
+                Status::SUCCESS
+            };
+            assert_eq!(queues.resume(post, |_, _, _| ()), 1);
+        });
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Module {
     last_lock: LastLock,
     /// An [`ErrorCallback`], or NULL.
     error: AtomicPtr<c_void>,
-    /// Set by the first error that ends the job; later errors, which follow from it, are not reported.
+    /// Set by the first error that ends the job; later errors, which follow from it, are not reported. Set by `end` too.
     failed: AtomicBool,
 }
 
@@ -99,6 +99,11 @@ impl Module {
     pub(crate) fn end(module: NonNull<Module>) {
         // SAFETY: `open` leaked the module's box, and Open MPI finalises a module once.
         let mut module = unsafe { Box::from_raw(module.as_ptr()) };
+        // Open MPI may have unloaded pml/ob1 (4.1 has): from here on, no function of it is called. Messages that still arrive
+        // are dropped.
+        module.transport().on_receive(None);
+        module.transport().on_error(None);
+        module.failed.store(true, Ordering::Relaxed);
         // Operations in flight may use memory whose registration ends next.
         module.transport().flush_for_close();
         module.registrations.close();

@@ -195,6 +195,9 @@ impl OfiModule {
     pub(crate) unsafe fn finish(module: *mut OfiModule) -> Status {
         // SAFETY: the caller guarantees a module from `new`, which made it with `Box::into_raw`, and one call.
         let module = unsafe { Box::from_raw(module) };
+        // The host may have unloaded its functions. Messages that still arrive are dropped.
+        module.transport.on_receive(None);
+        module.transport.on_error(None);
         module.transport.flush_for_close();
         module.handles.clear();
         match module.transport.close() {

@@ -20,7 +20,7 @@ int mca_btl_ofi_host_modex_send(const struct mca_base_component_2_1_0_t *compone
 int mca_btl_ofi_host_modex_recv(const struct mca_base_component_2_1_0_t *component, const struct opal_proc_t *proc,
                                 void **data, size_t *size);
 
-/* Asks the runtime to end the job with `message`. May return, or end this process. */
+/* Asks the runtime to end the job with `message`, and ends this process. Does not return. */
 void mca_btl_ofi_host_abort(int status, const char *message);
 
 /* Hands a message to the function that is registered for its tag. `endpoint` may be NULL. Returns false if there is no

@@ -1,6 +1,8 @@
 /* Open MPI 4.1: the modex goes through opal_pmix, a table of functions. */
 #include "opal_config.h"
 
+#include <unistd.h>
+
 #include "opal/constants.h"
 #include "opal/mca/btl/btl.h"
 #include "opal/mca/mca.h"
@@ -31,6 +33,8 @@ void mca_btl_ofi_host_abort(int status, const char *message)
     if (NULL != opal_pmix.abort) {
         (void) opal_pmix.abort(status, message, NULL);
     }
+    /* It may return; Open MPI's own abort ends this process then. */
+    _exit(status);
 }
 
 bool mca_btl_ofi_host_receive(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, uint8_t tag,

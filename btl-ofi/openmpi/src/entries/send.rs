@@ -136,6 +136,11 @@ pub(super) unsafe extern "C" fn sendi(
     tag: u8,
     descriptor: *mut Descriptor,
 ) -> c_int {
+    if !descriptor.is_null() {
+        // pml/ob1 reads it after every failure.
+        // SAFETY: Open MPI passes NULL or a writable place for a descriptor.
+        unsafe { *descriptor = NONE };
+    }
     guarded("sendi", Status::ERROR.0, || {
         // SAFETY: Open MPI passes NULL or the live module that `init` returned.
         let module = unsafe { Module::of(btl) };

@@ -12,14 +12,20 @@ use crate::series;
 
 type Register = unsafe extern "C" fn(*const ffi::mca_base_component_t) -> c_int;
 
-const FUNCTION: &CStr = c"opal_common_ofi_mca_register";
+/// The names of a [`Register`], the first that the library has. Early releases of 4.1 have both, and there the second function
+/// takes and returns nothing and registers nothing.
+const FUNCTIONS: [&CStr; 2] = [
+    c"opal_common_ofi_register_mca_variables",
+    c"opal_common_ofi_mca_register",
+];
 
 /// Lets the library register the shared parameters, with synonyms for `component`. False without the library.
 pub(crate) fn register(component: *const ffi::mca_base_component_t) -> bool {
     let Some(function) = find() else {
         return false;
     };
-    // SAFETY: in 4.1 and 5.0 the function of this name takes a component and returns an OPAL_* code.
+    // SAFETY: in 4.1 and 5.0 the first of these names that exists is a function that takes a component and returns an OPAL_*
+    // code.
     let function = unsafe { transmute::<*mut c_void, Register>(function) };
     // SAFETY: the function copies names from the component, which is never freed.
     unsafe { function(component) == 0 }
@@ -29,8 +35,11 @@ pub(crate) fn register(component: *const ffi::mca_base_component_t) -> bool {
 fn find() -> Option<*mut c_void> {
     let lookup = |library: *mut c_void| {
         // SAFETY: `library` is a live handle, and the name is NUL-terminated.
-        let symbol = unsafe { libc::dlsym(library, FUNCTION.as_ptr()) };
-        (!symbol.is_null()).then_some(symbol)
+        let symbol = |name: &CStr| unsafe { libc::dlsym(library, name.as_ptr()) };
+        FUNCTIONS
+            .into_iter()
+            .map(symbol)
+            .find(|symbol| !symbol.is_null())
     };
     lookup(libc::RTLD_DEFAULT).or_else(|| {
         let path = beside_core(series::COMMON_OFI?)?;

@@ -66,7 +66,7 @@ impl Busy {
     }
 
     #[inline]
-    fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 }

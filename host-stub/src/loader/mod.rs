@@ -16,6 +16,8 @@ mod modules;
 mod path;
 mod plugin;
 mod registration;
+#[cfg(test)]
+pub(crate) mod scripted;
 mod services;
 mod transport;
 

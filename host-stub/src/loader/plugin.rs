@@ -92,6 +92,19 @@ impl Plugin {
         }))
     }
 
+    /// A plugin whose table is in this program.
+    #[cfg(test)]
+    pub(super) fn without_file(table: ComponentVtable, services: HostServices) -> Arc<Plugin> {
+        Arc::new(Plugin {
+            _library: Library::this(),
+            table,
+            services: Services::new(services),
+            path: PathBuf::new(),
+            name: String::new(),
+            version: String::new(),
+        })
+    }
+
     /// The file, as it was asked for.
     pub fn path(&self) -> &Path {
         &self.path

@@ -76,7 +76,7 @@ pub(crate) struct Engine {
     /// As the state has it, for waiters: a waiter that sees another number looks for its outcome.
     ended: AtomicUsize,
     /// Whether the state counts itself in `busy`; changed with the state locked.
-    running: AtomicBool,
+    active: AtomicBool,
     busy: Busy,
 }
 
@@ -103,7 +103,7 @@ impl Engine {
                 woken: Vec::new(),
             }),
             ended: AtomicUsize::new(0),
-            running: AtomicBool::new(false),
+            active: AtomicBool::new(false),
             busy: busy.clone(),
         }
     }
@@ -183,9 +183,9 @@ impl Engine {
 
     /// Lets go of the lock after changes, and tells those who look without it, or wait to be woken.
     fn release(&self, mut state: MutexGuard<'_, State>) {
-        let running = !state.running.is_empty();
-        if self.running.swap(running, Ordering::Relaxed) != running {
-            self.busy.set(running);
+        let active = state.is_active();
+        if self.active.swap(active, Ordering::Relaxed) != active {
+            self.busy.set(active);
         }
         // Release: pairs with the Acquire of who waits, whose buffers are as the end left them.
         self.ended.store(state.ended, Ordering::Release);
@@ -292,7 +292,7 @@ impl Source for Engine {
             // Another thread is at it.
             Err(TryLockError::WouldBlock) => return false,
         };
-        let moved = !state.running.is_empty() && state.advance();
+        let moved = state.is_active() && state.advance();
         self.release(state);
         moved
     }
@@ -335,6 +335,12 @@ impl<F: Fn() -> bool + Sync> Blocking for Wait<'_, F> {
 }
 
 impl State {
+    /// Whether there is something to advance. A message may find room only after the schedule that caused it has
+    /// ended, and its receiver waits for it.
+    fn is_active(&self) -> bool {
+        !self.running.is_empty() || self.queues.iter().any(|queue| !queue.outgoing.is_empty())
+    }
+
     fn take_outcome(&mut self, ticket: Ticket) -> Option<CommResult<()>> {
         let place = self.places.get_mut(ticket.index)?;
         if place.generation != ticket.generation {

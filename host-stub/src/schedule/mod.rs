@@ -16,6 +16,8 @@ mod allgather;
 mod copies;
 mod ends;
 mod engine;
+#[cfg(test)]
+mod engine_tests;
 mod error;
 mod extents;
 mod fetch;

@@ -1,0 +1,337 @@
+//! A transport for tests: all ranks are in one process, and the test decides when puts and gets complete, and how.
+//!
+//! It is a plugin without a file, so everything else of this module is as with a real one.
+
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use plugin_api::{
+    Attributes, CompletionFn, Component as RawComponent, ComponentVtable, Endpoint, Handle,
+    HostVtable, Module, ModuleFlags, ModuleVtable, Status, TableHeader, ThreadLevel, magic,
+};
+
+use super::{Component, HostServices, Plugin, Transport};
+use crate::base::params::Params;
+use crate::bootstrap::Singleton;
+
+/// What the test decides.
+pub(crate) struct Script {
+    /// What puts return; those that do not return success have no effect.
+    pub(crate) put: Status,
+    /// How accepted puts end.
+    pub(crate) put_ends: Status,
+    /// Gets stay under way.
+    pub(crate) hold_gets: bool,
+    under_way: Vec<Operation>,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Script {
+            put: Status::SUCCESS,
+            put_ends: Status::SUCCESS,
+            hold_gets: false,
+            under_way: Vec::new(),
+        }
+    }
+}
+
+impl Script {
+    /// Gets under way.
+    pub(crate) fn gets(&self) -> usize {
+        self.under_way.iter().filter(|o| o.is_get).count()
+    }
+}
+
+/// A put or get under way.
+struct Operation {
+    is_get: bool,
+    from: *const u8,
+    to: *mut u8,
+    size: usize,
+    status: Status,
+    callback: CompletionFn,
+    context: *mut c_void,
+}
+
+/// The component, which is also its only module.
+#[repr(C)]
+struct Scripted {
+    module: Module,
+    script: Mutex<Script>,
+}
+
+/// A transport that follows a script.
+pub(crate) fn transport() -> Transport {
+    let services = HostServices {
+        params: Arc::new(Params::from_system(&[]).unwrap()),
+        bootstrap: Arc::new(Singleton::new()),
+    };
+    let component = Component::open(Plugin::without_file(COMPONENT, services)).unwrap();
+    // SAFETY: the functions below take calls of any thread.
+    unsafe { component.init(ThreadLevel::Multiple) }
+        .unwrap()
+        .remove(0)
+}
+
+/// The script of a scripted transport.
+pub(crate) fn script(transport: &Transport) -> MutexGuard<'_, Script> {
+    // SAFETY: the transport is scripted and keeps its module.
+    unsafe { &*transport.module().cast::<Scripted>() }
+        .script
+        .lock()
+        .unwrap()
+}
+
+const COMPONENT: ComponentVtable = ComponentVtable {
+    header: TableHeader::of::<ComponentVtable>(magic::COMPONENT),
+    name: std::ptr::null(),
+    version: std::ptr::null(),
+    register_params: Some(register_params),
+    open: Some(open),
+    survey: None,
+    init: Some(init),
+    progress: Some(progress),
+    close: Some(close),
+};
+
+static MODULE: ModuleVtable = ModuleVtable {
+    header: TableHeader::of::<ModuleVtable>(magic::MODULE),
+    add_procs: Some(add_procs),
+    del_procs: absent(),
+    register_mem: Some(register_mem),
+    deregister_mem: Some(deregister_mem),
+    put: Some(put),
+    get: Some(get),
+    atomic_op: absent(),
+    atomic_fop: absent(),
+    atomic_cswap: absent(),
+    flush: absent(),
+    register_error: absent(),
+    atomic_query: absent(),
+    atomic_opv: absent(),
+    atomic_fopv: absent(),
+    atomic_cswapv: absent(),
+    stats: absent(),
+    finalize: Some(finalize),
+    set_overrides: None,
+    register_hmem: None,
+    copy_from_hmem_iov: None,
+    copy_to_hmem_iov: None,
+    query_hmem: None,
+    alloc: None,
+    free: None,
+    prepare_src: None,
+    send: None,
+    sendi: None,
+    register_receive: None,
+    put_notify: None,
+    copy_from_hmem_strided: None,
+    copy_to_hmem_strided: None,
+    trace: None,
+};
+
+/// An entry that the host requires and no test calls.
+const fn absent<F: Copy>() -> Option<F> {
+    unsafe extern "C" fn unused() -> Status {
+        Status::NOT_SUPPORTED
+    }
+    let unused: unsafe extern "C" fn() -> Status = unused;
+    assert!(size_of::<F>() == size_of_val(&unused));
+    // SAFETY: both are pointers to functions, and this one is not called.
+    Some(unsafe { std::mem::transmute_copy(&unused) })
+}
+
+static ATTRIBUTES: Attributes = Attributes {
+    header: TableHeader::of::<Attributes>(magic::ATTRIBUTES),
+    flags: ModuleFlags::PUT
+        .union(ModuleFlags::GET)
+        .union(ModuleFlags::RDMA_REMOTE_COMPLETION)
+        .bits(),
+    atomic_flags: 0,
+    put_limit: 0,
+    get_limit: 0,
+    put_alignment: 0,
+    get_alignment: 0,
+    put_local_registration_threshold: 0,
+    get_local_registration_threshold: 0,
+    handle_size: size_of::<u64>() as u64,
+    latency: 0,
+    bandwidth: 0,
+    exclusivity: 0,
+    contexts: 1,
+    provider: std::ptr::null(),
+    domain: std::ptr::null(),
+    completion: std::ptr::null(),
+};
+
+unsafe extern "C" fn register_params(_host: *const HostVtable) -> Status {
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn open(_host: *const HostVtable, out: *mut *mut RawComponent) -> Status {
+    let scripted = Box::new(Scripted {
+        module: Module {
+            vtable: &MODULE,
+            attributes: &ATTRIBUTES,
+        },
+        script: Mutex::default(),
+    });
+    // SAFETY: the host's argument is writable.
+    unsafe { out.write(Box::into_raw(scripted).cast()) };
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn init(
+    component: *mut RawComponent,
+    _level: u32,
+    modules: *mut *mut Module,
+    count: *mut usize,
+) -> Status {
+    // SAFETY: the host's arguments are writable, and there is room for one module at least.
+    unsafe {
+        modules.write(component.cast());
+        count.write(1);
+    }
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn close(component: *mut RawComponent) -> Status {
+    // SAFETY: made by `open`, and closed once.
+    drop(unsafe { Box::from_raw(component.cast::<Scripted>()) });
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn finalize(_module: *mut Module) -> Status {
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn add_procs(
+    _module: *mut Module,
+    count: usize,
+    _procs: *const u64,
+    endpoints: *mut *mut Endpoint,
+) -> Status {
+    for index in 0..count {
+        // SAFETY: the host gives room for `count`.
+        unsafe { endpoints.add(index).write(std::ptr::dangling_mut()) };
+    }
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn register_mem(
+    _module: *mut Module,
+    _endpoint: *mut Endpoint,
+    _base: *mut c_void,
+    _size: usize,
+    _access: u32,
+    handle: *mut *mut Handle,
+) -> Status {
+    // SAFETY: the host's argument is writable.
+    unsafe { handle.write(Box::into_raw(Box::new(0_u64)).cast()) };
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn deregister_mem(_module: *mut Module, handle: *mut Handle) -> Status {
+    // SAFETY: made by `register_mem`, and deregistered once.
+    drop(unsafe { Box::from_raw(handle.cast::<u64>()) });
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn put(
+    module: *mut Module,
+    _endpoint: *mut Endpoint,
+    local: *mut c_void,
+    remote: u64,
+    _local_handle: *mut Handle,
+    _remote_handle: *const Handle,
+    size: usize,
+    _flags: u32,
+    _order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    _data: *mut c_void,
+) -> Status {
+    // SAFETY: a module of `init`.
+    let mut script = unsafe { &*module.cast::<Scripted>() }
+        .script
+        .lock()
+        .unwrap();
+    if script.put != Status::SUCCESS {
+        return script.put;
+    }
+    let status = script.put_ends;
+    script.under_way.push(Operation {
+        is_get: false,
+        from: local.cast(),
+        to: remote as *mut u8,
+        size,
+        status,
+        callback: callback.unwrap(),
+        context,
+    });
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn get(
+    module: *mut Module,
+    _endpoint: *mut Endpoint,
+    local: *mut c_void,
+    remote: u64,
+    _local_handle: *mut Handle,
+    _remote_handle: *const Handle,
+    size: usize,
+    _flags: u32,
+    _order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    _data: *mut c_void,
+) -> Status {
+    // SAFETY: a module of `init`.
+    let mut script = unsafe { &*module.cast::<Scripted>() }
+        .script
+        .lock()
+        .unwrap();
+    script.under_way.push(Operation {
+        is_get: true,
+        from: remote as *const u8,
+        to: local.cast(),
+        size,
+        status: Status::SUCCESS,
+        callback: callback.unwrap(),
+        context,
+    });
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn progress(component: *mut RawComponent) -> i32 {
+    // SAFETY: made by `open`.
+    let mut script = unsafe { &*component.cast::<Scripted>() }
+        .script
+        .lock()
+        .unwrap();
+    let (held, over): (Vec<_>, Vec<_>) = std::mem::take(&mut script.under_way)
+        .into_iter()
+        .partition(|operation| operation.is_get && script.hold_gets);
+    script.under_way = held;
+    drop(script);
+    let completed = over.len() as i32;
+    for operation in over {
+        // SAFETY: the host keeps the memory of both ends and the context until the callback.
+        unsafe {
+            if operation.status.is_ok() {
+                std::ptr::copy_nonoverlapping(operation.from, operation.to, operation.size);
+            }
+            (operation.callback)(
+                component.cast(),
+                std::ptr::dangling_mut(),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                operation.context,
+                std::ptr::null_mut(),
+                operation.status.0,
+            );
+        }
+    }
+    completed
+}

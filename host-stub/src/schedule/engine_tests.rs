@@ -1,0 +1,84 @@
+//! Two engines of one process over a scripted transport.
+
+use std::sync::Arc;
+
+use plugin_api::Status;
+
+use super::{Engine, Plan, Plane, Scope, Ticket};
+use crate::crt::{Busy, Source};
+use crate::loader::{Transport, scripted};
+use crate::mailbox::Mailbox;
+
+/// Bytes that no message holds.
+const LONG: usize = 4096;
+
+/// A rank of the two.
+struct Rank {
+    engine: Engine,
+    busy: Busy,
+    scope: Arc<Scope>,
+}
+
+impl Rank {
+    /// Starts a collective, whose buffers the test keeps.
+    fn start(&self, build: impl FnOnce(&mut Plan)) -> Ticket {
+        // SAFETY: every test below keeps the buffers until its end.
+        unsafe { self.engine.start("test", &self.scope, Plane::User, build) }.unwrap()
+    }
+}
+
+fn ranks(transport: &Transport) -> [Rank; 2] {
+    let mut mailboxes = [0, 1].map(|me| Mailbox::new(transport, me, 2).unwrap());
+    let cards = mailboxes.each_ref().map(Mailbox::card);
+    let endpoints = transport.connect(&[0, 1]).unwrap();
+    let endpoints: Vec<_> = endpoints.into_iter().flatten().collect();
+    for mailbox in &mut mailboxes {
+        mailbox.connect(&endpoints, &cards).unwrap();
+    }
+    let mut me = 0..;
+    mailboxes.map(|mailbox| {
+        let busy = Busy::default();
+        Rank {
+            engine: Engine::new(transport, mailbox, 2, &busy),
+            busy,
+            scope: Arc::new(Scope::new(vec![0, 1], me.next().unwrap(), 0)),
+        }
+    })
+}
+
+/// Makes progress as the process does: of the transport, and of the engines that are busy.
+fn progress(transport: &Transport, ranks: &[Rank; 2]) {
+    for _ in 0..8 {
+        transport.progress();
+        for rank in ranks.iter().filter(|rank| rank.busy.any()) {
+            rank.engine.progress();
+        }
+    }
+}
+
+#[test]
+fn a_sender_hears_of_a_fetch_whose_receiver_found_no_room_to_say_so() {
+    let transport = scripted::transport();
+    let ranks = ranks(&transport);
+    let [sender, receiver] = &ranks;
+    let from = vec![7_u8; LONG];
+    let mut into = vec![0_u8; LONG];
+    let at = into.as_mut_ptr();
+    scripted::script(&transport).hold_gets = true;
+    let sends = sender.start(|plan| plan.send(1, from.as_ptr(), LONG));
+    let receives = receiver.start(|plan| plan.receive(0, at, LONG));
+    progress(&transport, &ranks);
+    assert_eq!(scripted::script(&transport).gets(), 1);
+
+    scripted::script(&transport).hold_gets = false;
+    scripted::script(&transport).put = Status::TEMP_OUT_OF_RESOURCE;
+    progress(&transport, &ranks);
+    assert!(matches!(receiver.engine.test(receives), Some(Ok(()))));
+    assert!(into == from);
+    assert!(sender.engine.test(sends).is_none());
+
+    scripted::script(&transport).put = Status::SUCCESS;
+    progress(&transport, &ranks);
+    assert!(matches!(sender.engine.test(sends), Some(Ok(()))));
+    assert!(!sender.busy.any() && !receiver.busy.any());
+}

@@ -28,25 +28,30 @@ pub(super) fn exchange(
     data: &[u8],
 ) -> CommResult<Vec<Vec<u8>>> {
     let size = scope.size();
-    let gather = |mine: &[u8], all: &mut [u8]| {
+    let gather = |mine: Vec<u8>| -> CommResult<Vec<u8>> {
         let block = mine.len();
+        let mut all = vec![0; block * size];
         let sequence = match group {
             Some(number) => (Plane::Group, number),
             None => (Plane::Control, scope.next(Plane::Control)),
         };
         let (from, into) = (mine.as_ptr(), all.as_mut_ptr());
-        // SAFETY: both buffers are borrowed until the wait is over, which is when the collective
-        // is; a failed one is not waited for any longer than its buffers are used here, except by
-        // gets already under way, which a peer's failure leaves to the transport.
+        // SAFETY: both buffers stay until the collective is done, and for ever if it fails.
         let ticket = unsafe {
             engine.start_numbered("exchange", scope, sequence, |plan| {
                 allgather_bruck(plan, from, into, &Extents::Even(block));
             })
         }?;
-        engine.wait(job, ticket)
+        match engine.wait(job, ticket) {
+            Ok(()) => Ok(all),
+            Err(error) => {
+                // Gets may be under way, here and at peers, and may never end.
+                std::mem::forget((mine, all));
+                Err(error)
+            }
+        }
     };
-    let mut lengths = vec![0; 8 * size];
-    gather(&(data.len() as u64).to_ne_bytes(), &mut lengths)?;
+    let lengths = gather((data.len() as u64).to_ne_bytes().to_vec())?;
     let lengths: Vec<usize> = lengths
         .as_chunks::<8>()
         .0
@@ -59,9 +64,7 @@ pub(super) fn exchange(
     }
     let mut mine = data.to_vec();
     mine.resize(longest, 0);
-    let mut all = vec![0; longest * size];
-    gather(&mine, &mut all)?;
-    Ok(all
+    Ok(gather(mine)?
         .chunks(longest)
         .zip(lengths)
         .map(|(block, len)| block[..len.min(longest)].to_vec())

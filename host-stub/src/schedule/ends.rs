@@ -19,10 +19,13 @@ impl State {
             return;
         }
         if let Err(error) = outcome {
-            schedule.plan.lose();
             if !schedule.copies.is_idle() {
                 schedule.copies.failed.get_or_insert(error);
                 return;
+            }
+            if schedule.outstanding > 0 {
+                // Gets may be under way, here and at peers, and may never end.
+                schedule.plan.lose();
             }
             schedule.outcome = Some(Err(error));
         } else {

@@ -102,9 +102,10 @@ impl Plan {
         self.scratch.retain(|chunk| chunk.capacity() * 8 <= KEPT);
     }
 
-    /// Leaves the memory that it keeps where it is: transfers may still use it.
+    /// Leaves its memory where it is, never to be used again: transfers may still use it.
     pub(super) fn lose(&mut self) {
         std::mem::forget(std::mem::take(&mut self.kept));
+        std::mem::forget(std::mem::take(&mut self.scratch));
     }
 
     /// Keeps memory until the collective is done.

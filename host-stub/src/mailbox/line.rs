@@ -56,6 +56,14 @@ struct Line {
     looking: Box<Track>,
 }
 
+impl Line {
+    /// What a put to the other failed with.
+    fn failure(&self) -> Option<Status> {
+        let mut puts = self.staged.iter().chain([&*self.telling]);
+        puts.find_map(Track::failure)
+    }
+}
+
 /// Bytes of the put that carries a payload, behind a word of header.
 pub(crate) const fn message(payload: usize) -> usize {
     (1 + words_of(payload)) * size_of::<u64>()
@@ -217,7 +225,8 @@ impl Mailbox {
             // At most 128 slots: the difference is what was taken since.
             line.taken_there += u64::from(told.wrapping_sub(line.taken_there as u8));
             if line.sent - line.taken_there >= slots {
-                return Ok(false);
+                // A lost message is never taken, nor any behind it.
+                return line.failure().map_or(Ok(false), Err);
             }
         }
         let line = &self.lines[to];
@@ -226,7 +235,7 @@ impl Mailbox {
         if !track.is_idle() {
             return Ok(false);
         }
-        if let Some(status) = track.take_failure() {
+        if let Some(status) = track.failure() {
             return Err(status);
         }
         let at = self.layout.staging(to, slot);
@@ -322,7 +331,7 @@ impl Mailbox {
     }
 
     /// Tells a rank how many of its messages were taken, unless that is under way: two such puts
-    /// could overtake each other. Failures show at the next message.
+    /// could overtake each other. A failure shows at the next look.
     pub(crate) fn tell(&mut self, to: usize) {
         let line = &self.lines[to];
         if !line.telling.is_idle() {
@@ -339,9 +348,13 @@ impl Mailbox {
     }
 
     /// Reads a byte of a rank's region: a peer that is gone shows itself when something is asked
-    /// of it. Says what the last look found; none while it is under way.
+    /// of it. Says what the last look found, or that a put failed; none while a look is under way.
     pub(crate) fn look(&mut self, to: usize) -> Option<Result<(), Status>> {
         let line = &self.lines[to];
+        // Not taken, so every later look finds it: no message arrives behind one that is lost.
+        if let Some(status) = line.failure() {
+            return Some(Err(status));
+        }
         if !line.looking.is_idle() {
             return None;
         }

@@ -12,6 +12,8 @@
 mod header;
 mod layout;
 mod line;
+#[cfg(test)]
+pub(crate) mod line_tests;
 mod packing;
 mod track;
 

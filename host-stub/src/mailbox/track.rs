@@ -48,6 +48,15 @@ impl Track {
         }
     }
 
+    /// The first failure, without taking it.
+    #[inline]
+    pub(crate) fn failure(&self) -> Option<Status> {
+        match self.failed.load(Ordering::Relaxed) {
+            0 => None,
+            code => Some(Status(code)),
+        }
+    }
+
     /// What a callback gets.
     #[inline]
     pub(crate) fn context(&self) -> *mut c_void {

@@ -7,7 +7,7 @@ use plugin_api::Status;
 use super::{CommError, Engine, Plan, Plane, Scope, Ticket};
 use crate::crt::{Busy, Source};
 use crate::loader::{Transport, scripted};
-use crate::mailbox::Mailbox;
+use crate::mailbox::line_tests::pair;
 
 /// Bytes that no message holds.
 const LONG: usize = 4096;
@@ -28,15 +28,8 @@ impl Rank {
 }
 
 fn ranks(transport: &Transport) -> [Rank; 2] {
-    let mut mailboxes = [0, 1].map(|me| Mailbox::new(transport, me, 2).unwrap());
-    let cards = mailboxes.each_ref().map(Mailbox::card);
-    let endpoints = transport.connect(&[0, 1]).unwrap();
-    let endpoints: Vec<_> = endpoints.into_iter().flatten().collect();
-    for mailbox in &mut mailboxes {
-        mailbox.connect(&endpoints, &cards).unwrap();
-    }
     let mut me = 0..;
-    mailboxes.map(|mailbox| {
+    pair(transport).map(|mailbox| {
         let busy = Busy::default();
         Rank {
             engine: Engine::new(transport, mailbox, 2, &busy),

@@ -1,0 +1,70 @@
+//! Two mailboxes of one process over a scripted transport.
+
+use plugin_api::Status;
+
+use super::{Header, Kind, Layout, Mailbox};
+use crate::loader::{Transport, scripted};
+
+/// The connected mailboxes of two ranks.
+pub(crate) fn pair(transport: &Transport) -> [Mailbox; 2] {
+    let mut pair = [0, 1].map(|me| Mailbox::new(transport, me, 2).unwrap());
+    let cards = pair.each_ref().map(Mailbox::card);
+    let endpoints = transport.connect(&[0, 1]).unwrap();
+    let endpoints: Vec<_> = endpoints.into_iter().flatten().collect();
+    for mailbox in &mut pair {
+        mailbox.connect(&endpoints, &cards).unwrap();
+    }
+    pair
+}
+
+fn slots(transport: &Transport) -> usize {
+    Layout::new(2, transport.attributes().put_limit).slots
+}
+
+fn send(mailbox: &mut Mailbox, to: usize) -> Result<bool, Status> {
+    let header = Header {
+        kind: Kind::Eager,
+        len: 1,
+        context: 0,
+        sequence: 0,
+    };
+    mailbox.send(to, header, &[5])
+}
+
+#[test]
+fn a_lost_message_is_found_by_every_look_and_by_a_full_ring() {
+    let transport = scripted::transport();
+    let [mut sender, receiver] = pair(&transport);
+    scripted::script(&transport).put_ends = Status::UNREACH;
+    assert_eq!(send(&mut sender, 1), Ok(true));
+    transport.progress();
+    scripted::script(&transport).put_ends = Status::SUCCESS;
+    assert!(receiver.poll(0).is_none());
+    for _ in 0..2 {
+        assert_eq!(sender.look(1), Some(Err(Status::UNREACH)));
+        transport.progress();
+    }
+    // The ring has room for the others.
+    for _ in 1..slots(&transport) {
+        assert_eq!(send(&mut sender, 1), Ok(true));
+    }
+    assert_eq!(send(&mut sender, 1), Err(Status::UNREACH));
+}
+
+#[test]
+fn a_look_finds_that_a_rank_was_not_told_what_was_taken() {
+    let transport = scripted::transport();
+    let [mut sender, mut receiver] = pair(&transport);
+    for _ in 0..slots(&transport) / 2 {
+        assert_eq!(send(&mut sender, 1), Ok(true));
+    }
+    transport.progress();
+    assert_eq!(receiver.look(0), Some(Ok(())));
+    transport.progress();
+    scripted::script(&transport).put_ends = Status::UNREACH;
+    while let Some(Ok(header)) = receiver.poll(0) {
+        receiver.take(0, header, &mut [0]);
+    }
+    transport.progress();
+    assert_eq!(receiver.look(0), Some(Err(Status::UNREACH)));
+}

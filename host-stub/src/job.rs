@@ -16,7 +16,7 @@ pub use members::{Group, Members};
 pub use options::JobOptions;
 pub(crate) use slots::{Kept, LeaveError};
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
 use plugin_api::{Status, ThreadLevel};
@@ -61,7 +61,7 @@ pub struct Job {
     endpoints: Vec<EndpointRef>,
     // Before the transport's last clone: it holds registrations.
     devices: Arc<Devices>,
-    failure: Arc<FirstFailure>,
+    failure: Arc<Failures>,
     params: Arc<Params>,
     /// Ranks of a pretended node; 0 for none.
     ranks_per_node: u32,
@@ -69,12 +69,51 @@ pub struct Job {
     bootstrap: Arc<dyn Bootstrap>,
 }
 
-/// The first failure reported. Reading it costs one load, so waiting loops may look at it.
+/// The failures reported. To see whether there is any costs one load, so waiting loops may look.
 #[derive(Default)]
-struct FirstFailure {
+struct Failures {
+    /// The first.
     any: OnceLock<Failure>,
     /// The first that means that some rank will never come.
     lost: OnceLock<Failure>,
+    /// The first of the module and of each process, and the first of each that means a loss.
+    each: Mutex<Vec<Failure>>,
+}
+
+/// Whether a failure means that some rank will never come.
+fn is_loss(failure: &Failure) -> bool {
+    failure.fatal || failure.status == Status::UNREACH
+}
+
+impl Failures {
+    #[cold]
+    fn record(&self, failure: Failure) {
+        let mut each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
+        let kind = |failure: &Failure| (failure.proc, is_loss(failure));
+        if !each.iter().any(|known| kind(known) == kind(&failure)) {
+            each.push(failure.clone());
+        }
+        drop(each);
+        // After the list, so that whoever sees one of these finds it in the list.
+        if is_loss(&failure) {
+            let _ = self.lost.set(failure.clone());
+        }
+        let _ = self.any.set(failure);
+    }
+
+    /// The first failure of the module, or of a process that `concerns` names, of those that `counts` takes.
+    #[cold]
+    fn among(
+        &self,
+        concerns: impl Fn(u64) -> bool,
+        counts: impl Fn(&Failure) -> bool,
+    ) -> Option<Failure> {
+        let each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
+        each.iter()
+            .filter(|failure| counts(failure))
+            .find(|failure| failure.proc.is_none_or(&concerns))
+            .cloned()
+    }
 }
 
 impl Job {
@@ -262,8 +301,7 @@ impl Job {
                 self.rank()
             ),
         };
-        let _ = self.failure.lost.set(failure.clone());
-        let _ = self.failure.any.set(failure);
+        self.failure.record(failure);
     }
 
     /// The first failure that the transport reported outside of a completion, such as a peer that
@@ -277,6 +315,21 @@ impl Job {
     #[inline]
     pub fn lost(&self) -> Option<&Failure> {
         self.failure.lost.get()
+    }
+
+    /// The first failure of the module, or of a rank of the job that `concerns` names. As cheap as
+    /// [`failed`](Self::failed) while there is none.
+    #[inline]
+    pub(crate) fn failed_among(&self, concerns: impl Fn(u64) -> bool) -> Option<Failure> {
+        self.failed()?;
+        self.failure.among(concerns, |_| true)
+    }
+
+    /// As [`failed_among`](Self::failed_among), of the failures that [`lost`](Self::lost) tells of.
+    #[inline]
+    pub(crate) fn lost_among(&self, concerns: impl Fn(u64) -> bool) -> Option<Failure> {
+        self.lost()?;
+        self.failure.among(concerns, is_loss)
     }
 
     /// Ends the whole job with an exit code; to be called when this process cannot go on, which
@@ -330,15 +383,12 @@ fn best(transports: &[Transport]) -> usize {
 }
 
 /// Has the failures of a transport recorded, from now on.
-fn recorded_failures(transport: &Transport) -> Result<Arc<FirstFailure>, TransportError> {
-    let failure = Arc::new(FirstFailure::default());
+fn recorded_failures(transport: &Transport) -> Result<Arc<Failures>, TransportError> {
+    let failure = Arc::new(Failures::default());
     let recorded = Arc::clone(&failure);
     let listening = transport.on_error(move |failure| {
         tracing::error!("{failure}");
-        if failure.fatal || failure.status == Status::UNREACH {
-            let _ = recorded.lost.set(failure.clone());
-        }
-        let _ = recorded.any.set(failure);
+        recorded.record(failure);
     });
     listening.ok().map_err(|status| TransportError {
         operation: "register_error",

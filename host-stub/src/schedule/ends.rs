@@ -168,7 +168,6 @@ impl State {
 
 /// What the job reports that a scope cannot live with.
 fn concerned(job: &Job, scope: &Scope) -> Option<String> {
-    let failure = job.failed()?;
     let member = |proc: u64| scope.members().iter().any(|m| u64::from(*m) == proc);
-    failure.proc.is_none_or(member).then(|| failure.to_string())
+    Some(job.failed_among(member)?.to_string())
 }

@@ -120,47 +120,33 @@ impl Link {
     #[cold]
     #[inline(never)]
     pub(super) fn check_now(&self, call: &'static str, member: Option<usize>) -> WinResult<()> {
-        if self.job.lost().is_none() {
-            self.progress(call)?;
-        }
-        match self.job.lost() {
-            None => Ok(()),
-            Some(failure) => self.is_lost(call, member, failure),
-        }
+        self.is_lost(call, member)?;
+        self.progress(call)?;
+        self.is_lost(call, member)
     }
 
-    #[cold]
-    fn is_lost(
-        &self,
-        call: &'static str,
-        member: Option<usize>,
-        failure: &Failure,
-    ) -> WinResult<()> {
-        let concerns = |member: usize| {
-            let world = u64::from(self.members.world_rank(member));
-            failure.proc.is_none_or(|proc| proc == world)
-        };
-        let concerned = match member {
-            Some(member) => concerns(member),
-            None => (0..self.size).any(concerns),
-        };
-        if !concerned {
-            return Ok(());
-        }
-        Err(WinError::Job {
-            call,
-            reason: failure.to_string(),
-        })
+    fn is_lost(&self, call: &'static str, member: Option<usize>) -> WinResult<()> {
+        let lost = self.job.lost_among(|proc| match member {
+            Some(member) => self.is_process_of(member, proc),
+            None => self.has_process(proc),
+        });
+        lost.map_or(Ok(()), |failure| Err(job_failed(call, &failure)))
     }
 
-    /// An error once the job has failed.
+    fn is_process_of(&self, member: usize, proc: u64) -> bool {
+        u64::from(self.members.world_rank(member)) == proc
+    }
+
+    /// Whether a process of the job is a rank of the window.
+    fn has_process(&self, proc: u64) -> bool {
+        (0..self.size).any(|member| self.is_process_of(member, proc))
+    }
+
+    /// An error once the transport, or a rank of the window, has failed.
     #[cold]
     pub(super) fn check(&self, call: &'static str) -> WinResult<()> {
-        if let Some(failure) = self.job.failed() {
-            return Err(WinError::Job {
-                call,
-                reason: failure.to_string(),
-            });
+        if let Some(failure) = self.job.failed_among(|proc| self.has_process(proc)) {
+            return Err(job_failed(call, &failure));
         }
         if self.watched.is_empty() {
             return Ok(());
@@ -245,6 +231,13 @@ impl Link {
         {
             entered.about(u64::from(self.members.world_rank(rank)));
         }
+    }
+}
+
+fn job_failed(call: &'static str, failure: &Failure) -> WinError {
+    WinError::Job {
+        call,
+        reason: failure.to_string(),
     }
 }
 

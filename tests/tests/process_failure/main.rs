@@ -12,6 +12,7 @@
     reason = "a test reports by panicking, in its helpers too"
 )]
 
+mod outside;
 mod rank;
 mod run;
 
@@ -55,6 +56,19 @@ fn has_table(kind: &str) -> bool {
 #[ignore = "a rank of the other tests"]
 fn rank_that_fails_or_survives() {
     rank::run();
+}
+
+#[test]
+#[ignore = "a rank of the test below"]
+fn rank_beside_a_killed_one() {
+    outside::rank();
+}
+
+#[test]
+fn a_window_without_the_killed_rank() {
+    for provider in ["shm", "tcp;ofi_rxm"] {
+        outside::ranks(provider);
+    }
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -1,0 +1,96 @@
+//! A rank is killed that is not in a window of the others: the window serves on.
+
+use std::io::Write;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use host_stub::win::{Assertion, Datatype, Info, Layout, TableChoice, Target, Window};
+use host_stub::{Comm, Job, JobOptions};
+use integration_tests::fixtures::{host_stub, ofi_plugin};
+use integration_tests::process::run;
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// Longer than a wait takes to look at the job.
+const LATE: Duration = Duration::from_millis(500);
+const NONE: Assertion = Assertion::empty();
+
+/// Runs the ranks over a provider.
+pub(crate) fn ranks(provider: &str) {
+    let mut command = Command::new(host_stub());
+    command
+        .args(["launch", "-n", "3", "--enable-recovery", "--plugin"])
+        .arg(ofi_plugin())
+        .args(["--provider", provider, "--"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "rank_beside_a_killed_one", "--ignored"])
+        .args(["--nocapture", "--test-threads=1"])
+        .envs(["FI_TCP_IFACE", "FI_SOCKETS_IFACE"].map(|name| (name, "lo")));
+    let outcome = run(&mut command, LIMIT);
+    let passed = outcome.stdout.matches("@passed").count();
+    assert_eq!(passed, 2, "{provider}: {}", outcome.transcript());
+}
+
+/// Whether a process has ended, told by the system alone: without progress this rank learns nothing of it.
+fn is_gone(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
+    matches!(state, None | Some(b'Z' | b'X'))
+}
+
+/// Puts to the other rank of the window, which is late for each epoch of one rank.
+fn serves_on(pair: &Window, rank: usize) {
+    let row = Layout::contiguous(Datatype::Uint8, 8);
+    let other = 1 - rank;
+    let target = Target {
+        rank: other,
+        displacement: 0,
+        layout: &row,
+    };
+    let value = [rank as u8 + 1; 8];
+    if rank == 1 {
+        sleep(LATE);
+    }
+    pair.post(&[other], NONE).unwrap();
+    pair.start(&[other], NONE).unwrap();
+    // SAFETY: the value lives until `complete`.
+    unsafe { pair.put(value.as_ptr(), &row, target) }.unwrap();
+    pair.complete().unwrap();
+    pair.wait().unwrap();
+    let mut found = [0; 8];
+    pair.read_local(0, &mut found).unwrap();
+    assert_eq!(found, [other as u8 + 1; 8]);
+}
+
+/// A rank's part. Ranks 0 and 1 have a window of their own.
+pub(crate) fn rank() {
+    let job = Job::init(JobOptions::default()).unwrap();
+    let rank = job.rank() as usize;
+    let world = Comm::world(&job).unwrap();
+    let info = Info::new().with_table(TableChoice::Btl);
+    let color = (rank < 2).then_some(0);
+    let comm = world.split(color, 0).unwrap();
+    let pair = comm.map(|comm| Window::allocate_with(&comm, 64, 8, &info).unwrap());
+    let pids = job.allgather(&std::process::id().to_ne_bytes()).unwrap();
+    let victim = u32::from_ne_bytes(pids[2][..].try_into().unwrap());
+    job.barrier().unwrap();
+    let Some(pair) = pair else {
+        // SAFETY: a signal to this process.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        return;
+    };
+    while !is_gone(victim) {
+        sleep(Duration::from_millis(1));
+    }
+    while job.lost().is_none() {
+        job.transport().progress();
+    }
+    for _ in 0..2 {
+        serves_on(&pair, rank);
+    }
+    // Past the harness's capture, in one write.
+    std::io::stdout().write_all(b"@passed\n").unwrap();
+    // As after any failure, the window is not freed.
+    drop((pair, world));
+    let _ = job.finalize();
+}

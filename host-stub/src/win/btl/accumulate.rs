@@ -179,9 +179,10 @@ unsafe fn many_pieces(
     let mut pieces = Pieces::new(origin_layout, *result_layout, target_layout, limit);
     // SAFETY: each piece lies inside all layouts; the handles cover the buffers or are not wanted.
     let issued = pieces.try_for_each(|piece| unsafe { native.issue(piece) });
-    hold(window, peer, call, origin_key)?;
-    hold(window, peer, call, result_key)?;
-    issued
+    // Both before an error returns: the operations use both registrations.
+    let origin_held = hold(window, peer, call, origin_key);
+    let result_held = hold(window, peer, call, result_key);
+    origin_held.and(result_held).and(issued)
 }
 
 impl Native<'_> {

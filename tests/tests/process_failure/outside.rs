@@ -1,11 +1,12 @@
-//! A rank is killed that is not in a window of the others: the window serves on.
+//! A rank is killed that is in one window of the others, and in another window not: the window without it serves on,
+//! and calls on the other fail and leave no locks behind.
 
 use std::io::Write;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use host_stub::win::{Assertion, Datatype, Info, Layout, TableChoice, Target, Window};
+use host_stub::win::{Assertion, Datatype, Info, Layout, LockKind, TableChoice, Target, Window};
 use host_stub::{Comm, Job, JobOptions};
 use integration_tests::fixtures::{host_stub, ofi_plugin};
 use integration_tests::process::run;
@@ -62,7 +63,7 @@ fn serves_on(pair: &Window, rank: usize) {
     assert_eq!(found, [other as u8 + 1; 8]);
 }
 
-/// A rank's part. Ranks 0 and 1 have a window of their own.
+/// A rank's part. Ranks 0 and 1 have a window of their own, and one with rank 2.
 pub(crate) fn rank() {
     let job = Job::init(JobOptions::default()).unwrap();
     let rank = job.rank() as usize;
@@ -71,6 +72,7 @@ pub(crate) fn rank() {
     let color = (rank < 2).then_some(0);
     let comm = world.split(color, 0).unwrap();
     let pair = comm.map(|comm| Window::allocate_with(&comm, 64, 8, &info).unwrap());
+    let all = Window::allocate_with(&job, 64, 8, &info).unwrap();
     let pids = job.allgather(&std::process::id().to_ne_bytes()).unwrap();
     let victim = u32::from_ne_bytes(pids[2][..].try_into().unwrap());
     job.barrier().unwrap();
@@ -82,6 +84,12 @@ pub(crate) fn rank() {
     while !is_gone(victim) {
         sleep(Duration::from_millis(1));
     }
+    if rank == 0 {
+        // The rank learns of the loss while it waits for that lock, with its own and rank 1's taken.
+        assert!(all.lock_all(NONE).is_err());
+        all.lock(LockKind::Exclusive, 0, NONE).unwrap();
+        all.unlock(0).unwrap();
+    }
     while job.lost().is_none() {
         job.transport().progress();
     }
@@ -90,7 +98,7 @@ pub(crate) fn rank() {
     }
     // Past the harness's capture, in one write.
     std::io::stdout().write_all(b"@passed\n").unwrap();
-    // As after any failure, the window is not freed.
-    drop((pair, world));
+    // As after any failure, the windows are not freed.
+    drop((pair, all, world));
     let _ = job.finalize();
 }

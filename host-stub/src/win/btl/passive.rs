@@ -103,22 +103,54 @@ pub(super) fn unlock(window: &Window, rank: usize, held: Option<LockKind>) -> Wi
 
 pub(super) fn lock_all(window: &Window) -> WinResult<()> {
     let call = "lock_all";
-    for (batch, peers) in window.parts.peers.chunks(LOCKS_AT_ONCE).enumerate() {
-        let issued: Vec<_> = peers
-            .iter()
-            .map(|peer| window.begin_add(call, peer, LOCK, 1))
-            .collect();
-        for (index, issued) in issued.into_iter().enumerate() {
-            let before = window.finish_word(call, issued?)?;
-            if before & EXCLUSIVE != 0 || waiters(before) != 0 {
-                let rank = batch * LOCKS_AT_ONCE + index;
-                release(window, call, window.peer(call, rank)?, LockKind::Shared)?;
-                lock(window, rank, LockKind::Shared)?;
+    let mut counted: Vec<&Peer> = Vec::with_capacity(window.parts.peers.len());
+    for peers in window.parts.peers.chunks(LOCKS_AT_ONCE) {
+        let locked = lock_batch(window, call, peers, &mut counted);
+        if locked.is_err() {
+            for peer in counted {
+                // Best effort: the first error is the one to return.
+                let _ = release(window, call, peer, LockKind::Shared);
             }
+            return locked;
         }
     }
     fence(Ordering::SeqCst);
     Ok(())
+}
+
+/// Locks some targets, and adds those to `counted` whose lock words count this rank. After an error these may be
+/// targets that another rank holds.
+fn lock_batch<'p>(
+    window: &Window,
+    call: &'static str,
+    peers: &'p [Peer],
+    counted: &mut Vec<&'p Peer>,
+) -> WinResult<()> {
+    let issued: Vec<_> = peers
+        .iter()
+        .map(|peer| window.begin_add(call, peer, LOCK, 1))
+        .collect();
+    let mut outcome = Ok(());
+    // All are ended, also after an error: each has a slot.
+    for (peer, issued) in peers.iter().zip(issued) {
+        let before = match issued.and_then(|issued| window.finish_word(call, issued)) {
+            Ok(before) => before,
+            Err(error) => {
+                outcome = outcome.and(Err(error));
+                continue;
+            }
+        };
+        let is_free = before & EXCLUSIVE == 0 && waiters(before) == 0;
+        if !is_free && outcome.is_ok() {
+            outcome = release(window, call, peer, LockKind::Shared)
+                .and_then(|()| lock_shared(window, call, peer));
+            if outcome.is_err() {
+                continue;
+            }
+        }
+        counted.push(peer);
+    }
+    outcome
 }
 
 pub(super) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {

@@ -219,6 +219,7 @@ fn whole(
         };
         let mut peer = peer(&link, rank, &offer)?;
         peer.reach = Reach::Mapped(0);
+        peer.mapped = Some(peer.base);
         peers.push(peer);
     }
     let exposed = Exposed {
@@ -296,13 +297,19 @@ fn partly(
         let offer = decode(rank, wanted.kind, handle_size, blob)?;
         let mut peer = peer(&link, rank, &offer)?;
         let beside = intents[rank].device == HOST && classes[rank] == classes[link.rank];
-        if info.table != TableChoice::Btl && beside {
+        if beside {
             let at = own_class.iter().position(|member| *member == rank);
             let here = mapped.as_ref().zip(at).and_then(|(here, at)| here.get(at));
-            let is_mapped = info.table != TableChoice::Cma;
-            peer.reach = match here {
+            peer.mapped = match rank == link.rank {
+                true => Some(offer.base),
+                false => here.copied(),
+            };
+            peer.reach = match (info.table, here) {
+                (TableChoice::Btl, _) => Reach::Transport,
                 _ if rank == link.rank => Reach::Mapped(0),
-                Some(here) if is_mapped => Reach::Mapped(here.wrapping_sub(offer.base)),
+                (table, Some(here)) if table != TableChoice::Cma => {
+                    Reach::Mapped(here.wrapping_sub(offer.base))
+                }
                 _ => copied(&intents[rank], &peer, &offer),
             };
         }

@@ -181,6 +181,8 @@ pub(super) struct Peer {
     pub(super) unit: u32,
     /// How its memory is reached by loads, stores and copies.
     pub(super) reach: Reach,
+    /// Address of its memory here, if it is mapped, whatever way transfers take.
+    pub(super) mapped: Option<u64>,
     pub(super) handle: HandleCopy,
     control_base: u64,
     pub(super) control_handle: HandleCopy,
@@ -212,6 +214,7 @@ impl Peer {
             limit: offer.limit,
             unit: offer.unit,
             reach: Reach::Transport,
+            mapped: None,
             handle: HandleCopy::new(&offer.handle),
             control_base: offer.control_base,
             control_handle: HandleCopy::new(&offer.control_handle),

@@ -6,7 +6,7 @@ use super::error::{WinError, WinResult};
 use super::hints::InForce;
 use super::info::Info;
 use super::parts::Memory;
-use super::peer::{Reach, WindowKind};
+use super::peer::WindowKind;
 use super::window::Window;
 
 /// A rank's memory as this process sees it.
@@ -57,9 +57,9 @@ pub(super) fn shared_query(window: &Window, rank: Option<usize>) -> WinResult<Sh
             None => window.peer(call, 0)?,
         },
     };
-    match peer.reach {
-        Reach::Mapped(shift) if window.kind != WindowKind::Dynamic => Ok(SharedPart {
-            base: peer.base.wrapping_add(shift) as *mut u8,
+    match peer.mapped {
+        Some(base) if window.kind != WindowKind::Dynamic => Ok(SharedPart {
+            base: base as *mut u8,
             len: peer.limit as usize,
             unit: peer.unit,
         }),

@@ -109,7 +109,8 @@
 #define HOST_SHORT_INT 16
 
 /**
- * No rank: a neighbour beyond an open border of a grid. As the root of a collective of an intercommunicator: the
+ * No rank: a neighbour beyond an open border of a grid. Transfers and atomic updates of windows with this target do
+ * nothing and succeed, and their requests are complete. As the root of a collective of an intercommunicator: the
  * root is another rank of this rank's group, and this rank has no part in the collective.
  */
 #define HOST_PROC_NULL -2

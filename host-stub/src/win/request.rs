@@ -100,6 +100,11 @@ impl<'w> Request<'w> {
         }
     }
 
+    /// A request of a call to no rank (MPI_PROC_NULL): there is nothing to do, and it is complete.
+    pub fn to_no_rank(window: &'w Window) -> Request<'w> {
+        Request::done(window, "wait", 0)
+    }
+
     pub(super) fn link(&self) -> &'w Link {
         &self.window.link
     }

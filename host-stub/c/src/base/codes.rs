@@ -41,7 +41,8 @@ pub const HOST_LONG_INT: c_int = 14;
 pub const HOST_2INT: c_int = 15;
 /// Elements of collectives: struct { short value; int index; }.
 pub const HOST_SHORT_INT: c_int = 16;
-/// No rank: a neighbour beyond an open border of a grid. As the root of a collective of an intercommunicator: the
+/// No rank: a neighbour beyond an open border of a grid. Transfers and atomic updates of windows with this target do
+/// nothing and succeed, and their requests are complete. As the root of a collective of an intercommunicator: the
 /// root is another rank of this rank's group, and this rank has no part in the collective.
 pub const HOST_PROC_NULL: c_int = -2;
 /// The root of a collective of an intercommunicator, at that rank itself.

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use host::device::HOST;
 use host::win::{Datatype, Layout, Op, Target};
 
-use crate::base::codes::{marked, op, rank};
+use crate::base::codes::{HOST_PROC_NULL, marked, op, rank};
 use crate::base::error::{Error, Result};
 use crate::job::job;
 use crate::win::window::{host_win_t, window};
@@ -34,12 +34,17 @@ pub(crate) struct Given<'a> {
 }
 
 impl Given<'_> {
+    /// None for the target HOST_PROC_NULL: the call has nothing to do.
+    ///
     /// # Safety
     /// As for [`window`].
-    pub(crate) unsafe fn check(&self) -> Result<Elements> {
+    pub(crate) unsafe fn check(&self) -> Result<Option<Elements>> {
         let call = self.call;
         // SAFETY: passed on.
         let win = unsafe { window(call, self.win) }?;
+        if self.target == HOST_PROC_NULL {
+            return Ok(None);
+        }
         let null = |(buffer, may): &(*const c_void, bool)| buffer.is_null() && !may;
         if self.count > 0 && self.buffers.iter().any(null) {
             return Err(Error::argument(call, "a buffer is NULL"));
@@ -53,14 +58,14 @@ impl Given<'_> {
             let buffers = self.buffers.iter().map(|(buffer, _)| *buffer);
             on_a_device(call, buffers.filter(|buffer| !buffer.is_null()))?;
         }
-        Ok(Elements {
+        Ok(Some(Elements {
             win,
             layout: Layout::contiguous(datatype, self.count),
             datatype,
             op: op(call, self.op)?,
             rank: rank(call, self.target)?,
             displacement: self.displacement,
-        })
+        }))
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use host::win::{Block, Layout, Run, Target, WinResult, Window};
 
-use crate::base::codes::{marked, op, rank};
+use crate::base::codes::{HOST_PROC_NULL, marked, op, rank};
 use crate::base::error::{Error, Result};
 use crate::base::tables::{self, layout};
 use crate::win::handler::guarded_on;
@@ -161,10 +161,14 @@ impl Call {
         &self,
         transfer: impl FnOnce(&Window, &Layout, Target<'_>) -> WinResult<()>,
     ) -> Result {
-        // SAFETY: the caller guarantees the window and the layouts.
-        let (win, origin, layout) = unsafe {
+        // SAFETY: the caller guarantees the window.
+        let win = unsafe { window(self.name, self.win) }?;
+        if self.target == HOST_PROC_NULL {
+            return Ok(());
+        }
+        // SAFETY: the caller guarantees the layouts.
+        let (origin, layout) = unsafe {
             (
-                window(self.name, self.win)?,
                 read(self.name, self.origin_layout),
                 read(self.name, self.target_layout),
             )

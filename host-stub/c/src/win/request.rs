@@ -10,7 +10,7 @@ use crate::base::handles;
 use crate::base::slots::Slots;
 use crate::crt::condition::{cond, crt_cond_t};
 use crate::win::handler::told;
-use crate::win::window::host_win_t;
+use crate::win::window::{host_win_t, window};
 
 /// An operation under way. Ended by host_wait, host_waitall, host_waitany or host_test, which set the
 /// handle to NULL, or by host_request_detach. Each of them takes NULL for a request that has ended.
@@ -49,6 +49,21 @@ pub(crate) fn give(
     };
     // SAFETY: checked by the caller to be no NULL.
     unsafe { *place = made };
+}
+
+/// Gives the request of a call to HOST_PROC_NULL, which is complete.
+///
+/// # Safety
+/// As for [`window`]; the place is writable.
+pub(crate) unsafe fn give_complete(
+    call: &str,
+    place: *mut *mut host_request_t,
+    win: *mut host_win_t,
+) -> Result {
+    // SAFETY: passed on.
+    let win = unsafe { window(call, win) }?;
+    give(place, Request::to_no_rank(&win.window), win);
+    Ok(())
 }
 
 /// Takes a request out of its place; none for NULL.

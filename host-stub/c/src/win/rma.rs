@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_void};
 
 use host::win::{Datatype, Layout, Request, Target, WinResult, Window};
 
-use crate::base::codes::rank;
+use crate::base::codes::{HOST_PROC_NULL, rank};
 use crate::base::error::{Error, Result};
 use crate::win::handler::guarded_on;
-use crate::win::request::{give, host_request_t};
+use crate::win::request::{give, give_complete, host_request_t};
 use crate::win::window::{host_win_t, window};
 
 /// Counters that each process of a window has for puts with notification.
@@ -37,14 +37,19 @@ struct Call {
 }
 
 impl Call {
+    /// None for the target HOST_PROC_NULL: the call has nothing to do.
+    ///
     /// # Safety
     /// The window is NULL or live.
     unsafe fn run<T>(
         &self,
         transfer: impl FnOnce(&'static Window, *mut u8, &Layout, Target<'_>) -> WinResult<T>,
-    ) -> Result<(T, &'static host_win_t)> {
+    ) -> Result<Option<(T, &'static host_win_t)>> {
         // SAFETY: the caller guarantees it.
         let win = unsafe { window(self.name, self.win) }?;
+        if self.target == HOST_PROC_NULL {
+            return Ok(None);
+        }
         buffer(self.name, self.origin.cast(), self.bytes)?;
         let layout = Layout::contiguous(Datatype::Uint8, self.bytes);
         let target = Target {
@@ -52,7 +57,8 @@ impl Call {
             displacement: self.displacement,
             layout: &layout,
         };
-        Ok((transfer(&win.window, self.origin, &layout, target)?, win))
+        let done = transfer(&win.window, self.origin, &layout, target)?;
+        Ok(Some((done, win)))
     }
 
     /// # Safety
@@ -74,8 +80,12 @@ impl Call {
             ));
         }
         // SAFETY: passed on to the caller.
-        let (made, win) = unsafe { self.run(transfer) }?;
-        give(request, made, win);
+        unsafe {
+            match self.run(transfer)? {
+                Some((made, win)) => give(request, made, win),
+                None => give_complete(self.name, request, self.win)?,
+            }
+        }
         Ok(())
     }
 }

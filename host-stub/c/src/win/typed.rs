@@ -9,7 +9,7 @@ use crate::base::error::Result;
 use crate::base::handles::place;
 use crate::win::elements::Given;
 use crate::win::handler::guarded_on;
-use crate::win::request::{give, host_request_t};
+use crate::win::request::{give, give_complete, host_request_t};
 use crate::win::window::host_win_t;
 
 /// A transfer's arguments.
@@ -24,12 +24,14 @@ struct Typed {
 }
 
 impl Typed {
+    /// None for the target HOST_PROC_NULL.
+    ///
     /// # Safety
     /// The window is NULL or live.
     unsafe fn run<T>(
         &self,
         transfer: impl FnOnce(&'static Window, &Layout, Target<'_>) -> WinResult<T>,
-    ) -> Result<(T, &'static host_win_t)> {
+    ) -> Result<Option<(T, &'static host_win_t)>> {
         let given = Given {
             call: self.name,
             buffers: &[(self.origin, false)],
@@ -41,10 +43,12 @@ impl Typed {
             win: self.win,
         };
         // SAFETY: the caller guarantees the window.
-        let elements = unsafe { given.check() }?;
+        let Some(elements) = unsafe { given.check() }? else {
+            return Ok(None);
+        };
         let win = elements.win;
         let done = transfer(&win.window, &elements.layout, elements.target())?;
-        Ok((done, win))
+        Ok(Some((done, win)))
     }
 
     /// # Safety
@@ -57,8 +61,10 @@ impl Typed {
         // SAFETY: the caller guarantees the place and the window.
         unsafe {
             let request = place(self.name, request)?;
-            let (made, win) = self.run(transfer)?;
-            give(request, made, win);
+            match self.run(transfer)? {
+                Some((made, win)) => give(request, made, win),
+                None => give_complete(self.name, request, self.win)?,
+            }
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use crate::base::handles::place;
 use crate::win::elements::Given;
 use crate::win::handler::guarded_on;
-use crate::win::request::{give, host_request_t};
+use crate::win::request::{give, give_complete, host_request_t};
 use crate::win::window::host_win_t;
 
 /// `target = target op origin`, each element atomically with respect to other accumulates.
@@ -35,7 +35,9 @@ pub unsafe extern "C" fn host_accumulate(
             win,
         };
         // SAFETY: passed on.
-        let update = unsafe { given.check() }?;
+        let Some(update) = unsafe { given.check() }? else {
+            return Ok(());
+        };
         // SAFETY: the caller guarantees the buffers.
         Ok(unsafe {
             update
@@ -77,7 +79,9 @@ pub unsafe extern "C" fn host_get_accumulate(
             win,
         };
         // SAFETY: passed on.
-        let update = unsafe { given.check() }?;
+        let Some(update) = unsafe { given.check() }? else {
+            return Ok(());
+        };
         // SAFETY: the caller guarantees the buffers.
         Ok(unsafe {
             update.win.window.get_accumulate(
@@ -122,7 +126,9 @@ pub unsafe extern "C" fn host_fetch_and_op(
             win,
         };
         // SAFETY: passed on.
-        let update = unsafe { given.check() }?;
+        let Some(update) = unsafe { given.check() }? else {
+            return Ok(());
+        };
         // SAFETY: the caller guarantees the buffers.
         Ok(unsafe {
             update.win.window.fetch_and_op(
@@ -168,7 +174,9 @@ pub unsafe extern "C" fn host_compare_and_swap(
             win,
         };
         // SAFETY: passed on.
-        let update = unsafe { given.check() }?;
+        let Some(update) = unsafe { given.check() }? else {
+            return Ok(());
+        };
         // SAFETY: the caller guarantees the buffers.
         Ok(unsafe {
             update.win.window.compare_and_swap(
@@ -213,7 +221,10 @@ pub unsafe extern "C" fn host_raccumulate(
             win,
         };
         // SAFETY: passed on.
-        let update = unsafe { given.check() }?;
+        let Some(update) = unsafe { given.check() }? else {
+            // SAFETY: passed on.
+            return unsafe { give_complete(call, place, win) };
+        };
         // SAFETY: the caller guarantees the buffers.
         let made = unsafe {
             update
@@ -260,7 +271,10 @@ pub unsafe extern "C" fn host_rget_accumulate(
             win,
         };
         // SAFETY: passed on.
-        let update = unsafe { given.check() }?;
+        let Some(update) = unsafe { given.check() }? else {
+            // SAFETY: passed on.
+            return unsafe { give_complete(call, place, win) };
+        };
         // SAFETY: the caller guarantees the buffers.
         let made = unsafe {
             update.win.window.rget_accumulate(

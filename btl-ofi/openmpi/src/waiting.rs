@@ -168,7 +168,7 @@ impl Queues {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
-    use std::num::NonZeroUsize;
+    use std::ptr;
     use std::sync::atomic::AtomicBool;
     use std::sync::mpsc;
 
@@ -176,7 +176,7 @@ mod tests {
 
     /// An endpoint that is compared only.
     fn endpoint(number: usize) -> NonNull<Endpoint> {
-        NonNull::without_provenance(NonZeroUsize::new(number).expect("not 0"))
+        NonNull::new(ptr::without_provenance_mut(number)).expect("not 0")
     }
 
     /// A descriptor that is recognised by its tag.

@@ -70,10 +70,7 @@ impl Transport {
         // SAFETY: endpoints outlive the operations whose tags name them.
         let peer = unsafe { &*tag.endpoint() };
         peer.lost.fetch_add(n, Ordering::Relaxed);
-        // The failure of a peer is what flushes of all peers report; what it left behind may end much later.
-        if peer.failure().is_none() {
-            self.failures.lost.fetch_add(n, Ordering::Relaxed);
-        }
+        self.failures.lost.fetch_add(n, Ordering::Relaxed);
     }
 
     /// Reports failed operations that were recorded. The caller holds no lock.

@@ -364,7 +364,8 @@ impl Transport {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Next::Again(event),
         };
-        // While callbacks run, posts poll nothing; so none run below, under the lock.
+        // While callbacks run, posts poll nothing. So none run below, under the lock, but those of a peer that a post finds to have
+        // failed; what these do meets the lock by `try_lock` only.
         let context = self.context();
         let nested = self.begin_delivering(context);
         let next = match (&mut *parts, event) {

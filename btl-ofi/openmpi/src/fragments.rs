@@ -9,7 +9,7 @@ use btl_ofi::{Endpoint, Transport};
 use plugin_api::Status;
 
 use crate::bindings as ffi;
-use crate::waiting::{Queues, Waiting};
+use crate::waiting::Queues;
 
 /// What sending needs of a module.
 #[derive(Clone, Copy)]
@@ -105,12 +105,19 @@ impl Fragment {
     }
 }
 
+/// A descriptor that waits for room, and the tag of its message.
+#[derive(Clone, Copy)]
+struct Waiting {
+    fragment: NonNull<Fragment>,
+    tag: u8,
+}
+
 /// The descriptors of a module.
 #[derive(Default)]
 pub(crate) struct Fragments {
     #[allow(clippy::vec_box, reason = "Open MPI holds their addresses")]
     free: Mutex<Vec<Box<Fragment>>>,
-    waiting: Queues,
+    waiting: Queues<Waiting>,
 }
 
 // SAFETY: a fragment is used by one thread at a time: by Open MPI's until it is sent, then by the one that posts it or takes

@@ -10,48 +10,47 @@ use std::thread;
 use btl_ofi::Endpoint;
 use plugin_api::Status;
 
-use crate::fragments::Fragment;
-
-/// A descriptor that waits for room, and the tag of its message.
-#[derive(Clone, Copy)]
-pub(crate) struct Waiting {
-    pub(crate) fragment: NonNull<Fragment>,
-    pub(crate) tag: u8,
-}
-
 /// What waits for room at one endpoint; never empty.
-struct Queue {
+struct Queue<T> {
     endpoint: NonNull<Endpoint>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<T>,
     /// Whether a thread posts the first descriptor, without the lock. The descriptor stays here meanwhile, so that later
     /// messages wait behind it.
     posting: bool,
 }
 
-/// The queues of a module.
-#[derive(Default)]
-pub(crate) struct Queues {
-    queues: Mutex<Vec<Queue>>,
+/// The queues of a module. `T` is a descriptor and what it is posted with.
+pub(crate) struct Queues<T> {
+    queues: Mutex<Vec<Queue<T>>>,
     /// The length of `queues`.
     count: AtomicUsize,
 }
 
 // SAFETY: the queues only copy their pointers. The descriptors are used by the thread that posts or has removed them.
-unsafe impl Send for Queues {}
+unsafe impl<T> Send for Queues<T> {}
 // SAFETY: the list is locked, and one thread at a time posts a queue's first descriptor.
-unsafe impl Sync for Queues {}
+unsafe impl<T> Sync for Queues<T> {}
 
-fn find(queues: &[Queue], endpoint: NonNull<Endpoint>) -> Option<usize> {
+fn find<T>(queues: &[Queue<T>], endpoint: NonNull<Endpoint>) -> Option<usize> {
     queues.iter().position(|queue| queue.endpoint == endpoint)
 }
 
-impl Queues {
-    fn lock(&self) -> MutexGuard<'_, Vec<Queue>> {
+impl<T> Default for Queues<T> {
+    fn default() -> Self {
+        Queues {
+            queues: Mutex::default(),
+            count: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl<T: Copy> Queues<T> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Queue<T>>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores the count for those that do not lock.
-    fn note_count(&self, queues: &[Queue]) {
+    fn note_count(&self, queues: &[Queue<T>]) {
         self.count.store(queues.len(), Ordering::Relaxed);
     }
 
@@ -68,7 +67,7 @@ impl Queues {
     }
 
     /// Adds a descriptor behind all that wait for the endpoint.
-    pub(crate) fn push(&self, endpoint: NonNull<Endpoint>, waiting: Waiting) {
+    pub(crate) fn push(&self, endpoint: NonNull<Endpoint>, waiting: T) {
         let mut queues = self.lock();
         match find(&queues, endpoint) {
             Some(at) => queues[at].waiting.push_back(waiting),
@@ -87,8 +86,8 @@ impl Queues {
     /// Neither function runs under the lock: a failed post runs callbacks, in which Open MPI may send.
     pub(crate) fn resume(
         &self,
-        post: impl Fn(NonNull<Endpoint>, Waiting) -> Status,
-        done: impl Fn(NonNull<Endpoint>, Waiting, Status),
+        post: impl Fn(NonNull<Endpoint>, T) -> Status,
+        done: impl Fn(NonNull<Endpoint>, T, Status),
     ) -> usize {
         let mut n = 0;
         let mut at = 0;
@@ -140,7 +139,7 @@ impl Queues {
 
     /// Takes out what waits for an endpoint, which nobody posts to afterwards. Waits for a thread that does, so a callback
     /// must not call it.
-    pub(crate) fn remove(&self, endpoint: NonNull<Endpoint>) -> VecDeque<Waiting> {
+    pub(crate) fn remove(&self, endpoint: NonNull<Endpoint>) -> VecDeque<T> {
         loop {
             let mut queues = self.lock();
             let Some(at) = find(&queues, endpoint) else {
@@ -157,7 +156,7 @@ impl Queues {
     }
 
     /// Takes out everything.
-    pub(crate) fn clear(&self) -> Vec<Waiting> {
+    pub(crate) fn clear(&self) -> Vec<T> {
         let mut queues = self.lock();
         let all = queues.drain(..).flat_map(|queue| queue.waiting).collect();
         self.note_count(&queues);
@@ -179,20 +178,14 @@ mod tests {
         NonNull::new(ptr::without_provenance_mut(number)).expect("not 0")
     }
 
-    /// A descriptor that is recognised by its tag.
-    fn message(tag: u8) -> Waiting {
-        let fragment = NonNull::dangling();
-        Waiting { fragment, tag }
-    }
-
     /// Resumes with room at all endpoints but `full`. Returns the tags that were sent.
-    fn resume(queues: &Queues, full: &[NonNull<Endpoint>]) -> Vec<u8> {
+    fn resume(queues: &Queues<u8>, full: &[NonNull<Endpoint>]) -> Vec<u8> {
         let sent = RefCell::new(Vec::new());
         let post = |to, _| match full.contains(&to) {
             true => Status::TEMP_OUT_OF_RESOURCE,
             false => Status::SUCCESS,
         };
-        let n = queues.resume(post, |_, waiting, _| sent.borrow_mut().push(waiting.tag));
+        let n = queues.resume(post, |_, waiting, _| sent.borrow_mut().push(waiting));
         let sent = sent.into_inner();
         assert_eq!(n, sent.len());
         sent
@@ -203,13 +196,13 @@ mod tests {
         let queues = Queues::default();
         let [a, b, c] = [1, 2, 3].map(endpoint);
         for (to, tag) in [(b, 1), (a, 2), (b, 3), (c, 4), (a, 5)] {
-            queues.push(to, message(tag));
+            queues.push(to, tag);
         }
         assert!(queues.any_for(a) && queues.any_for(b) && queues.any_for(c));
         assert_eq!(resume(&queues, &[b]), [2, 5, 4], "a and c have room");
         assert!(!queues.any_for(a), "nothing waits for it any more");
         assert!(queues.any_for(b), "its messages have to wait behind");
-        queues.push(b, message(6));
+        queues.push(b, 6);
         assert_eq!(resume(&queues, &[]), [1, 3, 6], "in the order of the sends");
         assert!(!queues.any());
     }
@@ -219,9 +212,9 @@ mod tests {
         let queues = Queues::default();
         let [a, b] = [1, 2].map(endpoint);
         for (to, tag) in [(a, 1), (b, 2), (a, 3)] {
-            queues.push(to, message(tag));
+            queues.push(to, tag);
         }
-        let unsent: Vec<u8> = queues.remove(a).iter().map(|w| w.tag).collect();
+        let unsent: Vec<u8> = queues.remove(a).iter().copied().collect();
         assert_eq!(unsent, [1, 3]);
         assert!(queues.remove(a).is_empty());
         assert_eq!(resume(&queues, &[]), [2]);
@@ -232,14 +225,14 @@ mod tests {
     fn callbacks_of_a_post_may_send_and_make_progress() {
         let queues = Queues::default();
         let [a, b] = [1, 2].map(endpoint);
-        queues.push(a, message(1));
-        queues.push(b, message(2));
+        queues.push(a, 1);
+        queues.push(b, 2);
         let nested = RefCell::new(Vec::new());
-        let full = |to, waiting: Waiting| {
-            if waiting.tag == 1 {
+        let full = |to, waiting: u8| {
+            if waiting == 1 {
                 assert!(queues.queues.try_lock().is_ok(), "posted under the lock");
                 assert!(queues.any_for(a), "later messages wait behind this one");
-                queues.push(a, message(3));
+                queues.push(a, 3);
                 nested.borrow_mut().extend(resume(&queues, &[]));
             }
             assert_eq!(to, a, "the nested call has sent the other");
@@ -254,7 +247,7 @@ mod tests {
     #[test]
     fn an_endpoint_is_released_after_a_post_to_it() {
         let queues = Queues::default();
-        queues.push(endpoint(1), message(1));
+        queues.push(endpoint(1), 1);
         let over = AtomicBool::new(false);
         let (begin, begun) = mpsc::channel();
         thread::scope(|scope| {

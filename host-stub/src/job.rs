@@ -94,7 +94,7 @@ impl Failures {
             each.push(failure.clone());
         }
         drop(each);
-        // After the list, so that whoever sees one of these finds it in the list.
+        // After the list, so that a thread that sees one of these finds it in the list.
         if is_loss(&failure) {
             let _ = self.lost.set(failure.clone());
         }

@@ -126,7 +126,7 @@ impl Transport {
         if stripe.called || !stripe.is_idle() {
             return Next::Parts;
         }
-        // Even if it is over: no event follows, not even of those who watch.
+        // Even if it is over: no event may follow, not even one from `watch_rails`.
         stripe.called = true;
         match stripe.status.is_ok() && !stripe.is_done() {
             true => Next::Again(Event::Room),

@@ -14,6 +14,27 @@ use crate::base::sys::{self, MappingAt};
 /// The list of this process.
 const OWN: &str = "/proc/self/maps";
 
+/// What other processes may do with a mapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It is one of an object, shared, and to be read and written: they may map the object.
+    Shared,
+    /// It is private, and to be read and written: they may attach it (`base::xpmem`).
+    Private,
+    #[default]
+    Other,
+}
+
+impl Kind {
+    fn of(is_writable: bool, is_shared: bool, has_object: bool) -> Kind {
+        match (is_writable, is_shared, has_object) {
+            (true, true, true) => Kind::Shared,
+            (true, false, _) => Kind::Private,
+            _ => Kind::Other,
+        }
+    }
+}
+
 /// The place of memory in the file or other object that a process maps there, shared with others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
@@ -48,6 +69,26 @@ pub(crate) fn shared_object(process: &str, base: u64, length: u64) -> Option<Obj
     asked(&maps, base, length).unwrap_or_else(|_| listed(&path, base, length))
 }
 
+/// Whether `process` maps all `length` bytes at `base` privately, and to be read and written.
+pub(crate) fn is_private(process: &str, base: u64, length: u64) -> bool {
+    let path = format!("/proc/{process}/maps");
+    fn suits(vma: &Vma<'_>, _: u64) -> bool {
+        vma.kind == Kind::Private
+    }
+    let asked = File::open(&path).ok().map(|maps| {
+        let next = |address| ask(&maps, address, &mut []);
+        walk(base, length, next, suits)
+    });
+    match asked {
+        Some(Ok(all)) => all,
+        Some(Err(_)) => sys::read(&path).is_ok_and(|text| {
+            let text = String::from_utf8_lossy(&text);
+            walk(base, length, in_order(&text), suits).is_ok_and(|all| all)
+        }),
+        None => false,
+    }
+}
+
 /// Where this process itself maps the `length` bytes of an object from its offset on, shared, and to be read and written.
 /// The object is a file without a name any more: one number may name different memory of a device in two processes, and of
 /// System V segments in two namespaces.
@@ -60,7 +101,7 @@ pub(crate) fn own_mapping(object: &Object, length: u64) -> Option<u64> {
     let (from, to) = (object.offset, object.offset.checked_add(length)?);
     let holds = |vma: &Vma<'_>| {
         let end = vma.offset.saturating_add(vma.to - vma.from);
-        vma.is_shared && vma.is(object) && vma.offset <= from && to <= end
+        vma.kind == Kind::Shared && vma.is(object) && vma.offset <= from && to <= end
     };
     let vma = Vma::list(&text).find(holds)?;
     Some(vma.from + (from - vma.offset))
@@ -70,8 +111,7 @@ pub(crate) fn own_mapping(object: &Object, length: u64) -> Option<u64> {
 struct Vma<'a> {
     from: u64,
     to: u64,
-    /// A mapping of an object, shared, and to be read and written.
-    is_shared: bool,
+    kind: Kind,
     offset: u64,
     device: u64,
     inode: u64,
@@ -93,10 +133,11 @@ impl<'a> Vma<'a> {
         let (major, minor) = fields.next()?.split_once(':')?;
         let (major, minor) = (hexadecimal(major)? as u32, hexadecimal(minor)? as u32);
         let inode = fields.next()?.parse().ok()?;
+        let (is_writable, is_shared) = (rights.starts_with("rw"), rights.ends_with('s'));
         Some(Vma {
             from: hexadecimal(from)?,
             to: hexadecimal(to)?,
-            is_shared: rights.starts_with("rw") && rights.ends_with('s') && inode != 0,
+            kind: Kind::of(is_writable, is_shared, inode != 0),
             offset,
             device: sys::device_number(major, minor),
             inode,
@@ -110,7 +151,7 @@ impl<'a> Vma<'a> {
         Vma {
             from: vma.from,
             to: vma.to,
-            is_shared: vma.is_writable && vma.is_shared && vma.inode != 0,
+            kind: Kind::of(vma.is_writable, vma.is_shared, vma.inode != 0),
             offset: vma.offset,
             device: vma.device,
             inode: vma.inode,
@@ -149,28 +190,27 @@ fn listed(path: &str, base: u64, length: u64) -> Option<Object> {
 }
 
 fn in_text(text: &str, base: u64, length: u64) -> Option<Object> {
-    let mut all = Vma::list(text);
-    // Each address lies behind the mapping that was found before.
-    find(base, length, |address| Ok(all.find(|vma| vma.to > address))).ok()?
+    find(base, length, in_order(text)).ok()?
 }
 
-/// Finds the object by the mappings that hold the memory, one behind the other. `next` gives the one that holds an address,
-/// or one behind it if there is none.
+/// Gives the mapping that holds an address, or one behind it, for addresses that increase.
+fn in_order<'a>(text: &'a str) -> impl FnMut(u64) -> Result<Option<Vma<'a>>, CallError> {
+    let mut all = Vma::list(text);
+    // Each address lies behind the mapping that was found before.
+    move |address| Ok(all.find(|vma| vma.to > address))
+}
+
+/// Finds the object by the mappings that hold the memory.
 fn find<'a>(
     base: u64,
     length: u64,
-    mut next: impl FnMut(u64) -> Result<Option<Vma<'a>>, CallError>,
+    next: impl FnMut(u64) -> Result<Option<Vma<'a>>, CallError>,
 ) -> Result<Option<Object>, CallError> {
-    let Some(end) = base.checked_add(length).filter(|end| *end > base) else {
-        return Ok(None);
-    };
     let mut found: Option<Object> = None;
-    let mut at = base;
-    while at < end {
-        let holds = |vma: &Vma<'_>| vma.is_shared && (vma.from..vma.to).contains(&at);
-        let Some(vma) = next(at)?.filter(holds) else {
-            return Ok(None);
-        };
+    let all = walk(base, length, next, |vma, at| {
+        if vma.kind != Kind::Shared {
+            return false;
+        }
         let offset = vma.offset + (at - vma.from);
         // The kernel has two mappings of one object side by side if they differ in anything else.
         let first = found.get_or_insert_with(|| Object {
@@ -180,19 +220,37 @@ fn find<'a>(
             range: format!("{:x}-{:x}", vma.from, vma.to),
             name: vma.name.clone().into_owned(),
         });
-        if !vma.is(first) || offset != first.offset + (at - base) {
-            return Ok(None);
+        vma.is(first) && offset == first.offset + (at - base)
+    })?;
+    Ok(found.filter(|_| all))
+}
+
+/// Whether mappings hold all of the memory, one behind the other, and each suits, by it and the first address of the memory in
+/// it. `next` gives the mapping that holds an address, or one behind it if there is none.
+fn walk<'a>(
+    base: u64,
+    length: u64,
+    mut next: impl FnMut(u64) -> Result<Option<Vma<'a>>, CallError>,
+    mut suits: impl FnMut(&Vma<'a>, u64) -> bool,
+) -> Result<bool, CallError> {
+    let Some(end) = base.checked_add(length).filter(|end| *end > base) else {
+        return Ok(false);
+    };
+    let mut at = base;
+    while at < end {
+        match next(at)? {
+            Some(vma) if (vma.from..vma.to).contains(&at) && suits(&vma, at) => at = vma.to,
+            _ => return Ok(false),
         }
-        at = vma.to;
     }
-    Ok(found)
+    Ok(true)
 }
 
 fn hexadecimal(digits: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// Tells shared memory of this process from other memory.
+/// Tells what memory of this process others may map.
 pub(crate) struct Own {
     /// `/proc/self/maps`, open so that a question is one call.
     maps: Option<File>,
@@ -205,13 +263,18 @@ impl Own {
         }
     }
 
-    /// Whether the memory at `address` lies in a shared mapping of an object, and may be read and written.
-    pub(crate) fn is_shared(&self, address: u64) -> bool {
+    /// The kind of the mapping that holds an address.
+    pub(crate) fn kind(&self, address: u64) -> Kind {
         let vma = self.maps.as_ref().map(|maps| ask(maps, address, &mut []));
+        let holds = |vma: &Vma<'_>| (vma.from..vma.to).contains(&address);
         match vma {
-            Some(Ok(vma)) => vma.is_some_and(|vma| vma.is_shared),
-            _ => listed(OWN, address, 1).is_some(),
+            Some(Ok(vma)) => vma.map(|vma| vma.kind),
+            _ => sys::read(OWN).ok().and_then(|text| {
+                let text = String::from_utf8_lossy(&text);
+                Vma::list(&text).find(holds).map(|vma| vma.kind)
+            }),
         }
+        .unwrap_or_default()
     }
 }
 

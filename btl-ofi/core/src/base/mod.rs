@@ -20,3 +20,4 @@ pub(crate) mod sync;
 pub(crate) mod sys;
 pub(crate) mod ticks;
 pub(crate) mod trace;
+pub(crate) mod xpmem;

@@ -42,7 +42,7 @@ pub(super) fn register_word(
     if !policy.by_order {
         return Ok(None);
     }
-    let word = registrar.register(word.as_ptr().cast(), WORD, Access::REMOTE_READ, Vec::new())?;
+    let word = registrar.register_own(word.as_ptr().cast(), WORD, Access::REMOTE_READ)?;
     Ok(Some(word))
 }
 

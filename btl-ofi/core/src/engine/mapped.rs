@@ -195,7 +195,7 @@ impl Transport {
                 }
                 Err(Some(why)) => {
                     tracing::info!(
-                        "{length} bytes of process {proc} at {base:#x} are shared, but not mapped: {why}"
+                        "{length} bytes of process {proc} at {base:#x} are not mapped: {why}"
                     );
                     Ok(None)
                 }

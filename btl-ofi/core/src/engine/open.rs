@@ -9,6 +9,7 @@ use crate::base::capabilities::Capabilities;
 use crate::base::error::Error;
 use crate::base::guard::Installed;
 use crate::base::params::{Options, Place};
+use crate::base::xpmem::Offer;
 use crate::engine::compound::Compounds;
 use crate::engine::confirmation::{register_word, target_of_word};
 use crate::engine::context::{Carriers, Context};
@@ -73,7 +74,10 @@ impl Transport {
         let guard = ((node.same_node || policy.messages) && options.peers.fault_guard)
             .then(Installed::new)
             .flatten();
-        let shared = segment.as_ref().and_then(Segment::shared_regions);
+        let shared = segment.as_ref().and_then(|segment| {
+            let offer = options.peers.xpmem.then(Offer::make).flatten();
+            segment.shared_regions(offer)
+        });
         let registrar = Registrar::new(Arc::clone(&device), threaded, guard, shared);
         let registrar = Arc::new(registrar);
         let scratch = OwnMemory::new(&registrar, scratch)?;

@@ -103,7 +103,7 @@ impl Rails {
         };
         if !rails.is_empty() {
             let (base, access) = (rails.fence.as_ptr().cast_mut(), Access::all());
-            let words = registrar.register(base.cast(), size_of::<Fence>(), access, Vec::new())?;
+            let words = registrar.register_own(base.cast(), size_of::<Fence>(), access)?;
             rails.region = Some(words);
         }
         Ok(rails)
@@ -160,7 +160,7 @@ impl Rails {
     /// Registers memory with the rails, in order. Transfers to it do not use those from the first one on that refuses.
     pub(crate) fn register(&self, base: *mut c_void, length: usize, access: Access) -> Vec<Region> {
         let each = self.rails.iter().map_while(|rail| {
-            let region = rail.registrar.register(base, length, access, Vec::new());
+            let region = rail.registrar.register_own(base, length, access);
             region
                 .inspect_err(|e| tracing::info!("{}{e}", rail.failures.of))
                 .ok()

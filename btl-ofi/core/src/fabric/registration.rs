@@ -92,13 +92,34 @@ impl Registrar {
     }
 
     /// Registers `length` bytes at `base`. The caller passes memory that exists, as `FI_MR_ALLOCATED` requires; its
-    /// pages need not be touched before. `rails` is the same memory on further rails.
+    /// pages need not be touched before. `rails` is the same memory on further rails. Local peers may map it.
     pub(crate) fn register(
         self: &Arc<Self>,
         base: *mut c_void,
         length: usize,
         access: Access,
         rails: Vec<Region>,
+    ) -> Result<Region, Error> {
+        self.make_region(base, length, access, rails, self.shared.as_ref())
+    }
+
+    /// [`register`](Self::register) for memory of the transport itself, which no peer maps.
+    pub(crate) fn register_own(
+        self: &Arc<Self>,
+        base: *mut c_void,
+        length: usize,
+        access: Access,
+    ) -> Result<Region, Error> {
+        self.make_region(base, length, access, Vec::new(), None)
+    }
+
+    fn make_region(
+        self: &Arc<Self>,
+        base: *mut c_void,
+        length: usize,
+        access: Access,
+        rails: Vec<Region>,
+        shared: Option<&Announced>,
     ) -> Result<Region, Error> {
         let address = in_memory(base, length)?;
         let generation = self.generation.fetch_add(1, Ordering::Relaxed);
@@ -120,7 +141,7 @@ impl Registrar {
                 self.live.fetch_add(1, Ordering::Relaxed);
                 let handle = Handle::new(address, length as u64, provider_key, access, generation)
                     .with_rails(keys_of(&rails));
-                let announced = self.shared.as_ref().map(|shared| shared.announce(handle));
+                let announced = shared.map(|shared| shared.announce(handle));
                 let handle = announced.unwrap_or(handle);
                 // An empty region has no key at the provider.
                 if let Some(mr) = &mr {

@@ -37,7 +37,7 @@ const _: () = assert!(Handle::SIZE == 56 && Handle::SIZE.is_multiple_of(8) && Ha
 /// The cookie of host memory. Cookies have no bit in common with [`RIGHTS`], and no two differ in one bit only. None
 /// equals a cookie of the layout without rights (0x4f464948, 0x4f464944 and 0x4f464953).
 const LIVE: u64 = 0x4f46_4c10 << 32;
-/// The cookie of host memory in a shared mapping, which local peers may map (`mem::shared`).
+/// The cookie of host memory that local peers may map: shared mappings, and private memory with XPMEM (`mem::shared`).
 const SHARED: u64 = 0x4f46_4e80 << 32;
 /// The cookie of device memory that the provider reaches itself.
 const DIRECT: u64 = 0x4f46_4421 << 32;
@@ -88,7 +88,7 @@ impl Handle {
         rails.get(rail).copied().filter(|key| *key != NO_KEY)
     }
 
-    /// The handle of the same region in a shared mapping.
+    /// The handle of the same region, which local peers may map.
     pub(crate) fn shared(self) -> Handle {
         Handle {
             cookie: self.cookie & !KIND | SHARED,
@@ -96,7 +96,7 @@ impl Handle {
         }
     }
 
-    /// Whether this is host memory in a shared mapping.
+    /// Whether this is host memory that local peers may map.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.cookie & KIND == SHARED
@@ -192,7 +192,7 @@ impl Handle {
         self.is_open() || self.cookie & KIND == LIVE || self.is_shared()
     }
 
-    /// Whether these bytes are a live handle of host memory that allows its peers everything, and is in no shared mapping.
+    /// Whether these bytes are a live handle of host memory that allows its peers everything, and that none of them maps.
     #[inline(always)]
     pub(crate) fn is_open(&self) -> bool {
         self.cookie & UPPER == OPEN

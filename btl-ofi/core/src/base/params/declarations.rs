@@ -65,7 +65,7 @@ static RAILS: [Cow<'static, str>; 5] = [
     Cow::Borrowed("4"),
 ];
 
-pub(super) static DECLARATIONS: [Declaration; 31] = [
+pub(super) static DECLARATIONS: [Declaration; 32] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -369,5 +369,15 @@ pub(super) static DECLARATIONS: [Declaration; 31] = [
          Such a fault occurs when a local peer accesses memory that is not mapped as it was \
          registered. Other signals go to the handlers that were installed before. When false, no \
          handler is installed, and the kernel makes or checks these accesses, which is slower.",
+    ),
+    declare(
+        "btl_ofi_xpmem",
+        Kind::Bool,
+        Value::Bool(true),
+        Allowed::Any,
+        Level::TUNER_ALL,
+        "Whether a process offers its private memory to local peers of the same user by XPMEM, where the machine \
+         has that kernel module and its library (libxpmem.so.0). They map registered memory then: puts, gets and \
+         atomics are instructions of theirs, without system calls.",
     ),
 ];

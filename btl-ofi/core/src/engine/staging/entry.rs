@@ -145,7 +145,7 @@ impl Transport {
                     | Access::REMOTE_WRITE
                     | Access::REMOTE_ATOMIC;
                 self.registrar
-                    .register(server.base().cast(), server.bytes(), all, Vec::new())
+                    .register_own(server.base().cast(), server.bytes(), all)
             },
         )
     }

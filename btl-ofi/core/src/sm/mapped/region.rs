@@ -1,4 +1,4 @@
-//! One mapped region of a peer: finding the object behind its memory, and mapping it.
+//! One mapped region of a peer: finding the object behind its memory and mapping it, or attaching private memory.
 
 use std::ffi::c_void;
 use std::fs::{self, File};
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::base::mapping::Mapped;
 use crate::base::maps::{self, Object};
 use crate::base::sys;
+use crate::base::xpmem::Attached;
 use crate::mem::handle::Handle;
 use crate::mem::shared::SharedRegions;
 use crate::peer::reach::Probe;
@@ -18,16 +19,27 @@ use crate::sm::segment::Place;
 
 /// A mapped region, with the part of its owner's segment that says whether it is registered.
 pub(crate) struct Mapping {
-    start: NonNull<c_void>,
-    size: usize,
-    /// Bytes from `start` to the region.
-    before: usize,
+    memory: Memory,
     cookie: u64,
     regions: Mapped<SharedRegions>,
 }
 
-// SAFETY: the memory belongs to this value and is tied to no thread.
-unsafe impl Send for Mapping {}
+/// The region's memory in this process.
+enum Memory {
+    Object(Pages),
+    Private(Attached),
+}
+
+/// Pages of an object; dropping them unmaps.
+struct Pages {
+    start: NonNull<c_void>,
+    size: usize,
+    /// Bytes from `start` to the region.
+    before: usize,
+}
+
+// SAFETY: the pages belong to this value and are tied to no thread.
+unsafe impl Send for Pages {}
 
 impl Mapping {
     /// Maps the region with this handle. `segment` and `probe` are those of its owner.
@@ -52,19 +64,19 @@ impl Mapping {
             return Err(None);
         }
         let (base, length) = (handle.base(), handle.length());
-        let object = maps::shared_object(&pid.to_string(), base, length);
-        let object =
-            object.ok_or_else(|| why(&"it is not in one shared mapping that may be written"))?;
-        let mapped = match open(pid, &object) {
-            Ok(file) => map(&file, &object, length),
-            // Processes of one job often map one file, whose name and descriptors they have given up.
-            Err(e) => map_own(&object, length).unwrap_or(Err(e)),
+        let process = pid.to_string();
+        let memory = match (maps::shared_object(&process, base, length), regions.offer()) {
+            (Some(object), _) => of_object(pid, &object, length).map(Memory::Object),
+            (None, Some(offer)) if maps::is_private(&process, base, length) => {
+                Attached::new(offer, base, length).map(Memory::Private)
+            }
+            (None, Some(_)) => return Err(why(&"it is in mappings of several kinds")),
+            (None, None) => {
+                return Err(why(&"it is not in one shared mapping that may be written"));
+            }
         };
-        let (start, before, size) = mapped.map_err(|e| why(&e))?;
         let mapping = Mapping {
-            start,
-            size,
-            before,
+            memory: memory.map_err(|e| why(&e))?,
             cookie: handle.cookie(),
             regions,
         };
@@ -91,24 +103,40 @@ impl Mapping {
 
     /// Where the region is in this process.
     pub(super) fn address(&self) -> usize {
+        match &self.memory {
+            Memory::Object(pages) => pages.address(),
+            Memory::Private(attached) => attached.address(),
+        }
+    }
+}
+
+impl Pages {
+    /// Where the region is in this process.
+    fn address(&self) -> usize {
         self.start.as_ptr().expose_provenance() + self.before
     }
 }
 
-impl Drop for Mapping {
+impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: `map` made the mapping with this start and size. Only the slot refers to it, and nothing uses that.
+        // SAFETY: `map` or `map_own` made the mapping with this start and size, and nothing uses it any more.
         if let Err(e) = unsafe { sys::unmap(self.start, self.size) } {
             tracing::warn!("{} bytes of a peer stay mapped: {e}", self.size);
         }
     }
 }
 
-/// A mapping, the bytes in it before the region, and its size.
-type Parts = (NonNull<c_void>, usize, usize);
+/// Maps an object of a process from its offset on.
+fn of_object(pid: u32, object: &Object, length: u64) -> io::Result<Pages> {
+    match open(pid, object) {
+        Ok(file) => map(&file, object, length),
+        // Processes of one job often map one file, whose name and descriptors they have given up.
+        Err(e) => map_own(object, length).unwrap_or(Err(e)),
+    }
+}
 
 /// Maps the bytes of an object from its offset on.
-fn map(file: &File, object: &Object, length: u64) -> io::Result<Parts> {
+fn map(file: &File, object: &Object, length: u64) -> io::Result<Pages> {
     // Mappings of huge pages begin and end at such pages.
     let page = file.metadata()?.blksize().max(sys::page_size()? as u64);
     let page = if page.is_power_of_two() {
@@ -119,11 +147,15 @@ fn map(file: &File, object: &Object, length: u64) -> io::Result<Parts> {
     let before = object.offset % page;
     let size = (before + length).next_multiple_of(page) as usize;
     let start = sys::map_shared(file, object.offset - before, size)?;
-    Ok((start, before as usize, size))
+    Ok(Pages {
+        start,
+        size,
+        before: before as usize,
+    })
 }
 
 /// Maps an object once more that this process maps itself; `None` if it does not.
-fn map_own(object: &Object, length: u64) -> Option<io::Result<Parts>> {
+fn map_own(object: &Object, length: u64) -> Option<io::Result<Pages>> {
     let at = maps::own_mapping(object, length)?;
     let page = sys::page_size().ok()? as u64;
     let before = at % page;
@@ -132,15 +164,15 @@ fn map_own(object: &Object, length: u64) -> Option<io::Result<Parts>> {
         Ok(start) => start,
         Err(e) => return Some(Err(e.into())),
     };
-    let region = start.as_ptr().expose_provenance() as u64 + before;
+    let pages = Pages {
+        start,
+        size,
+        before: before as usize,
+    };
     // Another thread may have mapped something else there meanwhile.
-    let again = maps::shared_object("self", region, length);
-    if again.is_some_and(|again| again.is_same(object)) {
-        return Some(Ok((start, before as usize, size)));
-    }
-    // SAFETY: the mapping was made here, and nothing uses it.
-    let _ = unsafe { sys::unmap(start, size) };
-    None
+    let again = maps::shared_object("self", pages.address() as u64, length);
+    let is_it = again.is_some_and(|again| again.is_same(object));
+    is_it.then_some(Ok(pages))
 }
 
 /// Opens the object that a process maps: by the mapping, by its name, or by a descriptor.

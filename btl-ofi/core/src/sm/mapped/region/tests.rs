@@ -10,9 +10,10 @@ fn window(file: &File, number: u64) -> (NonNull<c_void>, Object) {
     (at, object)
 }
 
-fn first(parts: Parts) -> u64 {
+fn first(pages: Pages) -> u64 {
+    let at: *const u64 = std::ptr::with_exposed_provenance(pages.address());
     // SAFETY: a mapping of two pages at least.
-    unsafe { parts.0.byte_add(parts.1).cast::<u64>().read_volatile() }
+    unsafe { at.read_volatile() }
 }
 
 #[test]

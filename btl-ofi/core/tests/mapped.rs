@@ -150,7 +150,14 @@ fn signal(target: &Target<'_>, signal: i32) {
 /// A stopped target serves every operation, because it serves none: from the first one on.
 #[test]
 fn a_stopped_target() {
-    for memory in [Memory::Memfd, Memory::Shm, Memory::Disk, Memory::Unlinked] {
+    let all = [
+        Memory::Memfd,
+        Memory::Shm,
+        Memory::Disk,
+        Memory::Unlinked,
+        Memory::Huge,
+    ];
+    for memory in all.into_iter().filter(|memory| memory.is_there()) {
         let t = open(near(), ThreadLevel::Single, &[]);
         let mut target = Target::start_in(&t, near(), memory);
         let there = There {

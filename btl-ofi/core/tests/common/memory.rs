@@ -25,13 +25,29 @@ pub(crate) enum Memory {
     Two,
     /// Shared memory of no file.
     Anonymous,
+    /// A file in memory without a name, of huge pages.
+    Huge,
 }
 
+/// Bytes of a huge page, as x86 has them.
+const HUGE: usize = 2 << 20;
+
 impl Memory {
+    /// Whether this machine has any; says so if not. Huge pages are seldom set aside.
+    pub(crate) fn is_there(self) -> bool {
+        let free = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+        let free = || fs::read_to_string(free).is_ok_and(|free| free.trim() != "0");
+        let is_there = self != Memory::Huge || free();
+        if !is_there {
+            println!("skipped: no huge pages (/proc/sys/vm/nr_hugepages)");
+        }
+        is_there
+    }
+
     pub(crate) fn of(name: &str) -> Memory {
-        use Memory::{Anonymous, Disk, Heap, Memfd, Private, ReadOnly, Shm, Two, Unlinked};
+        use Memory::{Anonymous, Disk, Heap, Huge, Memfd, Private, ReadOnly, Shm, Two, Unlinked};
         let all = [
-            Heap, Memfd, Shm, Disk, Unlinked, Private, ReadOnly, Two, Anonymous,
+            Heap, Memfd, Shm, Disk, Unlinked, Private, ReadOnly, Two, Anonymous, Huge,
         ];
         let found = all.into_iter().find(|memory| format!("{memory:?}") == name);
         found.unwrap()
@@ -62,8 +78,12 @@ pub(crate) fn remove_files(pid: u32) {
 }
 
 fn memfd() -> File {
+    memfd_of(0)
+}
+
+fn memfd_of(kind: libc::c_uint) -> File {
     // SAFETY: the name is a C string, and the descriptor is new.
-    unsafe { File::from_raw_fd(libc::memfd_create(c"test-window".as_ptr(), 0)) }
+    unsafe { File::from_raw_fd(libc::memfd_create(c"test-window".as_ptr(), kind)) }
 }
 
 fn map(file: Option<&File>, at: *mut u64, size: usize, rights: i32, flags: i32) -> NonNull<u64> {
@@ -82,7 +102,7 @@ fn map(file: Option<&File>, at: *mut u64, size: usize, rights: i32, flags: i32) 
 impl Window {
     /// A window of zeros; of whole pages, if it is mapped.
     pub(crate) fn new(memory: Memory, words: usize) -> Window {
-        let (size, none) = (words * 8, ptr::null_mut());
+        let (mut size, none) = (words * 8, ptr::null_mut());
         let both = libc::PROT_READ | libc::PROT_WRITE;
         let named = || {
             let path = path(memory, std::process::id());
@@ -93,6 +113,10 @@ impl Window {
         let file = match memory {
             Memory::Heap | Memory::Anonymous => None,
             Memory::Shm | Memory::Disk | Memory::Unlinked => Some(named()),
+            Memory::Huge => {
+                size = size.next_multiple_of(HUGE);
+                Some(memfd_of(libc::MFD_HUGETLB))
+            }
             _ => Some(memfd()),
         };
         if memory == Memory::Unlinked {

@@ -368,6 +368,10 @@ impl Transport {
         // failed; what these do meets the lock by `try_lock` only.
         let context = self.context();
         let nested = self.begin_delivering(context);
+        if matches!(event, Event::Part(_, Status::SUCCESS)) {
+            // SAFETY: endpoints outlive the operations whose tags name them.
+            unsafe { endpoint.as_ref() }.part_completed();
+        }
         let next = match (&mut *parts, event) {
             (Parts::Notified(raise), event) => self.advance_notice((at, endpoint), raise, event),
             (Parts::Streamed(stream), event) => self.advance_stream((at, endpoint), stream, event),

@@ -4,6 +4,10 @@
 //! that is stopped, or that completes nothing for any reason, is given up only if the user sets
 //! `btl_ofi_peer_timeout`: a debugger also stops peers, and they come back. Only time in which this process
 //! polls counts; time in which it is stopped or computes does not count as the peer's silence.
+//!
+//! A peer lives if an operation to it completes, or a part of one; and one that receives a long transfer has more time ([`long`]).
+
+pub(crate) mod long;
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
@@ -15,9 +19,11 @@ use plugin_api::Status;
 use crate::base::cma::Refused;
 use crate::engine::failure::Reporting;
 use crate::engine::heartbeat::Heartbeats;
+pub(crate) use crate::engine::liveness::long::LONG;
+use crate::engine::liveness::long::LongTransfers;
 use crate::engine::silence::Silences;
 use crate::engine::transport::Transport;
-use crate::peer::endpoint::Endpoint;
+use crate::peer::endpoint::{Endpoint, PART_FOR_DETECTOR};
 use crate::peer::liveness::State;
 use crate::peer::outstanding::{Backlog, Mark};
 use crate::peer::reach::{self, Standing};
@@ -61,7 +67,7 @@ enum Reason {
 struct Watched {
     mark: Mark,
     backlog: Backlog,
-    /// Milliseconds with outstanding operations and no completion, or with a heartbeat that is not answered.
+    /// Milliseconds with outstanding operations and no completion, not even of a part, or with a heartbeat that is not answered.
     silent: u64,
     /// Milliseconds since a check first found the process stopped or gone. The interval before that check does
     /// not count.
@@ -72,6 +78,8 @@ struct Watched {
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     peers: HashMap<u64, Watched>,
+    /// Kept only with a peer timeout.
+    pub(crate) long: LongTransfers,
     /// Trial connections to peers that the provider takes nothing for, by process number.
     pub(crate) trials: HashMap<u64, Trial>,
     /// Peers that do not answer.
@@ -95,8 +103,10 @@ impl Watches {
         let asked = self.heartbeats.awaits(peer);
         if state.is_none() && idle && !asked {
             self.peers.remove(&peer.proc);
+            self.long.forget(peer.proc);
             return None;
         }
+        let more = self.long.time_of(peer);
         let Some(watched) = self.peers.get_mut(&peer.proc) else {
             let watched = Watched {
                 mark: peer.count.mark(),
@@ -108,11 +118,12 @@ impl Watches {
             return None;
         };
         watched.update(peer, state, passed, idle && asked);
-        watched.failure_reason(limit, idle)
+        watched.failure_reason((limit, more), idle)
     }
 
     pub(crate) fn forget(&mut self, proc: u64) {
         self.peers.remove(&proc);
+        self.long.forget(proc);
         self.trials.remove(&proc);
         self.silences.forget(proc);
         self.heartbeats.forget(proc);
@@ -184,6 +195,7 @@ impl Transport {
             };
             for peer in local.into_iter().flatten().chain(all.into_iter().flatten()) {
                 if peer.failure().is_some() {
+                    peers.watches.long.forget(peer.proc);
                     continue;
                 }
                 // This process itself runs, but the provider may still not complete the operations to itself.
@@ -263,14 +275,15 @@ fn is_away(state: Option<State>) -> bool {
 impl Watched {
     /// `asked`: only a heartbeat is to be answered.
     fn update(&mut self, peer: &Endpoint, state: Option<State>, passed: u64, asked: bool) {
+        let part = peer.take_mark(PART_FOR_DETECTOR);
         if asked {
             self.silent += passed;
             self.mark = peer.count.mark();
         } else if peer.count.settle(self.mark) {
             self.mark = peer.count.mark();
             self.silent = 0;
-        } else if peer.count.backlog().is_less_than(self.backlog) {
-            // Some operations completed, though not yet all of the backlog.
+        } else if part || peer.count.backlog().is_less_than(self.backlog) {
+            // Some operations completed, or parts of one, though not yet all of the backlog.
             self.silent = 0;
         } else {
             self.silent += passed;
@@ -279,7 +292,8 @@ impl Watched {
         self.away = is_away(state).then(|| self.away.map_or(0, |before| before + passed));
     }
 
-    fn failure_reason(&self, limit: u64, idle: bool) -> Option<String> {
+    /// `more`: milliseconds beyond the limit for long transfers.
+    fn failure_reason(&self, (limit, more): (u64, u64), idle: bool) -> Option<String> {
         if let Some(away) = self.away.filter(|away| *away >= limit) {
             return Some(format!(
                 "its process on this node has been stopped or gone for {away} ms (btl_ofi_peer_timeout {limit})"
@@ -289,9 +303,13 @@ impl Watched {
             true => "this process waits, and it has not answered a heartbeat",
             false => "operations to it are outstanding, and none completed",
         };
-        (self.silent >= limit).then(|| {
+        let for_long = match more {
+            0 => String::new(),
+            more => format!(", and {more} ms for long transfers"),
+        };
+        (self.silent >= limit + more).then(|| {
             format!(
-                "{what} for {} ms (btl_ofi_peer_timeout {limit})",
+                "{what} for {} ms (btl_ofi_peer_timeout {limit}{for_long})",
                 self.silent
             )
         })
@@ -299,62 +317,4 @@ impl Watched {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::peer::route::{Facts, Route};
-
-    const LIMIT: u64 = 1000;
-
-    #[test]
-    fn idle_peers_of_other_nodes_are_not_kept() {
-        let peers: Vec<Endpoint> = (0..100)
-            .map(|proc| Endpoint::new(0, proc, Route::decide(Facts::default())))
-            .collect();
-        let mut watches = Watches::default();
-        let busy = peers[7].count.raise(false);
-        let mut look = |passed| -> (usize, Vec<bool>) {
-            let found = peers.iter();
-            let found = found.map(|peer| watches.observe(peer, None, passed, LIMIT).is_some());
-            let found = found.collect();
-            (watches.peers.len(), found)
-        };
-        assert_eq!(look(LIMIT), (1, vec![false; 100]), "the first look");
-        // The phase of its counts may advance at a look without a completion.
-        look(LIMIT);
-        let (kept, silent) = look(LIMIT);
-        assert_eq!((kept, silent.iter().position(|s| *s)), (1, Some(7)));
-        peers[7].count.lower(busy, 1, false);
-        assert_eq!(look(LIMIT), (0, vec![false; 100]));
-        let _later = peers[7].count.raise(false);
-        assert_eq!(
-            look(LIMIT),
-            (1, vec![false; 100]),
-            "its silence begins anew"
-        );
-    }
-
-    /// A local process that is stopped counts as silent without anything outstanding.
-    #[test]
-    fn stopped_local_peers_are_kept() {
-        let peer = Endpoint::new(0, 1, Route::decide(Facts::default()));
-        let mut watches = Watches::default();
-        let stopped = Some(State::Stopped);
-        assert!(watches.observe(&peer, stopped, 0, LIMIT).is_none());
-        assert!(watches.observe(&peer, stopped, LIMIT, LIMIT).is_some());
-    }
-
-    /// A remote peer counts as silent while it answers no heartbeat, though nothing is outstanding at it.
-    #[test]
-    fn peers_that_answer_no_heartbeat_are_silent() {
-        let peer = Endpoint::new(0, 1, Route::decide(Facts::default()));
-        let mut watches = Watches::default();
-        watches.heartbeats.note([1].into());
-        assert!(watches.observe(&peer, None, 0, LIMIT).is_none());
-        assert!(watches.observe(&peer, None, LIMIT - 1, LIMIT).is_none());
-        let why = watches.observe(&peer, None, 1, LIMIT);
-        assert!(why.is_some_and(|why| why.contains("heartbeat")));
-        watches.heartbeats.note([].into());
-        assert!(watches.observe(&peer, None, LIMIT, LIMIT).is_none());
-        assert!(watches.peers.is_empty());
-    }
-}
+mod tests;

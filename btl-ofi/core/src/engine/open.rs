@@ -14,7 +14,7 @@ use crate::engine::compound::Compounds;
 use crate::engine::confirmation::{register_word, target_of_word};
 use crate::engine::context::{Carriers, Context};
 use crate::engine::describe::{describe, title};
-use crate::engine::liveness::Detector;
+use crate::engine::liveness::{Detector, LONG};
 use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
 use crate::engine::rails::Rails;
@@ -199,9 +199,10 @@ fn setup(
     threaded: bool,
 ) -> Setup {
     let stream_window = policy::stream_window(info, options);
-    // Slower paths take those that may be divided.
-    let quick_limit = |limit| match stream_window {
-        NO_WINDOW => rails.quick_limit(limit),
+    // Slower paths take those that may be divided, and those that the failure detector counts.
+    let quick_limit = |limit| match (stream_window, options.peers.timeout_ms) {
+        (NO_WINDOW, 0) => rails.quick_limit(limit),
+        (NO_WINDOW, _) => rails.quick_limit(limit).min(LONG - 1),
         _ => rails.quick_limit(limit).min(streams::SMALLEST - 1),
     };
     Setup {

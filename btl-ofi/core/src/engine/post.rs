@@ -16,6 +16,7 @@ use plugin_api::counters::{Carrier, PeerCounters};
 use crate::base::hints::branch;
 use crate::base::lock::Guard;
 use crate::engine::context::{Context, State};
+use crate::engine::liveness::LONG;
 use crate::engine::transport::Transport;
 use crate::op::completion::{Completion, Finished};
 use crate::op::record::Record;
@@ -335,6 +336,10 @@ impl Transport {
         let Posting { state, .. } = posting;
         if rc != 0 {
             return self.unposted(context, state, (pointer, bytes), rc);
+        }
+        drop(state);
+        if bytes >= LONG {
+            self.expect_long(peer, bytes);
         }
         Status::SUCCESS
     }

@@ -132,6 +132,7 @@ impl Transport {
         }
         let now = self.detector.opened.elapsed().as_millis() as u64;
         let mut state = context.state.lock();
+        let limit = self.setup.peer_timeout_ms + self.lock_peers().watches.long.time_of_all();
         let (counts, outstanding) = (state.counts, context.count.outstanding());
         let taken = counts.completed + counts.failed + u64::from(outstanding);
         let waited = match state.refusing {
@@ -147,7 +148,7 @@ impl Transport {
             waited,
             last: now,
         });
-        waited >= self.setup.peer_timeout_ms
+        waited >= limit
     }
 
     /// Completes an operation that needs no provider: immediately without callback, otherwise on the next

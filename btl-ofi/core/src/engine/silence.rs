@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::engine::liveness::Watches;
 use crate::engine::transport::Transport;
-use crate::peer::endpoint::Endpoint;
+use crate::peer::endpoint::{Endpoint, PART_FOR_WARNINGS};
 use crate::peer::outstanding::{Backlog, Mark};
 
 /// Milliseconds between two looks at all peers, of which there may be a million.
@@ -92,7 +92,8 @@ impl Silences {
         };
         let settled = peer.count.settle(*mark);
         let now = peer.count.backlog();
-        let completed = settled || now.is_less_than(*backlog);
+        let part = peer.take_mark(PART_FOR_WARNINGS);
+        let completed = settled || part || now.is_less_than(*backlog);
         *backlog = now;
         if settled {
             *counted = begun();

@@ -18,6 +18,10 @@ pub(crate) const WAS_READ: u8 = 1;
 pub(crate) const OFF_ROUTE: u8 = 2;
 /// Mark of a peer on this machine, maybe in another container.
 pub(crate) const SAME_MACHINE: u8 = 4;
+/// Marks of a peer at which a part of an operation completed. The counts do not tell that while the operation is outstanding. One
+/// mark for each reader: the failure detector, and the warnings of silence.
+pub(crate) const PART_FOR_DETECTOR: u8 = 8;
+pub(crate) const PART_FOR_WARNINGS: u8 = 16;
 
 /// A peer. It takes 48 bytes, at an address that is a multiple of 16, so that operations can carry the address with
 /// tag bits in their context pointer. The transport's table of peers owns the memory until the transport closes. The
@@ -43,7 +47,8 @@ pub struct Endpoint {
     pid: u32,
     /// A [`Transfers`].
     transfers: AtomicU8,
-    /// What is known of the peer, or was done to it: [`SAME_MACHINE`], [`WAS_READ`], [`OFF_ROUTE`].
+    /// What is known of the peer, or was done to it: [`SAME_MACHINE`], [`WAS_READ`], [`OFF_ROUTE`] and those of
+    /// [`part_completed`](Endpoint::part_completed).
     marks: AtomicU8,
     /// Whether the address was removed from the provider's address vector.
     pub(crate) removed: AtomicBool,
@@ -224,6 +229,19 @@ impl Endpoint {
     /// Marks the peer.
     pub(crate) fn mark(&self, mark: u8) {
         self.marks.fetch_or(mark, Ordering::Relaxed);
+    }
+
+    /// Removes a mark. Returns whether the peer had it.
+    pub(crate) fn take_mark(&self, mark: u8) -> bool {
+        self.has(mark) && self.marks.fetch_and(!mark, Ordering::Relaxed) & mark != 0
+    }
+
+    /// Notes that a part of an operation to the peer completed, though not the operation.
+    pub(crate) fn part_completed(&self) {
+        const MARKS: u8 = PART_FOR_DETECTOR | PART_FOR_WARNINGS;
+        if self.marks.load(Ordering::Relaxed) & MARKS != MARKS {
+            self.mark(MARKS);
+        }
     }
 
     /// Changes what makes puts and gets from now on.

@@ -81,6 +81,10 @@ impl Local {
                     self.fragments.swap_remove(index).end(over, pool);
                     op.live -= 1;
                     steps += 1;
+                    if op.status.is_ok() {
+                        // SAFETY: endpoints live as long as operations to them.
+                        unsafe { op.endpoint.as_ref() }.part_completed();
+                    }
                 }
             }
         }

@@ -93,6 +93,10 @@ impl Channel {
                     }
                     op.live -= 1;
                     steps += 1;
+                    if op.status.is_ok() {
+                        // SAFETY: endpoints live as long as operations to them.
+                        unsafe { op.endpoint.as_ref() }.part_completed();
+                    }
                     if op.is_over() {
                         over.push(job.op);
                     }

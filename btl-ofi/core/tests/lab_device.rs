@@ -14,15 +14,16 @@ mod lab;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use plugin_api::{Access, HmemInfo, IoVec, Module, OverrideOps, ThreadLevel, hmem_iface};
 
 use common::Calls as _;
 use common::pair::{DeviceWay, Target, serve_as_target};
+use common::seen::Seen;
 use common::shows::shows;
-use common::{device, insist, open};
+use common::{PATIENCE, device, insist, open};
 use lab::{Tally, child, role, shape};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -81,6 +82,86 @@ fn failing() {
     assert_eq!(target.sees(0, 511), (6, 6));
     end(&t, target);
     t.close().unwrap();
+    Tally {
+        run: 1,
+        ..Tally::default()
+    }
+    .tell();
+}
+
+/// Makes progress until an operation is reported, which must be once.
+fn reported(t: &Transport, seen: &Seen) {
+    let deadline = Instant::now() + PATIENCE;
+    while seen.all() == 0 {
+        t.progress();
+        assert!(Instant::now() < deadline, "it is never reported");
+    }
+    for _ in 0..1000 {
+        t.progress();
+    }
+    assert_eq!(seen.all(), 1);
+}
+
+/// A transfer behind an operation fails, and the provider does not say which one: the operation is reported once, and nothing
+/// waits for ever.
+#[test]
+fn nameless() {
+    const BYTES: usize = 1 << 20;
+    if role().is_none() {
+        return child("nameless", "nameless", LIMIT).insist("transfers that fail without a name");
+    }
+    let none = ptr::null_mut();
+    let mut failed = 0;
+    for nth in 1..9 {
+        println!("@at {nth}");
+        shape(&[("FAULTS", &format!("seed=1,nth={nth},nameless=1000,delay=9"))]);
+        let way = DeviceWay::Progress;
+        let t = open("lab", ThreadLevel::Single, &way.parameters());
+        t.set_overrides(Some(&pair::<0>()));
+        // From device memory to host memory, in fragments.
+        let (mut source, mut target) = (vec![7u64; BYTES / 8], vec![0u64; BYTES / 8]);
+        let base = device::address(source.as_mut_ptr().cast());
+        // SAFETY: the memory lives until the regions are closed.
+        let (local, remote) = unsafe {
+            let local = t.register_hmem(base, BYTES, Access::LOCAL_WRITE, hmem_iface::CUDA, 0);
+            let to = target.as_mut_ptr().cast();
+            (
+                local.unwrap(),
+                t.register(to, BYTES, Access::all()).unwrap(),
+            )
+        };
+        let own = t.connect(t.address(), 0).unwrap();
+        let (h, at) = (remote.handle(), target.as_mut_ptr() as u64);
+        let mut with = local.handle();
+        let seen = Seen::default();
+        // SAFETY: the buffers and the handles live until the put is reported.
+        insist(&t, || unsafe {
+            let with = (&raw mut with).cast();
+            t.put(own, base, at, with, &h, BYTES, seen.completion())
+        });
+        reported(&t, &seen);
+        failed += seen.failed();
+        assert!(t.flush(None).is_ok());
+        // SAFETY: connected once.
+        unsafe { t.disconnect(own) };
+        local.close().unwrap();
+        remote.close().unwrap();
+        // To the device memory of another process, by its mailbox.
+        let owner = Target::start_on_device(&t, "lab", way);
+        let (peer, h, at) = (owner.peer, owner.handle, owner.window);
+        let from = source.as_mut_ptr().cast();
+        let seen = Seen::default();
+        // SAFETY: the buffer lives until the put is reported.
+        insist(&t, || unsafe {
+            t.put(peer, from, at, none, &h, 4096, seen.completion())
+        });
+        reported(&t, &seen);
+        failed += seen.failed();
+        assert!(t.flush(None).is_ok());
+        end(&t, owner);
+        t.close().unwrap();
+    }
+    assert!(failed > 4, "{failed} failed");
     Tally {
         run: 1,
         ..Tally::default()

@@ -146,11 +146,6 @@ impl Compounds {
         self.0.striped.load(Ordering::Relaxed)
     }
 
-    /// Whether a record is that of an operation here.
-    pub(crate) fn has(&self, record: NonNull<Record>) -> bool {
-        self.0.lock().all.contains_key(&record)
-    }
-
     /// Tells transfers over several rails that `passed` milliseconds went by.
     pub(crate) fn watch(&self, passed: u64) {
         let others = self.striped();
@@ -168,14 +163,6 @@ impl Compounds {
                 self.0.noted.store(true, Ordering::Relaxed);
             }
         }
-    }
-
-    /// The contexts that count the operations here, and their tags.
-    pub(crate) fn tags(&self) -> Vec<(usize, Tag)> {
-        let lists = self.0.lock();
-        // SAFETY: operations live until they are removed from the list; context and tag do not change.
-        let all = lists.all.values().map(|n| unsafe { n.as_ref() });
-        all.map(|n| (n.context, n.tag)).collect()
     }
 }
 
@@ -263,7 +250,7 @@ impl Transport {
         );
         let (local, handle) = (caller.local_address, caller.local_handle);
         // SAFETY: the record was just taken from the pool, so nothing else uses it.
-        unsafe { Record::fill(record, tag, caller.completion, local, handle) };
+        unsafe { Record::fill(record, tag.whole(), caller.completion, local, handle) };
         let compound = NonNull::from(Box::leak(Box::new(Compound {
             record,
             context: index,
@@ -272,7 +259,6 @@ impl Transport {
             what,
             queue: Arc::clone(&self.compounds.0),
         })));
-        // Under the context's lock, so that the record is never in use without being listed.
         lists.all.insert(record, compound);
         self.compounds.0.held.fetch_add(1, Ordering::Relaxed);
         self.compounds

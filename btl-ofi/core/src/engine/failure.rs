@@ -15,6 +15,7 @@ use crate::engine::context::{Context, State};
 use crate::engine::transport::Transport;
 use crate::fabric::shm_orphans;
 use crate::op::completion::Finished;
+use crate::op::record::Record;
 use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 
@@ -295,25 +296,35 @@ impl Transport {
     pub(crate) fn settle_unattributed_as(&self, status: Status) -> usize {
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
         let failed: u32 = guards.iter().map(|s| s.unattributed).sum();
-        // Compound operations are counted beside their parts, and are over when those are.
-        let kept = self.compounds.tags();
-        let counted: u32 = self.contexts.iter().map(|c| c.count.outstanding()).sum();
-        let outstanding = counted.wrapping_sub(kept.len() as u32);
         let ready: usize = guards.iter().map(|s| s.ready.len()).sum();
-        if failed == 0 || outstanding != failed || ready != 0 {
+        if failed == 0 || ready != 0 {
             return 0;
         }
-        let mut finished: Vec<(usize, Finished)> = Vec::new();
-        for (index, state) in guards.iter_mut().enumerate() {
-            state.unattributed = 0;
+        // Compound and staged operations are counted beside their parts, and are over when those are.
+        let mut kept: Vec<(usize, Tag)> = Vec::new();
+        let mut recorded: Vec<(usize, NonNull<Record>)> = Vec::new();
+        for (index, state) in guards.iter().enumerate() {
             for record in state.pool.in_use(None) {
-                if self.compounds.has(record) {
-                    continue;
-                }
                 // SAFETY: `in_use` found the record in use, and the lock is held.
-                finished.push((index, unsafe { state.pool.give_back(record) }));
+                let tag = unsafe { Record::tag(record) };
+                match tag.is_whole() {
+                    true => kept.push((index, tag)),
+                    false => recorded.push((index, record)),
+                }
             }
         }
+        let counted: u32 = self.contexts.iter().map(|c| c.count.outstanding()).sum();
+        if counted.wrapping_sub(kept.len() as u32) != failed {
+            return 0;
+        }
+        for state in &mut guards {
+            state.unattributed = 0;
+        }
+        let finished = recorded.into_iter().map(|(index, record)| {
+            // SAFETY: `in_use` found the record in use, and the lock is held.
+            (index, unsafe { guards[index].pool.give_back(record) })
+        });
+        let finished: Vec<(usize, Finished)> = finished.collect();
         let recorded: Vec<(usize, Tag)> = finished.iter().map(|(i, f)| (*i, f.tag)).collect();
         let mut suspects: Vec<_> = recorded.iter().map(|(_, tag)| tag.endpoint()).collect();
         let recorded = [recorded, kept].concat();

@@ -327,14 +327,22 @@ impl Record {
         NonNull::new(ptr::with_exposed_provenance_mut(next as usize))
     }
 
-    /// The peer of the operation.
+    /// The tag of the operation.
     ///
     /// # Safety
     /// The record is in use. The caller holds the pool's lock, or is the only user of the record.
-    pub(crate) unsafe fn endpoint(record: NonNull<Record>) -> Option<NonNull<Endpoint>> {
+    pub(crate) unsafe fn tag(record: NonNull<Record>) -> Tag {
         // SAFETY: the caller guarantees that the record is in use, and that nothing else changes it now.
-        let tag = unsafe { (*record.as_ptr()).kept.tag };
-        NonNull::new(Tag(tag).endpoint())
+        Tag(unsafe { (*record.as_ptr()).kept.tag })
+    }
+
+    /// The peer of the operation.
+    ///
+    /// # Safety
+    /// As for [`tag`](Self::tag).
+    pub(crate) unsafe fn endpoint(record: NonNull<Record>) -> Option<NonNull<Endpoint>> {
+        // SAFETY: the caller guarantees the same.
+        NonNull::new(unsafe { Record::tag(record) }.endpoint())
     }
 
     /// Stores a compare value in a record; returns its address.

@@ -9,6 +9,9 @@ use crate::peer::outstanding::Phase;
 
 /// The bit that tells an untracked operation (a tag) from the address of a record.
 const UNTRACKED: usize = 2;
+/// The bit in the tag of a record whose operation counts beside its parts. No context pointer has such a tag, so the bit does not
+/// collide with that of marked pointers.
+const WHOLE: usize = 8;
 const CONTEXT_SHIFT: u32 = 0;
 const ENDPOINT_SHIFT: u32 = 2;
 
@@ -37,6 +40,16 @@ impl Tag {
     pub(crate) fn from_untracked(pointer: *mut c_void) -> Option<Tag> {
         let word = pointer as usize;
         (word & UNTRACKED != 0).then_some(Tag(word & !UNTRACKED))
+    }
+
+    /// The tag of an operation that counts beside its parts.
+    pub(crate) fn whole(self) -> Tag {
+        Tag(self.0 | WHOLE)
+    }
+
+    /// Whether the operation counts beside its parts.
+    pub(crate) fn is_whole(self) -> bool {
+        self.0 & WHOLE != 0
     }
 
     #[inline]
@@ -71,6 +84,10 @@ mod tests {
             assert_eq!(tag.context_phase(), c);
             assert_eq!(tag.endpoint_phase(), p);
             assert_eq!(tag.endpoint(), endpoint().as_ptr());
+            let whole = tag.whole();
+            assert_eq!((tag.is_whole(), whole.is_whole()), (false, true));
+            assert_eq!((whole.context_phase(), whole.endpoint_phase()), (c, p));
+            assert_eq!(whole.endpoint(), tag.endpoint());
         }
         assert!(Tag::from_untracked(ptr::null_mut()).is_none());
     }

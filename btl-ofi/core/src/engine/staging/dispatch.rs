@@ -182,7 +182,7 @@ impl Transport {
             unsafe {
                 Record::fill(
                     record,
-                    tag,
+                    tag.whole(),
                     caller.completion,
                     caller.local_address,
                     caller.local_handle,

@@ -169,6 +169,68 @@ fn nameless() {
     .tell();
 }
 
+/// Two owners that are connected and released in turn, and have the same endpoint. The provider refuses most posts, so a lane may be
+/// left to be returned when the last operation is over: it is returned before the release, and to the owner that it belongs to.
+#[test]
+fn released() {
+    if role().is_none() {
+        return child("released", "released", LIMIT).insist("lanes of released owners");
+    }
+    let none = ptr::null_mut();
+    for seed in 1..4 {
+        println!("@at {seed}");
+        shape(&[("FAULTS", &format!("seed={seed},again=700,burst=40"))]);
+        let way = DeviceWay::Progress;
+        let t = open("lab", ThreadLevel::Single, &way.parameters());
+        let release = |peer| {
+            // SAFETY: connected once.
+            assert!(unsafe { t.disconnect(peer) }.is_ok());
+        };
+        let owners = [(); 2].map(|()| {
+            let owner = Target::start_on_device(&t, "lab", way);
+            release(owner.peer);
+            owner
+        });
+        let mut source = [5u64; 512];
+        let from = source.as_mut_ptr().cast();
+        let mut endpoints = Vec::new();
+        for owner in owners.iter().cycle().take(2 * 12) {
+            let peer = t.connect(&owner.address, 0).unwrap();
+            endpoints.push(peer);
+            let seen = Seen::default();
+            // SAFETY: the buffer lives until the put is reported.
+            insist(&t, || unsafe {
+                t.put(
+                    peer,
+                    from,
+                    owner.window,
+                    none,
+                    &owner.handle,
+                    4096,
+                    seen.completion(),
+                )
+            });
+            let deadline = Instant::now() + PATIENCE;
+            while seen.all() == 0 {
+                t.progress();
+                assert!(Instant::now() < deadline, "it is never reported");
+            }
+            assert_eq!(seen.succeeded(), 1);
+            release(peer);
+        }
+        assert!(endpoints.iter().all(|peer| *peer == endpoints[0]));
+        for owner in owners {
+            owner.end();
+        }
+        t.close().unwrap();
+    }
+    Tally {
+        run: 1,
+        ..Tally::default()
+    }
+    .tell();
+}
+
 /// What a failed get leaves in its buffer, written by its callback.
 const POISON: u64 = 0xeeee;
 

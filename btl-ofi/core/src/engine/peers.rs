@@ -233,6 +233,7 @@ impl Transport {
         if self.policy.two_sided && peer.failure().is_none() {
             self.wait_for_sends(Some(endpoint), Instant::now() + self.patience());
         }
+        self.leave_mailboxes(Some(endpoint));
         let is_named = self.forget_puts(endpoint);
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
         let state = &mut *guards[0];

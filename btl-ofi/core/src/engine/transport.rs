@@ -314,6 +314,7 @@ impl Transport {
     pub fn flush_for_close(&self) {
         let until = Instant::now() + CLOSE_PATIENCE;
         self.flush_patiently(None);
+        self.leave_mailboxes(None);
         // Peers wait for the answers of commands that were executed here, and for sends, which were complete once copied.
         self.wait_for_sends(None, until);
     }

@@ -119,10 +119,19 @@ impl Channel {
         self.waiting.push_back(op);
     }
 
+    /// Whether operations are left.
+    pub(super) fn has_operations(&self) -> bool {
+        !self.waiting.is_empty() || self.jobs.iter().any(Option::is_some)
+    }
+
+    /// Whether the provider uses none of the channel's memory, and no lane is taken.
+    pub(super) fn is_unused(&self) -> bool {
+        matches!(self.state, State::Unknown | State::Free) && !self.has_operations()
+    }
+
     /// Whether progress must drive the channel.
     pub(super) fn is_busy(&self) -> bool {
-        !self.waiting.is_empty()
-            || self.jobs.iter().any(Option::is_some)
+        self.has_operations()
             || matches!(
                 self.state,
                 State::Reading | State::Taking | State::Taken | State::Returning

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plugin_api::Status;
 
@@ -52,6 +52,8 @@ struct Serving {
 struct Driver {
     ops: StagedOps,
     channels: Vec<Channel>,
+    /// Channels of released peers whose memory the provider may still use.
+    left: Vec<Channel>,
     locals: Vec<Local>,
     pool: Pool,
     /// Indices of completed operations.
@@ -200,6 +202,7 @@ impl Driver {
             locals,
             pool,
             over,
+            ..
         } = self;
         let mut steps = 0;
         locals.retain_mut(|local| {
@@ -224,7 +227,59 @@ impl Driver {
     }
 }
 
+impl Driver {
+    /// Forgets the channels of a peer, or of all, that have nothing left to do; with `give_up`, those that only have a lane to return,
+    /// too. Returns whether nothing is left that may still be done, and how many lanes were not returned.
+    fn leave(
+        &mut self,
+        endpoint: Option<NonNull<Endpoint>>,
+        hmem: &Hmem,
+        give_up: bool,
+    ) -> (bool, usize) {
+        let is_meant = |c: &Channel| endpoint.is_none_or(|endpoint| c.endpoint == endpoint);
+        // SAFETY: the endpoint of a channel is connected, or was released while operations named it, which keeps its memory.
+        let is_living = |c: &Channel| unsafe { c.endpoint.as_ref() }.failure().is_none();
+        let is_over = |c: &mut Channel| {
+            let returns = c.is_busy() && is_living(c) && !give_up;
+            is_meant(c) && !c.has_operations() && !returns
+        };
+        let mut lost = 0;
+        for channel in self.channels.extract_if(.., is_over) {
+            lost += usize::from(channel.is_busy() && is_living(&channel));
+            if channel.counted {
+                hmem.awake.fetch_sub(1, Ordering::Relaxed);
+            }
+            if !channel.is_unused() {
+                self.left.push(channel);
+            }
+        }
+        let mut rest = self.channels.iter();
+        (!rest.any(|c| is_meant(c) && is_living(c)), lost)
+    }
+}
+
 impl Transport {
+    /// Returns the lanes in the mailboxes of a peer, or of all peers. Forgets the mailboxes, because the endpoint of a released peer
+    /// may become another one's. Waits as [`flush_patiently`](Self::flush_patiently) does. Operations that are left then end with
+    /// the failure of the peer.
+    pub(crate) fn leave_mailboxes(&self, endpoint: Option<NonNull<Endpoint>>) {
+        let deadline = Instant::now() + self.patience();
+        loop {
+            let late = Instant::now() >= deadline;
+            let (done, lost) = lock(&self.hmem.driver).leave(endpoint, &self.hmem, late);
+            if lost > 0 {
+                tracing::warn!("{lost} lanes for device memory could not be returned");
+            }
+            if late && (!done || lost > 0) {
+                self.detector.impatient.store(true, Ordering::Relaxed);
+            }
+            if late || done {
+                break;
+            }
+            self.progress();
+        }
+    }
+
     /// Serves peers, and advances this process's operations on device memory as far as possible. Returns early
     /// if another thread drives them. Returns the number of steps.
     #[cold]

@@ -11,7 +11,7 @@
 //! the failure of a peer is reported from the record like that of any operation.
 //!
 //! The callbacks of parts only note what happened, and progress acts on it. While it acts, the operation is locked against other
-//! threads, so nothing is polled: a poll runs callbacks. What finds no room is tried again by the next progress.
+//! threads, so nothing is polled: a poll runs callbacks (`failure::aside`). What finds no room is tried again by the next progress.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
@@ -339,6 +339,11 @@ impl Transport {
 
     /// Takes the next step of an operation.
     fn act(&self, at: NonNull<Compound>, event: Event) -> Next {
+        self.quietly(|| self.act_locked(at, event))
+    }
+
+    /// [`act`](Self::act), with the operation locked. No callback runs.
+    fn act_locked(&self, at: NonNull<Compound>, event: Event) -> Next {
         // SAFETY: an operation that has an event is not over, so it lives; it is accessed by shared references only.
         let compound = unsafe { at.as_ref() };
         let Some(endpoint) = NonNull::new(compound.tag.endpoint()) else {
@@ -350,15 +355,11 @@ impl Transport {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Next::Again(event),
         };
-        // While callbacks run, posts poll nothing. So none run below, under the lock, but those of a peer that a post finds to have
-        // failed; what these do meets the lock by `try_lock` only.
-        let context = self.context();
-        let nested = self.begin_delivering(context);
         if matches!(event, Event::Part(_, Status::SUCCESS)) {
             // SAFETY: endpoints outlive the operations whose tags name them.
             unsafe { endpoint.as_ref() }.part_completed();
         }
-        let next = match (&mut *parts, event) {
+        match (&mut *parts, event) {
             (Parts::Notified(raise), event) => self.advance_notice((at, endpoint), raise, event),
             (Parts::Streamed(stream), event) => self.advance_stream((at, endpoint), stream, event),
             (Parts::Striped(stripe), Event::Part(place, status)) => {
@@ -369,9 +370,7 @@ impl Transport {
                 stripe.come();
                 self.post_pieces(at, stripe)
             }
-        };
-        self.end_delivering(context, nested);
-        next
+        }
     }
 
     /// Reports the end of an operation.

@@ -1,6 +1,8 @@
 //! Failures of operations and peers. Each outstanding operation is reported once, and no flush waits for an
 //! operation that never completes.
 
+mod aside;
+
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
 use std::ptr::NonNull;
@@ -10,6 +12,7 @@ use std::sync::atomic::{Ordering, fence};
 use libfabric_sys as ffi;
 use plugin_api::{ErrorFlags, Status};
 
+pub(super) use self::aside::Aside;
 use crate::base::lock::Guard;
 use crate::engine::context::{Context, State};
 use crate::engine::transport::Transport;
@@ -21,7 +24,7 @@ use crate::peer::endpoint::Endpoint;
 
 /// Why a peer is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
+pub(super) enum Cause {
     /// Its process is gone, or the provider reports it as unreachable.
     Lost,
     /// It does not respond, but may come back.
@@ -142,15 +145,24 @@ impl Transport {
         if !peer.is_connected() || !peer.fail(status) {
             return;
         }
+        self.failures.degraded.store(true, Ordering::Release);
+        self.failures
+            .last_failure
+            .store(status.0, Ordering::Relaxed);
+        if !self.put_aside(|| Aside::Failed(endpoint, cause, status, why.to_owned())) {
+            self.end_failed(endpoint, cause, status, why);
+        }
+    }
+
+    /// Ends what concerns a peer that was marked as failed. The caller holds no lock.
+    fn end_failed(&self, endpoint: NonNull<Endpoint>, cause: Cause, status: Status, why: &str) {
+        // SAFETY: endpoints live until the transport closes.
+        let peer = unsafe { endpoint.as_ref() };
         if let Some(process) = peer.process() {
             // Under mpirun no launcher of this project removes the orphaned segments.
             shm_orphans::remove(self.node.id, process);
         }
         self.mapped.forget(endpoint);
-        self.failures.degraded.store(true, Ordering::Release);
-        self.failures
-            .last_failure
-            .store(status.0, Ordering::Relaxed);
         // Their buffers are written by this process only, so they keep nobody from going on.
         self.abandon_messages(endpoint, status, why);
         self.fail_on_rails(peer.proc, why);

@@ -17,7 +17,7 @@ use std::time::Instant;
 use plugin_api::Status;
 
 use crate::base::cma::Refused;
-use crate::engine::failure::Reporting;
+use crate::engine::failure::{Aside, Reporting};
 use crate::engine::heartbeat::Heartbeats;
 pub(crate) use crate::engine::liveness::long::LONG;
 use crate::engine::liveness::long::LongTransfers;
@@ -146,6 +146,9 @@ impl Transport {
         if now.wrapping_sub(last) < self.setup.check_interval_ms {
             return;
         }
+        if self.put_aside(|| Aside::CheckIfDue) {
+            return;
+        }
         // Only one of several threads checks.
         let mine = self
             .detector
@@ -163,7 +166,9 @@ impl Transport {
     /// Without operations outstanding, only the `suspect` counts as failed: another peer that is gone may have left in good
     /// order.
     pub(crate) fn check_peers(&self, suspect: Option<NonNull<Endpoint>>) {
-        self.run_check(Reason::Suspicion(suspect));
+        if !self.put_aside(|| Aside::Check(suspect)) {
+            self.run_check(Reason::Suspicion(suspect));
+        }
     }
 
     fn run_check(&self, reason: Reason) {

@@ -32,7 +32,7 @@ impl Transport {
     #[inline(never)]
     pub(super) fn poll_while_sending(&self, context: &Context) {
         guarded(|| {
-            if !context.delivering.load(Ordering::Relaxed)
+            if !self.must_not_poll(context)
                 && let Some(state) = context.state.try_lock()
                 && !state.messages.as_ref().is_some_and(|m| m.is_full())
             {

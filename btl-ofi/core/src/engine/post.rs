@@ -8,7 +8,6 @@
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering;
 
 use plugin_api::Status;
 use plugin_api::counters::{Carrier, PeerCounters};
@@ -362,7 +361,7 @@ impl Transport {
             outstanding >= most && outstanding.saturating_sub(held()) >= most
         };
         let many = context.count.outstanding() >= self.setup.progress_threshold;
-        if (many || is_full()) && !context.delivering.load(Ordering::Relaxed) {
+        if (many || is_full()) && !self.must_not_poll(context) {
             drop(state);
             self.poll(context);
             state = context.state.lock();
@@ -377,7 +376,7 @@ impl Transport {
     #[inline]
     pub(crate) fn poll_if_many(&self, context: &Context) {
         if context.count.outstanding() > self.setup.progress_threshold
-            && !context.delivering.load(Ordering::Relaxed)
+            && !self.must_not_poll(context)
         {
             self.poll(context);
         }

@@ -97,7 +97,7 @@ impl Transport {
                 }
             }
             // Completions free room in the provider. While this context's callbacks run, polling would nest.
-            if !context.delivering.load(Ordering::Relaxed) {
+            if !self.must_not_poll(context) {
                 self.poll(context);
             }
         } else if status == Status::UNREACH {

@@ -28,7 +28,6 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use libfabric_sys as ffi;
@@ -204,7 +203,7 @@ impl Transport {
         let context = &self.contexts[0];
         let waited_for = context.state.is_waited_for();
         guarded(|| {
-            if !context.delivering.load(Ordering::Relaxed) {
+            if !self.must_not_poll(context) {
                 self.poll(context);
             } else if let Some(mut state) = context.state.try_lock()
                 && let Some(channel) = &mut state.channel
@@ -258,7 +257,7 @@ impl Transport {
         let room = match requester.reserve(small.size, false) {
             Ok(room) => room,
             // Unread answers may free room. While callbacks run, their poll reads the answers.
-            Err(Status::TEMP_OUT_OF_RESOURCE) if !context.delivering.load(Ordering::Relaxed) => {
+            Err(Status::TEMP_OUT_OF_RESOURCE) if !self.must_not_poll(context) => {
                 drop(state);
                 guarded(|| {
                     self.poll(context);

@@ -168,6 +168,8 @@ pub(crate) struct Failures {
     pub(crate) degraded: AtomicBool,
     /// Threads that currently report the operations of failed peers.
     pub(crate) reporting: AtomicU32,
+    /// Threads that put failures aside (`failure::aside`), so that others need not ask.
+    pub(crate) quiet: AtomicU32,
     /// Set once no operation through the provider can complete any more.
     pub(crate) broken: AtomicBool,
     /// Status of the last peer failure, for the next flush of all peers.

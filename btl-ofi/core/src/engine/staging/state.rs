@@ -296,31 +296,12 @@ impl Transport {
             }
             served
         });
-        let mut driver = match self.hmem.driver.try_lock() {
-            Ok(driver) => driver,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return steps,
+        // Transfers that are started must not run callbacks while the driver is locked: a callback may issue operations on
+        // device memory.
+        let Some((advanced, finished)) = self.quietly(|| self.advance_staged()) else {
+            return steps;
         };
-        // Transfers started below must not run callbacks while the driver is locked: a callback may issue
-        // operations on device memory, or wait for some.
-        let context = self.context();
-        let nested = context.delivering.swap(true, Ordering::Relaxed);
-        let own = Holder {
-            node: self.node.id,
-            process: self.node.own,
-        };
-        loop {
-            let op = lock(&self.hmem.incoming).pop_front();
-            let Some(op) = op else { break };
-            driver.accept(op, own);
-        }
-        steps += driver.advance(self);
-        let Driver { over, ops, .. } = &mut *driver;
-        let finished: Vec<Box<Staged>> = over.drain(..).filter_map(|i| ops.take_over(i)).collect();
-        drop(driver);
-        if !nested {
-            context.delivering.store(false, Ordering::Relaxed);
-        }
+        steps += advanced;
         for op in finished {
             self.hmem.awake.fetch_sub(1, Ordering::Relaxed);
             // Lowered before the outstanding count, so that meanwhile the provider seems to have one operation
@@ -330,6 +311,29 @@ impl Transport {
             steps += 1;
         }
         steps
+    }
+
+    /// Advances operations on device memory, unless another thread does. Returns the number of steps, and the operations that are
+    /// over.
+    fn advance_staged(&self) -> Option<(usize, Vec<Staged>)> {
+        let mut driver = match self.hmem.driver.try_lock() {
+            Ok(driver) => driver,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let own = Holder {
+            node: self.node.id,
+            process: self.node.own,
+        };
+        loop {
+            let op = lock(&self.hmem.incoming).pop_front();
+            let Some(op) = op else { break };
+            driver.accept(op, own);
+        }
+        let steps = driver.advance(self);
+        let Driver { over, ops, .. } = &mut *driver;
+        let finished = over.drain(..).filter_map(|i| ops.take_over(i));
+        Some((steps, finished.map(|op| *op).collect()))
     }
 
     /// Releases lanes of dead processes; checks at most once per interval.

@@ -1,0 +1,145 @@
+//! A peer that dies while this process copies device memory to another one: what is reported of it is reported with no lock held.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use mca_params::Value;
+use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, OverrideOps, ThreadLevel, hmem_iface};
+
+use common::Calls as _;
+use common::pair::{Target, WORDS, serve_as_target};
+use common::seen::Seen;
+use common::{device, insist, near, open};
+
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn target_process() {
+    serve_as_target();
+}
+
+/// Puts from device memory to a living peer.
+struct Puts<'a> {
+    t: &'a Transport,
+    peer: NonNull<Endpoint>,
+    handle: Handle,
+    from: *mut c_void,
+    local: Handle,
+    seen: Seen,
+    /// Times that the other peer's operation was reported as failed.
+    failed: AtomicU32,
+    /// Puts that completed meanwhile.
+    completed: AtomicU32,
+}
+
+impl Puts<'_> {
+    fn put(&self) {
+        let (at, size) = (self.handle.base(), WORDS * 8);
+        let mut with = self.local;
+        // SAFETY: the memory lives until the end of the test; the handle is read in the call.
+        insist(self.t, || unsafe {
+            let with = (&raw mut with).cast();
+            let done = self.seen.completion();
+            self.t
+                .put(self.peer, self.from, at, with, &self.handle, size, done)
+        });
+    }
+}
+
+/// The report of an operation to the dead peer: puts to the living one go on in it.
+unsafe extern "C" fn reported(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    context: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the test passes its puts, which outlive the operation.
+    let puts = unsafe { &*context.cast::<Puts<'_>>() };
+    assert_ne!(status, 0);
+    puts.failed.fetch_add(1, Ordering::Relaxed);
+    let before = puts.seen.succeeded();
+    puts.put();
+    for _ in 0..1000 {
+        puts.t.progress();
+    }
+    let completed = puts.seen.succeeded() - before;
+    puts.completed.store(completed, Ordering::Relaxed);
+}
+
+/// The death is found by the copies of a put from device memory, which checks the peers now and then.
+#[test]
+fn reports_hold_no_lock() {
+    let interval = ("btl_ofi_peer_check_interval", Value::Unsigned(1));
+    let t = open(near(), ThreadLevel::Single, &[interval]);
+    let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
+    t.set_overrides(Some(&copies));
+    let mut source = vec![7u64; WORDS];
+    let from = device::address(source.as_mut_ptr().cast());
+    // SAFETY: the memory outlives the region.
+    let local =
+        unsafe { t.register_hmem(from, WORDS * 8, Access::LOCAL_WRITE, hmem_iface::CUDA, 0) };
+    let local = local.unwrap();
+    let mut dead = Target::start_as(0, &t, near(), true);
+    let mut living = Target::start_as(1, &t, near(), false);
+    // From here on it makes no progress.
+    dead.sees(0, 0);
+    let puts = Puts {
+        t: &t,
+        peer: living.peer,
+        handle: living.handle,
+        from,
+        local: local.handle(),
+        seen: Seen::default(),
+        failed: AtomicU32::new(0),
+        completed: AtomicU32::new(0),
+    };
+    let done = Some(Completion {
+        function: reported,
+        context: ptr::from_ref(&puts).cast_mut().cast(),
+        data: ptr::null_mut(),
+    });
+    let (peer, h) = (dead.peer, dead.handle);
+    // SAFETY: the update has no local buffer.
+    insist(&t, || unsafe {
+        t.atomic_op(
+            peer,
+            h.base(),
+            &h,
+            BtlAtomicOp::Add,
+            1,
+            OpFlags::empty(),
+            done,
+        )
+    });
+    dead.child.kill().unwrap();
+    dead.child.wait().unwrap();
+    std::thread::sleep(Duration::from_millis(5));
+    puts.put();
+    assert_eq!(
+        puts.failed.load(Ordering::Relaxed),
+        1,
+        "the put did not find the death"
+    );
+    assert_eq!(puts.completed.load(Ordering::Relaxed), 2, "both went on");
+    t.flush(None);
+    assert_eq!(puts.seen.both(), (2, 0));
+    assert_eq!(living.sees(0, WORDS - 1), (7, 7));
+    living.end();
+    local.close().unwrap();
+    drop(dead);
+    t.close().unwrap();
+}

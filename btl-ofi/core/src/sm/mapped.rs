@@ -12,6 +12,9 @@
 //! if the object has become shorter, the access is a fault that `base::guard` reports. Attached private memory is what the
 //! owner has at the address, as for cross-memory attach.
 //!
+//! **Not mapped.** That a region cannot be mapped is kept for some [sweeps](MappedRegions::sweep), so that few operations look for
+//! it again. Nothing tells when such a region ends, and what hindered may be over by then.
+//!
 //! **Threads.** A mapping that is in use by another thread is not removed ([`MappedRegions::find`]).
 
 mod region;
@@ -31,6 +34,8 @@ pub(crate) use region::Mapping;
 /// Places in which a region may be.
 const WAYS: usize = 4;
 const SETS: usize = 256;
+/// Sweeps, one for each check of the peers, for which it is kept that a region cannot be mapped: a minute.
+const KEPT: u32 = 256;
 
 /// A region of a peer. `cookie` is written last, and the other fields only while it is 0 and nothing uses the slot.
 #[repr(align(64))]
@@ -56,14 +61,16 @@ pub(crate) struct MappedRegions {
     slots: Box<[Slot]>,
     /// What the slots refer to, by index.
     held: Mutex<HashMap<usize, Held>>,
+    /// Sweeps so far.
+    sweeps: AtomicU32,
 }
 
 /// A region in a slot.
 struct Held {
     /// NULL once the peer was released.
     endpoint: *mut Endpoint,
-    /// `None` if the region cannot be mapped.
-    mapping: Option<Mapping>,
+    /// Where the region is mapped, or the number of the sweep after which it could not be mapped.
+    mapping: Result<Mapping, u32>,
 }
 
 // SAFETY: the endpoint is compared only.
@@ -125,6 +132,7 @@ impl Default for MappedRegions {
         MappedRegions {
             slots: (0..SETS * WAYS).map(|_| Slot::default()).collect(),
             held: Mutex::default(),
+            sweeps: AtomicU32::new(0),
         }
     }
 }
@@ -190,6 +198,7 @@ impl MappedRegions {
     ) -> Result<(), E> {
         let mut held = self.lock();
         let first = Self::first(endpoint, handle.cookie());
+        let now = self.sweeps.load(Ordering::Relaxed);
         let mut free = None;
         for index in first..first + WAYS {
             let slot = &self.slots[index];
@@ -198,7 +207,7 @@ impl MappedRegions {
             if named && slot.endpoint.load(Ordering::Relaxed) == endpoint.as_ptr() {
                 return Ok(());
             }
-            let is_over = held.get(&index).is_some_and(Held::is_over);
+            let is_over = held.get(&index).is_some_and(|held| held.is_over(now));
             if (is_vacant || is_over) && self.vacate(&mut held, index) {
                 free = Some(index);
             }
@@ -207,7 +216,7 @@ impl MappedRegions {
         if held.try_reserve(1).is_err() {
             return Ok(());
         }
-        let mapping = map()?;
+        let mapping = map()?.ok_or(now);
         let slot = &self.slots[index];
         let none = ptr::null_mut();
         let word = mapping
@@ -251,7 +260,8 @@ impl MappedRegions {
 
     /// Removes the regions that are no longer registered. Their memory is free once no process maps it.
     pub(crate) fn sweep(&self) {
-        self.remove(|held| held.is_over());
+        let now = self.sweeps.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        self.remove(|held| held.is_over(now));
     }
 
     fn remove(&self, mut ends: impl FnMut(&mut Held) -> bool) {
@@ -274,9 +284,12 @@ impl MappedRegions {
 }
 
 impl Held {
-    /// Whether the region is no longer registered, or the peer was released.
-    fn is_over(&self) -> bool {
-        let ended = self.mapping.as_ref().is_some_and(Mapping::is_over);
+    /// Whether the region is no longer registered, or the peer was released, or it may be tried again to map the region.
+    fn is_over(&self, now: u32) -> bool {
+        let ended = match &self.mapping {
+            Ok(mapping) => mapping.is_over(),
+            Err(since) => now.wrapping_sub(*since) >= KEPT,
+        };
         self.endpoint.is_null() || ended
     }
 }

@@ -153,3 +153,23 @@ fn what_is_over_makes_room() {
     all.forget(peer);
     assert!(all.lock().is_empty());
 }
+
+/// A region that could not be mapped keeps its place for a while only. Then it can be mapped, and so can others.
+#[test]
+fn what_cannot_be_mapped_leaves() {
+    let (owner, all) = (Owner::new(), MappedRegions::default());
+    let (h, peer) = (owner.region(1), peer(1));
+    all.insert(peer, &h, || Ok::<_, ()>(None)).unwrap();
+    for _ in 1..KEPT {
+        all.sweep();
+        assert!(matches!(all.find(peer, &h, true), Found::Unmappable));
+    }
+    all.sweep();
+    assert!(matches!(all.find(peer, &h, true), Found::Unknown));
+    assert!(all.lock().is_empty());
+    all.insert(peer, &h, || owner.map(&h)).unwrap();
+    for _ in 0..2 * KEPT {
+        all.sweep();
+    }
+    assert!(mapped(&all, peer, &h).is_some(), "mappings stay");
+}

@@ -139,6 +139,42 @@ fn the_target_makes_it_or_the_kernel() {
     b.close().unwrap();
 }
 
+/// After a put that the target did not make in time, the kernel makes as many for callers with a callback, whom the quick path
+/// leaves to the slow one, as for others. Words and longer puts take different functions of the quick path.
+#[test]
+fn each_put_counts_once_in_the_backoff() {
+    let told = Seen::default();
+    for size in [8, 32] {
+        for completion in [None, told.completion()] {
+            let (a, b) = pair();
+            let mut window = vec![0u64; 4];
+            let region = register(&b, &mut window, Access::all());
+            let h = region.handle();
+            let peer = a.connect(b.address(), 0).unwrap();
+            let words: Vec<[u64; 4]> = (0..64).map(|value| [value; 4]).collect();
+            let put = |value: usize| {
+                let from = words[value].as_ptr().cast();
+                let status = put(&a, peer, &h, 0, from, size, completion);
+                assert_eq!(status, Status::SUCCESS);
+                seen(&window) == value as u64
+            };
+            // It finds the ring.
+            assert_eq!(put_word(&a, peer, &h, &words[1][0]), Status::SUCCESS);
+            assert_eq!(seen(&window), 1);
+            assert!(!put(2), "it waits for the target");
+            assert_eq!(a.flush(None), Status::SUCCESS);
+            let by_kernel = (3..64).take_while(|value| put(*value)).count();
+            assert_eq!(by_kernel, 16, "{size} bytes, {completion:?}");
+            b.progress();
+            assert_eq!(a.flush(None), Status::SUCCESS);
+            region.close().unwrap();
+            a.close().unwrap();
+            b.close().unwrap();
+        }
+    }
+    assert_eq!(told.failed(), 0);
+}
+
 /// A full ring is no reason to wait: more transfers than it has entries, to a target that does nothing, and
 /// atomics among them that only it can execute.
 #[test]

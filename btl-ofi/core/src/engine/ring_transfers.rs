@@ -234,7 +234,8 @@ impl Transport {
         }
     }
 
-    /// Posts a ring put or ring get. `None`, before side effects, if the caller must use CMA.
+    /// Posts a ring put or ring get. `None`, before side effects, if the caller must use CMA. `last`: it uses CMA at once, and does
+    /// not ask again.
     ///
     /// # Safety
     /// `endpoint` is live, and the local buffer is valid until completion.
@@ -243,7 +244,7 @@ impl Transport {
         endpoint: NonNull<Endpoint>,
         completion: Option<Completion>,
         local_handle: *mut plugin_api::Handle,
-        small: &RingTransfer,
+        (small, last): (&RingTransfer, bool),
     ) -> Option<Status> {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
@@ -251,7 +252,7 @@ impl Transport {
         let mut state = self.ring_to(endpoint)?;
         // SAFETY: the peer's atomics go by a ring, so it has a requester, and the lock is held.
         let mut requester = unsafe { &mut *Requester::of(peer) };
-        if !requester.tries_ring() {
+        if !requester.tries_ring(|| last) {
             return None;
         }
         let room = match requester.reserve(small.size, false) {

@@ -61,6 +61,13 @@ impl Transport {
         }
     }
 
+    /// Whether the quick path makes a transfer by CMA if the ring does not make it. Otherwise the slow path does, which asks for
+    /// the ring again.
+    #[inline(always)]
+    pub(super) fn copies_quickly(&self, completion: Option<Completion>) -> bool {
+        completion.is_none() || self.setup.answers_at_once
+    }
+
     /// Posts a put or get of at most a word.
     ///
     /// # Safety
@@ -94,7 +101,7 @@ impl Transport {
                 state.unlock_as(T);
                 return Tried::Unusual;
             };
-            if !requester.tries_ring() {
+            if !requester.tries_ring(|| self.copies_quickly(completion)) {
                 state.unlock_as(T);
                 return Tried::LeftToKernel;
             }
@@ -140,6 +147,9 @@ impl Transport {
             data,
         });
         // SAFETY: the caller guarantees the same.
-        unsafe { self.try_ring_transfer(endpoint, completion, ptr::null_mut(), &transfer) }
+        unsafe {
+            let asked = (&transfer, self.copies_quickly(completion));
+            self.try_ring_transfer(endpoint, completion, ptr::null_mut(), asked)
+        }
     }
 }

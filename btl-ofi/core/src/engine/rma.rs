@@ -206,7 +206,7 @@ impl Transport {
         completion: Option<Completion>,
     ) -> Option<()> {
         branch();
-        if completion.is_some() && !self.setup.answers_at_once {
+        if !self.copies_quickly(completion) {
             return None;
         }
         branch();

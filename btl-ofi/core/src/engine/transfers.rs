@@ -261,8 +261,9 @@ impl Transport {
             } = *caller;
             // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
             // completion.
-            let posted =
-                unsafe { self.try_ring_transfer(endpoint, completion, local_handle, &small) };
+            let posted = unsafe {
+                self.try_ring_transfer(endpoint, completion, local_handle, (&small, true))
+            };
             if posted.is_some() {
                 return posted;
             }

@@ -49,10 +49,11 @@ impl Backoff {
         self.skips = self.backoff;
     }
 
+    /// Whether this transfer is one to try the ring for. Otherwise it counts, if it is `last`: if no other path asks for it again.
     #[inline]
-    fn tries(&mut self) -> bool {
+    fn tries(&mut self, last: impl FnOnce() -> bool) -> bool {
         if self.skips > 0 {
-            self.skips -= 1;
+            self.skips -= u32::from(last());
             return false;
         }
         true
@@ -104,15 +105,18 @@ const FRAGMENT: usize = 8 * 1024;
 const FRAGMENT_POLLS: u32 = 32;
 
 impl Requester {
-    /// Whether to try a ring put or get. Otherwise the kernel makes it.
+    /// Whether to try a ring put or get. Otherwise the kernel makes it: at once if this is the `last` question for the transfer, or
+    /// by a path that asks again.
     #[inline]
-    pub(crate) fn tries_ring(&mut self) -> bool {
-        self.tuning.ring_backoff.tries()
+    pub(crate) fn tries_ring(&mut self, last: impl FnOnce() -> bool) -> bool {
+        self.tuning.ring_backoff.tries(last)
     }
 
     /// Whether to try the ring for a larger get. Requires that all slots in use are spent.
     pub(crate) fn tries_fragments(&mut self) -> bool {
-        self.outstanding() == 0 && self.area.may_have_block() && self.tuning.get_backoff.tries()
+        self.outstanding() == 0
+            && self.area.may_have_block()
+            && self.tuning.get_backoff.tries(|| true)
     }
 
     /// The way for a larger get of `size` bytes, and whether to time it.

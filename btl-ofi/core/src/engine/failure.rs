@@ -251,7 +251,8 @@ impl Transport {
         others
     }
 
-    /// Gives up every peer reached through the provider, which completes nothing more.
+    /// Gives up every peer reached through the provider, which completes nothing more. The endpoints stay open, for the operations of
+    /// living peers on this process's memory; docs/failures.md says what may follow.
     #[cold]
     fn give_up(&self, dead: u64) {
         if self.failures.broken.swap(true, Ordering::Relaxed) {

@@ -201,7 +201,8 @@ impl Reach {
 /// do not overlap.
 #[cold]
 unsafe fn put_by_kernel(from: *const u8, window: *mut u8, size: usize) -> Result<(), Status> {
-    // The kernel finds no memory under the process id once the main thread has ended.
+    // Not the process id, under which the kernel finds no memory once the main thread has ended. Asked for at each call: a
+    // number that was kept would be the parent's after a fork, and name the parent's memory.
     let own = sys::thread();
     // SAFETY: the caller guarantees that `from` is readable and that the window may be written; `cma::write` only
     // reads `from`.
@@ -224,7 +225,8 @@ unsafe fn put_by_kernel(from: *const u8, window: *mut u8, size: usize) -> Result
 /// not overlap.
 #[cold]
 unsafe fn get_by_kernel(window: *const u8, to: *mut u8, size: usize) -> Result<(), Status> {
-    // The kernel finds no memory under the process id once the main thread has ended.
+    // Not the process id, under which the kernel finds no memory once the main thread has ended. Asked for at each call: a
+    // number that was kept would be the parent's after a fork, and name the parent's memory.
     let own = sys::thread();
     // SAFETY: the caller guarantees that `to` is writable for `size` bytes.
     match unsafe { cma::read(own, to.cast(), window as u64, size) } {

@@ -65,7 +65,7 @@ pub(crate) use process::{
     effective_user, file_size_limit, find_process, page_size, permit_tracing, processors, threads,
 };
 pub(crate) use signals::{action, keep_mapped, object_of, program_headers, set_action};
-pub(crate) use time::{block_signals, monotonic, realtime, thread};
+pub(crate) use time::{block_signals, monotonic, realtime, thread, thread_of};
 
 /// The error of a call that failed just now on this thread.
 #[cold]

@@ -30,6 +30,8 @@ const RANKS: [&str; 4] = [
 
 /// An open trace. Dropping it writes what is left.
 pub(crate) struct TraceFile {
+    /// The id of this process.
+    process: u32,
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
 }
@@ -83,6 +85,7 @@ impl TraceFile {
             .name(String::from("btl-ofi-trace"))
             .spawn(move || theirs.run(file, &head))?;
         Ok(TraceFile {
+            process: std::process::id(),
             shared,
             writer: Some(writer),
         })
@@ -94,7 +97,7 @@ impl TraceFile {
             return;
         }
         let record = Record {
-            thread: sys::thread(),
+            thread: sys::thread_of(self.process),
             ..*record
         };
         let mut buffer = self.shared.lock();
@@ -219,6 +222,7 @@ mod tests {
     fn lost_records_are_counted() {
         let shared = Arc::new(shared(CAPACITY, false));
         let trace = TraceFile {
+            process: std::process::id(),
             shared: Arc::clone(&shared),
             writer: None,
         };
@@ -255,6 +259,7 @@ mod tests {
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines[0].contains("trace t ends early") && lines[0].contains("No space left"));
         let trace = TraceFile {
+            process: std::process::id(),
             shared: Arc::clone(&shared),
             writer: None,
         };

@@ -214,6 +214,33 @@ fn either_side_of_a_copy_may_fault() {
     }
 }
 
+/// The child of a fork reaches its own memory, not that of its parent at the same address.
+#[test]
+fn the_child_of_a_fork_reaches_itself() {
+    let (pages, reach) = (Pages::new(), Reach::Kernel);
+    let word = pages.0.cast::<u64>();
+    // SAFETY: the pages belong to this test.
+    let put = |value: u64| unsafe { reach.put((&raw const value).cast(), pages.0, 8) };
+    put(1).unwrap();
+    // SAFETY: the child makes system calls, and ends without any code of the test harness.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let (done, mut seen) = (put(2), 0u64);
+        // SAFETY: the pages belong to this test, whose child ends here.
+        unsafe {
+            let got = reach.get(pages.0, (&raw mut seen).cast(), 8);
+            let right = done.is_ok() && got.is_ok() && (word.read_volatile(), seen) == (2, 2);
+            libc::_exit(i32::from(!right));
+        }
+    }
+    let mut status = -1;
+    // SAFETY: the child is this test's own, and the word lies in its pages.
+    unsafe {
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        assert_eq!((status, word.read_volatile()), (0, 1));
+    }
+}
+
 /// Where the kernel forbids copies to the own process, pages are probed and then accessed.
 #[test]
 fn forbidden_copies_become_probed_accesses() {

@@ -1,5 +1,6 @@
 //! Calls about clocks and the calling thread, for traces.
 
+use std::cell::Cell;
 use std::ptr;
 
 use crate::base::error::CallError;
@@ -28,13 +29,24 @@ fn clock(id: libc::clockid_t) -> u64 {
 
 /// The kernel's number of this thread.
 pub(crate) fn thread() -> u32 {
+    // SAFETY: gettid takes no argument and cannot fail.
+    unsafe { libc::gettid() as u32 }
+}
+
+/// The kernel's number of this thread, for a caller that knows the id of this process: kept from the first call on. A fork
+/// copies what is kept to the child, whose thread has another number.
+pub(crate) fn thread_of(process: u32) -> u32 {
     thread_local! {
-        static OWN: u32 = {
-            // SAFETY: gettid takes no argument and cannot fail.
-            unsafe { libc::gettid() as u32 }
-        };
+        static OWN: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
     }
-    OWN.with(|own| *own)
+    match OWN.get() {
+        (of, own) if of == process => own,
+        _ => {
+            let own = thread();
+            OWN.set((process, own));
+            own
+        }
+    }
 }
 
 /// Blocks every signal in this thread: none is handled here, and a write beyond RLIMIT_FSIZE fails with EFBIG in place

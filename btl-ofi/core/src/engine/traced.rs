@@ -253,6 +253,7 @@ impl Transport {
         let peer = unsafe { endpoint.as_ref() };
         let by_message = match action {
             Action::Atomic { .. } if peer.atomics() == Atomics::Ring => return "ring",
+            Action::Put | Action::Get if peer.transfers() == Transfers::Ring => return "ring",
             Action::Atomic { .. } => peer.atomics() == Atomics::Message,
             Action::Put | Action::Get => peer.transfers() == Transfers::Message,
         };

@@ -9,13 +9,20 @@
 
 mod common;
 
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::fs::{OpenOptionsExt, lchown, symlink};
+use std::path::Path;
+use std::process::Command;
 use std::ptr::{self, NonNull};
+use std::sync::{Arc, Mutex};
 
-use btl_ofi::{Endpoint, Handle, Transport};
+use btl_ofi::{Endpoint, Handle, Transport, log};
 use common::Calls as _;
 use mca_params::Value;
 use plugin_api::counters::{CARRIERS, Carrier, SLOTS};
-use plugin_api::{Access, BtlAtomicOp, OpFlags, Stats, Status, ThreadLevel};
+use plugin_api::{Access, BtlAtomicOp, LogLevel, OpFlags, Stats, Status, ThreadLevel};
 
 use common::attending::attended;
 use common::{insist, near, open, register};
@@ -230,6 +237,89 @@ fn a_file_at_the_end() {
     // A file that cannot be written costs nothing else.
     let file = [("btl_ofi_stats_file", Value::str("/proc/nowhere"))];
     open(near(), ThreadLevel::Single, &file).close().unwrap();
+}
+
+/// Names that others may have taken, and a file that may not grow: one warning, and nothing is written. Outputs of the process
+/// are what the user asks for.
+#[test]
+fn files_that_are_refused() {
+    const INSIDE: &str = "BTL_OFI_TEST_INSIDE";
+    if std::env::var_os(INSIDE).is_none() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let name = "files_that_are_refused";
+        command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
+        let output = command.env(INSIDE, "1").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let lines = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(lines.matches("\"polls\":").count(), 1, "{output:?}");
+        return;
+    }
+    // SAFETY: takes a number; this process is the test's own, and ends if an opening waits.
+    unsafe { libc::alarm(60) };
+    let warnings: Arc<Mutex<Vec<String>>> = Arc::default();
+    let list = Arc::clone(&warnings);
+    let sink = move |_: LogLevel, line: &str| list.lock().unwrap().push(line.to_owned());
+    let _route = log::route(LogLevel::Warn, Arc::new(sink));
+    let warned = || std::mem::take(&mut *warnings.lock().unwrap());
+    let counting = |path: &Path| {
+        let path = path.to_str().unwrap().to_owned();
+        let file = [("btl_ofi_stats_file", Value::String(path.into()))];
+        open(near(), ThreadLevel::Single, &file)
+    };
+    let refuses = |path: &Path, why: &str| {
+        counting(path).close().unwrap();
+        let said = warned();
+        assert!(said.len() == 1 && said[0].contains(why), "{said:?}");
+        assert!(
+            said[0].ends_with("choose another btl_ofi_stats_file"),
+            "{said:?}"
+        );
+    };
+    for taken in ["/dev/stdout", "/dev/null"] {
+        counting(Path::new(taken)).close().unwrap();
+        assert_eq!(warned(), [""; 0], "{taken}");
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("counters-refused");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    refuses(&folder, "Is a directory");
+
+    let fifo = folder.join("fifo");
+    let name = CString::new(fifo.to_str().unwrap()).unwrap();
+    // SAFETY: the name is a C string.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    refuses(&fifo, "No such device or address");
+    let mut reader = File::options();
+    let reader = reader.read(true).custom_flags(libc::O_NONBLOCK).open(&fifo);
+    refuses(&fifo, "it is no file");
+    let mut text = String::new();
+    reader.unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "");
+
+    let (link, precious) = (folder.join("link"), folder.join("precious"));
+    fs::write(&precious, "precious").unwrap();
+    symlink(&precious, &link).unwrap();
+    match lchown(&link, Some(1), Some(1)) {
+        Ok(()) => refuses(&link, "it is a link of another user"),
+        Err(e) => println!("not tested, a link of another user: {e}"),
+    }
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+
+    let t = counting(&precious);
+    // SAFETY: the limit is a local; this process is the test's own.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        assert_eq!(libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit), 0);
+        limit.rlim_cur = 20;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
+    }
+    t.close().unwrap();
+    let said = warned();
+    assert!(
+        said.len() == 1 && said[0].contains("File too large"),
+        "{said:?}"
+    );
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
 }
 
 /// More peers than slots: the last ones share one.

@@ -51,7 +51,7 @@ mod time;
 
 pub(crate) use files::{
     Space, add_seals, allocate, device_number, memory_file, names, next_data, next_hole,
-    punch_hole, read, read_link, seals, space, try_lock,
+    punch_hole, read, read_link, seals, set_blocking, space, try_lock,
 };
 pub(crate) use memory::{
     MappingAt, is_readable, is_writable, map_again, map_shared, mapping_at, process_vm_readv,

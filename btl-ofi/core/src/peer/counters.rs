@@ -5,8 +5,7 @@
 //! counted, too.
 
 use std::alloc::{self, Layout};
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -22,6 +21,7 @@ use crate::base::mapping::{Mapped, allocate};
 use crate::base::sys;
 use crate::peer::endpoint::Endpoint;
 
+mod append;
 mod report;
 
 const PAGE: usize = 4096;
@@ -223,13 +223,7 @@ impl CounterTable {
         let Some(path) = &self.file else { return };
         let mut line = report::line(self.counters());
         line.push('\n');
-        // One call of write, so that lines of several processes do not mix.
-        let written = File::options()
-            .append(true)
-            .create(true)
-            .open(path)
-            .and_then(|mut file| file.write_all(line.as_bytes()));
-        if let Err(e) = written {
+        if let Err(e) = append::append(path, line.as_bytes()) {
             tracing::warn!(
                 "the counters are not written to {}: {e}; choose another btl_ofi_stats_file",
                 path.display()

@@ -106,6 +106,18 @@ pub(crate) fn try_lock(file: impl AsFd) -> Result<bool, CallError> {
     }
 }
 
+/// Has later writes to an open file wait for room.
+pub(crate) fn set_blocking(file: impl AsFd) -> Result<(), CallError> {
+    scripted!("fcntl");
+    let file = file.as_fd().as_raw_fd();
+    // SAFETY: these commands take integers only; the borrow keeps the descriptor open.
+    unsafe {
+        let flags = checked("fcntl", libc::fcntl(file, libc::F_GETFL))?;
+        let waits = libc::fcntl(file, libc::F_SETFL, flags & !libc::O_NONBLOCK);
+        checked("fcntl", waits).map(drop)
+    }
+}
+
 /// Bytes of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Space {

@@ -1,0 +1,77 @@
+//! Appending to the file that the user named (`btl_ofi_stats_file`). It may lie in a folder like `/tmp`, where others may have
+//! put something else under its name, and it may not grow for ever.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::thread;
+
+use crate::base::sys;
+
+/// Appends a line, all of it or nothing.
+pub(super) fn append(path: &Path, line: &[u8]) -> io::Result<()> {
+    // In a thread without signals: when another process appends at the same time, the file may be full in spite of the
+    // comparison below, and SIGXFSZ would end this process; so would SIGPIPE.
+    thread::scope(|scope| {
+        let name = String::from("btl-ofi-stats");
+        let writer = thread::Builder::new().name(name).spawn_scoped(scope, || {
+            sys::block_signals()?;
+            write(path, line)
+        })?;
+        writer
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the thread that writes panicked")))
+    })
+}
+
+fn write(path: &Path, line: &[u8]) -> io::Result<()> {
+    let mut file = open(path)?;
+    let found = file.metadata()?;
+    if found.is_file() && found.len().saturating_add(line.len() as u64) > sys::file_size_limit()? {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    // One call of write, so that lines of several processes do not mix.
+    file.write_all(line)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    // Without them the opening of a FIFO waits for a reader, and that of a terminal may have side effects.
+    let mut flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    match fs::symlink_metadata(path) {
+        // `/dev/stdout` is a link of root.
+        Ok(link) if link.is_symlink() => {
+            if ![0, sys::effective_user()].contains(&link.uid()) {
+                return Err(io::Error::other("it is a link of another user"));
+            }
+        }
+        _ => flags |= libc::O_NOFOLLOW,
+    }
+    let mut options = File::options();
+    let file = options
+        .append(true)
+        .create(true)
+        .custom_flags(flags)
+        .open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        if !found.file_type().is_char_device() && !is_own_output(&found) {
+            let reason = "it is no file, and neither a terminal nor an output of this process";
+            return Err(io::Error::other(reason));
+        }
+        sys::set_blocking(&file)?;
+    }
+    Ok(file)
+}
+
+/// Whether this is what stands behind stdout or stderr, which often is a pipe to a launcher.
+fn is_own_output(found: &Metadata) -> bool {
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    [stdout.as_fd(), stderr.as_fd()].into_iter().any(|output| {
+        let output = output
+            .try_clone_to_owned()
+            .and_then(|fd| File::from(fd).metadata());
+        output.is_ok_and(|own| (own.dev(), own.ino()) == (found.dev(), found.ino()))
+    })
+}

@@ -174,7 +174,8 @@ typedef struct btl_host_vtable {
     btl_status (*modex_get)(void *context, uint64_t proc, const char *key, void *data,
                             size_t capacity, size_t *size);
 
-    /* Prints a line (UTF-8, `size` bytes, no newline) at one of BTL_LOG_*. */
+    /* Prints a line (UTF-8, `size` bytes, no newline) at one of BTL_LOG_*. Each host that has a component
+     * of the plugin open may get the lines of all. */
     void (*log)(void *context, uint32_t level, const char *line, size_t size);
 } btl_host_vtable;
 

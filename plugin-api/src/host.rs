@@ -60,7 +60,8 @@ pub struct HostVtable {
             size: *mut usize,
         ) -> Status,
     >,
-    /// Prints a line (UTF-8, `size` bytes, no newline) at a [`LogLevel`].
+    /// Prints a line (UTF-8, `size` bytes, no newline) at a [`LogLevel`]. Each host that has a component of the plugin open
+    /// may get the lines of all.
     pub log: Option<
         unsafe extern "C" fn(context: *mut c_void, level: u32, line: *const c_char, size: usize),
     >,

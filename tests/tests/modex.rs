@@ -19,6 +19,9 @@ use plugin_api::{Endpoint, Status};
 /// The process whose address a test makes up.
 const STRANGER: u64 = 1;
 
+/// Taken by each test: hosts that use a plugin at once get each other's lines.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Offers `blob` as the stranger's address: the status, the endpoint, and whether the log says why
 /// there is none.
 fn add(session: &Session, host: &TestHost, blob: Vec<u8>) -> (Status, *mut Endpoint, bool) {
@@ -52,8 +55,6 @@ fn refused(session: &Session, host: &TestHost, blob: Vec<u8>, what: &str) {
 }
 
 fn malformed_addresses(plugin: &std::path::Path, host: &TestHost) {
-    // One at a time: a plugin that several hosts of a process use at once has one log.
-    static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let session = Session::new(plugin, host);
     let published: Vec<Vec<u8>> = host.published().into_values().collect();
@@ -107,6 +108,32 @@ fn altered(session: &Session, host: &TestHost, blob: Vec<u8>) {
     }
     assert!(status.is_ok(), "{status} with an endpoint for {blob:02x?}");
     remove(session, endpoint);
+}
+
+/// Two hosts of a process: neither takes the lines of the other, not even by closing.
+#[test]
+fn each_host_has_its_lines() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (host, other) = (
+        TestHost::with_provider("shm"),
+        TestHost::with_provider("shm"),
+    );
+    let session = Session::new(ofi_plugin(), &host);
+    refused(&session, &host, Vec::new(), "alone");
+    let second = Session::new(ofi_plugin(), &other);
+    refused(&session, &host, Vec::new(), "the first of two");
+    other.take_log();
+    refused(&second, &other, Vec::new(), "the second of two");
+    drop(session);
+    host.take_log();
+    refused(&second, &other, Vec::new(), "the second after the first");
+    assert!(
+        host.take_log().is_empty(),
+        "lines after the component was closed"
+    );
+    let session = Session::new(ofi_plugin(), &host);
+    drop(second);
+    refused(&session, &host, Vec::new(), "the first after the second");
 }
 
 #[test]

@@ -18,7 +18,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 fn module(settings: &[(&str, &str)]) -> (Attributes, Vec<String>) {
     // SAFETY: every test of this process sets the same value, before a provider is asked for.
     unsafe { std::env::set_var("FI_SOCKETS_IFACE", "lo") };
-    // One at a time: the plugin logs to the host that opened it last.
+    // One at a time: hosts that use a plugin at once get each other's lines.
     let _alone = ALONE.lock().unwrap();
     let mut all = vec![("btl_ofi_provider_include", "sockets")];
     all.extend_from_slice(settings);

@@ -40,7 +40,7 @@ fn opening_process() {
     let said: Arc<Mutex<Vec<String>>> = Arc::default();
     let list = Arc::clone(&said);
     let sink = move |_: LogLevel, line: &str| list.lock().unwrap().push(line.to_owned());
-    btl_ofi::log::route(LogLevel::Warn, Some(Arc::new(sink)));
+    let _route = btl_ofi::log::route(LogLevel::Warn, Arc::new(sink));
     println!("@threads {}", counted());
     let options = [(
         "btl_ofi_provider_include",

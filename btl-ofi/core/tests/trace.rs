@@ -269,10 +269,8 @@ fn a_full_disk() {
         assert_eq!(said.matches(LINE).count(), 1, "{said}");
         return;
     }
-    log::route(
-        LogLevel::Warn,
-        Some(Arc::new(|_, line: &str| eprintln!("{line}"))),
-    );
+    let print = Arc::new(|_: LogLevel, line: &str| eprintln!("{line}"));
+    let _route = log::route(LogLevel::Warn, print);
     let folder = folder("full");
     let t = open(near(), ThreadLevel::Single, &[traced(&folder)]);
     let mut window = vec![0u64; 64];

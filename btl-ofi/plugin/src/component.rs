@@ -9,7 +9,8 @@ use plugin_api::{
     Component, ComponentVtable, HostVtable, LogLevel, Module, Provider, Status, SurveyFn,
     TableHeader, ThreadLevel, magic,
 };
-use transport::{Options, Transport, log};
+use transport::log::{self, Route};
+use transport::{Options, Transport};
 
 use crate::guard::guarded;
 use crate::modex;
@@ -34,6 +35,8 @@ pub(crate) static TABLE: ComponentVtable = ComponentVtable {
 struct OfiComponent {
     host: &'static HostVtable,
     options: Options,
+    /// The lines for this host.
+    _log: Route,
     /// The module, while it lives. Like BTL/OFI, the component opens only the first compatible provider.
     module: Slot,
 }
@@ -57,14 +60,14 @@ unsafe fn check_host(host: *const HostVtable) -> Result<&'static HostVtable, Sta
 }
 
 /// Routes the transport's log lines to the host's `log`.
-fn route_log(host: &'static HostVtable, verbose: i32) {
+fn route_log(host: &'static HostVtable, verbose: i32) -> Route {
     let sink = move |level: LogLevel, line: &str| {
         if let Some(log) = host.log {
             // SAFETY: `HostVtable::check` accepted the table; the line lives through the call.
             unsafe { log(host.context, level as u32, line.as_ptr().cast(), line.len()) };
         }
     };
-    log::route(log::level_of(verbose), Some(Arc::new(sink)));
+    log::route(log::level_of(verbose), Arc::new(sink))
 }
 
 fn log_line(host: &HostVtable, level: LogLevel, line: &str) {
@@ -108,9 +111,9 @@ unsafe extern "C" fn open(host: *const HostVtable, out: *mut *mut Component) -> 
                 return e.status();
             }
         };
-        route_log(host, options.verbosity());
         let component = OfiComponent {
             host,
+            _log: route_log(host, options.verbosity()),
             options,
             module: Slot::default(),
         };
@@ -232,12 +235,10 @@ unsafe extern "C" fn close(component: *mut Component) -> Status {
         }
         // SAFETY: the host passes a component that `open` made with `Box::into_raw`, and closes it once.
         let component = unsafe { Box::from_raw(component.cast::<OfiComponent>()) };
-        let status = match component.module.take() {
+        match component.module.take() {
             None => Status::SUCCESS,
             // SAFETY: `take` removed the module from the slot, so that it is finished once.
             Some(module) => unsafe { OfiModule::finish(module.as_ptr()) },
-        };
-        log::route(LogLevel::Error, None);
-        status
+        }
     })
 }

@@ -1,7 +1,7 @@
 //! Log lines for a host without its own `tracing` subscriber.
 //!
-//! Each door (the plugin, the Open MPI component) is a shared object with its own copy of `tracing`. It installs a
-//! sink here once, and every log line of the transport reaches the host through the sink.
+//! Each door (the plugin, the Open MPI component) is a shared object with its own copy of `tracing`. It adds a sink here for
+//! each of its users. No line says whose transport it is about, so each sink gets every line.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -14,17 +14,35 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// Receives log lines. Any thread may call it.
 pub type Sink = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 
-static SINK: RwLock<Option<(LogLevel, Sink)>> = RwLock::new(None);
+static SINKS: RwLock<Vec<(LogLevel, Sink)>> = RwLock::new(Vec::new());
 static INSTALLED: OnceLock<()> = OnceLock::new();
 
-/// Sends lines up to `level` to `sink` from now on, in place of an earlier sink. `None` removes the sink. A `tracing`
-/// subscriber that the process already has stays in place and receives the lines instead.
-pub fn route(level: LogLevel, sink: Option<Sink>) {
+/// A sink that receives lines until this is dropped. A line that another thread logs at that moment may still come.
+#[must_use = "dropping it ends the lines"]
+pub struct Route(Sink);
+
+/// Sends lines up to `level` to `sink`, besides those that get them already. A `tracing` subscriber that the process already
+/// has stays in place and receives the lines instead.
+pub fn route(level: LogLevel, sink: Sink) -> Route {
     INSTALLED.get_or_init(|| {
         // Fails when the process already has a subscriber. That subscriber then receives the lines.
         let _ = tracing::subscriber::set_global_default(Router);
     });
-    *SINK.write().unwrap_or_else(PoisonError::into_inner) = sink.map(|s| (level, s));
+    let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
+    sinks.push((level, Arc::clone(&sink)));
+    Route(sink)
+}
+
+impl Drop for Route {
+    fn drop(&mut self) {
+        let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = sinks
+            .iter()
+            .position(|(_, sink)| Arc::ptr_eq(sink, &self.0))
+        {
+            sinks.remove(at);
+        }
+    }
 }
 
 /// The log level for a value of `btl_ofi_verbose`.
@@ -40,9 +58,9 @@ struct Router;
 
 impl Subscriber for Router {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let sink = SINK.read().unwrap_or_else(PoisonError::into_inner);
-        sink.as_ref()
-            .is_some_and(|(level, _)| level_for(*metadata.level()) <= *level)
+        let line = level_for(*metadata.level());
+        let sinks = SINKS.read().unwrap_or_else(PoisonError::into_inner);
+        sinks.iter().any(|(level, _)| line <= *level)
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
@@ -54,14 +72,13 @@ impl Subscriber for Router {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let sink = {
-            let sink = SINK.read().unwrap_or_else(PoisonError::into_inner);
-            sink.as_ref().map(|(_, s)| Arc::clone(s))
-        };
-        if let Some(sink) = sink {
-            let mut line = Line(String::new());
-            event.record(&mut line);
-            sink(level_for(*event.metadata().level()), &line.0);
+        let level = level_for(*event.metadata().level());
+        // Copied: a sink may log, or add and remove sinks.
+        let sinks = SINKS.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        for (_, sink) in sinks.iter().filter(|(most, _)| level <= *most) {
+            sink(level, &line.0);
         }
     }
 
@@ -69,7 +86,7 @@ impl Subscriber for Router {
 
     fn exit(&self, _: &span::Id) {}
 
-    // The interest of a callsite is not cached: the set of enabled lines changes with every sink.
+    // The interest of a callsite is not cached: the set of enabled lines changes with the sinks.
     fn register_callsite(&self, _: &'static Metadata<'static>) -> tracing::subscriber::Interest {
         tracing::subscriber::Interest::sometimes()
     }

@@ -490,7 +490,8 @@ struct btl_module_vtable {
 
     /* Makes endpoints for `count` processes; writes NULL for a process that cannot be reached. A
      * process that was added before gets its existing endpoint, counted once more. The calling
-     * process is a peer like any other. */
+     * process is a peer like any other. On an error no process was added, and what was written is
+     * NULL. */
     btl_status (*add_procs)(btl_module *module, size_t count, const uint64_t *procs,
                             btl_endpoint **endpoints);
 

@@ -35,7 +35,8 @@ pub struct ModuleVtable {
     /// [`magic::MODULE`](crate::magic::MODULE).
     pub header: TableHeader,
     /// Makes endpoints for `count` processes; writes NULL for a process that cannot be reached. A process that was
-    /// added before gets its existing endpoint, counted once more. The calling process is a peer like any other.
+    /// added before gets its existing endpoint, counted once more. The calling process is a peer like any other. On an error no
+    /// process was added, and what was written is NULL.
     pub add_procs: Option<
         unsafe extern "C" fn(
             module: *mut Module,

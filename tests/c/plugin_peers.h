@@ -42,26 +42,6 @@ static btl_status add_one(struct module *module, uint64_t proc, btl_endpoint **o
     return BTL_SUCCESS;
 }
 
-/* A process that nobody answers for gets NULL; bytes that are no address fail the whole call. */
-static btl_status add_procs(btl_module *public, size_t count, const uint64_t *procs,
-                            btl_endpoint **endpoints)
-{
-    struct module *module = inside(public);
-    btl_status status = BTL_SUCCESS;
-    if (module == NULL || (count > 0 && (procs == NULL || endpoints == NULL)))
-        return BTL_BAD_PARAM;
-    pthread_mutex_lock(&module->lock);
-    for (size_t at = 0; at < count; at++) {
-        btl_status one = add_one(module, procs[at], &endpoints[at]);
-        if (one != BTL_SUCCESS)
-            endpoints[at] = NULL;
-        if (one != BTL_SUCCESS && one != BTL_UNREACH)
-            status = one;
-    }
-    pthread_mutex_unlock(&module->lock);
-    return status;
-}
-
 static void release_endpoint(struct module *module, btl_endpoint *endpoint)
 {
     btl_endpoint **link = &module->endpoints;
@@ -78,6 +58,31 @@ static void release_endpoint(struct module *module, btl_endpoint *endpoint)
         peer_close(&endpoint->peer);
         free(endpoint);
     }
+}
+
+/* A process that nobody answers for gets NULL; bytes that are no address fail the whole call, which then adds nobody. */
+static btl_status add_procs(btl_module *public, size_t count, const uint64_t *procs,
+                            btl_endpoint **endpoints)
+{
+    struct module *module = inside(public);
+    btl_status status = BTL_SUCCESS;
+    if (module == NULL || (count > 0 && (procs == NULL || endpoints == NULL)))
+        return BTL_BAD_PARAM;
+    pthread_mutex_lock(&module->lock);
+    for (size_t at = 0; at < count; at++) {
+        btl_status one = add_one(module, procs[at], &endpoints[at]);
+        if (one != BTL_SUCCESS)
+            endpoints[at] = NULL;
+        if (one != BTL_SUCCESS && one != BTL_UNREACH)
+            status = one;
+    }
+    pthread_mutex_unlock(&module->lock);
+    for (size_t at = 0; status != BTL_SUCCESS && at < count; at++) {
+        if (endpoints[at] != NULL)
+            release_endpoint(module, endpoints[at]);
+        endpoints[at] = NULL;
+    }
+    return status;
 }
 
 static btl_status del_procs(btl_module *public, size_t count, btl_endpoint *const *endpoints)

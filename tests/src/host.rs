@@ -18,7 +18,7 @@ pub struct TestHost {
 struct State {
     settings: HashMap<String, CString>,
     published: Mutex<HashMap<String, Vec<u8>>>,
-    peers: Mutex<HashMap<u64, Vec<u8>>>,
+    peers: Mutex<HashMap<u64, Result<Vec<u8>, Status>>>,
     log: Mutex<Vec<String>>,
 }
 
@@ -64,7 +64,12 @@ impl TestHost {
     /// Makes `modex_get` give these bytes for a process, whatever the key. Other processes have
     /// what this one published.
     pub fn set_peer(&self, proc: u64, bytes: Vec<u8>) {
-        self.state.peers.lock().unwrap().insert(proc, bytes);
+        self.state.peers.lock().unwrap().insert(proc, Ok(bytes));
+    }
+
+    /// Makes `modex_get` fail for a process.
+    pub fn fail_for_peer(&self, proc: u64, status: Status) {
+        self.state.peers.lock().unwrap().insert(proc, Err(status));
     }
 
     /// Takes the lines that were logged since the last call.
@@ -175,7 +180,8 @@ unsafe extern "C" fn modex_get(
     // SAFETY: the context is ours; the key is NUL-terminated.
     let (state, key) = unsafe { (state(context), CStr::from_ptr(key)) };
     let found = match state.peers.lock().unwrap().get(&proc) {
-        Some(bytes) => Some(bytes.clone()),
+        Some(Err(status)) => return *status,
+        Some(Ok(bytes)) => Some(bytes.clone()),
         None => {
             let published = state.published.lock().unwrap();
             published.get(key.to_string_lossy().as_ref()).cloned()

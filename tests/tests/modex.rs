@@ -8,13 +8,14 @@
 )]
 
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use integration_tests::fixtures::{c_plugin, ofi_plugin};
 use integration_tests::host::TestHost;
 use integration_tests::random::Random;
-use integration_tests::session::Session;
-use plugin_api::{Endpoint, Status};
+use integration_tests::session::{Session, count_calls};
+use plugin_api::{CompletionFn, Endpoint, Status};
 
 /// The process whose address a test makes up.
 const STRANGER: u64 = 1;
@@ -108,6 +109,71 @@ fn altered(session: &Session, host: &TestHost, blob: Vec<u8>) {
     }
     assert!(status.is_ok(), "{status} with an endpoint for {blob:02x?}");
     remove(session, endpoint);
+}
+
+/// A call that fails for one process adds none: the only release left of the other one waits for its operations, as the last
+/// release does.
+#[test]
+fn a_call_that_fails_adds_nobody() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let settings = [
+        ("btl_ofi_provider_include", "sockets"),
+        ("btl_ofi_same_node", "off"),
+    ];
+    let host = TestHost::new(&settings);
+    let mut session = Session::new(ofi_plugin(), &host);
+    host.fail_for_peer(STRANGER, Status::ERROR);
+    let mut endpoints = [std::ptr::dangling_mut(); 3];
+    let add = session.table.add_procs.unwrap();
+    // SAFETY: the module lives; there is room for an endpoint of each process.
+    let status = unsafe {
+        add(
+            session.module,
+            3,
+            [0, 0, STRANGER].as_ptr(),
+            endpoints.as_mut_ptr(),
+        )
+    };
+    assert_eq!(status, Status::ERROR);
+    assert_eq!(endpoints, [null_mut(); 3]);
+
+    let calls = AtomicUsize::new(0);
+    let context = (&raw const calls).cast_mut().cast();
+    let (local, remote) = (session.local(0), session.remote(1));
+    let put = session.table.put.unwrap();
+    let (module, endpoint, none) = (session.module, session.endpoint, null_mut());
+    // SAFETY: everything is the session's own, and the release ends the operation.
+    while unsafe {
+        let told = Some(count_calls as CompletionFn);
+        put(
+            module,
+            endpoint,
+            local,
+            remote,
+            none,
+            session.handle,
+            8,
+            0,
+            255,
+            told,
+            context,
+            none.cast(),
+        )
+    } != Status::SUCCESS
+    {
+        // The first operations on a connection find it half made.
+        session.progress();
+    }
+    assert_eq!(
+        calls.load(Ordering::Relaxed),
+        0,
+        "the provider must need progress"
+    );
+    remove(&session, endpoint);
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    // SAFETY: the module lives; there is room for one endpoint.
+    let status = unsafe { add(module, 1, &0, &mut session.endpoint) };
+    assert_eq!(status, Status::SUCCESS);
 }
 
 /// Two hosts of a process: neither takes the lines of the other, not even by closing.

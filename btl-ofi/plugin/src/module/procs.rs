@@ -32,22 +32,35 @@ pub(super) unsafe extern "C" fn add_procs(
                 std::slice::from_raw_parts_mut(endpoints, count),
             )
         };
-        let mut status = Status::SUCCESS;
-        for (&proc, out) in procs.iter().zip(endpoints) {
-            *out = ptr::null_mut();
+        endpoints.fill(ptr::null_mut());
+        for (&proc, out) in procs.iter().zip(&mut *endpoints) {
             match connect(module, proc) {
                 Ok(endpoint) => *out = endpoint.as_ptr().cast(),
-                Err(why) => {
-                    tracing::warn!("process {proc} cannot be reached: {}", why.1);
+                Err((status, why)) => {
+                    tracing::warn!("process {proc} cannot be reached: {why}");
                     // A NULL endpoint reports an unreachable peer; the status reports other failures.
-                    if why.0 != Status::UNREACH {
-                        status = why.0;
+                    if status != Status::UNREACH {
+                        release(module, endpoints);
+                        return status;
                     }
                 }
             }
         }
-        status
+        Status::SUCCESS
     })
+}
+
+/// Takes back what a call added that fails.
+fn release(module: &OfiModule, endpoints: &mut [*mut Endpoint]) {
+    for endpoint in endpoints {
+        if let Some(added) = peer(std::mem::replace(endpoint, ptr::null_mut())) {
+            // SAFETY: the call added the endpoint just now, and nobody else has learnt of that.
+            let released = unsafe { module.transport.disconnect(added) };
+            if !released.is_ok() {
+                tracing::warn!("a process was not released: {released}");
+            }
+        }
+    }
 }
 
 fn connect(

@@ -410,8 +410,9 @@ pub struct ModuleVtable {
     >,
     /// Adds an interval of the host to the trace (`btl_ofi_trace`): the call `name`, a C string
     /// of which 16 bytes are kept, about process `peer`, or [`NO_RANK`](crate::trace::NO_RANK), from `begin` to `end` in
-    /// nanoseconds of `CLOCK_MONOTONIC`. [`Status::NOT_SUPPORTED`]: no trace is written. With a `name` of NULL the call only
-    /// asks that.
+    /// nanoseconds of `CLOCK_MONOTONIC`. With an `end` of [`NOT_ENDED`](crate::trace::NOT_ENDED) the call has only begun: it is recorded once a
+    /// second until it is added with its end, or with an `end` equal to `begin`, which records nothing.
+    /// [`Status::NOT_SUPPORTED`]: no trace is written. With a `name` of NULL the call only asks that.
     pub trace: Option<
         unsafe extern "C" fn(
             module: *mut Module,

@@ -22,6 +22,10 @@ pub const NO_RANK: u64 = u64::MAX;
 pub const NO_CARRIER: u8 = u8::MAX;
 /// A progress call records how long the process had made none, if that is longer.
 pub const QUIET: u64 = 1_000_000;
+/// The end of a call of the host that has only begun ([`trace`](crate::ModuleVtable::trace)).
+pub const NOT_ENDED: u64 = 0;
+/// In the byte of the kind: the record is [`Record::open`].
+const OPEN: u8 = 0x80;
 
 /// What a file begins with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,6 +91,9 @@ impl Kind {
 pub struct Record {
     /// What the others mean.
     pub kind: Kind,
+    /// It had not ended when it was recorded, and `duration` is what had passed. A wait or call that lasts is recorded so once a
+    /// second; the last record of its kind with this `begin` counts, and one that is not open has its end.
+    pub open: bool,
     /// When it began.
     pub begin: u64,
     /// How long it took.
@@ -112,6 +119,7 @@ impl Record {
     pub const fn new(kind: Kind, begin: u64, duration: u64) -> Record {
         Record {
             kind,
+            open: false,
             begin,
             duration,
             peer: NO_RANK,
@@ -149,7 +157,8 @@ impl Record {
         for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
             to.copy_from_slice(&word.to_ne_bytes());
         }
-        (bytes[40], bytes[41]) = (self.kind as u8, self.carrier);
+        let open = if self.open { OPEN } else { 0 };
+        (bytes[40], bytes[41]) = (self.kind as u8 | open, self.carrier);
         bytes[42..44].copy_from_slice(&self.status.to_ne_bytes());
         bytes[44..48].copy_from_slice(&self.thread.to_ne_bytes());
         bytes[48..].copy_from_slice(&self.name);
@@ -158,8 +167,10 @@ impl Record {
 
     /// Reads a record; `None` for one of a kind that this version does not know.
     pub fn from_bytes(bytes: &[u8; RECORD]) -> Option<Record> {
-        let kind = Kind::ALL.into_iter().find(|k| *k as u8 == bytes[40])?;
+        let number = bytes[40] & !OPEN;
+        let kind = Kind::ALL.into_iter().find(|k| *k as u8 == number)?;
         Some(Record {
+            open: bytes[40] & OPEN != 0,
             peer: word(bytes, 16),
             bytes: word(bytes, 24),
             id: word(bytes, 32),
@@ -263,6 +274,7 @@ mod tests {
     fn what_is_written_is_read() {
         for kind in Kind::ALL {
             let record = Record {
+                open: kind == Kind::Call,
                 peer: 3,
                 bytes: u64::MAX - 1,
                 id: 1 << 40,

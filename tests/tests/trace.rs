@@ -301,6 +301,27 @@ fn a_killed_rank() {
     );
 }
 
+/// A job that hangs until it is killed: the call in which a rank waited is named, though it never ended.
+#[test]
+fn a_rank_that_hangs() {
+    let job = Traced::run("hung", "2", &MESSAGES, &["waits", "die", "2500"]);
+    assert!(!job.outcome.status.success());
+    let why = job.trace("why", &["--over", "50", "--json"]);
+    assert!(why.status.success(), "{}", why.transcript());
+    let waits: Value = serde_json::from_str(&why.stdout).unwrap();
+    let hung = &waits[0];
+    let place = hung["place"].as_str().unwrap();
+    assert_eq!(
+        (&hung["rank"], &hung["ended"]),
+        (&0.into(), &false.into()),
+        "{waits}"
+    );
+    assert!(place.contains("(did not end)"), "{waits}");
+    assert_eq!(hung["blamed"], 1, "{waits}");
+    let text = job.trace("why", &["--over", "50"]).stdout;
+    assert!(text.lines().next().unwrap().contains(place), "{text}");
+}
+
 /// Files that are cut, of another version, no traces, and not there.
 #[test]
 fn files_that_are_not_whole() {

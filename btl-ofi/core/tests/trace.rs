@@ -224,6 +224,88 @@ fn what_is_refused() {
     }
 }
 
+/// A flush that lasts: the counters and the trace have it before it ends, as they must for a process that hangs.
+#[test]
+fn a_wait_that_lasts() {
+    let off = ("btl_ofi_same_node", Value::str("off"));
+    let folder = folder("lasts");
+    let settings = [off, traced(&folder)];
+    let level = ThreadLevel::Multiple;
+    let (a, b) = (
+        open("tcp;ofi_rxm", level, &settings),
+        open("tcp;ofi_rxm", level, &settings[..1]),
+    );
+    let mut window = vec![0u64; 64];
+    let region = register(&b, &mut window, Access::all());
+    let (peer, h) = (a.connect(b.address(), 9).unwrap(), region.handle());
+    attended(&b, || operate(&a, peer, &h));
+    let before = a.stats();
+    let mut old = 0u64;
+    let (op, local, none) = (BtlAtomicOp::Add, (&raw mut old).cast(), ptr::null_mut());
+    // SAFETY: the word lives until the flush.
+    insist(&a, || unsafe {
+        a.atomic_fop(
+            peer,
+            local,
+            h.base(),
+            none,
+            &h,
+            op,
+            1,
+            OpFlags::empty(),
+            None,
+        )
+    });
+    let path = files(&folder).remove(0);
+    let waits = || {
+        let bytes = fs::read(&path).unwrap();
+        let (records, _) = bytes[HEAD..].as_chunks::<RECORD>();
+        let records = records.iter().map(|r| Record::from_bytes(r).unwrap());
+        of(&records.collect::<Vec<_>>(), Kind::Wait)
+    };
+    // Nobody makes progress at the target until two records say that the wait lasts.
+    let lasting = std::thread::scope(|scope| {
+        let flush = scope.spawn(|| a.flush(None));
+        let until = Instant::now() + PATIENCE;
+        let lasting = loop {
+            let open: Vec<_> = waits().into_iter().filter(|wait| wait.open).collect();
+            if open.len() >= 2 || Instant::now() > until {
+                break open;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let during = a.stats();
+        attended(&b, || assert_eq!(flush.join().unwrap(), Status::SUCCESS));
+        assert_eq!(during.waits, before.waits + 1);
+        let waited = during.waited - before.waited;
+        // The counters may be behind by some time slices of other processes.
+        assert!(
+            lasting.is_empty() || waited >= lasting[0].duration,
+            "{waited} {lasting:?}"
+        );
+        lasting
+    });
+    assert!(
+        lasting.len() >= 2 && lasting[1].duration > lasting[0].duration,
+        "{lasting:?}"
+    );
+    let after = a.stats();
+    assert_eq!(after.waits, before.waits + 1);
+    region.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+    let same = |wait: &&Record| wait.begin == lasting[0].begin;
+    let waits = waits();
+    let waits: Vec<_> = waits.iter().filter(same).collect();
+    let ends: Vec<_> = waits.iter().filter(|wait| !wait.open).collect();
+    assert_eq!(ends.len(), 1, "{waits:?}");
+    assert!(
+        waits.iter().all(|wait| wait.peer == ends[0].peer),
+        "{waits:?}"
+    );
+    assert!(ends[0].duration >= lasting[1].duration, "{waits:?}");
+}
+
 /// An existing name is never opened, neither a file nor a link; only this user reads the new file.
 #[test]
 fn other_files_stay_as_they_are() {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mca_params::{Declaration, Kind, Level as ParamLevel, Value};
 use plugin_api::ThreadLevel;
-use plugin_api::trace::NO_RANK;
+use plugin_api::trace::{NO_RANK, NOT_ENDED};
 
 use super::mode::Mode;
 use super::waits::is_watched;
@@ -158,6 +158,16 @@ impl Entered<'_> {
     pub(crate) fn about(&mut self, process: u64) {
         if let Some(ending) = &mut self.0 {
             ending.peer = process;
+            ending.begin();
+        }
+    }
+}
+
+impl Ending<'_> {
+    /// Has the trace know of the call, in case that it never ends.
+    fn begin(&self) {
+        if let Some((trace, began)) = self.trace {
+            trace.add_to_trace(self.call, self.peer, (began, NOT_ENDED));
         }
     }
 }
@@ -171,9 +181,9 @@ impl Drop for Ending<'_> {
         }
         if let Some((trace, began)) = self.trace {
             let end = monotonic();
-            if end.saturating_sub(began) >= SHORT || self.call.contains("lock") {
-                trace.add_to_trace(self.call, self.peer, (began, end));
-            }
+            let is_short = end.saturating_sub(began) < SHORT && !self.call.contains("lock");
+            let end = if is_short { began } else { end };
+            trace.add_to_trace(self.call, self.peer, (began, end));
         }
     }
 }
@@ -208,6 +218,7 @@ impl Checker {
             call,
             peer: NO_RANK,
         };
+        ending.begin();
         let ends = ending.inside.is_some() || ending.trace.is_some();
         Ok(Entered(ends.then(|| Box::new(ending))))
     }

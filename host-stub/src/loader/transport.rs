@@ -353,7 +353,8 @@ impl Transport {
     }
 
     /// Adds a call of the host to the trace: about a process, or [`NO_RANK`](plugin_api::trace::NO_RANK), from `begin` to `end`
-    /// in nanoseconds of `CLOCK_MONOTONIC`. Of the name 16 bytes are kept.
+    /// in nanoseconds of `CLOCK_MONOTONIC`. Of the name 16 bytes are kept. With an end of [`NOT_ENDED`](plugin_api::trace::NOT_ENDED) it has only
+    /// begun; one that ends where it began is recorded no more.
     pub(crate) fn add_to_trace(&self, call: &str, peer: u64, (begin, end): (u64, u64)) {
         let mut name = [0u8; 17];
         let kept = call.len().min(16);

@@ -18,6 +18,10 @@ use crate::base::sys;
 const CAPACITY: usize = 1 << 14;
 /// Time between two writes, unless the buffer is half full before. A process that is killed loses what came since the last.
 const PERIOD: Duration = Duration::from_millis(50);
+/// Intervals under way that are noted at the same time. Others are recorded only when they end.
+const MOST_OPEN: usize = 256;
+/// An interval under way is recorded once in this time, in nanoseconds, when it has lasted for as long.
+const STILL: u64 = 1_000_000_000;
 /// Traces of one process with the same name, such as those of several modules.
 const MOST_FILES: u32 = 64;
 /// The variables in which launchers tell the rank.
@@ -49,6 +53,8 @@ struct Buffer {
     records: Vec<[u8; RECORD]>,
     lost: u64,
     ends: bool,
+    /// Intervals under way, at most [`MOST_OPEN`].
+    open: Vec<Record>,
 }
 
 impl TraceFile {
@@ -70,9 +76,10 @@ impl TraceFile {
             title: title.to_owned(),
         };
         let buffer = Buffer {
-            records: Vec::with_capacity(CAPACITY),
+            records: Vec::with_capacity(CAPACITY + MOST_OPEN),
             lost: 0,
             ends: false,
+            open: Vec::with_capacity(MOST_OPEN),
         };
         let shared = Arc::new(Shared {
             buffer: Mutex::new(buffer),
@@ -91,7 +98,31 @@ impl TraceFile {
         })
     }
 
-    /// Adds a record, unless the buffer is full.
+    /// Notes an interval that begins, or what has become known of it. As long as it lasts it is recorded once in [`STILL`], so
+    /// that the trace of a process that hangs and is killed says where. [`add`](Self::add) ends it.
+    pub(crate) fn begin(&self, record: &Record) {
+        if !self.shared.is_on.load(Ordering::Relaxed) {
+            return;
+        }
+        let record = Record {
+            open: true,
+            thread: sys::thread_of(self.process),
+            ..*record
+        };
+        let mut buffer = self.shared.lock();
+        match buffer.find(&record) {
+            Some(at) => buffer.open[at] = record,
+            None if buffer.open.len() < MOST_OPEN => buffer.open.push(record),
+            None => {}
+        }
+    }
+
+    /// Ends an interval that is not worth a record.
+    pub(crate) fn forget(&self, record: &Record) {
+        self.shared.lock().end(record);
+    }
+
+    /// Adds a record, unless the buffer is full. An interval that [`began`](Self::begin) ends.
     pub(crate) fn add(&self, record: &Record) {
         if !self.shared.is_on.load(Ordering::Relaxed) {
             return;
@@ -101,6 +132,7 @@ impl TraceFile {
             ..*record
         };
         let mut buffer = self.shared.lock();
+        buffer.end(&record);
         if buffer.records.len() == CAPACITY {
             buffer.lost += 1;
             return;
@@ -121,6 +153,32 @@ impl Drop for TraceFile {
         {
             tracing::error!("the thread that writes the trace panicked");
         }
+    }
+}
+
+impl Buffer {
+    /// The place of an interval under way.
+    fn find(&self, of: &Record) -> Option<usize> {
+        let same = |open: &Record| open.begin == of.begin && open.kind == of.kind;
+        self.open.iter().rposition(same)
+    }
+
+    fn end(&mut self, record: &Record) {
+        if matches!(record.kind, Kind::Wait | Kind::Call)
+            && let Some(at) = self.find(record)
+        {
+            self.open.swap_remove(at);
+        }
+    }
+
+    /// Records of the intervals under way that have lasted for [`STILL`].
+    fn lasting(&self, now: u64) -> impl Iterator<Item = Record> {
+        let lasting = move |open: &Record| Record {
+            duration: now.saturating_sub(open.begin),
+            ..*open
+        };
+        let lasting = self.open.iter().map(lasting);
+        lasting.filter(|open| open.duration >= STILL)
     }
 }
 
@@ -146,7 +204,8 @@ impl Shared {
     }
 
     fn write(&self, file: &mut File) -> io::Result<()> {
-        let mut taken: Vec<[u8; RECORD]> = Vec::with_capacity(CAPACITY);
+        let mut taken: Vec<[u8; RECORD]> = Vec::with_capacity(CAPACITY + MOST_OPEN);
+        let mut told = sys::monotonic();
         loop {
             let (lost, ends) = {
                 let waits =
@@ -154,6 +213,11 @@ impl Shared {
                 let waited = self.wake.wait_timeout_while(self.lock(), PERIOD, waits);
                 let (mut buffer, _) = waited.unwrap_or_else(PoisonError::into_inner);
                 std::mem::swap(&mut buffer.records, &mut taken);
+                let now = sys::monotonic();
+                if now.saturating_sub(told) >= STILL {
+                    told = now;
+                    taken.extend(buffer.lasting(now).map(|open| open.to_bytes()));
+                }
                 (std::mem::take(&mut buffer.lost), buffer.ends)
             };
             file.write_all(taken.as_flattened())?;
@@ -208,6 +272,7 @@ mod tests {
             records: Vec::with_capacity(records),
             lost: 0,
             ends,
+            open: Vec::new(),
         };
         Shared {
             buffer: Mutex::new(buffer),
@@ -245,6 +310,47 @@ mod tests {
             (Kind::Lost, 5)
         );
         assert_eq!(records[CAPACITY + 1].kind, Kind::End);
+    }
+
+    /// What lasts is recorded with what has passed, until it ends.
+    #[test]
+    fn intervals_under_way() {
+        let trace = TraceFile {
+            process: std::process::id(),
+            shared: Arc::new(shared(8, false)),
+            writer: None,
+        };
+        let lasting = |now| -> Vec<_> {
+            let buffer = trace.shared.lock();
+            let lasting = buffer.lasting(now);
+            lasting
+                .map(|r| (r.kind, r.begin, r.duration, r.peer, r.open))
+                .collect()
+        };
+        let (call, wait) = (Record::new(Kind::Call, 5, 0), Record::new(Kind::Wait, 5, 0));
+        trace.begin(&call);
+        trace.begin(&wait);
+        trace.begin(&Record { peer: 3, ..wait });
+        let now = 5 + STILL;
+        assert!(lasting(now - 1).is_empty());
+        let of = |kind, peer| (kind, 5, STILL, peer, true);
+        assert_eq!(lasting(now), [of(Kind::Call, NO_RANK), of(Kind::Wait, 3)]);
+        trace.add(&Record {
+            duration: 9,
+            ..wait
+        });
+        assert_eq!(lasting(now), [of(Kind::Call, NO_RANK)]);
+        trace.forget(&call);
+        assert!(lasting(now).is_empty());
+        let record = Record::from_bytes(&trace.shared.lock().records[0]).unwrap();
+        assert_eq!(
+            (record.kind, record.duration, record.open),
+            (Kind::Wait, 9, false)
+        );
+        for begin in 0..=MOST_OPEN as u64 {
+            trace.begin(&Record::new(Kind::Wait, begin, 0));
+        }
+        assert_eq!(trace.shared.lock().open.len(), MOST_OPEN);
     }
 
     /// A file that cannot be written ends the trace, and later records cost nothing.

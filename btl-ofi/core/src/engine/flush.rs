@@ -1,7 +1,7 @@
 //! Flush: waiting for operations issued before.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use plugin_api::Status;
 use plugin_api::counters::PeerCounters;
@@ -14,24 +14,63 @@ use crate::peer::endpoint::Endpoint;
 use crate::peer::outstanding::{Mark, OutstandingCount};
 
 /// How long to poll without a completion before yielding the processor, which a peer may need in order to
-/// answer. An answer over shm takes about 1 us; a yield would double that.
-const SPIN: Duration = Duration::from_micros(20);
+/// answer, in nanoseconds. An answer over shm takes about 1 us; a yield would double that.
+const SPIN: u64 = 20_000;
 /// Polls between two clock reads while spinning. A poll takes 10 ns (shm) to 1 us (tcp).
 const SPIN_CLOCK_POLLS: u32 = 32;
 /// Polls after which the clock is read even if completions arrive: they may be another thread's.
 const CLOCK_POLLS: u32 = 1024;
 
-/// A flush, which counts as a wait once it has found nothing for [`SPIN_CLOCK_POLLS`] polls.
+/// A flush, which counts as a wait once it has found nothing for [`SPIN_CLOCK_POLLS`] polls. Times are nanoseconds of
+/// `CLOCK_MONOTONIC`.
 struct Waiting<'a> {
     transport: &'a Transport,
     counters: &'a PeerCounters,
-    began: Option<Instant>,
+    /// When it began, and the time until which the counters have it.
+    began: Option<(u64, u64)>,
+}
+
+impl Waiting<'_> {
+    #[cold]
+    #[inline(never)]
+    fn begin(&mut self, now: u64) {
+        self.began = Some((now, now));
+        add(&self.counters.waits, 1, true);
+        if let Some(trace) = &self.transport.trace {
+            trace.begin(Kind::Wait, now, self.peer());
+        }
+    }
+
+    /// Counts the time since the last call, so that readers of the counters see a wait while it lasts.
+    #[cold]
+    #[inline(never)]
+    fn count(&mut self) {
+        if let Some((_, counted)) = &mut self.began {
+            let now = sys::monotonic();
+            let more = now.saturating_sub(*counted);
+            add(&self.counters.waited, more, true);
+            *counted = now;
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end(&mut self, began: u64) {
+        self.count();
+        if let Some(trace) = &self.transport.trace {
+            trace.add_since(Kind::Wait, began, self.peer());
+        }
+    }
+
+    fn peer(&self) -> u64 {
+        self.counters.proc.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if let Some(began) = self.began {
-            self.transport.has_waited(self.counters, began);
+        if let Some((began, _)) = self.began {
+            self.end(began);
         }
     }
 }
@@ -158,19 +197,6 @@ impl Transport {
         }
     }
 
-    /// Counts a wait, and records it.
-    #[cold]
-    #[inline(never)]
-    fn has_waited(&self, counters: &PeerCounters, began: Instant) {
-        let waited = began.elapsed().as_nanos() as u64;
-        add(&counters.waits, 1, true);
-        add(&counters.waited, waited, true);
-        if let Some(trace) = &self.trace {
-            let peer = counters.proc.load(Ordering::Relaxed);
-            trace.add_since(Kind::Wait, sys::monotonic().saturating_sub(waited), peer);
-        }
-    }
-
     /// Makes progress until the count settles, the deadline passes, or `give_up` returns a status to stop with.
     #[inline]
     fn wait(
@@ -196,7 +222,7 @@ impl Transport {
         give_up: impl Fn() -> Option<Status>,
     ) -> Status {
         let (mut turns, mut idle) = (0u32, 0u32);
-        let mut quiet_since: Option<Instant> = None;
+        let mut quiet_since: Option<u64> = None;
         let mut waiting = Waiting {
             transport: self,
             counters,
@@ -215,6 +241,7 @@ impl Transport {
             turns = turns.wrapping_add(1);
             if turns.is_multiple_of(CLOCK_POLLS) {
                 self.check_peers_now_and_then();
+                waiting.count();
                 if deadline.is_some_and(|d| Instant::now() >= d) {
                     return Status::TIMEOUT;
                 }
@@ -231,12 +258,19 @@ impl Transport {
                 if !idle.is_multiple_of(SPIN_CLOCK_POLLS) {
                     continue;
                 }
-                let quiet = *quiet_since.get_or_insert_with(Instant::now);
-                waiting.began.get_or_insert(quiet);
-                if quiet.elapsed() < SPIN {
+                let now = sys::monotonic();
+                let quiet = *quiet_since.get_or_insert(now);
+                if waiting.began.is_none() {
+                    waiting.begin(now);
+                }
+                if now.saturating_sub(quiet) < SPIN {
                     continue;
                 }
                 yielding = true;
+            }
+            // A process that computes may take the processor for milliseconds at each yield.
+            if idle.is_multiple_of(SPIN_CLOCK_POLLS) {
+                waiting.count();
             }
             std::thread::yield_now();
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plugin_api::counters::{CARRIERS, Carrier};
-use plugin_api::trace::{Kind, NO_CARRIER, QUIET, Record};
+use plugin_api::trace::{Kind, NO_CARRIER, NOT_ENDED, QUIET, Record};
 use plugin_api::{AtomicKind, Handle, Module, Status};
 
 use crate::base::params::Options;
@@ -78,6 +78,14 @@ impl Trace {
             }),
             refused: Mutex::new(None),
         }))
+    }
+
+    /// Notes an interval that begins now, for the case that it never ends.
+    pub(crate) fn begin(&self, kind: Kind, begin: u64, peer: u64) {
+        self.file.begin(&Record {
+            peer,
+            ..Record::new(kind, begin, 0)
+        });
     }
 
     /// Records an interval that ends now.
@@ -177,11 +185,16 @@ impl Transport {
     }
 
     /// Adds an interval of the host to the trace: a call about process `peer`, or about none ([`NO_RANK`](plugin_api::trace::NO_RANK)), from `begin` to
-    /// `end` in nanoseconds of `CLOCK_MONOTONIC`. Without a trace nothing is done.
+    /// `end` in nanoseconds of `CLOCK_MONOTONIC`. With an end of [`NOT_ENDED`] it is noted, in case that it never ends; one that ends
+    /// where it began is recorded no more. Without a trace nothing is done.
     pub fn add_to_trace(&self, name: &[u8], peer: u64, (begin, end): (u64, u64)) {
-        if let Some(trace) = &self.trace {
-            let call = Record::new(Kind::Call, begin, end.saturating_sub(begin)).named(name);
-            trace.file.add(&Record { peer, ..call });
+        let Some(trace) = &self.trace else { return };
+        let call = Record::new(Kind::Call, begin, end.saturating_sub(begin)).named(name);
+        let call = Record { peer, ..call };
+        match end {
+            NOT_ENDED => trace.file.begin(&call),
+            end if end == begin => trace.file.forget(&call),
+            _ => trace.file.add(&call),
         }
     }
 

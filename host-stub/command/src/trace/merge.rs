@@ -173,6 +173,13 @@ pub(super) fn title(record: &Record) -> String {
         peer => format!("{what}, rank {peer}"),
     };
     match record.kind {
+        Kind::Wait | Kind::Call if record.open => {
+            let ended = Record {
+                open: false,
+                ..*record
+            };
+            format!("{} (did not end)", title(&ended))
+        }
         Kind::Post | Kind::Done | Kind::Call => of(&record.name()),
         Kind::Flush => of("flush of the transport"),
         Kind::Wait => of("wait"),

@@ -3,6 +3,7 @@
 mod arrows;
 mod draw;
 mod merge;
+mod open;
 mod read;
 mod why;
 

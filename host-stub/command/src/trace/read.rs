@@ -118,6 +118,7 @@ impl Job {
             process
                 .records
                 .sort_by_key(|r| (r.begin, std::cmp::Reverse(r.duration)));
+            super::open::drop_ended(&mut process.records, process.is_whole);
         }
         Job { processes }
     }

@@ -57,12 +57,14 @@ pub(super) struct Waited {
     pub(super) rank: u64,
     /// The call, with the peer if one is known.
     pub(super) place: String,
+    /// Whether it ended; otherwise it took `duration_ns` at least.
+    pub(super) ended: bool,
     /// The rank that kept it waiting.
     pub(super) blamed: Option<u64>,
     pub(super) reason: String,
 }
 
-/// The `most` longest waits of at least `least` nanoseconds.
+/// The `most` longest waits of at least `least` nanoseconds. Those that never ended come first, however long they are.
 pub(super) fn find(job: &Job, least: u64, most: usize) -> Vec<Waited> {
     let mut waits: Vec<(usize, &Record)> = Vec::new();
     for (process, at) in job.processes.iter().zip(0..) {
@@ -71,7 +73,7 @@ pub(super) fn find(job: &Job, least: u64, most: usize) -> Vec<Waited> {
         for record in process
             .records
             .iter()
-            .filter(|r| is_wait(r) && r.duration >= least)
+            .filter(|r| is_wait(r) && (r.duration >= least || r.open))
         {
             let around =
                 |o: &&Record| o.thread == record.thread && Span::of(o).contains(Span::of(record));
@@ -81,7 +83,7 @@ pub(super) fn find(job: &Job, least: u64, most: usize) -> Vec<Waited> {
         }
         waits.extend(outermost.into_iter().map(|record| (at, record)));
     }
-    waits.sort_by_key(|(_, record)| std::cmp::Reverse(record.duration));
+    waits.sort_by_key(|(_, record)| std::cmp::Reverse((record.open, record.duration)));
     waits.truncate(most);
     let explained = waits
         .into_iter()
@@ -109,6 +111,7 @@ fn explain(job: &Job, at: usize, wait: &Record) -> Waited {
         duration_ns: wait.duration,
         rank: process.rank,
         place: place(process, wait),
+        ended: !wait.open,
         blamed,
         reason,
     }
@@ -156,7 +159,7 @@ fn holder(job: &Job, at: usize, wait: &Record) -> Option<Reason> {
 /// The times in which a process held the lock of a rank, or of all: from the end of the call that took it to the end of the
 /// next one that released it, or to its own end.
 fn held(process: &Process) -> impl Iterator<Item = (u64, Span)> {
-    let takes = |r: &&Record| ["lock", "lock_all"].contains(&r.name().as_str());
+    let takes = |r: &&Record| !r.open && ["lock", "lock_all"].contains(&r.name().as_str());
     process.of(Kind::Call).filter(takes).map(|lock| {
         let (begin, released) = (lock.end(), format!("un{}", lock.name()));
         let mut later = process.of(Kind::Call).filter(move |r| r.begin >= begin);
@@ -214,7 +217,9 @@ fn silent(job: &Job, at: usize, wait: &Record) -> Option<Reason> {
             between(process, longest)
         ),
         _ if process.is_whole => format!("rank {rank} had closed its transport"),
-        _ => format!("the trace of rank {rank} ends before: it was killed, or its disk was full"),
+        _ => format!(
+            "the trace of rank {rank} ends before: it was killed, its disk was full, or it did nothing any more"
+        ),
     };
     Some((Some(rank), reason))
 }

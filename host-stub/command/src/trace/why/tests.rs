@@ -69,7 +69,7 @@ fn reasons() {
     let found = find(&killed, 10 * MS, 1);
     assert_eq!(
         found[0].reason,
-        "the trace of rank 1 ends before: it was killed, or its disk was full"
+        "the trace of rank 1 ends before: it was killed, its disk was full, or it did nothing any more"
     );
     // No room.
     for (name, said) in [
@@ -121,6 +121,34 @@ fn locks() {
         &[held[0], lock((12, 13), "unlock"), all((70, 71), "free")],
     ]);
     assert_eq!(blamed, None);
+}
+
+/// Waits that never ended come first, also those that are shorter than what is asked for; a lock that was never taken is not held.
+#[test]
+fn waits_that_never_end() {
+    let call = |time, name| record(Kind::Call, time, 0, name);
+    let open = |record: Record| Record {
+        open: true,
+        ..record
+    };
+    let mut job = job(&[
+        &[call((0, 60), "fence"), open(call((70, 75), "lock"))],
+        &[open(call((60, 74), "lock"))],
+    ]);
+    for process in &mut job.processes {
+        process.is_whole = false;
+    }
+    let found = find(&job, 10 * MS, 10);
+    let seen: Vec<_> = found
+        .iter()
+        .map(|w| (w.rank, w.place.as_str(), w.ended, w.blamed))
+        .collect();
+    let wanted = [
+        (1, "lock, rank 0 (did not end)", false, None),
+        (0, "lock, rank 0 (did not end)", false, None),
+        (0, "fence, rank 0", true, None),
+    ];
+    assert_eq!(seen, wanted);
 }
 
 #[test]

@@ -71,6 +71,12 @@ fn a_provider_that_takes_registrations() {
     }
 }
 
+/// A provider that makes progress by itself and refuses the atomics that it advertises: lanes are taken by message.
+#[test]
+fn a_provider_whose_atomics_go_by_message() {
+    suite("net", None, &[]);
+}
+
 /// The progress thread serves rings, without a call of the program.
 #[test]
 fn the_progress_thread_serves_rings() {

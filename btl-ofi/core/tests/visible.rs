@@ -122,6 +122,12 @@ fn tcp_rxm_on_a_device() {
     shows_on_device("tcp;ofi_rxm", DeviceWay::Progress);
 }
 
+/// Makes progress by itself and advertises atomics, but refuses them: lanes are taken by message.
+#[test]
+fn net_on_a_device() {
+    shows_on_device("net", DeviceWay::Progress);
+}
+
 #[test]
 fn udp_rxd_on_a_device() {
     shows_on_device("udp;ofi_rxd", DeviceWay::Progress);

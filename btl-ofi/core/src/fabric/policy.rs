@@ -150,6 +150,12 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
 }
 
 impl Policy {
+    /// Whether the provider executes atomics of peers without calls of this process. Not where atomics go as messages: that
+    /// provider may refuse them, even if it advertises FI_ATOMIC.
+    pub(crate) fn serves_atomics_itself(&self) -> bool {
+        self.serves_itself && !self.messages
+    }
+
     /// Whether the transport posts receives and sends messages (`fabric::msg`).
     pub(crate) fn uses_messages(&self) -> bool {
         self.messages || self.two_sided

@@ -165,7 +165,7 @@ impl Transport {
             );
             // SAFETY: the caller guarantees that `endpoint` is live and that `old` is writable until the flag is set.
             unsafe {
-                if self.policy.serves_itself {
+                if self.policy.serves_atomics_itself() {
                     // A thread of the target may serve the mailbox in its owner's place, which a ring would wait for.
                     self.atomic_by_fabric(endpoint, &op, remote, what)
                 } else {

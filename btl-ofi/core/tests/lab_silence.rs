@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use btl_ofi::Transport;
 use common::Calls as _;
 use mca_params::Value;
-use plugin_api::{BtlAtomicOp, OpFlags, Status, ThreadLevel};
+use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, serve_as_target};
 use common::seen::Seen;
@@ -74,7 +74,13 @@ fn post(t: &Transport, target: &Target<'_>, i: usize, word: &mut u64, seen: &See
 /// never complete.
 fn run(faults: &str, contexts: &str, mode: &str, lost: bool) -> Tally {
     println!("@at {faults} {contexts} {mode}");
-    shape(&[("TX_CTX", contexts), ("MODE", mode), ("FAULTS", faults)]);
+    shape(&[
+        ("TX_CTX", contexts),
+        ("MODE", mode),
+        // Regions that must be closed before the endpoint.
+        ("MR_MODE", if lost { "ENDPOINT" } else { "" }),
+        ("FAULTS", faults),
+    ]);
     let n = Value::Int(contexts.parse().unwrap());
     let t = open(
         "lab",
@@ -85,6 +91,9 @@ fn run(faults: &str, contexts: &str, mode: &str, lost: bool) -> Tally {
             ("btl_ofi_peer_timeout", Value::Unsigned(TIME)),
         ],
     );
+    let mut memory = [0u64; 8];
+    // SAFETY: the memory outlives the region.
+    let region = unsafe { t.register(memory.as_mut_ptr().cast(), 64, Access::all()) };
     // The targets take no part in the faults: what they do themselves is nothing.
     let targets = [(); 2].map(|()| Target::start(&t, "lab", true));
     let seen: Vec<Seen> = (0..COUNT).map(|_| Seen::default()).collect();
@@ -114,6 +123,7 @@ fn run(faults: &str, contexts: &str, mode: &str, lost: bool) -> Tally {
     }
     assert_eq!((sum(Seen::succeeded), sum(Seen::failed)), (good, bad));
     drop(targets);
+    region.unwrap().close().unwrap();
     t.close().unwrap();
     Tally {
         run: 1,

@@ -99,6 +99,8 @@ fn break_the_rules() {
     }
     assert_eq!(b.write(&source, 0, 0, c), 0);
     assert!(b.ends());
+    assert_eq!(close(b.ep.cast()), -(ffi::FI_EBUSY as i32));
+    reported(&mut n, "on which 1 open object(s) depend");
     assert_eq!(close(mr), 0);
     b.close();
     limits(&mut n);

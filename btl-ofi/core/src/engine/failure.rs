@@ -202,8 +202,12 @@ impl Transport {
         );
     }
 
-    /// Reports the failure of operations outstanding at the provider.
+    /// Reports the failure of operations outstanding at the provider: not if it refused to close the endpoints, because it may
+    /// still touch their buffers.
     pub(super) fn report_outstanding(&self, endpoint: NonNull<Endpoint>, status: Status) {
+        if self.failures.refused_to_shut.load(Ordering::Relaxed) {
+            return;
+        }
         for context in &self.contexts {
             let silenced: Vec<Finished> = {
                 let mut state = context.state.lock();
@@ -247,7 +251,11 @@ impl Transport {
                 messages.shut();
             }
         }
-        self.device.shut();
+        // The device has logged the error.
+        let refused = self.device.shut().is_err();
+        self.failures
+            .refused_to_shut
+            .store(refused, Ordering::Relaxed);
         others
     }
 

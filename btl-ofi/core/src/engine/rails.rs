@@ -304,8 +304,7 @@ impl Transport {
         for (number, rail) in rails.iter().enumerate() {
             let (asked, closed) = (&fence[number], &fence[FURTHER + number]);
             let is = |word: &AtomicU64| word.load(Ordering::Relaxed) == CLOSED;
-            if is(asked) && !is(closed) {
-                rail.close_rail("a peer says that it failed");
+            if is(asked) && !is(closed) && rail.close_rail("a peer says that it failed") {
                 // Release: a peer that reads this finds nothing written over the rail later.
                 closed.store(CLOSED, Ordering::Release);
             }
@@ -314,21 +313,21 @@ impl Transport {
 
     /// Closes all rails.
     pub(super) fn close_rails(&self, why: &str) {
-        self.rails
-            .rails
-            .iter()
-            .for_each(|rail| rail.close_rail(why));
+        for rail in &self.rails.rails {
+            rail.close_rail(why);
+        }
     }
 
     /// Closes this transport, which is a rail of another one: the provider no longer touches any memory. Its operations end
-    /// as failed.
+    /// as failed. Returns false if the provider refused, so that it may still touch memory; outstanding operations then stay so.
     #[cold]
-    pub(crate) fn close_rail(&self, why: &str) {
+    pub(crate) fn close_rail(&self, why: &str) -> bool {
         let _reporting = Reporting::begin(self);
+        let is_shut = || !self.failures.refused_to_shut.load(Ordering::Relaxed);
         let peers = {
             let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
             if guards.iter().all(|state| state.is_shut()) {
-                return;
+                return is_shut();
             }
             self.disconnect_all(&mut guards)
         };
@@ -339,5 +338,6 @@ impl Transport {
             self.report_outstanding(endpoint, Status::FATAL);
             self.abandon_puts(endpoint, Status::FATAL, why);
         }
+        is_shut()
     }
 }

@@ -154,9 +154,13 @@ impl Transport {
                 }
                 State::Works { .. } => {}
                 State::Failed(status) => {
-                    rail.close_rail(&format!("a transfer over it failed [{status}]"));
-                    if !stripe.put {
-                        stripe.repeat(number);
+                    let closed = rail.close_rail(&format!("a transfer over it failed [{status}]"));
+                    match (stripe.put, closed) {
+                        (false, true) => stripe.repeat(number),
+                        // Late bytes could overwrite those of a repeated piece.
+                        (false, false) => stripe.status = status,
+                        // The peer is to close its rail first.
+                        (true, _) => {}
                     }
                 }
             }

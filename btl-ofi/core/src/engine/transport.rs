@@ -172,6 +172,8 @@ pub(crate) struct Failures {
     pub(crate) quiet: AtomicU32,
     /// Set once no operation through the provider can complete any more.
     pub(crate) broken: AtomicBool,
+    /// Set once the provider refused to close the endpoints, so that it may still touch buffers.
+    pub(crate) refused_to_shut: AtomicBool,
     /// Status of the last peer failure, for the next flush of all peers.
     pub(crate) last_failure: AtomicI32,
     pub(crate) report: RwLock<Option<ErrorReport>>,
@@ -370,26 +372,31 @@ impl Transport {
         let has_rails = !rails.is_empty();
         let on_rails = rails.close();
         let reads = policy.uses_messages() || policy.by_order || has_rails;
-        if reads && Arc::strong_count(&device) > 1 {
-            // Live regions keep the device open, but receives and reads go to memory that ends here.
-            device.shut();
-        }
+        // Live regions keep the device open, but receives and reads go to memory that ends here.
+        let shut = match reads && Arc::strong_count(&device) > 1 {
+            true => device.shut(),
+            false => Ok(()),
+        };
         let mut memory = Some((contexts, atomics));
-        if local {
+        if local && shut.is_ok() {
             // It is registered, which keeps the device open.
             memory = None;
         }
-        let result = match Arc::into_inner(device) {
+        let closed = match Arc::into_inner(device) {
             Some(device) => device.close(),
             // Live regions share the device; the last one closes it.
             None => Ok(()),
         };
-        let result = result.and(on_rails);
         // Peers find it as long as the allocator leaves it there.
         node.probe.store(0, Ordering::Relaxed);
         // Dropped after the provider, which may still have written to this memory.
-        drop((memory, peers, node, hmem, counters));
-        result
+        let memory = (memory, peers, node, hmem, counters);
+        match &shut {
+            Ok(()) => drop(memory),
+            // The provider may still use it.
+            Err(_) => std::mem::forget(memory),
+        }
+        shut.and(closed).and(on_rails)
     }
 }
 

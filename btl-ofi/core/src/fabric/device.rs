@@ -1,11 +1,12 @@
 //! The libfabric objects of one module: fabric, domain, address vector, completion queues and endpoints.
 
-use std::ptr;
+use std::collections::HashMap;
+use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libfabric_sys as ffi;
 
-use crate::base::error::{CallError, Doing, Error};
+use crate::base::error::{CallError, Doing, Error, check};
 use crate::base::params::Options;
 use crate::fabric::addresses::Addresses;
 use crate::fabric::fids::{Info, InfoRef, Owned};
@@ -40,15 +41,25 @@ pub(crate) struct Device {
 /// The objects to which operations are posted. Closed before all others; [`Device::shut`] closes only these.
 #[derive(Default)]
 struct Ends {
+    /// Regions that are bound to the endpoint. First, because the endpoint cannot be closed before them.
+    regions: HashMap<NonNull<ffi::fid_mr>, Owned<ffi::fid_mr>>,
     /// The transmit contexts of a scalable endpoint; empty for a plain endpoint.
     contexts: Vec<Owned<ffi::fid_ep>>,
     rx: Option<Owned<ffi::fid_ep>>,
     endpoint: Option<Owned<ffi::fid_ep>>,
+    /// The provider's first refusal to close one of them: it may still access buffers.
+    refused: Option<CallError>,
 }
+
+// SAFETY: the keys are pointers to objects that the values own, and that are not tied to a thread.
+unsafe impl Send for Ends {}
 
 impl Ends {
     /// Closes them in order and passes each result to `note`.
     fn close(self, mut note: impl FnMut(&str, Result<(), CallError>)) {
+        for region in self.regions.into_values() {
+            note("a bound region", region.close());
+        }
         for context in self.contexts {
             note("a transmit context", context.close());
         }
@@ -254,15 +265,62 @@ impl Device {
         ends.rx.as_ref().or(ends.endpoint.as_ref()).map(Owned::ptr)
     }
 
-    /// Closes only the endpoints; the provider then no longer accesses any buffer. Post nothing during or after this
-    /// call.
-    pub(crate) fn shut(&self) {
-        let ends = std::mem::take(&mut *self.ends());
-        ends.close(|what, closed| {
+    /// Closes only the endpoints, and the regions that are bound to them; the provider then no longer accesses any buffer. Post
+    /// nothing during or after this call.
+    ///
+    /// # Errors
+    /// The provider's first refusal, now or earlier: it may still access buffers.
+    pub(crate) fn shut(&self) -> Result<(), Error> {
+        // Locked until they are closed, because a second caller relies on that too.
+        let mut ends = self.ends();
+        let Ends { refused, .. } = &mut *ends;
+        let mut refused = refused.take();
+        std::mem::take(&mut *ends).close(|what, closed| {
             if let Err(e) = closed {
-                tracing::warn!("closing {what}: {e}");
+                tracing::error!("closing {what}: {e}; the provider may still access buffers");
+                refused.get_or_insert(e);
             }
         });
+        ends.refused = refused;
+        let name = || {
+            format!(
+                "closing the endpoints of provider {}",
+                self.info().provider()
+            )
+        };
+        refused.map_or(Ok(()), Err).doing(name)
+    }
+
+    /// Binds a region to the endpoint, enables it, and keeps it. Returns its name for [`close_bound`](Self::close_bound), and
+    /// what `read` finds in it.
+    pub(super) fn bind<T>(
+        &self,
+        region: Owned<ffi::fid_mr>,
+        read: impl FnOnce(&Owned<ffi::fid_mr>) -> T,
+    ) -> Result<(NonNull<ffi::fid_mr>, T), CallError> {
+        let mut ends = self.ends();
+        let (Some(endpoint), Some(at)) = (&ends.endpoint, NonNull::new(region.ptr())) else {
+            return Err(CallError {
+                call: "fi_mr_bind",
+                code: ffi::FI_ESHUTDOWN as i32,
+            });
+        };
+        // SAFETY: region and endpoint are live and belong to one domain. On an error `region` is closed by its owner.
+        check("fi_mr_bind", unsafe {
+            ffi::fi_bind(region.fid(), endpoint.fid(), 0)
+        })?;
+        // SAFETY: `region` is live, and bound to its endpoint.
+        check("fi_mr_enable", unsafe { ffi::fi_enable(region.fid()) })?;
+        // Under the lock: another thread may close it with the endpoint as soon as it is kept.
+        let found = read(&region);
+        ends.regions.insert(at, region);
+        Ok((at, found))
+    }
+
+    /// Closes a region that [`bind`](Self::bind) kept, unless it was closed with the endpoint.
+    pub(super) fn close_bound(&self, region: NonNull<ffi::fid_mr>) -> Result<(), CallError> {
+        let kept = self.ends().regions.remove(&region);
+        kept.map_or(Ok(()), Owned::close)
     }
 
     pub(crate) fn info(&self) -> InfoRef<'_> {
@@ -280,11 +338,6 @@ impl Device {
     /// The entries of the address vector.
     pub(crate) fn addresses(&self) -> &Arc<Addresses> {
         &self.addresses
-    }
-
-    /// The endpoint to which regions are bound under `FI_MR_ENDPOINT`.
-    pub(crate) fn endpoint(&self) -> Option<*mut ffi::fid> {
-        self.ends().endpoint.as_ref().map(Owned::fid)
     }
 
     pub(crate) fn is_scalable(&self) -> bool {
@@ -320,7 +373,7 @@ impl Device {
                 name.resize(len, 0);
                 continue;
             }
-            crate::base::error::check("fi_getname", rc).doing(doing)?;
+            check("fi_getname", rc).doing(doing)?;
             name.truncate(len);
             return Ok(name);
         }
@@ -373,7 +426,7 @@ fn bind(
     doing: &impl Fn(&str) -> String,
 ) -> Result<(), Error> {
     // SAFETY: both fids are live and belong to the same domain.
-    crate::base::error::check("fi_ep_bind", unsafe {
+    check("fi_ep_bind", unsafe {
         ffi::fi_bind(endpoint.fid(), to, flags)
     })
     .doing(|| doing("the endpoint (bind)"))
@@ -381,6 +434,6 @@ fn bind(
 
 fn enable(endpoint: &Owned<ffi::fid_ep>, doing: &impl Fn(&str) -> String) -> Result<(), Error> {
     // SAFETY: the endpoint is live and bound to all objects that it needs.
-    crate::base::error::check("fi_enable", unsafe { ffi::fi_enable(endpoint.fid()) })
+    check("fi_enable", unsafe { ffi::fi_enable(endpoint.fid()) })
         .doing(|| doing("the endpoint (enable)"))
 }

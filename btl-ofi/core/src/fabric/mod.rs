@@ -16,6 +16,7 @@ pub(crate) mod query;
 pub(crate) mod quirks;
 pub(crate) mod ranking;
 pub(crate) mod region;
+mod registered;
 pub(crate) mod registration;
 mod richer;
 pub(crate) mod select;

@@ -70,9 +70,13 @@ impl Drop for OwnMemory {
     fn drop(&mut self) {
         if let Some((region, registrar)) = self.region.take() {
             // The region keeps the device open, and thereby endpoints that may have receives posted.
-            registrar.device.shut();
+            let shut = registrar.device.shut();
             registrar.own.fetch_sub(1, Ordering::Relaxed);
             drop(region);
+            if shut.is_err() {
+                // The provider may still use the words.
+                return;
+            }
         }
         // SAFETY: `new` made the pointer with Box::into_raw, and `drop` runs once.
         drop(unsafe { Box::from_raw(self.words) });

@@ -3,17 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use libfabric_sys as ffi;
-
 use crate::base::error::{Doing, Error};
-use crate::fabric::fids::Owned;
+use crate::fabric::registered::Registered;
 use crate::fabric::registration::Registrar;
 use crate::mem::handle::Handle;
 
 /// A registered region. Dropping it deregisters.
 pub struct Region {
     // Closed before the key is returned (see Drop).
-    pub(super) mr: Option<Owned<ffi::fid_mr>>,
+    pub(super) mr: Option<Registered>,
     pub(super) handle: Handle,
     pub(super) key: Option<u64>,
     /// Generation of a region of device memory.

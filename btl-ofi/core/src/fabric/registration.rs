@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use libfabric_sys as ffi;
 use plugin_api::Access;
 
-use crate::base::error::{CallError, Doing, Error, check};
+use crate::base::error::{CallError, Doing, Error};
 use crate::base::guard::{Installed, Reach};
 use crate::base::lock::{Guard, Lock};
 use crate::fabric::device::Device;
 use crate::fabric::fids::Owned;
 use crate::fabric::keys::Keys;
 use crate::fabric::region::Region;
-use crate::mem::device_regions::{Descriptor, DeviceRegion, DeviceRegions};
+use crate::fabric::registered::Registered;
+use crate::mem::device_regions::{DeviceRegion, DeviceRegions};
 use crate::mem::handle::{Handle, NO_KEY, NO_RAILS, RailKeys};
 use crate::mem::regions::{Known, Regions};
 use crate::mem::shared::Announced;
@@ -148,7 +149,7 @@ impl Registrar {
                     let known = Known {
                         handle,
                         access,
-                        descriptor: descriptor(mr),
+                        descriptor: mr.descriptor,
                     };
                     // Other code may have installed signal handlers before the guard's since the last check.
                     let reach = self.reach();
@@ -206,7 +207,7 @@ impl Registrar {
                 return Err(e);
             }
         };
-        let descriptor = descriptor(&mr);
+        let descriptor = mr.descriptor;
         let length = length as u64;
         let handle = Handle::new(address, length, provider_key, access, generation).direct();
         let descriptor = Some(descriptor);
@@ -280,7 +281,7 @@ impl Registrar {
         access: Access,
         requested_key: u64,
         kind: Option<(u32, u64, u64)>,
-    ) -> Result<(Owned<ffi::fid_mr>, u64), CallError> {
+    ) -> Result<(Registered, u64), CallError> {
         let iov = ffi::iovec {
             iov_base: base,
             iov_len: length,
@@ -310,17 +311,11 @@ impl Registrar {
         let mr = Owned::open("fi_mr_regattr", |out| unsafe {
             ffi::fi_mr_regattr(self.device.domain(), &attr, flags, out)
         })?;
-        if self.bound {
-            if let Some(endpoint) = self.device.endpoint() {
-                // SAFETY: region and endpoint are live and belong to one domain. On an error `mr` is closed by its
-                // owner.
-                check("fi_mr_bind", unsafe { ffi::fi_bind(mr.fid(), endpoint, 0) })?;
-            }
-            // SAFETY: `mr` is a live region, and it is bound to its endpoint.
-            check("fi_mr_enable", unsafe { ffi::fi_enable(mr.fid()) })?;
-        }
-        // SAFETY: `mr` is a live region; the key is a plain field (fi_mr_key).
-        let key = unsafe { (*mr.ptr()).key };
+        let mr = match self.bound {
+            true => Registered::bound(mr, &self.device)?,
+            false => Registered::free(mr),
+        };
+        let key = mr.key;
         if key == ffi::FI_KEY_NOTAVAIL {
             return Err(CallError {
                 call: "fi_mr_key",
@@ -329,11 +324,6 @@ impl Registrar {
         }
         Ok((mr, key))
     }
-}
-
-fn descriptor(mr: &Owned<ffi::fid_mr>) -> Descriptor {
-    // SAFETY: `mr` is a live region; the descriptor is a plain field (fi_mr_desc).
-    Descriptor(unsafe { (*mr.ptr()).mem_desc })
 }
 
 /// The keys of regions on further rails. An empty region has none.

@@ -1,8 +1,8 @@
 //! Memory regions: keys, binding, enabling, in every mode.
 
 use std::ffi::{c_int, c_void};
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libfabric_sys as ffi;
 
@@ -25,8 +25,15 @@ pub(crate) struct Region {
     slot: usize,
     key: u64,
     device: bool,
-    bound: AtomicBool,
+    /// Cannot be closed before the region.
+    bound: Mutex<Option<&'static EndpointObject>>,
     enabled: AtomicBool,
+}
+
+impl Region {
+    fn bound_to(&self) -> MutexGuard<'_, Option<&'static EndpointObject>> {
+        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 type RegionObject = Object<ffi::fid_mr, Region>;
@@ -214,7 +221,7 @@ fn place(domain: &'static DomainObject, slot: usize, exposed: &Exposed) -> &'sta
             slot,
             key: exposed.key,
             device: exposed.device,
-            bound: AtomicBool::new(false),
+            bound: Mutex::new(None),
             enabled: AtomicBool::new(exposed.enabled),
         },
     )
@@ -229,6 +236,9 @@ unsafe extern "C" fn close(fid: *mut ffi::fid) -> c_int {
         regions::withdraw(r.slot);
         if r.device {
             device::forget(r.domain.inner.number, r.key);
+        }
+        if let Some(endpoint) = r.bound_to().take() {
+            endpoint.release();
         }
         region.inner.domain.release();
     }
@@ -246,11 +256,15 @@ unsafe extern "C" fn bind(fid: *mut ffi::fid, to: *mut ffi::fid, _flags: u64) ->
         return -(ffi::FI_EINVAL as c_int);
     }
     // SAFETY: the class says that it is an endpoint.
-    let _endpoint: &EndpointObject = or_return!(unsafe { Object::of(to, "fi_mr_bind") });
+    let endpoint: &'static EndpointObject = or_return!(unsafe { Object::of(to, "fi_mr_bind") });
     if !region.inner.domain.inner.config.bound_regions() {
         violation("binding a region that need not be bound");
     }
-    region.inner.bound.store(true, Ordering::Relaxed);
+    if region.inner.bound_to().replace(endpoint).is_some() {
+        violation("binding a region twice");
+        return -(ffi::FI_EINVAL as c_int);
+    }
+    endpoint.depend();
     0
 }
 
@@ -265,7 +279,7 @@ unsafe extern "C" fn control(fid: *mut ffi::fid, command: c_int, _arg: *mut c_vo
         "mrenable"
     ));
     let r = &region.inner;
-    if !r.bound.load(Ordering::Relaxed) {
+    if r.bound_to().is_none() {
         violation("enabling a region that is not bound");
         return -(ffi::FI_EINVAL as c_int);
     }

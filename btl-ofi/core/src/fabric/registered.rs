@@ -1,0 +1,90 @@
+//! What a region is at the provider. One that is bound to the endpoint (`FI_MR_ENDPOINT`) must be closed before it, but the
+//! endpoint may have to be closed at any time. So the device keeps these regions, and closes them with the endpoint.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use libfabric_sys as ffi;
+
+use crate::base::error::CallError;
+use crate::fabric::device::Device;
+use crate::fabric::fids::Owned;
+use crate::mem::device_regions::Descriptor;
+
+/// A region at the provider. Dropping it closes it.
+pub(crate) struct Registered {
+    /// [`ffi::FI_KEY_NOTAVAIL`] if the provider has none.
+    pub(super) key: u64,
+    pub(super) descriptor: Descriptor,
+    object: Object,
+}
+
+enum Object {
+    Free(Owned<ffi::fid_mr>),
+    Bound(Bound),
+}
+
+/// A region that the device keeps, until it is closed with the endpoint.
+struct Bound {
+    region: NonNull<ffi::fid_mr>,
+    device: Arc<Device>,
+}
+
+// SAFETY: the pointer only names an object of libfabric to the device, which is not tied to a thread.
+unsafe impl Send for Bound {}
+// SAFETY: as for `Send`; a shared `Bound` gives no access.
+unsafe impl Sync for Bound {}
+
+impl Registered {
+    /// A region that need not be bound.
+    pub(super) fn free(region: Owned<ffi::fid_mr>) -> Registered {
+        let (key, descriptor) = fields(&region);
+        Registered {
+            key,
+            descriptor,
+            object: Object::Free(region),
+        }
+    }
+
+    /// Binds a region to the device's endpoint, and enables it.
+    ///
+    /// # Errors
+    /// The provider's refusal, or -FI_ESHUTDOWN once the endpoint is closed; the region is closed then.
+    pub(super) fn bound(
+        region: Owned<ffi::fid_mr>,
+        device: &Arc<Device>,
+    ) -> Result<Registered, CallError> {
+        let (region, (key, descriptor)) = device.bind(region, fields)?;
+        Ok(Registered {
+            key,
+            descriptor,
+            object: Object::Bound(Bound {
+                region,
+                device: Arc::clone(device),
+            }),
+        })
+    }
+
+    /// Closes the region and reports the result.
+    pub(super) fn close(self) -> Result<(), CallError> {
+        match self.object {
+            Object::Free(region) => region.close(),
+            // Dropping it then finds nothing to close.
+            Object::Bound(bound) => bound.device.close_bound(bound.region),
+        }
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let Err(e) = self.device.close_bound(self.region) {
+            tracing::warn!("closing a memory region: {e}");
+        }
+    }
+}
+
+/// Key and descriptor of a region that is ready for use.
+fn fields(region: &Owned<ffi::fid_mr>) -> (u64, Descriptor) {
+    // SAFETY: the region is live; both are plain fields (fi_mr_key, fi_mr_desc).
+    unsafe { ((*region.ptr()).key, Descriptor((*region.ptr()).mem_desc)) }
+}

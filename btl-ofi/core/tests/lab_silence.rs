@@ -206,3 +206,34 @@ fn patience() {
 fn a_late_peer_is_waited_for() {
     child("patience", "patience", LIMIT).insist("a peer that comes back late");
 }
+
+/// A region that its user keeps longer than the transport, which closes its endpoints nevertheless: what is outstanding uses
+/// memory of the transport.
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn kept() {
+    child_role();
+    // Closing the endpoint closes the region with it, so that there is room for another one.
+    shape(&[("MR_MODE", "ENDPOINT"), ("REGIONS", "1")]);
+    let [one, other] = [(); 2].map(|()| open("lab", ThreadLevel::Single, &[]));
+    let mut memory = [0u64; 8];
+    let base = memory.as_mut_ptr().cast();
+    // SAFETY: the memory outlives the regions.
+    let register = |t: &Transport| unsafe { t.register(base, 64, Access::all()) };
+    let region = register(&one).unwrap();
+    assert!(register(&other).is_err());
+    one.close().unwrap();
+    register(&other).unwrap().close().unwrap();
+    drop(region);
+    other.close().unwrap();
+    let tally = Tally {
+        run: 1,
+        ..Tally::default()
+    };
+    tally.tell();
+}
+
+#[test]
+fn a_region_that_is_kept() {
+    child("kept", "kept", LIMIT).insist("a region that outlives its transport");
+}

@@ -342,7 +342,7 @@ impl Transport {
     }
 
     /// Waits for outstanding operations, for at most 5 s, then closes everything. Regions that still exist keep
-    /// their domain open until they are dropped.
+    /// their domain open until they are dropped, but peers no longer reach them through this transport's endpoints.
     ///
     /// # Errors
     /// The provider's first refusal; the rest is closed nevertheless.
@@ -360,7 +360,6 @@ impl Transport {
             mut node,
             atomics,
             hmem,
-            policy,
             rails,
             counters,
             ..
@@ -369,14 +368,9 @@ impl Transport {
         hmem.shut();
         let local = registrar.local;
         drop((node.word.take(), registrar));
-        let has_rails = !rails.is_empty();
         let on_rails = rails.close();
-        let reads = policy.uses_messages() || policy.by_order || has_rails;
-        // Live regions keep the device open, but receives and reads go to memory that ends here.
-        let shut = match reads && Arc::strong_count(&device) > 1 {
-            true => device.shut(),
-            false => Ok(()),
-        };
+        // Live regions keep the device open, but what is outstanding uses memory that ends here.
+        let shut = device.shut();
         let mut memory = Some((contexts, atomics));
         if local && shut.is_ok() {
             // It is registered, which keeps the device open.

@@ -21,7 +21,7 @@ use crate::op::responder::Command;
 use crate::peer::liveness::ProcessId;
 
 /// First word of the header; its digits change with the layout.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"BTLHMB03");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"BTLHMB04");
 /// Bytes of the header.
 pub(crate) const HEADER: usize = 64;
 /// Requests that one lane may have outstanding.
@@ -32,7 +32,7 @@ pub(crate) const FRAGMENT: usize = 256 << 10;
 /// Words of a request; the first [`HEAD`] precede its inline data.
 pub(crate) const REQUEST: usize = 32;
 /// Words before a request's inline data.
-pub(crate) const HEAD: usize = 9;
+pub(crate) const HEAD: usize = 7;
 /// Most bytes of inline data.
 pub(crate) const INLINE: usize = (REQUEST - HEAD) * 8;
 /// Words of a reply.
@@ -73,15 +73,6 @@ impl Holder {
     /// Whether an owner word says that this holder has the lane.
     pub(crate) fn has(self, word: u64) -> bool {
         word & LOCKED != 0 && word & !LOCKED & !NUMBER == self.cookie()
-    }
-}
-
-impl Default for Holder {
-    fn default() -> Holder {
-        Holder {
-            node: 0,
-            process: ProcessId { pid: 0, started: 0 },
-        }
     }
 }
 
@@ -154,8 +145,6 @@ const _: () = assert!(REQUESTS + SLOTS * REQUEST * 8 <= DATA);
 pub(crate) struct Request {
     /// Its number in the lane, from 1; see [`after`].
     pub(crate) number: u64,
-    /// The requester.
-    pub(crate) holder: Holder,
     pub(crate) command: Command,
     /// Bytes of data or operands in the request itself; 0 if the slot's data buffer has them, or if there are none.
     pub(crate) inline: usize,
@@ -178,15 +167,12 @@ impl Request {
     /// Writes all words except the inline data, which the caller has written. Returns the number of bytes to put.
     pub(crate) fn seal(&self, words: &mut Words) -> usize {
         let c = &self.command;
-        let ProcessId { pid, started } = self.holder.process;
         words[0] = self.number;
         words[1] = u64::from(c.what) & CODE | (self.inline as u64) << 24 | u64::from(c.count) << 32;
         words[2] = c.address;
         words[3] = c.key;
         words[4] = c.cookie;
         words[5] = c.compare;
-        words[6] = self.holder.node;
-        words[7] = u64::from(started) | u64::from(pid) << 32;
         let used = self.used();
         words[HEAD - 1] = hash(words[..HEAD - 1].iter().chain(&words[HEAD..used]));
         used * 8
@@ -199,13 +185,6 @@ impl Request {
         }
         let request = Request {
             number,
-            holder: Holder {
-                node: words[6],
-                process: ProcessId {
-                    pid: (words[7] >> 32) as u32,
-                    started: words[7] as u32,
-                },
-            },
             command: Command {
                 what: (words[1] & CODE) as u32,
                 count: (words[1] >> 32) as u32,
@@ -257,13 +236,6 @@ mod tests {
     fn request(what: u32, inline: usize) -> Request {
         Request {
             number: 7,
-            holder: Holder {
-                node: 1 << 60 | 5,
-                process: ProcessId {
-                    pid: 4_000_000,
-                    started: u32::MAX,
-                },
-            },
             command: Command {
                 what,
                 count: u32::MAX,
@@ -284,7 +256,7 @@ mod tests {
             AtomicOp::Sum as u32,
         );
         for what in [PUT, GET, fetch] {
-            for (inline, bytes) in [(0, 72), (24, 96), (INLINE, 256)] {
+            for (inline, bytes) in [(0, 56), (24, 80), (INLINE, 256)] {
                 let mut words = [9; REQUEST];
                 assert_eq!(request(what, inline).seal(&mut words), bytes);
                 assert_eq!(Request::open(7, &words), Some(request(what, inline)));
@@ -302,7 +274,7 @@ mod tests {
         let mut new = [9; REQUEST];
         request(PUT, 24).seal(&mut new);
         // Any word may become visible last.
-        for late in 0..12 {
+        for late in 0..10 {
             let mut words = new;
             words[late] = words[late].wrapping_sub(1);
             assert_eq!(Request::open(7, &words), None, "word {late}");
@@ -311,7 +283,13 @@ mod tests {
 
     #[test]
     fn an_owner_word_names_the_holder() {
-        let holder = request(PUT, 24).holder;
+        let holder = Holder {
+            node: 1 << 60 | 5,
+            process: ProcessId {
+                pid: 4_000_000,
+                started: u32::MAX,
+            },
+        };
         let word = holder.taken(after(u64::from(u32::MAX), 3));
         assert_eq!(word & NUMBER, 2);
         assert!(holder.has(word));

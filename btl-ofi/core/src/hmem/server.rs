@@ -11,14 +11,12 @@ use std::time::{Duration, Instant};
 use plugin_api::Status;
 
 use super::mailbox::{
-    HEAD, Holder, INLINE, LOCKED, MAGIC, Plan, REPLY, REQUEST, Request, SLOTS, Words, after,
-    seal_reply,
+    HEAD, INLINE, LOCKED, MAGIC, Plan, REPLY, REQUEST, Request, SLOTS, Words, after, seal_reply,
 };
 use super::pages::Pages;
 use crate::mem::cuda;
 use crate::mem::device_regions::DeviceRegions;
 use crate::op::responder::{self, Responder};
-use crate::peer::liveness::State;
 
 /// Time without a request after which the server's thread sleeps between two polls.
 const IDLE_TIME: Duration = Duration::from_micros(200);
@@ -29,8 +27,6 @@ const SLEEP: Duration = Duration::from_micros(50);
 struct Lane {
     /// Number of the last request served.
     served: u64,
-    /// Its requester.
-    holder: Holder,
     /// The owner word and `served` at the last check for dead holders.
     before: (u64, u64),
     /// Whether the holder was gone at that check.
@@ -40,6 +36,8 @@ struct Lane {
 /// State that only the serving thread uses.
 struct Serving {
     lanes: Vec<Lane>,
+    /// When lanes of dead holders were last looked for.
+    checked: Instant,
     responder: Responder,
 }
 
@@ -73,6 +71,7 @@ impl MailboxServer {
             regions,
             serving: Mutex::new(Serving {
                 lanes: vec![Lane::default(); plan.lanes],
+                checked: Instant::now(),
                 responder: Responder::default(),
             }),
             stop: AtomicBool::new(false),
@@ -134,25 +133,23 @@ impl MailboxServer {
                 };
                 self.reply(lane, slot, &seal_reply(number, status, result));
                 serving.lanes[lane].served = number;
-                serving.lanes[lane].holder = request.holder;
                 done += 1;
             }
         }
         done
     }
 
-    /// Frees lanes whose holders have died. A lane is freed if nothing changes in it between two checks and its
-    /// holder is gone at both; requests that the holder put have arrived by then. `gone` decides for a holder that is
-    /// not known from a request or runs on another node; it returns false if it cannot tell. Returns the number of
-    /// freed lanes.
-    pub(crate) fn release_lost(
-        &self,
-        node: u64,
-        gone: impl Fn(&dyn Fn(Holder) -> bool) -> bool,
-    ) -> usize {
+    /// Frees lanes whose holders have died; checks at most once per `interval`. A lane is freed if nothing changes in it between
+    /// two checks and `gone` says at both that a holder with this owner word is gone; requests that the holder put have
+    /// arrived by then. Returns the number of freed lanes.
+    pub(crate) fn release_lost(&self, interval: Duration, gone: impl Fn(u64) -> bool) -> usize {
         let Ok(mut serving) = self.serving.try_lock() else {
             return 0;
         };
+        if serving.checked.elapsed() < interval {
+            return 0;
+        }
+        serving.checked = Instant::now();
         let mut released = 0;
         for index in 0..self.plan.lanes {
             let owner = self.word(self.plan.owner(index));
@@ -162,12 +159,7 @@ impl MailboxServer {
             let now = (word, lane.served);
             let idle = word & LOCKED != 0 && lane.before == now;
             lane.before = now;
-            let holder = lane.holder;
-            let dead = idle
-                && match holder.has(word) && holder.node == node && node != 0 {
-                    true => holder.process.state() == State::Gone,
-                    false => gone(&|holder| holder.has(word)),
-                };
+            let dead = idle && gone(word);
             if !(dead && lane.suspect) {
                 lane.suspect = dead;
                 continue;
@@ -225,18 +217,13 @@ impl MailboxServer {
         Ok(words[HEAD])
     }
 
-    /// Serves until [`stop`](Self::stop). Checks for dead holders of this node once per `interval` while idle.
-    pub(crate) fn run(&self, node: u64, interval: Duration) {
-        let (mut quiet, mut checked) = (Instant::now(), Instant::now());
+    /// Serves until [`stop`](Self::stop). Only the transport knows which holders of lanes are gone.
+    pub(crate) fn run(&self) {
+        let mut quiet = Instant::now();
         while !self.stop.load(Ordering::Relaxed) {
             if self.serve() > 0 {
                 quiet = Instant::now();
             } else if quiet.elapsed() > IDLE_TIME {
-                if checked.elapsed() > interval {
-                    checked = Instant::now();
-                    // Only the transport knows which peers are gone.
-                    self.release_lost(node, |_| false);
-                }
                 std::thread::sleep(SLEEP);
             } else {
                 std::thread::yield_now();

@@ -79,8 +79,8 @@ pub(crate) enum State {
     Gone,
 }
 
-/// A number that is equal for processes that share a kernel and a process-id namespace, and different for all others.
-/// 0 if it cannot be known.
+/// A number that is equal for processes that share a kernel and a process-id namespace. Clones of a virtual machine may have
+/// equal numbers. 0 if it cannot be known.
 pub(crate) fn node() -> u64 {
     namespace("/proc/self/ns/pid")
 }

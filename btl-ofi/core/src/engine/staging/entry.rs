@@ -2,7 +2,6 @@
 
 use std::ffi::c_void;
 use std::sync::{MutexGuard, PoisonError};
-use std::time::Duration;
 
 use libfabric_sys as ffi;
 use plugin_api::{Access, HmemInfo, IoVec, OverrideOps, hmem_iface};
@@ -134,10 +133,9 @@ impl Transport {
         self.hmem.mailbox(
             || {
                 let regions = self.registrar.device_regions();
-                let interval = Duration::from_millis(self.setup.check_interval_ms);
-                let thread = self.setup.hmem_thread.then_some((self.node.id, interval));
                 // Always the maximum number of lanes, because peers may connect later.
-                Some((MailboxServer::new(LANES, limit, regions)?, thread))
+                let server = MailboxServer::new(LANES, limit, regions)?;
+                Some((server, self.setup.hmem_thread))
             },
             |server| {
                 let all = Access::LOCAL_WRITE

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -37,8 +37,6 @@ pub(crate) struct Hmem {
     serving: Mutex<Option<Serving>>,
     /// Times that no peer had a request.
     idle: AtomicU32,
-    /// Last check for lanes of dead processes, in milliseconds since the transport was opened.
-    checked: AtomicU64,
 }
 
 /// The mailbox with its registration, its server, and its server's thread.
@@ -103,10 +101,10 @@ impl Hmem {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// The mailbox for peers' requests on staged regions; created on first use.
+    /// The mailbox for peers' requests on staged regions, and whether a thread serves it; created on first use.
     pub(super) fn mailbox(
         &self,
-        make: impl FnOnce() -> Option<(MailboxServer, Option<(u64, Duration)>)>,
+        make: impl FnOnce() -> Option<(MailboxServer, bool)>,
         register: impl FnOnce(&MailboxServer) -> Result<Region, crate::base::error::Error>,
     ) -> Result<Handle, crate::base::error::Error> {
         let mut serving = lock(&self.serving);
@@ -118,10 +116,10 @@ impl Hmem {
         let mailbox = register(&server)?;
         let handle = mailbox.handle();
         let server = Arc::new(server);
-        let thread = if let Some((node, interval)) = thread {
+        let thread = if thread {
             let server = Arc::clone(&server);
             let named = std::thread::Builder::new().name(String::from("btl-ofi-hmem"));
-            let spawned = named.spawn(move || server.run(node, interval));
+            let spawned = named.spawn(move || server.run());
             spawned
                 .inspect_err(|e| tracing::warn!("no thread for device memory: {e}"))
                 .ok()
@@ -336,23 +334,19 @@ impl Transport {
         Some((steps, finished.map(|op| *op).collect()))
     }
 
-    /// Releases lanes of dead processes; checks at most once per interval.
+    /// Releases lanes of dead processes. Only connected local peers are looked at: the numbers in a request or an owner word do
+    /// not prove that a process runs on this node.
     #[cold]
     fn release_lost_lanes(&self, server: &MailboxServer) {
-        let now = self.detector.opened.elapsed().as_millis() as u64;
-        let last = self.hmem.checked.load(Ordering::Relaxed);
-        if now.wrapping_sub(last) < self.setup.check_interval_ms {
-            return;
-        }
-        self.hmem.checked.store(now, Ordering::Relaxed);
-        server.release_lost(self.node.id, |has| {
+        let interval = Duration::from_millis(self.setup.check_interval_ms);
+        server.release_lost(interval, |word| {
             let peers = self.lock_peers();
             let mut local = peers.known.iter_local();
             local.any(|peer| {
                 peer.process().is_some_and(|process| {
                     let node = self.node.id;
                     let failed = || peer.failure().is_some() || process.state() == State::Gone;
-                    has(Holder { node, process }) && failed()
+                    Holder { node, process }.has(word) && failed()
                 })
             })
         });

@@ -1,25 +1,15 @@
 use super::*;
+use crate::hmem::mailbox::Holder;
 use crate::op::responder::{Command, PUT};
 use crate::peer::liveness::ProcessId;
 
-const NODE: u64 = 77;
+const HOLDER: Holder = Holder {
+    node: 77,
+    process: ProcessId { pid: 5, started: 1 },
+};
 
 fn server() -> MailboxServer {
     MailboxServer::new(2, 1 << 20, Arc::default()).unwrap()
-}
-
-/// A process that has ended.
-fn dead() -> Holder {
-    let mut child = std::process::Command::new("true").spawn().unwrap();
-    child.wait().unwrap();
-    let process = ProcessId {
-        pid: child.id(),
-        started: 1,
-    };
-    Holder {
-        node: NODE,
-        process,
-    }
 }
 
 fn owner(server: &MailboxServer) -> &AtomicU64 {
@@ -27,11 +17,10 @@ fn owner(server: &MailboxServer) -> &AtomicU64 {
 }
 
 /// Writes a request as a requester puts it.
-fn ask(server: &MailboxServer, holder: Holder, number: u64) {
+fn ask(server: &MailboxServer, number: u64) {
     let mut words = [0; REQUEST];
     let request = Request {
         number,
-        holder,
         command: Command {
             what: PUT,
             count: 0,
@@ -49,51 +38,70 @@ fn ask(server: &MailboxServer, holder: Holder, number: u64) {
     }
 }
 
+/// A check whenever it is asked for, at which such a process is gone.
+fn check(server: &MailboxServer, gone: Option<Holder>) -> usize {
+    server.release_lost(Duration::ZERO, |word| gone.is_some_and(|h| h.has(word)))
+}
+
 #[test]
 fn a_lane_of_a_dead_holder_is_freed() {
     let server = server();
-    let holder = dead();
-    owner(&server).store(holder.taken(0), Ordering::Relaxed);
-    ask(&server, holder, 1);
+    owner(&server).store(HOLDER.taken(0), Ordering::Relaxed);
+    ask(&server, 1);
     assert_eq!(server.serve(), 1);
     // Freed at the second idle check at which the holder is gone.
-    let check = || server.release_lost(NODE, |_| false);
+    let check = || check(&server, Some(HOLDER));
     assert_eq!((check(), check(), check(), check()), (0, 0, 1, 0));
     let free = owner(&server).load(Ordering::Relaxed);
     assert_eq!(free, 1 + SLOTS as u64);
     // Requests of the dead holder are skipped; the next holder's request is served.
-    ask(&server, holder, 2);
+    ask(&server, 2);
     assert_eq!(server.serve(), 0);
-    ask(&server, holder, free + 1);
+    ask(&server, free + 1);
     assert_eq!(server.serve(), 1);
 }
 
+/// It may have died before its first request.
 #[test]
 fn a_holder_without_request_is_identified_by_its_cookie() {
     let server = server();
-    let holder = dead();
-    owner(&server).store(holder.taken(0), Ordering::Relaxed);
-    let check = |gone: bool| server.release_lost(NODE, |has| gone && has(holder));
-    assert_eq!((check(false), check(false), check(false)), (0, 0, 0));
-    assert_eq!((check(true), check(true)), (0, 1));
+    owner(&server).store(HOLDER.taken(0), Ordering::Relaxed);
+    let process = ProcessId { pid: 6, started: 6 };
+    let other = Holder { process, ..HOLDER };
+    for gone in [None, Some(other)] {
+        assert_eq!([(); 3].map(|()| check(&server, gone)), [0; 3]);
+    }
+    assert_eq!([(); 2].map(|()| check(&server, Some(HOLDER))), [0, 1]);
 }
 
+/// Two checks are an interval apart, whichever threads ask for them.
 #[test]
-fn lanes_of_living_and_remote_holders_stay() {
-    let living = Holder {
-        node: NODE,
-        process: ProcessId::own(),
+fn checks_keep_their_distance() {
+    let server = server();
+    owner(&server).store(HOLDER.taken(0), Ordering::Relaxed);
+    let long = Duration::from_secs(1 << 20);
+    let later = || server.release_lost(long, |_| true);
+    // The first one sees the owner word, the second one suspects the holder.
+    assert_eq!([(); 2].map(|()| check(&server, Some(HOLDER))), [0; 2]);
+    assert_eq!([(); 3].map(|()| later()), [0; 3]);
+    assert_eq!(check(&server, Some(HOLDER)), 1);
+}
+
+/// A clone of this machine has this node's number, and a process id that is free here or anybody's: the numbers prove nothing.
+#[test]
+fn a_lane_of_an_unknown_holder_stays() {
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    let process = ProcessId {
+        pid: child.id(),
+        started: 1,
     };
-    let elsewhere = Holder { node: 78, ..dead() };
-    for holder in [living, elsewhere] {
-        let server = server();
-        let taken = holder.taken(0);
-        owner(&server).store(taken, Ordering::Relaxed);
-        ask(&server, holder, 1);
-        assert_eq!(server.serve(), 1);
-        for _ in 0..4 {
-            assert_eq!(server.release_lost(NODE, |_| false), 0);
-        }
-        assert_eq!(owner(&server).load(Ordering::Relaxed), taken);
-    }
+    let node = crate::peer::liveness::node();
+    let server = server();
+    let holder = Holder { node, process };
+    owner(&server).store(holder.taken(0), Ordering::Relaxed);
+    ask(&server, 1);
+    assert_eq!(server.serve(), 1);
+    assert_eq!([(); 4].map(|()| check(&server, None)), [0; 4]);
+    assert!(holder.has(owner(&server).load(Ordering::Relaxed)));
 }

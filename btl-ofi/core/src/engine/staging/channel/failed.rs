@@ -43,7 +43,6 @@ impl Channel {
     pub(super) fn without_effect(&self, op: &Staged, job: &mut Job, slot: usize) {
         let nothing = Request {
             number: job.number,
-            holder: self.holder,
             command: Command {
                 what: PUT,
                 ..op.command(0, 0)

@@ -233,7 +233,6 @@ impl Channel {
         }
         let request = Request {
             number: after(self.number, 1),
-            holder: self.holder,
             command: op.command(op.next, len),
             inline: if inline { len } else { 0 },
         };

@@ -16,6 +16,7 @@ use plugin_api::{Access, Stats, Status, ThreadLevel};
 
 use crate::base::error::Error;
 use crate::base::params::{Options, Place};
+use crate::base::ticks;
 use crate::engine::failure::Reporting;
 use crate::engine::transport::Transport;
 use crate::fabric::region::Region;
@@ -28,7 +29,8 @@ use crate::peer::networks::pair;
 /// Smallest transfer that is divided: below it, two pieces take no less time than one.
 const SMALLEST: usize = 128 * 1024;
 /// Polls of the first interface to one of the rails, while no transfer of this process uses them: a peer's may, and many
-/// providers serve it only in a poll.
+/// providers serve it only in a poll. A host that polls seldom polls them every time: its peers would take a rail for broken that
+/// moves nothing while the first interface answers.
 const INTERVAL: u32 = 4;
 
 /// The way to a peer over one rail.
@@ -80,7 +82,25 @@ pub(crate) struct Rails {
     /// The words of this process, and their registration. Before the memory, which the provider may write to until then.
     region: Option<Region>,
     fence: Box<Fence>,
-    polls: AtomicU32,
+    polls: Polls,
+}
+
+/// Polls of the first interface: their number, and when the last one was, in [`ticks`].
+#[derive(Default)]
+struct Polls {
+    number: AtomicU32,
+    last: AtomicU64,
+}
+
+impl Polls {
+    /// Notes a poll. Returns whether the rails are due.
+    fn is_due(&self, now: u64) -> bool {
+        let number = self.number.load(Ordering::Relaxed).wrapping_add(1);
+        self.number.store(number, Ordering::Relaxed);
+        let since = now.wrapping_sub(self.last.load(Ordering::Relaxed));
+        self.last.store(now, Ordering::Relaxed);
+        since > ticks::LONG || number.is_multiple_of(INTERVAL)
+    }
 }
 
 impl Rails {
@@ -283,15 +303,14 @@ impl Transport {
         }
     }
 
-    /// Polls the rails: always while transfers go over them, else at intervals.
+    /// Polls the rails: always while transfers go over them, or if the host polls seldom, else at intervals.
     pub(crate) fn progress_rails(&self) -> usize {
         let Rails { rails, polls, .. } = &self.rails;
         if rails.is_empty() {
             return 0;
         }
-        let poll = polls.load(Ordering::Relaxed).wrapping_add(1);
-        polls.store(poll, Ordering::Relaxed);
-        if self.compounds.striped() == 0 && !poll.is_multiple_of(INTERVAL) {
+        let due = polls.is_due(ticks::now());
+        if self.compounds.striped() == 0 && !due {
             return 0;
         }
         self.close_asked_rails();
@@ -339,5 +358,23 @@ impl Transport {
             self.abandon_puts(endpoint, Status::FATAL, why);
         }
         is_shut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Polls by a host that computes between two of them, and by one that does not.
+    #[test]
+    fn who_polls_seldom_polls_rails_each_time() {
+        for (pause, due) in [(ticks::LONG + 1, 100), (ticks::LONG / 100, 25)] {
+            let (polls, mut now) = (Polls::default(), 0);
+            let times = (0..100).filter(|_| {
+                now += pause;
+                polls.is_due(now)
+            });
+            assert_eq!(times.count(), due);
+        }
     }
 }

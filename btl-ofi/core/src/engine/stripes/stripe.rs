@@ -15,7 +15,7 @@ use crate::peer::endpoint::Endpoint;
 pub(super) const DEPTH: usize = 2;
 /// Milliseconds of a rail's silence after which the peer is asked over the first interface whether it is there, and answers to
 /// that question, one per second, after which the rail has failed. There are so many because a peer that makes progress
-/// seldom polls its rails still less often.
+/// seldom may answer at each poll, and need several to end a piece.
 pub(super) const QUESTION: u64 = 2000;
 pub(super) const PAUSE: u64 = 1000;
 pub(super) const ANSWERS: u32 = 8;

@@ -277,3 +277,47 @@ fn rails_are_silent() {
     total.summary("silent rails");
     assert_eq!(total.run, 2);
 }
+
+/// A peer that is released with an operation outstanding, and connected again.
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn connected_again() {
+    child_role();
+    // The first interface says nothing of the first operation.
+    shape(&[("DOMAINS", "2"), ("FAULTS", "seed=1,silent=1")]);
+    let rails = [("btl_ofi_rails", Value::str("auto"))];
+    let t = open("lab", ThreadLevel::Single, &rails);
+    let (mut window, mut source) = (vec![0u8; SLOT], vec![7u8; SLOT]);
+    // SAFETY: the window outlives the transport.
+    let region = unsafe { t.register(window.as_mut_ptr().cast(), SLOT, Access::all()) };
+    let region = region.unwrap();
+    let (h, from, none) = (
+        region.handle(),
+        source.as_mut_ptr().cast(),
+        std::ptr::null_mut(),
+    );
+    for (size, status) in [(8, Status::TIMEOUT), (SLOT, Status::SUCCESS)] {
+        let peer = t.connect(t.address(), 1).unwrap();
+        // SAFETY: the buffer outlives the transport.
+        let posted = unsafe { t.put(peer, from, h.base(), none, &h, size, None) };
+        assert_eq!(posted, Status::SUCCESS);
+        // SAFETY: connected once.
+        assert_eq!(unsafe { t.disconnect(peer) }, status, "{size} bytes");
+    }
+    // In pieces, which only transfers over rails have.
+    let completed = t.stats().completed;
+    assert!(completed > 2, "{completed} operations");
+    assert!(window == source);
+    region.close().unwrap();
+    t.close().unwrap();
+    let tally = Tally {
+        run: 1,
+        ..Tally::default()
+    };
+    tally.tell();
+}
+
+#[test]
+fn rails_are_used_again() {
+    child("connected_again", "again", LIMIT).insist("a peer that is connected again");
+}

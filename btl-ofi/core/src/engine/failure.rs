@@ -29,6 +29,8 @@ pub(super) enum Cause {
     Lost,
     /// It does not respond, but may come back.
     Silent,
+    /// It was released while operations name it.
+    Released,
 }
 
 thread_local! {
@@ -135,6 +137,12 @@ impl Transport {
         self.fail(endpoint, Cause::Silent, Status::UNREACH, why);
     }
 
+    /// [`abandon_peer`](Self::abandon_peer) for a peer that is no longer connected.
+    #[cold]
+    pub(crate) fn abandon_released(&self, endpoint: NonNull<Endpoint>, why: &str) {
+        self.fail(endpoint, Cause::Released, Status::UNREACH, why);
+    }
+
     fn fail(&self, endpoint: NonNull<Endpoint>, cause: Cause, status: Status, why: &str) {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
@@ -142,7 +150,8 @@ impl Transport {
         // pair with the fence in `wait_for_reports`.
         let _reporting = Reporting::begin(self);
         // A released peer was ended by its release.
-        if !peer.is_connected() || !peer.fail(status) {
+        let ended = !peer.is_connected() && cause != Cause::Released;
+        if ended || !peer.fail(status) {
             return;
         }
         self.failures.degraded.store(true, Ordering::Release);
@@ -167,8 +176,8 @@ impl Transport {
         self.abandon_messages(endpoint, status, why);
         self.fail_on_rails(peer.proc, why);
         let others = match cause {
-            Cause::Silent if peer.uses_provider() => self.cut_off(peer),
-            Cause::Lost | Cause::Silent => None,
+            Cause::Silent | Cause::Released if peer.uses_provider() => self.cut_off(peer),
+            Cause::Lost | Cause::Silent | Cause::Released => None,
         };
         self.report_failed(endpoint, status, why);
         match others {

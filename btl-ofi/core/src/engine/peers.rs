@@ -279,9 +279,10 @@ impl Transport {
             // The counts over all peers may never reach zero again.
             self.failures.degraded.store(true, Ordering::Relaxed);
         }
-        peers.known.remove(peer.proc, late);
+        peers.known.remove(proc, late);
+        let tracks = self.rails.take_tracks(proc, outstanding > 0);
         drop(peers);
-        self.disconnect_rails(proc, outstanding > 0);
+        self.disconnect_rails(tracks, outstanding > 0);
         let why = "it was released before it answered";
         self.report_abandoned(endpoint, ended, Status::TIMEOUT, why);
         if outstanding > 0 && self.node.has_rings {

@@ -227,9 +227,24 @@ impl Rails {
         closed.fold(Ok(()), Result::and)
     }
 
-    fn take_tracks(&self, proc: u64) -> Option<Tracks> {
-        let mut tracks = self.tracks.write().unwrap_or_else(PoisonError::into_inner);
-        tracks.remove(&proc).map(|(tracks, _)| tracks)
+    /// Takes the ways to a peer that is released; with operations `outstanding`, also takes it from the rails' peers, because it
+    /// is to be given up there. To be called under the lock under which the peer is released: who connects the process again
+    /// then makes ways of its own.
+    pub(crate) fn take_tracks(&self, proc: u64, outstanding: bool) -> Option<Tracks> {
+        let taken = {
+            let mut tracks = self.tracks.write().unwrap_or_else(PoisonError::into_inner);
+            tracks.remove(&proc).map(|(tracks, _)| tracks)
+        };
+        for track in taken.into_iter().flatten().flatten() {
+            if outstanding && let Some(rail) = self.get(track.rail) {
+                let mut peers = rail.lock_peers();
+                peers.watches.forget(proc);
+                peers.words.remove(&proc);
+                // Operations still name it there.
+                peers.known.remove(proc, true);
+            }
+        }
+        taken
     }
 }
 
@@ -273,18 +288,22 @@ impl Transport {
         all.insert(proc, (tracks, peer.fence));
     }
 
-    /// Releases a peer on the rails. If operations are outstanding, they still name it there, so it is given up and stays.
-    pub(crate) fn disconnect_rails(&self, proc: u64, outstanding: bool) {
-        let tracks = self.rails.take_tracks(proc);
+    /// Releases a peer on the rails, whose ways were [taken](Rails::take_tracks). If operations are `outstanding`, it is given up.
+    pub(crate) fn disconnect_rails(&self, tracks: Option<Tracks>, outstanding: bool) {
         for track in tracks.into_iter().flatten().flatten() {
             let Some(rail) = self.rails.get(track.rail) else {
                 continue;
             };
             if outstanding {
-                rail.abandon_peer(
+                rail.abandon_released(
                     track.endpoint,
                     "it was released with operations outstanding",
                 );
+                // SAFETY: endpoints live until the transport closes.
+                let peer = unsafe { track.endpoint.as_ref() };
+                if let Err(e) = rail.remove_address(peer) {
+                    tracing::warn!("{}removing process {}: {e}", rail.failures.of, peer.proc);
+                }
             } else {
                 // SAFETY: `connect_rails` connected the endpoint, and the table had it once.
                 unsafe { rail.disconnect(track.endpoint) };

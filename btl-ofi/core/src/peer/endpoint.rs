@@ -126,13 +126,14 @@ impl Endpoint {
         Some(())
     }
 
-    /// Undoes one connect, unless it is the last. The caller holds the peers' lock.
+    /// Undoes one connect, unless it is the last. Returns false for the last one. The caller holds the peers' lock.
     pub(crate) fn disconnect_unless_last(&self) -> bool {
         let connected = self.connected.load(Ordering::Relaxed);
         if connected > 1 {
             self.connected.store(connected - 1, Ordering::Relaxed);
         }
-        connected > 1
+        // A rail's peer may have been given up meanwhile, and is not connected then.
+        connected != 1
     }
 
     /// The process in the host's numbering.

@@ -6,9 +6,12 @@ use std::sync::atomic::AtomicI32;
 
 use super::mailbox::FRAGMENT;
 use crate::mem::cuda;
+use crate::peer::endpoint::Endpoint;
 
-/// Most buffers of one transport: enough for a full lane and one more operation.
+/// Buffers of one transport: enough for a full lane and one more operation.
 const MOST: usize = 16;
+/// Buffers that a peer may have beyond these, so that others which do not answer cannot stop it: those of a fetching atomic.
+const FEW: usize = 2;
 const PAGE: usize = 4096;
 
 /// A buffer of [`FRAGMENT`] bytes.
@@ -18,9 +21,11 @@ pub(crate) struct Bounce {
     /// State of the provider's operation on the buffer (`engine::staging::wire`). Boxed, because the operation refers
     /// to it by address.
     flag: Box<AtomicI32>,
+    /// The peer to whose operations it is lent.
+    peer: NonNull<Endpoint>,
 }
 
-// SAFETY: the buffer owns its memory, which is not tied to a thread.
+// SAFETY: the buffer owns its memory, which is not tied to a thread. The peer is only compared.
 unsafe impl Send for Bounce {}
 
 impl Bounce {
@@ -28,14 +33,20 @@ impl Bounce {
         Layout::from_size_align(FRAGMENT, PAGE).ok()
     }
 
-    fn new() -> Option<Bounce> {
+    fn new(peer: NonNull<Endpoint>) -> Option<Bounce> {
         // SAFETY: the layout has FRAGMENT bytes, not 0.
         let base = NonNull::new(unsafe { alloc(Bounce::layout()?) })?;
         Some(Bounce {
             base,
             pinned: cuda::pin(base.as_ptr(), FRAGMENT),
             flag: Box::default(),
+            peer,
         })
+    }
+
+    fn lent_to(mut self, peer: NonNull<Endpoint>) -> Bounce {
+        self.peer = peer;
+        self
     }
 
     pub(crate) fn pointer(&self) -> *mut u8 {
@@ -68,30 +79,90 @@ impl Drop for Bounce {
 #[derive(Default)]
 pub(crate) struct Pool {
     free: Vec<Bounce>,
-    made: usize,
+    /// The peers of the buffers that are lent.
+    lent: Vec<NonNull<Endpoint>>,
 }
 
+// SAFETY: the peers are only compared.
+unsafe impl Send for Pool {}
+
 impl Pool {
-    /// A buffer; `None` while all are lent, or if memory is exhausted.
-    pub(crate) fn lend(&mut self) -> Option<Bounce> {
-        if let Some(bounce) = self.free.pop() {
-            return Some(bounce);
-        }
-        if self.made == MOST {
+    /// A buffer for operations to a peer; `None` while there is none for it, or if memory is exhausted.
+    pub(crate) fn lend(&mut self, peer: NonNull<Endpoint>) -> Option<Bounce> {
+        let has = || self.lent.iter().filter(|of| **of == peer).count();
+        if self.lent.len() >= MOST && has() >= FEW {
             return None;
         }
-        let bounce = Bounce::new()?;
-        self.made += 1;
+        let bounce = match self.free.pop() {
+            Some(bounce) => bounce.lent_to(peer),
+            None => Bounce::new(peer)?,
+        };
+        self.lent.push(peer);
         Some(bounce)
     }
 
     pub(crate) fn give_back(&mut self, bounce: Bounce) {
-        self.free.push(bounce);
+        self.end(&bounce);
+        // A few in any case: a buffer that is made for each use costs page faults.
+        if self.free.len() < FEW || self.free.len() + self.lent.len() < MOST {
+            self.free.push(bounce);
+        }
     }
 
     /// [Abandons](Bounce::abandon) a lent buffer, so that a new one can replace it.
     pub(crate) fn lose(&mut self, bounce: Bounce) {
+        self.end(&bounce);
         bounce.abandon();
-        self.made -= 1;
+    }
+
+    fn end(&mut self, bounce: &Bounce) {
+        if let Some(at) = self.lent.iter().rposition(|of| *of == bounce.peer) {
+            self.lent.swap_remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peers<const N: usize>() -> [NonNull<Endpoint>; N] {
+        std::array::from_fn(|i| {
+            NonNull::new(std::ptr::without_provenance_mut(16 * (i + 1))).unwrap()
+        })
+    }
+
+    /// All that a peer gets.
+    fn all(pool: &mut Pool, peer: NonNull<Endpoint>) -> Vec<Bounce> {
+        std::iter::from_fn(|| pool.lend(peer)).collect()
+    }
+
+    #[test]
+    fn one_peer_cannot_take_all() {
+        let (mut pool, [first, second, third]) = (Pool::default(), peers());
+        let of_first = all(&mut pool, first);
+        assert_eq!(of_first.len(), MOST);
+        let of_second = all(&mut pool, second);
+        assert_eq!(of_second.len(), FEW);
+        // What it gives back, it gets again.
+        of_second.into_iter().for_each(|b| pool.give_back(b));
+        assert!(pool.lend(first).is_none());
+        assert_eq!(all(&mut pool, second).len(), FEW);
+        assert_eq!(all(&mut pool, third).len(), FEW);
+        assert!(pool.lend(first).is_none());
+    }
+
+    #[test]
+    fn no_more_are_kept_than_the_pool_has() {
+        let (mut pool, [first, second]) = (Pool::default(), peers());
+        let of_first = all(&mut pool, first);
+        let of_second = all(&mut pool, second);
+        let lent = of_first.into_iter().chain(of_second);
+        lent.for_each(|b| pool.give_back(b));
+        assert_eq!((pool.free.len(), pool.lent.len()), (MOST, 0));
+        // What is lost makes room for a new one.
+        let mut of_first = all(&mut pool, first);
+        pool.lose(of_first.pop().unwrap());
+        assert_eq!(all(&mut pool, first).len(), 1);
     }
 }

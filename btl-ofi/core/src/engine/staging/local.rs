@@ -145,9 +145,9 @@ impl Local {
 }
 
 fn lend(op: &Staged, len: usize, pool: &mut Pool) -> Option<Fragment> {
-    let bounce = pool.lend()?;
+    let bounce = pool.lend(op.endpoint)?;
     let result = match op.action {
-        action if action.fetches() => match pool.lend() {
+        action if action.fetches() => match pool.lend(op.endpoint) {
             None => {
                 pool.give_back(bounce);
                 return None;

@@ -210,7 +210,7 @@ impl Channel {
                 return None;
             }
         } else if !reads && op.local.host(op.next).is_none() {
-            let lent = pool.lend()?;
+            let lent = pool.lend(op.endpoint)?;
             // SAFETY: the buffer has room for a fragment; the source is valid for the whole operation. Both stay until
             // the copy is over, since the job does.
             match unsafe { op.local.start_read(op.next, lent.pointer(), len) } {
@@ -229,7 +229,7 @@ impl Channel {
             _ => None,
         };
         if len > 8 && bounce.is_none() && fetched.is_some_and(|side| side.host(0).is_none()) {
-            bounce = Some(pool.lend()?);
+            bounce = Some(pool.lend(op.endpoint)?);
         }
         let request = Request {
             number: after(self.number, 1),

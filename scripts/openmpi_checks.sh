@@ -350,6 +350,14 @@ openmpi_ends_job() {
     [ $status -ne 124 ] && grep -q 'process 1.*ending the job' <<<"$out" && ! grep -q 'never heard' <<<"$out"
 }
 
+# Several peers are killed one after the other: each is reported.
+openmpi_reports_each() {
+    local provider=$1 out
+    out=$(OPENMPI_LIMIT=100 openmpi_run "$provider" 3 --enable-recovery "$openmpi_dir/bin/lost_peers" "$openmpi_name" 2>&1) || true
+    printf '%s\n' "$out"
+    grep -q '^lost_peers: ok, 3 ranks' <<<"$out"
+}
+
 # mpi4py from its source distribution, built against this Open MPI in an environment of its own (some minutes, once).
 openmpi_mpi4py() {
     local version=4.1.0
@@ -438,6 +446,7 @@ openmpi_compile_tests() {
     done
     # Open MPI's inner headers have warnings of their own, and its core library is not linked by mpicc.
     openmpi_compile tests/openmpi/table.c -w -lopen-pal
+    openmpi_compile tests/openmpi/lost_peers.c -w -lopen-pal
 }
 
 openmpi_test_short() {
@@ -479,6 +488,7 @@ openmpi_test() {
         openmpi_check "the table called by hand, $provider" openmpi_table "$provider"
         openmpi_check "a peer killed in an epoch, $provider" openmpi_survives_kill "$provider"
         openmpi_check "a peer killed, mpirun looking away, $provider" openmpi_ends_job "$provider"
+        openmpi_check "two peers killed, $provider" openmpi_reports_each "$provider"
     done
     openmpi_check "loaded by another series" openmpi_refuses_series
     openmpi_check "building the lab provider" openmpi_lab

@@ -37,7 +37,8 @@ pub(crate) struct Module {
     last_lock: LastLock,
     /// An [`ErrorCallback`], or NULL.
     error: AtomicPtr<c_void>,
-    /// Set by the first error that ends the job; later errors, which follow from it, are not reported. Set by `end` too.
+    /// Set by the first error that ends the job, other than a lost peer; later errors, which follow from it, are not reported.
+    /// Set by `end` too.
     failed: AtomicBool,
 }
 
@@ -194,15 +195,31 @@ impl Module {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reports a fatal error to Open MPI. The error callback (by default pml/ob1's) ends the job. Without a callback,
-    /// as under a pml that uses no BTL, the runtime aborts the job: otherwise osc/rdma would retry a refused operation
-    /// for ever.
+    /// Reports an error to Open MPI. The error callback (by default pml/ob1's) ends the job. Without a callback, as under a pml
+    /// that uses no BTL, the runtime aborts the job: otherwise osc/rdma would retry a refused operation for ever.
+    ///
+    /// With fault tolerance (ULFM in 5.0 and 6.0) the callback shuts the process out that it is told, and the job goes on. So
+    /// each lost peer is reported, once and with its process. Any other error is reported once per module and without a
+    /// process, also if it concerns a peer: that peer lives, and nothing else than the end of the job keeps osc/rdma from
+    /// repeating the operation.
     #[cold]
-    pub(crate) fn fail(&self, endpoint: *mut Endpoint, what: &str) {
-        if self.failed.swap(true, Ordering::Relaxed) {
+    pub(crate) fn fail(&self, endpoint: *const Endpoint, status: Status, what: &str) {
+        if self.failed.load(Ordering::Relaxed) {
             return;
         }
-        let proc = self.peers().proc_of(endpoint);
+        // SAFETY: the pointer is NULL or an endpoint of the transport, which keeps it readable until it closes.
+        let is_lost = unsafe { endpoint.as_ref() }.is_some_and(|peer| is_lost(peer, status));
+        let proc = if is_lost {
+            let lost = self.peers().lose(endpoint);
+            // Nobody waits for a peer that was released.
+            let Some(proc) = lost else { return };
+            proc
+        } else {
+            if self.failed.swap(true, Ordering::Relaxed) {
+                return;
+            }
+            null_mut()
+        };
         let text = format!(
             "btl/{}: {what}; ending the job",
             identity::NAME.to_string_lossy()
@@ -227,6 +244,16 @@ impl Module {
             // SAFETY: `info` is NUL-terminated and lives through the call.
             unsafe { ffi::mca_btl_ofi_host_abort(1, info.as_ptr()) };
         }
+    }
+}
+
+/// Whether an error with this status means that the peer's process is lost. FATAL marks peers that may live, but that a broken
+/// transport no longer reaches.
+fn is_lost(peer: &Endpoint, status: Status) -> bool {
+    match peer.failure() {
+        Some(why) => why != Status::FATAL,
+        // The peer is marked after its first operation has failed.
+        None => status == Status::UNREACH,
     }
 }
 
@@ -339,7 +366,7 @@ unsafe extern "C" fn transport_error(
         let _ = flags;
         // Always fatal, whatever the transport's flags: osc/rdma cannot continue without a peer and would wait for
         // ever.
-        module.fail(endpoint.cast(), &text);
+        module.fail(endpoint.cast(), Status(status), &text);
     });
 }
 

@@ -44,6 +44,18 @@ pub(crate) struct Peers(pub(crate) HashMap<Name, Peer>);
 pub(crate) struct Peer {
     pub(crate) endpoint: NonNull<Endpoint>,
     pub(crate) proc: *mut ffi::opal_proc_t,
+    /// Whether Open MPI was told that the process is lost.
+    lost: bool,
+}
+
+impl Peer {
+    pub(crate) fn new(endpoint: NonNull<Endpoint>, proc: *mut ffi::opal_proc_t) -> Peer {
+        Peer {
+            endpoint,
+            proc,
+            lost: false,
+        }
+    }
 }
 
 impl Peers {
@@ -66,6 +78,14 @@ impl Peers {
             .values()
             .find(|peer| peer.endpoint.as_ptr().cast_const() == endpoint);
         peer.map_or(null_mut(), |peer| peer.proc)
+    }
+
+    /// Notes that a peer is lost. Returns its process the first time, for a peer that Open MPI holds.
+    pub(crate) fn lose(&mut self, endpoint: *const Endpoint) -> Option<*mut ffi::opal_proc_t> {
+        let mut peers = self.0.values_mut();
+        let peer = peers.find(|peer| peer.endpoint.as_ptr().cast_const() == endpoint)?;
+        let known = std::mem::replace(&mut peer.lost, true);
+        (!known).then_some(peer.proc)
     }
 }
 

@@ -62,13 +62,13 @@ pub(super) unsafe extern "C" fn slow_atomic_op(
     operation("non-fetching atomic", btl, || {
         // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
-            return Status::NOT_SUPPORTED.0;
+            return Ok(Status::NOT_SUPPORTED.0);
         };
         let (Ok(op), Some(flags)) = (op.try_into(), OpFlags::from_bits(flags as u32)) else {
-            return Status::NOT_SUPPORTED.0;
+            return Ok(Status::NOT_SUPPORTED.0);
         };
         if locks::release(&call, (op, flags), (remote, operand)) {
-            return Status::COMPLETED.0;
+            return Ok(Status::COMPLETED.0);
         }
         let done = completion(callback, context, data);
         // SAFETY: the endpoint is live, and the operation uses no local memory.
@@ -76,7 +76,7 @@ pub(super) unsafe extern "C" fn slow_atomic_op(
             let op = Op::word((op, flags), (call.handle, remote), operand, None);
             call.submit(&op.with_completion(done))
         };
-        call.settle("non-fetching atomic", status)
+        Ok(call.settle("non-fetching atomic", status))
     })
 }
 
@@ -134,10 +134,10 @@ pub(super) unsafe extern "C" fn slow_atomic_fop(
     operation("fetching atomic", btl, || {
         // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
-            return Status::NOT_SUPPORTED.0;
+            return Ok(Status::NOT_SUPPORTED.0);
         };
         let (Ok(op), Some(flags)) = (op.try_into(), OpFlags::from_bits(flags as u32)) else {
-            return Status::NOT_SUPPORTED.0;
+            return Ok(Status::NOT_SUPPORTED.0);
         };
         let done = completion(callback, context, data);
         // SAFETY: osc/rdma keeps 8 bytes at `local` writable, and does not use them, until completion.
@@ -146,7 +146,7 @@ pub(super) unsafe extern "C" fn slow_atomic_fop(
             let op = Op::word((op, flags), (call.handle, remote), operand, result);
             call.submit(&op.with_completion(done))
         };
-        call.settle("fetching atomic", status)
+        Ok(call.settle("fetching atomic", status))
     })
 }
 
@@ -210,7 +210,7 @@ pub(super) unsafe extern "C" fn slow_atomic_cswap(
         // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let call = match unsafe { Call::new(btl, endpoint, remote_handle) } {
             Some(call) => call,
-            None if !remote_handle.is_null() => return Status::NOT_SUPPORTED.0,
+            None if !remote_handle.is_null() => return Ok(Status::NOT_SUPPORTED.0),
             None => {
                 // SAFETY: Open MPI passes NULL or the live module.
                 let module = unsafe { Module::of(btl) };
@@ -224,12 +224,12 @@ pub(super) unsafe extern "C" fn slow_atomic_cswap(
                             handle,
                         }
                     }
-                    None => return Status::NOT_SUPPORTED.0,
+                    None => return Ok(Status::NOT_SUPPORTED.0),
                 }
             }
         };
         let Some(flags) = OpFlags::from_bits(flags as u32) else {
-            return Status::NOT_SUPPORTED.0;
+            return Ok(Status::NOT_SUPPORTED.0);
         };
         locks::attempt(&call, flags, (remote, compare, value));
         let done = completion(callback, context, data);
@@ -239,6 +239,6 @@ pub(super) unsafe extern "C" fn slow_atomic_cswap(
             let op = Op::swap_word(flags, target, (compare, value), result);
             call.submit(&op.with_completion(done))
         };
-        call.settle("compare-and-swap", status)
+        Ok(call.settle("compare-and-swap", status))
     })
 }

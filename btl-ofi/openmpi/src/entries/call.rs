@@ -19,7 +19,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::{NonNull, null};
 
 use btl_ofi::hints::branch;
 use btl_ofi::{Completion, Endpoint, Handle, Op};
@@ -108,31 +108,33 @@ impl<'a> Call<'a> {
         let process = unsafe { self.endpoint.as_ref() }.proc();
         self.module.fail(
             self.endpoint.as_ptr(),
+            status,
             &format!("a {what} to process {process} was refused: {status}"),
         );
         status.0
     }
 }
 
-/// Runs an operation. A panic or a NULL argument ends the job like a failure of the transport; see the module's rules.
+/// Runs an operation, whose body returns what [`settle`](Call::settle) does. A panic, or an error of the body, ends the job like
+/// a failure of the transport; see the module's rules.
 #[inline]
-pub(super) fn operation(what: &str, btl: Btl, body: impl FnOnce() -> c_int) -> c_int {
-    let code = guarded(what, Status::ERROR.0, body);
-    if code != Status::SUCCESS.0 {
-        end_unless_again(what, btl, Status(code));
+pub(super) fn operation(
+    what: &str,
+    btl: Btl,
+    body: impl FnOnce() -> Result<c_int, Status>,
+) -> c_int {
+    match guarded(what, Err(Status::ERROR), body) {
+        Ok(code) => code,
+        Err(status) => refuse(what, btl, status),
     }
-    code
 }
 
 #[cold]
 #[inline(never)]
-fn end_unless_again(what: &str, btl: Btl, status: Status) {
-    if status.is_again() || matches!(status, Status::NOT_SUPPORTED | Status::COMPLETED) {
-        return;
-    }
+fn refuse(what: &str, btl: Btl, status: Status) -> c_int {
     // SAFETY: Open MPI passes NULL or the live module that `init` returned.
     if let Some(module) = unsafe { Module::of(btl) } {
-        // If `settle` has reported the failure, this call does nothing: only the first report counts.
-        module.fail(null_mut(), &format!("a {what} was refused: {status}"));
+        module.fail(null(), status, &format!("a {what} was refused: {status}"));
     }
+    status.0
 }

@@ -1,5 +1,6 @@
 //! Adds and removes peers.
 
+use std::collections::hash_map::Entry;
 use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
 use std::slice;
@@ -103,13 +104,18 @@ unsafe fn peer(module: &Module, proc: *mut ffi::opal_proc_t) -> Option<NonNull<E
     };
     match module.transport().connect(address, name.number()) {
         Ok(endpoint) => {
-            // Two threads may add one process at the same time: both get the same endpoint, counted twice.
-            if module
-                .peers()
-                .0
-                .insert(name, Peer { endpoint, proc })
-                .is_some()
-            {
+            let known = match module.peers().0.entry(name) {
+                Entry::Vacant(place) => {
+                    place.insert(Peer::new(endpoint, proc));
+                    false
+                }
+                Entry::Occupied(mut known) => {
+                    known.get_mut().proc = proc;
+                    true
+                }
+            };
+            if known {
+                // Two threads have added the process at the same time. Both get the same endpoint.
                 // SAFETY: `connect` counted the endpoint twice; this releases one count.
                 unsafe { module.transport().disconnect(endpoint) };
             }

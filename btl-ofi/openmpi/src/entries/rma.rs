@@ -62,7 +62,7 @@ pub(super) unsafe extern "C" fn slow_put(
     operation("put", btl, || {
         // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
-            return Status::BAD_PARAM.0;
+            return Err(Status::BAD_PARAM);
         };
         let done = completion(callback, context, data);
         // SAFETY: osc/rdma keeps `size` bytes at `local` readable and unchanged until completion.
@@ -70,7 +70,7 @@ pub(super) unsafe extern "C" fn slow_put(
             let op = Op::put(call.handle, remote, (local, local_handle.cast()), size);
             call.submit(&op.with_completion(done))
         };
-        call.settle("put", status)
+        Ok(call.settle("put", status))
     })
 }
 
@@ -126,7 +126,7 @@ pub(super) unsafe extern "C" fn slow_get(
     operation("get", btl, || {
         // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
-            return Status::BAD_PARAM.0;
+            return Err(Status::BAD_PARAM);
         };
         let done = completion(callback, context, data);
         // SAFETY: osc/rdma keeps `size` bytes at `local` writable, and does not use them, until completion.
@@ -134,7 +134,7 @@ pub(super) unsafe extern "C" fn slow_get(
             let op = Op::get(call.handle, remote, (local, local_handle.cast()), size);
             call.submit(&op.with_completion(done))
         };
-        call.settle("get", status)
+        Ok(call.settle("get", status))
     })
 }
 
@@ -148,10 +148,13 @@ pub(super) unsafe extern "C" fn flush(btl: Btl, endpoint: BtlEndpoint) -> c_int 
         // SAFETY: the endpoint is NULL or came from `add_procs`, and it is live until `del_procs`.
         let peer = unsafe { endpoint.cast::<Endpoint>().as_ref() };
         let status = module.transport().flush(peer);
-        if !status.is_ok() && !status.is_again() {
+        // A flush of all peers tells that some were lost, each of which was reported.
+        let known = peer.is_none() && status == Status::UNREACH;
+        if !status.is_ok() && !status.is_again() && !known {
             // osc/rdma ignores the return value of flush.
             module.fail(
                 endpoint.cast(),
+                status,
                 &format!("operations failed before a flush: {status}"),
             );
         }

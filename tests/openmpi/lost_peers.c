@@ -1,0 +1,112 @@
+/* Each lost peer is reported to Open MPI, once and with its process; any other error once and without one. Rank 0 takes the
+ * place of pml/ob1's error callback, which would end the job at the first. mpirun must look away (--enable-recovery).
+ * Usage: lost_peers [component's name] */
+#include "opal_config.h"
+
+#include "opal/mca/btl/base/base.h"
+#include "opal/mca/btl/btl.h"
+#include "opal/util/proc.h"
+
+#include "check.h"
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WORDS = 512, HANDLE = 256, RANKS = 3, LIMIT = 30 };
+typedef struct mca_btl_base_endpoint_t endpoint_t;
+typedef struct { uint64_t at; char handle[HANDLE]; } window_t;
+
+static mca_btl_base_module_t *btl;
+/* Reports by the rank of the process, and those without one. */
+static volatile int reported[RANKS], without_process;
+
+static void report(mca_btl_base_module_t *from, int32_t flags, opal_proc_t *proc, char *info)
+{
+    CHECK(from == btl && flags & MCA_BTL_ERROR_FLAGS_FATAL && info, "the callback's arguments");
+    printf("lost_peers: reported: %s\n", info);
+    if (proc) {
+        CHECK(proc->proc_name.vpid < RANKS, "a report of process %u", proc->proc_name.vpid);
+        reported[proc->proc_name.vpid]++;
+    } else {
+        without_process++;
+    }
+}
+
+static int put(endpoint_t *peer, window_t *window, uint64_t offset)
+{
+    static int64_t word = 7;
+    return btl->btl_put(btl, peer, &word, window->at + offset, NULL, (mca_btl_base_registration_handle_t *) window->handle,
+                        8, 0, MCA_BTL_NO_ORDER, NULL, NULL, NULL);
+}
+
+/* Puts to the peer until it is reported, and some more. */
+static void lose(int rank, endpoint_t *peer, window_t *window)
+{
+    time_t end = time(NULL) + LIMIT;
+    while (!reported[rank] && time(NULL) < end) {
+        put(peer, window, 64);
+        btl->btl_flush(btl, peer);
+    }
+    CHECK(1 == reported[rank], "%d reports of rank %d in %d s", reported[rank], rank, LIMIT);
+    for (int i = 0; i < 100; ++i) {
+        CHECK(0 != put(peer, window, 64), "a put to a lost peer");
+        btl->btl_flush(btl, i % 2 ? peer : NULL);
+        btl->btl_component->btl_progress();
+    }
+    CHECK(1 == reported[rank] && !without_process, "%d reports of rank %d, %d without a process", reported[rank], rank,
+          without_process);
+}
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv, MPI_THREAD_SINGLE);
+    CHECK(world_size == RANKS, "run with %d ranks", RANKS);
+    const char *name = argc > 1 ? argv[1] : "ofi";
+    mca_btl_base_selected_module_t *selected;
+    OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t) {
+        if (0 == strcmp(selected->btl_component->btl_version.mca_component_name, name)) {
+            btl = selected->btl_module;
+        }
+    }
+    CHECK(btl, "no module of %s", name);
+
+    static int64_t memory[WORDS];
+    window_t mine = {.at = (uint64_t) (uintptr_t) memory}, windows[RANKS];
+    mca_btl_base_registration_handle_t *handle =
+        btl->btl_register_mem(btl, MCA_BTL_ENDPOINT_ANY, memory, sizeof(memory), MCA_BTL_REG_FLAG_ACCESS_ANY);
+    CHECK(handle && btl->btl_registration_handle_size <= HANDLE, "registering memory");
+    memcpy(mine.handle, handle, btl->btl_registration_handle_size);
+    MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, windows, sizeof(mine), MPI_BYTE, MPI_COMM_WORLD);
+    endpoint_t *ends[RANKS] = {NULL};
+    for (int i = 0; i < RANKS; ++i) {
+        opal_process_name_t who = opal_proc_local_get()->proc_name;
+        who.vpid = i;
+        opal_proc_t *proc = opal_proc_for_name(who);
+        CHECK(proc && OPAL_SUCCESS == btl->btl_add_procs(btl, 1, &proc, &ends[i], NULL) && ends[i], "no endpoint of %d", i);
+    }
+    int go = 0;
+    if (0 != world_rank) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Recv(&go, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        raise(SIGKILL);
+    }
+    CHECK(OPAL_SUCCESS == btl->btl_register_error(btl, report), "register_error");
+    for (int i = 0; i < RANKS; ++i) {
+        CHECK(0 == put(ends[i], &windows[i], 64) && OPAL_SUCCESS == btl->btl_flush(btl, ends[i]), "a put to %d", i);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 1; i < RANKS; ++i) {
+        MPI_Send(&go, 1, MPI_INT, i, 1, MPI_COMM_WORLD);
+        lose(i, ends[i], &windows[i]);
+    }
+    /* A living peer is not shut out for an error; what follows from the first is not reported. */
+    for (int i = 0; i < 3; ++i) {
+        CHECK(0 != put(ends[0], &windows[0], sizeof(memory)), "a put outside of the window");
+        CHECK(1 == without_process && 0 == reported[0], "%d reports without a process, %d of this one", without_process,
+              reported[0]);
+    }
+    printf("lost_peers: ok, %d ranks\n", world_size);
+    fflush(stdout);
+    /* MPI_Finalize would wait for the others. */
+    _exit(0);
+}

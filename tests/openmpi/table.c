@@ -1,5 +1,6 @@
 /* Calls the component's table as Open MPI may, beyond what its own callers do: processes added twice, one by one and
- * with no place for the bits, left out, released and added again, and the dump. Usage: table [component's name] */
+ * with no place for the bits, left out, released and added again, the dump, and a lock as osc/rdma has them. Usage: table
+ * [component's name]. TABLE_RELEASES=early or late: whether the release of a lock is complete when its call returns. */
 #include "opal_config.h"
 
 #include "opal/class/opal_bitmap.h"
@@ -24,15 +25,52 @@ static mca_btl_base_module_t *find(const char *name)
     return NULL;
 }
 
-/* Writes a word to the peer, whose handle and address it tells, and looks for the peer's. */
+static void done(mca_btl_base_module_t *btl, endpoint_t *peer, void *local, mca_btl_base_registration_handle_t *handle,
+                 void *context, void *data, int status)
+{
+    (void) btl, (void) peer, (void) local, (void) handle, (void) data;
+    CHECK(OPAL_SUCCESS == status, "an atomic ended with %d", status);
+    *(volatile bool *) context = true;
+}
+
+/* Takes and releases the lock at `word` of the peer, each until it is complete. */
+static void lock(mca_btl_base_module_t *btl, endpoint_t *peer, uint64_t word, mca_btl_base_registration_handle_t *handle)
+{
+    const int64_t exclusive = INT64_MIN;
+    const char *expected = getenv("TABLE_RELEASES");
+    volatile bool complete = false;
+    int64_t old = 1;
+    int rc;
+    while (0 > (rc = btl->btl_atomic_cswap(btl, peer, &old, word, NULL, handle, 0, exclusive, 0, MCA_BTL_NO_ORDER, done,
+                                           (void *) &complete, NULL))) {
+        CHECK(OPAL_ERR_OUT_OF_RESOURCE == rc || OPAL_ERR_TEMP_OUT_OF_RESOURCE == rc, "compare-and-swap returned %d", rc);
+        btl->btl_component->btl_progress();
+    }
+    while (!complete && 0 == rc) {
+        btl->btl_component->btl_progress();
+    }
+    CHECK(0 == old, "the lock was %lx", (long) old);
+    complete = false;
+    while (0 > (rc = btl->btl_atomic_op(btl, peer, word, handle, MCA_BTL_ATOMIC_ADD, exclusive, 0, MCA_BTL_NO_ORDER, done,
+                                        (void *) &complete, NULL))) {
+        CHECK(OPAL_ERR_OUT_OF_RESOURCE == rc || OPAL_ERR_TEMP_OUT_OF_RESOURCE == rc, "the release returned %d", rc);
+        btl->btl_component->btl_progress();
+    }
+    CHECK(!expected || (1 == rc) == (0 == strcmp(expected, "early")), "the release returned %d", rc);
+    while (!complete && 0 == rc) {
+        btl->btl_component->btl_progress();
+    }
+}
+
+/* Writes a word to the peer, whose handle and address it tells, and looks for the peer's; then takes a lock of the peer. */
 static void exchange(mca_btl_base_module_t *btl, endpoint_t *peer, int64_t mark)
 {
-    static int64_t window[WORDS];
+    static volatile int64_t window[WORDS];
     struct { uint64_t at; char handle[HANDLE]; } mine = {0}, theirs;
     int other = 1 - world_rank;
     int64_t out = mark + world_rank;
     mca_btl_base_registration_handle_t *handle =
-        btl->btl_register_mem(btl, MCA_BTL_ENDPOINT_ANY, window, sizeof(window), MCA_BTL_REG_FLAG_ACCESS_ANY);
+        btl->btl_register_mem(btl, MCA_BTL_ENDPOINT_ANY, (void *) window, sizeof(window), MCA_BTL_REG_FLAG_ACCESS_ANY);
     CHECK(handle && btl->btl_registration_handle_size <= HANDLE, "registering memory");
     mine.at = (uint64_t) (uintptr_t) window;
     memcpy(mine.handle, handle, btl->btl_registration_handle_size);
@@ -48,7 +86,12 @@ static void exchange(mca_btl_base_module_t *btl, endpoint_t *peer, int64_t mark)
     CHECK(OPAL_SUCCESS == btl->btl_flush(btl, peer), "flush");
     MPI_Barrier(MPI_COMM_WORLD);
     CHECK(window[8] == mark + other, "the peer's word is %ld", (long) window[8]);
+    lock(btl, peer, theirs.at + 128, (mca_btl_base_registration_handle_t *) theirs.handle);
     MPI_Barrier(MPI_COMM_WORLD);
+    /* An early release may still be on its way. */
+    while (0 != window[16]) {
+        btl->btl_component->btl_progress();
+    }
     CHECK(OPAL_SUCCESS == btl->btl_deregister_mem(btl, handle), "deregistering memory");
 }
 

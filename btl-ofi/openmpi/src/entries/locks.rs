@@ -7,8 +7,12 @@
 //! **A release by message is complete once it is sent.** osc/rdma waits for each atomic, and a flush for all of them, but
 //! nothing needs the answer to this one: what the lock protected is complete before, the origin's next attempt travels
 //! behind the release, and other origins repeat theirs until it has arrived. That saves an accumulate one of three round
-//! trips. The release is sent before the call returns, because the process may make no further call for long. It may arrive
-//! after the window was freed; then the target refuses it, and nobody needs it.
+//! trips. The release is sent before the call returns, because the process may make no further call for long.
+//!
+//! **It may arrive after MPI_Win_free**, before which osc/rdma neither flushes nor waits for more than the operations that it
+//! knows, and a barrier orders nothing between two other processes. Then its region is no longer registered, so the target
+//! refuses it, and nobody needs it. Where registrations stay in Open MPI's cache, the target would execute it in memory that
+//! the program may have reused; there releases are waited for like other updates.
 //!
 //! A program may add the same number to a word of its own, so only a word that was taken like a lock counts as one.
 
@@ -43,10 +47,11 @@ pub(super) fn release(
     }
     // SAFETY: `add_procs` returned the endpoint, and it is live until `del_procs`.
     let peer = unsafe { call.endpoint.as_ref() };
-    call.module.last_lock().release(word(call, address))
-        && call
-            .module
-            .transport()
+    let transport = call.module.transport();
+    // The target has the same provider, so it caches registrations if this process would.
+    !transport.capabilities().registers_pages
+        && call.module.last_lock().release(word(call, address))
+        && transport
             .add_unreported(peer, call.handle, address, operand)
             .is_some()
 }

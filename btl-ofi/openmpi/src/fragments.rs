@@ -146,7 +146,8 @@ impl Fragments {
         lock(&self.free).push(fragment);
     }
 
-    /// Sends a descriptor, or keeps it until there is room. Returns 1 if it was sent, 0 if it is kept, or an error.
+    /// Sends a descriptor, or keeps it until there is room. Returns 1 if it was sent, 0 if it is kept, or an error, which is lack
+    /// of room only while the peer is being released.
     ///
     /// # Safety
     /// The descriptor belongs to the caller; the endpoint is live.
@@ -169,8 +170,10 @@ impl Fragments {
         if !status.is_again() {
             return status.0;
         }
-        self.waiting.push(endpoint, Waiting { fragment, tag });
-        0
+        match self.waiting.push(endpoint, Waiting { fragment, tag }) {
+            true => 0,
+            false => status.0,
+        }
     }
 
     /// Whether descriptors wait for room.
@@ -190,7 +193,7 @@ impl Fragments {
     pub(crate) fn resume(&self, door: Door<'_>) -> usize {
         self.waiting.resume(
             |endpoint, Waiting { fragment, tag }| {
-                // SAFETY: a waiting descriptor belongs to its queue. The endpoint is released only after its queue is removed,
+                // SAFETY: a waiting descriptor belongs to its queue. The endpoint is released only after its queue is closed,
                 // which waits for this call.
                 unsafe { post(door.transport, (endpoint, tag), fragment) }
             },
@@ -201,12 +204,18 @@ impl Fragments {
         )
     }
 
-    /// Ends what waits for a peer that is released, as not sent.
-    pub(crate) fn release(&self, door: Door<'_>, released: NonNull<Endpoint>) {
-        for Waiting { fragment, .. } in self.waiting.remove(released) {
+    /// Ends what waits for a peer that is to be released, as not sent. Nothing is kept for it until
+    /// [`end_release`](Self::end_release).
+    pub(crate) fn begin_release(&self, door: Door<'_>, released: NonNull<Endpoint>) {
+        for Waiting { fragment, .. } in self.waiting.close(released) {
             // SAFETY: the descriptor left its queue, so it completes once.
             unsafe { self.tell(door, released, fragment, Status::UNREACH, true) };
         }
+    }
+
+    /// To be called when the peer was released.
+    pub(crate) fn end_release(&self, released: NonNull<Endpoint>) {
+        self.waiting.open(released);
     }
 
     /// Calls a descriptor's function, if it was kept or asks for that always, and gives it back if Open MPI has left it to

@@ -10,13 +10,26 @@ use std::thread;
 use btl_ofi::Endpoint;
 use plugin_api::Status;
 
-/// What waits for room at one endpoint; never empty.
+/// What waits for room at one endpoint; empty only while the endpoint is released.
 struct Queue<T> {
     endpoint: NonNull<Endpoint>,
     waiting: VecDeque<T>,
     /// Whether a thread posts the first descriptor, without the lock. The descriptor stays here meanwhile, so that later
     /// messages wait behind it.
     posting: bool,
+    /// Number of releases of the endpoint under way: nothing is added meanwhile.
+    releases: u32,
+}
+
+impl<T> Queue<T> {
+    fn new(endpoint: NonNull<Endpoint>) -> Queue<T> {
+        Queue {
+            endpoint,
+            waiting: VecDeque::new(),
+            posting: false,
+            releases: 0,
+        }
+    }
 }
 
 /// The queues of a module. `T` is a descriptor and what it is posted with.
@@ -63,21 +76,32 @@ impl<T: Copy> Queues<T> {
     /// Whether descriptors wait for room at this endpoint: later messages to it have to wait behind them.
     #[inline]
     pub(crate) fn any_for(&self, endpoint: NonNull<Endpoint>) -> bool {
-        self.any() && find(&self.lock(), endpoint).is_some()
+        if !self.any() {
+            return false;
+        }
+        let queues = self.lock();
+        find(&queues, endpoint).is_some_and(|at| !queues[at].waiting.is_empty())
     }
 
-    /// Adds a descriptor behind all that wait for the endpoint.
-    pub(crate) fn push(&self, endpoint: NonNull<Endpoint>, waiting: T) {
+    /// The place of an endpoint's queue, which is made if there is none.
+    fn place(&self, queues: &mut Vec<Queue<T>>, endpoint: NonNull<Endpoint>) -> usize {
+        find(queues, endpoint).unwrap_or_else(|| {
+            queues.push(Queue::new(endpoint));
+            self.note_count(queues);
+            queues.len() - 1
+        })
+    }
+
+    /// Adds a descriptor behind all that wait for the endpoint. Returns false, having done nothing, if the endpoint is being
+    /// released.
+    pub(crate) fn push(&self, endpoint: NonNull<Endpoint>, waiting: T) -> bool {
         let mut queues = self.lock();
-        match find(&queues, endpoint) {
-            Some(at) => queues[at].waiting.push_back(waiting),
-            None => queues.push(Queue {
-                endpoint,
-                waiting: VecDeque::from([waiting]),
-                posting: false,
-            }),
+        let at = self.place(&mut queues, endpoint);
+        let open = queues[at].releases == 0;
+        if open {
+            queues[at].waiting.push_back(waiting);
         }
-        self.note_count(&queues);
+        open
     }
 
     /// Posts what waits, each endpoint's in order and until it has no room. Calls `done` for each descriptor that is
@@ -122,7 +146,7 @@ impl<T: Copy> Queues<T> {
     /// Ends a post of `resume`: removes the descriptor, or keeps it if there was no room. Returns the queue to go on with.
     fn posted(&self, endpoint: NonNull<Endpoint>, status: Status) -> Option<usize> {
         let mut queues = self.lock();
-        // Other queues may have come and gone during the post; `remove` has left this one here.
+        // Other queues may have come and gone during the post; `close` has left this one here.
         let at = find(&queues, endpoint)?;
         let queue = &mut queues[at];
         queue.posting = false;
@@ -137,21 +161,31 @@ impl<T: Copy> Queues<T> {
         Some(at)
     }
 
-    /// Takes out what waits for an endpoint, which nobody posts to afterwards. Waits for a thread that does, so a callback
-    /// must not call it.
-    pub(crate) fn remove(&self, endpoint: NonNull<Endpoint>) -> VecDeque<T> {
+    /// Takes out what waits for an endpoint that is to be released. Nothing is added until [`open`](Self::open), so nobody
+    /// posts to it any more. Waits for a thread that does, so a callback must not call it.
+    pub(crate) fn close(&self, endpoint: NonNull<Endpoint>) -> VecDeque<T> {
         loop {
             let mut queues = self.lock();
-            let Some(at) = find(&queues, endpoint) else {
-                return VecDeque::new();
-            };
-            if !queues[at].posting {
-                let queue = queues.remove(at);
-                self.note_count(&queues);
-                return queue.waiting;
+            let at = self.place(&mut queues, endpoint);
+            let queue = &mut queues[at];
+            if !queue.posting {
+                queue.releases += 1;
+                return std::mem::take(&mut queue.waiting);
             }
             drop(queues);
             thread::yield_now();
+        }
+    }
+
+    /// Ends a [`close`](Self::close): the endpoint was released, and its address may become that of another one.
+    pub(crate) fn open(&self, endpoint: NonNull<Endpoint>) {
+        let mut queues = self.lock();
+        if let Some(at) = find(&queues, endpoint) {
+            queues[at].releases = queues[at].releases.saturating_sub(1);
+            if queues[at].releases == 0 && queues[at].waiting.is_empty() {
+                queues.remove(at);
+                self.note_count(&queues);
+            }
         }
     }
 
@@ -196,13 +230,13 @@ mod tests {
         let queues = Queues::default();
         let [a, b, c] = [1, 2, 3].map(endpoint);
         for (to, tag) in [(b, 1), (a, 2), (b, 3), (c, 4), (a, 5)] {
-            queues.push(to, tag);
+            assert!(queues.push(to, tag));
         }
         assert!(queues.any_for(a) && queues.any_for(b) && queues.any_for(c));
         assert_eq!(resume(&queues, &[b]), [2, 5, 4], "a and c have room");
         assert!(!queues.any_for(a), "nothing waits for it any more");
         assert!(queues.any_for(b), "its messages have to wait behind");
-        queues.push(b, 6);
+        assert!(queues.push(b, 6));
         assert_eq!(resume(&queues, &[]), [1, 3, 6], "in the order of the sends");
         assert!(!queues.any());
     }
@@ -212,27 +246,43 @@ mod tests {
         let queues = Queues::default();
         let [a, b] = [1, 2].map(endpoint);
         for (to, tag) in [(a, 1), (b, 2), (a, 3)] {
-            queues.push(to, tag);
+            assert!(queues.push(to, tag));
         }
-        let unsent: Vec<u8> = queues.remove(a).iter().copied().collect();
+        let unsent: Vec<u8> = queues.close(a).iter().copied().collect();
         assert_eq!(unsent, [1, 3]);
-        assert!(queues.remove(a).is_empty());
         assert_eq!(resume(&queues, &[]), [2]);
+        queues.open(a);
         assert!(!queues.any());
+    }
+
+    #[test]
+    fn nothing_waits_for_an_endpoint_that_is_being_released() {
+        let queues = Queues::default();
+        let a = endpoint(1);
+        // Two releases, because the process was added again meanwhile.
+        assert!(queues.close(a).is_empty() && queues.close(a).is_empty());
+        assert!(!queues.push(a, 1), "it would be sent after the release");
+        assert!(!queues.any_for(a), "what finds room goes at once");
+        queues.open(a);
+        assert!(!queues.push(a, 2), "one release is left");
+        assert!(resume(&queues, &[]).is_empty());
+        queues.open(a);
+        assert!(!queues.any());
+        assert!(queues.push(a, 3), "another endpoint at its address");
+        assert_eq!(resume(&queues, &[]), [3]);
     }
 
     #[test]
     fn callbacks_of_a_post_may_send_and_make_progress() {
         let queues = Queues::default();
         let [a, b] = [1, 2].map(endpoint);
-        queues.push(a, 1);
-        queues.push(b, 2);
+        assert!(queues.push(a, 1) && queues.push(b, 2));
         let nested = RefCell::new(Vec::new());
         let full = |to, waiting: u8| {
             if waiting == 1 {
                 assert!(queues.queues.try_lock().is_ok(), "posted under the lock");
                 assert!(queues.any_for(a), "later messages wait behind this one");
-                queues.push(a, 3);
+                assert!(queues.push(a, 3));
                 nested.borrow_mut().extend(resume(&queues, &[]));
             }
             assert_eq!(to, a, "the nested call has sent the other");
@@ -247,7 +297,7 @@ mod tests {
     #[test]
     fn an_endpoint_is_released_after_a_post_to_it() {
         let queues = Queues::default();
-        queues.push(endpoint(1), 1);
+        assert!(queues.push(endpoint(1), 1));
         let over = AtomicBool::new(false);
         let (begin, begun) = mpsc::channel();
         thread::scope(|scope| {
@@ -256,7 +306,7 @@ mod tests {
                     let (queues, over, begin) = (&queues, &over, begin.clone());
                     move || {
                         begin.send(()).expect("the post waits");
-                        let unsent = queues.remove(endpoint(1));
+                        let unsent = queues.close(endpoint(1));
                         assert!(over.load(Ordering::Relaxed), "released during a post");
                         assert_eq!(unsent.len(), 0, "it was sent");
                     }

@@ -152,9 +152,12 @@ pub(super) unsafe extern "C" fn del_procs(
             let name = unsafe { Name::of(proc) };
             let known = module.peers().0.remove(&name);
             if let Some(peer) = known {
-                module.fragments().release(module.door(), peer.endpoint);
+                let fragments = module.fragments();
+                // Callbacks that run in `disconnect` may send. Kept messages would be sent after the release.
+                fragments.begin_release(module.door(), peer.endpoint);
                 // SAFETY: `add_procs` connected the endpoint, and it has just left the table, so it is released once.
                 let status = unsafe { module.transport().disconnect(peer.endpoint) };
+                fragments.end_release(peer.endpoint);
                 if !status.is_ok() {
                     log::verbose(1, || {
                         format!("releasing process {}.{}: {status}", name.0, name.1)

@@ -104,7 +104,8 @@ pub(crate) fn publish(modules: &[NonNull<Module>]) -> Result<(), String> {
         .map_err(|status| format!("the address could not be published: {status}"))
 }
 
-/// Opens the further modules that the first one asks for. Goes without those that cannot be opened.
+/// Opens the further modules that the first one asks for. Goes without those that cannot be opened, and, where peers find
+/// modules by number, without those behind.
 pub(crate) fn open_further(
     first: NonNull<Module>,
     open: impl Fn(btl_ofi::Options) -> Result<NonNull<Module>, String>,
@@ -115,7 +116,12 @@ pub(crate) fn open_further(
     for options in further.iter().take(MOST - 1) {
         match open(options.clone()) {
             Ok(module) => modules.push(module),
-            Err(why) => log::line(&format!("a further module is not used: {why}")),
+            Err(why) => {
+                log::line(&format!("a further module is not used: {why}"));
+                if options.is_found_by_number() {
+                    break;
+                }
+            }
         }
     }
     modules

@@ -36,9 +36,10 @@ impl Transport {
         if modules.len() == 1 && published.len() == 1 {
             return Ok(Some(address));
         }
-        let endpoint = |bytes: &&[u8]| Blob::decode(bytes).ok()?.networks.endpoint;
+        let networks_of = |bytes: &&[u8]| Blob::decode(bytes).map(|blob| blob.networks);
         let own: Vec<_> = modules.iter().map(|m| m.node.networks.endpoint).collect();
-        let theirs: Vec<_> = published.iter().map(endpoint).collect();
+        let theirs = published.iter().map(networks_of);
+        let theirs: Vec<_> = theirs.map(Result::unwrap_or_default).collect();
         let pairs = networks::pair(&first.node.networks, &own, &theirs);
         let found = pairs.get(number).copied().flatten();
         let alone = number == 0 && !pairs.contains(&Some(0));

@@ -104,23 +104,27 @@ impl Polls {
 }
 
 impl Rails {
-    /// Opens a transport for each place. Goes without those that cannot be opened.
+    /// Opens a transport for each place. Goes without those that cannot be opened, and, where peers find rails by number, without
+    /// those behind.
     pub(crate) fn open(
         options: &Options,
         level: ThreadLevel,
         places: &[Place],
         registrar: &Arc<Registrar>,
     ) -> Result<Rails, Error> {
-        let each = places.iter().filter_map(|place| {
-            let opened = Transport::open(&options.for_rail(place), level);
-            opened
-                .inspect_err(|e| tracing::warn!("rail {} is not used: {e}", place.domain))
-                .ok()
-        });
-        let mut rails = Rails {
-            rails: each.collect(),
-            ..Rails::default()
-        };
+        let mut rails = Rails::default();
+        for place in places {
+            let options = options.for_rail(place);
+            match Transport::open(&options, level) {
+                Ok(rail) => rails.rails.push(rail),
+                Err(e) => {
+                    tracing::warn!("rail {} is not used: {e}", place.domain);
+                    if options.is_found_by_number() {
+                        break;
+                    }
+                }
+            }
+        }
         if !rails.is_empty() {
             let (base, access) = (rails.fence.as_ptr().cast_mut(), Access::all());
             let words = registrar.register_own(base.cast(), size_of::<Fence>(), access)?;
@@ -255,11 +259,12 @@ impl Transport {
         if self.rails.rails.is_empty() || peer.rails.is_empty() {
             return;
         }
-        let address = |rail: &Vec<u8>| Blob::decode(rail).ok()?.networks.endpoint;
+        let networks_of = |rail: &Vec<u8>| Blob::decode(rail).map(|blob| blob.networks);
         let mut tracks = Tracks::default();
         let rails = self.rails.iter();
         let own: Vec<_> = rails.map(|rail| rail.node.networks.endpoint).collect();
-        let theirs: Vec<_> = peer.rails.iter().map(address).collect();
+        let theirs = peer.rails.iter().map(networks_of);
+        let theirs: Vec<_> = theirs.map(Result::unwrap_or_default).collect();
         let pairs = pair(&self.node.networks, &own, &theirs);
         for ((number, rail), theirs) in self.rails.iter().enumerate().zip(pairs) {
             let Some(theirs) = theirs else {

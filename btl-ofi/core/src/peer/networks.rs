@@ -120,16 +120,17 @@ impl Networks {
 }
 
 /// The ways from several interfaces of this process to those of a peer, by their addresses: each leads to the first one on its
-/// network that none before leads to, or to that with its number where addresses are no IP addresses.
+/// network that none before leads to, or to that with its number where addresses are no IP addresses. One of both sides
+/// may take the network to be larger; they agree even so.
 pub(crate) fn pair(
     networks: &Networks,
     own: &[Option<IpAddr>],
-    theirs: &[Option<IpAddr>],
+    theirs: &[Networks],
 ) -> Vec<Option<usize>> {
-    let mut free: Vec<(usize, Option<IpAddr>)> = theirs.iter().copied().enumerate().collect();
+    let mut free: Vec<(usize, &Networks)> = theirs.iter().enumerate().collect();
     let pairs = own.iter().enumerate().map(|(number, own)| {
-        let meets = |(theirs, at): &(usize, Option<IpAddr>)| match (own, at) {
-            (Some(own), Some(at)) => networks.shares(*own, *at),
+        let meets = |(theirs, peer): &(usize, &Networks)| match (*own, peer.endpoint) {
+            (Some(own), Some(at)) => networks.shares(own, at) || peer.shares(at, own),
             (None, None) => *theirs == number,
             _ => false,
         };

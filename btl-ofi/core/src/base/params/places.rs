@@ -38,6 +38,13 @@ impl Options {
         options
     }
 
+    /// Whether peers find this rail or module by its number, and not by its IP address (`peer::networks::pair`). One that cannot
+    /// be opened must then not leave its number to the next, which may be on another network.
+    pub fn is_found_by_number(&self) -> bool {
+        let place = self.provider.place.as_ref();
+        place.is_some_and(|place| place.address.is_none())
+    }
+
     fn take_place(&mut self, place: &Place) {
         self.provider.include = vec![place.provider.clone()];
         self.provider.place = Some(place.clone());

@@ -175,12 +175,39 @@ fn interfaces_are_paired_by_network() {
         texts.iter().map(|text| text.parse().ok()).collect()
     };
     let here = at(&["10.1.0.1", "10.2.0.1", "10.2.0.9"]);
-    let pairs = |theirs: &[&str]| pair(&own, &here, &at(theirs));
+    let peer = |texts: &[&str]| -> Vec<Networks> {
+        let alone = |endpoint| Networks {
+            endpoint,
+            ..Networks::default()
+        };
+        at(texts).into_iter().map(alone).collect()
+    };
+    let pairs = |theirs: &[&str]| pair(&own, &here, &peer(theirs));
     let all = pairs(&["10.2.0.2", "10.1.0.2", "10.2.0.3"]);
     assert_eq!(all, [Some(1), Some(0), Some(2)]);
     assert_eq!(pairs(&["10.2.0.2"]), [None, Some(0), None]);
     assert_eq!(pairs(&["10.3.0.2", ""]), [None, None, None]);
     // Addresses that are no IP addresses are paired by number.
-    let numbers = pair(&own, &at(&["", "", ""]), &at(&["", "10.1.0.2", ""]));
+    let numbers = pair(&own, &at(&["", "", ""]), &peer(&["", "10.1.0.2", ""]));
     assert_eq!(numbers, [Some(0), None, Some(2)]);
+}
+
+#[test]
+fn both_sides_pair_alike_with_unequal_masks() {
+    let a = with(1, &["10.1.0.1/32", "10.2.0.1/24"]);
+    let b = with(2, &["10.2.0.2/24", "10.1.0.2/16"]);
+    let ways = |own: &Networks, peer: &Networks| {
+        let endpoints: Vec<_> = own.interfaces[..2]
+            .iter()
+            .map(|i| Some(i.address))
+            .collect();
+        let each = |i: &Interface| Networks {
+            endpoint: Some(i.address),
+            ..peer.clone()
+        };
+        let theirs: Vec<_> = peer.interfaces[..2].iter().map(each).collect();
+        pair(own, &endpoints, &theirs)
+    };
+    assert_eq!(ways(&a, &b), [Some(1), Some(0)]);
+    assert_eq!(ways(&b, &a), [Some(1), Some(0)]);
 }

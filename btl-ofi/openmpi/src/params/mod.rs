@@ -196,9 +196,14 @@ fn lists(list: &str, name: &str) -> bool {
     !list.trim_start().starts_with('^') && list.split(',').any(|entry| entry.trim() == name)
 }
 
-/// Refuses a value that the declaration does not allow. Open MPI checks enumerations but not ranges, and reads text
-/// that is not a number as 0.
+/// Refuses a value that the declaration does not allow, and spells a word as the declaration does. Open MPI checks enumerations
+/// but not ranges, and reads text that is not a number as 0.
 fn check_allowed(declared: &Declaration, value: Value) -> Result<Value, Unusable> {
+    if let (Allowed::OneOf(words), Some(text)) = (&declared.allowed, value.as_str())
+        && let Some(word) = words.iter().find(|word| word.eq_ignore_ascii_case(text))
+    {
+        return Ok(Value::String(word.clone()));
+    }
     let number = match &value {
         Value::Int(n) => Some(i128::from(*n)),
         Value::Unsigned(n) => Some(i128::from(*n)),
@@ -209,9 +214,7 @@ fn check_allowed(declared: &Declaration, value: Value) -> Result<Value, Unusable
             (i128::from(*min)..=i128::from(*max)).contains(&n)
         }
         (Allowed::Min(min), Some(n)) => n >= i128::from(*min),
-        (Allowed::OneOf(words), None) => value
-            .as_str()
-            .is_none_or(|text| words.iter().any(|word| word.eq_ignore_ascii_case(text))),
+        (Allowed::OneOf(_), None) => false,
         _ => true,
     };
     if inside {
@@ -221,4 +224,50 @@ fn check_allowed(declared: &Declaration, value: Value) -> Result<Value, Unusable
         "`{value}` is not allowed; {}",
         declared.allowed_text()
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The value that the transport gets, or the reason against it.
+    fn checked(name: &str, value: Value) -> Result<Value, String> {
+        let mut declared = Options::declarations().iter();
+        let declared = declared.find(|d| d.name == name).expect("a parameter");
+        check_allowed(declared, value).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn words_are_spelled_as_declared() {
+        for (name, given, expected) in [
+            ("btl_ofi_same_node", "Auto", "auto"),
+            ("btl_ofi_progress_mode", "MANUAL", "manual"),
+            ("btl_ofi_hmem", "on", "on"),
+            ("btl_ofi_rails", "AUTO", "auto"),
+        ] {
+            assert_eq!(checked(name, Value::str(given)), Ok(Value::str(expected)));
+        }
+        let refused = checked("btl_ofi_same_node", Value::str("never"));
+        let refused = refused.expect_err("no such word");
+        assert!(refused.contains("`never` is not allowed; "), "{refused}");
+        assert!(refused.contains("auto, off"), "{refused}");
+    }
+
+    #[test]
+    fn numbers_stay_within_their_range() {
+        let range = "btl_ofi_num_cq_read";
+        assert_eq!(checked(range, Value::Int(64)), Ok(Value::Int(64)));
+        for outside in [0, 65, -1] {
+            assert!(checked(range, Value::Int(outside)).is_err(), "{outside}");
+        }
+        let any = Value::Unsigned(u64::MAX);
+        assert_eq!(checked("btl_ofi_put_limit", any.clone()), Ok(any));
+    }
+
+    #[test]
+    fn a_list_names_components_or_excludes_them() {
+        assert!(lists("self, ofi_rs", "ofi_rs") && lists("ofi", "ofi"));
+        assert!(!lists("self,ofi_rs", "ofi") && !lists("", "ofi"));
+        assert!(!lists("^tcp,ofi", "ofi") && !lists(" ^ofi", "ofi"));
+    }
 }

@@ -187,7 +187,7 @@ openmpi_host_stub_apart() {
 
 # What a user gave by another source or name must arrive, and must be shown.
 openmpi_hears_parameters() {
-    local out file=$openmpi_dir/parameters.conf
+    local out file=$openmpi_dir/parameters.conf verbose=0
     printf '%s\n' 'opal_common_ofi_provider_exclude = udp' 'btl_ofi_peer_check_interval = 90' >"$file"
     out=$(OMPI_MCA_btl_ofi_num_cq_read=7 OMPI_MCA_btl_ofi_verbose=3 OMPI_MCA_opal_common_ofi_provider_include=shm \
         OMPI_MCA_mca_base_param_files=$(pwd)/$file \
@@ -204,7 +204,18 @@ openmpi_hears_parameters() {
         OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system OMPI_MCA_btl=self,vader,$openmpi_name \
         timeout 60 mpirun -n 1 "$openmpi_dir/bin/hello_window" 2>&1) || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
-    grep -q "btl/$openmpi_name: using tcp;ofi_rxm" <<<"$out"
+    grep -q "btl/$openmpi_name: using tcp;ofi_rxm" <<<"$out" || return 1
+    # Who asks for the component by the list of BTLs in a file hears of it, too: it takes tcp, or says why it steps aside.
+    printf '%s\n' "btl = self,vader,$openmpi_name" >"$file"
+    [ "$openmpi_name" = ofi ] || verbose=1
+    out=$(OMPI_MCA_mca_base_param_files=$(pwd)/$file OMPI_MCA_opal_common_ofi_verbose=$verbose \
+        OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system timeout 60 mpirun -n 1 "$openmpi_dir/bin/hello_window" 2>&1) || true
+    printf '%s\n' "$out"
+    if [ "$openmpi_name" = ofi_rs ]; then
+        grep -q 'using tcp;ofi_rxm on ' <<<"$out"
+    else
+        grep -q "btl/$openmpi_name: the component steps aside" <<<"$out"
+    fi
 }
 
 # Without lists of the user's own: what is excluded by default is not taken, and each refusal is told with its reason. Under

@@ -41,6 +41,14 @@ impl Name<'_> {
 }
 
 impl Variable {
+    /// The variable of a framework that lists components.
+    pub(crate) fn of_framework(framework: &CStr) -> Option<Variable> {
+        let (project, none) = (c"opal".as_ptr(), null());
+        // SAFETY: the strings are NUL-terminated, and the function only compares them; NULL stands for no further name.
+        let index = unsafe { ffi::mca_base_var_find(project, framework.as_ptr(), none, none) };
+        (index >= 0).then_some(Variable(index))
+    }
+
     /// Registers the declaration under `name`, in the group of its framework and component. If another component has
     /// registered the name, returns that variable unchanged: a second registration would move its storage.
     pub(crate) fn shared(name: &Name<'_>, declared: &Declaration) -> Option<Variable> {

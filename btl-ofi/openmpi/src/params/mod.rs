@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use btl_ofi::{Error, Options};
-use mca_params::{Allowed, Declaration, Value};
+use mca_params::{Allowed, Declaration, Kind, Value};
 
 use crate::bindings as ffi;
 use crate::common_ofi;
@@ -184,11 +184,12 @@ pub(crate) fn names_providers() -> bool {
     PROVIDERS_NAMED.load(Ordering::Relaxed)
 }
 
-/// Whether the user's list of BTLs, as mpirun passes it on, names this component. Who does so without a fabric otherwise gets
-/// no more than MPI_ERR_WIN from Open MPI.
+/// Whether the user's list of BTLs names this component, given on the command line, in the environment or in a file. Who does
+/// so without a fabric otherwise gets no more than MPI_ERR_WIN from Open MPI.
 pub(crate) fn names_component() -> bool {
-    let list = std::env::var("OMPI_MCA_btl").unwrap_or_default();
-    lists(&list, &crate::identity::NAME.to_string_lossy())
+    let list = Variable::of_framework(c"btl").and_then(|list| list.value(Kind::String));
+    let list = list.as_ref().and_then(Value::as_str).unwrap_or_default();
+    lists(list, &identity::NAME.to_string_lossy())
 }
 
 /// Whether a list of components includes a name; a list that begins with `^` excludes.

@@ -273,6 +273,18 @@ openmpi_refuses_series() {
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'built for Open MPI 4\.1\.x and steps aside.*loaded by 4\.0\.3' <<<"$out"
 }
 
+# Likewise, by an Open MPI of the same series that was configured otherwise.
+openmpi_refuses_configuration() {
+    local out stand_in
+    stand_in=$(pwd)/$openmpi_dir/bin/other_sizes.so
+    cc -shared -fPIC -o "$stand_in" tests/openmpi/other_sizes.c || return 1
+    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run shm 2 -x "LD_PRELOAD=$stand_in" "$openmpi_dir/bin/hello_window" 2>&1) ||
+        { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q 'hello_window: ok' <<<"$out" &&
+        grep -q 'built for another configuration of Open MPI and steps aside.*opal_convertor_t has another size' <<<"$out"
+}
+
 openmpi_program_apart() {
     local provider=$1 ranks=$2 program=$3 out
     out=$(openmpi_run_apart "$provider" "$ranks" --mca btl_ofi_verbose 1 "$openmpi_dir/bin/$program" 2>&1) ||
@@ -502,6 +514,7 @@ openmpi_test() {
         openmpi_check "two peers killed, $provider" openmpi_reports_each "$provider"
     done
     openmpi_check "loaded by another series" openmpi_refuses_series
+    openmpi_check "loaded by another configuration" openmpi_refuses_configuration
     openmpi_check "building the lab provider" openmpi_lab
     openmpi_check "without Open MPI's registration cache" openmpi_without_cache
     openmpi_check "memory freed early would be noticed" openmpi_freed_early_notices

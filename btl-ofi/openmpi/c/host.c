@@ -3,8 +3,20 @@
 
 #include "opal/datatype/opal_convertor.h"
 #include "opal/mca/btl/btl.h"
+#include "opal/mca/rcache/rcache.h"
 
 #include "host.h"
+
+const char *mca_btl_ofi_host_other_structure(void)
+{
+    /* Open MPI's description of a class has the size that its own build uses. */
+#define CHECK_SIZE(type) if (sizeof(type) != type##_class.cls_sizeof) return #type
+    CHECK_SIZE(opal_convertor_t);
+    CHECK_SIZE(mca_btl_base_descriptor_t);
+    CHECK_SIZE(mca_rcache_base_registration_t);
+#undef CHECK_SIZE
+    return NULL;
+}
 
 void mca_btl_ofi_host_construct(mca_btl_base_descriptor_t *descriptor)
 {

@@ -32,6 +32,10 @@ bool mca_btl_ofi_host_uses_threads(void);
 bool mca_btl_ofi_host_receive(struct mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, uint8_t tag,
                               const void *data, size_t size);
 
+/* A structure that the running Open MPI has with another size than the headers of this build, or NULL. Open MPI that was
+ * configured otherwise (--enable-debug, --with-cuda) has other structures in the same series. */
+const char *mca_btl_ofi_host_other_structure(void);
+
 /* Makes a descriptor an object of Open MPI. The memory is zeroed. */
 void mca_btl_ofi_host_construct(struct mca_btl_base_descriptor_t *descriptor);
 

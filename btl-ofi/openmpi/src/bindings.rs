@@ -46,6 +46,8 @@ unsafe extern "C" {
         size: usize,
     ) -> bool;
     /// See `c/host.h`.
+    pub(crate) fn mca_btl_ofi_host_other_structure() -> *const c_char;
+    /// See `c/host.h`.
     pub(crate) fn mca_btl_ofi_host_construct(descriptor: *mut mca_btl_base_descriptor_t);
     /// See `c/host.h`.
     pub(crate) fn mca_btl_ofi_host_needs_packing(convertor: *const opal_convertor_t) -> bool;

@@ -105,20 +105,30 @@ fn host_version() -> String {
         .into_owned()
 }
 
-/// Checks that the host is of the series whose structures this library was compiled with.
+/// Checks that the host is of the series, and of the configuration, whose structures this library was compiled with.
 fn fits_host() -> Result<(), String> {
     let version = host_version();
-    if version
+    let refused = |built_for: &str, why: &str| {
+        Err(format!(
+            "this component was built for {built_for} and steps aside: it was loaded by {version}{why}. Build it against \
+             that installation, or take its folder out of mca_base_component_path"
+        ))
+    };
+    if !version
         .trim_start_matches(['v', ' '])
         .starts_with(series::VERSION_PREFIX)
     {
+        return refused(&format!("Open MPI {}x", series::VERSION_PREFIX), "");
+    }
+    // SAFETY: the function reads constants of libopen-pal, and returns NULL or a constant.
+    let other = unsafe { ffi::mca_btl_ofi_host_other_structure() };
+    if other.is_null() {
         return Ok(());
     }
-    Err(format!(
-        "this component was built for Open MPI {}x and steps aside: it was loaded by {version}. Build it against \
-         that release, or take its folder out of mca_base_component_path",
-        series::VERSION_PREFIX
-    ))
+    // SAFETY: not NULL, so a NUL-terminated constant.
+    let other = unsafe { CStr::from_ptr(other) }.to_string_lossy();
+    let why = format!(", in which {other} has another size (debug and CUDA builds differ)");
+    refused("another configuration of Open MPI", &why)
 }
 
 /// Registers the parameters and reads them at once: another component may register the shared ones again later, and

@@ -259,7 +259,12 @@ openmpi_names_bad_values() {
     out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run shm 2 --mca btl_ofi_num_cq_read 0 "$openmpi_dir/bin/hello_window" 2>&1) ||
         { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
-    grep -q 'hello_window: ok' <<<"$out" && grep -q 'btl_ofi_num_cq_read.*`0`' <<<"$out"
+    grep -q 'hello_window: ok' <<<"$out" && grep -q 'btl_ofi_num_cq_read.*`0`' <<<"$out" || return 1
+    # A number that is too large for its type, which Open MPI refuses.
+    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run shm 2 --mca "btl_${openmpi_name}_rd_num" 99999999999 "$openmpi_dir/bin/hello_window" 2>&1) ||
+        { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q 'hello_window: ok' <<<"$out" && grep -q 'btl_ofi_rd_num: Open MPI does not take its value; 1 to .*steps aside' <<<"$out"
 }
 
 # Loaded by a series that it was not built for: one line, no crash, and the program runs over others.

@@ -144,14 +144,11 @@ extern "C" fn register() -> c_int {
             log::line(&reason);
             return Status::SUCCESS.0;
         }
-        if let Err(reason) = params::register(entries::functions(exported())) {
-            log::line(&reason);
-            return Status::ERROR.0;
-        }
+        let registered = params::register(entries::functions(exported()));
         pvars::register(exported().cast());
-        let options = params::resolve();
+        let options = registered.and_then(|()| params::resolve().map_err(|e| e.to_string()));
         if let Ok(mut kept) = OPTIONS.lock() {
-            *kept = Some(options.map_err(|e| e.to_string()));
+            *kept = Some(options);
         }
         Status::SUCCESS.0
     })

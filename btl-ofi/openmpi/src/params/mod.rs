@@ -74,7 +74,14 @@ pub(crate) fn register(template: ffi::mca_btl_base_module_t) -> Result<(), Strin
             variables.push(None);
             continue;
         }
-        let failed = || format!("parameter {} could not be registered", declared.name);
+        // Open MPI has told of a number that does not fit the parameter's type, and registers nothing then.
+        let failed = || {
+            format!(
+                "parameter {}: Open MPI does not take its value; {}",
+                declared.name,
+                declared.allowed_text()
+            )
+        };
         let own = CString::new(own).map_err(|_| failed())?;
         let shared = declared
             .synonyms

@@ -152,7 +152,7 @@ pub(super) static DECLARATIONS: [Declaration; 32] = [
         },
         Level::TUNER_DETAIL,
         "Number of receive buffers that are posted for messages of peers, of 16 KiB each, 48 KiB over tcp and net, or \
-         132 KiB where the host sends messages of its own. The provider keeps messages that find none.",
+         132 KiB where the host sends messages of its own; at most 4096. The provider keeps messages that find none.",
     ),
     declare(
         "btl_ofi_message_limit",

@@ -1,6 +1,7 @@
 //! Where Open MPI's devel headers are, and which series they belong to.
 
 use std::env;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,16 +76,21 @@ impl fmt::Display for Version {
     }
 }
 
+/// The value of a variable; none if it is empty.
+fn variable(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
 /// Whether somebody asked for the component, so that missing headers are an error.
 pub(crate) fn asked_for() -> bool {
     [PREFIX, SERIES, NAME]
         .iter()
-        .any(|name| env::var_os(name).is_some())
+        .any(|name| variable(name).is_some())
 }
 
 /// Finds the headers and checks their series; the error says what was looked for and what to do.
 pub(crate) fn find() -> Result<Headers, String> {
-    let (mut include_dirs, lib_dirs) = match env::var_os(PREFIX) {
+    let (mut include_dirs, lib_dirs) = match variable(PREFIX) {
         Some(prefix) => from_prefix(Path::new(&prefix)),
         None => from_mpicc()?,
     };
@@ -114,19 +120,21 @@ pub(crate) fn find() -> Result<Headers, String> {
         // These installations leave out a few headers that their others include.
         late_dirs.push(PathBuf::from("c/stand_in_50"));
     }
-    if let Ok(wanted) = env::var(SERIES)
+    if let Some(wanted) = variable(SERIES)
         && wanted != series.name()
     {
         return Err(format!(
-            "{SERIES} asks for Open MPI {wanted}, but the headers in {} are of {version}; \
+            "{SERIES} asks for Open MPI {}, but the headers in {} are of {version}; \
                  name the other installation in {PREFIX}",
+            wanted.display(),
             config.display()
         ));
     }
     let in_core = lib_dirs
         .iter()
         .any(|dir| holds_component(&dir.join("libopen-pal.so")));
-    let beside = stands_beside(env::var(NAME).ok().as_deref(), in_core)?;
+    let asked = variable(NAME).map(|name| name.to_string_lossy().into_owned());
+    let beside = stands_beside(asked.as_deref(), in_core)?;
     Ok(Headers {
         series,
         version,
@@ -140,7 +148,7 @@ pub(crate) fn find() -> Result<Headers, String> {
 /// Whether the component gets a name of its own, by the name that was asked for.
 fn stands_beside(asked: Option<&str>, in_core: bool) -> Result<bool, String> {
     match asked {
-        None | Some("") => Ok(in_core),
+        None => Ok(in_core),
         Some(BESIDE) => Ok(true),
         Some(REPLACING) if in_core => Err(format!(
             "{NAME}={REPLACING} cannot work here: this Open MPI has a component `{REPLACING}` inside its core library, which \

@@ -381,9 +381,9 @@ openmpi_ends_job() {
 # Several peers are killed one after the other: each is reported.
 openmpi_reports_each() {
     local provider=$1 out
-    out=$(OPENMPI_LIMIT=100 openmpi_run "$provider" 3 --enable-recovery "$openmpi_dir/bin/lost_peers" "$openmpi_name" 2>&1) || true
+    out=$(OPENMPI_LIMIT=100 openmpi_run "$provider" 4 --enable-recovery "$openmpi_dir/bin/lost_peers" "$openmpi_name" 2>&1) || true
     printf '%s\n' "$out"
-    grep -q '^lost_peers: ok, 3 ranks' <<<"$out"
+    grep -q '^lost_peers: ok, 4 ranks' <<<"$out"
 }
 
 # mpi4py from its source distribution, built against this Open MPI in an environment of its own (some minutes, once).

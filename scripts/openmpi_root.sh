@@ -124,6 +124,14 @@ ends_job_inside() {
     [ $status -ne 124 ] && grep -aq 'process 1.*ending the job' <<<"$out" && ! grep -aq 'never heard' <<<"$out"
 }
 
+# Several peers are killed one after the other: each is reported.
+reports_each_inside() {
+    local provider=$1 out
+    out=$(OPENMPI_LIMIT=100 run_inside "$provider" 4 --enable-recovery /opt/bin/lost_peers "$openmpi_name") || true
+    printf '%s\n' "$out"
+    grep -aq '^lost_peers: ok, 4 ranks' <<<"$out"
+}
+
 mpi4py_inside() {
     local provider=$1 ranks=$2 out
     out=$(OPENMPI_LIMIT=600 run_inside "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -v -f \
@@ -201,7 +209,8 @@ main() {
     cp -r btl-ofi/openmpi/c/stand_in_50 "$root/opt/"
     inside sh -ec 'I=; for d in $(mpicc --showme:incdirs); do I="$I -I$d -I$d/openmpi"; done
         for d in /usr/lib/*/pmix2/include; do I="$I -I$d -I$d/pmix"; done
-        mpicc -std=gnu11 -O2 -w $I -idirafter /opt/stand_in_50 -o /opt/bin/table /opt/tests/table.c -lopen-pal'
+        for p in table lost_peers; do
+            mpicc -std=gnu11 -O2 -w $I -idirafter /opt/stand_in_50 -o /opt/bin/$p /opt/tests/$p.c -lopen-pal; done'
     openmpi_check "$series: ompi_info names the component" shows_itself_inside
     if [ "$here" = 4.1 ]; then
         openmpi_compile tests/openmpi/hello_window.c
@@ -219,6 +228,7 @@ main() {
         openmpi_check "$series: the table called by hand, $provider" program_inside "$provider" 2 table "$openmpi_name"
         openmpi_check "$series: a peer killed in an epoch, $provider" survives_kill_inside "$provider"
         openmpi_check "$series: a peer killed, mpirun looking away, $provider" ends_job_inside "$provider"
+        openmpi_check "$series: two peers killed, $provider" reports_each_inside "$provider"
     done
     openmpi_check "$series: passive_target, 2 ranks, shm" program_inside shm 2 passive_target
     openmpi_check "$series: memory given back is not reached through old registrations" \

@@ -129,14 +129,27 @@ impl Variable {
         rc == 0 && source == ffi::MCA_BASE_VAR_SOURCE_DEFAULT
     }
 
-    /// Whether the variable was registered with the type of `declared`. Another component's may have another.
-    pub(crate) fn has_type_of(self, declared: &Declaration) -> bool {
+    /// The type and the scope with which the variable was registered.
+    fn registered(self) -> Option<(ffi::mca_base_var_type_t, ffi::mca_base_var_scope_t)> {
         let mut at: *const ffi::mca_base_var_t = null();
         // SAFETY: the function writes the address of the variable, which lives until Open MPI ends, to `at`.
         let rc = unsafe { ffi::mca_base_var_get(self.0, &raw mut at) };
         // SAFETY: `at` is NULL or the address that the function wrote.
-        let found = unsafe { at.as_ref() }.map(|variable| variable.mbv_type);
-        rc == 0 && found.is_some() && found == kind_of(declared.kind)
+        let found = unsafe { at.as_ref() }.filter(|_| rc == 0)?;
+        Some((found.mbv_type, found.mbv_scope))
+    }
+
+    /// Whether the variable was registered with the type of `declared`. Another component's may have another.
+    pub(crate) fn has_type_of(self, declared: &Declaration) -> bool {
+        let found = self.registered().map(|(kind, _)| kind);
+        found.is_some() && found == kind_of(declared.kind)
+    }
+
+    /// Whether the variable is a flag that somebody may set.
+    pub(crate) fn is_settable_flag(self) -> bool {
+        self.registered().is_some_and(|(kind, scope)| {
+            kind == ffi::MCA_BASE_VAR_TYPE_BOOL && scope != ffi::MCA_BASE_VAR_SCOPE_CONSTANT
+        })
     }
 
     /// The value, as the variable system resolved it from the command line, environment and files.

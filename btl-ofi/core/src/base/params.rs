@@ -73,6 +73,8 @@ pub struct Options {
     /// What the names of trace files begin with.
     pub(crate) trace: Option<PathBuf>,
     pub(crate) verbose: i32,
+    /// See [`report_every_failure`](Options::report_every_failure).
+    pub(crate) reports_every_failure: bool,
 }
 
 /// Which provider is used, and how.
@@ -339,6 +341,7 @@ impl Options {
             stats_file: values.path("btl_ofi_stats_file")?,
             trace: values.path("btl_ofi_trace")?,
             verbose: values.int("btl_ofi_verbose")?,
+            reports_every_failure: false,
         })
     }
 
@@ -346,6 +349,12 @@ impl Options {
     /// transfers further.
     pub fn need_limit(&mut self, bytes: usize) {
         self.provider.smallest_limit = bytes;
+    }
+
+    /// Passes failed operations to the host's error function even if they have a callback, before it runs: for hosts whose
+    /// callers may not look at the status.
+    pub fn report_every_failure(&mut self) {
+        self.reports_every_failure = true;
     }
 
     /// Whether the transport sends and receives messages of the host.

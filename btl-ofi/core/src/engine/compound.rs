@@ -187,7 +187,7 @@ pub(crate) unsafe fn note(compound: NonNull<Compound>, event: Event) {
 }
 
 /// The callback of a part, which notes its end with its number.
-unsafe extern "C" fn part_ended(
+pub(super) unsafe extern "C" fn part_ended(
     _: *mut Module,
     _: *mut plugin_api::Endpoint,
     _: *mut c_void,
@@ -383,8 +383,8 @@ impl Transport {
         // SAFETY: the operation lives until it is removed below.
         let what = unsafe { compound.as_ref() }.what;
         let (context, finished) = self.remove_compound(compound);
-        if !status.is_ok() && finished.function.is_none() {
-            self.lose(finished.tag, 1, status, what);
+        if !status.is_ok() {
+            self.tell_failed(&[finished], status, what);
         }
         self.deliver(&self.contexts[context], &[finished], status);
     }

@@ -234,21 +234,12 @@ impl Transport {
             let finished =
                 unsafe { std::slice::from_raw_parts(finished.as_ptr().cast::<Finished>(), n) };
             if !status.is_ok() {
-                self.lose_silent(finished, status, what);
+                self.tell_failed(finished, status, what);
             }
             self.deliver(context, finished, status);
             ended += n;
         }
         ended
-    }
-
-    /// Reports the failure of those puts, all to one peer, that have no callback.
-    #[cold]
-    fn lose_silent(&self, finished: &[Finished], status: Status, what: &str) {
-        let silent = finished.iter().filter(|f| f.function.is_none()).count();
-        if let (Some(f), true) = (finished.first(), silent > 0) {
-            self.lose(f.tag, silent as u32, status, what);
-        }
     }
 
     /// Ends the puts that a failed read covered.

@@ -117,9 +117,7 @@ impl Transport {
                 self.lower(context, tag, 1);
             }
             (None, Some(f)) => {
-                if f.function.is_none() {
-                    self.lose(f.tag, 1, status, what);
-                }
+                self.tell_failed(&[f], status, what);
                 self.deliver(context, &[f], status);
             }
             (None, None) => {}

@@ -5,16 +5,18 @@ mod aside;
 
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, fn_addr_eq};
 use std::sync::PoisonError;
 use std::sync::atomic::{Ordering, fence};
 
 use libfabric_sys as ffi;
-use plugin_api::{ErrorFlags, Status};
+use plugin_api::{CompletionFn, ErrorFlags, Status};
 
 pub(super) use self::aside::Aside;
 use crate::base::lock::Guard;
+use crate::engine::compound::part_ended;
 use crate::engine::context::{Context, State};
+use crate::engine::staging::told;
 use crate::engine::transport::Transport;
 use crate::fabric::shm_orphans;
 use crate::op::completion::Finished;
@@ -63,6 +65,12 @@ pub(super) unsafe extern "C" fn never_read(_: *mut ffi::fid_cq, _: *mut c_void, 
     -(ffi::FI_EAGAIN as isize)
 }
 
+/// Whether a callback is this transport's: of a part of an operation, which is reported as a whole.
+fn is_own(function: CompletionFn) -> bool {
+    let own: [CompletionFn; 2] = [part_ended, told];
+    own.into_iter().any(|own| fn_addr_eq(own, function))
+}
+
 impl Transport {
     /// Records `n` failed operations without callback for the next flush, and reports them. The caller lowers their counts
     /// afterwards, so that this flush waits for them.
@@ -89,6 +97,28 @@ impl Transport {
             status,
             &format!("{n} operation(s) to process {} failed: {what}", peer.proc),
         );
+    }
+
+    /// Reports operations of one peer that failed, before their callbacks run. The next flush tells of those without callback.
+    /// Those with one are reported if the host asked for that ([`Options::report_every_failure`]).
+    ///
+    /// [`Options::report_every_failure`]: crate::Options::report_every_failure
+    #[cold]
+    pub(crate) fn tell_failed(&self, finished: &[Finished], status: Status, what: &str) {
+        let Some(first) = finished.first() else {
+            return;
+        };
+        let count = |of: fn(&Finished) -> bool| finished.iter().filter(|f| of(f)).count() as u32;
+        let silent = count(|f| f.function.is_none());
+        if silent > 0 {
+            self.lose(first.tag, silent, status, what);
+        }
+        if self.failures.every {
+            let told = count(|f| f.function.is_some_and(|function| !is_own(function)));
+            if told > 0 {
+                self.report_lost(first.tag, told, status, what);
+            }
+        }
     }
 
     /// Reports a failure of the whole module.
@@ -397,9 +427,7 @@ impl Transport {
         let count = failed as usize;
         for (index, f) in finished {
             let context: &Context = &self.contexts[index];
-            if f.function.is_none() {
-                self.lose(f.tag, 1, status, what);
-            }
+            self.tell_failed(&[f], status, what);
             self.deliver(context, &[f], status);
         }
         suspects.sort_unstable();

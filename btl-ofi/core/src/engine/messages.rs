@@ -203,9 +203,7 @@ impl Transport {
         }
         let n = refused.len();
         for (f, status) in refused {
-            if f.function.is_none() {
-                self.lose(f.tag, 1, status, what);
-            }
+            self.tell_failed(&[f], status, what);
             self.deliver(context, &[f], status);
         }
         for (endpoint, rc) in broken {

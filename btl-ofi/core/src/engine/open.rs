@@ -166,6 +166,7 @@ const NO_TABLE: Module = Module {
 fn failures(options: &Options) -> Failures {
     Failures {
         of: named(options),
+        every: options.reports_every_failure,
         ..Failures::default()
     }
 }

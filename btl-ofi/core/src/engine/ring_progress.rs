@@ -132,9 +132,7 @@ impl Transport {
         } else {
             "the target refused it: its handle names no region there with this access, or the memory is not mapped"
         };
-        if f.function.is_none() {
-            self.lose(f.tag, 1, status, what);
-        }
+        self.tell_failed(&[f], status, what);
         self.deliver(context, &[f], status);
         if gone && let Some(endpoint) = NonNull::new(f.tag.endpoint()) {
             self.fail_peer(endpoint, status, what);

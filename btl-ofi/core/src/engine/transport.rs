@@ -177,6 +177,8 @@ pub(crate) struct Failures {
     /// Status of the last peer failure, for the next flush of all peers.
     pub(crate) last_failure: AtomicI32,
     pub(crate) report: RwLock<Option<ErrorReport>>,
+    /// Whether the failures of operations with a callback are reported, too.
+    pub(crate) every: bool,
     /// What texts begin with: the interface, if this transport is a rail of another one.
     pub(crate) of: String,
 }

@@ -199,6 +199,18 @@ pub(crate) fn names_component() -> bool {
     lists(list, &identity::NAME.to_string_lossy())
 }
 
+/// Whether fault tolerance is on (ULFM in 5.0 and 6.0): jobs then outlive failed processes, but not windows.
+pub(crate) fn tolerates_faults() -> bool {
+    let name = Name {
+        framework: c"mpi",
+        component: c"ft",
+        variable: c"enable",
+    };
+    // Open MPI without fault tolerance registers a constant, whose storage is gone.
+    let enabled = name.find().filter(|enabled| enabled.is_settable_flag());
+    enabled.and_then(|enabled| enabled.value(Kind::Bool)) == Some(Value::Bool(true))
+}
+
 /// Whether a list of components includes a name; a list that begins with `^` excludes.
 fn lists(list: &str, name: &str) -> bool {
     !list.trim_start().starts_with('^') && list.split(',').any(|entry| entry.trim() == name)

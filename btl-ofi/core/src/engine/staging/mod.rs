@@ -19,3 +19,4 @@ mod state;
 mod wire;
 
 pub(crate) use state::Hmem;
+pub(crate) use wire::told;

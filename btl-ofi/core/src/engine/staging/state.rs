@@ -382,9 +382,7 @@ impl Transport {
                 op.size,
                 op.what
             );
-            if finished.function.is_none() {
-                self.lose(finished.tag, 1, status, &op.what);
-            }
+            self.tell_failed(&[finished], status, &op.what);
         }
         self.deliver(context, &[finished], status);
     }

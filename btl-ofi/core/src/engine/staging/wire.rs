@@ -44,7 +44,7 @@ pub(super) fn stand(flag: &AtomicI32) -> Stand {
     }
 }
 
-unsafe extern "C" fn told(
+pub(crate) unsafe extern "C" fn told(
     _: *mut Module,
     _: *mut plugin_api::Endpoint,
     _: *mut c_void,

@@ -289,7 +289,8 @@ impl Job {
     }
 
     /// Records that a message which another rank waits for was lost. Calls that wait fail from now
-    /// on, out-of-band ones too, since nobody else can know. Called from callbacks.
+    /// on, out-of-band ones too, since nobody else can know. Called from callbacks, and not for a message to a rank
+    /// that is gone, whose loss the transport reports.
     #[cold]
     pub(crate) fn strand(&self, status: Status) {
         let failure = Failure {

@@ -16,8 +16,12 @@ const LIMIT: Duration = Duration::from_secs(120);
 const LATE: Duration = Duration::from_millis(500);
 const NONE: Assertion = Assertion::empty();
 
+/// Says what the ranks do in the window with the killed one.
+const EPOCH_ENV: &str = "TEST_EPOCH";
+pub(crate) const EPOCHS: [&str; 2] = ["lock_all", "fence"];
+
 /// Runs the ranks over a provider.
-pub(crate) fn ranks(provider: &str) {
+pub(crate) fn ranks(provider: &str, epoch: &str) {
     let mut command = Command::new(host_stub());
     command
         .args(["launch", "-n", "3", "--enable-recovery", "--plugin"])
@@ -26,10 +30,16 @@ pub(crate) fn ranks(provider: &str) {
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "rank_beside_a_killed_one", "--ignored"])
         .args(["--nocapture", "--test-threads=1"])
+        .env(EPOCH_ENV, epoch)
         .envs(["FI_TCP_IFACE", "FI_SOCKETS_IFACE"].map(|name| (name, "lo")));
     let outcome = run(&mut command, LIMIT);
     let passed = outcome.stdout.matches("@passed").count();
-    assert_eq!(passed, 2, "{provider}: {}", outcome.transcript());
+    assert_eq!(
+        passed,
+        2,
+        "{epoch} over {provider}: {}",
+        outcome.transcript()
+    );
 }
 
 /// Whether a process has ended, told by the system alone: without progress this rank learns nothing of it.
@@ -39,8 +49,8 @@ fn is_gone(pid: u32) -> bool {
     matches!(state, None | Some(b'Z' | b'X'))
 }
 
-/// Puts to the other rank of the window, which is late for each epoch of one rank.
-fn serves_on(pair: &Window, rank: usize) {
+/// Puts to the other rank of the window; one of them is late.
+fn serves_on(pair: &Window, rank: usize, late: usize) {
     let row = Layout::contiguous(Datatype::Uint8, 8);
     let other = 1 - rank;
     let target = Target {
@@ -49,7 +59,7 @@ fn serves_on(pair: &Window, rank: usize) {
         layout: &row,
     };
     let value = [rank as u8 + 1; 8];
-    if rank == 1 {
+    if rank == late {
         sleep(LATE);
     }
     pair.post(&[other], NONE).unwrap();
@@ -75,6 +85,11 @@ pub(crate) fn rank() {
     let all = Window::allocate_with(&job, 64, 8, &info).unwrap();
     let pids = job.allgather(&std::process::id().to_ne_bytes()).unwrap();
     let victim = u32::from_ne_bytes(pids[2][..].try_into().unwrap());
+    let fences = std::env::var(EPOCH_ENV).unwrap() == EPOCHS[1];
+    if fences {
+        // The transport has what it needs for the next notices, so that it takes them.
+        all.fence(NONE).unwrap();
+    }
     job.barrier().unwrap();
     let Some(pair) = pair else {
         // SAFETY: a signal to this process.
@@ -84,7 +99,10 @@ pub(crate) fn rank() {
     while !is_gone(victim) {
         sleep(Duration::from_millis(1));
     }
-    if rank == 0 {
+    if fences {
+        // Rank 1 has a notice for the killed rank.
+        assert!(all.fence(NONE).is_err());
+    } else if rank == 0 {
         // The rank learns of the loss while it waits for that lock, with its own and rank 1's taken.
         assert!(all.lock_all(NONE).is_err());
         all.lock(LockKind::Exclusive, 0, NONE).unwrap();
@@ -93,8 +111,8 @@ pub(crate) fn rank() {
     while job.lost().is_none() {
         job.transport().progress();
     }
-    for _ in 0..2 {
-        serves_on(&pair, rank);
+    for late in [1, 0] {
+        serves_on(&pair, rank, late);
     }
     // Past the harness's capture, in one write.
     std::io::stdout().write_all(b"@passed\n").unwrap();

@@ -19,7 +19,8 @@ use crate::win::pending::Cell;
 use crate::win::window::Window;
 
 /// Finishes a notification: `context` is its [`Cell`], `data` the [`Job`]. One that failed was
-/// perhaps never seen by the peer that waits for it, so the failure is the job's.
+/// perhaps never seen by the peer that waits for it, so the failure is the job's. One to a peer that is gone keeps
+/// nobody waiting, and the transport reports that peer.
 unsafe extern "C" fn notified(
     _module: *mut Module,
     _endpoint: *mut Endpoint,
@@ -29,7 +30,7 @@ unsafe extern "C" fn notified(
     data: *mut c_void,
     status: i32,
 ) {
-    if status < 0 {
+    if status < 0 && Status(status) != Status::UNREACH {
         // SAFETY: the window that counts this notification keeps its job.
         unsafe { &*data.cast::<Job>() }.strand(Status(status));
     }

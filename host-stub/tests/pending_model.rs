@@ -143,6 +143,32 @@ mod win {
             });
         }
 
+        /// A flush that is given up leaves an operation behind. The next flush, of whatever thread, waits for it.
+        #[test]
+        fn a_flush_waits_for_what_another_gave_up() {
+            check(|| {
+                let pending = Arc::new(Pending::default());
+                let effect = Arc::new(Effect(UnsafeCell::new(0)));
+                let cell = std::ptr::from_ref(pending.begin()).expose_provenance();
+                let other = {
+                    let (pending, effect) = (Arc::clone(&pending), Arc::clone(&effect));
+                    thread::spawn(move || {
+                        drop(pending.try_flush());
+                        // SAFETY: loom checks each access.
+                        effect.0.with_mut(|e| unsafe { *e = 1 });
+                        let cell = std::ptr::with_exposed_provenance::<Cell>(cell);
+                        // SAFETY: the cell lies in `pending`, which this thread shares.
+                        unsafe { &*cell }.finish(0);
+                    })
+                };
+                flush(&pending);
+                // SAFETY: loom checks each access.
+                assert_eq!(effect.0.with(|e| unsafe { *e }), 1);
+                other.join().unwrap();
+                assert!(pending.is_idle());
+            });
+        }
+
         /// Two threads take slots at once: never the same, and a thread that sees the end sees the result.
         #[test]
         fn slots_are_given_to_one_at_a_time() {

@@ -3,7 +3,8 @@
 //! A count is raised before an operation is handed to the transport and lowered by its callback,
 //! so it is never too low. Counts live in two cells: a flush directs new operations to the other
 //! cell and waits for the one it left, so operations that other threads issue later do not
-//! prolong it.
+//! prolong it. A flush that is given up, because some rank was lost, leaves operations in its cell; the next flush begins
+//! when they have ended.
 
 use crate::win::sync::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
@@ -116,22 +117,29 @@ impl Pending {
         self.cells[0].alone
     }
 
-    /// Tries to start a flush; `None` while another thread's flush is under way.
+    /// Tries to start a flush; `None` while another thread's flush is under way, or operations of one that was given up.
     pub(super) fn try_flush(&self) -> Option<Flush<'_>> {
         self.flushing
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
-        let left = self.phase.fetch_xor(1, Ordering::SeqCst) & 1;
-        Some(Flush {
+        // Only flushes change the phase, one at a time.
+        let left = self.phase.load(Ordering::Relaxed) & 1;
+        let flush = Flush {
             pending: self,
             left,
-        })
+        };
+        if self.cells[left ^ 1].count.load(Ordering::SeqCst) != 0 {
+            return None;
+        }
+        self.phase.fetch_xor(1, Ordering::SeqCst);
+        Some(flush)
     }
 
-    /// Whether somebody's flush is under way.
+    /// Whether a flush can start now.
     #[inline]
-    pub(super) fn is_flushing(&self) -> bool {
-        self.flushing.load(Ordering::Relaxed)
+    pub(super) fn can_flush(&self) -> bool {
+        let other = self.phase.load(Ordering::Relaxed) & 1 ^ 1;
+        !self.flushing.load(Ordering::Relaxed) && self.cells[other].is_zero()
     }
 
     /// Has the next flush tell of a failure that nobody else will.
@@ -173,8 +181,6 @@ impl Flush<'_> {
 
 impl Drop for Flush<'_> {
     fn drop(&mut self) {
-        // An abandoned flush leaves its cell raised; the next one may then miss operations in it.
-        // That happens only after the job failed, when flushes report the failure.
         self.pending.flushing.store(false, Ordering::Release);
     }
 }

@@ -29,6 +29,24 @@ fn waits_for_what_came_before(pending: &Pending) {
 }
 
 #[test]
+fn what_a_flush_left_that_was_given_up_keeps_the_next_from_starting() {
+    for alone in [false, true] {
+        let pending = Pending::new(alone);
+        let before = pending.begin();
+        drop(pending.try_flush().unwrap());
+        assert!(!pending.can_flush() && pending.try_flush().is_none());
+        let after = pending.begin();
+        before.finish(0);
+        // Once what was left has ended, whatever came since.
+        assert!(pending.can_flush());
+        let flush = pending.try_flush().unwrap();
+        assert!(!pending.can_flush() && !flush.is_done());
+        after.finish(0);
+        assert!(flush.is_done());
+    }
+}
+
+#[test]
 fn the_first_failure_is_kept_and_taken_once() {
     let pending = Pending::default();
     let (a, b) = (pending.begin(), pending.begin());

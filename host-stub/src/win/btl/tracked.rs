@@ -126,13 +126,13 @@ impl Window {
         let flush = loop {
             match pending.try_flush() {
                 Some(flush) => break flush,
-                // Another flush is under way. This one starts after it, because it may have begun
+                // Another flush is under way, or was given up. This one starts after it, because it may have begun
                 // before this caller's last operation. The other flush may be of this thread, in a frame
                 // below: progress runs sources, and those begin operations. Then it ends after this one, so
                 // this waits for an idle moment instead.
                 None => {
                     self.link
-                        .wait_until(call, || !pending.is_flushing() || pending.is_idle())?;
+                        .wait_until(call, || pending.can_flush() || pending.is_idle())?;
                     if pending.is_idle() {
                         return Ok(());
                     }

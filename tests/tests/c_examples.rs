@@ -166,7 +166,26 @@ fn every_entry_of_a_window() {
     program("every_rma_entry", &[2, 3]);
 }
 
-/// The same for the collectives of a communicator.
+/// An error handler may free the window of the request whose wait failed.
+#[test]
+fn a_window_freed_in_its_error_handler() {
+    let program = compile("freed_in_handler", "c");
+    let outcome = run(
+        Command::new(host_stub())
+            .args(["launch", "-n", "1", "--mca", "host_win_table", "btl"])
+            .arg("--plugin")
+            .arg(c_plugin(""))
+            .arg("--")
+            .arg(program)
+            .env("CMA_DELAY_US", "1000000")
+            .env("CMA_BREAKING_BYTES", "13"),
+        LIMIT,
+    );
+    let said = outcome.transcript();
+    assert!(outcome.stdout.contains("passed\n"), "{said}");
+}
+
+/// Each entry of a table of collectives, in the same way.
 #[test]
 fn every_entry_of_a_communicator() {
     program("every_coll_entry", &[1, 3]);

@@ -113,16 +113,18 @@ unsafe fn wait(call: &str, place: *mut *mut host_request_t) -> Result {
         return Ok(());
     }
     let mut kept = REQUESTS.lift(call, *place)?;
-    let kept_win = kept.win;
+    let win = kept.win;
     let waited = kept.request.settle();
     if matches!(waited, Err(WinError::Level(_))) {
         REQUESTS.put_back(*place, kept);
     } else {
         REQUESTS.end(*place);
         *place = std::ptr::null_mut();
-        ended(kept.win);
+        // A request whose wait failed still uses the window; the handler may free that.
+        drop(kept);
+        ended(win);
     }
-    waited.map_err(|error| told_of(kept_win, error))
+    waited.map_err(|error| told_of(win, error))
 }
 
 /// Waits until an operation is complete, and sets the handle to NULL. HOST_ERR_LEVEL: the handle is

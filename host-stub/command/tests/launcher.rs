@@ -7,6 +7,7 @@
 
 mod common;
 
+use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -129,6 +130,51 @@ fn output_is_tagged_on_request() {
     lines.sort();
     assert_eq!(lines, ["[0] one", "[0] two", "[1] one", "[1] two"]);
     assert!(run.stderr().contains("[1] three\n"), "{}", run.stderr());
+}
+
+/// More than one pipe holds, and less than those of the rank and of the launcher together.
+const BYTES: usize = 100_000;
+
+/// A job whose output is tagged and not read until its only rank has ended.
+fn unread(place: &Place) -> Killed {
+    let script = format!(
+        "echo $$ > \"$XDG_RUNTIME_DIR/pid\"; head -c {BYTES} /dev/zero | tr '\\0' x | fold -w 1000"
+    );
+    let mut command = host_stub(["launch", "-n", "1", "--tag-output", "--", "sh", "-c", &script]);
+    command
+        .env("XDG_RUNTIME_DIR", &place.0)
+        .stdout(Stdio::piped());
+    let child = Killed(command.spawn().expect("spawn"));
+    let rank = pids(place, 1)[0];
+    eventually(LIMIT, "the rank has ended", || !lives(rank));
+    child
+}
+
+#[test]
+fn tagged_output_waits_for_its_reader() {
+    let place = Place::new("slow-reader");
+    let mut child = unread(&place);
+    // Longer than a pipe may stay open behind its rank.
+    std::thread::sleep(Duration::from_millis(1500));
+    let mut text = String::new();
+    let mut stdout = child.0.stdout.take().expect("a pipe");
+    stdout.read_to_string(&mut text).expect("read");
+    assert_eq!(text.matches('x').count(), BYTES);
+    assert_eq!(child.0.wait().expect("wait").code(), Some(0));
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_reader() {
+    let place = Place::new("no-reader");
+    let mut child = unread(&place);
+    // SAFETY: no pointers; the child is not reaped yet.
+    unsafe { libc::kill(child.0.id() as i32, libc::SIGTERM) };
+    let mut status = None;
+    eventually(BOUND, "the launcher has ended", || {
+        status = child.0.try_wait().expect("wait");
+        status.is_some()
+    });
+    assert_eq!(status.and_then(|status| status.code()), Some(143));
 }
 
 #[test]

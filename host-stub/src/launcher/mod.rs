@@ -64,7 +64,8 @@ pub struct LaunchOptions {
     /// Whether the other ranks go on when one fails. A wait for the failed rank gets an
     /// error; the job ends with the last rank, and its outcome tells of the first failure.
     pub recovery: bool,
-    /// Whether each line that a rank prints starts with its rank.
+    /// Whether each line that a rank prints starts with its rank. The job then ends only when its output was read, or with
+    /// an interrupt.
     pub tag_output: bool,
     /// The program that cleans up when the launcher is killed: one that runs [`guard::run`] for
     /// the single argument `guard`, as `host-stub` does. Without one, ranks still end with the
@@ -188,10 +189,11 @@ pub fn launch(options: &LaunchOptions) -> Result<Outcome, LaunchError> {
     let mut watch = Watch::new(directory.job());
     let outcome = watch.run(options, &directory, &mut server, guard.as_mut());
     // From here on every path ends what was started: run's error included.
-    watch.end(match outcome {
+    let grace = match outcome {
         Ok(None) => Duration::ZERO,
         _ => GRACE,
-    });
+    };
+    watch.end(grace, options.interrupts.as_ref());
     drop(server);
     let ranks = watch.outcomes();
     remains::remove(directory.job(), watch.members().pids());
@@ -199,7 +201,7 @@ pub fn launch(options: &LaunchOptions) -> Result<Outcome, LaunchError> {
     if let Some(guard) = guard {
         guard.dismiss();
     }
-    let failure = outcome?;
+    let failure = outcome?.or_else(|| watch.interruption());
     Ok(Outcome {
         code: failure.as_ref().map_or(0, |failure| failure.code),
         failed_rank: failure.as_ref().and_then(|failure| failure.rank),

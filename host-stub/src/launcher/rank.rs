@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::directory::Directory;
 use super::members::{MEMBER_ENV, membership};
-use super::output::{self, Stream, Tagger};
+use super::output::{Stream, Tagger};
 use super::{LaunchOptions, code_of_signal};
 use crate::bootstrap::local::{JOB_ENV, RANK_ENV, SIZE_ENV, SOCKET_ENV};
 
@@ -208,9 +208,13 @@ impl Rank {
         Ok(true)
     }
 
-    /// Lets the process go, if it has ended, and waits for the rest of its output.
+    /// The threads that pass its output on.
+    pub(super) fn taggers(&mut self) -> impl Iterator<Item = Tagger> + '_ {
+        self.taggers.drain(..)
+    }
+
+    /// Lets the process go, if it has ended.
     pub(super) fn reap(&mut self) {
-        output::finish(self.taggers.drain(..));
         if self.end.is_some()
             && let Err(error) = self.child.wait()
         {

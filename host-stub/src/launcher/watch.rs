@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::directory::Directory;
 use super::guard::Guard;
 use super::members::Members;
+use super::output;
 use super::rank::{self, Rank, Spawn};
 use super::server::{Event, Membership, Server};
 use super::{
@@ -35,6 +36,8 @@ impl Failure {
 pub(super) struct Watch {
     ranks: Vec<Rank>,
     members: Members,
+    /// The signal that ended the job.
+    signal: Option<i32>,
 }
 
 impl Watch {
@@ -42,6 +45,7 @@ impl Watch {
         Watch {
             ranks: Vec::new(),
             members: Members::new(job),
+            signal: None,
         }
     }
 
@@ -85,12 +89,9 @@ impl Watch {
             if let Some(failure) = self.judge_events(events, options, guard.as_deref_mut()) {
                 return Ok(Some(failure));
             }
-            if let Some(signal) = interrupts.and_then(Interrupts::take) {
-                return Ok(Some(Failure {
-                    code: code_of_signal(signal),
-                    rank: None,
-                    message: format!("got {}; ended the job", rank::signal_name(signal)),
-                }));
+            self.signal = interrupts.and_then(Interrupts::take);
+            if self.signal.is_some() {
+                return Ok(self.interruption());
             }
             let mut ended = false;
             for rank in &mut self.ranks {
@@ -215,8 +216,8 @@ impl Watch {
         None
     }
 
-    /// Ends what is left of the job: SIGTERM, after `grace` SIGKILL.
-    pub(super) fn end(&mut self, grace: Duration) {
+    /// Ends what is left of the job: SIGTERM, after `grace` SIGKILL. Waits for the rest of the ranks' output.
+    pub(super) fn end(&mut self, grace: Duration, interrupts: Option<&Interrupts>) {
         let mut deadline = Instant::now() + grace;
         let mut signal = libc::SIGTERM;
         if grace.is_zero() {
@@ -249,9 +250,24 @@ impl Watch {
             }
             std::thread::sleep(TICK);
         }
+        let signal = &mut self.signal;
+        output::finish(self.ranks.iter_mut().flat_map(Rank::taggers), || {
+            *signal = signal.or_else(|| interrupts.and_then(Interrupts::take));
+            signal.is_some()
+        });
         for rank in &mut self.ranks {
             rank.reap();
         }
+    }
+
+    /// What a signal means for the job, if one ended it.
+    pub(super) fn interruption(&self) -> Option<Failure> {
+        let signal = self.signal?;
+        Some(Failure {
+            code: code_of_signal(signal),
+            rank: None,
+            message: format!("got {}; ended the job", rank::signal_name(signal)),
+        })
     }
 
     pub(super) fn outcomes(&self) -> Vec<RankOutcome> {

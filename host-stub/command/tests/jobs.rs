@@ -24,9 +24,15 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs a `rank_` function as a job.
 fn job(ranks: u32, body: &str) -> Finished {
+    job_with(ranks, body, &[])
+}
+
+fn job_with(ranks: u32, body: &str, arguments: &[&str]) -> Finished {
     let place = Place::new(body);
-    let mut command = host_stub(["launch", "-n", &ranks.to_string(), "--plugin"]);
+    let mut command = host_stub(["launch", "-n", &ranks.to_string()]);
     command
+        .args(arguments)
+        .arg("--plugin")
         .arg(c_plugin(None))
         .arg("--")
         .arg(std::env::current_exe().expect("this executable"))
@@ -232,6 +238,31 @@ fn rank_drops_out() {
         let _ = job.barrier();
     }
     std::thread::sleep(LIMIT);
+}
+
+#[test]
+fn with_recovery_nobody_waits_for_a_rank_without_a_connection() {
+    let run = job_with(2, "rank_is_cut_off", &["--enable-recovery"]);
+    came_apart(&run, 5, &["rank 1", "closed its connection"]);
+    assert!(run.stdout().contains("told of it"), "{}", run.stdout());
+}
+
+#[test]
+#[ignore = "a rank of with_recovery_nobody_waits_for_a_rank_without_a_connection"]
+fn rank_is_cut_off() {
+    let job = Job::init(JobOptions::default()).expect("init");
+    let ended = WaitedFor::new("cut-off");
+    if job.rank() == 1 {
+        drop(job);
+        // Lives on until the other rank waits for it no longer.
+        ended.wait();
+        return;
+    }
+    assert!(job.barrier().is_err());
+    println!("told of it");
+    ended.tell();
+    // What is left waits for nobody either.
+    let _ = job.finalize();
 }
 
 #[test]

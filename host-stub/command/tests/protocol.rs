@@ -8,6 +8,7 @@
 mod common;
 
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,13 +16,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use common::{Place, Random, seed};
+use common::{Place, Random, eventually, seed};
 use host_stub::bootstrap::local::{Environment, JOB_ENV, Local, RANK_ENV, SIZE_ENV, SOCKET_ENV};
 use host_stub::bootstrap::protocol::{
     MAX_ITEM, MAX_KEY, MAX_REPLY, MAX_REQUEST, ProtocolError, Reply, Request, body_length,
 };
 use host_stub::bootstrap::{Bootstrap, BootstrapError};
 use host_stub::launcher::server::{Event, Membership, Server};
+
+const LIMIT: Duration = Duration::from_secs(10);
 
 fn requests() -> Vec<Request> {
     vec![
@@ -285,6 +288,56 @@ fn a_rank_that_breaks_the_protocol_is_cut_off_by_name() {
         })
         .collect();
     assert_eq!(broken, [0, 1, 2]);
+}
+
+/// Ranks that lose their connections without a message of theirs being wrong.
+#[test]
+fn a_rank_that_does_not_listen_is_cut_off_by_name() {
+    let served = Served::start("deaf", 2);
+    // Ends with an answer unread, so that the server's read fails.
+    let mut stream = served.connect();
+    let hello = Request::Hello { rank: 0 }.encode();
+    stream.write_all(&hello).expect("write");
+    let mut welcome = vec![0; Reply::Welcome { size: 2 }.encode().len()];
+    stream.read_exact(&mut welcome).expect("a welcome");
+    let get = Request::Get {
+        rank: 1,
+        key: "k".into(),
+    };
+    stream.write_all(&get.encode()).expect("write");
+    eventually(LIMIT, "there is an answer", || {
+        let mut waiting = 0;
+        // SAFETY: the socket is open, and the number writable.
+        let asked = unsafe { libc::ioctl(stream.as_raw_fd(), libc::FIONREAD, &mut waiting) };
+        asked == 0 && waiting > 0
+    });
+    drop(stream);
+    // Asks for more than may wait for it.
+    let mut deaf = served.connect();
+    let put = Request::Put {
+        key: "k".into(),
+        data: vec![1; MAX_ITEM],
+    };
+    deaf.write_all(&Request::Hello { rank: 1 }.encode())
+        .expect("write");
+    deaf.write_all(&put.encode()).expect("write");
+    for _ in 0..MAX_REPLY / MAX_ITEM + 8 {
+        // It is cut off before the last one, perhaps.
+        let _ = deaf.write_all(&get.encode());
+    }
+    // As long as a rank may live on without its connection, and some more.
+    std::thread::sleep(Duration::from_secs(2));
+    let (_, events) = served.stop();
+    for (rank, words) in [(0, "closed its connection"), (1, "does not read")] {
+        let told = events
+            .iter()
+            .filter(|event| {
+                matches!(event, Event::Broken { rank: broken, reason }
+                    if *broken == rank && reason.contains(words))
+            })
+            .count();
+        assert_eq!(told, 1, "rank {rank}: {events:?}");
+    }
 }
 
 #[test]

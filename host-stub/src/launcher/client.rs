@@ -6,6 +6,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
+/// What is said of a connection that ended from the other side.
+pub(super) const ENDED: &str = "closed its connection without leaving the job";
+
 /// A connection to a process that is not trusted.
 pub(super) struct Client {
     pub(super) stream: UnixStream,
@@ -16,6 +19,8 @@ pub(super) struct Client {
     pub(super) output: VecDeque<u8>,
     /// To be closed once the output is sent.
     pub(super) closing: bool,
+    /// Why it was cut off, if nobody was told yet.
+    pub(super) cut_off: Option<&'static str>,
 }
 
 impl Client {
@@ -29,6 +34,16 @@ impl Client {
             input: Vec::new(),
             output: VecDeque::new(),
             closing: false,
+            cut_off: None,
+        }
+    }
+
+    /// Lets the connection go, with what is still to be sent.
+    pub(super) fn cut_off(&mut self, reason: &'static str) {
+        self.output.clear();
+        if !self.closing {
+            self.closing = true;
+            self.cut_off = Some(reason);
         }
     }
 
@@ -43,10 +58,7 @@ impl Client {
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,
                     ErrorKind::Interrupted => {}
-                    _ => {
-                        self.output.clear();
-                        self.closing = true;
-                    }
+                    _ => self.cut_off(ENDED),
                 },
             }
         }

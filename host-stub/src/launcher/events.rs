@@ -30,7 +30,7 @@ pub enum Event {
         /// Why.
         message: String,
     },
-    /// A rank broke the protocol, and has been cut off.
+    /// A rank broke the protocol, or lost its connection, and is cut off.
     Broken {
         /// Which.
         rank: u32,

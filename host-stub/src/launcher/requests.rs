@@ -16,7 +16,11 @@ impl Server {
         events: &mut Vec<Event>,
     ) -> Result<(), String> {
         loop {
-            let input = &mut self.clients[index].input;
+            let client = &mut self.clients[index];
+            if client.closing {
+                return Ok(());
+            }
+            let input = &mut client.input;
             let Some(length) = body_length(input, MAX_REQUEST).map_err(|e| e.to_string())? else {
                 return Ok(());
             };
@@ -90,8 +94,8 @@ impl Server {
             }
             Request::Leave => {
                 self.memberships[place] = Membership::Left;
-                self.reply(index, &Reply::Farewell);
                 self.clients[index].closing = true;
+                self.reply(index, &Reply::Farewell);
                 Ok(())
             }
         }
@@ -147,14 +151,7 @@ impl Server {
             let message =
                 format!("the ranks gave {total} bytes to one exchange, wanted at most {MAX_REPLY}");
             for index in members {
-                self.reply(
-                    index,
-                    &Reply::Refused {
-                        message: message.clone(),
-                    },
-                );
-                self.clients[index].closing = true;
-                self.report(index, message.clone(), events);
+                self.refuse(index, message.clone(), events);
             }
             return;
         }

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::client::{Client, credentials};
+use super::client::{Client, ENDED, credentials};
 pub use super::events::{Event, Membership};
 use crate::bootstrap::protocol::{MAX_REPLY, Reply};
 
@@ -35,9 +35,9 @@ pub struct Server {
     pub(super) published: Vec<usize>,
     /// What each rank gave to the exchange under way.
     pub(super) exchange: Vec<Option<Vec<u8>>>,
-    /// Ranks whose connection ended without a word, and when.
-    lost: Vec<(u32, Instant)>,
-    /// The first rank that ended and will take part in no exchange.
+    /// Ranks that lost their connection without a word, when, and how.
+    lost: Vec<(u32, Instant, &'static str)>,
+    /// The first rank that ended or is cut off, and will take part in no exchange.
     pub(super) gone: Option<u32>,
 }
 
@@ -67,7 +67,7 @@ impl Server {
             .unwrap_or(Membership::Absent)
     }
 
-    /// Tells every rank that waits for the others in an exchange, or will, that one has ended.
+    /// Tells every rank that waits for the others in an exchange, or will, that one has ended or is cut off.
     pub fn lose(&mut self, rank: u32) {
         self.gone.get_or_insert(rank);
     }
@@ -204,45 +204,40 @@ impl Server {
             }
             match client.stream.read(&mut chunk) {
                 Ok(0) => {
-                    client.closing = true;
-                    client.output.clear();
+                    client.cut_off(ENDED);
                     let rest = client.input.len();
-                    match client.rank {
-                        // Most likely it is ending, and its process will say how.
-                        Some(rank) => self.lost.push((rank, Instant::now())),
-                        None if rest > 0 => self.report(
-                            index,
-                            format!("the connection ended {rest} bytes into a message"),
-                            events,
-                        ),
-                        None => {}
+                    if client.rank.is_none() && rest > 0 {
+                        let reason = format!("the connection ended {rest} bytes into a message");
+                        self.report(index, reason, events);
                     }
                     return;
                 }
                 Ok(count) => {
                     client.input.extend_from_slice(&chunk[..count]);
                     if let Err(reason) = self.serve_all(index, events) {
-                        let message = reason.clone();
-                        self.reply(index, &Reply::Refused { message });
-                        self.clients[index].closing = true;
-                        self.report(index, reason, events);
+                        self.refuse(index, reason, events);
                         return;
                     }
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,
                     ErrorKind::Interrupted => {}
-                    _ => {
-                        client.closing = true;
-                        client.output.clear();
-                        return;
-                    }
+                    // It ended with answers unread.
+                    _ => return client.cut_off(ENDED),
                 },
             }
         }
     }
 
-    pub(super) fn report(&self, index: usize, reason: String, events: &mut Vec<Event>) {
+    /// Cuts a connection off, with a reason.
+    pub(super) fn refuse(&mut self, index: usize, reason: String, events: &mut Vec<Event>) {
+        self.clients[index].closing = true;
+        let message = reason.clone();
+        self.reply(index, &Reply::Refused { message });
+        self.report(index, reason, events);
+    }
+
+    fn report(&self, index: usize, reason: String, events: &mut Vec<Event>) {
         events.push(match self.clients[index].rank {
             Some(rank) => Event::Broken { rank, reason },
             None => Event::Stray { reason },
@@ -258,29 +253,31 @@ impl Server {
         client.output.extend(frame);
         client.write();
         if client.output.len() > BACKLOG {
-            // It asks and does not listen.
-            client.output.clear();
-            client.closing = true;
+            client.cut_off("does not read the answers to what it asks for");
         }
     }
 
     /// Drops connections that are through.
     fn sweep(&mut self, events: &mut Vec<Event>) {
-        self.clients.retain(|client| {
+        self.clients.retain_mut(|client| {
             if client.rank.is_none() && !client.closing && client.since.elapsed() > INTRODUCTION {
                 events.push(Event::Stray {
                     reason: "it has not said who it is".to_owned(),
                 });
                 return false;
             }
+            // Most likely it is ending, and its process will say how.
+            if let (Some(rank), Some(reason)) = (client.rank, client.cut_off.take()) {
+                self.lost.push((rank, Instant::now(), reason));
+            }
             !(client.closing && client.output.is_empty())
         });
-        self.lost.retain(|(rank, since)| {
+        self.lost.retain(|(rank, since, reason)| {
             let late = since.elapsed() > FAREWELL;
             if late {
                 events.push(Event::Broken {
                     rank: *rank,
-                    reason: "closed its connection without leaving the job".to_owned(),
+                    reason: (*reason).to_owned(),
                 });
             }
             !late

@@ -86,8 +86,9 @@ impl Watch {
             let events = server
                 .poll(TICK, interrupts.map(Interrupts::descriptor))
                 .map_err(LaunchError::Wait)?;
-            if let Some(failure) = self.judge_events(events, options, guard.as_deref_mut()) {
-                return Ok(Some(failure));
+            let failure = self.judge_events(events, server, options, guard.as_deref_mut());
+            if failure.is_some() {
+                return Ok(failure);
             }
             self.signal = interrupts.and_then(Interrupts::take);
             if self.signal.is_some() {
@@ -102,8 +103,9 @@ impl Watch {
                 let events = server
                     .poll(Duration::ZERO, None)
                     .map_err(LaunchError::Wait)?;
-                if let Some(failure) = self.judge_events(events, options, guard.as_deref_mut()) {
-                    return Ok(Some(failure));
+                let failure = self.judge_events(events, server, options, guard.as_deref_mut());
+                if failure.is_some() {
+                    return Ok(failure);
                 }
             }
             // Also without a new end: ranks may begin to wait for one that ended long ago.
@@ -129,6 +131,7 @@ impl Watch {
     fn judge_events(
         &mut self,
         events: Vec<Event>,
+        server: &mut Server,
         options: &LaunchOptions,
         mut guard: Option<&mut Guard>,
     ) -> Option<Failure> {
@@ -157,9 +160,10 @@ impl Watch {
                         ),
                     });
                 }
-                // That of a rank that ended is told by its process, if the job is to go on.
+                // What a rank that ended means is told by its process, if the job is to go on.
                 Event::Broken { rank, reason } if options.recovery => {
                     tracing::warn!("rank {rank}: {reason}");
+                    server.lose(rank);
                 }
                 Event::Broken { rank, reason } => {
                     return Some(Failure {

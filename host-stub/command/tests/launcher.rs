@@ -8,6 +8,7 @@
 mod common;
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -198,6 +199,28 @@ fn a_rank_killed_by_a_signal_ends_the_job() {
             assert!(!lives(pid), "process {pid} outlived its job");
         }
         assert_eq!(private_directories(&place), [""; 0]);
+    }
+}
+
+/// Some parents leave SIGCHLD ignored: then nobody could wait for a process, the ranks for theirs included.
+#[test]
+fn an_ignored_sigchld_is_none_of_the_jobs() {
+    let place = Place::new("sigchld");
+    let mut command = launch(&place, 2, "grep SigIgn /proc/self/status; exit 3");
+    // SAFETY: signal may be called between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+            Ok(())
+        });
+    }
+    let run = finish(&mut command, LIMIT);
+    assert_eq!(run.code(), Some(3), "{}", run.stderr());
+    assert!(run.stderr().contains("code 3"), "{}", run.stderr());
+    for line in run.stdout().lines() {
+        let ignored = line.trim_start_matches("SigIgn:").trim();
+        let ignored = u64::from_str_radix(ignored, 16).expect("a mask");
+        assert_eq!(ignored & (1 << (libc::SIGCHLD - 1)), 0, "{line}");
     }
 }
 

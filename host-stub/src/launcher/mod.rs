@@ -9,6 +9,7 @@ mod client;
 mod directory;
 mod events;
 pub mod guard;
+mod inherited;
 mod members;
 mod output;
 mod rank;
@@ -167,13 +168,15 @@ pub enum LaunchError {
 }
 
 /// Runs a job to its end. Returns when no process of it is left. The calling thread starts the
-/// ranks and waits: they are killed if it ends before.
+/// ranks and waits: they are killed if it ends before. A SIGCHLD that this process ignores gets its default action, in
+/// the ranks too.
 pub fn launch(options: &LaunchOptions) -> Result<Outcome, LaunchError> {
     if !(1..=MAX_RANKS).contains(&options.ranks) {
         return Err(LaunchError::Ranks {
             found: options.ranks,
         });
     }
+    inherited::await_children().map_err(LaunchError::Wait)?;
     let directory = Directory::create()?;
     let mut guard = options
         .guard

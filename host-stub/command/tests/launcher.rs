@@ -141,7 +141,16 @@ fn unread(place: &Place) -> Killed {
     let script = format!(
         "echo $$ > \"$XDG_RUNTIME_DIR/pid\"; head -c {BYTES} /dev/zero | tr '\\0' x | fold -w 1000"
     );
-    let mut command = host_stub(["launch", "-n", "1", "--tag-output", "--", "sh", "-c", &script]);
+    let mut command = host_stub([
+        "launch",
+        "-n",
+        "1",
+        "--tag-output",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
     command
         .env("XDG_RUNTIME_DIR", &place.0)
         .stdout(Stdio::piped());
@@ -222,6 +231,44 @@ fn an_ignored_sigchld_is_none_of_the_jobs() {
         let ignored = u64::from_str_radix(ignored, 16).expect("a mask");
         assert_eq!(ignored & (1 << (libc::SIGCHLD - 1)), 0, "{line}");
     }
+}
+
+/// Two pipes of each rank are more than the launcher may have open at first.
+#[test]
+fn the_launcher_raises_its_limit_of_descriptors_and_not_its_ranks() {
+    let place = Place::new("descriptors");
+    // None ends before all have begun.
+    let script = "ulimit -Sn; ulimit -Hn; cd \"$XDG_RUNTIME_DIR\"; touch up-$HOST_STUB_RANK
+        while [ $(ls | grep -c ^up) -lt 24 ]; do sleep 0.1; done";
+    let mut command = host_stub([
+        "launch",
+        "--tag-output",
+        "-n",
+        "24",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
+    command.env("XDG_RUNTIME_DIR", &place.0);
+    let limits = libc::rlimit {
+        rlim_cur: 32,
+        rlim_max: 512,
+    };
+    // SAFETY: setrlimit may be called between fork and exec.
+    unsafe {
+        command.pre_exec(
+            move || match libc::setrlimit(libc::RLIMIT_NOFILE, &limits) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            },
+        );
+    }
+    let run = finish(&mut command, LIMIT);
+    assert_eq!(run.code(), Some(0), "{}", run.stderr());
+    let stdout = run.stdout();
+    let count = |limit: &str| stdout.lines().filter(|line| line.ends_with(limit)).count();
+    assert_eq!((count(" 32"), count(" 512")), (24, 24), "{stdout}");
 }
 
 #[test]

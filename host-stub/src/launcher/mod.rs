@@ -169,14 +169,15 @@ pub enum LaunchError {
 
 /// Runs a job to its end. Returns when no process of it is left. The calling thread starts the
 /// ranks and waits: they are killed if it ends before. A SIGCHLD that this process ignores gets its default action, in
-/// the ranks too.
+/// the ranks too. Its limit of open descriptors is raised; the ranks have the former one.
 pub fn launch(options: &LaunchOptions) -> Result<Outcome, LaunchError> {
     if !(1..=MAX_RANKS).contains(&options.ranks) {
         return Err(LaunchError::Ranks {
             found: options.ranks,
         });
     }
-    inherited::await_children().map_err(LaunchError::Wait)?;
+    inherited::await_children();
+    let limits = inherited::raise_descriptors();
     let directory = Directory::create()?;
     let mut guard = options
         .guard
@@ -190,7 +191,7 @@ pub fn launch(options: &LaunchOptions) -> Result<Outcome, LaunchError> {
         }
     })?;
     let mut watch = Watch::new(directory.job());
-    let outcome = watch.run(options, &directory, &mut server, guard.as_mut());
+    let outcome = watch.run(options, limits, &directory, &mut server, guard.as_mut());
     // From here on every path ends what was started: run's error included.
     let grace = match outcome {
         Ok(None) => Duration::ZERO,

@@ -74,6 +74,8 @@ const PROVIDER_SETTINGS: [(&str, &str); 1] = [("FI_SOCKETS_PE_WAITTIME", "0")];
 /// What it takes to start one.
 pub(super) struct Spawn<'a> {
     pub(super) options: &'a LaunchOptions,
+    /// Of its open descriptors, if they are others than this process's.
+    pub(super) limits: Option<libc::rlimit>,
     pub(super) directory: &'a Directory,
     pub(super) settings: &'a (&'static str, String),
     pub(super) number: u32,
@@ -88,6 +90,7 @@ impl Spawn<'_> {
     pub(super) fn start(self) -> io::Result<Rank> {
         let Spawn {
             options,
+            limits,
             directory,
             settings,
             number,
@@ -123,6 +126,8 @@ impl Spawn<'_> {
             command.pre_exec(move || {
                 if libc::setpgid(0, 0) < 0
                     || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) < 0
+                    || limits
+                        .is_some_and(|limits| libc::setrlimit(libc::RLIMIT_NOFILE, &limits) < 0)
                 {
                     return Err(io::Error::last_os_error());
                 }

@@ -23,12 +23,17 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Connections that have not introduced themselves, at one time; more wait to be accepted.
 const STRANGERS: usize = 64;
 
+/// How long no connection is accepted after one could not be: descriptors may have run out.
+const REST: Duration = Duration::from_millis(100);
+
 /// What may wait to be sent to one connection, bytes.
 const BACKLOG: usize = MAX_REPLY + (1 << 20);
 
 /// The server's side of a job's socket.
 pub struct Server {
     listener: UnixListener,
+    /// When a connection could not be accepted last; none since one was.
+    refused: Option<Instant>,
     pub(super) clients: Vec<Client>,
     pub(super) memberships: Vec<Membership>,
     pub(super) board: HashMap<(u32, String), Vec<u8>>,
@@ -49,6 +54,7 @@ impl Server {
         let size = size as usize;
         Ok(Server {
             listener,
+            refused: None,
             clients: Vec::new(),
             memberships: vec![Membership::Absent; size],
             board: HashMap::new(),
@@ -101,7 +107,8 @@ impl Server {
             })
             .collect();
         // poll skips a negative descriptor.
-        let listener = if self.has_room() {
+        let rests = self.refused.is_some_and(|since| since.elapsed() < REST);
+        let listener = if self.has_room() && !rests {
             self.listener.as_raw_fd()
         } else {
             -1
@@ -132,7 +139,7 @@ impl Server {
         }
         self.finish_exchange(&mut events);
         if entries[known].revents != 0 {
-            self.accept(&mut events)?;
+            self.accept(&mut events);
         }
         for client in &mut self.clients {
             client.write();
@@ -141,24 +148,21 @@ impl Server {
         Ok(events)
     }
 
-    fn accept(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+    fn accept(&mut self, events: &mut Vec<Event>) {
         while self.has_room() {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) => {
-                    return match error.kind() {
-                        ErrorKind::WouldBlock => Ok(()),
-                        // The peer is gone before it was here, or descriptors ran out: in both
-                        // cases the next round may do better.
-                        _ => {
-                            events.push(Event::Stray {
-                                reason: format!("accept: {error}"),
-                            });
-                            Ok(())
-                        }
-                    };
+                    // The connection stays ready to be accepted. Told once.
+                    if self.refused.replace(Instant::now()).is_none() {
+                        let reason = format!("accept: {error}");
+                        events.push(Event::Stray { reason });
+                    }
+                    return;
                 }
             };
+            self.refused = None;
             let (pid, uid) = match credentials(&stream) {
                 Ok(credentials) => credentials,
                 Err(error) => {
@@ -180,7 +184,6 @@ impl Server {
                 None => self.clients.push(Client::new(stream, pid)),
             }
         }
-        Ok(())
     }
 
     /// Whether another connection may be accepted.

@@ -57,6 +57,7 @@ impl Watch {
     pub(super) fn run(
         &mut self,
         options: &LaunchOptions,
+        limits: Option<libc::rlimit>,
         directory: &Directory,
         server: &mut Server,
         mut guard: Option<&mut Guard>,
@@ -65,6 +66,7 @@ impl Watch {
         for number in 0..options.ranks {
             let spawn = Spawn {
                 options,
+                limits,
                 directory,
                 settings: &settings,
                 number,

@@ -2990,9 +2990,9 @@ int host_win_test(int *done, struct host_win_t *win);
 
 /**
  * Sets the function that is called when a call on a window, or the wait for a request of it, is about to
- * return an error; NULL for none, as for a new window. It runs on the thread of the failing call, which
- * returns its code afterwards; it may call the host, whose errors on this thread then call no handler. Errors
- * of the creation have no window to be told to.
+ * return an error; NULL for none, as for a new window. It runs inside of the failing call, which returns its
+ * code afterwards; it may call the host, whose errors in the same task, or thread outside of any, then call no
+ * handler. Errors of the creation have no window to be told to.
  *
  * # Safety
  * Any thread may call `handler` with `data` until another is set or the window was freed.

@@ -50,8 +50,8 @@ pub(crate) use watch::Stay;
 
 use hooks::resume;
 
-/// The name of the task that calls; 0 outside of any.
-pub(crate) fn running_task() -> usize {
+/// The name of the task that calls, as its hooks give it; 0 outside of any.
+pub fn running_task() -> usize {
     hooks::running_task().map_or(0, |(_, task)| task.addr())
 }
 

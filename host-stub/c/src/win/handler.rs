@@ -1,8 +1,10 @@
 //! Error handlers of windows.
 
-use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::PoisonError;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+
+use host::crt;
 
 use crate::base::error::{Error, Result, guarded, keep};
 use crate::win::window::{host_win_t, window};
@@ -22,9 +24,28 @@ pub(crate) struct Handler {
 // SAFETY: the program that registers the function guarantees that any thread may call it with its data.
 unsafe impl Send for Handler {}
 
-thread_local! {
-    /// Whether this thread is inside of a handler.
-    static HANDLING: Cell<bool> = const { Cell::new(false) };
+/// A task, or a thread outside of any.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Caller {
+    Task(usize),
+    Thread(ThreadId),
+}
+
+impl Caller {
+    fn this() -> Caller {
+        match crt::running_task() {
+            0 => Caller::Thread(std::thread::current().id()),
+            task => Caller::Task(task),
+        }
+    }
+}
+
+/// Those that are inside of a handler. No thread-local variable: a handler may wait, and then other tasks have its thread,
+/// and it may return on another one.
+static HANDLING: Mutex<Vec<Caller>> = Mutex::new(Vec::new());
+
+fn handling() -> MutexGuard<'static, Vec<Caller>> {
+    HANDLING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs a function of the library on a window, whose handler is told of its error.
@@ -45,20 +66,22 @@ pub(crate) fn told(win: *mut host_win_t, error: Error) -> Error {
     let Some(handler) = handler else {
         return error;
     };
-    if HANDLING.replace(true) {
+    let caller = Caller::this();
+    if handling().contains(&caller) {
         return error;
     }
+    handling().push(caller);
     let code = keep(&error);
     // SAFETY: the program guarantees the function and its data.
     unsafe { (handler.call)(win, code, handler.data) };
-    HANDLING.set(false);
+    handling().retain(|other| *other != caller);
     error
 }
 
 /// Sets the function that is called when a call on a window, or the wait for a request of it, is about to
-/// return an error; NULL for none, as for a new window. It runs on the thread of the failing call, which
-/// returns its code afterwards; it may call the host, whose errors on this thread then call no handler. Errors
-/// of the creation have no window to be told to.
+/// return an error; NULL for none, as for a new window. It runs inside of the failing call, which returns its
+/// code afterwards; it may call the host, whose errors in the same task, or thread outside of any, then call no
+/// handler. Errors of the creation have no window to be told to.
 ///
 /// # Safety
 /// Any thread may call `handler` with `data` until another is set or the window was freed.

@@ -9,7 +9,7 @@ mod common;
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -410,6 +410,59 @@ fn ranks_are_served_while_others_send_garbage() {
         assert_eq!(server.membership(rank), Membership::Left);
     }
     assert!(!events.iter().any(|e| matches!(e, Event::Broken { .. })));
+}
+
+/// A rank asks for an item while its exchange is under way, which ends with the loss of another rank. Each gets its own
+/// answer.
+#[test]
+fn the_end_of_an_exchange_is_no_answer_to_a_question() {
+    let place = Place::new("answers");
+    let socket = place.0.join("socket");
+    let listener = UnixListener::bind(&socket).expect("listen");
+    let launcher = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("accept");
+        let mut request = || {
+            let mut length = [0; 4];
+            stream.read_exact(&mut length).expect("a length");
+            let mut body = vec![0; u32::from_le_bytes(length) as usize];
+            stream.read_exact(&mut body).expect("a body");
+            let request = Request::decode(&body).expect("a request");
+            let replies = match &request {
+                Request::Hello { .. } => vec![Reply::Welcome { size: 2 }],
+                Request::Get { .. } => {
+                    let data = Some(b"item".to_vec());
+                    vec![Reply::Lost { rank: 1 }, Reply::Value { data }]
+                }
+                _ => vec![],
+            };
+            for reply in replies {
+                stream.write_all(&reply.encode()).expect("write");
+            }
+            request
+        };
+        [request(), request(), request()].map(|request| request.name())
+    });
+    let rank = Local::join(&Environment {
+        socket,
+        rank: 0,
+        size: 2,
+        job: "test".into(),
+    })
+    .expect("join");
+    let mut item = None;
+    let exchanged = rank.allgather(b"", &mut || {
+        item.get_or_insert_with(|| rank.get(1, "k"));
+    });
+    let item = item.expect("the exchange made progress").expect("get");
+    assert_eq!(item, Some(b"item".to_vec()));
+    assert!(
+        matches!(exchanged, Err(BootstrapError::Lost { rank: 1 })),
+        "{exchanged:?}"
+    );
+    assert_eq!(
+        launcher.join().expect("no panic"),
+        ["hello", "gather", "get"]
+    );
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Local {
             connection: Mutex::new(Connection {
                 stream: Some(stream),
                 input: Vec::new(),
-                gathered: None,
+                exchanged: None,
                 abandoned: None,
             }),
             sender: Mutex::new(Some(sender)),
@@ -256,7 +256,7 @@ struct Connection {
     stream: Option<UnixStream>,
     input: Vec<u8>,
     /// The answer to the exchange under way, which came while another one was waited for.
-    gathered: Option<Vec<Vec<u8>>>,
+    exchanged: Option<Reply>,
     /// Why an exchange was given up; its answer may still come, so there can be no other.
     abandoned: Option<String>,
 }
@@ -267,8 +267,8 @@ impl Connection {
         loop {
             match self.take()? {
                 // Of one under way, or given up.
-                Some(Reply::Gathered { parts }) => {
-                    self.gathered = Some(parts);
+                Some(reply @ (Reply::Gathered { .. } | Reply::Lost { .. })) => {
+                    self.exchanged = Some(reply);
                     continue;
                 }
                 Some(reply) => return Ok(reply),
@@ -291,12 +291,14 @@ impl Connection {
         &mut self,
         what: &'static str,
     ) -> Result<Option<Vec<Vec<u8>>>, BootstrapError> {
-        if let Some(parts) = self.gathered.take() {
-            return Ok(Some(parts));
-        }
         loop {
-            match self.take()? {
+            let reply = match self.exchanged.take() {
+                None => self.take()?,
+                earlier => earlier,
+            };
+            match reply {
                 Some(Reply::Gathered { parts }) => return Ok(Some(parts)),
+                Some(Reply::Lost { rank }) => return Err(BootstrapError::Lost { rank }),
                 Some(other) => return Err(unexpected("gathered", &other)),
                 None => {}
             }
@@ -318,8 +320,6 @@ impl Connection {
         self.input.drain(..4 + length);
         match reply? {
             Reply::Refused { message } => Err(BootstrapError::Refused(message)),
-            Reply::Lost { .. } if self.abandoned.is_some() => self.take(),
-            Reply::Lost { rank } => Err(BootstrapError::Lost { rank }),
             reply => Ok(Some(reply)),
         }
     }

@@ -6,6 +6,7 @@
  */
 #include <boost/fiber/algo/shared_work.hpp>
 #include <boost/fiber/fiber.hpp>
+#include <boost/fiber/mutex.hpp>
 #include <thread>
 #include <vector>
 

@@ -12,7 +12,6 @@
 
 #include <boost/fiber/condition_variable.hpp>
 #include <boost/fiber/fss.hpp>
-#include <boost/fiber/mutex.hpp>
 #include <boost/fiber/operations.hpp>
 #include <mutex>
 
@@ -20,10 +19,11 @@
 
 namespace crt_fiber {
 
-/* What a fiber waits on. */
+/* What a fiber waits on. The lock is one of threads, and never held by a fiber that is suspended: a fiber that resumes
+ * another one must not be suspended, because the other one may be on its thread by then and waits for the end of that. */
 struct Waiter {
-    boost::fibers::mutex lock;
-    boost::fibers::condition_variable changed;
+    std::mutex lock;
+    boost::fibers::condition_variable_any changed;
     bool resumed = false;
 };
 
@@ -38,14 +38,14 @@ inline void *running() {
 
 inline void suspend(void *fiber) {
     Waiter *waiter = static_cast<Waiter *>(fiber);
-    std::unique_lock<boost::fibers::mutex> guard(waiter->lock);
+    std::unique_lock<std::mutex> guard(waiter->lock);
     waiter->changed.wait(guard, [waiter] { return waiter->resumed; });
     waiter->resumed = false;
 }
 
 inline void resume(void *fiber) {
     Waiter *waiter = static_cast<Waiter *>(fiber);
-    std::unique_lock<boost::fibers::mutex> guard(waiter->lock);
+    std::unique_lock<std::mutex> guard(waiter->lock);
     waiter->resumed = true;
     waiter->changed.notify_one();
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 pub struct Process {
     /// Process id, in its own namespace.
     pub pid: u32,
-    /// Field 22 of `stat` in `/proc`, clock ticks since boot; 0 where it cannot be read.
+    /// Field 22 of `stat` in `/proc`, clock ticks since boot, of which the lower 32 bits count; 0 where it cannot be read.
     pub started: u64,
     /// The same for processes that share a kernel and a process-id namespace, different for all
     /// others; 0 where it cannot be known. Containers on one machine differ in it.
@@ -49,7 +49,8 @@ impl Process {
         missing
             || shows_own_ids()
                 && main_thread(self.pid).is_some_and(|(state, started)| {
-                    matches!(state, b'Z' | b'X') || (self.started != 0 && started != self.started)
+                    let differs = started as u32 != self.started as u32;
+                    matches!(state, b'Z' | b'X') || (self.started != 0 && differs)
                 })
     }
 }

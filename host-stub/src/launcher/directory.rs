@@ -19,13 +19,15 @@ const SOCKET_PATH: usize = 107;
 pub(super) struct Directory {
     path: PathBuf,
     job: String,
+    made: SystemTime,
 }
 
 impl Directory {
     /// Makes one below `$XDG_RUNTIME_DIR`, else in the directory for temporary files, else in
     /// `/tmp`.
     pub(super) fn create() -> Result<Self, LaunchError> {
-        let nanoseconds = SystemTime::now()
+        let made = SystemTime::now();
+        let nanoseconds = made
             .duration_since(UNIX_EPOCH)
             .map_or(0, |time| time.as_nanos());
         // The thread's address space differs between threads that launch in the same nanosecond.
@@ -46,7 +48,7 @@ impl Directory {
                 continue;
             }
             match Self::create_in(&place, &job) {
-                Ok(path) => return Ok(Directory { path, job }),
+                Ok(path) => return Ok(Directory { path, job, made }),
                 Err(error) => last = error,
             }
             tried.push(place);
@@ -76,6 +78,11 @@ impl Directory {
 
     pub(super) fn job(&self) -> &str {
         &self.job
+    }
+
+    /// When it was made: before the job's first process.
+    pub(super) fn made(&self) -> SystemTime {
+        self.made
     }
 
     pub(super) fn socket(&self) -> PathBuf {

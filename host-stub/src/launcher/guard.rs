@@ -7,7 +7,7 @@ use std::io::{self, BufRead, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,9 +25,16 @@ const DISMISSAL: Duration = Duration::from_secs(1);
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Line {
-    Job { job: String, directory: PathBuf },
+    Job(Job),
     Process(i32),
     Dismissed,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Job {
+    job: String,
+    directory: PathBuf,
+    began: SystemTime,
 }
 
 /// The launcher's end.
@@ -62,10 +69,11 @@ impl Guard {
             child: command.spawn().map_err(error)?,
         };
         guard
-            .send(&Line::Job {
+            .send(&Line::Job(Job {
                 job: directory.job().to_owned(),
                 directory: directory.path().to_owned(),
-            })
+                began: directory.made(),
+            }))
             .map_err(error)?;
         Ok(guard)
     }
@@ -106,30 +114,27 @@ impl Guard {
 /// What a program does when it is asked to be a guard: reads the launcher's lines from `input`
 /// until they end, and cleans up unless it was dismissed. True if it had to.
 pub fn run(input: impl BufRead) -> bool {
-    let mut job: Option<(Members, String, PathBuf)> = None;
+    let mut known: Option<(Members, Job)> = None;
     for line in input.lines() {
         let Ok(line) = line else { break };
-        match (serde_json::from_str(&line), &mut job) {
+        match (serde_json::from_str(&line), &mut known) {
             (Ok(Line::Dismissed), _) => return false,
-            (Ok(Line::Process(pid)), Some((members, ..))) => {
+            (Ok(Line::Process(pid)), Some((members, _))) => {
                 members.add(pid);
             }
-            (
-                Ok(Line::Job {
-                    job: name,
-                    directory,
-                }),
-                None,
-            ) => {
-                job = Some((Members::new(&name), name, directory));
-            }
+            (Ok(Line::Job(job)), None) => known = Some((Members::new(&job.job), job)),
             // Not a launcher's line: nothing to clean up by it.
             _ => {}
         }
     }
-    let Some((members, name, directory)) = job else {
+    let Some((members, job)) = known else {
         return false;
     };
+    let Job {
+        job: name,
+        directory,
+        began,
+    } = job;
     let deadline = Instant::now() + LAST;
     loop {
         members.signal(libc::SIGKILL);
@@ -138,7 +143,12 @@ pub fn run(input: impl BufRead) -> bool {
         }
         std::thread::sleep(TICK);
     }
-    remains::remove(&name, members.pids());
+    remains::Ended {
+        job: &name,
+        began,
+        pids: members.pids(),
+    }
+    .remove_files();
     // Only what a launcher makes, whatever the line said.
     if directory.file_name().and_then(|name| name.to_str()) == Some(&format!("{PREFIX}{name}")) {
         let _ = std::fs::remove_dir_all(&directory);

@@ -200,7 +200,12 @@ pub fn launch(options: &LaunchOptions) -> Result<Outcome, LaunchError> {
     watch.end(grace, options.interrupts.as_ref());
     drop(server);
     let ranks = watch.outcomes();
-    remains::remove(directory.job(), watch.members().pids());
+    remains::Ended {
+        job: directory.job(),
+        began: directory.made(),
+        pids: watch.members().pids(),
+    }
+    .remove_files();
     drop(directory);
     if let Some(guard) = guard {
         guard.dismiss();

@@ -1,38 +1,86 @@
 //! Shared-memory files that killed ranks could not remove themselves.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use super::directory::PREFIX;
+use crate::base::process::Process;
 
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Removes the files of a job whose processes have all ended: those named after the job, and
-/// those that libfabric's shm provider named after its processes.
-pub(super) fn remove(job: &str, pids: &BTreeSet<i32>) {
-    let Ok(entries) = fs::read_dir(SHARED_MEMORY) else {
-        return;
-    };
-    // SAFETY: has no failure and no argument.
-    let uid = unsafe { libc::geteuid() };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let ours = name.to_str().is_some_and(|name| {
-            is_named_after(name, job) || pid_of(name).is_some_and(|p| pids.contains(&p))
-        });
-        // Metadata of the entry itself, not of what a link points to.
-        if !ours
-            || !entry
-                .metadata()
-                .is_ok_and(|m| m.uid() == uid && m.is_file())
-        {
-            continue;
+/// More than the kernel's clock tick: the times of files are those of the last one.
+const CLOCK_TICK: Duration = Duration::from_millis(100);
+
+/// A job whose processes have ended.
+pub(super) struct Ended<'a> {
+    pub(super) job: &'a str,
+    /// When it began.
+    pub(super) began: SystemTime,
+    /// All its processes. Other processes may have these ids now, or in another process-id namespace.
+    pub(super) pids: &'a BTreeSet<i32>,
+}
+
+impl Ended<'_> {
+    /// Removes its files: those named after the job, and those that the transport and libfabric's shm provider named after
+    /// its processes.
+    pub(super) fn remove_files(&self) {
+        self.remove_files_in(Path::new(SHARED_MEMORY));
+    }
+
+    fn remove_files_in(&self, folder: &Path) {
+        let Ok(entries) = fs::read_dir(folder) else {
+            return;
+        };
+        // SAFETY: has no failure and no argument.
+        let uid = unsafe { libc::geteuid() };
+        for entry in entries.flatten() {
+            // Metadata of the entry itself, not of what a link points to.
+            let (name, Ok(metadata)) = (entry.file_name(), entry.metadata()) else {
+                continue;
+            };
+            let ours = name.to_str().is_some_and(|name| {
+                is_named_after(name, self.job) || self.is_of_process(name, &metadata)
+            });
+            if !ours || metadata.uid() != uid || !metadata.is_file() {
+                continue;
+            }
+            match fs::remove_file(entry.path()) {
+                Ok(()) => tracing::debug!("removed {}", entry.path().display()),
+                Err(error) => tracing::warn!("cannot remove {}: {error}", entry.path().display()),
+            }
         }
-        match fs::remove_file(entry.path()) {
-            Ok(()) => tracing::debug!("removed {}", entry.path().display()),
-            Err(error) => tracing::warn!("cannot remove {}: {error}", entry.path().display()),
+    }
+
+    /// Whether a file is of an ended process of the job. A name with nothing but a process id may be that of another
+    /// process: of one that lives, or of one that ended before this job.
+    fn is_of_process(&self, name: &str, metadata: &Metadata) -> bool {
+        let own = Process::own();
+        match owner(name) {
+            Some(Owner::Process(process)) => {
+                process.is_beside(&own) && self.has(process.pid) && process.is_gone()
+            }
+            Some(Owner::Pid(pid)) => {
+                let (started, space) = (0, own.space);
+                self.has(pid)
+                    && (Process {
+                        pid,
+                        started,
+                        space,
+                    })
+                    .is_gone()
+                    && metadata
+                        .modified()
+                        .is_ok_and(|time| time >= self.began - CLOCK_TICK)
+            }
+            None => false,
         }
+    }
+
+    fn has(&self, pid: u32) -> bool {
+        i32::try_from(pid).is_ok_and(|pid| self.pids.contains(&pid))
     }
 }
 
@@ -43,20 +91,30 @@ fn is_named_after(name: &str, job: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('-'))
 }
 
+/// What the name of a file tells of its process.
+#[derive(Debug, PartialEq)]
+enum Owner {
+    Process(Process),
+    Pid(u32),
+}
+
 /// The process in a name of the transport's files or the shm provider's: `btl_ofi.NODE.PID.STARTED`
 /// with anything after a `:` or a `.`, or `PID:DOMAIN:ENDPOINT` for an endpoint without such a name,
-/// followed by `_MESSAGE` for a message that is passed through a file of its own.
-fn pid_of(name: &str) -> Option<i32> {
+/// followed by `_MESSAGE` for a message that is passed through a file of its own. NODE is the
+/// process's [`space`](Process::space).
+fn owner(name: &str) -> Option<Owner> {
     if let Some(rest) = name.strip_prefix("btl_ofi.") {
         let mut fields = rest.split([':', '.']);
         let node = fields.next()?;
-        let pid = fields.next()?.parse().ok()?;
-        let started: Option<u32> = fields.next()?.parse().ok();
-        let hexadecimal = node.len() == 16 && node.bytes().all(|b| b.is_ascii_hexdigit());
-        return (hexadecimal && started.is_some()).then_some(pid);
+        let process = Process {
+            space: u64::from_str_radix(node, 16).ok()?,
+            pid: fields.next()?.parse().ok()?,
+            started: fields.next()?.parse().ok()?,
+        };
+        return (format!("{:016x}", process.space) == node).then_some(Owner::Process(process));
     }
 
-    let number = |text: &str| -> Option<i32> {
+    let number = |text: &str| -> Option<u32> {
         let canonical = !text.is_empty()
             && text.bytes().all(|byte| byte.is_ascii_digit())
             && (text.len() == 1 || !text.starts_with('0'));
@@ -74,47 +132,8 @@ fn pid_of(name: &str) -> Option<i32> {
     if let Some(message) = message {
         number(message)?;
     }
-    fields.next().is_none().then_some(pid)
+    fields.next().is_none().then_some(Owner::Pid(pid))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_exact_names_of_the_provider_match() {
-        assert_eq!(pid_of("9547:0:1"), Some(9547));
-        assert_eq!(pid_of("9547:0:1_12"), Some(9547));
-        assert_eq!(pid_of("btl_ofi.00112233445566aa.9547.81:0:1_3"), Some(9547));
-        assert_eq!(pid_of("btl_ofi.00112233445566aa.9547.81.words"), Some(9547));
-        for other in [
-            "9547",
-            "9547:0",
-            "btl_ofi.00112233445566aa.x.81:0:1",
-            "btl_ofi.00112233445566aa.9547",
-            "btl_ofi.0011.9547.81:0:1",
-            "9547:0:1:2",
-            "9547:0:x",
-            "x9547:0:1",
-            "9547:0:1_",
-            "9547:0:1_a",
-            "09547:0:1",
-            "-9547:0:1",
-            "+9547:0:1",
-            "9547:0:",
-            ":0:1",
-            "99999999999:0:1",
-            "",
-        ] {
-            assert_eq!(pid_of(other), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn only_files_of_this_job_match() {
-        assert!(is_named_after("host-stub-7-ab-win0", "7-ab"));
-        assert!(!is_named_after("host-stub-7-abc-win0", "7-ab"));
-        assert!(!is_named_after("host-stub-7-ab", "7-ab"));
-        assert!(!is_named_after("x-host-stub-7-ab-win0", "7-ab"));
-    }
-}
+mod tests;

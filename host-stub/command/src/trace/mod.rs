@@ -88,7 +88,7 @@ struct Why {
 }
 
 impl Files {
-    /// Reads them, and says what they lack.
+    /// Reads them, and says what was left out and what they lack.
     fn read(&self) -> Result<Job, CommandError> {
         let job = Job::read(&self.files).map_err(|e| CommandError::new(Exit::Failed, e))?;
         for remark in job.remarks() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use plugin_api::trace::{HEAD, Head, Kind, NO_RANK, RECORD, Record};
+use plugin_api::trace::{HEAD, Head, Kind, NO_RANK, RECORD, Record, Unreadable};
 
 /// Clocks of one host that differ by less than this many nanoseconds are the same: CLOCK_REALTIME was read at different times,
 /// and may be adjusted between. Hosts with the same name have clocks that began at other times.
@@ -13,6 +13,8 @@ const SAME_CLOCK: u64 = 1_000_000_000;
 pub(super) struct Job {
     /// In the order of their ranks.
     pub(super) processes: Vec<Process>,
+    /// Which files were left out, and why.
+    pub(super) left_out: Vec<String>,
 }
 
 /// A process, with its records in the order of their beginnings. Times are nanoseconds since the first record of the job.
@@ -48,34 +50,49 @@ impl Process {
         self.records.iter().map(Record::end).max().unwrap_or(0)
     }
 
-    /// Reads a file, up to its last whole record.
+    /// Reads a file, up to its last whole record; `None` if it is no trace.
     ///
     /// # Errors
-    /// It cannot be read, or is no trace.
-    fn read(path: &Path) -> Result<Process, String> {
+    /// It cannot be read, or has the format of another version.
+    fn read(path: &Path) -> Result<Option<Process>, String> {
         let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
         let bytes = std::fs::read(path).map_err(|e| failed(&e))?;
-        let head = Head::from_bytes(&bytes).map_err(|e| failed(&e))?;
+        let head = match Head::from_bytes(&bytes) {
+            Ok(head) => head,
+            Err(Unreadable::NoTrace) => return Ok(None),
+            Err(e) => return Err(failed(&e)),
+        };
         let (records, _) = bytes[HEAD..].as_chunks::<RECORD>();
         // A kind that this version does not know belongs to another version of the format.
         let records: Vec<_> = records.iter().filter_map(Record::from_bytes).collect();
-        Ok(Process {
+        Ok(Some(Process {
             rank: head.rank,
             is_whole: records.iter().any(|record| record.kind == Kind::End),
             head,
             records,
-        })
+        }))
     }
 }
 
 impl Job {
-    /// Reads the trace of each process.
+    /// Reads the trace of each process. Files that are no traces are left out.
     ///
     /// # Errors
-    /// A file cannot be read, or is no trace.
-    pub(super) fn read(files: &[PathBuf]) -> Result<Job, String> {
-        let each = files.iter().map(|path| Process::read(path));
-        Ok(Job::of(each.collect::<Result<_, _>>()?))
+    /// A file cannot be read, has the format of another version, or none is a trace.
+    pub(super) fn read(paths: &[PathBuf]) -> Result<Job, String> {
+        let (mut files, mut no_traces) = (Vec::new(), Vec::new());
+        for path in paths {
+            match Process::read(path)? {
+                Some(file) => files.push(file),
+                None => no_traces.push(format!("{}: {}", path.display(), Unreadable::NoTrace)),
+            }
+        }
+        if files.is_empty() {
+            return Err(no_traces.join("; "));
+        }
+        let mut job = Job::of(files);
+        job.left_out.extend(no_traces);
+        Ok(job)
     }
 
     /// Joins the transports of each process, and brings all to one clock.
@@ -120,7 +137,10 @@ impl Job {
                 .sort_by_key(|r| (r.begin, std::cmp::Reverse(r.duration)));
             super::open::drop_ended(&mut process.records, process.is_whole);
         }
-        Job { processes }
+        Job {
+            processes,
+            left_out: Vec::new(),
+        }
     }
 
     /// The process with a rank.
@@ -130,9 +150,9 @@ impl Job {
             .position(|process| process.rank == rank)
     }
 
-    /// What the traces lack.
+    /// What was left out, and what the traces lack.
     pub(super) fn remarks(&self) -> Vec<String> {
-        let mut remarks = Vec::new();
+        let mut remarks = self.left_out.clone();
         for process in &self.processes {
             let rank = process.rank;
             let lost: u64 = process.of(Kind::Lost).map(|record| record.id).sum();
@@ -152,60 +172,4 @@ impl Job {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn file(rank: u64, host: &str, (monotonic, realtime): (u64, u64), begins: &[u64]) -> Process {
-        let head = Head {
-            process: 100 + rank as u32,
-            rank,
-            monotonic,
-            realtime,
-            host: host.to_owned(),
-            title: String::new(),
-        };
-        let records = begins
-            .iter()
-            .map(|begin| Record::new(Kind::Post, *begin, 1));
-        Process {
-            rank,
-            head,
-            records: records.collect(),
-            is_whole: true,
-        }
-    }
-
-    fn begins(process: &Process) -> Vec<u64> {
-        process.records.iter().map(|record| record.begin).collect()
-    }
-
-    /// Processes of one host share a clock, however late they read the other one; hosts are joined by the other one.
-    #[test]
-    fn one_clock_for_all() {
-        const YEAR: u64 = 1 << 55;
-        let job = Job::of(vec![
-            file(1, "b", (500, YEAR + 1_000), &[600]),
-            file(0, "a", (1_000, YEAR), &[2_000, 1_500]),
-            file(2, "a", (9_000, YEAR + 8_003), &[1_600]),
-        ]);
-        assert_eq!(begins(&job.processes[0]), [0, 500]);
-        assert_eq!(begins(&job.processes[1]), [600]);
-        assert_eq!(begins(&job.processes[2]), [100]);
-        assert_eq!(job.process(2), Some(2));
-        assert_eq!(job.process(7), None);
-    }
-
-    /// The modules of a process are one process, and processes without ranks have their places as ranks.
-    #[test]
-    fn processes_of_several_files_and_without_ranks() {
-        let job = Job::of(vec![
-            file(3, "a", (0, 10), &[7]),
-            file(3, "a", (0, 10), &[5, 9]),
-        ]);
-        assert_eq!(job.processes.len(), 1);
-        assert_eq!(begins(&job.processes[0]), [0, 2, 4]);
-        let mut nobody = file(5, "a", (0, 10), &[1]);
-        nobody.rank = NO_RANK;
-        assert_eq!(Job::of(vec![nobody]).processes[0].rank, 0);
-    }
-}
+mod tests;

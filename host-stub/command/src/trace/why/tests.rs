@@ -21,6 +21,7 @@ fn job(ranks: &[&[Record]]) -> Job {
     });
     Job {
         processes: processes.collect(),
+        left_out: Vec::new(),
     }
 }
 

@@ -1,0 +1,91 @@
+use super::*;
+
+fn file(rank: u64, host: &str, (monotonic, realtime): (u64, u64), begins: &[u64]) -> Process {
+    let head = Head {
+        process: 100 + rank as u32,
+        rank,
+        monotonic,
+        realtime,
+        host: host.to_owned(),
+        title: String::new(),
+    };
+    let records = begins
+        .iter()
+        .map(|begin| Record::new(Kind::Post, *begin, 1));
+    Process {
+        rank,
+        head,
+        records: records.collect(),
+        is_whole: true,
+    }
+}
+
+fn begins(process: &Process) -> Vec<u64> {
+    process.records.iter().map(|record| record.begin).collect()
+}
+
+/// Processes of one host share a clock, however late they read the other one; hosts are joined by the other one.
+#[test]
+fn one_clock_for_all() {
+    const YEAR: u64 = 1 << 55;
+    let files = vec![
+        file(1, "b", (500, YEAR + 1_000), &[600]),
+        file(0, "a", (1_000, YEAR), &[2_000, 1_500]),
+        file(2, "a", (9_000, YEAR + 8_003), &[1_600]),
+    ];
+    let job = Job::of(files);
+    assert_eq!(begins(&job.processes[0]), [0, 500]);
+    assert_eq!(begins(&job.processes[1]), [600]);
+    assert_eq!(begins(&job.processes[2]), [100]);
+    assert_eq!(job.process(2), Some(2));
+    assert_eq!(job.process(7), None);
+}
+
+/// The modules of a process are one process, and processes without ranks have their places as ranks.
+#[test]
+fn processes_of_several_files_and_without_ranks() {
+    let files = vec![file(3, "a", (0, 10), &[7]), file(3, "a", (0, 10), &[5, 9])];
+    let job = Job::of(files);
+    assert_eq!(job.processes.len(), 1);
+    assert_eq!(begins(&job.processes[0]), [0, 2, 4]);
+    let mut nobody = file(5, "a", (0, 10), &[1]);
+    nobody.rank = NO_RANK;
+    assert_eq!(Job::of(vec![nobody]).processes[0].rank, 0);
+}
+
+/// A folder for the files of a test.
+fn folder(test: &str) -> PathBuf {
+    let name = format!("host-stub-trace-{test}-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// A trace with these records.
+fn write(path: &Path, records: &[Record]) {
+    let mut bytes = Head::default().to_bytes().to_vec();
+    for record in records {
+        bytes.extend(record.to_bytes());
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn files_that_are_no_traces_are_left_out() {
+    let folder = folder("others");
+    let [trace, empty, merged] = ["t.a.1", "t.a.2", "t.json"].map(|name| folder.join(name));
+    write(&trace, &[Record::new(Kind::End, 1, 0)]);
+    std::fs::write(&empty, "").unwrap();
+    std::fs::write(&merged, "{\"displayTimeUnit\":\"ns\"}".repeat(20)).unwrap();
+    let job = Job::read(&[empty.clone(), trace, merged.clone()]).unwrap();
+    assert_eq!(job.processes.len(), 1);
+    let remarks = job.remarks();
+    assert_eq!(remarks.len(), 2, "{remarks:?}");
+    for (remark, path) in remarks.iter().zip([&empty, &merged]) {
+        let said = format!("{}: this is no trace", path.display());
+        assert!(remark.starts_with(&said), "{remark}");
+    }
+    let refused = Job::read(&[empty, merged.clone()]).err().unwrap();
+    assert!(refused.contains(merged.to_str().unwrap()), "{refused}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}

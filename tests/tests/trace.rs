@@ -120,12 +120,25 @@ impl Traced {
     }
 }
 
-/// Checks what every trace must keep: times do not fall, what begins ends, arrows have both ends, which lie in slices.
+/// Checks what every trace must keep: times do not fall, what begins ends, arrows have both ends, which lie in slices, and an
+/// operation has one carrier.
 fn check(events: &[Value]) {
     let mut before = 0.0;
     let (mut open, mut arrows) = (HashMap::new(), HashMap::new());
     let mut slices: HashMap<_, Vec<(f64, f64)>> = HashMap::new();
     let row = |event: &Value| (event["pid"].to_string(), event["tid"].to_string());
+    let operation = |event: &Value| {
+        (
+            event["pid"].to_string(),
+            event["args"]["number"].to_string(),
+        )
+    };
+    let posts = events
+        .iter()
+        .filter(|e| e["ph"] == "X" && e["cat"] == "operation");
+    let carriers: HashMap<_, _> = posts
+        .map(|post| (operation(post), post["args"]["carrier"].clone()))
+        .collect();
     for event in events.iter().filter(|event| event["ph"] == "X") {
         let (ts, dur) = (
             event["ts"].as_f64().unwrap(),
@@ -144,7 +157,14 @@ fn check(events: &[Value]) {
         before = ts;
         let id = event["id"].to_string();
         match phase {
-            "b" => assert_eq!(open.insert(id, ts), None, "{event}"),
+            "b" => {
+                let posted = carriers.get(&operation(event));
+                assert!(
+                    posted.is_none_or(|c| *c == event["args"]["carrier"]),
+                    "{event}"
+                );
+                assert_eq!(open.insert(id, ts), None, "{event}");
+            }
             "e" => assert!(open.remove(&id).is_some(), "{event}"),
             "s" => assert_eq!(arrows.insert(id, ts), None, "{event}"),
             "f" => assert!(arrows.remove(&id).is_some(), "{event}"),

@@ -1,6 +1,6 @@
 //! Reading traces: the processes of a job, on one clock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use plugin_api::trace::{HEAD, Head, Kind, NO_RANK, RECORD, Record, Unreadable};
@@ -64,13 +64,38 @@ impl Process {
         };
         let (records, _) = bytes[HEAD..].as_chunks::<RECORD>();
         // A kind that this version does not know belongs to another version of the format.
-        let records: Vec<_> = records.iter().filter_map(Record::from_bytes).collect();
+        let mut records: Vec<_> = records.iter().filter_map(Record::from_bytes).collect();
+        add_carriers(&mut records);
         Ok(Some(Process {
             rank: head.rank,
             is_whole: records.iter().any(|record| record.kind == Kind::End),
             head,
             records,
         }))
+    }
+
+    /// Adds the records of another transport, whose operations get numbers above those that are here.
+    fn join(&mut self, mut other: Process) {
+        let numbers = self.records.iter().filter(|r| is_operation(r));
+        let next = numbers.map(|r| r.id.saturating_add(1)).max().unwrap_or(0);
+        for record in other.records.iter_mut().filter(|r| is_operation(r)) {
+            record.id = record.id.saturating_add(next);
+        }
+        self.records.append(&mut other.records);
+        self.is_whole &= other.is_whole;
+    }
+}
+
+fn is_operation(record: &Record) -> bool {
+    matches!(record.kind, Kind::Post | Kind::Done)
+}
+
+/// A completion is recorded as its operation was before it was posted: only the record of the post has what carried it.
+fn add_carriers(records: &mut [Record]) {
+    let posts = records.iter().filter(|r| r.kind == Kind::Post);
+    let carriers: HashMap<u64, u8> = posts.map(|post| (post.id, post.carrier)).collect();
+    for done in records.iter_mut().filter(|r| r.kind == Kind::Done) {
+        done.carrier = carriers.get(&done.id).copied().unwrap_or(done.carrier);
     }
 }
 
@@ -112,10 +137,7 @@ impl Job {
             }
             let key = (file.rank, file.head.host.clone(), file.head.process);
             match by_process.get_mut(&key) {
-                Some(process) => {
-                    process.records.append(&mut file.records);
-                    process.is_whole &= file.is_whole;
-                }
+                Some(process) => process.join(file),
                 None => drop(by_process.insert(key, file)),
             }
         }

@@ -1,3 +1,5 @@
+use plugin_api::trace::NO_CARRIER;
+
 use super::*;
 
 fn file(rank: u64, host: &str, (monotonic, realtime): (u64, u64), begins: &[u64]) -> Process {
@@ -53,6 +55,36 @@ fn processes_of_several_files_and_without_ranks() {
     assert_eq!(Job::of(vec![nobody]).processes[0].rank, 0);
 }
 
+/// Each transport counts its operations from 0.
+#[test]
+fn operations_of_several_transports_have_their_own_numbers() {
+    let transport = || {
+        let mut file = file(3, "a", (0, 10), &[1, 2]);
+        file.records[1].id = 1;
+        let post = file.records[1];
+        let (kind, duration) = (Kind::Done, 50);
+        file.records.push(Record {
+            kind,
+            duration,
+            ..post
+        });
+        // Counts, no numbers.
+        let (kind, id) = (Kind::Progress, 1);
+        file.records.push(Record { kind, id, ..post });
+        file
+    };
+    let files = vec![transport(), transport(), transport()];
+    let process = Job::of(files).processes.remove(0);
+    let ids = |kind| {
+        let mut ids: Vec<u64> = process.of(kind).map(|record| record.id).collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(ids(Kind::Post), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(ids(Kind::Done), [1, 3, 5]);
+    assert_eq!(ids(Kind::Progress), [1, 1, 1]);
+}
+
 /// A folder for the files of a test.
 fn folder(test: &str) -> PathBuf {
     let name = format!("host-stub-trace-{test}-{}", std::process::id());
@@ -68,6 +100,33 @@ fn write(path: &Path, records: &[Record]) {
         bytes.extend(record.to_bytes());
     }
     std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn completions_have_the_carriers_of_their_posts() {
+    let folder = folder("carriers");
+    let path = folder.join("trace");
+    let record = |kind, id, carrier| Record {
+        id,
+        carrier,
+        ..Record::new(kind, id, 1)
+    };
+    write(
+        &path,
+        &[
+            // A callback may run before the call that posted its operation returns.
+            record(Kind::Done, 5, NO_CARRIER),
+            record(Kind::Post, 5, 2),
+            record(Kind::Post, 6, 3),
+            record(Kind::Done, 6, NO_CARRIER),
+            // Its post was lost.
+            record(Kind::Done, 7, NO_CARRIER),
+        ],
+    );
+    let process = Process::read(&path).unwrap().unwrap();
+    let carriers: Vec<u8> = process.of(Kind::Done).map(|done| done.carrier).collect();
+    assert_eq!(carriers, [2, 3, NO_CARRIER]);
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod draw;
 mod merge;
 mod open;
 mod read;
+mod runs;
 mod why;
 
 use std::fmt::Display;

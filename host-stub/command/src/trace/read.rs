@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use plugin_api::trace::{HEAD, Head, Kind, NO_RANK, RECORD, Record, Unreadable};
 
+use super::runs;
+
 /// Clocks of one host that differ by less than this many nanoseconds are the same: CLOCK_REALTIME was read at different times,
 /// and may be adjusted between. Hosts with the same name have clocks that began at other times.
 const SAME_CLOCK: u64 = 1_000_000_000;
@@ -17,7 +19,8 @@ pub(super) struct Job {
     pub(super) left_out: Vec<String>,
 }
 
-/// A process, with its records in the order of their beginnings. Times are nanoseconds since the first record of the job.
+/// A process, with its records in the order of their beginnings. Times of records are nanoseconds since the first record of
+/// the job.
 pub(super) struct Process {
     pub(super) rank: u64,
     pub(super) head: Head,
@@ -82,6 +85,7 @@ impl Process {
             record.id = record.id.saturating_add(next);
         }
         self.records.append(&mut other.records);
+        self.head.realtime = self.head.realtime.min(other.head.realtime);
         self.is_whole &= other.is_whole;
     }
 }
@@ -115,13 +119,16 @@ impl Job {
         if files.is_empty() {
             return Err(no_traces.join("; "));
         }
-        let mut job = Job::of(files);
+        let mut job = Job::of(files)?;
         job.left_out.extend(no_traces);
         Ok(job)
     }
 
-    /// Joins the transports of each process, and brings all to one clock.
-    fn of(files: Vec<Process>) -> Job {
+    /// Joins the transports of each process, and brings all to one clock. Processes of older runs are left out.
+    ///
+    /// # Errors
+    /// The files are of several jobs that ran at the same time.
+    pub(super) fn of(files: Vec<Process>) -> Result<Job, String> {
         let mut offsets: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         let mut by_process: BTreeMap<(u64, String, u32), Process> = BTreeMap::new();
         for mut file in files {
@@ -132,6 +139,7 @@ impl Job {
                 known.push(offset);
                 offset
             });
+            file.head.realtime = file.head.monotonic.wrapping_add(offset);
             for record in &mut file.records {
                 record.begin = record.begin.wrapping_add(offset);
             }
@@ -141,7 +149,7 @@ impl Job {
                 None => drop(by_process.insert(key, file)),
             }
         }
-        let mut processes: Vec<_> = by_process.into_values().collect();
+        let (mut processes, left_out) = runs::newest(by_process.into_values().collect())?;
         let first = processes
             .iter()
             .flat_map(|p| &p.records)
@@ -159,10 +167,10 @@ impl Job {
                 .sort_by_key(|r| (r.begin, std::cmp::Reverse(r.duration)));
             super::open::drop_ended(&mut process.records, process.is_whole);
         }
-        Job {
+        Ok(Job {
             processes,
-            left_out: Vec::new(),
-        }
+            left_out: left_out.into_iter().collect(),
+        })
     }
 
     /// The process with a rank.
@@ -194,4 +202,4 @@ impl Job {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

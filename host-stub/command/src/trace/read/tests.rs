@@ -2,9 +2,15 @@ use plugin_api::trace::NO_CARRIER;
 
 use super::*;
 
-fn file(rank: u64, host: &str, (monotonic, realtime): (u64, u64), begins: &[u64]) -> Process {
+/// What a file has: a post at each of these times.
+pub(in super::super) fn file(
+    rank: u64,
+    host: &str,
+    (monotonic, realtime): (u64, u64),
+    begins: &[u64],
+) -> Process {
     let head = Head {
-        process: 100 + rank as u32,
+        process: 100u32.wrapping_add(rank as u32),
         rank,
         monotonic,
         realtime,
@@ -35,7 +41,7 @@ fn one_clock_for_all() {
         file(0, "a", (1_000, YEAR), &[2_000, 1_500]),
         file(2, "a", (9_000, YEAR + 8_003), &[1_600]),
     ];
-    let job = Job::of(files);
+    let job = Job::of(files).unwrap();
     assert_eq!(begins(&job.processes[0]), [0, 500]);
     assert_eq!(begins(&job.processes[1]), [600]);
     assert_eq!(begins(&job.processes[2]), [100]);
@@ -47,12 +53,12 @@ fn one_clock_for_all() {
 #[test]
 fn processes_of_several_files_and_without_ranks() {
     let files = vec![file(3, "a", (0, 10), &[7]), file(3, "a", (0, 10), &[5, 9])];
-    let job = Job::of(files);
+    let job = Job::of(files).unwrap();
     assert_eq!(job.processes.len(), 1);
     assert_eq!(begins(&job.processes[0]), [0, 2, 4]);
     let mut nobody = file(5, "a", (0, 10), &[1]);
     nobody.rank = NO_RANK;
-    assert_eq!(Job::of(vec![nobody]).processes[0].rank, 0);
+    assert_eq!(Job::of(vec![nobody]).unwrap().processes[0].rank, 0);
 }
 
 /// Each transport counts its operations from 0.
@@ -74,7 +80,7 @@ fn operations_of_several_transports_have_their_own_numbers() {
         file
     };
     let files = vec![transport(), transport(), transport()];
-    let process = Job::of(files).processes.remove(0);
+    let process = Job::of(files).unwrap().processes.remove(0);
     let ids = |kind| {
         let mut ids: Vec<u64> = process.of(kind).map(|record| record.id).collect();
         ids.sort();

@@ -33,10 +33,10 @@ fn refresh(
         if is_ended_within(interval)? {
             return Ok(());
         }
-        // The processes have ended.
-        let Ok(now) = stats.read() else {
+        let now = stats.read_again();
+        if now.is_empty() {
             return Ok(());
-        };
+        }
         let change = Change::new(before, now, began.elapsed());
         began = Instant::now();
         terminal.draw(|frame| draw(frame, &change, stats.peers))?;

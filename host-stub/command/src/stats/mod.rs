@@ -61,7 +61,12 @@ impl Stats {
         }
         let (first, began) = (self.read()?, Instant::now());
         std::thread::sleep(interval);
-        let change = Change::new(first, self.read()?, began.elapsed());
+        let now = self.read_again();
+        if now.is_empty() {
+            let message = "the processes have ended; a shorter --interval may show them";
+            return Err(CommandError::new(Exit::Failed, String::from(message)));
+        }
+        let change = Change::new(first, now, began.elapsed());
         write!(std::io::stdout(), "{}", table::text(&change, self.peers))?;
         Ok(Exit::Ok)
     }
@@ -81,5 +86,63 @@ impl Stats {
         }
         let each = self.pids.iter().map(|pid| Process::read(*pid));
         each.collect::<Result<_, _>>().map_err(failed)
+    }
+
+    /// Reads them again, but those that have ended.
+    fn read_again(&self) -> Vec<Process> {
+        if self.pids.is_empty() {
+            return read::all();
+        }
+        let each = self.pids.iter().map(|pid| Process::read(*pid));
+        each.flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::{FromRawFd, OwnedFd};
+    use std::os::unix::fs::FileExt;
+
+    use plugin_api::counters::{Counters, MAGIC, NAME, VERSION};
+
+    use super::*;
+
+    /// Counters of a transport, which this process has open.
+    fn counters() -> File {
+        // SAFETY: the name is a C string, and the descriptor is new.
+        let file = unsafe {
+            let file = libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC);
+            assert!(file >= 0);
+            File::from(OwnedFd::from_raw_fd(file))
+        };
+        file.set_len(size_of::<Counters>() as u64).unwrap();
+        let mut front = MAGIC.to_ne_bytes().to_vec();
+        front.extend(VERSION.to_ne_bytes());
+        file.write_all_at(&front, 0).unwrap();
+        file
+    }
+
+    fn stats(pids: &[u32]) -> Stats {
+        Stats {
+            pids: pids.to_vec(),
+            once: true,
+            interval: 1.0,
+            peers: 8,
+            json: false,
+        }
+    }
+
+    /// A process that ends is an error at first, and passed over later.
+    #[test]
+    fn the_others_are_read_when_one_has_ended() {
+        let (own, ended) = (std::process::id(), i32::MAX as u32);
+        let both = stats(&[ended, own]);
+        let file = counters();
+        assert!(both.read().is_err());
+        let pids: Vec<u32> = both.read_again().iter().map(|p| p.pid).collect();
+        assert_eq!(pids, [own]);
+        assert!(stats(&[ended]).read_again().is_empty());
+        drop(file);
     }
 }

@@ -105,6 +105,9 @@ pub struct Front {
     pub polls: AtomicU64,
     /// The provider and its interface, as UTF-8 that zeros end.
     pub title: [AtomicU8; 128],
+    /// The process whose transport it is, by its id in its own namespace: a child that it forked has the file open, too. 0 in
+    /// files of older transports.
+    pub owner: AtomicU32,
 }
 
 /// The file.

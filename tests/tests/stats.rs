@@ -96,7 +96,38 @@ fn a_running_process() {
         "{all:?}"
     );
 
+    of_a_forked_child();
     of_another_user(&pid);
+}
+
+/// A child that this process forks has the file open, too, and no transport of its own.
+fn of_a_forked_child() {
+    // SAFETY: the child does nothing but wait for its end, which comes with this thread's at the latest.
+    let child = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            loop {
+                libc::pause();
+            }
+        }
+        child
+    };
+    let pid = child.to_string();
+    let (refused, all) = (stats(&["--once", &pid]), stats(&["--json"]));
+    // SAFETY: the process is a child that was not waited for, and no status is asked for.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, ptr::null_mut(), 0);
+    }
+    assert!(
+        refused.stderr.contains("has no counters"),
+        "{}",
+        refused.transcript()
+    );
+    let all: serde_json::Value = serde_json::from_str(&all.stdout).unwrap();
+    let listed = |process: &serde_json::Value| process["pid"] == child;
+    assert!(!all.as_array().unwrap().iter().any(listed), "{all}");
 }
 
 /// Nobody reads what belongs to another user.

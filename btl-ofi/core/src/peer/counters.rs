@@ -122,9 +122,10 @@ impl CounterTable {
             to.store(from, Ordering::Relaxed);
         }
         own.proc.store(NO_PEER, Ordering::Relaxed);
+        front.owner.store(std::process::id(), Ordering::Relaxed);
         front.used.store(1, Ordering::Relaxed);
         front.version.store(VERSION, Ordering::Relaxed);
-        // Release: the version and the title are written before, as a reader of the file expects.
+        // Release: all else is written before, as a reader of the file expects.
         front.magic.store(MAGIC, Ordering::Release);
         Ok(table)
     }

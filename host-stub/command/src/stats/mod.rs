@@ -101,15 +101,16 @@ impl Stats {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::mem::offset_of;
     use std::os::fd::{FromRawFd, OwnedFd};
     use std::os::unix::fs::FileExt;
 
-    use plugin_api::counters::{Counters, MAGIC, NAME, VERSION};
+    use plugin_api::counters::{Counters, Front, MAGIC, NAME, VERSION};
 
     use super::*;
 
-    /// Counters of a transport, which this process has open.
-    fn counters() -> File {
+    /// Counters of a process's transport, which this process has open.
+    fn counters(owner: u32) -> File {
         // SAFETY: the name is a C string, and the descriptor is new.
         let file = unsafe {
             let file = libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC);
@@ -120,6 +121,8 @@ mod tests {
         let mut front = MAGIC.to_ne_bytes().to_vec();
         front.extend(VERSION.to_ne_bytes());
         file.write_all_at(&front, 0).unwrap();
+        let at = offset_of!(Front, owner) as u64;
+        file.write_all_at(&owner.to_ne_bytes(), at).unwrap();
         file
     }
 
@@ -133,16 +136,32 @@ mod tests {
         }
     }
 
-    /// A process that ends is an error at first, and passed over later.
+    /// Tests of one process: they see each other's files.
     #[test]
+    fn what_is_read_of_processes() {
+        the_others_are_read_when_one_has_ended();
+        transports_of_other_processes_are_passed_over();
+    }
+
     fn the_others_are_read_when_one_has_ended() {
         let (own, ended) = (std::process::id(), i32::MAX as u32);
         let both = stats(&[ended, own]);
-        let file = counters();
+        let file = counters(own);
         assert!(both.read().is_err());
         let pids: Vec<u32> = both.read_again().iter().map(|p| p.pid).collect();
         assert_eq!(pids, [own]);
         assert!(stats(&[ended]).read_again().is_empty());
         drop(file);
+    }
+
+    /// As a child of the owner has them open. Those of older transports do not tell their owner.
+    fn transports_of_other_processes_are_passed_over() {
+        let own = std::process::id();
+        let of_other = counters(own + 1);
+        assert!(stats(&[own]).read().is_err());
+        let files = [of_other, counters(own), counters(0)];
+        let read = stats(&[own]).read_again();
+        assert_eq!(read[0].transports.len(), 2, "{read:?}");
+        drop(files);
     }
 }

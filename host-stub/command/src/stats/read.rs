@@ -108,6 +108,7 @@ impl Process {
             ),
             _ => format!("/proc/{pid}/fd: {e}"),
         })?;
+        let own = own_id(&folder);
         let mut transports = Vec::new();
         for entry in descriptors.flatten() {
             if !is_counters(&entry.path()) {
@@ -115,10 +116,9 @@ impl Process {
             }
             let file = File::open(entry.path())
                 .map_err(|e| format!("the counters of process {pid} cannot be opened: {e}"))?;
-            transports.push(
-                Transport::read(&file)
-                    .map_err(|e| format!("the counters of process {pid}: {e}"))?,
-            );
+            let transport = Transport::read(&file, own)
+                .map_err(|e| format!("the counters of process {pid}: {e}"))?;
+            transports.extend(transport);
         }
         if transports.is_empty() {
             return Err(format!(
@@ -139,6 +139,15 @@ impl Process {
 fn is_counters(descriptor: &Path) -> bool {
     let wanted = format!("/memfd:{} (deleted)", NAME.to_string_lossy());
     fs::read_link(descriptor).is_ok_and(|target| target == Path::new(&wanted))
+}
+
+/// The id of a process in its own namespace; none on kernels before 4.1.
+fn own_id(folder: &Path) -> Option<u32> {
+    let status = fs::read_to_string(folder.join("status")).ok()?;
+    let ids = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
 /// The rank that a launcher gave a process.
@@ -183,7 +192,8 @@ fn half(bytes: &[u8], offset: usize) -> u32 {
 }
 
 impl Transport {
-    fn read(file: &File) -> Result<Transport, String> {
+    /// Reads a file that the process `own` has open; `None` if the transport is that of another process.
+    fn read(file: &File, own: Option<u32>) -> Result<Option<Transport>, String> {
         let bytes = Bytes(file);
         let unreadable = |e: io::Error| format!("they cannot be read: {e}");
         let front = bytes.at(0, size_of::<Front>()).map_err(unreadable)?;
@@ -194,14 +204,18 @@ impl Transport {
         if version != VERSION {
             return Err(Unreadable::Version(version).to_string());
         }
+        let owner = half(&front, offset_of!(Front, owner));
+        if owner != 0 && own.is_some_and(|own| own != owner) {
+            return Ok(None);
+        }
         let used = (half(&front, offset_of!(Front, used)) as usize).min(SLOTS);
         let size = size_of::<PeerCounters>();
         let slots = bytes
             .at(offset_of!(Counters, peers), used * size)
             .map_err(unreadable)?;
-        let title = &front[offset_of!(Front, title)..];
+        let title = &front[offset_of!(Front, title)..offset_of!(Front, owner)];
         let title = title.split(|byte| *byte == 0).next().unwrap_or_default();
-        Ok(Transport {
+        Ok(Some(Transport {
             title: String::from_utf8_lossy(title).into_owned(),
             polls: word(&front, offset_of!(Front, polls)),
             peers: slots
@@ -209,7 +223,7 @@ impl Transport {
                 .map(peer)
                 .filter(Peer::is_used)
                 .collect(),
-        })
+        }))
     }
 }
 

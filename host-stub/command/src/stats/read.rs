@@ -1,9 +1,10 @@
 //! Reading the counters of a process.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::mem::offset_of;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use plugin_api::counters::{
@@ -29,6 +30,9 @@ pub struct Process {
 /// The counters of a transport.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Transport {
+    /// Device and inode of the file.
+    #[serde(skip)]
+    pub(super) file: (u64, u64),
     /// The provider and its interface.
     pub title: String,
     /// Calls that made progress.
@@ -73,6 +77,23 @@ impl Peer {
         self.operations() + self.again + self.waits + self.messages > 0
     }
 
+    /// Adds what was counted elsewhere.
+    pub(super) fn add(&mut self, other: &Peer) {
+        if self.carried.is_empty() {
+            self.carried.clone_from(&other.carried);
+        } else {
+            for (to, from) in self.carried.iter_mut().zip(&other.carried) {
+                to.operations += from.operations;
+                to.bytes += from.bytes;
+            }
+        }
+        self.again += other.again;
+        self.revoked += other.revoked;
+        self.messages += other.messages;
+        self.waits += other.waits;
+        self.waited_ns += other.waited_ns;
+    }
+
     /// Operations by all carriers.
     pub fn operations(&self) -> u64 {
         self.carried.iter().map(|c| c.operations).sum()
@@ -109,7 +130,7 @@ impl Process {
             _ => format!("/proc/{pid}/fd: {e}"),
         })?;
         let own = own_id(&folder);
-        let mut transports = Vec::new();
+        let mut transports: Vec<Transport> = Vec::new();
         for entry in descriptors.flatten() {
             if !is_counters(&entry.path()) {
                 continue;
@@ -118,7 +139,8 @@ impl Process {
                 .map_err(|e| format!("the counters of process {pid} cannot be opened: {e}"))?;
             let transport = Transport::read(&file, own)
                 .map_err(|e| format!("the counters of process {pid}: {e}"))?;
-            transports.extend(transport);
+            let is_new = |found: &Transport| transports.iter().all(|t| t.file != found.file);
+            transports.extend(transport.filter(is_new));
         }
         if transports.is_empty() {
             return Err(format!(
@@ -215,16 +237,28 @@ impl Transport {
             .map_err(unreadable)?;
         let title = &front[offset_of!(Front, title)..offset_of!(Front, owner)];
         let title = title.split(|byte| *byte == 0).next().unwrap_or_default();
+        let metadata = file.metadata().map_err(unreadable)?;
         Ok(Some(Transport {
+            file: (metadata.dev(), metadata.ino()),
             title: String::from_utf8_lossy(title).into_owned(),
             polls: word(&front, offset_of!(Front, polls)),
-            peers: slots
-                .chunks_exact(size)
-                .map(peer)
-                .filter(Peer::is_used)
-                .collect(),
+            peers: peers(slots.chunks_exact(size).map(peer)),
         }))
     }
+}
+
+/// The peers that are used. One that was released and connected again may have several slots.
+fn peers(slots: impl Iterator<Item = Peer>) -> Vec<Peer> {
+    let mut peers: Vec<Peer> = Vec::new();
+    let mut places = HashMap::new();
+    for slot in slots.filter(Peer::is_used) {
+        let place = *places.entry(slot.peer).or_insert(peers.len());
+        match peers.get_mut(place) {
+            Some(peer) => peer.add(&slot),
+            None => peers.push(slot),
+        }
+    }
+    peers
 }
 
 fn peer(slot: &[u8]) -> Peer {
@@ -245,5 +279,34 @@ fn peer(slot: &[u8]) -> Peer {
         messages: word(slot, offset_of!(PeerCounters, messages)),
         waits: word(slot, offset_of!(PeerCounters, waits)),
         waited_ns: word(slot, offset_of!(PeerCounters, waited)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A transport that keeps the slots of released peers gives a peer another one when it comes back.
+    #[test]
+    fn a_peer_of_several_slots_is_one_peer() {
+        let slot = |peer, operations| Peer {
+            peer,
+            carried: vec![CarriedBy {
+                carrier: "x",
+                operations,
+                bytes: 8 * operations,
+            }],
+            waits: operations,
+            ..Peer::default()
+        };
+        let slots = [
+            slot(None, 1),
+            slot(Some(3), 10),
+            slot(None, 0),
+            slot(Some(4), 20),
+            slot(Some(3), 30),
+        ];
+        let wanted = [slot(None, 1), slot(Some(3), 40), slot(Some(4), 20)];
+        assert_eq!(peers(slots.into_iter()), wanted);
     }
 }

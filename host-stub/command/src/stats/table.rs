@@ -1,5 +1,6 @@
 //! The table: what changed between two readings, as rows of text.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -40,21 +41,24 @@ impl Change {
         now.saturating_sub(before) as f64 / self.time.as_secs_f64()
     }
 
-    /// The same transport at the reading before; all zeros if it was not there.
-    fn earlier(&self, process: &Process, transport: usize) -> Transport {
-        let same = self.before.iter().find(|p| p.pid == process.pid);
-        let found = same.and_then(|p| p.transports.get(transport));
-        found.cloned().unwrap_or(Transport {
-            title: String::new(),
-            polls: 0,
-            peers: Vec::new(),
-        })
+    /// The same transport at the reading before.
+    fn earlier(&self, process: &Process, transport: &Transport) -> Option<&Transport> {
+        let same = self.before.iter().find(|p| p.pid == process.pid)?;
+        same.transports.iter().find(|t| t.file == transport.file)
+    }
+
+    /// The peers at the reading before, by their numbers.
+    fn earlier_peers(&self, process: &Process, now: &Transport) -> HashMap<Option<u64>, &Peer> {
+        let before = self.earlier(process, now);
+        let before = before.map_or(&[][..], |before| &before.peers);
+        before.iter().map(|peer| (peer.peer, peer)).collect()
     }
 
     /// What a transport is and whether it makes progress.
     pub(super) fn headline(&self, process: &Process, number: usize) -> String {
         let transport = &process.transports[number];
-        let polls = self.rate(self.earlier(process, number).polls, transport.polls);
+        let before = self.earlier(process, transport).map_or(0, |t| t.polls);
+        let polls = self.rate(before, transport.polls);
         let mut line = String::new();
         if let Some(rank) = process.rank {
             let _ = write!(line, "rank {rank}, ");
@@ -78,17 +82,12 @@ impl Change {
         number: usize,
         most: usize,
     ) -> (Vec<[String; COLUMNS.len()]>, usize) {
-        let (earlier, now) = (
-            self.earlier(process, number),
-            &process.transports[number].peers,
-        );
-        let none = Peer::default();
+        let now = &process.transports[number];
+        let (earlier, none) = (self.earlier_peers(process, now), Peer::default());
         let mut pairs: Vec<(&Peer, &Peer)> = now
+            .peers
             .iter()
-            .map(|peer| {
-                let before = earlier.peers.iter().find(|p| p.peer == peer.peer);
-                (before.unwrap_or(&none), peer)
-            })
+            .map(|peer| (*earlier.get(&peer.peer).unwrap_or(&&none), peer))
             .collect();
         pairs.sort_by_key(|(before, now)| {
             let bytes = now.bytes().saturating_sub(before.bytes());
@@ -112,11 +111,8 @@ impl Change {
         let messages = self.rate(before.messages, now.messages);
         let waited = self.rate(before.waited_ns, now.waited_ns);
         [
-            now.peer.map_or_else(
-                || String::from("others, all"),
-                // Open MPI's numbers of processes have the job in their upper half.
-                |peer| (peer & u64::from(u32::MAX)).to_string(),
-            ),
+            now.peer
+                .map_or_else(|| String::from("others, all"), name_of),
             number_of(provider),
             number_of(message),
             number_of(ring),
@@ -132,6 +128,15 @@ impl Change {
             number_of(self.rate(before.waits, now.waits)),
             number_of(waited / 1e7),
         ]
+    }
+}
+
+/// A peer's rank. Under Open MPI the upper half of a peer's number has the difference between its job's number and the own
+/// one's.
+fn name_of(peer: u64) -> String {
+    match ((peer >> 32) as i32, peer as u32) {
+        (0, rank) => rank.to_string(),
+        (job, rank) => format!("{rank}, job {job:+}"),
     }
 }
 

@@ -12,6 +12,7 @@ fn reading(operations: u64, bytes: u64, polls: u64) -> Vec<Process> {
         program: String::from("program"),
         rank: Some(3),
         transports: vec![Transport {
+            file: (1, 7),
             title: String::from("tcp, eth0"),
             polls,
             peers: vec![
@@ -43,12 +44,14 @@ fn rates_are_those_between_two_readings() {
         lines[0],
         "rank 3, process 7 (program) over tcp, eth0: no progress"
     );
-    let cells: Vec<&str> = lines[2].split_whitespace().collect();
+    // A peer of another job.
+    let cells = lines[2].trim_start().strip_prefix("12, job +7 ").unwrap();
+    let cells: Vec<&str> = cells.split_whitespace().collect();
     // Five carriers with 2000 operations more, 20 MB more in all; four operations a message.
     assert_eq!(
         cells,
         [
-            "12", "1000", "1000", "1000", "1000", "1000", "10.0", "0", "0", "4.0", "0", "0"
+            "1000", "1000", "1000", "1000", "1000", "10.0", "0", "0", "4.0", "0", "0"
         ]
     );
     assert_eq!(lines[3], "  and 1 more peers (--peers)");
@@ -64,6 +67,55 @@ fn a_process_that_was_not_there_before_counts_from_zero() {
     let said = text(&change, 8);
     assert!(said.contains("progress 30.00 M/s"), "{said}");
     assert!(said.contains("others, all"), "{said}");
+}
+
+/// A transport with peers that have had so many operations.
+fn transport(file: u64, title: &str, peers: &[(Option<u64>, u64)]) -> Transport {
+    let peer = |(peer, operations): &(Option<u64>, u64)| Peer {
+        peer: *peer,
+        carried: vec![
+            CarriedBy {
+                carrier: "x",
+                operations: *operations,
+                bytes: 0
+            };
+            CARRIERS
+        ],
+        ..Peer::default()
+    };
+    Transport {
+        file: (1, file),
+        title: title.to_owned(),
+        polls: 0,
+        peers: peers.iter().map(peer).collect(),
+    }
+}
+
+/// The peers and their operations by the first carrier, of two readings within a second.
+fn rates(before: Vec<Transport>, now: Vec<Transport>, number: usize) -> Vec<[String; 2]> {
+    let process = |transports| Process {
+        transports,
+        ..reading(0, 0, 0).remove(0)
+    };
+    let (before, now) = (vec![process(before)], vec![process(now)]);
+    let change = Change::new(before, now, Duration::from_secs(1));
+    let (rows, _) = change.rows(&change.now[0], number, 8);
+    let mut rates: Vec<[String; 2]> = rows
+        .into_iter()
+        .map(|[peer, provider, ..]| [peer, provider])
+        .collect();
+    rates.sort();
+    rates
+}
+
+/// Transports are told apart by their files: another one may have their places and titles.
+#[test]
+fn a_transport_that_was_opened_anew_counts_from_zero() {
+    let peers = |n| [(Some(1), n)];
+    let before = vec![transport(7, "a", &peers(5)), transport(8, "a", &peers(900))];
+    let now = vec![transport(8, "a", &peers(903)), transport(9, "a", &peers(2))];
+    assert_eq!(rates(before.clone(), now.clone(), 0), [["1", "3.0"]]);
+    assert_eq!(rates(before, now, 1), [["1", "2.0"]]);
 }
 
 #[test]

@@ -44,7 +44,8 @@ pub struct Transport {
 /// The counters of a peer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Peer {
-    /// The peer in its host's numbering; none for all peers without counters of their own.
+    /// The peer in its host's numbering; none for all peers without counters of their own, and what was counted for peers
+    /// that were released.
     pub peer: Option<u64>,
     /// By carrier, in the order of [`Carrier::ALL`].
     pub carried: Vec<CarriedBy>,

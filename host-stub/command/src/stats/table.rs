@@ -47,11 +47,27 @@ impl Change {
         same.transports.iter().find(|t| t.file == transport.file)
     }
 
-    /// The peers at the reading before, by their numbers.
-    fn earlier_peers(&self, process: &Process, now: &Transport) -> HashMap<Option<u64>, &Peer> {
+    /// The peers at the reading before, by their numbers. What a peer had counted that was released since is counted for the
+    /// others now, so it is for the others here, too.
+    fn earlier_peers(&self, process: &Process, now: &Transport) -> HashMap<Option<u64>, Peer> {
         let before = self.earlier(process, now);
         let before = before.map_or(&[][..], |before| &before.peers);
-        before.iter().map(|peer| (peer.peer, peer)).collect()
+        let mut earlier: HashMap<_, _> = before.iter().map(|p| (p.peer, p.clone())).collect();
+        let now: HashMap<_, _> = now.peers.iter().map(|p| (p.peer, p)).collect();
+        let operations = |peer: Option<&Peer>| peer.map_or(0, Peer::operations);
+        let others = operations(now.get(&None).copied());
+        let grown = others.saturating_sub(operations(earlier.get(&None)));
+        for peer in before.iter().filter(|peer| peer.peer.is_some()) {
+            let is_released = now.get(&peer.peer).is_none_or(|now| {
+                // And connected again. Less may also mean that an operation was refused, and its count taken back.
+                now.operations() < peer.operations() && grown >= peer.operations()
+            });
+            if is_released {
+                earlier.remove(&peer.peer);
+                earlier.entry(None).or_default().add(peer);
+            }
+        }
+        earlier
     }
 
     /// What a transport is and whether it makes progress.
@@ -87,7 +103,7 @@ impl Change {
         let mut pairs: Vec<(&Peer, &Peer)> = now
             .peers
             .iter()
-            .map(|peer| (*earlier.get(&peer.peer).unwrap_or(&&none), peer))
+            .map(|peer| (earlier.get(&peer.peer).unwrap_or(&none), peer))
             .collect();
         pairs.sort_by_key(|(before, now)| {
             let bytes = now.bytes().saturating_sub(before.bytes());

@@ -108,6 +108,32 @@ fn rates(before: Vec<Transport>, now: Vec<Transport>, number: usize) -> Vec<[Str
     rates
 }
 
+/// A released peer's counts go to the others, who had no part in them.
+#[test]
+fn what_a_released_peer_had_counted_is_no_rate() {
+    let one = |peers: &[(Option<u64>, u64)]| vec![transport(7, "t", peers)];
+    let before = one(&[(None, 50), (Some(1), 2000), (Some(2), 1000)]);
+    // Peer 2 had 3 operations more before it was released; peer 1 goes on.
+    let now = one(&[(None, 1053), (Some(1), 2005)]);
+    assert_eq!(
+        rates(before.clone(), now, 0),
+        [["1", "5.0"], ["others, all", "3.0"]]
+    );
+    // It was the first to be released, or is connected again.
+    let now = one(&[(None, 1050), (Some(1), 2000), (Some(2), 4)]);
+    assert_eq!(
+        rates(before, now, 0),
+        [["1", "0"], ["2", "4.0"], ["others, all", "0"]]
+    );
+    let before = one(&[(Some(2), 1000)]);
+    assert_eq!(
+        rates(before.clone(), one(&[(None, 1000)]), 0),
+        [["others, all", "0"]]
+    );
+    // The count of a refused operation was taken back.
+    assert_eq!(rates(before, one(&[(Some(2), 999)]), 0), [["2", "0"]]);
+}
+
 /// Transports are told apart by their files: another one may have their places and titles.
 #[test]
 fn a_transport_that_was_opened_anew_counts_from_zero() {

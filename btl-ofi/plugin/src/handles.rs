@@ -35,8 +35,8 @@ unsafe impl Send for Handles {}
 unsafe impl Sync for Handles {}
 
 impl Handles {
-    /// Stores a region and returns the pointer to its handle; returns the region when memory is exhausted.
-    pub(crate) fn insert(&self, region: Region) -> Result<*mut Handle, Region> {
+    /// Stores a region and returns the pointer to its handle. `None` when memory is exhausted; the region is dropped then.
+    pub(crate) fn insert(&self, region: Region) -> Option<*mut Handle> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.free.is_empty() {
             let mut chunk = Vec::new();
@@ -44,7 +44,7 @@ impl Handles {
                 || inner.chunks.try_reserve(1).is_err()
                 || inner.free.try_reserve(CHUNK).is_err()
             {
-                return Err(region);
+                return None;
             }
             chunk.resize_with(CHUNK, || Slot {
                 handle: Handle::vacant(),
@@ -54,15 +54,13 @@ impl Handles {
             inner.free.extend(chunk.iter_mut().map(|s| &raw mut *s));
             inner.chunks.push(chunk);
         }
-        let Some(slot) = inner.free.pop_front() else {
-            return Err(region);
-        };
+        let slot = inner.free.pop_front()?;
         // SAFETY: a free slot points into a live chunk, and this thread alone took it from the list.
         unsafe {
             (*slot).handle = region.handle();
             (*slot).region = Some(region);
         }
-        Ok(slot.cast())
+        Some(slot.cast())
     }
 
     /// Removes the region of a handle that [`insert`](Self::insert) returned and that was not removed since; `None` for

@@ -12,20 +12,20 @@ use crate::fabric::fids::Owned;
 use crate::mem::device_regions::Descriptor;
 
 /// A region at the provider. Dropping it closes it.
-pub(crate) struct Registered {
-    /// [`ffi::FI_KEY_NOTAVAIL`] if the provider has none.
-    pub(super) key: u64,
-    pub(super) descriptor: Descriptor,
-    object: Object,
-}
-
-enum Object {
+pub(crate) enum Registered {
     Free(Owned<ffi::fid_mr>),
     Bound(Bound),
 }
 
+/// What a registration takes from a region that is ready for use.
+pub(super) struct Fields {
+    /// [`ffi::FI_KEY_NOTAVAIL`] if the provider has none.
+    pub(super) key: u64,
+    pub(super) descriptor: Descriptor,
+}
+
 /// A region that the device keeps, until it is closed with the endpoint.
-struct Bound {
+pub(crate) struct Bound {
     region: NonNull<ffi::fid_mr>,
     device: Arc<Device>,
 }
@@ -37,13 +37,9 @@ unsafe impl Sync for Bound {}
 
 impl Registered {
     /// A region that need not be bound.
-    pub(super) fn free(region: Owned<ffi::fid_mr>) -> Registered {
-        let (key, descriptor) = fields(&region);
-        Registered {
-            key,
-            descriptor,
-            object: Object::Free(region),
-        }
+    pub(super) fn free(region: Owned<ffi::fid_mr>) -> (Registered, Fields) {
+        let fields = Fields::of(&region);
+        (Registered::Free(region), fields)
     }
 
     /// Binds a region to the device's endpoint, and enables it.
@@ -53,24 +49,18 @@ impl Registered {
     pub(super) fn bound(
         region: Owned<ffi::fid_mr>,
         device: &Arc<Device>,
-    ) -> Result<Registered, CallError> {
-        let (region, (key, descriptor)) = device.bind(region, fields)?;
-        Ok(Registered {
-            key,
-            descriptor,
-            object: Object::Bound(Bound {
-                region,
-                device: Arc::clone(device),
-            }),
-        })
+    ) -> Result<(Registered, Fields), CallError> {
+        let (region, fields) = device.bind(region, Fields::of)?;
+        let device = Arc::clone(device);
+        Ok((Registered::Bound(Bound { region, device }), fields))
     }
 
     /// Closes the region and reports the result.
     pub(super) fn close(self) -> Result<(), CallError> {
-        match self.object {
-            Object::Free(region) => region.close(),
+        match self {
+            Registered::Free(region) => region.close(),
             // Dropping it then finds nothing to close.
-            Object::Bound(bound) => bound.device.close_bound(bound.region),
+            Registered::Bound(bound) => bound.device.close_bound(bound.region),
         }
     }
 }
@@ -83,8 +73,14 @@ impl Drop for Bound {
     }
 }
 
-/// Key and descriptor of a region that is ready for use.
-fn fields(region: &Owned<ffi::fid_mr>) -> (u64, Descriptor) {
-    // SAFETY: the region is live; both are plain fields (fi_mr_key, fi_mr_desc).
-    unsafe { ((*region.ptr()).key, Descriptor((*region.ptr()).mem_desc)) }
+impl Fields {
+    fn of(region: &Owned<ffi::fid_mr>) -> Fields {
+        // SAFETY: the region is live; both are plain fields (fi_mr_key, fi_mr_desc).
+        unsafe {
+            Fields {
+                key: (*region.ptr()).key,
+                descriptor: Descriptor((*region.ptr()).mem_desc),
+            }
+        }
+    }
 }

@@ -15,7 +15,7 @@ use crate::fabric::device::Device;
 use crate::fabric::fids::Owned;
 use crate::fabric::keys::Keys;
 use crate::fabric::region::Region;
-use crate::fabric::registered::Registered;
+use crate::fabric::registered::{Fields, Registered};
 use crate::mem::device_regions::{DeviceRegion, DeviceRegions};
 use crate::mem::handle::{Handle, NO_KEY, NO_RAILS, RailKeys};
 use crate::mem::regions::{Known, Regions};
@@ -131,25 +131,27 @@ impl Registrar {
         };
         let registered = if length == 0 {
             // An empty region has no bytes to access, and many providers refuse to register it.
-            Ok((None, 0))
+            Ok(None)
         } else {
             self.register_with_provider(base, length, access, key.unwrap_or(0), None)
                 .doing(|| format!("registering {length} bytes at {address:#x}"))
-                .map(|(mr, key)| (Some(mr), key))
+                .map(Some)
         };
         match registered {
-            Ok((mr, provider_key)) => {
+            Ok(registered) => {
+                let (mr, fields) = registered.unzip();
+                let provider_key = fields.as_ref().map_or(0, |fields| fields.key);
                 self.live.fetch_add(1, Ordering::Relaxed);
                 let handle = Handle::new(address, length as u64, provider_key, access, generation)
                     .with_rails(keys_of(&rails));
                 let announced = shared.map(|shared| shared.announce(handle));
                 let handle = announced.unwrap_or(handle);
                 // An empty region has no key at the provider.
-                if let Some(mr) = &mr {
+                if let Some(Fields { descriptor, .. }) = fields {
                     let known = Known {
                         handle,
                         access,
-                        descriptor: mr.descriptor,
+                        descriptor,
                     };
                     // Other code may have installed signal handlers before the guard's since the last check.
                     let reach = self.reach();
@@ -200,14 +202,19 @@ impl Registrar {
                 "registering {length} bytes of interface {iface}, device {device}, at {address:#x}"
             )
         });
-        let (mr, provider_key) = match registered {
+        let (
+            mr,
+            Fields {
+                key: provider_key,
+                descriptor,
+            },
+        ) = match registered {
             Ok(registered) => registered,
             Err(e) => {
                 self.keys.give_back(key);
                 return Err(e);
             }
         };
-        let descriptor = mr.descriptor;
         let length = length as u64;
         let handle = Handle::new(address, length, provider_key, access, generation).direct();
         let descriptor = Some(descriptor);
@@ -281,7 +288,7 @@ impl Registrar {
         access: Access,
         requested_key: u64,
         kind: Option<(u32, u64, u64)>,
-    ) -> Result<(Registered, u64), CallError> {
+    ) -> Result<(Registered, Fields), CallError> {
         let iov = ffi::iovec {
             iov_base: base,
             iov_len: length,
@@ -311,18 +318,17 @@ impl Registrar {
         let mr = Owned::open("fi_mr_regattr", |out| unsafe {
             ffi::fi_mr_regattr(self.device.domain(), &attr, flags, out)
         })?;
-        let mr = match self.bound {
+        let (mr, fields) = match self.bound {
             true => Registered::bound(mr, &self.device)?,
             false => Registered::free(mr),
         };
-        let key = mr.key;
-        if key == ffi::FI_KEY_NOTAVAIL {
+        if fields.key == ffi::FI_KEY_NOTAVAIL {
             return Err(CallError {
                 call: "fi_mr_key",
                 code: ffi::FI_ENOKEY as i32,
             });
         }
-        Ok((mr, key))
+        Ok((mr, fields))
     }
 }
 

@@ -50,12 +50,12 @@ pub(super) unsafe fn store_region(
         }
     };
     match module.handles.insert(region) {
-        Ok(pointer) => {
+        Some(pointer) => {
             // SAFETY: the caller guarantees that `handle` is writable.
             unsafe { *handle = pointer.cast() };
             Status::SUCCESS
         }
-        Err(_region) => Status::OUT_OF_RESOURCE,
+        None => Status::OUT_OF_RESOURCE,
     }
 }
 

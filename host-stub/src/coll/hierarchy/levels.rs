@@ -102,13 +102,24 @@ impl Levels {
         if let Some(stages) = self.stages.get() {
             return Ok(stages);
         }
-        let node = comm.split(u32::try_from(self.here.node).ok(), 0)?;
-        let leaders = comm.split((self.here.local == 0).then_some(0), 0)?;
-        let node = node.ok_or_else(|| CommError::Job {
-            call: "collective over nodes",
-            reason: "the communicator of this rank's node was not made".to_owned(),
-        })?;
-        Ok(self.stages.get_or_init(|| Stages { node, leaders }))
+        // A create hook may fail at the ranks of one node, or at the leaders, and the others do not hear of it: so every
+        // rank takes part in both, and tells all how it went.
+        let node = comm.split(u32::try_from(self.here.node).ok(), 0);
+        let node = node.and_then(|made| made.ok_or_else(no_node));
+        let leaders = comm.split((self.here.local == 0).then_some(0), 0);
+        let failed = node.as_ref().err().or(leaders.as_ref().err());
+        let said = failed.map_or(String::new(), ToString::to_string);
+        let heard = comm.exchange(said.as_bytes())?;
+        let Some(rank) = heard.iter().position(|said| !said.is_empty()) else {
+            let (node, leaders) = (node?, leaders?);
+            return Ok(self.stages.get_or_init(|| Stages { node, leaders }));
+        };
+        // What was made was made at all its ranks. What fails here was logged; the reason for all of it is told.
+        for made in leaders.ok().flatten().into_iter().chain(node.ok()) {
+            let _ = made.end();
+        }
+        let reason = String::from_utf8_lossy(&heard[rank]).into_owned();
+        Err(CommError::Creation { rank, reason })
     }
 
     /// Frees them; collective.
@@ -118,6 +129,13 @@ impl Levels {
         };
         let leaders = stages.leaders.clone().map_or(Ok(()), Comm::end);
         stages.node.clone().end().and(leaders)
+    }
+}
+
+fn no_node() -> CommError {
+    CommError::Job {
+        call: "collective over nodes",
+        reason: "the communicator of this rank's node was not made".to_owned(),
     }
 }
 

@@ -52,6 +52,7 @@ struct Operation {
     status: Status,
     callback: CompletionFn,
     context: *mut c_void,
+    data: *mut c_void,
 }
 
 /// The component, which is also its only module.
@@ -250,7 +251,7 @@ unsafe extern "C" fn put(
     _order: i32,
     callback: Option<CompletionFn>,
     context: *mut c_void,
-    _data: *mut c_void,
+    data: *mut c_void,
 ) -> Status {
     // SAFETY: a module of `init`.
     let mut script = unsafe { &*module.cast::<Scripted>() }
@@ -269,6 +270,7 @@ unsafe extern "C" fn put(
         status,
         callback: callback.unwrap(),
         context,
+        data,
     });
     Status::SUCCESS
 }
@@ -285,7 +287,7 @@ unsafe extern "C" fn get(
     _order: i32,
     callback: Option<CompletionFn>,
     context: *mut c_void,
-    _data: *mut c_void,
+    data: *mut c_void,
 ) -> Status {
     // SAFETY: a module of `init`.
     let mut script = unsafe { &*module.cast::<Scripted>() }
@@ -300,6 +302,7 @@ unsafe extern "C" fn get(
         status: Status::SUCCESS,
         callback: callback.unwrap(),
         context,
+        data,
     });
     Status::SUCCESS
 }
@@ -328,7 +331,7 @@ unsafe extern "C" fn progress(component: *mut RawComponent) -> i32 {
                 std::ptr::null_mut(),
                 std::ptr::null_mut(),
                 operation.context,
-                std::ptr::null_mut(),
+                operation.data,
                 operation.status.0,
             );
         }

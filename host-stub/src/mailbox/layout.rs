@@ -69,7 +69,7 @@ impl Layout {
         self.credit(self.ranks) + to
     }
 
-    /// The word to which a look at `to` reads.
+    /// The word to which a look at `to` reads, and in which this rank answers the looks of `to`.
     pub(super) fn look(&self, to: usize) -> usize {
         self.given(self.ranks) + to
     }

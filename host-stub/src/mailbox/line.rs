@@ -1,8 +1,9 @@
 //! The mailbox of one rank: its region, and the state of the rings between it and every other.
 
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use plugin_api::{Access, ModuleFlags, Status};
+use plugin_api::{Access, Endpoint, Handle, Module, ModuleFlags, Status};
 
 use super::header::Header;
 use super::layout::Layout;
@@ -64,6 +65,10 @@ impl Line {
     }
 }
 
+/// Where in the word of a look the rank says that it has lost something on its way to the other; the first byte is
+/// where its own look reads to.
+const LOST: usize = 4;
+
 /// Bytes of the put that carries a payload, behind a word of header.
 pub(crate) const fn message(payload: usize) -> usize {
     (1 + words_of(payload)) * size_of::<u64>()
@@ -83,10 +88,12 @@ pub(crate) struct Mailbox {
     registration: Option<Registration>,
     pages: Option<Pages>,
     base: *mut AtomicU64,
+    /// The words of looks, by rank.
+    looks: *mut AtomicU64,
     lines: Vec<Line>,
 }
 
-// SAFETY: `base` points into `pages`, which belong to the mailbox; the rest is Send.
+// SAFETY: `base` and `looks` point into `pages`, which belong to the mailbox; the rest is Send.
 unsafe impl Send for Mailbox {}
 
 impl Mailbox {
@@ -136,6 +143,10 @@ impl Mailbox {
             me,
             layout,
             base: pages.base().cast(),
+            looks: pages
+                .base()
+                .cast::<AtomicU64>()
+                .wrapping_add(layout.look(0)),
             registration: Some(registration),
             pages: Some(pages),
             lines: Vec::new(),
@@ -264,10 +275,12 @@ impl Mailbox {
     ) -> Result<bool, Status> {
         let line = &self.lines[to];
         let local = self.words(at, 1).as_ptr().cast::<u8>();
+        let lost = std::ptr::from_ref(self.lost(to)).cast_mut();
         track.begin();
         // SAFETY: the endpoint is the job's; the local bytes stay until the track is idle; the
         // remote ones lie in the peer's region, which has the same layout and lives until every
-        // rank has left the job; the callback takes a track.
+        // rank has left the job; the callback takes a track and a byte of this region, which stay
+        // until the track is idle.
         let status = unsafe {
             self.transport.put(
                 line.endpoint,
@@ -276,15 +289,29 @@ impl Mailbox {
                 self.handle(),
                 line.handle.as_ptr(),
                 len,
-                Some(track_done),
+                Some(put_done),
                 track.context(),
-                std::ptr::null_mut(),
+                lost.cast(),
             )
         };
         posted(status, track)
     }
 
-    fn handle(&self) -> *mut plugin_api::Handle {
+    /// The byte that says whether this rank has given up telling another something, for its looks.
+    #[inline]
+    fn lost(&self, to: usize) -> &AtomicU8 {
+        debug_assert!(to < self.lines.len());
+        // SAFETY: a byte of a rank's word in the region, which only this rank writes.
+        unsafe { AtomicU8::from_ptr(self.looks.add(to).cast::<u8>().add(LOST)) }
+    }
+
+    /// Has the looks of a rank fail, which may be waiting for what this rank will never send it.
+    #[cold]
+    pub(crate) fn give_up(&self, to: usize) {
+        self.lost(to).store(1, Ordering::Relaxed);
+    }
+
+    fn handle(&self) -> *mut Handle {
         self.registration
             .as_ref()
             .map_or(std::ptr::null_mut(), Registration::handle_ptr)
@@ -348,7 +375,8 @@ impl Mailbox {
     }
 
     /// Reads a byte of a rank's region: a peer that is gone shows itself when something is asked
-    /// of it. Says what the last look found, or that a put failed; none while a look is under way.
+    /// of it, and the byte says whether it has given up telling this rank something. Says what the last look
+    /// found, or that a put failed; none while a look is under way.
     pub(crate) fn look(&mut self, to: usize) -> Option<Result<(), Status>> {
         let line = &self.lines[to];
         // Not taken, so every later look finds it: no message arrives behind one that is lost.
@@ -358,16 +386,22 @@ impl Mailbox {
         if !line.looking.is_idle() {
             return None;
         }
-        let found = line.looking.take_failure();
-        let at = self.layout.look(to);
-        let local = self.words(at, 1).as_ptr().cast_mut().cast::<u8>();
+        let at = self.words(self.layout.look(to), 1).as_ptr();
+        let at = at.cast_mut().cast::<u8>();
+        // SAFETY: the first byte of a word of the region; no look that writes it is under way.
+        let found = unsafe { AtomicU8::from_ptr(at) };
+        let found = match (line.looking.take_failure(), found.load(Ordering::Relaxed)) {
+            (Some(status), _) => Some(status),
+            (None, 0) => None,
+            (None, _) => Some(Status::UNREACH),
+        };
         line.looking.begin();
-        // SAFETY: as in `put`; the word is only written by such looks.
+        // SAFETY: as in `put`; the byte is only written by such looks.
         let status = unsafe {
             self.transport.get(
                 line.endpoint,
-                local,
-                line.base + 8 * at as u64,
+                at,
+                line.base + (8 * self.layout.look(self.me) + LOST) as u64,
                 self.handle(),
                 line.handle.as_ptr(),
                 1,
@@ -389,6 +423,34 @@ impl Mailbox {
                 && line.telling.is_idle()
                 && line.looking.is_idle()
         })
+    }
+}
+
+/// The callback of puts to a rank: `data` is the byte that tells it of one that failed.
+unsafe extern "C" fn put_done(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *mut c_void,
+    local_handle: *mut Handle,
+    context: *mut c_void,
+    data: *mut c_void,
+    status: i32,
+) {
+    if status < 0 {
+        // SAFETY: `put` gave a byte of the region, which stays until the track is idle, and that is below.
+        unsafe { &*data.cast::<AtomicU8>() }.store(1, Ordering::Relaxed);
+    }
+    // SAFETY: the context is a track.
+    unsafe {
+        track_done(
+            module,
+            endpoint,
+            local_address,
+            local_handle,
+            context,
+            data,
+            status,
+        );
     }
 }
 

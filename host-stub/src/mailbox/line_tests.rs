@@ -68,3 +68,23 @@ fn a_look_finds_that_a_rank_was_not_told_what_was_taken() {
     transport.progress();
     assert_eq!(receiver.look(0), Some(Err(Status::UNREACH)));
 }
+
+#[test]
+fn a_rank_hears_of_a_message_that_was_lost_on_its_way_there() {
+    let transport = scripted::transport();
+    let [mut sender, mut receiver] = pair(&transport);
+    assert_eq!(receiver.look(0), Some(Ok(())));
+    transport.progress();
+    scripted::script(&transport).put_ends = Status::UNREACH;
+    assert_eq!(send(&mut sender, 1), Ok(true));
+    transport.progress();
+    scripted::script(&transport).put_ends = Status::SUCCESS;
+    // The sender, which has nothing more to send, does nothing but let others read its memory. This look reads it.
+    assert_eq!(receiver.look(0), Some(Ok(())));
+    transport.progress();
+    assert!(receiver.poll(0).is_none());
+    for _ in 0..2 {
+        assert_eq!(receiver.look(0), Some(Err(Status::UNREACH)));
+        transport.progress();
+    }
+}

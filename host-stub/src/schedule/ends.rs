@@ -77,13 +77,15 @@ impl State {
         self.finish(expected.schedule, Err(error));
     }
 
-    /// The error of a schedule that cannot reach a job rank. Its scope is of no use any more.
+    /// The error of a schedule that cannot reach a job rank. Its scope is of no use any more, and the rank, should it wait
+    /// for this one, is told so.
     pub(super) fn peer_failed(
         &mut self,
         index: usize,
         job_rank: usize,
         status: Status,
     ) -> CommError {
+        self.mailbox.give_up(job_rank);
         let Some(schedule) = self.schedule(index) else {
             return CommError::Peer {
                 call: "collective",
@@ -102,6 +104,7 @@ impl State {
 
     /// Ends every schedule that a job rank takes part in.
     pub(super) fn lost(&mut self, job_rank: usize, status: Status) {
+        self.mailbox.give_up(job_rank);
         for index in self.running.clone() {
             let takes_part = self
                 .schedule(index)

@@ -2,6 +2,7 @@
 //! suite over windows there and with buffers there, collectives with buffers there, and what is
 //! particular to devices.
 
+mod attached;
 mod cases;
 mod collectives;
 mod fragments;

@@ -34,7 +34,7 @@ const PROGRESS: u32 = 32;
 const AGAIN: Duration = Duration::from_millis(1);
 
 thread_local! {
-    /// Whether this thread is inside of a function of a layer that says whether a wait is over.
+    /// Whether this thread runs what [`watched`] was given.
     static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -42,8 +42,8 @@ pub(super) fn is_watched() -> bool {
     WATCHED.get()
 }
 
-/// Runs a layer's function that says whether a wait is over. It should not wait itself; should it,
-/// then without the others, who may be waiting for this thread.
+/// Runs what may wait without the others only, since they may be waiting for this thread: a layer's function that says
+/// whether a wait is over, which should not wait at all, or a call that keeps what they want.
 pub(crate) fn watched<R>(look: impl FnOnce() -> R) -> R {
     struct Before(bool);
     impl Drop for Before {

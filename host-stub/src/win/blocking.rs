@@ -11,6 +11,7 @@ use super::error::{WinError, WinResult};
 use super::peer::Peer;
 use super::slots::{Slot, Slots};
 use super::window::Window;
+use crate::crt::watched;
 
 /// Ends the wait for a slot's operation.
 pub(super) unsafe extern "C" fn slot_done(
@@ -97,8 +98,14 @@ impl Window {
     /// Waits for an operation and gives the word that it fetched, if it did.
     pub(super) fn finish_word(&self, call: &'static str, issued: Issued<'_>) -> WinResult<u64> {
         let state = self.parts.slots.slot(issued.slot);
+        let wait = || self.link.wait_until(call, || state.status().is_some());
         // On an error the slot stays taken: the operation may still complete.
-        self.link.wait_until(call, || state.status().is_some())?;
+        match self.parts.slots.any_free() {
+            true => wait(),
+            // A task that ran meanwhile might want a slot, and none would come back before it has ended: they lie below it
+            // on the stack.
+            false => watched(wait),
+        }?;
         let status = state.status().unwrap_or(0);
         let word = Slots::word(self.parts.control.plan(), issued.slot);
         let value = self

@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::control::REGIONS_VERSION;
 use super::error::{WinError, WinResult};
+use super::keeping::keeping;
 use super::own_part::register;
 use super::peer::{Peer, WindowKind};
 use super::regions::{KeyWords, Regions};
@@ -72,7 +73,6 @@ impl Window {
     ) -> WinResult<KeyWords> {
         let version = self.read_word(call, peer, REGIONS_VERSION)?;
         let mut waiter = self.link.waiter(call);
-        // The turn is kept during a refresh, which waits.
         let mut cache = loop {
             match peer.regions.try_take() {
                 Some(cache) => break cache,
@@ -80,7 +80,8 @@ impl Window {
             }
         };
         if !cache.is_of(version) {
-            self.refresh_regions(call, peer, &mut cache, version)?;
+            // A refresh waits, and the turn is kept meanwhile.
+            keeping(|| self.refresh_regions(call, peer, &mut cache, version))?;
         }
         cache.find(address, extent).ok_or(WinError::NotAttached {
             call,

@@ -24,6 +24,7 @@ mod hints;
 mod hooks;
 mod info;
 mod intent;
+mod keeping;
 mod layout;
 mod leases;
 mod link;

@@ -7,13 +7,14 @@
 mod command;
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use self::command::UnderWay;
-use super::btl::holds_a_lock;
+use super::keeping::keeps;
 use super::{WinError, WinResult, Window};
-use crate::crt::{Source, watched};
+use crate::base::{Turn, Turns};
+use crate::crt::{Blocking, Source, watched};
 use crate::device::{Command, Completion, Level, Next, Ring};
 use crate::job::Job;
 
@@ -42,7 +43,8 @@ struct Served {
     level: Level,
     /// Whether it counts itself in the engine's count of busy sources.
     open: AtomicBool,
-    state: Mutex<State>,
+    /// Waited in: a command may wait.
+    state: Turns<State>,
 }
 
 #[derive(Default)]
@@ -73,7 +75,7 @@ impl Proxy {
             ring: Arc::clone(ring),
             level,
             open: AtomicBool::new(true),
-            state: Mutex::default(),
+            state: Turns::default(),
         });
         let source: Arc<dyn Source> = served.clone();
         let engine = job.runtime().engine();
@@ -89,7 +91,7 @@ impl Proxy {
         &self,
         window: impl Deref<Target = Window> + Send + Sync + 'static,
     ) -> WinResult<u32> {
-        let mut state = self.served.lock();
+        let mut state = self.served.take();
         let number = u32::try_from(state.windows.len()).map_err(|_| WinError::BadArgument {
             call: "proxy",
             reason: String::from("a ring has no room for another window"),
@@ -103,7 +105,7 @@ impl Proxy {
     pub fn close(&self) {
         let engine = self.served.job.runtime().engine();
         engine.remove_source(&self.source);
-        let mut state = self.served.lock();
+        let mut state = self.served.take();
         watched(|| state.finish(&self.served.ring));
         self.served.close();
     }
@@ -123,8 +125,16 @@ impl std::fmt::Debug for Proxy {
 }
 
 impl Served {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn take(&self) -> Turn<'_, State> {
+        loop {
+            if let Some(state) = self.state.try_take() {
+                return state;
+            }
+            // A transport that failed makes no progress, but whoever has the state gives it back.
+            if self.job.runtime().engine().wait(&Free(self)).is_err() {
+                std::thread::yield_now();
+            }
+        }
     }
 
     fn close(&self) {
@@ -135,18 +145,35 @@ impl Served {
     }
 }
 
+/// A wait until nobody has a ring's state.
+struct Free<'a>(&'a Served);
+
+impl Blocking for Free<'_> {
+    type Error = i32;
+
+    fn is_done(&self) -> bool {
+        self.0.state.is_free()
+    }
+
+    fn look(&self) -> Result<(), i32> {
+        Ok(())
+    }
+
+    fn progress_failed(&self, code: i32) -> i32 {
+        code
+    }
+}
+
 impl Source for Served {
     fn progress(&self) -> bool {
-        let mut state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        let Some(mut state) = self.state.try_take() else {
             // Another thread is at it, or a command that this thread waits for.
-            Err(TryLockError::WouldBlock) => return false,
+            return false;
         };
         // The thread may hold the progress token, and must not wait for other threads.
         watched(|| {
             let ended = state.end_complete(&self.ring);
-            if holds_a_lock() {
+            if keeps() {
                 return ended;
             }
             state.begin_next(self) | ended

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use plugin_api::{Datatype, HmemInfo, IoVec, hmem_iface};
 
-use super::{collectives, fragments, garbage, mistakes, one_rank, scattered, started, under_way};
+use super::{
+    attached, collectives, fragments, garbage, mistakes, one_rank, scattered, started, under_way,
+};
 use crate::buffer::{DEVICE, DeviceBuffer};
 use crate::case::{Case, Context, Outcome, ensure, same, say};
 use host_stub::device::{HOST, decode_location};
@@ -38,6 +40,7 @@ pub(super) fn cases() -> Vec<Case> {
         ("device/started-by-the-device", started::started),
         ("device/started-at-level-3", started::at_level_3),
         ("device/started-in-several-rings", started::several_rings),
+        ("device/started-on-attached-memory", attached::attached),
         ("device/garbage-commands", garbage::commands),
         ("device/garbage-rings", garbage::rings),
         #[cfg(feature = "cuda")]

@@ -2,13 +2,12 @@
 //! the transport's atomics do not serve, and for elements that are not aligned. Complete, and so in
 //! order, when they return.
 
-use std::cell::Cell;
-
 use crate::base::{Op, combine};
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
 use crate::win::control::ACCUMULATE_LOCK;
 use crate::win::error::WinResult;
+use crate::win::keeping::keeping;
 use crate::win::peer::Peer;
 use crate::win::pieces::Pieces;
 use crate::win::table::Transfer;
@@ -35,17 +34,6 @@ fn release(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
         .map(drop)
 }
 
-thread_local! {
-    /// Whether this thread holds an accumulate lock.
-    static HOLDS: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether this thread holds an accumulate lock, in a frame below. What progress runs then must begin no operation: it may
-/// need the same lock, which this thread gives back only after it.
-pub(in crate::win) fn holds_a_lock() -> bool {
-    HOLDS.get()
-}
-
 /// Runs `update` under the lock. The lock is given back whatever comes of it; the first error wins.
 fn under_lock(
     window: &Window,
@@ -53,19 +41,13 @@ fn under_lock(
     peer: &Peer,
     update: impl FnOnce() -> WinResult<()>,
 ) -> WinResult<()> {
-    struct Holds;
-    impl Drop for Holds {
-        fn drop(&mut self) {
-            HOLDS.set(false);
-        }
-    }
-    // Before the lock is taken: taking it makes progress too.
-    HOLDS.set(true);
-    let _holds = Holds;
-    acquire(window, call, peer)?;
-    let updated = update();
-    let released = release(window, call, peer);
-    updated.and(released)
+    // Taking the lock makes progress too.
+    keeping(|| {
+        acquire(window, call, peer)?;
+        let updated = update();
+        let released = release(window, call, peer);
+        updated.and(released)
+    })
 }
 
 pub(super) unsafe fn accumulate(

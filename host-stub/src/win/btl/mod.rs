@@ -10,7 +10,6 @@ pub(super) mod passive;
 pub(super) mod rma;
 mod tracked;
 
-pub(super) use locked::holds_a_lock;
 pub(super) use passive::LOCKS_AT_ONCE;
 
 use super::table::RmaTable;

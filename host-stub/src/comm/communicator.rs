@@ -1,7 +1,7 @@
 //! A communicator: who is in it, and its end.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::attributes::Attributes;
@@ -31,6 +31,8 @@ pub(super) struct Inner {
     /// Set once, after the last step of its creation.
     seen: OnceLock<Seen>,
     freed: AtomicBool,
+    /// What uses its context: the communicator itself until it was freed, and windows over it.
+    users: AtomicUsize,
 }
 
 /// The ranks of a new communicator.
@@ -72,6 +74,7 @@ impl Comm {
             layered: Layered::default(),
             seen: OnceLock::new(),
             freed: AtomicBool::new(false),
+            users: AtomicUsize::new(1),
         }))
     }
 
@@ -96,7 +99,7 @@ impl Comm {
                 // The world's number stays its own: the next try has it again. And no number is
                 // used again where ranks may still send with it.
                 if self.context() != 0 && matches!(failed.error, CommError::Creation { .. }) {
-                    self.registry().contexts.release(self.context());
+                    self.let_go();
                 }
                 Err(failed.error)
             }
@@ -253,7 +256,7 @@ impl Comm {
 
     /// Ends the communicator: collective. Waits until the collectives under way have ended and
     /// every rank is here, then runs the destroy hooks from the lowest layer to the highest. All
-    /// clones are freed with it. The world is freed when the job is left, and not before.
+    /// clones are freed with it; windows over it live on, and keep its context. The world is freed when the job is left, and not before.
     pub fn free(self) -> CommResult<()> {
         let job = Arc::clone(self.job());
         let _entered = job.runtime().enter("free")?;
@@ -283,9 +286,30 @@ impl Comm {
         };
         if met.is_ok() {
             // Not where ranks may still send with that number.
-            self.registry().contexts.release(self.context());
+            self.let_go();
         }
         met.and(hooked)
+    }
+
+    /// Begins another use of the context, which lasts until [`let_go`](Self::let_go). False for a communicator that was
+    /// freed: another may have the context now.
+    pub(super) fn keep(&self) -> bool {
+        if self.is_freed() {
+            return false;
+        }
+        let more = |users| (users > 0).then_some(users + 1);
+        let users = &self.0.users;
+        users
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
+    }
+
+    /// Ends a use of the context. After the last a new communicator may have it.
+    pub(super) fn let_go(&self) {
+        // AcqRel: all uses come before the next communicator's.
+        if self.0.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.registry().contexts.release(self.context());
+        }
     }
 
     /// Waits until nothing is under way, and lets go of what layers kept for it.

@@ -7,7 +7,7 @@ use super::memory::{Memory, addresses, next};
 use super::regions;
 use super::session::{Mode, Session};
 use super::shape::Placed;
-use host_stub::win::{Op, Target, WinError, Window};
+use host_stub::win::{Assertion, Block, Layout, Op, Target, WinError, Window};
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {
@@ -19,6 +19,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("dynamic/attach_detach", attach_detach),
         Case::new("dynamic/reattach", reattach),
         Case::new("dynamic/several_regions", several),
+        Case::new("dynamic/layouts", layouts),
         Case::new("dynamic/accumulate", dynamic_accumulate),
         Case::new("dynamic/detached", detached),
         Case::new("dynamic/arguments", arguments),
@@ -198,6 +199,55 @@ fn several(context: &Context<'_>) -> Outcome {
     for memory in memories {
         memory.release();
     }
+    Ok(())
+}
+
+/// The elements of a layout have to be attached, and not what lies before the first of them.
+fn layouts(context: &Context<'_>) -> Outcome {
+    let window = context.dynamic()?;
+    let memory = Memory::new(&[0; 64]);
+    // SAFETY: the memory lives until the window was freed.
+    unsafe { window.attach(memory.base, 64) }?;
+    let at = addresses(context, memory.address())?[next(context)];
+    let blocks = [(140, 4), (100, 8)].map(|(displacement, length)| Block {
+        displacement,
+        length,
+    });
+    let layout = Layout::indexed(Datatype::Uint8, &blocks)?;
+    let row = Layout::contiguous(Datatype::Uint8, 12);
+    let target = |displacement| Target {
+        rank: next(context),
+        displacement,
+        layout: &layout,
+    };
+    let data = context.of_rank(context.rank).bytes(12);
+    let mut back = vec![0; 12];
+    window.lock_all(Assertion::empty())?;
+    // SAFETY: both buffers outlive the flushes.
+    unsafe {
+        window.put(data.as_ptr(), &row, target(at - 100))?;
+        window.flush_all()?;
+        window.get(back.as_mut_ptr(), &row, target(at - 100))?;
+        window.flush_all()?;
+    }
+    same("what was got", &back, &data)?;
+    // A byte before and a byte behind what is attached.
+    for displacement in [at - 101, at - 100 + 64 - 44 + 1] {
+        // SAFETY: the buffer outlives the flush in unlock_all.
+        let refused = unsafe { window.get(back.as_mut_ptr(), &row, target(displacement)) };
+        ensure(matches!(refused, Err(WinError::NotAttached { .. })), || {
+            format!("a get at {displacement:#x}, with {at:#x} attached, gave {refused:?}")
+        })?;
+    }
+    window.unlock_all()?;
+    context.meet()?;
+    let theirs = context.of_rank(previous(context)).bytes(12);
+    let mut wanted = [0; 64];
+    wanted[..8].copy_from_slice(&theirs[4..]);
+    wanted[40..44].copy_from_slice(&theirs[..4]);
+    same("attached memory", &memory.bytes(), &wanted)?;
+    window.free()?;
+    memory.release();
     Ok(())
 }
 

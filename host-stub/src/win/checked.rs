@@ -134,19 +134,19 @@ impl Window {
         }
     }
 
-    /// Resolves a target range, and refuses one outside the target's memory.
+    /// Resolves where a target's elements are, and refuses what lies outside the target's memory.
     #[inline(always)]
     fn place(
         &self,
         call: &'static str,
         peer: &Peer,
         displacement: u64,
-        extent: usize,
+        layout: &Layout,
         room: &mut KeyRoom,
     ) -> WinResult<Place> {
-        match self.static_place(peer, displacement, extent) {
+        match self.static_place(peer, displacement, layout.extent()) {
             Some(place) => Ok(place),
-            None => self.other_place(call, peer, displacement, extent, room),
+            None => self.other_place(call, peer, displacement, layout, room),
         }
     }
 
@@ -169,13 +169,13 @@ impl Window {
         call: &'static str,
         peer: &Peer,
         displacement: u64,
-        extent: usize,
+        layout: &Layout,
         room: &mut KeyRoom,
     ) -> WinResult<Place> {
         if self.kind() == WindowKind::Dynamic {
-            return self.dynamic_place(call, peer, displacement, extent, room);
+            return self.dynamic_place(call, peer, displacement, layout, room);
         }
-        Err(out_of_bounds(call, peer, displacement, extent))
+        Err(out_of_bounds(call, peer, displacement, layout.extent()))
     }
 
     fn dynamic_place(
@@ -183,17 +183,21 @@ impl Window {
         call: &'static str,
         peer: &Peer,
         address: u64,
-        extent: usize,
+        layout: &Layout,
         room: &mut KeyRoom,
     ) -> WinResult<Place> {
-        if extent == 0 {
+        let (begin, end) = (layout.begin(), layout.extent());
+        if end == 0 {
             // Nothing will be sent, so the address need not be attached.
             return Ok(Place {
                 address,
                 handle: std::ptr::null(),
             });
         }
-        let words = self.region_key(call, peer, address, extent)?;
+        // What lies before the first element is not accessed, so it need not be attached. The address of
+        // the first counts, however the program came there.
+        let first = address.wrapping_add(begin as u64);
+        let words = self.region_key(call, peer, first, end - begin)?;
         Ok(Place {
             address,
             handle: room.write(words).as_ptr().cast(),
@@ -235,8 +239,7 @@ impl Window {
     ) -> WinResult<Transfer<'a>> {
         op.check()?;
         let target = &op.target;
-        let extent = target.layout.extent();
-        let place = self.place(op.call, peer, target.displacement, extent, room)?;
+        let place = self.place(op.call, peer, target.displacement, target.layout, room)?;
         Ok(Transfer {
             call: op.call,
             op: op.op,

@@ -39,9 +39,9 @@ pub enum WinError {
         call: &'static str,
         /// The target.
         rank: usize,
-        /// Address in the target's process.
+        /// Address of the layout's first element, in the target's process.
         address: u64,
-        /// Bytes from the address to the end of the layout.
+        /// Bytes from there to the end of the layout.
         size: usize,
     },
     /// A copy function did not copy what it should.

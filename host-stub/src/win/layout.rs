@@ -221,6 +221,14 @@ impl Layout {
         self.extent
     }
 
+    /// Bytes from the buffer's start to the first that belongs to an element.
+    pub(super) fn begin(&self) -> usize {
+        match &self.shape {
+            Shape::Contiguous | Shape::Strided { .. } => 0,
+            Shape::Indexed(segments) => segments.iter().map(|run| run.offset).min().unwrap_or(0),
+        }
+    }
+
     /// Whether the elements fill the buffer's start without gaps.
     #[inline]
     pub const fn is_contiguous(&self) -> bool {
@@ -308,6 +316,24 @@ mod tests {
             .is_err()
         );
         assert_eq!(Layout::contiguous(I16, usize::MAX).extent(), usize::MAX);
+    }
+
+    #[test]
+    fn a_layout_begins_at_its_lowest_run() {
+        let block = |displacement, length| Block {
+            displacement,
+            length,
+        };
+        let later = [block(9, 1), block(0, 0), block(3, 2), block(5, 1)];
+        let layout = Layout::indexed(I16, &later).unwrap();
+        assert_eq!((layout.begin(), layout.extent()), (6, 20));
+        for layout in [
+            Layout::indexed(I16, &[block(3, 0)]).unwrap(),
+            Layout::contiguous(I16, 4),
+            Layout::strided(I16, 2, 1, 2).unwrap(),
+        ] {
+            assert_eq!(layout.begin(), 0);
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ const MARK: u64 = u64::from_le_bytes(*b"WINSEGM1");
 pub(crate) const HEADER: usize = 64;
 
 /// Why a rank has no part of a segment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoSegment {
     /// There is not as much memory as was asked for; nothing else would have it either.
     Memory(String),

@@ -72,7 +72,7 @@ pub(super) fn share(
     let mine = match &made {
         Ok(Some(segment)) => encode_card(segment.card()),
         Ok(None) => Vec::new(),
-        Err(error) => encode_outcome(&Err(error.clone())),
+        Err(error) => encode_outcome(Some(error)),
     };
     let cards = exchange(link, &mine)?;
     let joined = made.and_then(|made| {
@@ -87,8 +87,7 @@ pub(super) fn share(
         take(segment, &lengths, contiguous, own)
     });
 
-    let mine = joined.as_ref().map(|_| ()).map_err(Clone::clone);
-    if let Some((rank, reason)) = given_up(link, classes, &mine)? {
+    if let Some((rank, reason)) = given_up(link, classes, joined.as_ref().err())? {
         return Ok(Joint::GivenUp { rank, reason });
     }
     let mut shared = joined.map_err(|error| {
@@ -105,7 +104,7 @@ pub(super) fn share(
 fn given_up(
     link: &Link,
     classes: &[usize],
-    mine: &Result<(), NoSegment>,
+    mine: Option<&NoSegment>,
 ) -> WinResult<Option<(usize, String)>> {
     let leader = classes[link.rank];
     let mut first = None;
@@ -210,11 +209,11 @@ fn decode_card(bytes: &[u8]) -> Result<Card, NoSegment> {
     }
 }
 
-fn encode_outcome(outcome: &Result<(), NoSegment>) -> Vec<u8> {
-    match outcome {
-        Ok(()) => Vec::new(),
-        Err(NoSegment::Memory(reason)) => [b"M", reason.as_bytes()].concat(),
-        Err(NoSegment::Apart(reason)) => [b"A", reason.as_bytes()].concat(),
+fn encode_outcome(error: Option<&NoSegment>) -> Vec<u8> {
+    match error {
+        None => Vec::new(),
+        Some(NoSegment::Memory(reason)) => [b"M", reason.as_bytes()].concat(),
+        Some(NoSegment::Apart(reason)) => [b"A", reason.as_bytes()].concat(),
     }
 }
 
@@ -248,11 +247,14 @@ mod tests {
             Err(NoSegment::Memory("none".to_owned())),
             Err(NoSegment::Apart("far".to_owned())),
         ] {
-            assert_eq!(decode_outcome(&encode_outcome(&outcome)), outcome);
+            assert_eq!(
+                decode_outcome(&encode_outcome(outcome.as_ref().err())),
+                outcome
+            );
         }
-        let reason = Err(NoSegment::Memory("all gone".to_owned()));
-        let told = decode_card(&encode_outcome(&reason));
-        assert_eq!(told, Err(NoSegment::Memory("all gone".to_owned())));
+        let reason = NoSegment::Memory("all gone".to_owned());
+        let told = decode_card(&encode_outcome(Some(&reason)));
+        assert_eq!(told, Err(reason));
         assert!(decode_card(&[]).is_err());
         assert!(decode_card(&encode_card(&card)[1..]).is_err());
     }

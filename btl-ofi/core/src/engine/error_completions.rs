@@ -93,7 +93,7 @@ impl Transport {
                 "the provider reported an error without naming the operation: {}",
                 describe(code)
             );
-            return self.settle_unattributed_as(status);
+            return self.settle_unattributed();
         }
         drop(state);
         self.report_error(context, (tag, finished), (code, status), &what);

@@ -343,17 +343,13 @@ impl Transport {
         }
     }
 
-    /// [`settle_unattributed_as`](Self::settle_unattributed_as) for error completions that were read before.
-    #[cold]
-    pub(crate) fn settle_unattributed(&self) -> usize {
-        self.settle_unattributed_as(Status::ERROR)
-    }
-
     /// Some providers (shm, if cross-memory attach fails) report an error that names no operation. Every
     /// outstanding operation either completes or is one of the failed ones. Once the number outstanding equals
     /// the number of such errors, all outstanding operations are the failed ones.
     #[cold]
-    pub(crate) fn settle_unattributed_as(&self, status: Status) -> usize {
+    pub(crate) fn settle_unattributed(&self) -> usize {
+        // Whatever the errors were: with the status of a lost peer, an operation says that its peer is reported too.
+        let status = Status::ERROR;
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
         let failed: u32 = guards.iter().map(|s| s.unattributed).sum();
         let ready: usize = guards.iter().map(|s| s.ready.len()).sum();

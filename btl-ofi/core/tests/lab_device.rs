@@ -16,14 +16,14 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use btl_ofi::{Completion, Endpoint, Handle, Region, Transport};
 use plugin_api::{Access, HmemInfo, IoVec, Module, OverrideOps, ThreadLevel, hmem_iface};
 
 use common::Calls as _;
 use common::pair::{DeviceWay, Target, serve_as_target};
 use common::seen::Seen;
 use common::shows::shows;
-use common::{PATIENCE, device, insist, open};
+use common::{PATIENCE, device, insist, open, register};
 use lab::{Tally, child, role, shape};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -102,6 +102,15 @@ fn reported(t: &Transport, seen: &Seen) {
     assert_eq!(seen.all(), 1);
 }
 
+/// Registers memory as a device's, to put from, and host memory to put to. Both outlive the regions.
+fn device_and_host(t: &Transport, source: &mut [u64], target: &mut [u64]) -> (Region, Region) {
+    let (bytes, from) = (size_of_val(source), source.as_mut_ptr().cast());
+    let (cuda, base) = (hmem_iface::CUDA, device::address(from));
+    // SAFETY: the caller keeps the memory until the regions are closed.
+    let local = unsafe { t.register_hmem(base, bytes, Access::LOCAL_WRITE, cuda, 0) };
+    (local.unwrap(), register(t, target, Access::all()))
+}
+
 /// A transfer behind an operation fails, and the provider does not say which one: the operation is reported once, and nothing
 /// waits for ever.
 #[test]
@@ -121,15 +130,7 @@ fn nameless() {
         // From device memory to host memory, in fragments.
         let (mut source, mut target) = (vec![7u64; BYTES / 8], vec![0u64; BYTES / 8]);
         let base = device::address(source.as_mut_ptr().cast());
-        // SAFETY: the memory lives until the regions are closed.
-        let (local, remote) = unsafe {
-            let local = t.register_hmem(base, BYTES, Access::LOCAL_WRITE, hmem_iface::CUDA, 0);
-            let to = target.as_mut_ptr().cast();
-            (
-                local.unwrap(),
-                t.register(to, BYTES, Access::all()).unwrap(),
-            )
-        };
+        let (local, remote) = device_and_host(&t, &mut source, &mut target);
         let own = t.connect(t.address(), 0).unwrap();
         let (h, at) = (remote.handle(), target.as_mut_ptr() as u64);
         let mut with = local.handle();
@@ -503,15 +504,7 @@ fn an_operation_keeps_its_functions() {
     let mut source = vec![7u64; BYTES / 8];
     let mut target = vec![0u64; BYTES / 8];
     let base = device::address(source.as_mut_ptr().cast());
-    // SAFETY: the memory lives until the regions are closed.
-    let (local, remote) = unsafe {
-        let local = t.register_hmem(base, BYTES, Access::LOCAL_WRITE, hmem_iface::CUDA, 0);
-        let to = target.as_mut_ptr().cast();
-        (
-            local.unwrap(),
-            t.register(to, BYTES, Access::all()).unwrap(),
-        )
-    };
+    let (local, remote) = device_and_host(&t, &mut source, &mut target);
     let peer = t.connect(t.address(), 0).unwrap();
     let (h, at) = (remote.handle(), target.as_mut_ptr() as u64);
     let mut with = local.handle();

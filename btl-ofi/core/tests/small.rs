@@ -139,8 +139,8 @@ fn the_target_makes_it_or_the_kernel() {
     b.close().unwrap();
 }
 
-/// After a put that the target did not make in time, the kernel makes as many for callers with a callback, whom the quick path
-/// leaves to the slow one, as for others. Words and longer puts take different functions of the quick path.
+/// After a put that the target did not answer in time, the kernel makes the next puts. Their number is the same with a callback,
+/// where the quick path leaves the put to the slow one, as without. Words and longer puts take different functions of the quick path.
 #[test]
 fn each_put_counts_once_in_the_backoff() {
     let told = Seen::default();

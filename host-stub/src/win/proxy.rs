@@ -130,7 +130,7 @@ impl Served {
             if let Some(state) = self.state.try_take() {
                 return state;
             }
-            // A transport that failed makes no progress, but whoever has the state gives it back.
+            // A transport that failed makes no progress, but another thread that has the state gives it back.
             if self.job.runtime().engine().wait(&Free(self)).is_err() {
                 std::thread::yield_now();
             }

@@ -177,7 +177,7 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // SAFETY: `new` made the attachment, and whoever drops it refers to it no more.
+        // SAFETY: `new` made the attachment, and its owner does not use the memory after the drop.
         if unsafe { (self.permit.library.detach)(self.start.as_ptr()) } != 0 {
             let e = io::Error::last_os_error();
             tracing::warn!("memory of a peer stays attached: xpmem_detach: {e}");

@@ -231,9 +231,9 @@ impl Rails {
         closed.fold(Ok(()), Result::and)
     }
 
-    /// Takes the ways to a peer that is released; with operations `outstanding`, also takes it from the rails' peers, because it
-    /// is to be given up there. To be called under the lock under which the peer is released: who connects the process again
-    /// then makes ways of its own.
+    /// Takes the ways to a peer that is released. With operations `outstanding`, the peer is also removed from the rails' peers,
+    /// because the rails give it up. The caller holds the lock under which the peer is released, so a thread that connects the
+    /// process again makes new ways.
     pub(crate) fn take_tracks(&self, proc: u64, outstanding: bool) -> Option<Tracks> {
         let taken = {
             let mut tracks = self.tracks.write().unwrap_or_else(PoisonError::into_inner);

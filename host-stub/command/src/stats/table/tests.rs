@@ -108,7 +108,7 @@ fn rates(before: Vec<Transport>, now: Vec<Transport>, number: usize) -> Vec<[Str
     rates
 }
 
-/// A released peer's counts go to the others, who had no part in them.
+/// A released peer's counts are added to the row of the others, whose rate must not show them.
 #[test]
 fn what_a_released_peer_had_counted_is_no_rate() {
     let one = |peers: &[(Option<u64>, u64)]| vec![transport(7, "t", peers)];

@@ -12,19 +12,30 @@ mod common;
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use btl_ofi::{Endpoint, Handle, Transport};
+use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use common::Calls as _;
-use plugin_api::{Access, IoVec, OverrideOps, ThreadLevel, hmem_iface};
+use mca_params::Value;
+use plugin_api::{Access, IoVec, Module, OverrideOps, Status, ThreadLevel, hmem_iface};
 
-use common::pair::DeviceWay;
-use common::{device, insist, open};
+use common::pair::{DeviceWay, Target, WORDS, serve_as_target};
+use common::{PATIENCE, device, insist, near, open};
+
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn target_process() {
+    serve_as_target();
+}
 
 /// Bytes of a transfer: eight fragments or more.
 const BYTES: usize = 2 << 20;
 /// Questions after which a copy is complete.
 const QUESTIONS: usize = 5;
+/// The same of a slow device: a dead peer is found meanwhile.
+const MANY_QUESTIONS: usize = 100_000;
 /// Marks a bounce buffer that is not filled yet.
 const NOT_YET: u8 = 0xee;
 const STREAM: usize = 0x5354;
@@ -47,6 +58,7 @@ struct Device {
     /// The number of a copy that fails, and of one that finds no event.
     fails: Option<usize>,
     refuses: Option<usize>,
+    slow: bool,
 }
 
 static DEVICE: Mutex<Option<Device>> = Mutex::new(None);
@@ -138,12 +150,17 @@ unsafe extern "C" fn start_to(
 
 unsafe extern "C" fn query(event: *mut c_void) -> i32 {
     with(|device| {
+        let needed = if device.slow {
+            MANY_QUESTIONS
+        } else {
+            QUESTIONS
+        };
         let here = |started: &Started| started.number == event.addr();
         let index = device.under_way.iter().position(here);
         let index = index.expect("asked for a copy that is over");
         let started = &mut device.under_way[index];
         started.questions += 1;
-        if started.questions < QUESTIONS {
+        if started.questions < needed {
             return 0;
         }
         let Started {
@@ -315,4 +332,94 @@ fn a_copy_without_an_event() {
         assert!(bench.get(), "{what}");
         assert!(bench.holds(3), "{what}");
     });
+}
+
+/// The reports of an operation to a dead peer.
+struct Reports {
+    count: AtomicU32,
+    /// The number of its last copy.
+    last: usize,
+}
+
+unsafe extern "C" fn reported(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    reports: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    assert_ne!(status, 0);
+    // SAFETY: the test passes its reports, which outlive the operation.
+    let reports = unsafe { &*reports.cast::<Reports>() };
+    with(|device| {
+        let mut numbers = device.under_way.iter().map(|copy| copy.number);
+        assert!(numbers.all(|n| n > reports.last), "a copy uses the buffer");
+    });
+    reports.count.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A peer that dies while the device copies for an operation to it: the operation is reported when the copies are over, because
+/// they use its buffer, and once.
+#[test]
+fn a_peer_that_dies_during_a_copy() {
+    for staged in [false, true] {
+        let _turn = fresh();
+        let interval = ("btl_ofi_peer_check_interval", Value::Unsigned(1));
+        let t = open(near(), ThreadLevel::Single, &[interval]);
+        t.set_overrides(Some(&overrides()));
+        let mut source = vec![7u64; WORDS];
+        let from = device::address(source.as_mut_ptr().cast());
+        // SAFETY: the memory outlives the region.
+        let local =
+            unsafe { t.register_hmem(from, WORDS * 8, Access::LOCAL_WRITE, hmem_iface::CUDA, 0) };
+        let local = local.unwrap();
+        let mut dead = match staged {
+            true => Target::start_on_device(&t, near(), DeviceWay::Thread),
+            false => Target::start(&t, near(), false),
+        };
+        let (handle, at) = (dead.handle, dead.window);
+        let mut with_local = local.handle();
+        let mut put = |done: Option<Completion>| {
+            let with = (&raw mut with_local).cast();
+            // SAFETY: the memory and the handles live until the end of the test.
+            insist(&t, || unsafe {
+                t.put(dead.peer, from, at, with, &handle, WORDS * 8, done)
+            });
+        };
+        // The first one meets the peer, and takes a lane.
+        put(None);
+        assert!(t.flush(None).is_ok());
+        with(|device| device.slow = true);
+        // The operation has one fragment.
+        let reports = Reports {
+            count: AtomicU32::new(0),
+            last: with(|device| device.started) + 1,
+        };
+        let done = Completion {
+            function: reported,
+            context: ptr::from_ref(&reports).cast_mut().cast(),
+            data: ptr::null_mut(),
+        };
+        put(Some(done));
+        put(None);
+        // A staged one takes a lane first.
+        let deadline = Instant::now() + PATIENCE;
+        while with(|device| device.under_way.is_empty()) {
+            t.progress();
+            assert!(Instant::now() < deadline, "no copy begins");
+        }
+        dead.child.kill().unwrap();
+        dead.child.wait().unwrap();
+        // SAFETY: the peer lives until it is released, below.
+        let peer = unsafe { dead.peer.as_ref() };
+        assert_eq!(t.flush(Some(peer)), Status::UNREACH, "staged {staged}");
+        with(|device| assert!(device.under_way.is_empty(), "staged {staged}"));
+        assert_eq!(reports.count.load(Ordering::Relaxed), 1, "{staged}");
+        drop(dead);
+        local.close().unwrap();
+        t.close().unwrap();
+        assert_eq!(reports.count.load(Ordering::Relaxed), 1, "{staged}");
+    }
 }

@@ -141,6 +141,11 @@ impl Compounds {
         self.0.held.load(Ordering::Relaxed)
     }
 
+    /// Whether a record is of a compound operation.
+    pub(crate) fn has(&self, record: NonNull<Record>) -> bool {
+        self.0.lock().all.contains_key(&record)
+    }
+
     /// Operations that go over several rails.
     pub(crate) fn striped(&self) -> u32 {
         self.0.striped.load(Ordering::Relaxed)

@@ -233,6 +233,9 @@ impl Transport {
             self.abandon_commands(endpoint, status, why);
         }
         self.abandon_messages(endpoint, status, why);
+        if !self.failures.refused_to_shut.load(Ordering::Relaxed) {
+            self.end_staged(endpoint);
+        }
         self.report(
             ErrorFlags::NONFATAL,
             Some(peer),
@@ -242,7 +245,8 @@ impl Transport {
     }
 
     /// Reports the failure of operations outstanding at the provider: not if it refused to close the endpoints, because it may
-    /// still touch their buffers.
+    /// still touch their buffers. Operations on device memory end when their parts and copies do
+    /// ([`end_staged`](Self::end_staged)).
     pub(super) fn report_outstanding(&self, endpoint: NonNull<Endpoint>, status: Status) {
         if self.failures.refused_to_shut.load(Ordering::Relaxed) {
             return;
@@ -252,9 +256,12 @@ impl Transport {
                 let mut state = context.state.lock();
                 let records = state.pool.in_use(Some(endpoint));
                 // SAFETY: `in_use` found the records in use, and the lock is held.
-                let silenced = records
-                    .into_iter()
-                    .filter_map(|r| unsafe { state.pool.silence(r) });
+                let silenced = records.into_iter().filter_map(|r| unsafe {
+                    match self.is_staged(r) {
+                        true => None,
+                        false => state.pool.silence(r),
+                    }
+                });
                 silenced.collect()
             };
             for f in silenced {

@@ -159,7 +159,7 @@ impl Channel {
         t: &Transport,
         ops: &mut StagedOps,
         pool: &mut Pool,
-        over: &mut Vec<usize>,
+        over: &mut VecDeque<usize>,
     ) -> usize {
         // SAFETY: endpoints live as long as operations to them.
         if let Some(status) = unsafe { self.endpoint.as_ref() }.failure()
@@ -309,7 +309,7 @@ impl Channel {
         status: Status,
         ops: &mut StagedOps,
         pool: &mut Pool,
-        over: &mut Vec<usize>,
+        over: &mut VecDeque<usize>,
     ) -> usize {
         let mut steps = 0;
         // SAFETY: endpoints live as long as operations to them.
@@ -336,7 +336,7 @@ impl Channel {
                     None => {}
                 }
                 if op.is_over() {
-                    over.push(job.op);
+                    over.push_back(job.op);
                 }
             }
             steps += 1;
@@ -347,7 +347,7 @@ impl Channel {
                     String::from("the peer's mailbox cannot be reached")
                 });
                 if op.is_over() {
-                    over.push(index);
+                    over.push_back(index);
                 }
             }
             steps += 1;

@@ -204,7 +204,7 @@ fn step(t: &Transport, op: &mut Staged, fragment: &mut Fragment) -> Step {
                 None => Step::Over,
             }
         }
-        // It was reported as failed, and its caller has the destination back.
+        // It failed: nothing more is written for its caller.
         Stand::Done if !op.status.is_ok() => Step::Over,
         Stand::Done => {
             let buffer = fragment

@@ -138,8 +138,7 @@ impl Side {
 
 /// An operation in progress.
 pub(super) struct Staged {
-    /// The operation record, with the caller's completion, in the pool of `context`. `fail_peer` reports it
-    /// from there.
+    /// The operation record, with the caller's completion, in the pool of `context`.
     pub(super) record: NonNull<Record>,
     /// Index of the context that counts it.
     pub(super) context: usize,

@@ -12,12 +12,14 @@ use plugin_api::Status;
 use super::channel::Channel;
 use super::local::Local;
 use super::staged::{Staged, StagedOps};
+use crate::engine::failure::Reporting;
 use crate::engine::transport::Transport;
 use crate::fabric::region::Region;
 use crate::hmem::bounce::Pool;
 use crate::hmem::mailbox::Holder;
 use crate::hmem::server::MailboxServer;
 use crate::mem::handle::Handle;
+use crate::op::record::Record;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::State;
 
@@ -55,7 +57,7 @@ struct Driver {
     locals: Vec<Local>,
     pool: Pool,
     /// Indices of completed operations.
-    over: Vec<usize>,
+    over: VecDeque<usize>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -207,7 +209,7 @@ impl Driver {
             steps += local.advance(t, ops, pool);
             let is_over = ops.at(local.op).is_none_or(|op| op.is_over());
             if is_over {
-                over.push(local.op);
+                over.push_back(local.op);
             }
             !is_over
         });
@@ -296,11 +298,12 @@ impl Transport {
         });
         // Transfers that are started must not run callbacks while the driver is locked: a callback may issue operations on
         // device memory.
-        let Some((advanced, finished)) = self.quietly(|| self.advance_staged()) else {
+        let Some(advanced) = self.quietly(|| self.advance_staged()) else {
             return steps;
         };
         steps += advanced;
-        for op in finished {
+        // One at a time: its callback may wait for the next (`end_staged`).
+        while let Some(op) = self.take_staged() {
             self.hmem.awake.fetch_sub(1, Ordering::Relaxed);
             // Lowered before the outstanding count, so that meanwhile the provider seems to have one operation
             // too many, never one too few.
@@ -311,14 +314,18 @@ impl Transport {
         steps
     }
 
-    /// Advances operations on device memory, unless another thread does. Returns the number of steps, and the operations that are
-    /// over.
-    fn advance_staged(&self) -> Option<(usize, Vec<Staged>)> {
-        let mut driver = match self.hmem.driver.try_lock() {
-            Ok(driver) => driver,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+    /// The driver, unless another thread has it.
+    fn driver(&self) -> Option<MutexGuard<'_, Driver>> {
+        match self.hmem.driver.try_lock() {
+            Ok(driver) => Some(driver),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Advances operations on device memory, unless another thread does. Returns the number of steps.
+    fn advance_staged(&self) -> Option<usize> {
+        let mut driver = self.driver()?;
         let own = Holder {
             node: self.node.id,
             process: self.node.own,
@@ -328,10 +335,42 @@ impl Transport {
             let Some(op) = op else { break };
             driver.accept(op, own);
         }
-        let steps = driver.advance(self);
+        Some(driver.advance(self))
+    }
+
+    /// Takes an operation on device memory that is over, unless another thread advances them: it takes what is over then.
+    fn take_staged(&self) -> Option<Box<Staged>> {
+        let mut driver = self.driver()?;
         let Driver { over, ops, .. } = &mut *driver;
-        let finished = over.drain(..).filter_map(|i| ops.take_over(i));
-        Some((steps, finished.map(|op| *op).collect()))
+        std::iter::from_fn(|| over.pop_front()).find_map(|i| ops.take_over(i))
+    }
+
+    /// Waits until the copies of operations on device memory to a failed peer are over, and reports these operations: a copy uses
+    /// the caller's buffer until then. Their transfers were reported before, or the provider keeps them.
+    #[cold]
+    pub(crate) fn end_staged(&self, endpoint: NonNull<Endpoint>) {
+        while self.hmem.held() > 0 && self.has_staged(endpoint) {
+            self.drive();
+            std::thread::yield_now();
+        }
+    }
+
+    fn has_staged(&self, endpoint: NonNull<Endpoint>) -> bool {
+        self.contexts.iter().any(|context| {
+            let state = context.state.lock();
+            let records = state.pool.in_use(Some(endpoint));
+            // SAFETY: `in_use` found the records in use, and the lock is held.
+            records.into_iter().any(|r| unsafe { self.is_staged(r) })
+        })
+    }
+
+    /// Whether a record is of an operation on device memory that needs copies.
+    ///
+    /// # Safety
+    /// The record is in use. The caller holds the lock of its pool.
+    pub(crate) unsafe fn is_staged(&self, record: NonNull<Record>) -> bool {
+        // SAFETY: the caller guarantees that the record is in use.
+        unsafe { Record::tag(record) }.is_whole() && !self.compounds.has(record)
     }
 
     /// Releases lanes of dead processes. Only connected local peers are looked at: the numbers in a request or an owner word do
@@ -355,6 +394,8 @@ impl Transport {
     /// Reports a completed operation.
     fn finish(&self, op: &Staged) {
         let context = &self.contexts[op.context];
+        // A flush that sees the peer's failure waits for the callback.
+        let _reporting = (!op.status.is_ok()).then(|| Reporting::begin(self));
         let finished = {
             let mut state = context.state.lock();
             if op.status.is_ok() {

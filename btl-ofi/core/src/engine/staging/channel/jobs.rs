@@ -4,6 +4,8 @@
 //! a get is requested, fetched from its slot's data area, then copied. Copies here, transfers and copies at the
 //! target overlap; copies here overlap each other if the user's functions complete them later.
 
+use std::collections::VecDeque;
+
 use plugin_api::{AtomicOp, Status};
 
 use super::{Channel, State};
@@ -78,7 +80,7 @@ impl Channel {
         t: &Transport,
         ops: &mut StagedOps,
         pool: &mut Pool,
-        over: &mut Vec<usize>,
+        over: &mut VecDeque<usize>,
     ) -> usize {
         let mut steps = self.read_replies(t);
         for slot in 0..SLOTS {
@@ -98,7 +100,7 @@ impl Channel {
                         unsafe { op.endpoint.as_ref() }.part_completed();
                     }
                     if op.is_over() {
-                        over.push(job.op);
+                        over.push_back(job.op);
                     }
                 }
                 Ok(false) => self.jobs[slot] = Some(job),
@@ -137,7 +139,7 @@ impl Channel {
         t: &Transport,
         ops: &mut StagedOps,
         pool: &mut Pool,
-        over: &mut Vec<usize>,
+        over: &mut VecDeque<usize>,
     ) -> usize {
         let mut steps = 0;
         while let Some(&index) = self.waiting.front() {
@@ -150,7 +152,7 @@ impl Channel {
             if op.next >= op.size {
                 self.waiting.pop_front();
                 if op.is_over() {
-                    over.push(index);
+                    over.push_back(index);
                 }
                 continue;
             }

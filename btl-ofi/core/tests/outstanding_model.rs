@@ -106,3 +106,39 @@ fn two_flushes_at_once_both_end() {
         assert_eq!(count.outstanding(), 0);
     });
 }
+
+/// A thread that is delayed while it raises a counter, and two others that advance the phase meanwhile. Its own flush does not end
+/// before its operation does.
+#[test]
+fn an_operation_raised_late_is_waited_for() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let count = Arc::new(OutstandingCount::new());
+        let early = count.raise(true);
+        let advancing = {
+            let count = Arc::clone(&count);
+            thread::spawn(move || {
+                let mark = count.mark();
+                count.settle(mark);
+                count.lower(early, 1, true);
+                count.settle(mark);
+            })
+        };
+        let other = {
+            let count = Arc::clone(&count);
+            thread::spawn(move || {
+                let phase = count.raise(true);
+                count.lower(phase, 1, true);
+            })
+        };
+        let phase = count.raise(true);
+        let mark = count.mark();
+        assert!(!count.settle(mark), "its operation is outstanding");
+        advancing.join().unwrap();
+        other.join().unwrap();
+        assert!(!count.settle(mark), "its operation is outstanding");
+        count.lower(phase, 1, true);
+        assert!(count.settle(mark));
+    });
+}

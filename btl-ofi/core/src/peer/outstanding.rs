@@ -7,9 +7,9 @@
 //! `f + 2` proves that phase `f` is empty. Operations issued meanwhile count in later phases and do not prolong the
 //! flush. (The scheme is that of the two indices of sleepable RCU.)
 //!
-//! A thread may read the phase, be delayed, and raise the counter late. No flush of another thread promises to wait
-//! for that operation, since that thread cannot know that it was issued. A thread raises its own operations before
-//! its own flush begins. So no promise is broken.
+//! A thread that raises a counter reads the phase again. If the phase has advanced meanwhile, it lowers that counter and
+//! raises the other one. Otherwise it could count in a counter that was already seen as zero for the next advance, and its
+//! own flush would end too early.
 
 use crate::base::sync::{AtomicU32, Ordering};
 
@@ -55,27 +55,40 @@ impl OutstandingCount {
     /// `threaded` is false where calls never overlap; then no locked instruction is used.
     #[inline]
     pub(crate) fn raise(&self, threaded: bool) -> Phase {
-        // Acquire pairs with the AcqRel in `settle`: a thread that reads the new phase also sees that its counter was
-        // zero.
-        let phase = self.phase.load(Ordering::Acquire) & 1;
-        let count = &self.outstanding[phase as usize];
         if threaded {
-            count.fetch_add(1, Ordering::Relaxed);
-        } else {
-            count.store(
-                count.load(Ordering::Relaxed).wrapping_add(1),
-                Ordering::Relaxed,
-            );
+            return self.raise_among_others();
         }
+        let phase = self.phase.load(Ordering::Relaxed) & 1;
+        let count = &self.outstanding[phase as usize];
+        count.store(
+            count.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Relaxed,
+        );
         phase
+    }
+
+    #[inline]
+    fn raise_among_others(&self) -> Phase {
+        // SeqCst on the phase and the counters, here and in `settle`: either `settle` sees this count before it advances the
+        // phase, or the second load sees the advanced phase.
+        let mut phase = self.phase.load(Ordering::SeqCst);
+        loop {
+            self.outstanding[(phase & 1) as usize].fetch_add(1, Ordering::SeqCst);
+            let now = self.phase.load(Ordering::SeqCst);
+            if now == phase {
+                return phase & 1;
+            }
+            self.lower(phase, 1, true);
+            phase = now;
+        }
     }
 
     /// Counts `n` operations of `phase` as done. Called after their callbacks.
     #[inline]
     pub(crate) fn lower(&self, phase: Phase, n: u32, threaded: bool) {
         let count = &self.outstanding[(phase & 1) as usize];
-        // Release pairs with the Acquire in `drained`, `outstanding_in` and `outstanding`: a flush that reads the lower
-        // count also sees the writes of the callback.
+        // Release pairs with the loads in `drained`, `settle`, `outstanding_in` and `outstanding`: a flush that reads the
+        // lower count also sees the writes of the callback.
         if threaded {
             count.fetch_sub(n, Ordering::Release);
         } else {
@@ -103,7 +116,7 @@ impl OutstandingCount {
 
     /// Operations outstanding in the phase before the current one.
     pub(crate) fn backlog(&self) -> Backlog {
-        // Acquire pairs with the AcqRel in `settle`.
+        // Acquire pairs with the exchange in `settle`.
         let phase = self.phase.load(Ordering::Acquire);
         Backlog {
             phase,
@@ -119,7 +132,7 @@ impl OutstandingCount {
     /// Begins a flush.
     #[inline]
     pub(crate) fn mark(&self) -> Mark {
-        // Acquire pairs with the AcqRel in `settle`.
+        // Acquire pairs with the exchange in `settle`.
         Mark(self.phase.load(Ordering::Acquire))
     }
 
@@ -133,23 +146,19 @@ impl OutstandingCount {
             return true;
         }
         loop {
-            // Acquire pairs with the AcqRel of the exchange below, in another thread.
-            let phase = self.phase.load(Ordering::Acquire);
+            // SeqCst on the phase and the counter: as in `raise_among_others`.
+            let phase = self.phase.load(Ordering::SeqCst);
             if phase.wrapping_sub(mark.0) >= 2 {
                 return true;
             }
-            if !self.drained(phase.wrapping_add(1)) {
+            let next = phase.wrapping_add(1);
+            if self.outstanding[(next & 1) as usize].load(Ordering::SeqCst) != 0 {
                 return false;
             }
-            // If the exchange fails, another flush advanced the phase; the loop reads it again. Release pairs with
-            // the Acquire loads of the phase in `raise`, `mark`, `backlog` and above: they see that the counter was
-            // zero.
-            let _ = self.phase.compare_exchange(
-                phase,
-                phase.wrapping_add(1),
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            );
+            // If the exchange fails, another flush advanced the phase; the loop reads it again. It releases what this thread
+            // saw of callbacks to those that read the new phase.
+            let (set, fetch) = (Ordering::SeqCst, Ordering::SeqCst);
+            let _ = self.phase.compare_exchange(phase, next, set, fetch);
         }
     }
 }

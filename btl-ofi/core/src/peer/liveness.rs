@@ -39,7 +39,7 @@ impl ProcessId {
             // The main thread has ended. The process lives while another thread runs.
             Some(Stat {
                 state: b'Z' | b'X', ..
-            }) => match self.threads().find_map(living) {
+            }) => match self.threads().into_iter().flatten().find_map(living) {
                 Some(b'T' | b't') => State::Stopped,
                 Some(_) => State::Runs,
                 None => State::Gone,
@@ -54,11 +54,10 @@ impl ProcessId {
 }
 
 impl ProcessId {
-    /// The ids of its threads.
-    pub(crate) fn threads(self) -> impl Iterator<Item = u32> {
-        let shown = shows_own_ids().then(|| sys::threads(&self.pid.to_string()));
-        let threads = shown.and_then(Result::ok);
-        threads.into_iter().flatten().flatten()
+    /// The ids of its threads; `None` where `/proc` shows other process ids than this process has.
+    pub(crate) fn threads(self) -> Option<impl Iterator<Item = u32>> {
+        let shown = shows_own_ids().then(|| sys::threads(&self.pid.to_string()))?;
+        Some(shown.into_iter().flatten().flatten())
     }
 }
 

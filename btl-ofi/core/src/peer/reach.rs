@@ -87,10 +87,14 @@ pub(crate) fn standing(process: ProcessId, probe: Option<Probe>) -> Standing {
         Ok(false) | Err(Refused(libc::EFAULT)) => Standing::Changed,
         Err(Refused(libc::ESRCH)) => {
             // The main thread has no memory any more. The process lives if another thread has memory; otherwise it is
-            // about to become a zombie.
-            let mut others = process.threads().filter(|id| *id != process.pid);
+            // about to become a zombie. Where its threads cannot be listed, it counts as running until it is reaped.
+            let closed = Standing::Closed(state, Refused(libc::ESRCH));
+            let Some(threads) = process.threads() else {
+                return closed;
+            };
+            let mut others = threads.filter(|id| *id != process.pid);
             match others.find_map(|id| probe.is_in(id).ok()) {
-                Some(true) => Standing::Closed(state, Refused(libc::ESRCH)),
+                Some(true) => closed,
                 Some(false) => Standing::Changed,
                 None => Standing::Is(State::Gone),
             }

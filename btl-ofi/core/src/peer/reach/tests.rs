@@ -221,6 +221,12 @@ fn memory_is_looked_for_under_other_threads() {
         let why = format!("process id {} on this node no longer runs", own.pid);
         assert_eq!(gone.end(own), Some(why));
         drop(script);
+        // `/proc` is that of an outer namespace, whose process with this id is another one.
+        let outer = || b"NSpid:\t4711\t7\n".to_vec();
+        let _script = without_main()
+            .answers("/proc/self/status", outer())
+            .answers("/proc/self/status", outer());
+        assert_eq!(standing(own, Some(probe)), closed, "not known to be gone");
     });
 }
 

@@ -19,7 +19,7 @@ mod threads;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
-use btl_ofi::{Completion, Endpoint, Handle, Region, Transport};
+use btl_ofi::{Completion, Endpoint, Handle, Notice, Op, Region, Transport};
 use common::Calls as _;
 use plugin_api::counters::Carrier;
 use plugin_api::{Access, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status, ThreadLevel};
@@ -59,6 +59,20 @@ impl There<'_> {
             self.t
                 .put(self.peer, local, at, none, &self.h, bytes.len(), completion)
         }
+    }
+
+    /// A put behind which word 8 is raised.
+    fn put_notify(&self, word: u64, bytes: &[u8]) -> Status {
+        let (at, none) = (self.h.base() + 8 * word, ptr::null_mut());
+        let local = (bytes.as_ptr().cast_mut().cast(), none);
+        let op = Op::put(&self.h, at, local, bytes.len());
+        let notice = Notice {
+            counter: &self.h,
+            address: self.h.base() + 64,
+            add: 1,
+        };
+        // SAFETY: the tests keep what they pass until it is done.
+        unsafe { self.t.put_notify(self.peer, &op, &notice) }
     }
 
     fn put_word(&self, word: u64, value: u64) -> Status {

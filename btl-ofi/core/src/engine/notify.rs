@@ -169,18 +169,16 @@ impl Transport {
                             refused => refused,
                         };
                     }
-                    Transfers::Kernel => match cma::write(peer.pid(), op.local, op.address, size) {
-                        Ok(()) => {
-                            let carried = (peer, Carrier::Cma, size);
-                            self.count_copy(self.context(), carried, self.setup.threaded);
-                            return self.raise_behind(endpoint, &caller, raise);
-                        }
-                        Err(refused) => {
-                            if let Some(status) = self.examine(endpoint, refused) {
-                                return status;
+                    Transfers::Kernel => {
+                        let made = self.put_to_memory(endpoint, &silent, op);
+                        match made {
+                            Some(Status::SUCCESS) => {
+                                return self.raise_behind(endpoint, &caller, raise);
                             }
+                            Some(refused) => return refused,
+                            None => {}
                         }
-                    },
+                    }
                     Transfers::Doubted => {
                         if let Some(status) = self.examine_doubted(endpoint) {
                             return status;
@@ -191,6 +189,37 @@ impl Transport {
                     }
                 }
             }
+        }
+    }
+
+    /// Puts to the memory of a local peer, mapped here or by CMA. `None` if the route of the peer has changed.
+    ///
+    /// # Safety
+    /// `endpoint` is live, the local buffer is valid, and the target's bounds and rights were checked.
+    unsafe fn put_to_memory(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        silent: &Caller,
+        op: &Op<'_>,
+    ) -> Option<Status> {
+        if op.remote.is_shared() {
+            let to = (op.remote, op.address);
+            // SAFETY: the caller guarantees that `endpoint` is live, and the buffer and the range.
+            let mapped = unsafe { self.mapped_transfer(endpoint, silent, to, op.size, true) };
+            if mapped.is_some() {
+                return mapped;
+            }
+        }
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        // SAFETY: the caller guarantees the local buffer, and the range at the target.
+        match unsafe { cma::write(peer.pid(), op.local, op.address, op.size) } {
+            Ok(()) => {
+                let carried = (peer, Carrier::Cma, op.size);
+                self.count_copy(self.context(), carried, self.setup.threaded);
+                Some(Status::SUCCESS)
+            }
+            Err(refused) => self.examine(endpoint, refused),
         }
     }
 

@@ -15,6 +15,7 @@ fn all_fail(there: &There<'_>) {
     for _ in 0..3 {
         assert_eq!(there.put(0, &[1; 8], None), Status::PERM);
         assert_eq!(there.put(0, &[1; 100], None), Status::PERM);
+        assert_eq!(there.put_notify(0, &[1; 8]), Status::PERM);
         assert_eq!(there.get(0, &mut back, None), Status::PERM);
         assert_eq!(there.fetch_add(0, &mut 0, None), Status::PERM);
         assert_eq!(there.t.flush(None), Status::SUCCESS, "nothing was begun");

@@ -88,12 +88,13 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// A mailbox of `lanes` lanes, with fragments of at most `limit` bytes.
+    /// A mailbox of `lanes` lanes, with fragments of at most `limit` bytes, and of at least a request's. An origin that cannot
+    /// transfer a request does not use it.
     pub(crate) fn new(lanes: usize, limit: usize) -> Plan {
         Plan {
             lanes: lanes.max(1),
             // A multiple of every element size.
-            fragment: (FRAGMENT.min(limit) / 64 * 64).max(64),
+            fragment: (FRAGMENT.min(limit) / 64 * 64).max(REQUEST * 8),
         }
     }
 
@@ -106,7 +107,7 @@ impl Plan {
                     .filter(|l| (1..=4096).contains(l))?,
                 fragment: usize::try_from(fragment)
                     .ok()
-                    .filter(|p| (64..=FRAGMENT).contains(p) && p.is_multiple_of(64))?,
+                    .filter(|p| (REQUEST * 8..=FRAGMENT).contains(p) && p.is_multiple_of(64))?,
             }),
             _ => None,
         }
@@ -320,5 +321,8 @@ mod tests {
         assert_eq!(Plan::read(&header), Some(plan));
         assert_eq!(Plan::read(&[MAGIC, 0, 960]), None);
         assert_eq!(Plan::read(&[MAGIC, 3, 1 << 40]), None);
+        assert_eq!(Plan::read(&[MAGIC, 3, 192]), None);
+        // The server puts inline data of a request into a data buffer.
+        assert!(Plan::new(1, 64).fragment >= INLINE);
     }
 }

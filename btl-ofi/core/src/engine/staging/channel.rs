@@ -100,8 +100,8 @@ impl Channel {
             mailbox,
             // SAFETY: the pointer of a box is not null.
             buffers: unsafe { NonNull::new_unchecked(Box::into_raw(buffers)) },
-            plan: Plan::new(1, 64),
-            fragment: 64,
+            plan: Plan::new(1, 0),
+            fragment: REQUEST * 8,
             state: State::Unknown,
             // Origins start their search for a lane at different lanes.
             lane: holder.process.pid as usize,

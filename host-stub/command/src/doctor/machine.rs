@@ -10,6 +10,8 @@ use super::Finding;
 const SHM: &str = "/dev/shm";
 /// What 16 processes of a node need, about 4 MiB each.
 const SHM_NEEDED: u64 = 64 << 20;
+/// What libfabric wants for each processor before it offers the provider shm.
+const SHM_OF_PROCESSOR: u64 = 16 << 20;
 
 pub(super) fn look() -> Vec<Finding> {
     vec![shared_memory(), copies(), memlock(), home()]
@@ -20,7 +22,7 @@ fn mib(bytes: u64) -> String {
 }
 
 fn shared_memory() -> Finding {
-    let Some(free) = free_space(SHM) else {
+    let Some(space) = space(SHM) else {
         return Finding::problem(SHM, "missing, and processes of a node meet there")
             .set("sudo mount -t tmpfs tmpfs /dev/shm");
     };
@@ -34,24 +36,54 @@ fn shared_memory() -> Finding {
         return Finding::problem(SHM, format!("no file can be made there: {error}"))
             .set("sudo chmod 1777 /dev/shm");
     }
-    if free < SHM_NEEDED {
-        return Finding::problem(
-            SHM,
-            format!(
-                "{} are free, and 16 processes of a node need {}",
-                mib(free),
-                mib(SHM_NEEDED)
-            ),
-        )
-        .set(
-            "sudo mount -o remount,size=1G /dev/shm   # in a container: docker run --shm-size=1g",
-        );
-    }
-    Finding::ok(SHM, format!("{} free", mib(free)))
+    // SAFETY: sysconf takes an integer only.
+    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    judge_space(space, u64::try_from(processors).unwrap_or(1))
 }
 
-/// Bytes that a user may still write below `path`.
-fn free_space(path: &str) -> Option<u64> {
+/// Bytes of a file system.
+#[derive(Clone, Copy)]
+struct Space {
+    /// A user may still write so many.
+    free: u64,
+    /// Free or not.
+    size: u64,
+}
+
+/// Whether shared memory suffices for a job on all processors, and for the provider shm.
+fn judge_space(space: Space, processors: u64) -> Finding {
+    let of_provider = processors.saturating_mul(SHM_OF_PROCESSOR);
+    let needed = of_provider.max(SHM_NEEDED);
+    let free = mib(space.free);
+    if space.free >= needed {
+        return Finding::ok(SHM, format!("{free} free"));
+    }
+    let mut wants = Vec::new();
+    if space.free < SHM_NEEDED {
+        wants.push(format!("16 processes of a node need {}", mib(SHM_NEEDED)));
+    }
+    if space.free < of_provider {
+        let wanted = mib(of_provider);
+        wants.push(format!(
+            "the provider shm needs {wanted} (16 MiB for each processor)"
+        ));
+    }
+    let found = format!("{free} are free, and {}", wants.join("; "));
+    let finding = if space.free < SHM_NEEDED {
+        Finding::problem(SHM, found)
+    } else {
+        Finding::note(SHM, found)
+    };
+    // What is used now stays, and half as much again lets a job begin while another ends.
+    let used = space.size.saturating_sub(space.free);
+    let size = (used + needed + needed / 2).div_ceil(1 << 20);
+    finding.set(format!(
+        "sudo mount -o remount,size={size}m /dev/shm   # in a container: docker run --shm-size={size}m"
+    ))
+}
+
+/// The bytes of the file system that holds `path`.
+fn space(path: &str) -> Option<Space> {
     let path = CString::new(path).ok()?;
     let mut stat = MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: the path is NUL-terminated, and `stat` is writable.
@@ -60,7 +92,10 @@ fn free_space(path: &str) -> Option<u64> {
     }
     // SAFETY: the call succeeded and filled the structure.
     let stat = unsafe { stat.assume_init() };
-    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+    Some(Space {
+        free: stat.f_bavail.saturating_mul(stat.f_frsize),
+        size: stat.f_blocks.saturating_mul(stat.f_frsize),
+    })
 }
 
 /// Whether processes may copy from each other (cross-memory attach).
@@ -166,4 +201,48 @@ fn home() -> Finding {
         ),
     )
     .set("mpirun --tune FILE ...   # instead of $HOME/.openmpi/mca-params.conf")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Verdict;
+
+    fn judged(free: u64, size: u64, processors: u64) -> (Verdict, String, String) {
+        let space = Space {
+            free: free << 20,
+            size: size << 20,
+        };
+        let finding = judge_space(space, processors);
+        (finding.verdict, finding.found, finding.set.join("\n"))
+    }
+
+    #[test]
+    fn shared_memory_has_to_suffice_for_the_provider_shm_too() {
+        assert_eq!(judged(64, 64, 4).0, Verdict::Ok);
+        assert_eq!(judged(128, 128, 8).0, Verdict::Ok);
+        // Docker's default, on 5 processors.
+        let (verdict, found, set) = judged(64, 64, 5);
+        assert_eq!(verdict, Verdict::Note);
+        let said = "64 MiB are free, and the provider shm needs 80 MiB (16 MiB for each processor)";
+        assert_eq!(found, said);
+        let lines = "sudo mount -o remount,size=120m /dev/shm   # in a container: docker run --shm-size=120m";
+        assert_eq!(set, lines);
+    }
+
+    #[test]
+    fn less_than_processes_of_a_node_need_is_a_problem() {
+        let (verdict, found, set) = judged(40, 64, 2);
+        assert_eq!(verdict, Verdict::Problem);
+        assert_eq!(
+            found,
+            "40 MiB are free, and 16 processes of a node need 64 MiB"
+        );
+        // 24 MiB are used.
+        assert!(set.contains("--shm-size=120m"), "{set}");
+        let (_, found, set) = judged(40, 64, 16);
+        let said = "need 64 MiB; the provider shm needs 256 MiB (16 MiB for each processor)";
+        assert!(found.ends_with(said), "{found}");
+        assert!(set.contains("--shm-size=408m"), "{set}");
+    }
 }

@@ -21,9 +21,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
 use plugin_api::{Status, ThreadLevel};
 
-use crate::base::log;
 use crate::base::params::Params;
-use crate::bootstrap::{self, Bootstrap};
+use crate::bootstrap::Bootstrap;
 use crate::crt::{self, Runtime};
 use crate::device::{Devices, Support};
 use crate::loader::{
@@ -117,17 +116,8 @@ impl Failures {
 }
 
 impl Job {
-    /// Joins the job that this process was started in, or makes one of its own: bootstrap, plugin,
-    /// modules, exchange of addresses, connections to all ranks, and a fence.
-    pub fn init(options: JobOptions) -> Result<Arc<Job>, JobError> {
-        let params = Arc::new(Params::from_system(&options.settings)?);
-        let bootstrap = bootstrap::from_environment()?;
-        let named = (bootstrap.size() > 1).then(|| bootstrap.rank());
-        log::init(&params, named)?;
-        Self::with(options, params, bootstrap)
-    }
-
-    fn with(
+    /// Joins a job by its bootstrap: plugin, modules, exchange of addresses, connections to all ranks, and a fence.
+    pub(crate) fn with(
         options: JobOptions,
         params: Arc<Params>,
         bootstrap: Arc<dyn Bootstrap>,
@@ -165,10 +155,6 @@ impl Job {
         bootstrap.fence(&mut || {
             transport.progress();
         })?;
-        // Every rank has the same settings; one tells of them.
-        if bootstrap.rank() == 0 {
-            warn_of_settings(&params);
-        }
         let oversubscribed = is_oversubscribed(bootstrap.as_ref());
         let devices = devices(&transport, &params)?;
         Ok(Arc::new(Job {
@@ -397,18 +383,6 @@ fn recorded_failures(transport: &Transport) -> Result<Arc<Failures>, TransportEr
         status,
     })?;
     Ok(failure)
-}
-
-/// Tells of settings that mean nothing.
-fn warn_of_settings(params: &Params) {
-    params.read(|registry| {
-        for warning in registry.warnings() {
-            tracing::warn!("{warning}");
-        }
-        for unknown in registry.unknown("btl_ofi_") {
-            tracing::warn!("{unknown}");
-        }
-    });
 }
 
 /// Whether the node of this rank has more ranks than processors.

@@ -45,6 +45,8 @@
 //!   hooks for layers and a table of collectives.
 //! - [`coll`] is what communicators do collectively.
 //! - [`rma`] is windows in safe Rust.
+//! - [`declarations`] lists the parameters of all layers, and `init` begins a job, which tells of names that are not in that
+//!   list.
 //!
 //! The `host-stub` program and its self-check are crates above this one.
 //!
@@ -55,7 +57,9 @@ pub mod bootstrap;
 pub mod coll;
 pub mod comm;
 pub mod crt;
+pub mod declarations;
 pub mod device;
+mod init;
 pub mod job;
 pub mod launcher;
 pub mod loader;

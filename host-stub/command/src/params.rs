@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::{CommandError, Common, Exit, print_json};
 use host_stub::bootstrap::{Bootstrap, Singleton};
-use host_stub::job::{JobError, RANKS_PER_NODE, REGISTRATION_BYTES, REGISTRATION_ENTRIES};
+use host_stub::declarations::{DECLARATIONS, PREFIX as HOST_PREFIX};
+use host_stub::job::JobError;
 use host_stub::loader::LoadError;
-use host_stub::win::{HUGE_PAGES, TABLE};
 
 /// The arguments of `params`.
 #[derive(Args)]
@@ -39,13 +39,7 @@ impl ParamsCommand {
         let bootstrap: Arc<dyn Bootstrap> = Arc::new(Singleton::new());
         let plugin = self.common.open(&params, bootstrap)?;
         let declared = plugin.register_params();
-        for declaration in [
-            &RANKS_PER_NODE,
-            &TABLE,
-            &HUGE_PAGES,
-            &REGISTRATION_ENTRIES,
-            &REGISTRATION_BYTES,
-        ] {
+        for declaration in DECLARATIONS {
             params.declare(declaration).map_err(JobError::from)?;
         }
         let filter = Level::new(self.level).map_or_else(Filter::all, |l| Filter::all().up_to(l));
@@ -65,11 +59,13 @@ impl ParamsCommand {
             for warning in registry.warnings() {
                 tracing::warn!("{warning}");
             }
+            let mut unknown = registry.unknown(HOST_PREFIX);
             // Of a list that ends early nothing can be said to be unknown.
             if declared.is_ok() {
-                for unknown in registry.unknown(PREFIX) {
-                    tracing::warn!("{unknown}");
-                }
+                unknown.extend(registry.unknown(PREFIX));
+            }
+            for unknown in unknown {
+                tracing::warn!("{unknown}");
             }
             Ok(())
         })?;

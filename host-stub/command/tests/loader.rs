@@ -248,6 +248,68 @@ fn info_and_params_print_json() {
     assert_eq!(verbose["default"], "1");
 }
 
+/// `params` has every parameter that a source of the host declares.
+#[test]
+fn params_lists_every_parameter_of_the_host() {
+    let mut command = host_stub(["params", "--json", "--plugin"]);
+    let run = finish(command.arg(c_plugin(None)), Duration::from_secs(20));
+    assert_eq!(run.code(), Some(0), "{}", run.stderr());
+    let listed: serde_json::Value = serde_json::from_str(&run.stdout()).expect("JSON");
+    let listed: Vec<&str> = listed
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|entry| entry["name"].as_str())
+        .collect();
+    let mut declared = Vec::new();
+    let mut folders = vec![common::root().join("host-stub/src")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("read") {
+            let path = entry.expect("entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let source = std::fs::read_to_string(path).expect("read");
+                let declarations = source.split("Declaration::new(").skip(1);
+                declared.extend(declarations.map(|rest| {
+                    let name = rest.split('"').nth(1).expect("a name");
+                    name.to_owned()
+                }));
+            }
+        }
+    }
+    assert!(declared.len() > 10, "{declared:?}");
+    for name in declared {
+        assert!(listed.contains(&name.as_str()), "{name} in {listed:?}");
+    }
+}
+
+/// A mistyped name is told of, by `params` and by a job; one that the job declares later, or whose value does not fit, is
+/// known.
+#[test]
+fn a_mistyped_parameter_of_the_host_is_told_of() {
+    let plugin = c_plugin(None);
+    let mistyped = [
+        ("OMPI_MCA_host_coll_nod", "0"),
+        ("OMPI_MCA_host_win_huge_pages", "1"),
+    ];
+    let unknown = "unknown parameter host_coll_nod in environment variable OMPI_MCA_host_coll_nod; did you mean host_coll_node?";
+    for arguments in [
+        &["params"][..],
+        &["check", "--np", "1", "--only", "no/such"],
+    ] {
+        let mut command = host_stub(arguments);
+        command.arg("--plugin").arg(&plugin).envs(mistyped);
+        if arguments[0] == "check" {
+            command.env("OMPI_MCA_host_win_table", "fast");
+        }
+        let run = finish(&mut command, Duration::from_secs(60));
+        let said = run.stderr();
+        assert_eq!(said.matches("unknown parameter").count(), 1, "{said}");
+        assert!(said.contains(unknown), "{said}");
+    }
+}
+
 #[test]
 fn a_parameter_that_does_not_parse_is_a_usage_error() {
     let plugin = c_plugin(None);

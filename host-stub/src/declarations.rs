@@ -1,0 +1,35 @@
+//! Every parameter of the host, for lists of them and for finding names that mean nothing. Each is declared by the layer that
+//! reads it.
+
+use mca_params::Declaration;
+
+use crate::base::log::VERBOSE;
+use crate::coll::hierarchy::HIERARCHY;
+use crate::coll::node::NODE_COLLECTIVES;
+use crate::crt::{CHECK, PROGRESS_THREAD, PROGRESS_THREAD_CORE, WAIT_REPORT};
+use crate::device::{CUDA, LEVEL, PRETENDED, PRETENDED_BYTES};
+use crate::job::{RANKS_PER_NODE, REGISTRATION_BYTES, REGISTRATION_ENTRIES};
+use crate::win::{HUGE_PAGES, TABLE};
+
+/// What the names of these parameters start with, and no others.
+pub const PREFIX: &str = "host_";
+
+/// All of them.
+pub static DECLARATIONS: [&Declaration; 16] = [
+    &VERBOSE,
+    &PROGRESS_THREAD,
+    &PROGRESS_THREAD_CORE,
+    &WAIT_REPORT,
+    &CHECK,
+    &NODE_COLLECTIVES,
+    &HIERARCHY,
+    &TABLE,
+    &HUGE_PAGES,
+    &REGISTRATION_ENTRIES,
+    &REGISTRATION_BYTES,
+    &CUDA,
+    &LEVEL,
+    &PRETENDED,
+    &PRETENDED_BYTES,
+    &RANKS_PER_NODE,
+];

@@ -1,0 +1,47 @@
+//! The beginning of a job.
+
+use std::sync::Arc;
+
+use crate::base::log;
+use crate::base::params::Params;
+use crate::bootstrap;
+use crate::declarations::{DECLARATIONS, PREFIX};
+use crate::job::{Job, JobError, JobOptions};
+
+impl Job {
+    /// Joins the job that this process was started in, or makes one of its own: bootstrap, plugin,
+    /// modules, exchange of addresses, connections to all ranks, and a fence.
+    pub fn init(options: JobOptions) -> Result<Arc<Job>, JobError> {
+        let params = Arc::new(Params::from_system(&options.settings)?);
+        let bootstrap = bootstrap::from_environment()?;
+        let named = (bootstrap.size() > 1).then(|| bootstrap.rank());
+        log::init(&params, named)?;
+        let job = Job::with(options, Arc::clone(&params), bootstrap)?;
+        // Every rank has the same settings; one tells of them.
+        if job.rank() == 0 {
+            warn_of_settings(&params);
+        }
+        Ok(job)
+    }
+}
+
+/// Tells of settings that mean nothing.
+fn warn_of_settings(params: &Params) {
+    // A value that does not fit is an error of the call that uses the parameter.
+    let misfits: Vec<_> = DECLARATIONS
+        .into_iter()
+        .filter(|declaration| params.declare(declaration).is_err())
+        .collect();
+    params.read(|registry| {
+        for warning in registry.warnings() {
+            tracing::warn!("{warning}");
+        }
+        let unknown = registry.unknown(PREFIX);
+        let unknown = unknown
+            .into_iter()
+            .filter(|unknown| misfits.iter().all(|known| known.name != unknown.name));
+        for unknown in registry.unknown("btl_ofi_").into_iter().chain(unknown) {
+            tracing::warn!("{unknown}");
+        }
+    });
+}

@@ -22,12 +22,17 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$prefix" ] || die "say where to install: ./install.sh --prefix \$HOME/btl-ofi"
 
+case $prefix in /*) ;; *) prefix=$(pwd)/$prefix ;; esac
+# Open MPI ends a value of the tuning file at a blank, and divides a list of folders at colons.
+case $prefix in
+    *[[:space:]:]*) die "$prefix has a blank or a colon in its name, which Open MPI's lists of folders cannot hold; name another folder" ;;
+esac
 mkdir -p "$prefix" 2>/dev/null && [ -w "$prefix" ] ||
     die "$prefix cannot be written by $(id -un); name a folder that can: --prefix /path/to/project/btl-ofi"
 prefix=$(cd "$prefix" && pwd)
 [ "$prefix" != "$here" ] || die "$prefix is the unpacked archive itself; name another folder"
 "$here/bin/host-stub" --version >/dev/null 2>&1 ||
-    die "the programs do not run here: $("$here/bin/host-stub" --version 2>&1 | tail -1). Build them on this system: ./dev package"
+    die "the programs do not run here: $("$here/bin/host-stub" --version 2>&1 | tail -1). Build them from the sources on this system: cargo build --release -p host-stub-command -p btl-ofi-plugin -p host-stub-c, and ./dev openmpi for the component"
 
 old=$prefix/share/btl-ofi-rs/VERSION
 if [ -e "$old" ] && [ "$(cat "$old")" != "$version" ]; then

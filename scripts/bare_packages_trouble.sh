@@ -137,10 +137,11 @@ install_elsewhere() {
     out=$(as_user "PATH=/opt/project/other:\$PATH ./$archive/install.sh --prefix ~/elsewhere") || { printf '%s\n' "$out"; return 1; }
     said "$out" "Open MPI 4\\.0\\.3 is on the PATH, and the component is for $series: .*\\./dev openmpi" || return 1
     if grep -q '^--mca mca_base_component_path' "$root/home/user/elsewhere/share/btl-ofi-rs/ofi_rs.conf"; then return 1; fi
-    for arguments in '' '--prefix' '--root /x'; do
+    for arguments in '' '--prefix' '--root /x' '--prefix "$HOME/my apps"' '--prefix=$HOME/a:b'; do
         if out=$(as_user "./$archive/install.sh $arguments"); then return 1; fi
         said "$out" '^install\.sh: ' || return 1
     done
+    [ ! -e "$root/home/user/my apps" ] && [ ! -e "$root/home/user/a:b" ]
 }
 
 trouble_of_tarball() {

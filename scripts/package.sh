@@ -28,6 +28,7 @@ machine=$(uname -m)
 find_openmpi() {
     local library
     if [ -z "$prefix" ]; then
+        command -v ompi_info >/dev/null || die "no Open MPI on the PATH: apt-get install openmpi-bin libopenmpi-dev"
         series=$(ompi_info --version | sed -n 's/^Open MPI v\([0-9]*\.[0-9]*\)\..*/\1/p')
         system=$(ompi_info --parsable --path pkglibdir | sed 's/^path:pkglibdir://')
         return
@@ -41,10 +42,19 @@ find_openmpi() {
 }
 
 build() {
-    # The same bytes wherever the sources and the crates lie. What the user sets stays.
-    RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=$(pwd)=/btl-ofi --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
-    CFLAGS="${CFLAGS:-} -ffile-prefix-map=$(pwd)=/btl-ofi"
-    export RUSTFLAGS CFLAGS
+    # The same bytes wherever the sources and the crates lie. What the user sets stays. Folders may have blanks in their names.
+    local flags=()
+    if [ -n "${CARGO_ENCODED_RUSTFLAGS:-}" ]; then
+        IFS=$'\x1f' read -r -a flags <<<"$CARGO_ENCODED_RUSTFLAGS"
+    else
+        read -r -a flags <<<"${RUSTFLAGS:-}"
+    fi
+    flags+=("--remap-path-prefix=$(pwd)=/btl-ofi" "--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo")
+    CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f' && printf '%s' "${flags[*]}")
+    # The crate that calls the C compiler reads them as a shell does.
+    CC_SHELL_ESCAPED_FLAGS=1
+    CFLAGS="${CFLAGS:-} '-ffile-prefix-map=$(pwd)=/btl-ofi'"
+    export CARGO_ENCODED_RUSTFLAGS CC_SHELL_ESCAPED_FLAGS CFLAGS
     # Apart from the others: the variables must not make cargo build these again.
     cargo build --release -p host-stub-command -p btl-ofi-plugin -p host-stub-c
     if [ -n "$prefix" ]; then export MCA_BTL_OFI_OMPI_PREFIX=$prefix; fi
@@ -123,21 +133,36 @@ oldest_libc() {
     readelf --dyn-syms --wide "$@" | grep -o '@GLIBC_[0-9.]*' | sed 's/@GLIBC_//' | sort -uV | tail -1
 }
 
+# The package of Open MPI's libraries; nothing if they are of none.
+library_package() {
+    if [ -n "$prefix" ]; then
+        # Another release's, of which dpkg here knows nothing. Debian names it and the folder of components by one number.
+        printf 'lib%s' "$(basename "$system")"
+        return
+    fi
+    # A package of ours may have the folder, too.
+    { dpkg-query -S "$system" 2>/dev/null || true; } | sed 's/: .*//; s/, /\n/g' | sed 's/:.*//' |
+        grep -vx openmpi-btl-ofi-rs | head -1 || true
+}
+
 make_debs() {
     local triplet libc tree library next
     triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || printf '%s-linux-gnu' "$machine")
-    # Debian names the library's package and the folder of components by one number.
-    library=lib$(basename "$system")
+    library=$(library_package)
     next=${series%.*}.$((${series#*.} + 1))
     libc=$(oldest_libc "$release"/lib{host_stub,btl_ofi,mca_btl_ofi}.so "$release/host-stub")
-    tree=$stage/openmpi-btl-ofi-rs
-    put_object "$release/libmca_btl_ofi.so" "$tree$system/mca_btl_ofi_rs.so"
-    put 644 packaging/ofi_rs.conf "$tree/usr/share/btl-ofi-rs/ofi_rs.conf"
-    deb openmpi-btl-ofi-rs "libc6 (>= $libc), libgcc-s1, libfabric1 (>= 1.14), $library (>= $series~), $library (<< $next~)" \
-        openmpi-bin "one-sided communication over libfabric for Open MPI $series
+    if [ -z "$library" ]; then
+        say "the Open MPI of $system is of no package: no package of the component, which is in the tarball"
+    else
+        tree=$stage/openmpi-btl-ofi-rs
+        put_object "$release/libmca_btl_ofi.so" "$tree$system/mca_btl_ofi_rs.so"
+        put 644 packaging/ofi_rs.conf "$tree/usr/share/btl-ofi-rs/ofi_rs.conf"
+        deb openmpi-btl-ofi-rs "libc6 (>= $libc), libgcc-s1, libfabric1 (>= 1.14), $library (>= $series~), $library (<< $next~)" \
+            openmpi-bin "one-sided communication over libfabric for Open MPI $series
  The component btl/ofi_rs makes puts, gets and atomics of MPI windows over any
  libfabric provider that can carry them, and by memory between processes of a
  node. It is installed beside the component btl/ofi of Open MPI."
+    fi
     tree=$stage/host-stub
     lay_out_host "$tree/usr" "$tree/usr/lib/$triplet"
     pkg_config "$tree/usr/lib/$triplet" /usr "\${prefix}/lib/$triplet"

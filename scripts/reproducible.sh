@@ -18,7 +18,7 @@ build() {
     git clone --quiet --no-hardlinks . "$1"
     git -C "$1" checkout --quiet --detach "$commit"
     printf '== building in %s\n' "$1"
-    (cd "$1" && env -u CARGO_TARGET_DIR -u RUSTFLAGS CARGO_HOME="$2" scripts/package.sh >"$1.log" 2>&1) ||
+    (cd "$1" && env -u CARGO_TARGET_DIR -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS CARGO_HOME="$2" scripts/package.sh >"$1.log" 2>&1) ||
         die "the build failed ($1.log): $(tail -1 "$1.log")"
 }
 

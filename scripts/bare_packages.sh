@@ -177,7 +177,13 @@ stands_beside() {
     out=$(as_user "$run --mca btl_ofi_mode 7 ./your_program") || return 1
     said "$out" "$went_well" 'btl_ofi_mode: `7` is not allowed' || return 1
     out=$(as_user "$run --mca btl_ofi_progress_mode never ./your_program") || return 1
-    said "$out" "$went_well" 'btl_ofi_progress_mode: `never` is not allowed'
+    said "$out" "$went_well" 'btl_ofi_progress_mode: `never` is not allowed' || return 1
+    # The limits that Open MPI registers for every BTL, with the C component loaded and without.
+    for run in 'self,ofi,ofi_rs' 'self,ofi_rs'; do
+        out=$(as_user "OMPI_MCA_btl=$run OMPI_MCA_btl_ofi_put_limit=65536 OMPI_MCA_btl_ofi_eager_limit=8192 ompi_info --param btl ofi_rs --level 9") ||
+            return 1
+        said "$out" 'btl_ofi_rs_put_limit" \(current value: "65536"' 'btl_ofi_rs_eager_limit" \(current value: "8192"' || return 1
+    done
 }
 
 doctor() {

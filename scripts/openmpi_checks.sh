@@ -188,13 +188,15 @@ openmpi_host_stub_apart() {
 # What a user gave by another source or name must arrive, and must be shown.
 openmpi_hears_parameters() {
     local out file=$openmpi_dir/parameters.conf verbose=0
-    printf '%s\n' 'opal_common_ofi_provider_exclude = udp' 'btl_ofi_peer_check_interval = 90' >"$file"
-    out=$(OMPI_MCA_btl_ofi_num_cq_read=7 OMPI_MCA_btl_ofi_verbose=3 OMPI_MCA_opal_common_ofi_provider_include=shm \
+    printf '%s\n' 'opal_common_ofi_provider_exclude = udp' 'btl_ofi_peer_check_interval = 90' 'btl_ofi_eager_limit = 8192' >"$file"
+    out=$(OMPI_MCA_btl_ofi_num_cq_read=7 OMPI_MCA_btl_ofi_put_limit=65536 OMPI_MCA_btl_ofi_verbose=3 OMPI_MCA_opal_common_ofi_provider_include=shm \
         OMPI_MCA_mca_base_param_files=$(pwd)/$file \
         OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system \
         ompi_info --param btl "$openmpi_name" --level 9) || return 1
     grep 'current value' <<<"$out"
     grep -q 'num_cq_read" (current value: "7", data source: environment' <<<"$out" || return 1
+    grep -q "btl_${openmpi_name}_put_limit\" (current value: \"65536\"" <<<"$out" || return 1
+    grep -q "btl_${openmpi_name}_eager_limit\" (current value: \"8192\"" <<<"$out" || return 1
     # Open MPI shows the source of a value given by a synonym in the environment as the default; the value is right.
     grep -q '_verbose" (current value: "3".*synonym of: opal_common_ofi_verbose' <<<"$out" || return 1
     grep -q '_provider_include" (current value: "shm", data source: environment' <<<"$out" || return 1

@@ -139,10 +139,10 @@ impl Variable {
         Some((found.mbv_type, found.mbv_scope))
     }
 
-    /// Whether the variable was registered with the type of `declared`. Another component's may have another.
-    pub(crate) fn has_type_of(self, declared: &Declaration) -> bool {
-        let found = self.registered().map(|(kind, _)| kind);
-        found.is_some() && found == kind_of(declared.kind)
+    /// Whether the variable was registered with the type of `kind`. Another component's may have another.
+    pub(crate) fn has_type_of(self, kind: Kind) -> bool {
+        let found = self.registered().map(|(registered, _)| registered);
+        found.is_some() && found == kind_of(kind)
     }
 
     /// Whether the variable is a flag that somebody may set.

@@ -1,15 +1,21 @@
 //! The parameters that Open MPI registers for every BTL from the fields of a module.
 
+use std::ffi::CStr;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use btl_ofi::Options;
-use mca_params::{Declaration, Value};
+use mca_params::{Declaration, Kind, Value};
 use plugin_api::{AtomicFlags, Status};
 
-use super::PREFIX;
+use super::{PREFIX, usual};
 use crate::bindings as ffi;
 use crate::flags::{FLAGS, NOT_DECLARED};
+use crate::identity;
+use crate::storage::Name;
+
+type Module = ffi::mca_btl_base_module_t;
+type Field = fn(&mut Module) -> &mut usize;
 
 /// Largest send of the transport, bytes: 128 KiB and a header of pml/ob1.
 const LONGEST_SEND: usize = 128 * 1024 + 256;
@@ -19,6 +25,28 @@ const PIECE: usize = 1 << 20;
 /// The declared latency, microseconds: less than the 1 of Open MPI's own shared memory and of the C component, because
 /// osc/rdma takes the BTL with the lowest. On equal ones the ranks of 4.1 choose differently, and the job fails.
 const LATENCY: u32 = 0;
+
+/// The limits among these parameters, each with its field. A component named `ofi_rs` takes these by their usual names too. It
+/// does not take the latency so: the C component would get the same, and of two BTLs with equal ones the ranks of 4.1 choose
+/// differently.
+const LIMITS: [(&CStr, Field); 8] = [
+    (c"put_limit", |module| &mut module.btl_put_limit),
+    (c"get_limit", |module| &mut module.btl_get_limit),
+    (c"eager_limit", |module| &mut module.btl_eager_limit),
+    (c"rndv_eager_limit", |module| {
+        &mut module.btl_rndv_eager_limit
+    }),
+    (c"max_send_size", |module| &mut module.btl_max_send_size),
+    (c"rdma_pipeline_send_length", |module| {
+        &mut module.btl_rdma_pipeline_send_length
+    }),
+    (c"rdma_pipeline_frag_size", |module| {
+        &mut module.btl_rdma_pipeline_frag_size
+    }),
+    (c"min_rdma_pipeline_size", |module| {
+        &mut module.btl_min_rdma_pipeline_size
+    }),
+];
 
 /// The module structure whose fields hold these parameters; NULL before `register`.
 static TEMPLATE: AtomicPtr<ffi::mca_btl_base_module_t> = AtomicPtr::new(null_mut());
@@ -44,9 +72,14 @@ pub(super) fn register(mut template: ffi::mca_btl_base_module_t) -> Result<(), S
     }
     template.btl_latency = LATENCY;
     // Leaked: the variable system keeps pointers to the fields.
-    let template = Box::leak(Box::new(template));
+    let template: *mut Module = Box::leak(Box::new(template));
     // SAFETY: `component` is the exported structure, and the leaked template never moves.
-    let rc = unsafe { ffi::mca_btl_base_param_register(component.cast(), template) };
+    let mut rc = unsafe { ffi::mca_btl_base_param_register(component.cast(), template) };
+    if identity::BESIDE_C && rc == Status::SUCCESS.0 {
+        take_usual_names(template);
+        // SAFETY: the template lives; the function makes the fields that were just written agree, as registration does.
+        rc = unsafe { ffi::mca_btl_base_param_verify(template) };
+    }
     if rc != Status::SUCCESS.0 {
         return Err(format!(
             "the parameters of every BTL could not be registered: {}",
@@ -56,6 +89,28 @@ pub(super) fn register(mut template: ffi::mca_btl_base_module_t) -> Result<(), S
     // Release: pairs with the Acquire load in `value`.
     TEMPLATE.store(template, Ordering::Release);
     Ok(())
+}
+
+/// Gives the limits their usual names, or takes the values that the C component has by these.
+fn take_usual_names(template: *mut Module) {
+    for (own, field) in LIMITS {
+        let name = Name {
+            framework: c"btl",
+            component: identity::NAME,
+            variable: own,
+        };
+        let Some(variable) = name.find() else {
+            continue;
+        };
+        usual::give(variable, own);
+        if variable.is_default()
+            && let Some(Value::Unsigned(set)) = usual::set_beside(own, Kind::SizeT)
+            && let Ok(set) = usize::try_from(set)
+        {
+            // SAFETY: the template lives, and nothing else refers to it during registration.
+            *field(unsafe { &mut *template }) = set;
+        }
+    }
 }
 
 /// The defaults of the sizes by which pml/ob1 divides messages: up to the eager limit at once; longer ones, if they need no

@@ -34,14 +34,19 @@ pub(super) fn give(variable: Variable, own: &CStr) {
 /// environment.
 pub(super) fn value(declared: &Declaration) -> Option<Value> {
     let own = CString::new(declared.name.strip_prefix(PREFIX)?).ok()?;
-    match name(&own).find() {
-        Some(variable) if variable.is_default() || !variable.has_type_of(declared) => None,
-        Some(variable) => variable.value(declared.kind),
-        None if declared.kind == Kind::String => {
-            std::env::var(format!("{ENVIRONMENT}{}", declared.name))
-                .ok()
-                .map(|text| Value::String(text.into()))
-        }
-        None => None,
+    if declared.kind == Kind::String && !name(&own).exists() {
+        return std::env::var(format!("{ENVIRONMENT}{}", declared.name))
+            .ok()
+            .map(|text| Value::String(text.into()));
     }
+    set_beside(&own, declared.kind)
+}
+
+/// The value that the user gave the C component's variable of this name and kind.
+pub(super) fn set_beside(own: &CStr, kind: Kind) -> Option<Value> {
+    let variable = name(own).find()?;
+    if variable.is_default() || !variable.has_type_of(kind) {
+        return None;
+    }
+    variable.value(kind)
 }

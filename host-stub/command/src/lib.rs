@@ -95,8 +95,8 @@ enum Command {
 /// Arguments that every command takes.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Common {
-    /// The plugin [default: libbtl_ofi.so beside this program, else where the dynamic loader
-    /// looks].
+    /// The plugin [default: the file that HOST_STUB_PLUGIN names, else libbtl_ofi.so beside this
+    /// program, else where the dynamic loader looks].
     #[arg(long, value_name = "PATH")]
     pub plugin: Option<PathBuf>,
 

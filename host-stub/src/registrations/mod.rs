@@ -1,10 +1,12 @@
 //! Registrations of buffers that operations use here, kept for the next operation that uses them.
 //!
-//! A registration covers whole pages. It is served as long as its memory stays mapped ([`unmapped`]):
-//! what was unmapped, moved or discarded is never served again, also when something else lies
-//! there now. The number of registrations and their bytes are bounded, the one not used for longest
-//! goes first, and what is in use stays until its last user has ended. Where the process cannot be
-//! told of unmapping, or a buffer's memory cannot be watched, each use registers anew.
+//! A registration covers the whole pages of one buffer and no others, so whether it can be made
+//! depends on nothing beside them. Two may share pages. It is served as long as its memory stays
+//! mapped ([`unmapped`]): what was unmapped, moved or discarded is never served again, also when
+//! something else lies there now. The number of registrations and their bytes are bounded, the one
+//! not used for longest goes first, and what is in use stays until its last user has ended. Where
+//! the process cannot be told of unmapping, or a buffer's memory cannot be watched, each use
+//! registers anew.
 
 mod ranges;
 mod unmapped;
@@ -79,6 +81,13 @@ struct Limits {
     bytes: usize,
 }
 
+impl Limits {
+    const NOTHING: Limits = Limits {
+        entries: 0,
+        bytes: 0,
+    };
+}
+
 /// Registrations of one kind; `T` ends one when it is dropped.
 struct Cache<T> {
     limits: Limits,
@@ -87,8 +96,6 @@ struct Cache<T> {
 
 struct State<T> {
     ranges: Ranges<T>,
-    /// Raised whenever memory was given up.
-    epoch: u64,
     counts: Counts,
 }
 
@@ -113,7 +120,6 @@ impl<T> Cache<T> {
             limits,
             state: Mutex::new(State {
                 ranges: Ranges::default(),
-                epoch: 0,
                 counts: Counts::default(),
             }),
         }
@@ -123,8 +129,8 @@ impl<T> Cache<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A registration that covers the pages: one that is kept, or what `register` makes of pages. What
-    /// is dropped on the way is dropped without the lock.
+    /// A registration that covers the pages: one that is kept, or what `register` makes of them. The
+    /// pages stay mapped meanwhile. What is dropped on the way is dropped without the lock.
     fn acquire<E>(
         &self,
         watch: &Unmapped,
@@ -132,83 +138,105 @@ impl<T> Cache<T> {
         register: impl Fn(&Range<usize>) -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
         let mut dropped = Vec::new();
-        let (joined, epoch) = {
-            let mut state = self.lock();
-            state.settle(watch, &mut dropped);
-            if let Some(found) = state.ranges.covering(pages) {
-                state.counts.hits += 1;
-                return Ok(found);
-            }
-            (state.ranges.joined(pages), state.epoch)
-        };
-        // Watched first: what is unmapped from here on is heard of.
-        let keep = self.limits.entries > 0
-            && joined.len() <= self.limits.bytes
-            && watch.watch(&joined).is_ok();
-        let wanted = if keep { &joined } else { pages };
-        let made = match register(wanted) {
+        if let Some(found) = self.find(watch, pages, &mut dropped) {
+            return Ok(found);
+        }
+        let made = match register(pages) {
             Ok(made) => made,
             Err(error) => {
                 // Room may be all that it lacks.
-                let nothing = Limits {
-                    entries: 0,
-                    bytes: 0,
-                };
-                self.lock().evict(watch, nothing, &mut dropped);
+                self.lock().evict(watch, Limits::NOTHING, &mut dropped);
                 if dropped.is_empty() {
                     return Err(error);
                 }
                 dropped.clear();
-                register(wanted)?
+                register(pages)?
             }
         };
         let made = Arc::new(made);
-        let mut state = self.lock();
-        state.settle(watch, &mut dropped);
-        // Something was unmapped, or another thread was first with a part of it.
-        if !keep || state.epoch != epoch || state.ranges.joined(&joined) != joined {
-            state.counts.alone += 1;
-            return Ok(made);
-        }
-        state.ranges.take_overlapping(&joined, &mut dropped);
-        let room = Limits {
-            entries: self.limits.entries - 1,
-            bytes: self.limits.bytes - joined.len(),
-        };
-        state.evict(watch, room, &mut dropped);
-        if state.ranges.len() > room.entries || state.ranges.bytes() > room.bytes {
-            // All the others are in use.
-            watch.forget(&joined);
-            state.counts.alone += 1;
-        } else {
-            state.ranges.insert(joined, Arc::clone(&made));
-            state.counts.kept += 1;
-        }
+        self.keep(watch, pages, &made, &mut dropped);
         Ok(made)
+    }
+
+    /// One that is kept.
+    fn find(
+        &self,
+        watch: &Unmapped,
+        pages: &Range<usize>,
+        dropped: &mut Vec<Arc<T>>,
+    ) -> Option<Arc<T>> {
+        let mut state = self.lock();
+        state.settle(watch, dropped);
+        let found = state.ranges.covering(pages);
+        state.counts.hits += u64::from(found.is_some());
+        found
+    }
+
+    /// Keeps one that was made, if there is room for it and its pages can be watched.
+    fn keep(
+        &self,
+        watch: &Unmapped,
+        pages: &Range<usize>,
+        made: &Arc<T>,
+        dropped: &mut Vec<Arc<T>>,
+    ) {
+        let mut state = self.lock();
+        state.settle(watch, dropped);
+        // Its user keeps the pages mapped until here, so it suffices to watch them from here on. Under
+        // the lock, so that no eviction of an overlapping one stops that before this one is in.
+        let keep = self.limits.entries > 0
+            && pages.len() <= self.limits.bytes
+            // Another thread may have been first.
+            && state.ranges.covering(pages).is_none()
+            && watch.watch(pages).is_ok();
+        if !keep {
+            state.counts.alone += 1;
+            return;
+        }
+        state
+            .ranges
+            .insert(pages.clone(), Arc::clone(made), dropped);
+        state.evict(watch, self.limits, dropped);
+        if state.fits(self.limits) {
+            state.counts.kept += 1;
+        } else {
+            // All the others are in use.
+            state.ranges.take(pages.start);
+            state.forget(watch, pages);
+            state.counts.alone += 1;
+        }
     }
 }
 
 impl<T> State<T> {
+    fn fits(&self, limits: Limits) -> bool {
+        self.ranges.len() <= limits.entries && self.ranges.bytes() <= limits.bytes
+    }
+
     /// Gives up what is idle until the rest fits.
-    fn evict(&mut self, unmapped: &Unmapped, room: Limits, dropped: &mut Vec<Arc<T>>) {
-        while self.ranges.len() > room.entries || self.ranges.bytes() > room.bytes {
+    fn evict(&mut self, watch: &Unmapped, limits: Limits, dropped: &mut Vec<Arc<T>>) {
+        while !self.fits(limits) {
             let Some((pages, old)) = self.ranges.take_oldest_idle() else {
                 return;
             };
-            // Still mapped, or it would have been taken out; ranges share no page.
-            unmapped.forget(&pages);
+            self.forget(watch, &pages);
             self.counts.evicted += 1;
             dropped.push(old);
+        }
+    }
+
+    /// Stops watching the pages of one that was taken out, except those that others rely on.
+    fn forget(&self, watch: &Unmapped, pages: &Range<usize>) {
+        let alone = self.ranges.uncovered(pages);
+        if !alone.is_empty() {
+            watch.forget(&alone);
         }
     }
 
     /// Takes out what was unmapped.
     fn settle(&mut self, watch: &Unmapped, dropped: &mut Vec<Arc<T>>) {
         let before = dropped.len();
-        watch.look(|gone| {
-            self.epoch += 1;
-            self.ranges.take_overlapping(&gone, dropped);
-        });
+        watch.look(|gone| self.ranges.take_overlapping(&gone, dropped));
         self.counts.unmapped += (dropped.len() - before) as u64;
     }
 }
@@ -262,7 +290,7 @@ impl Registrations {
     /// A registration for gets to a buffer here and puts from it. It lasts as long as the lease.
     ///
     /// # Safety
-    /// The buffer stays mapped while the lease is held.
+    /// The buffer stays mapped during the call and while the lease is held.
     pub(crate) unsafe fn acquire(
         &self,
         base: *mut u8,
@@ -270,8 +298,8 @@ impl Registrations {
     ) -> Result<Lease, TransportError> {
         let register = |range: &Range<usize>| {
             let base = std::ptr::with_exposed_provenance_mut(range.start);
-            // SAFETY: the caller vouches for the buffer, and of what else is registered with it each
-            // page was mapped when it was last looked at; only this process's operations use it.
+            // SAFETY: the caller vouches for the buffer, and the rest of its pages is mapped with it;
+            // only this process's operations use it.
             unsafe {
                 self.transport
                     .register(base, range.len(), Access::LOCAL_WRITE)

@@ -1,4 +1,6 @@
-//! Disjoint ranges of addresses with a value each: found by what they cover, given up by age.
+//! Ranges of addresses with a value each: found by what they cover, given up by age.
+//!
+//! They may overlap, but none lies inside another. So their ends have the order of their starts.
 //!
 //! The order of use is kept lazily: finding a range only notes when, and the search for the oldest puts each that
 //! was found since in its place. So finding allocates nothing, and giving up costs a logarithm for each time that
@@ -58,21 +60,13 @@ impl<T> Ranges<T> {
         Some(Arc::clone(&held.value))
     }
 
-    /// The smallest range that covers `wanted` and every range that overlaps it.
-    pub(super) fn joined(&self, wanted: &Range<usize>) -> Range<usize> {
-        let mut joined = wanted.clone();
-        if let Some((start, held)) = self.by_start.range(..wanted.start).next_back()
-            && held.end > wanted.start
-        {
-            joined.start = *start;
-            joined.end = joined.end.max(held.end);
-        }
-        if let Some((start, held)) = self.by_start.range(..wanted.end).next_back()
-            && *start >= wanted.start
-        {
-            joined.end = joined.end.max(held.end);
-        }
-        joined
+    /// The part of `pages` that no range covers. `pages` lies inside no range, and no range inside it.
+    pub(super) fn uncovered(&self, pages: &Range<usize>) -> Range<usize> {
+        let before = self.by_start.range(..pages.start).next_back();
+        let after = self.by_start.range(pages.start..).next();
+        let start = before.map_or(pages.start, |(_, held)| held.end.max(pages.start));
+        let end = after.map_or(pages.end, |(start, _)| (*start).min(pages.end));
+        start..end
     }
 
     /// Takes out every range that overlaps `gone`.
@@ -107,15 +101,22 @@ impl<T> Ranges<T> {
         None
     }
 
-    fn take(&mut self, start: usize) -> Option<(Range<usize>, Arc<T>)> {
+    /// Takes out the range that starts there.
+    pub(super) fn take(&mut self, start: usize) -> Option<(Range<usize>, Arc<T>)> {
         let held = self.by_start.remove(&start)?;
         self.by_use.remove(&held.queued);
         self.bytes -= held.end - start;
         Some((start..held.end, held.value))
     }
 
-    /// Adds a range that overlaps none.
-    pub(super) fn insert(&mut self, range: Range<usize>, value: Arc<T>) {
+    /// Adds a range that lies inside none, in the place of those inside it.
+    pub(super) fn insert(&mut self, range: Range<usize>, value: Arc<T>, taken: &mut Vec<Arc<T>>) {
+        while let Some((start, held)) = self.by_start.range(range.start..).next()
+            && held.end <= range.end
+        {
+            let start = *start;
+            taken.extend(self.take(start).map(|(_, value)| value));
+        }
         self.clock += 1;
         self.bytes += range.end - range.start;
         let held = Held {
@@ -134,46 +135,61 @@ mod tests {
     use super::*;
 
     fn of(parts: &[(Range<usize>, u32)]) -> Ranges<u32> {
-        let mut ranges = Ranges::default();
+        let (mut ranges, mut taken) = (Ranges::default(), Vec::new());
         for (range, value) in parts {
-            ranges.insert(range.clone(), Arc::new(*value));
+            ranges.insert(range.clone(), Arc::new(*value), &mut taken);
         }
+        assert!(taken.is_empty());
         ranges
     }
 
     #[test]
     fn only_a_range_that_covers_all_is_found() {
-        let mut ranges = of(&[(10..20, 1), (20..30, 2), (40..50, 3)]);
+        let mut ranges = of(&[(10..20, 1), (20..30, 2), (27..37, 3), (40..50, 4)]);
         let mut found = |range| ranges.covering(&range).map(|value| *value);
         assert_eq!(found(10..20), Some(1));
         assert_eq!(found(12..13), Some(1));
         assert_eq!(found(20..30), Some(2));
+        assert_eq!(found(27..30), Some(3));
+        assert_eq!(found(26..31), None);
         assert_eq!(found(19..21), None);
         assert_eq!(found(9..11), None);
-        assert_eq!(found(30..31), None);
+        assert_eq!(found(37..38), None);
         assert_eq!(found(49..51), None);
     }
 
     #[test]
-    fn joined_takes_in_both_sides_and_what_is_between() {
-        let ranges = of(&[(10..20, 1), (22..24, 2), (40..50, 3)]);
-        assert_eq!(ranges.joined(&(15..45)), 10..50);
-        assert_eq!(ranges.joined(&(20..22)), 20..22);
-        assert_eq!(ranges.joined(&(21..30)), 21..30);
-        assert_eq!(ranges.joined(&(23..40)), 22..40);
-        assert_eq!(ranges.joined(&(12..13)), 10..20);
-        assert_eq!(ranges.joined(&(5..60)), 5..60);
+    fn what_others_cover_is_left_out() {
+        let ranges = of(&[(10..20, 1), (15..24, 2), (40..50, 3)]);
+        assert_eq!(ranges.uncovered(&(20..45)), 24..40);
+        assert_eq!(ranges.uncovered(&(5..12)), 5..10);
+        assert_eq!(ranges.uncovered(&(45..60)), 50..60);
+        assert_eq!(ranges.uncovered(&(25..30)), 25..30);
+        assert!(ranges.uncovered(&(12..22)).is_empty());
+        assert_eq!(of(&[]).uncovered(&(1..2)), 1..2);
+    }
+
+    #[test]
+    fn a_range_takes_the_place_of_those_inside_it() {
+        let mut ranges = of(&[(5..12, 1), (10..20, 2), (22..24, 3), (23..31, 4)]);
+        let mut taken = Vec::new();
+        ranges.insert(10..30, Arc::new(5), &mut taken);
+        let taken: Vec<u32> = taken.iter().map(|value| **value).collect();
+        assert_eq!(taken, [2, 3]);
+        assert_eq!((ranges.len(), ranges.bytes()), (3, 7 + 20 + 8));
+        assert_eq!(ranges.covering(&(11..12)).map(|value| *value), Some(5));
+        assert_eq!(ranges.covering(&(9..12)).map(|value| *value), Some(1));
     }
 
     #[test]
     fn overlapping_ranges_go_and_others_stay() {
-        let mut ranges = of(&[(10..20, 1), (20..30, 2), (30..40, 3), (50..60, 4)]);
+        let mut ranges = of(&[(10..20, 1), (15..30, 2), (28..40, 3), (50..60, 4)]);
         let mut taken = Vec::new();
-        ranges.take_overlapping(&(19..31), &mut taken);
+        ranges.take_overlapping(&(20..31), &mut taken);
         let mut taken: Vec<u32> = taken.iter().map(|value| **value).collect();
         taken.sort_unstable();
-        assert_eq!(taken, [1, 2, 3]);
-        assert_eq!((ranges.len(), ranges.bytes()), (1, 10));
+        assert_eq!(taken, [2, 3]);
+        assert_eq!((ranges.len(), ranges.bytes()), (2, 20));
         let mut none = Vec::new();
         ranges.take_overlapping(&(40..50), &mut none);
         assert!(none.is_empty());
@@ -192,11 +208,11 @@ mod tests {
         assert_eq!(next(), Some(2));
     }
 
-    /// Beside a list of starts in the order of use, over a few thousand steps of all kinds.
+    /// Beside a list in the order of use, over a few thousand steps of all kinds.
     #[test]
     fn the_order_of_use_is_kept() {
         let mut ranges = Ranges::default();
-        let mut order: Vec<usize> = Vec::new();
+        let mut order: Vec<Range<usize>> = Vec::new();
         let mut state = 1u64;
         let mut random = |below: usize| {
             state = state
@@ -204,31 +220,41 @@ mod tests {
                 .wrapping_add(1442695040888963407);
             (state >> 33) as usize % below
         };
+        let inside = |inner: &Range<usize>, outer: &Range<usize>| {
+            outer.start <= inner.start && inner.end <= outer.end
+        };
         for _ in 0..5000 {
-            let start = random(64) * 10;
-            let known = order.iter().position(|other| *other == start);
+            let start = random(640);
+            let wanted = start..start + 1 + random(20);
+            // Of several that cover it, the one that starts last.
+            let known = (0..order.len())
+                .filter(|at| inside(&wanted, &order[*at]))
+                .max_by_key(|at| order[*at].start);
             match (random(8), known) {
                 (0, _) => {
-                    let oldest = ranges.take_oldest_idle().map(|(range, _)| range.start);
+                    let oldest = ranges.take_oldest_idle().map(|(range, _)| range);
                     let expected = (!order.is_empty()).then(|| order.remove(0));
                     assert_eq!(oldest, expected);
                 }
-                (1, Some(at)) => {
-                    ranges.take_overlapping(&(start..start + 1), &mut Vec::new());
-                    order.remove(at);
+                (1, _) => {
+                    ranges.take_overlapping(&wanted, &mut Vec::new());
+                    order.retain(|range| range.end <= wanted.start || wanted.end <= range.start);
                 }
                 (_, Some(at)) => {
-                    assert!(ranges.covering(&(start..start + 10)).is_some());
-                    order.remove(at);
-                    order.push(start);
+                    assert!(ranges.covering(&wanted).is_some());
+                    let found = order.remove(at);
+                    order.push(found);
                 }
                 (_, None) => {
-                    ranges.insert(start..start + 10, Arc::new(()));
-                    order.push(start);
+                    assert!(ranges.covering(&wanted).is_none());
+                    ranges.insert(wanted.clone(), Arc::new(()), &mut Vec::new());
+                    order.retain(|range| !inside(range, &wanted));
+                    order.push(wanted);
                 }
             }
             assert_eq!(ranges.len(), order.len());
             assert_eq!(ranges.by_use.len(), order.len());
+            assert_eq!(ranges.bytes(), order.iter().map(Range::len).sum::<usize>());
         }
     }
 }

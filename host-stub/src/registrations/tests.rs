@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -8,6 +9,7 @@ use super::*;
 /// Where each registration of the tests was made: which mapping of the pages it belongs to.
 struct Made {
     number: u64,
+    pages: Range<usize>,
     live: Arc<AtomicUsize>,
 }
 
@@ -43,18 +45,37 @@ impl Bench {
     }
 
     fn acquire(&self, base: usize, len: usize) -> Arc<Made> {
-        let register = |_: &Range<usize>| {
+        match self.acquire_after(base, len, || Ok::<_, Infallible>(())) {
+            Ok(made) => made,
+            Err(never) => match never {},
+        }
+    }
+
+    /// The same. `first` runs in each registration of its pages, and may refuse it.
+    fn acquire_after<E>(
+        &self,
+        base: usize,
+        len: usize,
+        first: impl Fn() -> Result<(), E>,
+    ) -> Result<Arc<Made>, E> {
+        let register = |pages: &Range<usize>| {
+            first()?;
             self.live.fetch_add(1, Ordering::Relaxed);
-            Ok::<_, Infallible>(Made {
+            Ok(Made {
                 number: self.made.fetch_add(1, Ordering::Relaxed),
+                pages: pages.clone(),
                 live: Arc::clone(&self.live),
             })
         };
         let pages = pages_of(&(base..base + len));
-        match self.cache.acquire(&self.watch, &pages, register) {
-            Ok(made) => made,
-            Err(never) => match never {},
-        }
+        self.cache.acquire(&self.watch, &pages, register)
+    }
+
+    /// Whether the page is registered anew once something else lies there. `last` was made of it.
+    fn tells_of(&self, page: usize, last: u64) -> bool {
+        assert_eq!(self.acquire(page, 8).number, last, "it is kept");
+        replace(page, page_size());
+        self.acquire(page, 8).number > last
     }
 
     fn counts(&self) -> Counts {
@@ -92,6 +113,15 @@ fn unmap(base: usize, len: usize) {
     }
     // SAFETY: the tests unmap what they mapped.
     assert_eq!(unsafe { libc::munmap(base as *mut libc::c_void, len) }, 0);
+}
+
+/// Has other pages lie there from now on. At once, so that another test's thread cannot take the place.
+fn replace(base: usize, len: usize) {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: the tests replace what they mapped.
+    let again = unsafe { libc::mmap(base as *mut libc::c_void, len, rights, flags, -1, 0) };
+    assert_eq!(again as usize, base);
 }
 
 #[test]
@@ -191,7 +221,6 @@ fn bounds_hold_and_what_is_in_use_stays() {
     };
     let page = page_size();
     let base = map(64 * page);
-    // Every second page, so that none joins another.
     let at = |n: usize| base + 2 * n * page;
     let held: Vec<_> = (0..3).map(|n| bench.acquire(at(n), 8)).collect();
     for n in 3..20 {
@@ -216,8 +245,100 @@ fn bounds_hold_and_what_is_in_use_stays() {
 }
 
 #[test]
+fn a_registration_is_of_its_own_pages_alone() {
+    let Some(bench) = Bench::new(16, 1 << 20) else {
+        return;
+    };
+    // Neighbours share a page, and all are in use.
+    let page = page_size();
+    let base = map(11 * page);
+    let acquire = |n: usize| bench.acquire(base + 100 + n * page, page);
+    let held: Vec<_> = (0..10).map(acquire).collect();
+    for (n, lease) in held.iter().enumerate() {
+        assert_eq!(lease.pages, base + n * page..base + (n + 2) * page);
+        assert_eq!(acquire(n).number, lease.number);
+    }
+    assert_eq!((bench.counts().kept, bench.counts().hits), (10, 10));
+    unmap(base, 11 * page);
+}
+
+#[test]
+fn a_kept_registration_stays_watched_when_one_that_overlaps_it_goes() {
+    let Some(bench) = Bench::new(2, 1 << 20) else {
+        return;
+    };
+    let page = page_size();
+    let base = map(8 * page);
+    drop(bench.acquire(base, 2 * page));
+    let kept = bench.acquire(base + page, 2 * page).number;
+    drop(bench.acquire(base + 6 * page, 8));
+    assert_eq!(bench.counts().evicted, 1);
+    assert!(bench.tells_of(base + page, kept));
+    unmap(base, 8 * page);
+}
+
+#[test]
+fn a_registration_that_finds_room_at_the_second_try_is_watched() {
+    let Some(bench) = Bench::new(16, 1 << 20) else {
+        return;
+    };
+    let page = page_size();
+    let base = map(8 * page);
+    drop(bench.acquire(base, 2 * page));
+    let tries = Cell::new(0);
+    let room = || {
+        tries.set(tries.get() + 1);
+        if tries.get() == 1 { Err(()) } else { Ok(()) }
+    };
+    // Gives up the one that has its first page, too.
+    let made = bench.acquire_after(base + page, 2 * page, room).unwrap();
+    assert_eq!((tries.get(), bench.counts().evicted), (2, 1));
+    assert!(bench.tells_of(base + page, made.number));
+    // Where nothing is idle there is no second try.
+    replace(base, 8 * page);
+    let _held = bench.acquire(base + 4 * page, 8);
+    let failed = bench.acquire_after(base, 8, || {
+        tries.set(tries.get() + 1);
+        Err(())
+    });
+    assert!(failed.is_err() && tries.get() == 3);
+    unmap(base, 8 * page);
+}
+
+#[test]
+fn a_registration_is_watched_whatever_goes_while_it_is_made() {
+    let Some(bench) = Bench::new(1, 1 << 20) else {
+        return;
+    };
+    let page = page_size();
+    let base = map(8 * page);
+    let meanwhile = |run: &dyn Fn()| {
+        let run = || {
+            run();
+            Ok::<_, ()>(())
+        };
+        bench.acquire_after(base + page, 2 * page, run).unwrap()
+    };
+    // Another thread gives up one that has the first page, too.
+    drop(bench.acquire(base, 2 * page));
+    let made = meanwhile(&|| drop(bench.acquire(base + 6 * page, 8)));
+    assert!(bench.tells_of(base + page, made.number));
+    // Another finds no place for one that has it, and then there is one.
+    let held = RefCell::new(Some(bench.acquire(base + 6 * page, 8)));
+    let made = meanwhile(&|| {
+        let alone = bench.counts().alone;
+        drop(bench.acquire(base, 2 * page));
+        assert_eq!(bench.counts().alone, alone + 1);
+        held.take();
+    });
+    assert!(bench.tells_of(base + page, made.number));
+    unmap(base, 8 * page);
+}
+
+#[test]
 fn threads_map_unmap_and_acquire_beside_each_other() {
-    let Some(bench) = Bench::new(8, 1 << 20) else {
+    // Fewer than the threads use, so that each gives up those of the others.
+    let Some(bench) = Bench::new(4, 1 << 20) else {
         return;
     };
     std::thread::scope(|scope| {
@@ -227,22 +348,14 @@ fn threads_map_unmap_and_acquire_beside_each_other() {
                 let base = map(len);
                 let mut last = None;
                 for round in 0..500 {
-                    let made = bench.acquire(base, len).number;
-                    assert!(last.is_none_or(|last| made > last), "round {round}: stale");
-                    last = Some(made);
-                    // Nobody else may take the place meanwhile, so it is replaced at once.
-                    // SAFETY: pages of this thread.
-                    let again = unsafe {
-                        libc::mmap(
-                            base as *mut libc::c_void,
-                            len,
-                            libc::PROT_READ | libc::PROT_WRITE,
-                            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
-                            -1,
-                            0,
-                        )
-                    };
-                    assert_eq!(again as usize, base);
+                    // Both have the page in the middle.
+                    let half = len / 2;
+                    let first = bench.acquire(base, half + 8).number;
+                    let second = bench.acquire(base + half, half).number;
+                    let fresh = |made| last.is_none_or(|last| made > last);
+                    assert!(fresh(first) && fresh(second), "round {round}: stale");
+                    last = Some(first.max(second));
+                    replace(base, len);
                 }
                 unmap(base, len);
             });

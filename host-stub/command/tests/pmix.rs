@@ -214,6 +214,42 @@ fn ranks_on_two_nodes_tell_each_other_everything() {
     assert_eq!(run.stdout().matches("on nodes [0, 0, 1, 1]").count(), 4);
 }
 
+/// A launcher that names no hosts: a node then knows its own ranks, and nothing of the others.
+#[test]
+fn ranks_without_names_of_hosts_find_the_same_nodes() {
+    let test = "ranks_without_names_of_hosts_find_the_same_nodes";
+    let Some(mut mpirun) = Mpirun::new(test, 4, Nodes::Two) else {
+        return;
+    };
+    // SAFETY: opening libpmix runs constructors only, and they ask nothing.
+    let library = unsafe { libloading::Library::new("libpmix.so.2") };
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("read");
+    let path = maps
+        .lines()
+        .filter_map(|line| line.find('/').map(|at| &line[at..]))
+        .find(|path| path.contains("/libpmix.so."));
+    let (Ok(_), Some(path)) = (library, path) else {
+        skipped("there is no libpmix.so.2 (Debian: libpmix2)");
+        return;
+    };
+    let source = root().join("tests/c/pmix_without_hosts.c");
+    let real = format!("REAL=\"{path}\"");
+    let built = common::shared_object("pmix_without_hosts", &source, &[&real]);
+    let place = Place::new("pmix_without_hosts");
+    std::fs::copy(built, place.0.join("libpmix.so.2")).expect("copy");
+    let others = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let variable = format!("LD_LIBRARY_PATH={}:{others}", place.0.display());
+    mpirun.command.args(["-x", &variable]);
+    let run = mpirun.run_body("rank_tells_everything");
+    succeeded(&run);
+    let stdout = run.stdout();
+    assert_eq!(
+        stdout.matches("on nodes [0, 0, 1, 1]").count(),
+        4,
+        "{stdout}"
+    );
+}
+
 #[test]
 #[ignore = "a rank of ranks_tell_each_other_everything"]
 fn rank_tells_everything() {

@@ -91,7 +91,7 @@ pub trait Bootstrap: Send + Sync {
         let _ = lost;
     }
 
-    /// The node a rank runs on: ranks with the same number share memory.
+    /// The node a rank runs on: ranks with the same number share memory. The same at every rank.
     fn node(&self, rank: u32) -> u32;
 
     /// Asks for the end of the whole job with an exit code. Returns at once; the caller leaves too.

@@ -78,12 +78,13 @@ impl Pmix {
                 });
             }
         };
+        let mut exchange = Exchange::default();
         Ok(Pmix {
             size,
             job: job_name(&client.namespace()),
-            nodes: nodes::find(&client, size)?,
+            nodes: nodes::find(&client, size, &mut exchange)?,
             client: Arc::new(client),
-            exchange: Turns::default(),
+            exchange: Turns::new(exchange),
             own: Mutex::default(),
             others: Mutex::default(),
             left: AtomicBool::new(false),

@@ -1,11 +1,19 @@
 //! Which ranks share a node, as far as the launcher says.
 
+use std::sync::OnceLock;
+
 use super::super::BootstrapError;
 use super::abi;
 use super::client::{Client, Item, Owner};
+use super::exchange::{Exchange, malformed};
 
-/// A node's number for each rank, counted in the order of the ranks.
-pub(super) fn find(client: &Client, size: u32) -> Result<Vec<u32>, BootstrapError> {
+/// A node's number for each rank, counted in the order of the ranks: the same at every rank. Where
+/// the launcher does not say enough, all ranks take part in an exchange.
+pub(super) fn find(
+    client: &Client,
+    size: u32,
+    exchange: &mut Exchange,
+) -> Result<Vec<u32>, BootstrapError> {
     // Not every launcher gives both: Open MPI 4.1 gives the numbers of its own node's ranks alone.
     for key in [abi::HOSTNAME, abi::NODEID] {
         let names = (0..size)
@@ -19,7 +27,17 @@ pub(super) fn find(client: &Client, size: u32) -> Result<Vec<u32>, BootstrapErro
         Some(Item::Text(list)) => list,
         _ => String::new(),
     };
-    Ok(from_peers(&peers, size))
+    // A node has its own list only, so each rank tells the others which node it is on.
+    let own = lowest(&peers, client.rank()).to_le_bytes();
+    let parts = exchange.run(client, size, &own, own.len(), &mut || {}, &OnceLock::new())?;
+    let names = (0..size)
+        .zip(&parts)
+        .map(|(rank, part)| match <[u8; 4]>::try_from(part.as_slice()) {
+            Ok(lowest) => Ok(Item::Number(u32::from_le_bytes(lowest))),
+            Err(_) => Err(malformed(rank, "hs.x")),
+        })
+        .collect::<Result<Vec<Item>, _>>()?;
+    Ok(number(&names))
 }
 
 /// The same number for the same name.
@@ -35,15 +53,11 @@ fn number(names: &[Item]) -> Vec<u32> {
     names.iter().map(index).collect()
 }
 
-/// The ranks of the list on node 0, every other on one of its own: nothing says that it is not.
-fn from_peers(list: &str, size: u32) -> Vec<u32> {
-    let here: Vec<u32> = list
-        .split(',')
+/// What names a node: the lowest rank on it. A rank that nothing is said of is on a node of its own.
+fn lowest(list: &str, own: u32) -> u32 {
+    list.split(',')
         .filter_map(|rank| rank.trim().parse().ok())
-        .collect();
-    (0..size)
-        .map(|rank| if here.contains(&rank) { 0 } else { rank + 1 })
-        .collect()
+        .fold(own, u32::min)
 }
 
 #[cfg(test)]
@@ -58,8 +72,10 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_said_to_be_near_is_far() {
-        assert_eq!(from_peers("0,2", 4), [0, 2, 0, 4]);
-        assert_eq!(from_peers("", 2), [1, 2]);
+    fn a_node_is_named_by_the_lowest_rank_on_it() {
+        assert_eq!(lowest("1, 3,5", 3), 1);
+        assert_eq!(lowest("4,2", 2), 2);
+        assert_eq!(lowest("5", 2), 2);
+        assert_eq!(lowest("", 7), 7);
     }
 }

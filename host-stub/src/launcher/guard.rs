@@ -26,7 +26,13 @@ const DISMISSAL: Duration = Duration::from_secs(1);
 #[serde(rename_all = "lowercase")]
 enum Line {
     Job(Job),
+    /// A process that the launcher started.
     Process(i32),
+    /// Another process that joined.
+    Joined {
+        pid: i32,
+        start: Option<u64>,
+    },
     Dismissed,
 }
 
@@ -87,9 +93,18 @@ impl Guard {
         pipe.write_all(&text)
     }
 
-    /// Tells it of a process of the job.
+    /// Tells it of a process that the launcher started.
     pub(super) fn add(&mut self, pid: i32) {
-        if let Err(error) = self.send(&Line::Process(pid)) {
+        self.tell(&Line::Process(pid));
+    }
+
+    /// Tells it of another process that joined.
+    pub(super) fn join(&mut self, pid: i32, start: Option<u64>) {
+        self.tell(&Line::Joined { pid, start });
+    }
+
+    fn tell(&mut self, line: &Line) {
+        if let Err(error) = self.send(line) {
             tracing::warn!("the guard does not listen: {error}");
         }
     }
@@ -119,8 +134,9 @@ pub fn run(input: impl BufRead) -> bool {
         let Ok(line) = line else { break };
         match (serde_json::from_str(&line), &mut known) {
             (Ok(Line::Dismissed), _) => return false,
-            (Ok(Line::Process(pid)), Some((members, _))) => {
-                members.add(pid);
+            (Ok(Line::Process(pid)), Some((members, _))) => members.add(pid),
+            (Ok(Line::Joined { pid, start }), Some((members, _))) => {
+                members.join(pid, start);
             }
             (Ok(Line::Job(job)), None) => known = Some((Members::new(&job.job), job)),
             // Not a launcher's line: nothing to clean up by it.
@@ -146,7 +162,7 @@ pub fn run(input: impl BufRead) -> bool {
     remains::Ended {
         job: &name,
         began,
-        pids: members.pids(),
+        pids: &members.pids(),
     }
     .remove_files();
     // Only what a launcher makes, whatever the line said.
@@ -154,4 +170,46 @@ pub fn run(input: impl BufRead) -> bool {
         let _ = std::fs::remove_dir_all(&directory);
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+    use crate::launcher::members::start_of;
+    use std::os::unix::process::ExitStatusExt;
+
+    /// A guard whose launcher went after it told of a process that joined.
+    fn left_with(pid: i32, start: Option<u64>) -> bool {
+        let job = format!("guard-test-{pid}");
+        let lines = [
+            Line::Job(Job {
+                directory: std::env::temp_dir().join(format!("{PREFIX}{job}")),
+                job,
+                began: SystemTime::now(),
+            }),
+            Line::Joined { pid, start },
+        ];
+        let text: Vec<String> = lines
+            .iter()
+            .map(|line| serde_json::to_string(line).unwrap())
+            .collect();
+        run(text.join("\n").as_bytes())
+    }
+
+    #[test]
+    fn it_ends_what_joined_and_not_what_has_its_number_now() {
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let pid = child.id() as i32;
+        let start = start_of(pid);
+        assert!(left_with(pid, start.map(|start| start - 1)));
+        assert!(child.try_wait().unwrap().is_none());
+        assert!(left_with(pid, start));
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
 }

@@ -203,7 +203,7 @@ pub fn launch(options: &LaunchOptions) -> Result<Outcome, LaunchError> {
     remains::Ended {
         job: directory.job(),
         began: directory.made(),
-        pids: watch.members().pids(),
+        pids: &watch.members().pids(),
     }
     .remove_files();
     drop(directory);

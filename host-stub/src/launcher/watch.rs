@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::directory::Directory;
 use super::guard::Guard;
-use super::members::Members;
+use super::members::{Members, start_of};
 use super::output;
 use super::rank::{self, Rank, Spawn};
 use super::server::{Event, Membership, Server};
@@ -142,10 +142,11 @@ impl Watch {
                 Event::Joined { pid, .. } => {
                     // A rank may be started through a shell, so this need not be the process
                     // that the launcher knows.
-                    if self.members.add(pid)
+                    let start = start_of(pid);
+                    if self.members.join(pid, start)
                         && let Some(guard) = guard.as_mut()
                     {
-                        guard.add(pid);
+                        guard.join(pid, start);
                     }
                 }
                 Event::Aborted {

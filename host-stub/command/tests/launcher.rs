@@ -8,6 +8,7 @@
 mod common;
 
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -137,7 +138,7 @@ fn output_is_tagged_on_request() {
 const BYTES: usize = 100_000;
 
 /// A job whose output is tagged and not read until its only rank has ended.
-fn unread(place: &Place) -> Killed {
+fn unread(place: &Place, stdout: Stdio) -> Killed {
     let script = format!(
         "echo $$ > \"$XDG_RUNTIME_DIR/pid\"; head -c {BYTES} /dev/zero | tr '\\0' x | fold -w 1000"
     );
@@ -151,9 +152,7 @@ fn unread(place: &Place) -> Killed {
         "-c",
         &script,
     ]);
-    command
-        .env("XDG_RUNTIME_DIR", &place.0)
-        .stdout(Stdio::piped());
+    command.env("XDG_RUNTIME_DIR", &place.0).stdout(stdout);
     let child = Killed(command.spawn().expect("spawn"));
     let rank = pids(place, 1)[0];
     eventually(LIMIT, "the rank has ended", || !lives(rank));
@@ -163,7 +162,7 @@ fn unread(place: &Place) -> Killed {
 #[test]
 fn tagged_output_waits_for_its_reader() {
     let place = Place::new("slow-reader");
-    let mut child = unread(&place);
+    let mut child = unread(&place, Stdio::piped());
     // Longer than a pipe may stay open behind its rank.
     std::thread::sleep(Duration::from_millis(1500));
     let mut text = String::new();
@@ -173,10 +172,54 @@ fn tagged_output_waits_for_its_reader() {
     assert_eq!(child.0.wait().expect("wait").code(), Some(0));
 }
 
+/// Whoever shares the launcher's stream may have made it non-blocking.
+#[test]
+fn tagged_output_waits_for_its_reader_where_the_stream_would_not() {
+    let place = Place::new("would-not-block");
+    let (mut reader, writer) = std::io::pipe().expect("pipe");
+    // SAFETY: a call with integers on a descriptor that is open.
+    let rc = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+    assert_eq!(rc, 0);
+    let mut child = unread(&place, writer.into());
+    let mut text = String::new();
+    reader.read_to_string(&mut text).expect("read");
+    assert_eq!(text.matches('x').count(), BYTES);
+    assert_eq!(text.matches("[0] ").count(), BYTES / 1000);
+    assert_eq!(child.0.wait().expect("wait").code(), Some(0));
+}
+
+#[test]
+fn threads_that_cannot_be_started_are_an_error() {
+    let place = Place::new("no-threads");
+    let mut command = host_stub([
+        "launch",
+        "-n",
+        "2",
+        "--tag-output",
+        "--",
+        "sh",
+        "-c",
+        "touch \"$XDG_RUNTIME_DIR/ran\"",
+    ]);
+    // No processor has addresses for a stack of this size.
+    let stack = (1_u64 << 60).to_string();
+    command
+        .env("XDG_RUNTIME_DIR", &place.0)
+        .env("RUST_MIN_STACK", stack);
+    let run = finish(&mut command, LIMIT);
+    assert_eq!(run.code(), Some(6), "{}", run.stderr());
+    let message = run.stderr();
+    assert!(
+        message.contains("cannot start `sh` as rank 0: "),
+        "{message}"
+    );
+    assert_eq!(place.entries(), [""; 0]);
+}
+
 #[test]
 fn a_signal_ends_the_wait_for_a_reader() {
     let place = Place::new("no-reader");
-    let mut child = unread(&place);
+    let mut child = unread(&place, Stdio::piped());
     // SAFETY: no pointers; the child is not reaped yet.
     unsafe { libc::kill(child.0.id() as i32, libc::SIGTERM) };
     let mut status = None;

@@ -116,8 +116,14 @@ impl Spawn<'_> {
             .env(MEMBER_ENV, membership(directory.job()))
             .env(settings.0, &settings.1)
             .stdin(Stdio::null());
+        // Before the process: where there are no more threads, none is started.
+        let mut taggers = Vec::new();
         if options.tag_output {
-            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            let (stdout, into_stdout) = io::pipe()?;
+            let (stderr, into_stderr) = io::pipe()?;
+            taggers.push(Tagger::start(number, stdout, Stream::Stdout)?);
+            taggers.push(Tagger::start(number, stderr, Stream::Stderr)?);
+            command.stdout(into_stdout).stderr(into_stderr);
         }
         let launcher = std::process::id() as libc::pid_t;
         // SAFETY: the closure makes only system calls that may be made between fork and exec, and
@@ -138,17 +144,10 @@ impl Spawn<'_> {
                 Ok(())
             });
         }
-        let mut child = command.spawn()?;
-        let mut taggers = Vec::new();
-        if let Some(stdout) = child.stdout.take() {
-            taggers.push(Tagger::start(number, stdout, Stream::Stdout));
-        }
-        if let Some(stderr) = child.stderr.take() {
-            taggers.push(Tagger::start(number, stderr, Stream::Stderr));
-        }
         Ok(Rank {
             number,
-            child,
+            // The command goes, and with it this process's writing ends of the pipes.
+            child: command.spawn()?,
             end: None,
             taggers,
         })

@@ -15,6 +15,8 @@ const MESSAGE_SIDES: u64 = (ffi::FI_SEND | ffi::FI_RECV) as u64;
 const OP_FLAGS: u64 = (ffi::FI_COMPLETION | ffi::FI_INJECT) as u64;
 const ATOMIC_ORDER: u64 =
     ffi::FI_ORDER_ATOMIC_RAW | ffi::FI_ORDER_ATOMIC_WAR | ffi::FI_ORDER_ATOMIC_WAW;
+/// How names of domains end in which reads come behind nothing.
+pub(crate) const RELAXED: &str = "-ro";
 /// Words of old, which are not joined with any other.
 const OLD: u32 = ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE;
 
@@ -47,7 +49,10 @@ pub(crate) unsafe extern "C" fn getinfo(
             }
             fill(&mut *entry, hints.as_ref(), &config);
             (*(*entry).ep_attr).type_ = kind;
-            let name = CString::new(format!("lab{number}")).unwrap_or_default();
+            let asked = hints.as_ref().and_then(|h| h.tx_attr.as_ref());
+            let relaxed = config.relaxed && asked.is_none_or(|tx| tx.msg_order == 0);
+            let suffix = if relaxed { RELAXED } else { "" };
+            let name = CString::new(format!("lab{number}{suffix}")).unwrap_or_default();
             (*(*entry).domain_attr).name = libc::strdup(name.as_ptr());
             (*entry).next = list;
             list = entry;
@@ -113,7 +118,9 @@ unsafe fn suits(hints: &ffi::fi_info, config: &Config, kind: u32) -> bool {
     let orders = orders(config) | send_order(config);
     let domain_suits = domain.is_none_or(|d| {
         let automatic = [d.control_progress, d.data_progress].contains(&ffi::FI_PROGRESS_AUTO);
-        serves_mode(config.mr_mode, d.mr_mode as u32) && (config.auto_progress || !automatic)
+        let allowed = d.mr_mode as u32;
+        let by_old = config.old_mode != 0 && config.old_mode == allowed;
+        (by_old || serves_mode(config.mr_mode, allowed)) && (config.auto_progress || !automatic)
     });
     let ep_suits = ep.is_none_or(|e| {
         [ffi::FI_EP_UNSPEC, kind].contains(&e.type_) && e.max_msg_size <= config.max_message
@@ -191,7 +198,11 @@ unsafe fn fill(entry: &mut ffi::fi_info, hints: Option<&ffi::fi_info>, config: &
     domain.data_progress = progress;
     domain.resource_mgmt = ffi::FI_RM_ENABLED;
     domain.av_type = ffi::FI_AV_MAP;
-    domain.mr_mode = config.mr_mode as c_int;
+    let old_mode = config.old_mode as c_int;
+    domain.mr_mode = match asked_domain {
+        Some(asked) if old_mode != 0 && asked.mr_mode == old_mode => old_mode,
+        _ => config.mr_mode as c_int,
+    };
     domain.mr_key_size = config.key_size;
     domain.cq_cnt = 1024;
     domain.ep_cnt = 1024;

@@ -24,11 +24,12 @@ mod objects;
 mod reach;
 mod work;
 
+use std::ffi::CString;
 use std::sync::OnceLock;
 
 use libfabric_sys as ffi;
 
-/// The provider's name.
+/// The provider's name, unless the environment gives another.
 pub const NAME: &str = "lab";
 
 struct Provider(ffi::fi_provider);
@@ -43,12 +44,15 @@ unsafe impl Sync for Provider {}
 pub extern "C" fn fi_prov_ini() -> *mut ffi::fi_provider {
     static PROVIDER: OnceLock<Provider> = OnceLock::new();
     let provider = PROVIDER.get_or_init(|| {
+        let name = std::env::var("LAB_NAME").unwrap_or_else(|_| String::from(NAME));
+        // Never freed: it belongs to the provider, which is static.
+        let name = CString::new(name).unwrap_or_default().into_raw();
         Provider(ffi::fi_provider {
             version: ffi::version(1, 0),
             // SAFETY: fi_version takes nothing and returns a number. The interface used here is
             // the same in every version that the bindings can be made from.
             fi_version: unsafe { ffi::fi_version() },
-            name: c"lab".as_ptr(),
+            name,
             getinfo: Some(info::getinfo),
             fabric: Some(objects::fabric::open),
             cleanup: Some(base::report::cleanup),

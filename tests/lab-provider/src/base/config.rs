@@ -3,11 +3,14 @@
 //!
 //! | variable | meaning | default |
 //! | --- | --- | --- |
+//! | `LAB_NAME` | the provider's name, by which its user may know it; read when the library is loaded | `lab` |
 //! | `LAB_MR_MODE` | registration modes required, names joined by `,` | none |
+//! | `LAB_OLD_MODE` | `BASIC` or `SCALABLE`: also offered under this old mode, whose name then takes the place of `LAB_MR_MODE` | none |
 //! | `LAB_MODE` | `CONTEXT`, `CONTEXT2`, both, or neither | neither |
 //! | `LAB_MR_KEY_SIZE` | bytes of a key | 8 |
 //! | `LAB_REGIONS` | most registrations of a process at a time; one more is refused with FI_ENOMEM | 4096 |
 //! | `LAB_KEYS` | keys under PROV_KEY: `low`, `high`, or `random` | random |
+//! | `LAB_CACHE` | under PROV_KEY, 1: memory inside a registered region gets that region's key, and all memory every right; 2: a domain with atomics (FI_ATOMIC) refuses it with FI_ENOKEY instead, and forgets that region | 0 |
 //! | `LAB_TX_CTX` | most transmit contexts of an endpoint | 1 |
 //! | `LAB_MAX_MSG` | largest message, bytes | 1 MiB |
 //! | `LAB_INJECT` | inject size, bytes | 64 |
@@ -15,8 +18,9 @@
 //! | `LAB_RX_SIZE` | receives that an endpoint takes at a time | 256 |
 //! | `LAB_MESSAGES` | 0: no messages (FI_MSG) | 1 |
 //! | `LAB_SEND_ORDER` | 0: messages come in any order, and FI_ORDER_SAS is not offered | 1 |
-//! | `LAB_CONFIRMS` | 0: FI_DELIVERY_COMPLETE is not offered; writes and updates complete when they were sent, and their bytes come late | 1 |
+//! | `LAB_CONFIRMS` | 0: FI_DELIVERY_COMPLETE is not offered; writes and updates complete when they were sent, and their bytes come late; 2: so, but it is offered | 1 |
 //! | `LAB_READ_ORDER` | 1: reads come behind the writes before them for users that ask for that (FI_ORDER_RMA_RAW) | 0 |
+//! | `LAB_RELAXED` | 1: users that ask for no order are offered domains `lab0-ro`, ..., in which reads come behind nothing | 0 |
 //! | `LAB_ATOMICS` | 0: no atomics (FI_ATOMIC) | 1 |
 //! | `LAB_ATOMIC_BYTES` | most bytes of one atomic, which is also a message | 512 |
 //! | `LAB_WITHOUT` | atomics not served: `kind:datatype:op` by libfabric's numbers, `*` for any | none |
@@ -33,14 +37,12 @@
 //! | `LAB_FAULTS` | see [`Faults`]; of the domain `lab0` | none |
 //! | `LAB_RAIL_FAULTS` | likewise, of the other domains | none |
 
-use std::collections::HashMap;
 use std::env;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use libfabric_sys as ffi;
 
-/// How often the step that is to fail was taken.
-static OPENED: AtomicU64 = AtomicU64::new(0);
+use crate::base::faults::Faults;
+use crate::base::variables::{number, words};
 
 /// Names of registration modes.
 const MODES: [(&str, u32); 12] = [
@@ -69,14 +71,28 @@ pub(crate) enum Keys {
     Random,
 }
 
+/// What becomes of memory inside a registered region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cache {
+    /// A region of its own.
+    Absent,
+    /// A region with the same key.
+    Shares,
+    /// Likewise, but a domain with atomics refuses it, and forgets the region around it.
+    Forgets,
+}
+
 /// The provider's shape.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) mr_mode: u32,
+    /// An old mode under which it is offered too, or 0.
+    pub(crate) old_mode: u32,
     pub(crate) mode: u64,
     pub(crate) key_size: usize,
     pub(crate) regions: usize,
     pub(crate) keys: Keys,
+    pub(crate) cache: Cache,
     pub(crate) tx_contexts: usize,
     pub(crate) max_message: usize,
     pub(crate) inject: usize,
@@ -85,7 +101,10 @@ pub(crate) struct Config {
     pub(crate) messages: bool,
     pub(crate) send_order: bool,
     pub(crate) confirms: bool,
+    /// Whether it says that it confirms, and does not.
+    pub(crate) confirms_sending: bool,
     pub(crate) read_order: bool,
+    pub(crate) relaxed: bool,
     pub(crate) atomics: bool,
     pub(crate) atomic_bytes: usize,
     pub(crate) without: Vec<[Option<u32>; 3]>,
@@ -101,67 +120,6 @@ pub(crate) struct Config {
     pub(crate) endpoints: Vec<u32>,
     pub(crate) domains: usize,
     pub(crate) faults: Faults,
-}
-
-/// Faults by script: `LAB_FAULTS=name=number,...`. Probabilities are per thousand. Equal seeds and
-/// equal calls give equal faults.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Faults {
-    /// `seed`.
-    pub(crate) seed: u64,
-    /// `again`: a post is turned away with FI_EAGAIN (a send too, a receive not) ...
-    pub(crate) again: u64,
-    /// `burst`: ... and up to so many after it.
-    pub(crate) burst: u64,
-    /// `sendagain`: every n-th post of a send of a queue is turned away.
-    pub(crate) send_again: u64,
-    /// `recvagain`: every n-th post of a receive of an endpoint is turned away.
-    pub(crate) recv_again: u64,
-    /// `error`: an operation fails (a send too, a receive not) ...
-    pub(crate) error: u64,
-    /// `errno`: ... with this libfabric error (default FI_EIO).
-    pub(crate) errno: i32,
-    /// `nth`: the n-th operation of a queue fails, whatever `error` says. Receives are not counted.
-    pub(crate) nth: u64,
-    /// `nameless`: an error completion carries no context.
-    pub(crate) nameless: u64,
-    /// `delay`: operations take up to so many reads of the queue, and a message that came goes to a
-    /// receive up to so many reads later.
-    pub(crate) delay: u64,
-    /// `reorder`: completions come in any order when not 0, those of receives in one that the order of
-    /// sends allows.
-    pub(crate) reorder: bool,
-    /// `againfrom`: from the n-th post of a queue on, every one is turned away.
-    pub(crate) again_from: u64,
-    /// `stray`: a completion is followed by one without context that belongs to nothing.
-    pub(crate) stray: u64,
-    /// `nullok`: a successful completion comes without its context.
-    pub(crate) null_ok: u64,
-    /// `silent`: from the n-th operation of a queue on, its peer does nothing more ...
-    pub(crate) silent: u64,
-    /// `back`: ... until the queue was read so many times; 0 for ever.
-    pub(crate) back: u64,
-    /// `nomem`: a registration is refused with FI_ENOMEM.
-    pub(crate) nomem: u64,
-    /// `keyrejected`: a registration is refused with FI_EKEYREJECTED.
-    pub(crate) keyrejected: u64,
-    /// `open`: this step of opening fails (name) ...
-    pub(crate) open: String,
-    /// `openat`: ... the n-th time that it is taken after a fabric was asked for; 0 for every time ...
-    pub(crate) open_at: u64,
-    /// `openerrno`: ... with this error (default FI_ENOMEM).
-    pub(crate) open_errno: i32,
-}
-
-fn number<T: std::str::FromStr>(name: &str, default: T) -> T {
-    let value = env::var(name).ok();
-    value.and_then(|v| v.trim().parse().ok()).unwrap_or(default)
-}
-
-fn words(name: &str) -> Vec<String> {
-    let value = env::var(name).unwrap_or_default();
-    let words = value.split(',').map(str::trim).filter(|w| !w.is_empty());
-    words.map(str::to_owned).collect()
 }
 
 fn ifaces() -> Vec<u32> {
@@ -214,13 +172,17 @@ impl Config {
     /// Reads the environment. A word that means nothing is reported as a violation, since the test
     /// would not test what it says.
     pub(crate) fn from_environment() -> Config {
-        let mut mr_mode = 0;
-        for word in words("LAB_MR_MODE") {
-            match MODES.iter().find(|(name, _)| *name == word) {
-                Some((_, bit)) => mr_mode |= bit,
-                None => crate::base::report::violation(&format!("LAB_MR_MODE has no mode {word}")),
-            }
-        }
+        let modes = |variable: &str| {
+            let bits = words(variable).into_iter().map(|word| {
+                let known = MODES.iter().find(|(name, _)| *name == word);
+                if known.is_none() {
+                    crate::base::report::violation(&format!("{variable} has no mode {word}"));
+                }
+                known.map_or(0, |(_, bit)| *bit)
+            });
+            bits.fold(0, |all, bit| all | bit)
+        };
+        let mr_mode = modes("LAB_MR_MODE");
         let mut mode = 0;
         for word in words("LAB_MODE") {
             match word.as_str() {
@@ -235,6 +197,7 @@ impl Config {
         });
         Config {
             mr_mode,
+            old_mode: modes("LAB_OLD_MODE"),
             mode,
             key_size: number("LAB_MR_KEY_SIZE", 8),
             regions: number("LAB_REGIONS", usize::MAX),
@@ -242,6 +205,11 @@ impl Config {
                 Ok("low") => Keys::Low,
                 Ok("high") => Keys::High,
                 _ => Keys::Random,
+            },
+            cache: match number("LAB_CACHE", 0) {
+                0 => Cache::Absent,
+                1 => Cache::Shares,
+                _ => Cache::Forgets,
             },
             tx_contexts: number("LAB_TX_CTX", 1),
             max_message: number("LAB_MAX_MSG", 1 << 20),
@@ -251,7 +219,9 @@ impl Config {
             messages: number("LAB_MESSAGES", 1) != 0,
             send_order: number("LAB_SEND_ORDER", 1) != 0,
             confirms: number("LAB_CONFIRMS", 1) != 0,
+            confirms_sending: number("LAB_CONFIRMS", 1) == 2,
             read_order: number("LAB_READ_ORDER", 0) != 0,
+            relaxed: number("LAB_RELAXED", 0) != 0,
             atomics: number("LAB_ATOMICS", 1) != 0,
             // An atomic is no longer than a message.
             atomic_bytes: number("LAB_ATOMIC_BYTES", 512).min(number("LAB_MAX_MSG", 1 << 20)),
@@ -322,62 +292,5 @@ impl Config {
             let mut pairs = pattern.iter().zip(asked);
             pairs.all(|(pattern, asked)| pattern.is_none_or(|p| p == asked))
         })
-    }
-}
-
-impl Faults {
-    pub(crate) fn from_environment(variable: &str) -> Faults {
-        let words = words(variable);
-        let pairs: HashMap<&str, &str> = words.iter().filter_map(|w| w.split_once('=')).collect();
-        let get = |name: &str| {
-            pairs
-                .get(name)
-                .and_then(|v| v.parse::<u64>().ok())
-                .unwrap_or(0)
-        };
-        let code = |name: &str, default: u32| match get(name) {
-            0 => default as i32,
-            code => i32::try_from(code).unwrap_or(default as i32),
-        };
-        Faults {
-            seed: get("seed"),
-            again: get("again"),
-            burst: get("burst"),
-            send_again: get("sendagain"),
-            recv_again: get("recvagain"),
-            error: get("error"),
-            errno: code("errno", ffi::FI_EIO),
-            nth: get("nth"),
-            nameless: get("nameless"),
-            delay: get("delay"),
-            reorder: get("reorder") != 0,
-            again_from: get("againfrom"),
-            stray: get("stray"),
-            null_ok: get("nullok"),
-            silent: get("silent"),
-            back: get("back"),
-            nomem: get("nomem"),
-            keyrejected: get("keyrejected"),
-            open: pairs.get("open").map_or(String::new(), |s| (*s).to_owned()),
-            open_at: get("openat"),
-            open_errno: code("openerrno", ffi::FI_ENOMEM),
-        }
-    }
-
-    /// 0, or the negative error with which a step of opening fails.
-    pub(crate) fn at_open(&self, step: &str) -> i32 {
-        if step == "fabric" {
-            OPENED.store(0, Ordering::Relaxed);
-        }
-        if self.open != step {
-            return 0;
-        }
-        let times = OPENED.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.open_at == 0 || self.open_at == times {
-            crate::base::report::count(&crate::base::report::COUNTS.faults);
-            -self.open_errno
-        } else {
-            0
-        }
     }
 }

@@ -2,6 +2,8 @@
 
 pub(crate) mod arithmetic;
 pub(crate) mod config;
+pub(crate) mod faults;
 pub(crate) mod missing;
 pub(crate) mod random;
 pub(crate) mod report;
+pub(crate) mod variables;

@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libfabric_sys as ffi;
 
 use crate::base::arithmetic;
-use crate::base::config::{Config, Faults};
+use crate::base::config::Config;
+use crate::base::faults::Faults;
 use crate::base::missing::Missing;
 use crate::base::random::Random;
+use crate::info;
 use crate::objects::fabric::FabricObject;
 use crate::objects::object::{Object, fid, or_return};
 use crate::objects::{counter, endpoint, overrides, queue, region, vector};
@@ -19,6 +21,8 @@ use crate::reach::{device, inbox};
 pub(crate) struct Domain {
     fabric: &'static FabricObject,
     pub(crate) config: &'static Config,
+    /// Whether it was opened with atomics.
+    pub(crate) atomics: bool,
     /// Tells the domains of a process apart.
     pub(crate) number: u64,
     /// For keys and registrations.
@@ -82,13 +86,23 @@ pub(crate) unsafe extern "C" fn open(
     let fabric: &FabricObject = or_return!(unsafe { Object::of(fabric, "fi_domain") });
     // SAFETY: the caller passes an info with its attributes, whose name is NULL or a C string.
     let name = unsafe { (*(*info).domain_attr).name };
-    // SAFETY: as above.
-    let first = name.is_null() || unsafe { CStr::from_ptr(name) } == c"lab0";
-    let config = match first {
-        true => fabric.inner.config,
-        false => Box::leak(Box::new(Config {
-            faults: Faults::from_environment("LAB_RAIL_FAULTS"),
-            ..fabric.inner.config.clone()
+    let name = match name.is_null() {
+        true => c"lab0",
+        // SAFETY: as above.
+        false => unsafe { CStr::from_ptr(name) },
+    };
+    let name = name.to_str().unwrap_or_default();
+    let relaxed = name.ends_with(info::RELAXED);
+    let whole = fabric.inner.config;
+    let config = match name.trim_end_matches(info::RELAXED) {
+        "lab0" if !relaxed => whole,
+        name => Box::leak(Box::new(Config {
+            faults: match name {
+                "lab0" => whole.faults.clone(),
+                _ => Faults::from_environment("LAB_RAIL_FAULTS"),
+            },
+            read_order: whole.read_order && !relaxed,
+            ..whole.clone()
         })),
     };
     let rc = config.faults.at_open("domain");
@@ -108,6 +122,8 @@ pub(crate) unsafe extern "C" fn open(
         Domain {
             fabric,
             config,
+            // SAFETY: the caller passes an info.
+            atomics: unsafe { (*info).caps } & u64::from(ffi::FI_ATOMIC) != 0,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             random: Mutex::new(Random::new(config.faults.seed)),
             next_key: AtomicU64::new(0),

@@ -60,7 +60,8 @@ pub(crate) unsafe fn post(
         violation(&format!("{call} asks for the delivery that is not offered"));
         return -(ffi::FI_EINVAL as isize);
     }
-    operation.delivered |= flags & u64::from(ffi::FI_DELIVERY_COMPLETE) != 0;
+    operation.delivered |=
+        flags & u64::from(ffi::FI_DELIVERY_COMPLETE) != 0 && !config.confirms_sending;
     if selective && flags & u64::from(ffi::FI_COMPLETION) == 0 {
         operation.completes = false;
     }

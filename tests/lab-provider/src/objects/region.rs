@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libfabric_sys as ffi;
 
-use crate::base::config::{Config, Keys};
+use crate::base::config::{Cache, Config, Keys};
 use crate::base::missing::Missing;
 use crate::base::report::{COUNTS, count, violation};
 use crate::objects::domain::{Domain, DomainObject};
@@ -165,7 +165,10 @@ fn describe(domain: &Domain, attr: &ffi::fi_mr_attr, iov: &ffi::iovec) -> Expose
         key: attr.requested_key,
         base,
         length,
-        access: attr.access,
+        access: match config.cache {
+            Cache::Absent => attr.access,
+            _ => u64::from(ffi::FI_REMOTE_READ | ffi::FI_REMOTE_WRITE),
+        },
         enabled: !config.bound_regions(),
         device,
         frames,
@@ -175,12 +178,28 @@ fn describe(domain: &Domain, attr: &ffi::fi_mr_attr, iov: &ffi::iovec) -> Expose
 /// Lists a region, under a key of the provider's where it chooses keys; its slot, or a negative error.
 fn list(domain: &Domain, exposed: &mut Exposed) -> Result<usize, c_int> {
     let config = domain.config;
+    if config.cache != Cache::Absent && config.provider_keys() && !exposed.device {
+        let around = regions::around(exposed.domain, exposed.base, exposed.length);
+        if let Some((slot, whole)) = around {
+            if config.cache == Cache::Forgets && domain.atomics {
+                count(&COUNTS.faults);
+                regions::forget(slot);
+                return Err(-(ffi::FI_ENOKEY as c_int));
+            }
+            *exposed = Exposed {
+                enabled: exposed.enabled,
+                ..whole
+            };
+            let listed = regions::expose(exposed, true, config.regions);
+            return listed.map_err(|_| -(ffi::FI_ENOMEM as c_int));
+        }
+    }
     let mut listed = Err(Refused::KeyTaken);
     for _ in 0..DRAWS {
         if config.provider_keys() {
             exposed.key = draw(domain);
         }
-        listed = regions::expose(exposed, config.regions);
+        listed = regions::expose(exposed, false, config.regions);
         if !(config.provider_keys() && matches!(listed, Err(Refused::KeyTaken))) {
             break;
         }

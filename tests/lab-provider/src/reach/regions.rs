@@ -82,8 +82,8 @@ pub(crate) enum Refused {
     Full,
 }
 
-/// Lists a region, of at most `most`, and says in which slot.
-pub(crate) fn expose(region: &Exposed, most: usize) -> Result<usize, Refused> {
+/// Lists a region, of at most `most`, and says in which slot. Its key is no other's of its domain, unless it is `shared`.
+pub(crate) fn expose(region: &Exposed, shared: bool, most: usize) -> Result<usize, Refused> {
     let _change = CHANGE.lock();
     let high = LIST.high.load(Ordering::Relaxed) as usize;
     let used = &LIST.slots[..high];
@@ -91,7 +91,7 @@ pub(crate) fn expose(region: &Exposed, most: usize) -> Result<usize, Refused> {
         s.domain.load(Ordering::Relaxed) == region.domain
             && s.key.load(Ordering::Relaxed) == region.key
     };
-    if used.iter().any(taken) {
+    if !shared && used.iter().any(taken) {
         return Err(Refused::KeyTaken);
     }
     let is_free = |s: &Slot| s.domain.load(Ordering::Relaxed) == 0;
@@ -120,9 +120,43 @@ pub(crate) fn expose(region: &Exposed, most: usize) -> Result<usize, Refused> {
     Ok(index)
 }
 
+/// The slot of a region of a domain, not of a device, that has all these bytes, and what is told of it.
+pub(crate) fn around(domain: u64, base: u64, length: u64) -> Option<(usize, Exposed)> {
+    let high = LIST.high.load(Ordering::Acquire) as usize;
+    let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+    let has_all = |s: &Slot| {
+        let offset = base.wrapping_sub(read(&s.base));
+        let size = read(&s.length);
+        s.domain.load(Ordering::Acquire) == domain
+            && read(&s.device) == 0
+            && offset <= size
+            && length <= size - offset
+    };
+    let index = LIST.slots[..high].iter().position(has_all)?;
+    let s = &LIST.slots[index];
+    let exposed = Exposed {
+        domain,
+        key: read(&s.key),
+        base: read(&s.base),
+        length: read(&s.length),
+        access: read(&s.access),
+        enabled: read(&s.enabled) != 0,
+        device: false,
+        frames: [read(&s.frames[0]), read(&s.frames[1])],
+    };
+    Some((index, exposed))
+}
+
 /// Lets a region be used.
 pub(crate) fn enable(index: usize) {
     LIST.slots[index].enabled.store(1, Ordering::Release);
+}
+
+/// Makes the region in a slot one that no key names.
+pub(crate) fn forget(index: usize) {
+    LIST.slots[index]
+        .key
+        .store(ffi::FI_KEY_NOTAVAIL, Ordering::Relaxed);
 }
 
 /// Takes a region off the list.

@@ -229,10 +229,7 @@ impl Transport {
         };
         {
             let regions = self.registrar.regions();
-            let known = regions
-                .find(atomic.key)
-                .filter(|k| k.handle.is_named(atomic.key, atomic.cookie));
-            let Some(known) = known else {
+            let Some(known) = regions.find(atomic.key, atomic.cookie) else {
                 return Status::PERM;
             };
             let reach = regions.reach();

@@ -69,13 +69,7 @@ impl Drop for Region {
             shared.withdraw(&self.handle);
         }
         // The key is returned only after the region is closed below.
-        {
-            let mut regions = self.registrar.regions();
-            let key = self.handle.key();
-            if regions.find(key).map(|k| k.handle) == Some(self.handle) {
-                regions.remove(key);
-            }
-        }
+        self.registrar.regions().remove(&self.handle);
         self.mr = None;
         self.registrar.keys.give_back(self.key);
         self.registrar.live.fetch_sub(1, Ordering::Relaxed);

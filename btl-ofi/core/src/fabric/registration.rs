@@ -155,7 +155,7 @@ impl Registrar {
                     };
                     // Other code may have installed signal handlers before the guard's since the last check.
                     let reach = self.reach();
-                    self.regions.lock().insert(provider_key, known, reach);
+                    self.regions.lock().insert(known, reach);
                 }
                 Ok(Region {
                     mr,

@@ -1,4 +1,4 @@
-//! The registered regions of this process, found by key.
+//! The registered regions of this process, found by key and cookie.
 
 use std::collections::HashMap;
 
@@ -10,9 +10,13 @@ use crate::mem::handle::Handle;
 
 /// The live regions. The responder (`op/responder.rs`) and operations of this process on itself use them under a lock
 /// for as long as they access the memory, so no deregistered region is accessed.
+///
+/// A key alone names no region. A provider with a cache of registrations gives memory inside a live registration the key
+/// of that registration (libfabric's `util_mr_cache.c`), and any provider may give a key again while the region that had it
+/// is being removed. So a region is found by what peers send: key and cookie, in which the generation is.
 #[derive(Default)]
 pub(crate) struct Regions {
-    by_key: HashMap<u64, Known>,
+    by_name: HashMap<(u64, u64), Known>,
     removals: u64,
     reach: Reach,
 }
@@ -28,39 +32,46 @@ pub(crate) struct Known {
 
 impl Regions {
     /// Adds a region. `reach` is how the memory of all regions is accessed from now on.
-    pub(crate) fn insert(&mut self, key: u64, known: Known, reach: Reach) {
+    pub(crate) fn insert(&mut self, known: Known, reach: Reach) {
         self.reach = reach;
-        // The provider may give a key away again before the region that had it is removed here.
-        if self.by_key.insert(key, known).is_some() {
+        // Generations repeat after 2^32 registrations: a region that lives so long, under the same key, gives way.
+        if self.by_name.insert(name(&known.handle), known).is_some() {
             self.removals += 1;
         }
     }
 
-    /// Removes a region.
-    pub(crate) fn remove(&mut self, key: u64) {
-        self.by_key.remove(&key);
-        self.removals += 1;
+    /// Removes the region with this handle, if it is there: a region of zero bytes is not.
+    pub(crate) fn remove(&mut self, handle: &Handle) {
+        if self.holds(handle) {
+            self.by_name.remove(&name(handle));
+            self.removals += 1;
+        }
     }
 
-    /// The region with this key. A region of zero bytes has no key.
-    pub(crate) fn find(&self, key: u64) -> Option<&Known> {
-        self.by_key.get(&key)
+    /// The region with this key and cookie.
+    pub(crate) fn find(&self, key: u64, cookie: u64) -> Option<&Known> {
+        self.by_name.get(&(key, cookie))
     }
 
     /// Whether this is the handle of a live region.
     pub(crate) fn holds(&self, handle: &Handle) -> bool {
-        self.find(handle.key()).map(|known| known.handle) == Some(*handle)
+        self.of(handle).is_some()
     }
 
     /// The descriptor of the live region with this handle.
     pub(crate) fn descriptor(&self, handle: &Handle) -> Option<Descriptor> {
-        let known = self.find(handle.key())?;
-        (known.handle == *handle).then_some(known.descriptor)
+        self.of(handle).map(|known| known.descriptor)
+    }
+
+    /// The live region with this handle. A handle that differs elsewhere was changed by its user.
+    fn of(&self, handle: &Handle) -> Option<&Known> {
+        let known = self.by_name.get(&name(handle))?;
+        (known.handle == *handle).then_some(known)
     }
 
     /// The handle of a region with this access that holds `size` bytes at `address`.
     pub(crate) fn covering(&self, address: u64, size: u64, access: Access) -> Option<Handle> {
-        let mut known = self.by_key.values().filter(|k| k.access.contains(access));
+        let mut known = self.by_name.values().filter(|k| k.access.contains(access));
         let holds = |known: &&Known| known.handle.covers(address, size).is_ok();
         known.find(holds).map(|known| known.handle)
     }
@@ -75,5 +86,80 @@ impl Regions {
     #[inline]
     pub(crate) fn reach(&self) -> Reach {
         self.reach
+    }
+}
+
+/// What peers name a region by.
+fn name(handle: &Handle) -> (u64, u64) {
+    (handle.key(), handle.cookie())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: u64 = 7;
+
+    fn known(base: u64, length: u64, access: Access, generation: u32) -> Known {
+        Known {
+            handle: Handle::new(base, length, KEY, access, generation),
+            access,
+            descriptor: Descriptor(std::ptr::without_provenance_mut(generation as usize)),
+        }
+    }
+
+    #[test]
+    fn regions_of_one_key_are_told_apart() {
+        let whole = known(0x1000, 0x1000, Access::all(), 1);
+        let part = known(0x1800, 0x100, Access::REMOTE_READ, 2);
+        for first in [&whole, &part] {
+            let last = if first.handle == whole.handle {
+                &part
+            } else {
+                &whole
+            };
+            let mut regions = Regions::default();
+            regions.insert(*first, Reach::default());
+            regions.insert(*last, Reach::default());
+            for one in [first, last] {
+                let found = regions.find(KEY, one.handle.cookie()).unwrap();
+                assert_eq!((found.handle, found.access), (one.handle, one.access));
+                assert!(regions.holds(&one.handle));
+                let descriptor = regions.descriptor(&one.handle).map(|d| d.0);
+                assert_eq!(descriptor, Some(one.descriptor.0));
+            }
+            let before = regions.removals();
+            regions.remove(&last.handle);
+            assert_eq!(regions.removals(), before + 1);
+            assert!(regions.find(KEY, last.handle.cookie()).is_none());
+            assert!(regions.holds(&first.handle) && !regions.holds(&last.handle));
+            regions.remove(&last.handle);
+            assert_eq!(regions.removals(), before + 1, "it was not there");
+        }
+    }
+
+    #[test]
+    fn a_handle_that_was_changed_is_that_of_no_region() {
+        let mut regions = Regions::default();
+        let whole = known(0x1000, 0x1000, Access::all(), 1);
+        regions.insert(whole, Reach::default());
+        let longer = Handle::new(0x1000, 0x2000, KEY, Access::all(), 1);
+        assert!(!regions.holds(&longer));
+        assert!(regions.descriptor(&longer).is_none());
+        regions.remove(&longer);
+        assert!(regions.holds(&whole.handle));
+    }
+
+    #[test]
+    fn a_region_that_covers_bytes_is_found_among_those_of_its_key() {
+        let mut regions = Regions::default();
+        let whole = known(0x1000, 0x1000, Access::REMOTE_READ, 1);
+        let part = known(0x1800, 0x100, Access::all(), 2);
+        regions.insert(whole, Reach::default());
+        regions.insert(part, Reach::default());
+        let covering = |address, access| regions.covering(address, 8, access);
+        assert_eq!(covering(0x1800, Access::REMOTE_ATOMIC), Some(part.handle));
+        assert_eq!(covering(0x1000, Access::REMOTE_ATOMIC), None);
+        assert_eq!(covering(0x1000, Access::REMOTE_READ), Some(whole.handle));
     }
 }

@@ -288,8 +288,7 @@ pub(crate) unsafe fn perform(
 /// A live region of that key and cookie.
 #[inline(never)]
 fn named(regions: &Regions, key: u64, cookie: u64) -> Option<Known> {
-    let known = regions.find(key)?;
-    known.handle.is_named(key, cookie).then_some(*known)
+    regions.find(key, cookie).copied()
 }
 
 /// A region of host memory that allows puts.

@@ -39,7 +39,6 @@ impl Memory {
         let handle = Handle::new(base, (WORDS * 8) as u64, KEY, access, 1);
         let mut regions = Regions::default();
         regions.insert(
-            KEY,
             Known {
                 handle,
                 access,

@@ -42,17 +42,17 @@ fn executed(entries: &[Entry], reach: Reach) -> Result<(), TestCaseError> {
     let memory = Memory::new();
     {
         let mut regions = memory.regions.lock();
-        let mut insert = |key, handle, access| {
+        let mut insert = |handle, access| {
             let descriptor = Descriptor(std::ptr::null_mut());
             let known = Known {
                 handle,
                 access,
                 descriptor,
             };
-            regions.insert(key, known, reach);
+            regions.insert(known, reach);
         };
-        insert(KEY, memory.handle, Access::all());
-        insert(READ_ONLY, read_only(&memory), Access::REMOTE_READ);
+        insert(memory.handle, Access::all());
+        insert(read_only(&memory), Access::REMOTE_READ);
     }
     let mut bytes = vec![0u8; 8 * WORDS];
     let mut expected = Vec::new();

@@ -1,0 +1,202 @@
+//! Regions over providers that give memory inside a registered region that region's key: each region is its own, whatever
+//! carries an operation, and whichever is closed first.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+mod lab;
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use btl_ofi::{Completion, Endpoint, Handle, Region, Transport};
+use common::Calls as _;
+use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
+
+use common::{PATIENCE, open, register, tell};
+use lab::{Tally, child, child_role, shape};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const MODE: (&str, &str) = ("MR_MODE", "VIRT_ADDR,ALLOCATED,PROV_KEY");
+/// Longer than what travels as a message.
+const LONG: usize = 1024;
+/// Words of the outer region, and the first word of the inner one.
+const WORDS: usize = 4 * LONG;
+const INNER: usize = LONG;
+
+/// An origin that looks at a target. They may be one transport.
+struct Pair<'a> {
+    t: &'a Transport,
+    target: &'a Transport,
+    peer: NonNull<Endpoint>,
+}
+
+impl Pair<'_> {
+    /// How an operation ends: by its call, or by its callback.
+    fn outcome(&self, mut post: impl FnMut(Option<Completion>) -> Status) -> Status {
+        const NONE: i32 = i32::MAX;
+        let (status, calls) = (AtomicI32::new(NONE), AtomicU32::new(0));
+        let deadline = Instant::now() + PATIENCE;
+        let turn = || {
+            assert!(Instant::now() < deadline, "it does not end");
+            self.t.progress();
+            self.target.progress();
+        };
+        loop {
+            let posted = post(Some(Completion {
+                function: tell,
+                context: ptr::from_ref(&status).cast_mut().cast(),
+                data: ptr::from_ref(&calls).cast_mut().cast(),
+            }));
+            match posted {
+                Status::SUCCESS => break,
+                again if again.is_again() => turn(),
+                Status::COMPLETED => return Status::SUCCESS,
+                refused => return refused,
+            }
+        }
+        while calls.load(Ordering::Relaxed) == 0 {
+            turn();
+        }
+        // A failure is told by the next flush too, or by none.
+        let _ = self.t.flush(None);
+        match status.load(Ordering::Relaxed) {
+            0 => Status::SUCCESS,
+            _ => Status::PERM,
+        }
+    }
+
+    fn put(&self, h: &Handle, from: &[u64]) -> Status {
+        let (local, none) = (from.as_ptr().cast_mut().cast(), ptr::null_mut());
+        let size = size_of_val(from);
+        // SAFETY: the endpoint is connected; the buffer outlives the call, which waits for the end.
+        self.outcome(|done| unsafe { self.t.put(self.peer, local, h.base(), none, h, size, done) })
+    }
+
+    fn get(&self, h: &Handle, into: &mut [u64]) -> Status {
+        let (local, none) = (into.as_mut_ptr().cast(), ptr::null_mut());
+        let size = size_of_val(into);
+        // SAFETY: as for a put.
+        self.outcome(|done| unsafe { self.t.get(self.peer, local, h.base(), none, h, size, done) })
+    }
+
+    fn fetch_add(&self, h: &Handle, old: &mut u64) -> Status {
+        let (local, none) = (ptr::from_mut(old).cast(), ptr::null_mut());
+        let (add, f) = (BtlAtomicOp::Add, OpFlags::empty());
+        let at = h.base();
+        // SAFETY: as for a put.
+        self.outcome(|done| unsafe {
+            self.t
+                .atomic_fop(self.peer, local, at, none, h, add, 1, f, done)
+        })
+    }
+
+    /// Every kind of operation on the first words of a region, of every size that goes another way.
+    fn serves(&self, h: &Handle, value: u64, what: &str) {
+        for size in [1, LONG] {
+            let source = vec![value; size];
+            assert_eq!(self.put(h, &source), Status::SUCCESS, "{what}");
+            let at = ptr::with_exposed_provenance::<u64>(h.base() as usize);
+            // SAFETY: the words lie in the window, which outlives the region.
+            let last = unsafe { at.add(size - 1).read_volatile() };
+            assert_eq!(last, value, "{what}: complete is visible");
+            let mut back = vec![0; size];
+            assert_eq!(self.get(h, &mut back), Status::SUCCESS, "{what}");
+            assert_eq!(back, source, "{what}");
+        }
+        let mut old = 0;
+        assert_eq!(self.fetch_add(h, &mut old), Status::SUCCESS, "{what}");
+        assert_eq!(old, value, "{what}");
+    }
+
+    /// What the target executes is refused on a region that is closed. (The provider's registration may live on.)
+    fn refuses(&self, h: &Handle, what: &str) {
+        let mut old = 0;
+        assert_eq!(self.fetch_add(h, &mut old), Status::PERM, "{what}");
+    }
+}
+
+/// Two regions, one inside the other, made and closed in each order.
+fn nest(pair: &Pair<'_>, what: &str) {
+    let mut window = vec![0u64; WORDS];
+    for same in [false, true] {
+        for inner_first in [false, true] {
+            for close_inner_first in [false, true] {
+                let what = format!("{what}: {same} {inner_first} {close_inner_first}");
+                let inner = if same {
+                    0..WORDS
+                } else {
+                    INNER..INNER + 2 * LONG
+                };
+                let mut make = |inside: bool| -> Region {
+                    let range = if inside { inner.clone() } else { 0..WORDS };
+                    register(pair.target, &mut window[range], Access::all())
+                };
+                let first = make(inner_first);
+                pair.serves(&first.handle(), 10, &what);
+                let second = make(!inner_first);
+                for region in [&first, &second, &first] {
+                    pair.serves(&region.handle(), 20, &what);
+                }
+                let (closed, left) = match close_inner_first == inner_first {
+                    true => (first, second),
+                    false => (second, first),
+                };
+                let gone = closed.handle();
+                closed.close().unwrap();
+                pair.serves(&left.handle(), 30, &what);
+                pair.refuses(&gone, &what);
+                let again = make(close_inner_first);
+                for region in [&left, &again] {
+                    pair.serves(&region.handle(), 40, &what);
+                }
+                let gone = [left.handle(), again.handle()];
+                left.close().unwrap();
+                again.close().unwrap();
+                for handle in gone {
+                    pair.refuses(&handle, &what);
+                }
+            }
+        }
+    }
+}
+
+/// Between two transports, and from each one to itself.
+fn between(target: &Transport, t: &Transport) {
+    for (t, target, what) in [(t, target, "another"), (t, t, "itself")] {
+        let peer = t.connect(target.address(), 0).unwrap();
+        nest(&Pair { t, target, peer }, what);
+        // SAFETY: connected once.
+        assert_eq!(unsafe { t.disconnect(peer) }, Status::SUCCESS);
+    }
+}
+
+/// The provider shares keys; the target executes atomics and small transfers, which come by message.
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn shared_keys() {
+    child_role();
+    shape(&[MODE, ("CACHE", "1"), ("ATOMICS", "0")]);
+    let target = open("lab", ThreadLevel::Single, &[]);
+    let t = open("lab", ThreadLevel::Single, &[]);
+    between(&target, &t);
+    assert_eq!(target.stats().registrations, 0);
+    t.close().unwrap();
+    target.close().unwrap();
+    let tally = Tally {
+        run: 1,
+        ..Tally::default()
+    };
+    tally.tell();
+}
+
+#[test]
+fn regions_of_one_key_are_each_their_own() {
+    child("shared_keys", "shared keys", LIMIT).insist("regions of one key");
+}

@@ -5,6 +5,7 @@ pub(crate) mod addresses;
 pub(crate) mod atomic_table;
 pub(crate) mod confirmation;
 pub(crate) mod device;
+mod entries;
 pub(crate) mod fids;
 mod keys;
 pub(crate) mod msg;

@@ -103,7 +103,8 @@ pub(crate) fn refusal(info: InfoRef<'_>) -> Result<(), String> {
         }
     } else if needs_read_order(info) {
         return Err(String::from(
-            "it lacks FI_DELIVERY_COMPLETE, and FI_ORDER_RMA_RAW, by which reads confirm puts",
+            "it lacks FI_DELIVERY_COMPLETE, or reports it when it has only sent the data, and it lacks FI_ORDER_RMA_RAW, by \
+             which reads confirm puts",
         ));
     }
     Ok(())
@@ -111,13 +112,14 @@ pub(crate) fn refusal(info: InfoRef<'_>) -> Result<(), String> {
 
 /// Whether puts go by order.
 fn goes_by_order(info: InfoRef<'_>) -> bool {
-    Quirks::of(&info.provider()).loses_order_by().is_some()
-        || needs_read_order(info) && orders_reads(info)
+    needs_read_order(info) && orders_reads(info)
 }
 
 /// Whether nothing confirms puts, unless reads come behind them.
 pub(crate) fn needs_read_order(info: InfoRef<'_>) -> bool {
-    !confirms(info) && !uses_cma(Quirks::of(&info.provider()))
+    let quirks = Quirks::of(&info.provider());
+    let confirmed = confirms(info) && quirks.loses_order_by().is_none();
+    !confirmed && !uses_cma(quirks)
 }
 
 /// Decides the policy for an accepted provider, by the entry that was accepted.

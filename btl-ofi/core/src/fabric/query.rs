@@ -1,4 +1,4 @@
-//! What is asked of libfabric: hints, and the offers of providers for them.
+//! What is asked of libfabric: hints, and what an entry that it returns says.
 
 use std::ffi::CString;
 
@@ -24,6 +24,12 @@ pub(super) const SUPPORTED_MR: u32 = ffi::FI_MR_VIRT_ADDR
     | ffi::FI_MR_ENDPOINT
     // Concerns buffers of collective operations, which this transport does not use.
     | ffi::FI_MR_COLLECTIVE;
+
+/// Every present bit of registration modes.
+pub(super) const EVERY_MR: u32 = !OLD_MR;
+
+/// The two old modes, which are combined with no other.
+const OLD_MR: u32 = ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE;
 
 /// Orders among atomics that keep accumulates ordered without a wait.
 pub(super) const ATOMIC_ORDER: u64 =
@@ -71,57 +77,19 @@ pub(super) fn api() -> Result<u32, Error> {
 }
 
 /// What is asked of a provider: RMA and atomics, or RMA and messages, by which the transport makes atomics itself.
-const CAPS: [u64; 2] = [
+pub(super) const CAPS: [u64; 2] = [
     (ffi::FI_RMA | ffi::FI_ATOMIC) as u64,
     (ffi::FI_RMA as u64) | ffi::FI_MSG as u64,
 ];
 
-/// Entries that libfabric offers for our hints, in its order: first those with atomics, then others with messages; of each
-/// first with the present mode bits, then with the two old modes for providers that support only those. At the end, where
-/// the user allows them, those that require local buffers to be registered.
-pub(super) fn offers(options: &Options, calling: Calling) -> Result<Vec<Info>, Error> {
-    let api = api()?;
-    let mut found: Vec<Info> = Vec::new();
-    let modes = [SUPPORTED_MR, ffi::FI_MR_BASIC, ffi::FI_MR_SCALABLE];
-    let forms = CAPS
-        .into_iter()
-        .flat_map(|caps| modes.map(|mode| (caps, mode)));
-    // Last, so that a provider that also serves without registered local buffers is used so.
-    let local = (CAPS[1], SUPPORTED_MR | ffi::FI_MR_LOCAL);
-    let forms = forms.chain(options.provider.mr_local.then_some(local));
-    for (caps, mr_mode) in forms {
-        // Request delivery-complete where the provider has it. A provider through which CMA writes the target's
-        // memory may lack it.
-        for op_flags in [u64::from(ffi::FI_DELIVERY_COMPLETE), 0] {
-            let list = query(api, None, |h| {
-                write_hints(h, options, calling, mr_mode, op_flags);
-                *h.caps = caps;
-            })?;
-            for info in list.iter() {
-                let name = info.provider();
-                let again = found.iter().any(|f| {
-                    f.get().provider() == name && {
-                        // Keep a provider only with the attributes under which it occurred first.
-                        f.get().domain_attr().mr_mode != info.domain_attr().mr_mode
-                            || f.get().tx_attr().op_flags != info.tx_attr().op_flags
-                            || has_atomics(f.get()) != (caps == CAPS[0])
-                    }
-                });
-                if !again {
-                    found.push(
-                        info.duplicate()
-                            .doing(|| format!("copying the entry of {name}"))?,
-                    );
-                }
-            }
-        }
-    }
-    Ok(found)
-}
-
 /// Whether the provider advertises atomics. Some do so and have none (`AtomicTable::missing`).
 pub(super) fn has_atomics(info: InfoRef<'_>) -> bool {
     info.raw().caps & CAPS[0] == CAPS[0]
+}
+
+/// Whether this is one of the old registration modes.
+pub(super) fn is_old(mr_mode: u32) -> bool {
+    mr_mode & OLD_MR != 0
 }
 
 /// Whether the provider requires local buffers to be registered.
@@ -166,12 +134,12 @@ pub(crate) fn takes_messages(info: InfoRef<'_>, options: &Options) -> bool {
         && !info.claims_contexts()
 }
 
-/// The entry with the same attributes as `info`, and with those that `more` adds to its hints; `None` if there is none that
-/// `fits`.
+/// The entry with the same attributes as `info`, its orders among `orders` too, and with those that `more` adds to its hints;
+/// `None` if there is none that `fits`.
 pub(super) fn richer_entry(
     info: &Info,
-    options: &Options,
-    calling: Calling,
+    (options, calling): (&Options, Calling),
+    orders: u64,
     fits: impl Fn(InfoRef<'_>) -> bool,
     more: impl FnOnce(&mut HintsMut<'_>),
 ) -> Result<Option<Info>, Error> {
@@ -180,20 +148,15 @@ pub(super) fn richer_entry(
     let (name, domain) = (info.provider(), info.domain());
     let mr_mode = info.domain_attr().mr_mode as u32;
     // The old modes are not combined with the present bits.
-    let allowed = match mr_mode {
-        old @ (ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE) => old,
-        bits => bits | SUPPORTED_MR,
+    let allowed = match is_old(mr_mode) {
+        true => mr_mode,
+        false => mr_mode | SUPPORTED_MR,
     };
     let kept = ffi::FI_MSG as u64 | ffi::FI_ATOMIC as u64;
+    let order = info.tx_attr().msg_order & orders;
     let list = query(api, Some(&name), |h| {
         write_hints(h, options, calling, allowed, info.tx_attr().op_flags);
         *h.caps = u64::from(ffi::FI_RMA) | info.raw().caps & kept;
-        // The order of reads is asked for only where they confirm puts: providers may be slower with it.
-        let orders = match confirms(info) {
-            true => ATOMIC_ORDER,
-            false => ATOMIC_ORDER | READ_ORDER,
-        };
-        let order = info.tx_attr().msg_order & orders;
         h.tx.msg_order = order;
         h.rx.msg_order = order;
         more(h);
@@ -204,6 +167,7 @@ pub(super) fn richer_entry(
             && i.domain_attr().mr_mode as u32 & !ffi::FI_MR_HMEM == mr_mode
             && i.raw().addr_format == info.raw().addr_format
             && source(*i) == source(info)
+            && i.tx_attr().msg_order & order == order
             && fits(*i)
     });
     same.map(|better| {
@@ -275,6 +239,6 @@ pub(super) fn all_entries() -> Result<InfoList, Error> {
     query(api, None, |h| {
         *h.mode = u64::MAX;
         h.domain.mode = u64::MAX;
-        h.domain.mr_mode = !(ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE) as i32;
+        h.domain.mr_mode = EVERY_MR as i32;
     })
 }

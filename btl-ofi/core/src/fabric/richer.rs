@@ -5,29 +5,13 @@ use libfabric_sys as ffi;
 
 use crate::base::error::Error;
 use crate::base::params::Options;
-use crate::fabric::fids::Info;
+use crate::fabric::fids::{HintsMut, Info, InfoRef};
 use crate::fabric::policy;
 use crate::fabric::query::{
-    ATOMIC_ORDER, Calling, READ_ORDER, has_atomics, orders_atomics, orders_reads, richer_entry,
+    ATOMIC_ORDER, Calling, READ_ORDER, has_atomics, is_old, orders_atomics, richer_entry,
     takes_devices, takes_messages, wants_local,
 };
 use crate::mem::cuda;
-
-/// Requests that reads come behind puts, where nothing else confirms puts.
-pub(super) fn with_read_order(
-    info: Info,
-    options: &Options,
-    calling: Calling,
-) -> Result<Info, Error> {
-    if !policy::needs_read_order(info.get()) {
-        return Ok(info);
-    }
-    let better = richer_entry(&info, options, calling, orders_reads, |h| {
-        h.tx.msg_order |= READ_ORDER;
-        h.rx.msg_order |= READ_ORDER;
-    })?;
-    Ok(better.unwrap_or(info))
-}
 
 /// Requests ordered atomics where that costs nothing: takes the provider's ordered entry if its other attributes are
 /// the same.
@@ -39,7 +23,7 @@ pub(super) fn with_atomic_order(
     if !policy::wants_atomic_order(info.get()) || !has_atomics(info.get()) {
         return Ok(info);
     }
-    let better = richer_entry(&info, options, calling, orders_atomics, |h| {
+    let better = richer(&info, (options, calling), orders_atomics, |h| {
         h.tx.msg_order |= ATOMIC_ORDER;
         h.rx.msg_order |= ATOMIC_ORDER;
     })?;
@@ -56,10 +40,9 @@ pub(super) fn with_messages(
     if !policy::prefers_messages(info.get()) && has_atomics(info.get()) && !options.two_sided() {
         return Ok(info);
     }
-    let better = richer_entry(
+    let better = richer(
         &info,
-        options,
-        calling,
+        (options, calling),
         |i| takes_messages(i, options),
         |h| {
             *h.caps |= u64::from(ffi::FI_MSG);
@@ -75,13 +58,12 @@ pub(super) fn with_devices(info: Info, options: &Options, calling: Calling) -> R
         .devices
         .by_provider
         .unwrap_or_else(|| cuda::devices() > 0);
-    let old = ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE;
     // FI_MR_HMEM is not combined with the old modes.
-    let is_old = info.get().domain_attr().mr_mode as u32 & old != 0;
-    if !wanted || is_old || wants_local(info.get()) || !policy::takes_devices(info.get()) {
+    let old = is_old(info.get().domain_attr().mr_mode as u32);
+    if !wanted || old || wants_local(info.get()) || !policy::takes_devices(info.get()) {
         return Ok(info);
     }
-    let better = richer_entry(&info, options, calling, takes_devices, |h| {
+    let better = richer(&info, (options, calling), takes_devices, |h| {
         h.domain.mr_mode |= ffi::FI_MR_HMEM as i32;
         *h.caps |= ffi::FI_HMEM;
     });
@@ -93,4 +75,19 @@ pub(super) fn with_devices(info: Info, options: &Options, calling: Calling) -> R
             Ok(info)
         }
     }
+}
+
+/// [`richer_entry`] with the orders that the entry was asked for.
+fn richer(
+    info: &Info,
+    asked: (&Options, Calling),
+    fits: impl Fn(InfoRef<'_>) -> bool,
+    more: impl FnOnce(&mut HintsMut<'_>),
+) -> Result<Option<Info>, Error> {
+    // The order of reads is asked for only where they confirm puts: providers may be slower with it.
+    let orders = match policy::needs_read_order(info.get()) {
+        true => ATOMIC_ORDER | READ_ORDER,
+        false => ATOMIC_ORDER,
+    };
+    richer_entry(info, asked, orders, fits, more)
 }

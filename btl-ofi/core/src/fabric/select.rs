@@ -11,16 +11,16 @@ use crate::base::error::Error;
 use crate::base::params::{Options, Place};
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::device::Device;
+use crate::fabric::entries::offers;
 use crate::fabric::fids::{Info, InfoRef};
 use crate::fabric::others;
 use crate::fabric::policy;
 use crate::fabric::query::{
-    Calling, SUPPORTED_MR, all_entries, has_atomics, initialise, offers, takes_messages,
-    wants_local,
+    Calling, SUPPORTED_MR, all_entries, has_atomics, initialise, takes_messages, wants_local,
 };
 use crate::fabric::quirks::{self, Quirks, Trait};
 use crate::fabric::ranking::{Ranking, source};
-use crate::fabric::richer::{with_atomic_order, with_devices, with_messages, with_read_order};
+use crate::fabric::richer::{with_atomic_order, with_devices, with_messages};
 use crate::fabric::shm_room::{self, Turn};
 
 /// Registration modes that the transport does not support.
@@ -300,7 +300,6 @@ fn try_open(
     calling: Calling,
     ranking: &Ranking,
 ) -> Result<(Device, AtomicTable), String> {
-    let info = with_read_order(info, options, calling).map_err(|e| e.to_string())?;
     check_attributes(info.get(), options)?;
     ranking.admit(info.get(), options)?;
     if let Some(place) = &options.provider.place

@@ -34,7 +34,7 @@ fn offer(provider: &str, version: u32, confirms: bool) -> Info {
 }
 
 fn policy(provider: &str) -> Policy {
-    decide(offer(provider, 0, true).get())
+    decide(ordered(offer(provider, 0, true), LARGEST).get())
 }
 
 /// The name of each yes-or-no decision that is yes.
@@ -145,14 +145,15 @@ fn ordered(info: Info, most: usize) -> Info {
 #[test]
 fn puts_go_by_order_where_nothing_else_confirms_them() {
     let by_order = |info: &Info| decide(info.get()).by_order;
-    assert!(by_order(&offer("verbs;ofi_rxm", 0, true)));
+    assert!(by_order(&ordered(offer("verbs;ofi_rxm", 0, true), LARGEST)));
+    assert!(!by_order(&offer("verbs;ofi_rxm", 0, true)));
     assert!(by_order(&ordered(offer("other", 0, false), LARGEST)));
     assert!(!by_order(&ordered(offer("other", 0, true), LARGEST)));
     assert!(!by_order(&ordered(offer("sockets", 0, true), LARGEST)));
     let shm = ordered(offer("shm", 0, false), LARGEST);
     assert_eq!(by_order(&shm), is_set("FI_SHM_DISABLE_CMA"));
     for info in [
-        offer("verbs;ofi_rxm", 0, true),
+        ordered(offer("verbs;ofi_rxm", 0, true), LARGEST),
         ordered(offer("other", 0, false), 1),
     ] {
         assert_eq!(refusal(info.get()), Ok(()));
@@ -178,7 +179,7 @@ fn the_order_bounds_puts() {
     let (put, get) = of(offer("other", 0, true));
     assert_eq!(of(ordered(offer("other", 0, true), 64)), (put, get));
     assert_eq!(of(ordered(offer("other", 0, false), 64)), (64, get));
-    assert_eq!(of(ordered(offer("verbs;ofi_rxm", 0, true), 64)), (put, get));
+    assert_eq!(of(ordered(offer("verbs;ofi_rxm", 0, true), 64)), (64, get));
 }
 
 #[test]
@@ -189,6 +190,10 @@ fn a_provider_confirms_puts_or_keeps_reads_behind_them() {
         why.contains("FI_DELIVERY_COMPLETE") && why.contains("FI_ORDER_RMA_RAW"),
         "{why}"
     );
+    // A report of delivery that means sent counts for nothing.
+    let sent = offer("verbs;ofi_rxm", 0, true);
+    assert_eq!(refusal(sent.get()), Err(why));
+    assert_eq!(refusal(ordered(sent, LARGEST).get()), Ok(()));
     let forbidden = is_set("FI_SHM_DISABLE_CMA");
     assert_eq!(judge("shm").is_err(), forbidden);
     let apart = keeps_apart(offer("shm", 0, true).get(), &options(&[]));
@@ -229,5 +234,6 @@ fn copies_replace_transfers_of_device_memory() {
     assert_eq!(of("shm"), ((false, false), true));
     assert_eq!(of("udp;ofi_rxd"), ((false, true), false));
     assert_eq!(of("verbs"), ((true, true), false));
-    assert_eq!(of("verbs;ofi_rxm"), ((false, true), false));
+    let rxm = ordered(offer("verbs;ofi_rxm", 0, true), LARGEST);
+    assert!(!takes_devices(rxm.get()));
 }

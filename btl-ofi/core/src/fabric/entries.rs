@@ -1,0 +1,109 @@
+//! The entries from which a provider is chosen: the offers of providers for our hints, in each form in which one may have to
+//! be asked.
+
+use libfabric_sys as ffi;
+
+use crate::base::error::{Doing, Error};
+use crate::base::params::Options;
+use crate::fabric::fids::{HintsMut, Info, InfoRef};
+use crate::fabric::policy;
+use crate::fabric::query::{
+    CAPS, Calling, READ_ORDER, SUPPORTED_MR, api, has_atomics, query, write_hints,
+};
+
+/// What is asked of a provider beyond the hints that are the same for all.
+#[derive(Clone, Copy)]
+struct Form {
+    caps: u64,
+    mr_mode: u32,
+    op_flags: u64,
+}
+
+/// Entries that libfabric offers for our hints, in its order: first those with atomics, then others with messages; of each
+/// first with the present mode bits, then with the two old modes for providers that support only those. At the end, where
+/// the user allows them, those that require local buffers to be registered.
+pub(super) fn offers(options: &Options, calling: Calling) -> Result<Vec<Info>, Error> {
+    let api = api()?;
+    let mut found = Found::default();
+    for form in forms(options) {
+        let hints = |h: &mut HintsMut<'_>, order| {
+            write_hints(h, options, calling, form.mr_mode, form.op_flags);
+            *h.caps = form.caps;
+            h.tx.msg_order = order;
+            h.rx.msg_order = order;
+        };
+        let mut ordered: Vec<String> = Vec::new();
+        for info in query(api, None, |h| hints(h, 0))?.iter() {
+            let name = info.provider();
+            if ordered.contains(&name) || !found.admits(info, form) {
+                continue;
+            }
+            // A provider may have another domain for users that ask for no order, without any. Without the answer, the
+            // entry is refused by name.
+            if policy::needs_read_order(info) {
+                let list = query(api, Some(&name), |h| hints(h, READ_ORDER))?;
+                let before = found.entries.len();
+                for info in list.iter().filter(|i| i.provider() == name) {
+                    found.keep(info, form)?;
+                }
+                if found.entries.len() > before {
+                    ordered.push(name);
+                    continue;
+                }
+            }
+            found.keep(info, form)?;
+        }
+    }
+    Ok(found.entries)
+}
+
+/// The forms, in the order of preference.
+fn forms(options: &Options) -> impl Iterator<Item = Form> {
+    let modes = [SUPPORTED_MR, ffi::FI_MR_BASIC, ffi::FI_MR_SCALABLE];
+    let usual = CAPS
+        .into_iter()
+        .flat_map(move |caps| modes.map(|mode| (caps, mode)));
+    // Last, so that a provider that also serves without registered local buffers is used so.
+    let local = (CAPS[1], SUPPORTED_MR | ffi::FI_MR_LOCAL);
+    let all = usual.chain(options.provider.mr_local.then_some(local));
+    // Request delivery-complete where the provider has it. A provider through which CMA writes the target's memory may
+    // lack it.
+    all.flat_map(|(caps, mr_mode)| {
+        [u64::from(ffi::FI_DELIVERY_COMPLETE), 0].map(|op_flags| Form {
+            caps,
+            mr_mode,
+            op_flags,
+        })
+    })
+}
+
+/// The entries so far.
+#[derive(Default)]
+struct Found {
+    entries: Vec<Info>,
+}
+
+impl Found {
+    /// Whether an entry may be kept. A provider is kept only with the attributes under which it occurred first.
+    fn admits(&self, info: InfoRef<'_>, form: Form) -> bool {
+        let name = info.provider();
+        let atomics = form.caps == CAPS[0];
+        !self.entries.iter().any(|f| {
+            f.get().provider() == name && {
+                f.get().domain_attr().mr_mode != info.domain_attr().mr_mode
+                    || f.get().tx_attr().op_flags != info.tx_attr().op_flags
+                    || has_atomics(f.get()) != atomics
+            }
+        })
+    }
+
+    /// Keeps an entry that is admitted.
+    fn keep(&mut self, info: InfoRef<'_>, form: Form) -> Result<(), Error> {
+        if self.admits(info, form) {
+            let copy = info.duplicate();
+            let copy = copy.doing(|| format!("copying the entry of {}", info.provider()))?;
+            self.entries.push(copy);
+        }
+        Ok(())
+    }
+}

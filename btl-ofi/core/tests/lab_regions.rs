@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 
 use btl_ofi::{Completion, Endpoint, Handle, Region, Transport};
 use common::Calls as _;
+use mca_params::Value;
 use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
-use common::{PATIENCE, open, register, tell};
+use common::{PATIENCE, open, options, register, tell};
 use lab::{Tally, child, child_role, shape};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -199,4 +200,56 @@ fn shared_keys() {
 #[test]
 fn regions_of_one_key_are_each_their_own() {
     child("shared_keys", "shared keys", LIMIT).insist("regions of one key");
+}
+
+/// A name by which the table of quirks knows the imitated provider.
+const IMITATED: &str = "lab-verbs-ofi_rxm";
+
+/// As rxm over verbs: delivery means sent, reads come behind puts for those who ask for that, keys are shared, and a domain
+/// with atomics forgets a region around another.
+const LIKE_RXM: [(&str, &str); 6] = [
+    MODE,
+    ("NAME", IMITATED),
+    ("CONFIRMS", "2"),
+    ("READ_ORDER", "1"),
+    ("RELAXED", "1"),
+    ("CACHE", "2"),
+];
+
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn like_rxm_over_verbs() {
+    child_role();
+    shape(&LIKE_RXM);
+    let target = open(IMITATED, ThreadLevel::Single, &[]);
+    let t = open(IMITATED, ThreadLevel::Single, &[]);
+    let capabilities = t.capabilities();
+    assert_eq!(capabilities.domain.to_str(), Ok("lab0"), "the ordered one");
+    let way = capabilities.completion.to_string_lossy();
+    assert!(way.contains("puts are confirmed by a read"), "{way}");
+    assert!(way.contains("atomics are executed"), "{way}");
+    assert!(!way.contains("small puts"), "{way}");
+    between(&target, &t);
+    t.close().unwrap();
+    target.close().unwrap();
+
+    // Without the order, nothing tells that a put has arrived.
+    let mut unordered = LIKE_RXM;
+    unordered[3] = ("READ_ORDER", "0");
+    shape(&unordered);
+    let include = [("btl_ofi_provider_include", Value::str(IMITATED))];
+    let refused = Transport::open(&options(&include), ThreadLevel::Single).err();
+    let said = refused.unwrap().to_string();
+    assert!(said.contains("lacks FI_ORDER_RMA_RAW"), "{said}");
+    let tally = Tally {
+        run: 1,
+        refused: 1,
+        ..Tally::default()
+    };
+    tally.tell();
+}
+
+#[test]
+fn rxm_over_verbs_keeps_order_and_regions() {
+    child("like_rxm_over_verbs", "rxm", LIMIT).insist("like rxm over verbs");
 }

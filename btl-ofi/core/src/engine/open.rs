@@ -254,7 +254,8 @@ fn join_node(
     let apart = policy::keeps_apart(info, options);
     let same_node = apart.is_none();
     let obstacle = apart.or_else(|| reach::prepare(known_by));
-    let completion = policy.describe(obstacle.as_deref().map_or(Ok(()), Err));
+    let (limit, _) = policy::message_limits(info, options);
+    let completion = policy.describe(obstacle.as_deref().map_or(Ok(()), Err), limit);
     let attaches = obstacle.is_none();
     let segment = attaches.then(|| Segment::make(known_by.value));
     let segment = segment.and_then(|made| {

@@ -37,11 +37,16 @@ pub(crate) struct AtomicTable {
 }
 
 impl AtomicTable {
-    pub(crate) fn query(device: &Device) -> AtomicTable {
-        let mut table = AtomicTable {
+    /// No atomics.
+    pub(crate) fn none() -> AtomicTable {
+        AtomicTable {
             by_provider: true,
             counts: [[[0; OPS]; TYPES]; KINDS],
-        };
+        }
+    }
+
+    pub(crate) fn query(device: &Device) -> AtomicTable {
+        let mut table = AtomicTable::none();
         for &kind in AtomicKind::ALL {
             let flags = match kind {
                 AtomicKind::Update => 0,

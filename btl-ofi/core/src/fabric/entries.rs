@@ -88,6 +88,9 @@ impl Found {
     fn admits(&self, info: InfoRef<'_>, form: Form) -> bool {
         let name = info.provider();
         let atomics = form.caps == CAPS[0];
+        if atomics && policy::forgoes_atomics(&name) {
+            return false;
+        }
         !self.entries.iter().any(|f| {
             f.get().provider() == name && {
                 f.get().domain_attr().mr_mode != info.domain_attr().mr_mode

@@ -5,7 +5,7 @@
 //! | --- | --- | --- |
 //! | direct | nothing: CMA (`base::cma`) | puts and gets to peers of the same node |
 //! | ring | nothing: the target executes and answers | atomics to these peers; ring put, ring get |
-//! | message | nothing: the target executes and answers (`fabric::msg`) | small transfers and all atomics to other nodes, if the provider makes them in software |
+//! | message | nothing: the target executes and answers (`fabric::msg`) | small transfers and all atomics to other nodes, if the provider makes them in software; atomics that it cannot be trusted with |
 //! | delivered | `FI_DELIVERY_COMPLETE`, per operation | all other puts and updates |
 //! | by order | a plain completion, and a read behind it (`confirmation`) | puts, where delivery-complete is missing or means sent, and reads come behind puts |
 //! | returned | a plain completion | gets, fetching atomics: data returned; updates by shm itself, and where puts go by order |
@@ -23,7 +23,7 @@ use libfabric_sys as ffi;
 use crate::base::params::Options;
 use crate::fabric::fids::InfoRef;
 use crate::fabric::msg::{GETS_OVER_PUTS, MOST_ANSWER, MOST_WORDS};
-use crate::fabric::query::{confirms, orders_atomics, orders_reads, takes_messages};
+use crate::fabric::query::{confirms, orders_atomics, orders_reads, takes_messages, wants_local};
 use crate::fabric::quirks::{Headers, Quirks, Trait};
 use crate::peer::endpoint::{Endpoint, SAME_MACHINE};
 
@@ -122,6 +122,11 @@ pub(crate) fn needs_read_order(info: InfoRef<'_>) -> bool {
     !confirmed && !uses_cma(quirks)
 }
 
+/// Whether a provider is used without its atomics, although it may have some. Targets execute them, told by messages.
+pub(crate) fn forgoes_atomics(provider: &str) -> bool {
+    Quirks::of(provider).has(Trait::LosesRegions)
+}
+
 /// Decides the policy for an accepted provider, by the entry that was accepted.
 pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
     let claims_context = info.raw().mode & (ffi::FI_CONTEXT | ffi::FI_CONTEXT2) != 0;
@@ -164,8 +169,8 @@ impl Policy {
     }
 
     /// Describes in one line how completions come to be, with the ways of one node if `local`, or the reason why there are
-    /// none.
-    pub(crate) fn describe(&self, local: Result<(), &str>) -> String {
+    /// none. Messages carry puts of up to `limit` bytes.
+    pub(crate) fn describe(&self, local: Result<(), &str>, limit: usize) -> String {
         let mut parts: Vec<&str> = Vec::new();
         if local.is_ok() {
             parts.push(
@@ -175,13 +180,17 @@ impl Policy {
                 parts.push("atomics are executed and answered by the target through shared memory");
             }
         }
-        if self.messages {
+        let small = self.messages && limit > 0;
+        if small {
             parts.push(
                 "other small puts and gets, and other atomics, are executed and answered by the target, many in one message",
             );
+        } else if self.messages {
+            parts
+                .push("other atomics are executed and answered by the target, many in one message");
         }
         let which = match local {
-            _ if self.messages => "large puts",
+            _ if small => "large puts",
             Ok(()) => "other puts",
             Err(_) => "puts",
         };
@@ -243,8 +252,12 @@ pub(crate) fn longest_answer(info: InfoRef<'_>) -> usize {
 }
 
 /// Largest put, and largest get, in bytes that travels as a message. Gets may be longer where answers are long: the target copies
-/// the bytes of a put once more than the provider would, those of a get only as often.
+/// the bytes of a put once more than the provider would, those of a get only as often. None where only the provider's atomics
+/// are forgone: its transfers need no progress of the target. But small local buffers have no registration to give to it.
 pub(crate) fn message_limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {
+    if forgoes_atomics(&info.provider()) && !wants_local(info) {
+        return (0, 0);
+    }
     let puts = options.messages.limit;
     match longest_answer(info) {
         MOST_ANSWER => (puts, GETS_OVER_PUTS * puts),

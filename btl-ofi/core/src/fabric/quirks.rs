@@ -18,6 +18,9 @@ pub(crate) enum Trait {
     /// It reports delivery when it has only sent the data. Reads come behind the puts before them on a connection, and so
     /// confirm them, unless this variable of libfabric asks for several connections to a peer.
     ConfirmsSending { unless_several: &'static str },
+    /// Opened with atomics, it refuses a registration inside a live one, and forgets the live one: atomics of peers to that
+    /// fail from then on. So it is opened without, and targets execute atomics.
+    LosesRegions,
     /// Its puts and gets are replaced by CMA, unless this variable of libfabric forbids CMA.
     CopiedByCma { unless: &'static str },
     /// Its atomics are executed by processors, each element by one atomic instruction. Those of NICs are not, and of
@@ -179,11 +182,17 @@ const QUIRKS: &[Row] = &[
     },
     Row {
         names: Names::Containing(&["verbs", "ofi_rxm"]),
-        // rxm passes puts and reads on to one reliable connection of verbs (prov/rxm, rxm_rma.c), in which a read is
-        // executed behind the puts before it (InfiniBand). Several connections: libfabric 2.
-        traits: &[Trait::ConfirmsSending {
-            unless_several: "FI_OFI_RXM_NUM_MSG_EPS",
-        }],
+        traits: &[
+            // rxm passes puts and reads on to one reliable connection of verbs (prov/rxm, rxm_rma.c), in which a read is
+            // executed behind the puts before it (InfiniBand). Several connections: libfabric 2.
+            Trait::ConfirmsSending {
+                unless_several: "FI_OFI_RXM_NUM_MSG_EPS",
+            },
+            // The cache of verbs gives memory inside a live registration the key of that (prov/verbs, verbs_mr.c). With
+            // atomics, rxm lists regions by key: it refuses a key that is listed, and on the way out takes it off the list
+            // (prov/rxm, rxm_mr_regattr; libfabric's issue 9133). Its atomics are executed by the target's processor too.
+            Trait::LosesRegions,
+        ],
     },
     Row {
         names: Names::Suffix("ofi_rxd"),

@@ -317,12 +317,16 @@ fn try_open(
         ));
     }
     let info = with_devices(info, options, calling).map_err(|e| e.to_string())?;
-    let advertised = has_atomics(info.get());
     let device = Device::open(info, options).map_err(|e| e.to_string())?;
     if wants_local(device.info()) {
         return Ok((device, AtomicTable::of_targets()));
     }
-    let atomics = AtomicTable::query(&device);
+    // A provider may grant atomics to fi_query_atomic for which it was not opened.
+    let advertised = has_atomics(device.info());
+    let atomics = match advertised {
+        true => AtomicTable::query(&device),
+        false => AtomicTable::none(),
+    };
     match atomics.missing() {
         None => Ok((device, atomics)),
         // Rails make no atomics.

@@ -237,3 +237,29 @@ fn copies_replace_transfers_of_device_memory() {
     let rxm = ordered(offer("verbs;ofi_rxm", 0, true), LARGEST);
     assert!(!takes_devices(rxm.get()));
 }
+
+#[test]
+fn atomics_that_lose_regions_are_forgone_and_nothing_else() {
+    let options = options(&[]);
+    let of = |name| {
+        let info = offer(name, 0, true);
+        let limits = message_limits(info.get(), &options);
+        (forgoes_atomics(name), limits)
+    };
+    assert_eq!(of("verbs;ofi_rxm"), (true, (0, 0)));
+    assert_eq!(of("verbs"), (false, (4096, 4096)));
+    let local = offer("verbs;ofi_rxm", 0, true);
+    // SAFETY: fi_allocinfo allocated the attribute, and `local` owns it.
+    unsafe { (*(*local.as_ptr()).domain_attr).mr_mode = ffi::FI_MR_LOCAL as i32 };
+    assert_eq!(message_limits(local.get(), &options), (4096, 4096));
+    let told = |limit| {
+        let policy = Policy {
+            messages: true,
+            ..policy("verbs;ofi_rxm")
+        };
+        policy.describe(Err("none"), limit)
+    };
+    assert!(told(0).contains("other atomics") && !told(0).contains("small puts"));
+    assert!(told(0).contains("; puts are confirmed") && told(1).contains("; large puts"));
+    assert!(told(1).contains("small puts"));
+}

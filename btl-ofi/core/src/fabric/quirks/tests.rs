@@ -38,7 +38,8 @@ fn a_provider_has_the_traits_of_its_layers() {
             in_parts,
             Trait::ConfirmsSending {
                 unless_several: "FI_OFI_RXM_NUM_MSG_EPS"
-            }
+            },
+            Trait::LosesRegions,
         ]
     );
     assert_eq!(names("sockets;ofi_rxm"), [polls, by_processor, in_parts]);

@@ -8,7 +8,7 @@ use crate::base::params::Options;
 use crate::fabric::fids::{HintsMut, Info, InfoRef};
 use crate::fabric::policy;
 use crate::fabric::query::{
-    CAPS, Calling, READ_ORDER, SUPPORTED_MR, api, has_atomics, query, write_hints,
+    CAPS, Calling, EVERY_MR, READ_ORDER, SUPPORTED_MR, api, has_atomics, is_old, query, write_hints,
 };
 
 /// What is asked of a provider beyond the hints that are the same for all.
@@ -36,6 +36,9 @@ pub(super) fn offers(options: &Options, calling: Calling) -> Result<Vec<Info>, E
         for info in query(api, None, |h| hints(h, 0))?.iter() {
             let name = info.provider();
             if ordered.contains(&name) || !found.admits(info, form) {
+                continue;
+            }
+            if is_old(form.mr_mode) && hides_modes(api, form.caps, &name)? {
                 continue;
             }
             // A provider may have another domain for users that ask for no order, without any. Without the answer, the
@@ -75,6 +78,22 @@ fn forms(options: &Options) -> impl Iterator<Item = Form> {
             op_flags,
         })
     })
+}
+
+/// Whether a provider that was offered under an old mode requires registration modes that the old mode does not tell:
+/// libfabric's common functions return the old mode in place of them (prov/util, `fi_alter_domain_attr`), and a provider
+/// that knows the present bits says what it requires when it may require everything.
+fn hides_modes(api: u32, caps: u64, name: &str) -> Result<bool, Error> {
+    let list = query(api, Some(name), |h| {
+        *h.caps = caps;
+        *h.mode = u64::MAX;
+        h.domain.mode = u64::MAX;
+        h.domain.mr_mode = EVERY_MR as i32;
+    })?;
+    let told = SUPPORTED_MR | ffi::FI_MR_LOCAL | ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE;
+    let modes = list.iter().filter(|i| i.provider() == name);
+    let mut modes = modes.map(|i| i.domain_attr().mr_mode as u32).peekable();
+    Ok(modes.peek().is_some() && modes.all(|mode| mode & !told != 0))
 }
 
 /// The entries so far.

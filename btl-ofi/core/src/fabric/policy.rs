@@ -71,6 +71,12 @@ pub(crate) struct Policy {
     pub(crate) atomics_ordered: bool,
 }
 
+/// Refuses a provider that is known not to do what it says.
+pub(crate) fn serves(provider: &str) -> Result<(), String> {
+    let why = Quirks::of(provider).not_served();
+    why.map_or(Ok(()), |why| Err(String::from(why)))
+}
+
 /// Refuses a provider whose completions cannot be made to mean "visible at the target".
 pub(crate) fn refusal(info: InfoRef<'_>) -> Result<(), String> {
     let name = info.provider();

@@ -13,6 +13,8 @@ use crate::base::params::Options;
 /// A peculiarity on which the transport acts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Trait {
+    /// It is refused, for this reason: it does not do what it says, and nothing else in its answers tells that.
+    NotServed(&'static str),
     /// Delivery-complete is sound from this version of the provider on.
     SoundFrom(u32),
     /// It reports delivery when it has only sent the data. Reads come behind the puts before them on a connection, and so
@@ -195,6 +197,16 @@ const QUIRKS: &[Row] = &[
         ],
     },
     Row {
+        names: Names::Prefix("opx"),
+        // Its fi_getinfo returns the flags of the hints (prov/opx, fi_opx_fillinfo). A write completes when its packets are
+        // acknowledged, whatever was asked, and a target acknowledges a packet whose key it does not know after dropping
+        // it (fi_opx_hfi1.c, FI_OPX_HFI_DPUT_OPCODE_PUT).
+        traits: &[Trait::NotServed(
+            "it returns FI_DELIVERY_COMPLETE as it was asked and promises nothing by it: a put that its target drops \
+             completes as if it had arrived",
+        )],
+    },
+    Row {
         names: Names::Suffix("ofi_rxd"),
         traits: &[
             // libfabric's common functions (prov/util, util_atomic.c, compare-and-swap loops).
@@ -263,6 +275,14 @@ impl Quirks {
     pub(crate) fn sound_from(self) -> Option<u32> {
         self.traits().find_map(|t| match t {
             Trait::SoundFrom(version) => Some(*version),
+            _ => None,
+        })
+    }
+
+    /// The reason why the provider is refused, if it is.
+    pub(crate) fn not_served(self) -> Option<&'static str> {
+        self.traits().find_map(|t| match t {
+            Trait::NotServed(why) => Some(*why),
             _ => None,
         })
     }

@@ -229,6 +229,7 @@ fn unmatched(options: &Options, known: &[Candidate]) -> Vec<String> {
 pub(super) fn check_attributes(info: InfoRef<'_>, options: &Options) -> Result<(), String> {
     let name = info.provider();
     options.admits(&name)?;
+    policy::serves(&name)?;
     if info.ep_attr().type_ != ffi::FI_EP_RDM {
         return Err(String::from("its endpoints are not FI_EP_RDM"));
     }

@@ -239,6 +239,15 @@ fn copies_replace_transfers_of_device_memory() {
 }
 
 #[test]
+fn a_provider_that_does_not_do_what_it_says_is_refused() {
+    for name in ["opx", "opx;ofi_rxm"] {
+        let why = serves(name).unwrap_err();
+        assert!(why.contains("FI_DELIVERY_COMPLETE"), "{why}");
+    }
+    assert_eq!(serves("verbs;ofi_rxm"), Ok(()));
+}
+
+#[test]
 fn atomics_that_lose_regions_are_forgone_and_nothing_else() {
     let options = options(&[]);
     let of = |name| {

@@ -62,6 +62,7 @@ fn every_row_describes_a_provider() {
         "net",
         "efa",
         "verbs;ofi_rxm",
+        "opx",
     ];
     let found = known.map(|name| Quirks::of(name).rows);
     let all = found.into_iter().fold(0, |all, rows| all | rows);

@@ -135,7 +135,6 @@ pub(crate) fn forgoes_atomics(provider: &str) -> bool {
 
 /// Decides the policy for an accepted provider, by the entry that was accepted.
 pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
-    let claims_context = info.raw().mode & (ffi::FI_CONTEXT | ffi::FI_CONTEXT2) != 0;
     let quirks = Quirks::of(&info.provider());
     let fetch_alone = quirks.has(Trait::MixesUpFetches);
     let by_order = goes_by_order(info);
@@ -149,7 +148,7 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         polls_kernel: quirks.has(Trait::PollsKernel),
         headers: quirks.headers(),
         hides_refusals: quirks.has(Trait::HidesRefusals),
-        untracked: !claims_context && !by_order,
+        untracked: !info.claims_contexts() && !by_order,
         depth: quirks.depth(),
         fetch_alone,
         self_by_copy: quirks.has(Trait::CrashesOnItself),

@@ -239,6 +239,26 @@ fn copies_replace_transfers_of_device_memory() {
 }
 
 #[test]
+fn any_mode_word_claims_contexts() {
+    for word in 0..3 {
+        for claim in [ffi::FI_CONTEXT, ffi::FI_CONTEXT2] {
+            let info = offer("other", 0, true);
+            assert!(decide(info.get()).untracked);
+            let entry = info.as_ptr();
+            // SAFETY: fi_allocinfo allocated the attributes, and `info` owns them.
+            unsafe {
+                match word {
+                    0 => (*entry).mode = claim,
+                    1 => (*(*entry).domain_attr).mode = claim,
+                    _ => (*(*entry).tx_attr).mode = claim,
+                }
+            }
+            assert!(!decide(info.get()).untracked, "{word}");
+        }
+    }
+}
+
+#[test]
 fn a_provider_that_does_not_do_what_it_says_is_refused() {
     for name in ["opx", "opx;ofi_rxm"] {
         let why = serves(name).unwrap_err();

@@ -220,7 +220,7 @@ unsafe extern "C" fn init(
                 return null_mut();
             }
         };
-        let modules = modules::open_further(module, open);
+        let modules = modules::agree(modules::open_further(module, open));
         if let Err(reason) = modules::publish(&modules) {
             log::line(&format!("{reason}; the component steps aside"));
             modules.into_iter().for_each(Module::end);

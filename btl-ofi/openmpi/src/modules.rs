@@ -104,6 +104,22 @@ pub(crate) fn publish(modules: &[NonNull<Module>]) -> Result<(), String> {
         .map_err(|status| format!("the address could not be published: {status}"))
 }
 
+/// Puts modules into the order that all nodes share, and has them declare the same bandwidth, the lowest. osc/rdma takes for a
+/// window the first module that reaches its processes, in an order by bandwidth and then by this one (bml/r2): each rank must
+/// take the same.
+pub(crate) fn agree(modules: Vec<NonNull<Module>>) -> Vec<NonNull<Module>> {
+    // SAFETY: `Module::open` has just made them, and nobody ended them.
+    let opened: Vec<&Module> = modules.iter().map(|m| unsafe { m.as_ref() }).collect();
+    let transports: Vec<&Transport> = opened.iter().map(|m| m.transport()).collect();
+    let order = Transport::shared_order(&transports);
+    let lowest = opened.iter().map(|m| m.bandwidth()).min();
+    for module in &modules {
+        // SAFETY: as before; Open MPI does not have them yet.
+        unsafe { Module::declare_bandwidth(*module, lowest.unwrap_or_default()) };
+    }
+    order.into_iter().map(|at| modules[at]).collect()
+}
+
 /// Opens the further modules that the first one asks for. Goes without those that cannot be opened, and, where peers find
 /// modules by number, without those behind.
 pub(crate) fn open_further(

@@ -12,6 +12,14 @@ impl Transport {
         &self.further
     }
 
+    /// The order in which a process gives these modules to its host and [publishes](Self::addresses) them, as places in
+    /// `modules`. It is the same on all nodes, whichever of their interfaces are faster or nearer to the process. So hosts whose
+    /// processes each take the first module that reaches some peers take modules that lead to each other.
+    pub fn shared_order(modules: &[&Transport]) -> Vec<usize> {
+        let each: Vec<_> = modules.iter().map(|m| &m.node.networks).collect();
+        networks::shared_order(&each)
+    }
+
     /// What a process with these modules publishes.
     pub fn addresses(modules: &[&Transport]) -> Vec<u8> {
         let each: Vec<&[u8]> = modules.iter().map(|module| module.address()).collect();

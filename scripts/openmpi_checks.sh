@@ -42,6 +42,20 @@ openmpi_table() {
         grep -q 'endpoint 0x[0-9a-f]* is process [0-9]*\.0$' <<<"$out" && grep -q 'endpoint 0x[0-9a-f]* is process [0-9]*\.1$' <<<"$out"
 }
 
+# The transport is opened for threads where they may call at once, and only there.
+openmpi_expects_threads() {
+    local out
+    out=$(openmpi_program shm 2 hello_window) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q 'calls do not overlap' <<<"$out" && ! grep -q 'calls may overlap' <<<"$out" || return 1
+    out=$(openmpi_program shm 2 threads) || { printf '%s\n' "$out"; return 1; }
+    grep -q 'calls may overlap' <<<"$out" && ! grep -q 'calls do not overlap' <<<"$out" || return 1
+    # A thread of btl/tcp sends by any BTL.
+    out=$(OPENMPI_BTL=vader,tcp openmpi_program shm 2 hello_window --mca btl_tcp_progress_thread 1) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q 'calls may overlap' <<<"$out" && ! grep -q 'calls do not overlap' <<<"$out"
+}
+
 # A program under valgrind, each rank with a log of its own: no error may lead through the component.
 openmpi_valgrind() {
     local provider=$1 program=$2 logs=$openmpi_dir/valgrind errors
@@ -520,6 +534,7 @@ openmpi_test() {
         openmpi_check "a peer killed, mpirun looking away, $provider" openmpi_ends_job "$provider"
         openmpi_check "two peers killed, $provider" openmpi_reports_each "$provider"
     done
+    openmpi_check "threads are expected where they may call" openmpi_expects_threads
     openmpi_check "loaded by another series" openmpi_refuses_series
     openmpi_check "loaded by another configuration" openmpi_refuses_configuration
     openmpi_check "building the lab provider" openmpi_lab

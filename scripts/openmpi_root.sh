@@ -93,6 +93,14 @@ program_inside() {
     grep -aq "^$program: ok, $ranks ranks" <<<"$out" && grep -aEq ' [1-9][0-9]* operations posted' <<<"$out"
 }
 
+# Threads may begin to call at any time.
+expects_threads_inside() {
+    local out
+    out=$(program_inside shm 2 hello_window) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -aq 'calls may overlap' <<<"$out" && ! grep -aq 'calls do not overlap' <<<"$out"
+}
+
 # As openmpi_lab_program does it, inside.
 lab_program_inside() {
     local ranks=$1 program=$2 out pass=() pair
@@ -230,6 +238,7 @@ main() {
         openmpi_check "$series: a peer killed, mpirun looking away, $provider" ends_job_inside "$provider"
         openmpi_check "$series: two peers killed, $provider" reports_each_inside "$provider"
     done
+    openmpi_check "$series: threads are expected" expects_threads_inside
     openmpi_check "$series: passive_target, 2 ranks, shm" program_inside shm 2 passive_target
     openmpi_check "$series: memory given back is not reached through old registrations" \
         lab_program_inside 2 window_life LAB_PAGES=1 LAB_FAULTS=seed=5,again=50

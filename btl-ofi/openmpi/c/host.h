@@ -23,10 +23,6 @@ int mca_btl_ofi_host_modex_recv(const struct mca_base_component_2_1_0_t *compone
 /* Asks the runtime to end the job with `message`, and ends this process. Does not return. */
 void mca_btl_ofi_host_abort(int status, const char *message);
 
-/* Whether a session with MPI_THREAD_MULTIPLE may be there. In 5.0 its initialisation sets nothing but a variable of
- * libopen-pal; the component's init is told of MPI_Init_thread only. */
-bool mca_btl_ofi_host_uses_threads(void);
-
 /* Hands a message to the function that is registered for its tag. `endpoint` may be NULL. Returns false if there is no
  * such function. */
 bool mca_btl_ofi_host_receive(struct mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, uint8_t tag,

@@ -37,12 +37,6 @@ void mca_btl_ofi_host_abort(int status, const char *message)
     _exit(status);
 }
 
-bool mca_btl_ofi_host_uses_threads(void)
-{
-    /* This series has no sessions. */
-    return false;
-}
-
 bool mca_btl_ofi_host_receive(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, uint8_t tag,
                               const void *data, size_t size)
 {

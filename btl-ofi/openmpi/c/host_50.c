@@ -7,7 +7,6 @@
 #include "opal/mca/btl/btl.h"
 #include "opal/mca/mca.h"
 #include "opal/mca/pmix/pmix-internal.h"
-#include "opal/mca/threads/thread_usage.h"
 #include "opal/util/proc.h"
 
 #include "host.h"
@@ -34,11 +33,6 @@ void mca_btl_ofi_host_abort(int status, const char *message)
     (void) PMIx_Abort(status, message, NULL, 0);
     /* Under mpirun --enable-recovery the job goes on, in 6.0 this process too; Open MPI's own abort ends it then. */
     _exit(status);
-}
-
-bool mca_btl_ofi_host_uses_threads(void)
-{
-    return opal_using_threads();
 }
 
 bool mca_btl_ofi_host_receive(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, uint8_t tag,

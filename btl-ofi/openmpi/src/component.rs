@@ -189,10 +189,8 @@ unsafe extern "C" fn init(
             None => return null_mut(),
         };
         log::install(options.verbosity());
-        // SAFETY: reads a variable of libopen-pal, which MPI sets before it initialises components.
-        let uses_threads = unsafe { ffi::mca_btl_ofi_host_uses_threads() };
         // Without MPI_THREAD_MULTIPLE several threads may still call, one at a time.
-        let level = if mpi_threads || uses_threads {
+        let level = if mpi_threads || series::THREADS_MAY_FOLLOW || params::tcp_has_thread() {
             ThreadLevel::Multiple
         } else {
             ThreadLevel::Serialized

@@ -323,13 +323,17 @@ fn describe(btl: &mut ffi::mca_btl_base_module_t, transport: &Transport) {
     btl.btl_get_local_registration_threshold = offered.local_threshold;
     log::verbose(1, || {
         format!(
-            "using {} on {}: put limit {}, get limit {}, flags {:#x}, atomics {:#x}; {}",
+            "using {} on {}: put limit {}, get limit {}, flags {:#x}, atomics {:#x}; calls {}; {}",
             offered.provider.to_string_lossy(),
             offered.domain.to_string_lossy(),
             btl.btl_put_limit,
             btl.btl_get_limit,
             btl.btl_flags,
             btl.btl_atomic_flags,
+            match transport.is_threaded() {
+                true => "may overlap",
+                false => "do not overlap",
+            },
             offered.completion.to_string_lossy()
         )
     });

@@ -17,4 +17,7 @@ pub(crate) const REMOTE_COMPLETION: u32 = 0;
 /// The default of `btl_ofi_mode`: one-sided.
 pub(crate) const MODE: i32 = 0;
 
+/// MPI_Init or MPI_Init_thread decides once whether threads call, and `init` is told.
+pub(crate) const THREADS_MAY_FOLLOW: bool = false;
+
 const _: () = assert!(crate::bindings::BTL_VERSION == 310, "BTL interface 3.1.0");

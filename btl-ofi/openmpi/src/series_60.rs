@@ -17,4 +17,8 @@ pub(crate) const REMOTE_COMPLETION: u32 = crate::bindings::MCA_BTL_FLAGS_RDMA_RE
 /// The default of `btl_ofi_mode`: one-sided and two-sided, as in the C component of this series.
 pub(crate) const MODE: i32 = 2;
 
+/// Threads may begin to call after `init`, and no component is told: MPI_Session_init with MPI_THREAD_MULTIPLE beside an
+/// instance that lives, MPI_Init's included, and the thread of ULFM's failure detector (`mpi_ft_detector_thread`).
+pub(crate) const THREADS_MAY_FOLLOW: bool = true;
+
 const _: () = assert!(crate::bindings::BTL_VERSION == 330, "BTL interface 3.3.0");

@@ -211,6 +211,17 @@ pub(crate) fn tolerates_faults() -> bool {
     enabled.and_then(|enabled| enabled.value(Kind::Bool)) == Some(Value::Bool(true))
 }
 
+/// Whether btl/tcp has a progress thread, in which pml/ob1 may send by any BTL.
+pub(crate) fn tcp_has_thread() -> bool {
+    let name = Name {
+        framework: c"btl",
+        component: c"tcp",
+        variable: c"progress_thread",
+    };
+    let set = name.find().and_then(|thread| thread.value(Kind::Int));
+    matches!(set, Some(Value::Int(n)) if n != 0)
+}
+
 /// Whether a list of components includes a name; a list that begins with `^` excludes.
 fn lists(list: &str, name: &str) -> bool {
     !list.trim_start().starts_with('^') && list.split(',').any(|entry| entry.trim() == name)

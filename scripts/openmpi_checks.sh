@@ -42,6 +42,19 @@ openmpi_table() {
         grep -q 'endpoint 0x[0-9a-f]* is process [0-9]*\.0$' <<<"$out" && grep -q 'endpoint 0x[0-9a-f]* is process [0-9]*\.1$' <<<"$out"
 }
 
+# openmpi_refusal PROVIDER PART [mpirun options]: the component's table called by hand where something is refused (refusals.c).
+openmpi_refusal() {
+    local provider=$1 part=$2 out
+    shift 2
+    out=$(openmpi_run "$provider" 2 "$@" "$openmpi_dir/bin/refusals" "$openmpi_name" "$part" 2>&1) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q '^refusals: ok, 2 ranks' <<<"$out"
+}
+
+openmpi_refusals() {
+    openmpi_check "a message in mode 0" openmpi_refusal shm mode
+}
+
 # The transport is opened for threads where they may call at once, and only there.
 openmpi_expects_threads() {
     local out
@@ -491,6 +504,7 @@ openmpi_compile_tests() {
     # Open MPI's inner headers have warnings of their own, and its core library is not linked by mpicc.
     openmpi_compile tests/openmpi/table.c -w -lopen-pal
     openmpi_compile tests/openmpi/lost_peers.c -w -lopen-pal
+    openmpi_compile tests/openmpi/refusals.c -w -lopen-pal
 }
 
 openmpi_test_short() {
@@ -534,6 +548,7 @@ openmpi_test() {
         openmpi_check "a peer killed, mpirun looking away, $provider" openmpi_ends_job "$provider"
         openmpi_check "two peers killed, $provider" openmpi_reports_each "$provider"
     done
+    openmpi_refusals
     openmpi_check "threads are expected where they may call" openmpi_expects_threads
     openmpi_check "loaded by another series" openmpi_refuses_series
     openmpi_check "loaded by another configuration" openmpi_refuses_configuration

@@ -93,12 +93,41 @@ program_inside() {
     grep -aq "^$program: ok, $ranks ranks" <<<"$out" && grep -aEq ' [1-9][0-9]* operations posted' <<<"$out"
 }
 
+# refusal_inside PROVIDER PART [options]: as openmpi_refusal does it, inside.
+refusal_inside() {
+    local provider=$1 part=$2 out
+    shift 2
+    out=$(run_inside "$provider" 2 "$@" /opt/bin/refusals "$openmpi_name" "$part") || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -aq '^refusals: ok, 2 ranks' <<<"$out"
+}
+
 # Threads may begin to call at any time.
 expects_threads_inside() {
     local out
     out=$(program_inside shm 2 hello_window) || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     grep -aq 'calls may overlap' <<<"$out" && ! grep -aq 'calls do not overlap' <<<"$out"
+}
+
+# window_without_inside [options]: a window with a rank that does not have the component, so that its operations go by messages.
+window_without_inside() {
+    run_inside shm 3 "$@" sh -c 'case $PMIX_RANK in 2) export OMPI_MCA_btl=self,sm ;; esac; exec /opt/bin/hello_window'
+}
+
+# Without messages the job ends with a line that says what to do, and that helps.
+advises_inside() {
+    local out status=0 advice
+    out=$(window_without_inside --mca btl_ofi_mode 0) || status=$?
+    printf '%s\nended with %d\n' "$out" $status
+    [ $status -ne 0 ] && [ $status -ne 124 ] && ! grep -aq 'Segmentation' <<<"$out" &&
+        grep -aq "set btl_ofi_mode to 2 .*, set btl_${openmpi_name}_latency higher" <<<"$out" || return 1
+    for advice in "btl_ofi_mode 2" "btl_ofi_mode 0 --mca btl_${openmpi_name}_latency 1000"; do
+        # shellcheck disable=SC2086
+        out=$(window_without_inside --mca $advice) || { printf '%s\n' "$out"; return 1; }
+        printf '%s\n' "$out"
+        grep -aq '^hello_window: ok, 3 ranks' <<<"$out" || return 1
+    done
 }
 
 # As openmpi_lab_program does it, inside.
@@ -217,7 +246,7 @@ main() {
     cp -r btl-ofi/openmpi/c/stand_in_50 "$root/opt/"
     inside sh -ec 'I=; for d in $(mpicc --showme:incdirs); do I="$I -I$d -I$d/openmpi"; done
         for d in /usr/lib/*/pmix2/include; do I="$I -I$d -I$d/pmix"; done
-        for p in table lost_peers; do
+        for p in table lost_peers refusals; do
             mpicc -std=gnu11 -O2 -w $I -idirafter /opt/stand_in_50 -o /opt/bin/$p /opt/tests/$p.c -lopen-pal; done'
     openmpi_check "$series: ompi_info names the component" shows_itself_inside
     if [ "$here" = 4.1 ]; then
@@ -238,7 +267,9 @@ main() {
         openmpi_check "$series: a peer killed, mpirun looking away, $provider" ends_job_inside "$provider"
         openmpi_check "$series: two peers killed, $provider" reports_each_inside "$provider"
     done
+    openmpi_check "$series: a message in mode 0" refusal_inside shm mode --mca btl_ofi_mode 0
     openmpi_check "$series: threads are expected" expects_threads_inside
+    openmpi_check "$series: a window with a rank without the component" advises_inside
     openmpi_check "$series: passive_target, 2 ranks, shm" program_inside shm 2 passive_target
     openmpi_check "$series: memory given back is not reached through old registrations" \
         lab_program_inside 2 window_life LAB_PAGES=1 LAB_FAULTS=seed=5,again=50

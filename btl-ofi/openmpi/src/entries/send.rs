@@ -6,7 +6,7 @@
 //! - `sendi` may fail for lack of room, with the convertor unchanged; Open MPI then takes the other way.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::{self, NonNull, null_mut};
+use std::ptr::{self, NonNull, null, null_mut};
 
 use plugin_api::Status;
 
@@ -14,11 +14,18 @@ use crate::bindings as ffi;
 use crate::entries::call::{Btl, BtlEndpoint};
 use crate::fragments::{Fragment, NONE};
 use crate::guard::guarded;
+use crate::identity;
 use crate::module::Module;
 
 type Descriptor = *mut ffi::mca_btl_base_descriptor_t;
 
-/// A descriptor for a message of at most `size` bytes, or of the longest one.
+/// The longest message of a module, bytes; 0 without messages.
+fn limit(module: &Module) -> usize {
+    module.transport().capabilities().send_limit
+}
+
+/// A descriptor for a message of `size` bytes. NULL if a message is not that long, which ends the job: osc/rdma would ask again
+/// for ever.
 pub(super) unsafe extern "C" fn alloc(
     btl: Btl,
     _endpoint: BtlEndpoint,
@@ -31,9 +38,29 @@ pub(super) unsafe extern "C" fn alloc(
         let Some(module) = (unsafe { Module::of(btl) }) else {
             return NONE;
         };
-        let size = size.min(module.transport().capabilities().send_limit);
+        let limit = limit(module);
+        if size > limit {
+            module.fail(null(), Status::NOT_SUPPORTED, &why_not(size, limit));
+            return NONE;
+        }
         module.fragments().take(size, flags).as_ptr().cast()
     })
+}
+
+/// Why there is no message of this size, and what to do.
+#[cold]
+fn why_not(size: usize, limit: usize) -> String {
+    if limit > 0 {
+        return format!("a message of {size} bytes was asked for, and the longest has {limit}");
+    }
+    // osc/rdma makes the operations of such a window by messages. It takes the BTL with the lowest latency that reaches
+    // the process, whether or not that has messages.
+    let name = identity::NAME.to_string_lossy();
+    format!(
+        "a message was asked for, and btl_ofi_mode 0 has none. Windows whose processes this component does not reach all go by \
+         messages: set btl_ofi_mode to 2 for all processes, set btl_{name}_latency higher than that of the other transports, or \
+         leave this component out (--mca btl ^{name})"
+    )
 }
 
 /// Gives a descriptor back.
@@ -68,8 +95,7 @@ pub(super) unsafe extern "C" fn prepare_src(
         let (Some(module), Some(size)) = (module, size) else {
             return NONE;
         };
-        let limit = module.transport().capabilities().send_limit;
-        let Some(room) = limit.checked_sub(reserve) else {
+        let Some(room) = limit(module).checked_sub(reserve) else {
             return NONE;
         };
         let mut data = (*size).min(room);

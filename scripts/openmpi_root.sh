@@ -268,6 +268,9 @@ main() {
         openmpi_check "$series: two peers killed, $provider" reports_each_inside "$provider"
     done
     openmpi_check "$series: a message in mode 0" refusal_inside shm mode --mca btl_ofi_mode 0
+    for provider in shm 'tcp;ofi_rxm'; do
+        openmpi_check "$series: a request of an unknown sender, $provider" refusal_inside "$provider" sender --mca btl_ofi_mode 2
+    done
     openmpi_check "$series: threads are expected" expects_threads_inside
     openmpi_check "$series: a window with a rank without the component" advises_inside
     openmpi_check "$series: passive_target, 2 ranks, shm" program_inside shm 2 passive_target

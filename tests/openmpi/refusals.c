@@ -1,6 +1,7 @@
-/* Calls the component's table as Open MPI does where the component has no messages.
+/* Calls the component's table as Open MPI does where the component has no messages, or has not added the sender.
  * Usage: refusals NAME PART, with the component's name. Parts, all with two ranks:
- *   mode     btl_ofi_mode 0: a descriptor is asked for, as osc/rdma of 5.0 does for windows by messages */
+ *   mode     btl_ofi_mode 0: a descriptor is asked for, as osc/rdma of 5.0 does for windows by messages
+ *   sender   btl_ofi_mode 2, 5.0 and later: a request of active-message RDMA from a process that was not added */
 #include "opal_config.h"
 
 #include "opal/constants.h"
@@ -52,6 +53,52 @@ static void no_messages(void)
     CHECK(1 == reports, "%d reports", reports);
 }
 
+#if OPAL_MAJOR_VERSION >= 5
+static volatile int requests;
+
+static void request(mca_btl_base_module_t *from, const mca_btl_base_receive_descriptor_t *descriptor)
+{
+    CHECK(from == btl && descriptor->endpoint && MCA_BTL_BASE_TAG_RDMA == descriptor->tag, "a request of nobody");
+    CHECK(8 == descriptor->des_segments->seg_len && 0 == memcmp(descriptor->des_segments->seg_addr.pval, "question", 8),
+          "the request's bytes");
+    requests++;
+}
+
+/* A request, with a descriptor that the component has back at once. */
+static void ask(void)
+{
+    mca_btl_base_descriptor_t *descriptor = btl->btl_alloc(btl, peer, MCA_BTL_NO_ORDER, 8, MCA_BTL_DES_FLAGS_BTL_OWNERSHIP);
+    CHECK(descriptor, "no descriptor");
+    memcpy(descriptor->des_segments->seg_addr.pval, "question", 8);
+    descriptor->des_cbfunc = NULL;
+    CHECK(0 <= btl->btl_send(btl, peer, descriptor, MCA_BTL_BASE_TAG_RDMA), "send");
+}
+
+static void unknown_sender(void)
+{
+    CHECK(btl->btl_flags & MCA_BTL_FLAGS_SEND, "run with btl_ofi_mode 2");
+    mca_btl_base_active_message_trigger[MCA_BTL_BASE_TAG_RDMA].cbfunc = request;
+    if (1 == world_rank) {
+        CHECK(OPAL_SUCCESS == btl->btl_del_procs(btl, 1, &other, &peer), "del_procs");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (0 == world_rank) {
+        ask();
+        ask();
+    } else {
+        while (2 > requests) {
+            btl->btl_component->btl_progress();
+        }
+        add();
+        ask();
+    }
+    while (0 == world_rank && 1 > requests) {
+        btl->btl_component->btl_progress();
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+#endif
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv, MPI_THREAD_SINGLE);
@@ -65,6 +112,10 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     if (0 == strcmp(argv[2], "mode")) {
         no_messages();
+#if OPAL_MAJOR_VERSION >= 5
+    } else if (0 == strcmp(argv[2], "sender")) {
+        unknown_sender();
+#endif
     } else {
         CHECK(0, "no part %s", argv[2]);
     }

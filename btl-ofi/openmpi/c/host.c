@@ -4,6 +4,7 @@
 #include "opal/datatype/opal_convertor.h"
 #include "opal/mca/btl/btl.h"
 #include "opal/mca/rcache/rcache.h"
+#include "opal/util/proc.h"
 
 #include "host.h"
 
@@ -16,6 +17,17 @@ const char *mca_btl_ofi_host_other_structure(void)
     CHECK_SIZE(mca_rcache_base_registration_t);
 #undef CHECK_SIZE
     return NULL;
+}
+
+opal_proc_t *mca_btl_ofi_host_keep_process(uint32_t jobid, uint32_t vpid)
+{
+    opal_process_name_t name = {.jobid = jobid, .vpid = vpid};
+    opal_proc_t *proc = opal_proc_for_name(name);
+    if (NULL != proc) {
+        /* Never given back: Open MPI's end releases each process until nothing refers to it. */
+        OBJ_RETAIN(proc);
+    }
+    return proc;
 }
 
 void mca_btl_ofi_host_construct(mca_btl_base_descriptor_t *descriptor)

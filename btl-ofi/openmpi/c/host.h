@@ -23,6 +23,10 @@ int mca_btl_ofi_host_modex_recv(const struct mca_base_component_2_1_0_t *compone
 /* Asks the runtime to end the job with `message`, and ends this process. Does not return. */
 void mca_btl_ofi_host_abort(int status, const char *message);
 
+/* The process of this name, which Open MPI makes known if it is not yet; NULL if it cannot. Keeps it until Open MPI ends:
+ * Open MPI frees a process that nobody refers to. */
+struct opal_proc_t *mca_btl_ofi_host_keep_process(uint32_t jobid, uint32_t vpid);
+
 /* Hands a message to the function that is registered for its tag. `endpoint` may be NULL. Returns false if there is no
  * such function. */
 bool mca_btl_ofi_host_receive(struct mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, uint8_t tag,

@@ -36,6 +36,8 @@ unsafe extern "C" {
     /// See `c/host.h`.
     pub(crate) fn mca_btl_ofi_host_abort(status: c_int, message: *const c_char);
     /// See `c/host.h`.
+    pub(crate) fn mca_btl_ofi_host_keep_process(jobid: u32, vpid: u32) -> *mut opal_proc_t;
+    /// See `c/host.h`.
     pub(crate) fn mca_btl_ofi_host_receive(
         btl: *mut mca_btl_base_module_t,
         endpoint: *mut mca_btl_base_endpoint_t,

@@ -195,10 +195,7 @@ unsafe extern "C" fn init(
         } else {
             ThreadLevel::Serialized
         };
-        let open = |options| {
-            let functions = entries::functions(exported());
-            Module::open(functions, entries::set_operations, options, level)
-        };
+        let open = |options| Module::open(entries::of_module(exported()), options, level);
         let module = match open(options) {
             Ok(module) => module,
             Err(reason) => {

@@ -9,6 +9,7 @@ use btl_ofi::{Endpoint, Transport};
 use plugin_api::Status;
 
 use crate::bindings as ffi;
+use crate::sender;
 use crate::waiting::Queues;
 
 /// What sending needs of a module.
@@ -278,7 +279,11 @@ unsafe fn post(
     // SAFETY: the caller guarantees the descriptor, whose bytes have its size, and the endpoint.
     unsafe {
         let fragment = fragment.as_ref();
-        transport.send(endpoint, (tag, fragment.size()), |to| fragment.copy_to(to))
+        let size = fragment.size();
+        transport.send(endpoint, (tag, size + sender::size(tag)), |to| {
+            fragment.copy_to(to);
+            sender::write(tag, to.add(size));
+        })
     }
 }
 

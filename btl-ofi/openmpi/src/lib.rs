@@ -42,6 +42,8 @@ mod pvars;
 #[cfg(openmpi)]
 mod registrations;
 #[cfg(openmpi)]
+mod sender;
+#[cfg(openmpi)]
 mod storage;
 #[cfg(openmpi)]
 mod waiting;

@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use btl_ofi::Transport;
 use tracing::field::{Field, Visit};
 use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -39,6 +40,23 @@ pub(crate) fn verbose(level: i32, text: impl FnOnce() -> String) {
     if verbosity() >= level {
         line(&text());
     }
+}
+
+/// The transport's counts as one log line.
+pub(crate) fn counts(transport: &Transport) -> String {
+    let offered = transport.capabilities();
+    let stats = transport.stats();
+    format!(
+        "{} on {}: {} peers, {} registrations, {} operations posted, {} completed, {} failed, {} posts refused",
+        offered.provider.to_string_lossy(),
+        offered.domain.to_string_lossy(),
+        stats.endpoints,
+        stats.registrations,
+        stats.posted,
+        stats.completed,
+        stats.failed,
+        stats.again
+    )
 }
 
 /// The value of `btl_ofi_verbose`.

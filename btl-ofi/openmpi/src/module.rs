@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use btl_ofi::{Endpoint, ErrorReport, Handle, Options, Receive, Transport};
-use plugin_api::{ErrorFlags, ModuleFlags, Status, ThreadLevel};
+use plugin_api::{ErrorFlags, ModuleFlags, ReceiveFn, Status, ThreadLevel};
 
 use crate::bindings as ffi;
 use crate::flags::{FLAGS, NOT_DECLARED};
@@ -16,10 +16,11 @@ use crate::fragments::{Door, Fragments};
 use crate::guard::guarded;
 use crate::identity;
 use crate::last_lock::LastLock;
-use crate::log;
+use crate::log::{self, counts};
 use crate::params;
 use crate::peers::Peers;
 use crate::registrations::Registrations;
+use crate::sender;
 
 /// Open MPI's error callback.
 type ErrorCallback =
@@ -47,11 +48,20 @@ pub(crate) struct Module {
 /// transport refuses providers with a smaller limit.
 const SMALLEST_LIMIT: usize = 4096;
 
+/// The functions of `entries` that a module has.
+pub(crate) struct Functions {
+    /// Open MPI's structure with the functions set.
+    pub(crate) table: ffi::mca_btl_base_module_t,
+    /// Sets those of operations for a transport.
+    pub(crate) choose: fn(&mut ffi::mca_btl_base_module_t, &Transport),
+    /// Receives messages; its last argument is the module.
+    pub(crate) receive: ReceiveFn,
+}
+
 impl Module {
-    /// Selects and opens a provider, and fills in Open MPI's structure, the functions of operations by `choose`.
+    /// Selects and opens a provider, and fills in Open MPI's structure.
     pub(crate) fn open(
-        functions: ffi::mca_btl_base_module_t,
-        choose: fn(&mut ffi::mca_btl_base_module_t, &Transport),
+        functions: Functions,
         mut options: Options,
         level: ThreadLevel,
     ) -> Result<NonNull<Module>, String> {
@@ -61,7 +71,7 @@ impl Module {
             options.report_every_failure();
         }
         let mut module = Box::new(Module {
-            btl: functions,
+            btl: functions.table,
             transport: MaybeUninit::uninit(),
             registrations: Registrations::Direct,
             peers: Mutex::new(Peers::default()),
@@ -83,7 +93,7 @@ impl Module {
         let registers_pages = transport.capabilities().registers_pages;
         module.registrations = module.registrations.for_provider(registers_pages);
         describe(&mut module.btl, &transport);
-        choose(&mut module.btl, &transport);
+        (functions.choose)(&mut module.btl, &transport);
         module.transport.write(transport);
         let module = Box::leak(module);
         let owner: *mut Module = module;
@@ -94,7 +104,7 @@ impl Module {
         };
         module.transport().on_error(Some(report));
         module.transport().on_receive(Some(Receive {
-            function: receive,
+            function: functions.receive,
             context: owner.cast(),
         }));
         Ok(NonNull::from(module))
@@ -189,7 +199,7 @@ impl Module {
     }
 
     /// The structure that Open MPI knows.
-    fn btl(&self) -> *mut ffi::mca_btl_base_module_t {
+    pub(crate) fn btl(&self) -> *mut ffi::mca_btl_base_module_t {
         (&raw const self.btl).cast_mut()
     }
 
@@ -313,7 +323,7 @@ fn describe(btl: &mut ffi::mca_btl_base_module_t, transport: &Transport) {
     // 0: no alignment needed.
     if offered.flags.contains(ModuleFlags::SEND) {
         btl.btl_flags |= ffi::MCA_BTL_FLAGS_SEND_INPLACE;
-        params::limit_sends(btl, offered.send_limit);
+        params::limit_sends(btl, offered.send_limit.saturating_sub(sender::LONGEST));
     }
     btl.btl_put_alignment = 0;
     btl.btl_get_alignment = 0;
@@ -337,29 +347,6 @@ fn describe(btl: &mut ffi::mca_btl_base_module_t, transport: &Transport) {
             offered.completion.to_string_lossy()
         )
     });
-}
-
-/// A message of a peer, for the function that Open MPI has registered for its tag.
-unsafe extern "C" fn receive(
-    _module: *mut plugin_api::Module,
-    endpoint: *mut plugin_api::Endpoint,
-    tag: u8,
-    data: *const c_void,
-    size: usize,
-    context: *mut c_void,
-) {
-    // SAFETY: `context` is the module that registered this function; it outlives its transport.
-    let Some(module) = (unsafe { context.cast::<Module>().as_ref() }) else {
-        return;
-    };
-    // SAFETY: the module is live, and the bytes are valid during the call.
-    let known =
-        unsafe { ffi::mca_btl_ofi_host_receive(module.btl(), endpoint.cast(), tag, data, size) };
-    if !known {
-        log::line(&format!(
-            "a message of {size} bytes has tag {tag}, for which there is no function; it is dropped"
-        ));
-    }
 }
 
 /// The transport's error report: a peer or the module is gone, or an operation failed.
@@ -390,21 +377,4 @@ unsafe extern "C" fn transport_error(
         // ever.
         module.fail(endpoint.cast(), Status(status), &text);
     });
-}
-
-/// The transport's counts as one log line.
-pub(crate) fn counts(transport: &Transport) -> String {
-    let offered = transport.capabilities();
-    let stats = transport.stats();
-    format!(
-        "{} on {}: {} peers, {} registrations, {} operations posted, {} completed, {} failed, {} posts refused",
-        offered.provider.to_string_lossy(),
-        offered.domain.to_string_lossy(),
-        stats.endpoints,
-        stats.registrations,
-        stats.posted,
-        stats.completed,
-        stats.failed,
-        stats.again
-    )
 }

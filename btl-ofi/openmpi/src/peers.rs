@@ -12,7 +12,7 @@ use crate::bindings as ffi;
 
 /// A process's name: job and rank. The address of its structure would not identify it: Open MPI frees the structure
 /// when the process leaves and may reuse the memory for another process.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Name(pub(crate) u32, pub(crate) u32);
 
 impl Name {
@@ -23,16 +23,17 @@ impl Name {
         unsafe { Name((*proc).proc_name.jobid, (*proc).proc_name.vpid) }
     }
 
-    /// The transport's number of the process. For a process of this process's own job it is the rank.
-    pub(crate) fn number(self) -> u64 {
+    /// The name of this process.
+    pub(crate) fn own() -> Option<Name> {
         // SAFETY: the function takes no argument; Open MPI sets the local process before it loads components.
         let own = unsafe { ffi::opal_proc_local_get() };
-        let job = if own.is_null() {
-            0
-        } else {
-            // SAFETY: `own` is not NULL, so it is the structure of this process, which stays live.
-            unsafe { Name::of(own) }.0
-        };
+        // SAFETY: if `own` is not NULL, it is the structure of this process, which stays live.
+        (!own.is_null()).then(|| unsafe { Name::of(own) })
+    }
+
+    /// The transport's number of the process. For a process of this process's own job it is the rank.
+    pub(crate) fn number(self) -> u64 {
+        let job = Name::own().map_or(0, |own| own.0);
         u64::from(self.0.wrapping_sub(job)) << 32 | u64::from(self.1)
     }
 }
@@ -61,14 +62,7 @@ impl Peer {
 impl Peers {
     /// The endpoint of this process itself, once it was added.
     pub(crate) fn own(&self) -> Option<NonNull<Endpoint>> {
-        // SAFETY: takes nothing; Open MPI set the own process before it loaded components.
-        let own = unsafe { ffi::opal_proc_local_get() };
-        if own.is_null() {
-            return None;
-        }
-        // SAFETY: not NULL, so this process.
-        let name = unsafe { Name::of(own) };
-        self.0.get(&name).map(|peer| peer.endpoint)
+        self.0.get(&Name::own()?).map(|peer| peer.endpoint)
     }
 
     /// The process behind an endpoint, or NULL.

@@ -14,6 +14,9 @@ pub(crate) const COMMON_OFI: Option<&CStr> = Some(c"libmca_common_ofi.so.10");
 /// 3.1.0 has no flag for remote completion: its callers assume it.
 pub(crate) const REMOTE_COMPLETION: u32 = 0;
 
+/// The tags of messages that Open MPI answers through the sender's endpoint: none, the receiver is told no sender.
+pub(crate) const ANSWERED_TAGS: [u8; 0] = [];
+
 /// The default of `btl_ofi_mode`: one-sided.
 pub(crate) const MODE: i32 = 0;
 

@@ -14,6 +14,12 @@ pub(crate) const COMMON_OFI: Option<&CStr> = None;
 /// A completion means that the data is visible at the target; osc/rdma uses no transport without this flag.
 pub(crate) const REMOTE_COMPLETION: u32 = crate::bindings::MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION;
 
+/// The tags of messages that Open MPI answers through the sender's endpoint: the requests of active-message RDMA.
+pub(crate) const ANSWERED_TAGS: [u8; 2] = [
+    crate::bindings::MCA_BTL_BASE_TAG_RDMA as u8,
+    crate::bindings::MCA_BTL_BASE_TAG_ATOMIC as u8,
+];
+
 /// The default of `btl_ofi_mode`: one-sided and two-sided, as in the C component of this series.
 pub(crate) const MODE: i32 = 2;
 

@@ -86,8 +86,8 @@ impl Transport {
     }
 
     /// Sets the function that receives the messages of peers, or none: they are then dropped. The function runs in progress,
-    /// on any thread that makes progress, but for one message at a time. It may send, and post operations; it must not
-    /// wait, because no further message arrives until it returns.
+    /// on any thread that makes progress, but for one message at a time. It may send, connect peers and post operations; it
+    /// must not wait, because no further message arrives until it returns.
     pub fn on_receive(&self, receive: Option<Receive>) {
         *self
             .receive

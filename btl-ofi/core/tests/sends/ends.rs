@@ -1,4 +1,4 @@
-//! One side leaves, or only flushes.
+//! One side leaves, only flushes, or answers a sender that it did not know.
 
 use super::*;
 
@@ -88,6 +88,68 @@ fn without_progress_messages_arrive() {
             // Takes the answers.
             a.progress();
         }
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+}
+
+/// Connects a sender that it does not know, and answers.
+struct Answering<'a> {
+    transport: &'a Transport,
+    address: &'a [u8],
+    inbox: Inbox,
+}
+
+unsafe extern "C" fn connect_and_answer(
+    module: *mut plugin_api::Module,
+    endpoint: *mut plugin_api::Endpoint,
+    tag: u8,
+    data: *const c_void,
+    size: usize,
+    context: *mut c_void,
+) {
+    // SAFETY: the context is the test's, which outlives the transport's use of this function.
+    let answering = unsafe { &*context.cast::<Answering<'_>>() };
+    let t = answering.transport;
+    let peer = NonNull::new(endpoint.cast::<Endpoint>());
+    let peer = peer.unwrap_or_else(|| t.connect(answering.address, 0).unwrap());
+    assert_eq!(try_send(t, peer, tag, b"answer"), Status::SUCCESS);
+    let inbox = (&raw const answering.inbox).cast_mut().cast();
+    // SAFETY: the arguments are those of this call, with the inbox as the context.
+    unsafe { keep(module, endpoint, tag, data, size, inbox) };
+}
+
+/// The receiving function may connect the sender. Messages that came together with the first one still have none; later ones
+/// have it.
+#[test]
+fn strangers_are_connected_where_they_are_received() {
+    for provider in PROVIDERS {
+        let (a, b) = (single(provider), single(provider));
+        let of_a = Inbox::of(&a);
+        let answering = Answering {
+            transport: &b,
+            address: a.address(),
+            inbox: Inbox::default(),
+        };
+        b.on_receive(Some(Receive {
+            function: connect_and_answer,
+            context: (&raw const answering).cast_mut().cast(),
+        }));
+        let peer = a.connect(b.address(), 1).unwrap();
+        for tag in 1..=3 {
+            send(&a, peer, tag, b"question");
+            attended(&b, || of_a.wait(&a, usize::from(tag)));
+        }
+        let from = peer.as_ptr().addr();
+        let senders = |inbox: &Inbox| -> Vec<_> {
+            let all = inbox.all.lock().unwrap();
+            all.iter().map(|(e, tag, _)| (*e, *tag)).collect()
+        };
+        assert_eq!(senders(&of_a), [(from, 1), (from, 2), (from, 3)]);
+        let known = b.connect(a.address(), 0).unwrap().as_ptr().addr();
+        let expected = [(0, 1), (known, 2), (known, 3)];
+        assert_eq!(senders(&answering.inbox), expected, "{provider}");
+        b.on_receive(None);
         a.close().unwrap();
         b.close().unwrap();
     }

@@ -7,8 +7,8 @@ use plugin_api::Status;
 
 use crate::bindings as ffi;
 use crate::guard::guarded;
-use crate::log;
-use crate::module::{Module, counts};
+use crate::log::{self, counts};
+use crate::module::Module;
 use crate::modules;
 
 /// Sets the error callback.

@@ -7,6 +7,7 @@ mod life;
 mod locks;
 mod memory;
 mod procs;
+mod receive;
 mod rma;
 mod send;
 
@@ -16,6 +17,16 @@ use btl_ofi::hints::{MESSAGE, PROVIDER, Way};
 use btl_ofi::{Handle, Transport};
 
 use crate::bindings as ffi;
+use crate::module::Functions;
+
+/// The functions of a module of the component.
+pub(crate) fn of_module(component: *mut ffi::mca_btl_base_component_3_0_0_t) -> Functions {
+    Functions {
+        table: functions(component),
+        choose: set_operations,
+        receive: receive::receive,
+    }
+}
 
 /// A module structure with the functions set and every other field zero. Once the transport is open,
 /// [`set_operations`] chooses those of operations.
@@ -44,7 +55,7 @@ pub(crate) fn functions(
 }
 
 /// Sets the functions of operations for a transport.
-pub(crate) fn set_operations(btl: &mut ffi::mca_btl_base_module_t, transport: &Transport) {
+fn set_operations(btl: &mut ffi::mca_btl_base_module_t, transport: &Transport) {
     if transport.is_traced() {
         return slow_operations(btl);
     }

@@ -65,7 +65,10 @@ pub(super) unsafe extern "C" fn add_procs(
 ///
 /// # Safety
 /// `proc` is NULL or a live process of Open MPI.
-unsafe fn peer(module: &Module, proc: *mut ffi::opal_proc_t) -> Option<NonNull<Endpoint>> {
+pub(super) unsafe fn peer(
+    module: &Module,
+    proc: *mut ffi::opal_proc_t,
+) -> Option<NonNull<Endpoint>> {
     if proc.is_null() {
         return None;
     }

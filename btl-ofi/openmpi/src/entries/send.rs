@@ -16,12 +16,14 @@ use crate::fragments::{Fragment, NONE};
 use crate::guard::guarded;
 use crate::identity;
 use crate::module::Module;
+use crate::sender;
 
 type Descriptor = *mut ffi::mca_btl_base_descriptor_t;
 
 /// The longest message of a module, bytes; 0 without messages.
 fn limit(module: &Module) -> usize {
-    module.transport().capabilities().send_limit
+    let limit = module.transport().capabilities().send_limit;
+    limit.saturating_sub(sender::LONGEST)
 }
 
 /// A descriptor for a message of `size` bytes. NULL if a message is not that long, which ends the job: osc/rdma would ask again
@@ -188,8 +190,10 @@ pub(super) unsafe extern "C" fn sendi(
                             &raw mut packed,
                         );
                     }
+                    sender::write(tag, at.add(size));
                 }
             };
+            let size = size + sender::size(tag);
             // SAFETY: the endpoint is live, and `fill` writes all bytes.
             status = unsafe { module.transport().send(to, (tag, size), fill) };
         }

@@ -53,6 +53,13 @@ openmpi_refusal() {
 
 openmpi_refusals() {
     openmpi_check "a message in mode 0" openmpi_refusal shm mode
+    OPENMPI_SAME_NODE=off openmpi_check "no room for long transfers" openmpi_refusal 'tcp;ofi_rxm' room --mca btl_ofi_mode 2
+}
+
+# The same over the provider for tests, which has never room.
+openmpi_refusal_lab() {
+    FI_PROVIDER_PATH=$(pwd)/$openmpi_dir/lab LAB_FAULTS=seed=7,again=1000 openmpi_refusal lab release --mca btl_ofi_mode 2 \
+        -x FI_PROVIDER_PATH -x LAB_FAULTS
 }
 
 # The transport is opened for threads where they may call at once, and only there.
@@ -553,6 +560,7 @@ openmpi_test() {
     openmpi_check "loaded by another series" openmpi_refuses_series
     openmpi_check "loaded by another configuration" openmpi_refuses_configuration
     openmpi_check "building the lab provider" openmpi_lab
+    openmpi_check "a peer released while transfers to it wait" openmpi_refusal_lab
     openmpi_check "without Open MPI's registration cache" openmpi_without_cache
     openmpi_check "memory freed early would be noticed" openmpi_freed_early_notices
     for ranks in 2 3; do

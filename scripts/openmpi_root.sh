@@ -75,7 +75,7 @@ build() {
 
 # run_inside PROVIDER RANKS [options] PROGRAM...
 run_inside() {
-    local provider=$1 ranks=$2 same_node=auto
+    local provider=$1 ranks=$2 same_node=${OPENMPI_SAME_NODE:-auto}
     shift 2
     # The test provider is there to be used.
     [ "$provider" != lab ] || same_node=off
@@ -268,6 +268,9 @@ main() {
         openmpi_check "$series: two peers killed, $provider" reports_each_inside "$provider"
     done
     openmpi_check "$series: a message in mode 0" refusal_inside shm mode --mca btl_ofi_mode 0
+    OPENMPI_SAME_NODE=off openmpi_check "$series: no room for long transfers" refusal_inside 'tcp;ofi_rxm' room --mca btl_ofi_mode 2
+    openmpi_check "$series: a peer released while transfers to it wait" refusal_inside lab release --mca btl_ofi_mode 2 \
+        -x FI_PROVIDER_PATH=/opt/lab -x LAB_FAULTS=seed=7,again=1000
     for provider in shm 'tcp;ofi_rxm'; do
         openmpi_check "$series: a request of an unknown sender, $provider" refusal_inside "$provider" sender --mca btl_ofi_mode 2
     done

@@ -1,6 +1,8 @@
-/* Calls the component's table as Open MPI does where the component has no messages, or has not added the sender.
+/* Calls the component's table as Open MPI does where the component has no messages or no room, or has not added the sender.
  * Usage: refusals NAME PART, with the component's name. Parts, all with two ranks:
  *   mode     btl_ofi_mode 0: a descriptor is asked for, as osc/rdma of 5.0 does for windows by messages
+ *   room     btl_ofi_mode 2: more long transfers to one peer than the transport takes, as pml/ob1 may have them
+ *   release  btl_ofi_mode 2: a peer is released while long transfers to it wait for room
  *   sender   btl_ofi_mode 2, 5.0 and later: a request of active-message RDMA from a process that was not added */
 #include "opal_config.h"
 
@@ -11,7 +13,10 @@
 
 #include "check.h"
 
+enum { LONG = 128 * 1024 + 512, MANY = 1100, FEW = 7, HANDLE = 256 };
 typedef struct mca_btl_base_endpoint_t endpoint_t;
+typedef mca_btl_base_registration_handle_t handle_t;
+typedef struct { uint64_t at; char handle[HANDLE]; } window_t;
 
 static mca_btl_base_module_t *btl;
 static opal_proc_t *other;
@@ -51,6 +56,79 @@ static void no_messages(void)
     CHECK(OPAL_SUCCESS == btl->btl_register_error(btl, report), "register_error");
     CHECK(!btl->btl_alloc(btl, peer, MCA_BTL_NO_ORDER, 64, MCA_BTL_DES_SEND_ALWAYS_CALLBACK), "a descriptor");
     CHECK(1 == reports, "%d reports", reports);
+}
+
+static volatile int complete, unreached;
+
+static void done(mca_btl_base_module_t *from, endpoint_t *to, void *local, handle_t *handle, void *context, void *data, int status)
+{
+    (void) to, (void) local, (void) handle, (void) data;
+    CHECK(from == btl && context == (void *) &complete, "the callback's arguments");
+    CHECK(OPAL_SUCCESS == status || OPAL_ERR_UNREACH == status, "a transfer ended with %d", status);
+    complete++;
+    unreached += OPAL_ERR_UNREACH == status;
+}
+
+/* Posts so many transfers, of which none is refused. */
+static void crowd(int many, bool puts, char *local, window_t *theirs)
+{
+    complete = unreached = 0;
+    for (int i = 0; i < many; ++i) {
+        int rc = puts ? btl->btl_put(btl, peer, local, theirs->at, NULL, (handle_t *) theirs->handle, LONG, 0,
+                                     MCA_BTL_NO_ORDER, done, (void *) &complete, NULL)
+                      : btl->btl_get(btl, peer, local, theirs->at, NULL, (handle_t *) theirs->handle, LONG, 0,
+                                     MCA_BTL_NO_ORDER, done, (void *) &complete, NULL);
+        CHECK(OPAL_SUCCESS == rc, "%s %d returned %d", puts ? "put" : "get", i, rc);
+    }
+}
+
+static handle_t *expose(char *memory, window_t *mine)
+{
+    CHECK(btl->btl_flags & MCA_BTL_FLAGS_SEND, "run with btl_ofi_mode 2");
+    handle_t *handle = btl->btl_register_mem(btl, MCA_BTL_ENDPOINT_ANY, memory, LONG, MCA_BTL_REG_FLAG_ACCESS_ANY);
+    CHECK(handle && btl->btl_registration_handle_size <= HANDLE, "registering memory");
+    memcpy(mine->handle, handle, btl->btl_registration_handle_size);
+    mine->at = (uint64_t) (uintptr_t) memory;
+    return handle;
+}
+
+/* More transfers than the transport takes. */
+static void no_room(void)
+{
+    static char window[LONG], local[LONG];
+    window_t mine = {0}, theirs;
+    handle_t *handle = expose(window, &mine);
+    memset(window, 1 + world_rank, LONG);
+    MPI_Sendrecv(&mine, sizeof(mine), MPI_BYTE, 1 - world_rank, 1, &theirs, sizeof(theirs), MPI_BYTE, 1 - world_rank, 1,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (0 == world_rank) {
+        crowd(MANY, false, local, &theirs);
+        while (MANY > complete) {
+            btl->btl_component->btl_progress();
+        }
+        CHECK(2 == local[0] && 2 == local[LONG - 1] && !unreached, "the gets brought %d", local[0]);
+        memset(local, 7, LONG);
+        crowd(MANY, true, local, &theirs);
+        CHECK(OPAL_SUCCESS == btl->btl_flush(btl, peer), "flush");
+        CHECK(MANY == complete && !unreached, "%d puts of %d are complete behind a flush, %d failed", complete, MANY, unreached);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(0 == world_rank || (7 == window[0] && 7 == window[LONG - 1]), "the puts brought %d", window[0]);
+    CHECK(OPAL_SUCCESS == btl->btl_deregister_mem(btl, handle), "deregistering memory");
+}
+
+/* Transfers that wait for room end with the release of their peer. */
+static void release(void)
+{
+    static char window[LONG], local[LONG];
+    window_t mine;
+    handle_t *handle = expose(window, &mine);
+    crowd(FEW, false, local, &mine);
+    CHECK(0 == complete, "run over a provider that never has room");
+    CHECK(OPAL_SUCCESS == btl->btl_del_procs(btl, 1, &other, &peer), "del_procs");
+    CHECK(FEW == complete && FEW == unreached, "%d of %d ended with the release, %d of them unmade", complete, FEW, unreached);
+    add();
+    CHECK(OPAL_SUCCESS == btl->btl_deregister_mem(btl, handle), "deregistering memory");
 }
 
 #if OPAL_MAJOR_VERSION >= 5
@@ -112,6 +190,10 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     if (0 == strcmp(argv[2], "mode")) {
         no_messages();
+    } else if (0 == strcmp(argv[2], "room")) {
+        no_room();
+    } else if (0 == strcmp(argv[2], "release")) {
+        release();
 #if OPAL_MAJOR_VERSION >= 5
     } else if (0 == strcmp(argv[2], "sender")) {
         unknown_sender();

@@ -278,5 +278,8 @@ fn progress_of(module: &Module) -> usize {
     if module.fragments().has_waiting() {
         done += module.fragments().resume(module.door());
     }
+    if module.transfers().any() {
+        done += entries::resume(module);
+    }
     done
 }

@@ -46,6 +46,8 @@ mod sender;
 #[cfg(openmpi)]
 mod storage;
 #[cfg(openmpi)]
+mod transfers;
+#[cfg(openmpi)]
 mod waiting;
 
 #[cfg(series = "4.1")]

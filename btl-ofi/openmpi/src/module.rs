@@ -21,6 +21,7 @@ use crate::params;
 use crate::peers::Peers;
 use crate::registrations::Registrations;
 use crate::sender;
+use crate::transfers::Transfers;
 
 /// Open MPI's error callback.
 type ErrorCallback =
@@ -35,6 +36,7 @@ pub(crate) struct Module {
     registrations: Registrations,
     peers: Mutex<Peers>,
     fragments: Fragments,
+    transfers: Transfers,
     last_lock: LastLock,
     /// An [`ErrorCallback`], or NULL.
     error: AtomicPtr<c_void>,
@@ -76,6 +78,7 @@ impl Module {
             registrations: Registrations::Direct,
             peers: Mutex::new(Peers::default()),
             fragments: Fragments::default(),
+            transfers: Transfers::default(),
             last_lock: LastLock::default(),
             error: AtomicPtr::new(null_mut()),
             failed: AtomicBool::new(false),
@@ -206,6 +209,18 @@ impl Module {
     /// The module's descriptors of messages.
     pub(crate) fn fragments(&self) -> &Fragments {
         &self.fragments
+    }
+
+    /// The module's puts and gets that wait for room.
+    #[inline]
+    pub(crate) fn transfers(&self) -> &Transfers {
+        &self.transfers
+    }
+
+    /// Whether Open MPI sends so many bytes by a transfer, and not at once as a message. False without messages.
+    pub(crate) fn is_long(&self, size: usize) -> bool {
+        let eager = self.btl.btl_eager_limit;
+        eager > 0 && size + params::HEADER > eager
     }
 
     /// The lock of osc/rdma that was tried last.

@@ -1,5 +1,5 @@
-//! The descriptors that found no room, in the order of their sends. Each endpoint has a queue of its own, so that a peer
-//! without room delays its own messages only.
+//! The descriptors and transfers that found no room, in the order of their calls. Each endpoint has a queue of its own, so
+//! that a peer without room delays its own only.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -81,6 +81,17 @@ impl<T: Copy> Queues<T> {
         }
         let queues = self.lock();
         find(&queues, endpoint).is_some_and(|at| !queues[at].waiting.is_empty())
+    }
+
+    /// Whether `asked` holds for the first that waits for this endpoint, or with `None` for the first of any.
+    pub(crate) fn has_first(
+        &self,
+        endpoint: Option<NonNull<Endpoint>>,
+        asked: impl Fn(&T) -> bool,
+    ) -> bool {
+        let of = |queue: &&Queue<T>| endpoint.is_none_or(|endpoint| queue.endpoint == endpoint);
+        let first = |queue: &Queue<T>| queue.waiting.front().is_some_and(&asked);
+        self.any() && self.lock().iter().filter(of).any(first)
     }
 
     /// The place of an endpoint's queue, which is made if there is none.
@@ -239,6 +250,20 @@ mod tests {
         assert!(queues.push(b, 6));
         assert_eq!(resume(&queues, &[]), [1, 3, 6], "in the order of the sends");
         assert!(!queues.any());
+    }
+
+    #[test]
+    fn the_first_of_a_queue_is_found() {
+        let queues = Queues::default();
+        let [a, b] = [1, 2].map(endpoint);
+        assert!(!queues.has_first(None, |_| true));
+        for (to, tag) in [(a, 4), (a, 1), (b, 5)] {
+            assert!(queues.push(to, tag));
+        }
+        assert!(queues.has_first(Some(a), |tag| *tag == 4));
+        assert!(!queues.has_first(Some(b), |tag| *tag < 5));
+        assert!(queues.has_first(None, |tag| *tag == 5));
+        assert!(!queues.has_first(None, |tag| *tag == 1), "behind another");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod amo;
 mod call;
+mod kept;
 mod life;
 mod locks;
 mod memory;
@@ -18,6 +19,8 @@ use btl_ofi::{Handle, Transport};
 
 use crate::bindings as ffi;
 use crate::module::Functions;
+
+pub(crate) use kept::resume;
 
 /// The functions of a module of the component.
 pub(crate) fn of_module(component: *mut ffi::mca_btl_base_component_3_0_0_t) -> Functions {

@@ -8,6 +8,7 @@ use std::slice;
 use btl_ofi::Endpoint;
 use plugin_api::Status;
 
+use super::kept;
 use crate::bindings as ffi;
 use crate::guard::guarded;
 use crate::log;
@@ -158,9 +159,11 @@ pub(super) unsafe extern "C" fn del_procs(
                 let fragments = module.fragments();
                 // Callbacks that run in `disconnect` may send. Kept messages would be sent after the release.
                 fragments.begin_release(module.door(), peer.endpoint);
+                kept::begin_release(module, peer.endpoint);
                 // SAFETY: `add_procs` connected the endpoint, and it has just left the table, so it is released once.
                 let status = unsafe { module.transport().disconnect(peer.endpoint) };
                 fragments.end_release(peer.endpoint);
+                module.transfers().open(peer.endpoint);
                 if !status.is_ok() {
                     log::verbose(1, || {
                         format!("releasing process {}.{}: {status}", name.0, name.1)

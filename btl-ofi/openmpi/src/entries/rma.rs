@@ -1,14 +1,17 @@
 //! Put, get and flush.
 
 use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
 
+use btl_ofi::Endpoint;
 use btl_ofi::hints::{branch, quick_entry};
-use btl_ofi::{Endpoint, Op};
 use plugin_api::Status;
 
 use super::call::{Btl, BtlCallback, BtlEndpoint, BtlHandle, Call, completion, operation};
+use super::kept;
 use crate::guard::{guarded, use_argument};
 use crate::module::Module;
+use crate::transfers::{Kind, Transfer};
 
 quick_entry! {
     put, direct_put, other_put, slow_put, sends_transfers_by_fabric,
@@ -38,7 +41,10 @@ quick_entry! {
             let status = call.module.transport().try_put::<T, WAY>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
             (call, status?)
         };
-        Some(if status == Status::SUCCESS { 0 } else { call.settle("put", status) })
+        Some(if status == Status::SUCCESS { 0 } else {
+            let transfer = Transfer { kind: Kind::Put, local, local_handle, remote, handle: *call.handle, size, done: completion(callback, context, data) };
+            kept::settle(&call, status, &transfer)
+        })
     } -> c_int
 }
 
@@ -64,13 +70,21 @@ pub(super) unsafe extern "C" fn slow_put(
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
             return Err(Status::BAD_PARAM);
         };
-        let done = completion(callback, context, data);
-        // SAFETY: osc/rdma keeps `size` bytes at `local` readable and unchanged until completion.
-        let status = unsafe {
-            let op = Op::put(call.handle, remote, (local, local_handle.cast()), size);
-            call.submit(&op.with_completion(done))
+        let transfer = Transfer {
+            kind: Kind::Put,
+            local,
+            local_handle,
+            remote,
+            handle: *call.handle,
+            size,
+            done: completion(callback, context, data),
         };
-        Ok(call.settle("put", status))
+        // SAFETY: osc/rdma keeps `size` bytes at `local` readable and unchanged until completion.
+        let status = unsafe { call.submit(&transfer.op()) };
+        Ok(match status {
+            Status::SUCCESS => 0,
+            status => kept::settle(&call, status, &transfer),
+        })
     })
 }
 
@@ -102,7 +116,10 @@ quick_entry! {
             let status = call.module.transport().try_get::<T, WAY>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
             (call, status?)
         };
-        Some(if status == Status::SUCCESS { 0 } else { call.settle("get", status) })
+        Some(if status == Status::SUCCESS { 0 } else {
+            let transfer = Transfer { kind: Kind::Get, local, local_handle, remote, handle: *call.handle, size, done: completion(callback, context, data) };
+            kept::settle(&call, status, &transfer)
+        })
     } -> c_int
 }
 
@@ -128,13 +145,21 @@ pub(super) unsafe extern "C" fn slow_get(
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
             return Err(Status::BAD_PARAM);
         };
-        let done = completion(callback, context, data);
-        // SAFETY: osc/rdma keeps `size` bytes at `local` writable, and does not use them, until completion.
-        let status = unsafe {
-            let op = Op::get(call.handle, remote, (local, local_handle.cast()), size);
-            call.submit(&op.with_completion(done))
+        let transfer = Transfer {
+            kind: Kind::Get,
+            local,
+            local_handle,
+            remote,
+            handle: *call.handle,
+            size,
+            done: completion(callback, context, data),
         };
-        Ok(call.settle("get", status))
+        // SAFETY: osc/rdma keeps `size` bytes at `local` writable, and does not use them, until completion.
+        let status = unsafe { call.submit(&transfer.op()) };
+        Ok(match status {
+            Status::SUCCESS => 0,
+            status => kept::settle(&call, status, &transfer),
+        })
     })
 }
 
@@ -147,6 +172,7 @@ pub(super) unsafe extern "C" fn flush(btl: Btl, endpoint: BtlEndpoint) -> c_int 
         };
         // SAFETY: the endpoint is NULL or came from `add_procs`, and it is live until `del_procs`.
         let peer = unsafe { endpoint.cast::<Endpoint>().as_ref() };
+        kept::post_all(module, NonNull::new(endpoint.cast()));
         let status = module.transport().flush(peer);
         // A flush of all peers tells that some were lost, each of which was reported.
         let known = peer.is_none() && status == Status::UNREACH;

@@ -17,8 +17,10 @@ use crate::storage::Name;
 type Module = ffi::mca_btl_base_module_t;
 type Field = fn(&mut Module) -> &mut usize;
 
-/// Largest send of the transport, bytes: 128 KiB and a header of pml/ob1.
-const LONGEST_SEND: usize = 128 * 1024 + 256;
+/// Room for a header of pml/ob1, bytes.
+pub(crate) const HEADER: usize = 256;
+/// Largest send of the transport, bytes.
+const LONGEST_SEND: usize = 128 * 1024 + HEADER;
 /// Largest piece of a transfer that pml/ob1 divides, bytes.
 const PIECE: usize = 1 << 20;
 

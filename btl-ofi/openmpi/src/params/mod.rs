@@ -17,7 +17,7 @@ use crate::storage::{self, Name, Variable};
 
 mod every_btl;
 mod usual;
-pub(crate) use every_btl::limit_sends;
+pub(crate) use every_btl::{HEADER, limit_sends};
 
 /// The prefix of each parameter; the rest is its name within the component.
 const PREFIX: &str = "btl_ofi_";

@@ -1,0 +1,105 @@
+//! Puts and gets of pml/ob1 that find no room. ob1 repeats a refused get only after some later completion of its own, which may
+//! never come, and sends through messages what a put was to move. So the component takes such a transfer and posts it in a
+//! later progress. Those that are no longer than a message sent at once are refused as before: ob1 has hardly any, and osc/rdma,
+//! which repeats what was refused, is to make progress instead of filling memory with them.
+
+use std::ffi::c_int;
+use std::ptr::NonNull;
+
+use btl_ofi::{Completion, Endpoint};
+use plugin_api::Status;
+
+use super::call::Call;
+use crate::module::Module;
+use crate::transfers::Transfer;
+
+/// The return value of a put or get, as [`settle`](Call::settle) has it, but 0 for one that is kept.
+#[cold]
+#[inline(never)]
+pub(super) fn settle(call: &Call<'_>, status: Status, transfer: &Transfer) -> c_int {
+    let kept = status.is_again()
+        && transfer.done.is_some()
+        && call.module.is_long(transfer.size)
+        && call.module.transfers().keep(call.endpoint, *transfer);
+    match kept {
+        true => Status::SUCCESS.0,
+        false => call.settle(transfer.what(), status),
+    }
+}
+
+/// Posts what waits for room. Returns the number of transfers that failed; the others complete as if they had been posted at once.
+#[cold]
+pub(crate) fn resume(module: &Module) -> usize {
+    let failed = std::cell::Cell::new(0);
+    module.transfers().resume(
+        |endpoint, transfer| {
+            // SAFETY: a waiting transfer's buffers are kept by its caller. The endpoint is released only after its queue is
+            // closed, which waits for this call.
+            unsafe { module.transport().submit(endpoint, &transfer.op()) }
+        },
+        |endpoint, transfer, status| {
+            if status != Status::SUCCESS {
+                failed.set(failed.get() + 1);
+                fail(module, endpoint, &transfer, status);
+            }
+        },
+    );
+    failed.get()
+}
+
+/// Posts what waits for room at this peer, or at any, before a flush. A peer that fails takes its own along. Later ones are
+/// not waited for.
+pub(super) fn post_all(module: &Module, endpoint: Option<NonNull<Endpoint>>) {
+    let transfers = module.transfers();
+    if !transfers.any() {
+        return;
+    }
+    let end = transfers.now();
+    while transfers.any_before(endpoint, end) {
+        module.transport().progress();
+        resume(module);
+    }
+}
+
+/// Ends what waits for a peer that is to be released. Nothing is kept for it until its queue is opened again.
+pub(super) fn begin_release(module: &Module, endpoint: NonNull<Endpoint>) {
+    for (_, transfer) in module.transfers().close(endpoint) {
+        end(module, endpoint, &transfer, Status::UNREACH);
+    }
+}
+
+fn fail(module: &Module, endpoint: NonNull<Endpoint>, transfer: &Transfer, status: Status) {
+    // SAFETY: the endpoint is released only after its queue is closed.
+    let process = unsafe { endpoint.as_ref() }.proc();
+    let what = transfer.what();
+    module.fail(
+        endpoint.as_ptr(),
+        status,
+        &format!("a {what} to process {process} was refused: {status}"),
+    );
+    end(module, endpoint, transfer, status);
+}
+
+/// Calls the function of a transfer that was not made.
+fn end(module: &Module, endpoint: NonNull<Endpoint>, transfer: &Transfer, status: Status) {
+    let Some(Completion {
+        function,
+        context,
+        data,
+    }) = transfer.done
+    else {
+        return;
+    };
+    // SAFETY: the function is Open MPI's, with the arguments that it expects; the transfer left its queue, so it ends once.
+    unsafe {
+        function(
+            module.btl().cast(),
+            endpoint.as_ptr().cast(),
+            transfer.local,
+            transfer.local_handle.cast(),
+            context,
+            data,
+            status.0,
+        );
+    }
+}

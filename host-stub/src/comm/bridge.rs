@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::communicator::Comm;
+use super::context::Turn;
 use super::error::{CommError, CommResult};
 use super::exchange::exchange;
 use crate::schedule::Scope;
@@ -24,16 +25,16 @@ pub(super) struct Bridge<'c> {
     pair: Option<Pair>,
     /// The job ranks of the other group.
     pub(super) remote: Vec<u32>,
-    /// The context in which the leaders speak.
-    pub(super) context: u16,
+    /// That of the leaders' messages, the same at every rank of both groups.
+    pub(super) turn: Turn,
 }
 
 /// What a rank tells its group of the leaders' first meeting.
 enum Met {
     /// It is no leader.
     Not,
-    /// The context, and the job ranks of the other group.
-    Group(u16, Vec<u32>),
+    /// The turn, and the job ranks of the other group.
+    Group(Turn, Vec<u32>),
     Failed(String),
 }
 
@@ -50,8 +51,8 @@ impl<'c> Bridge<'c> {
             Err(reason) => (None, Met::Failed(reason)),
             Ok(Some(pair)) => match pair.meet(comm) {
                 Ok(remote) => {
-                    let context = pair.scope.context();
-                    (Some(pair), Met::Group(context, remote))
+                    let turn = Turn::of_some(pair.scope.context(), pair.tag);
+                    (Some(pair), Met::Group(turn, remote))
                 }
                 Err(reason) => (None, Met::Failed(reason)),
             },
@@ -60,12 +61,12 @@ impl<'c> Bridge<'c> {
             .exchange(&encode(leader, &met))
             .and_then(|all| decide(&all));
         match agreed {
-            Ok((context, remote)) => Ok(Bridge {
+            Ok((turn, remote)) => Ok(Bridge {
                 comm,
                 leader,
                 pair,
                 remote,
-                context,
+                turn,
             }),
             Err(error) => {
                 // The other leader waits for this one.
@@ -182,14 +183,14 @@ fn unpack(mut packed: &[u8]) -> Option<Vec<Vec<u8>>> {
     packed.is_empty().then_some(all)
 }
 
-/// leader (8), what follows (1): nothing, context (2) and ranks (4 each), or a reason.
+/// leader (8), what follows (1): nothing, turn (8) and ranks (4 each), or a reason.
 fn encode(leader: usize, met: &Met) -> Vec<u8> {
     let mut bytes = (leader as u64).to_le_bytes().to_vec();
     match met {
         Met::Not => bytes.push(0),
-        Met::Group(context, remote) => {
+        Met::Group(turn, remote) => {
             bytes.push(1);
-            bytes.extend(context.to_le_bytes());
+            bytes.extend(turn.to_bytes());
             bytes.extend(remote.iter().flat_map(|rank| rank.to_le_bytes()));
         }
         Met::Failed(reason) => {
@@ -205,8 +206,8 @@ fn decode(bytes: &[u8]) -> Option<(u64, Met)> {
     let met = match rest.split_first()? {
         (0, []) => Met::Not,
         (1, rest) => {
-            let (context, rest) = rest.split_first_chunk::<2>()?;
-            Met::Group(u16::from_le_bytes(*context), ranks(rest))
+            let (turn, rest) = rest.split_first_chunk()?;
+            Met::Group(Turn::from_bytes(*turn), ranks(rest))
         }
         (2, reason) => Met::Failed(String::from_utf8_lossy(reason).into_owned()),
         _ => return None,
@@ -215,7 +216,7 @@ fn decode(bytes: &[u8]) -> Option<(u64, Met)> {
 }
 
 /// What all ranks of a group have said comes to; the same at each.
-fn decide(all: &[Vec<u8>]) -> CommResult<(u16, Vec<u32>)> {
+fn decide(all: &[Vec<u8>]) -> CommResult<(Turn, Vec<u32>)> {
     let refuse = |rank: usize, reason: String| CommError::Creation { rank, reason };
     let mut found = None;
     let mut first = None;
@@ -236,7 +237,7 @@ fn decide(all: &[Vec<u8>]) -> CommResult<(u16, Vec<u32>)> {
         }
         match met {
             Met::Not => {}
-            Met::Group(context, remote) => found = Some((context, remote)),
+            Met::Group(turn, remote) => found = Some((turn, remote)),
             Met::Failed(reason) => return Err(refuse(rank, reason)),
         }
     }
@@ -266,8 +267,9 @@ mod tests {
             let all: Vec<_> = leaders.iter().map(|(at, met)| encode(*at, met)).collect();
             decide(&all).map_err(|error| error.to_string())
         };
-        let group = || Met::Group(7, vec![3, 1]);
-        assert_eq!(said(&[(1, Met::Not), (1, group())]), Ok((7, vec![3, 1])));
+        let turn = Turn::of_some(7, 9);
+        let group = || Met::Group(turn, vec![3, 1]);
+        assert_eq!(said(&[(1, Met::Not), (1, group())]), Ok((turn, vec![3, 1])));
         let wrong = said(&[(0, group()), (1, group())]).unwrap_err();
         assert!(
             wrong.contains("rank 1 as leader, rank 0 names rank 0"),

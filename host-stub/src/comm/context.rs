@@ -1,10 +1,22 @@
 //! Context numbers: each rank knows which it has in use, and the ranks of a new communicator take
 //! the lowest that all have free.
 //!
-//! While one thread agrees on a number, others of the same process have none to offer; they offer
-//! an empty mask, find nothing, and try again. Of several threads the one whose parent communicator
-//! has the lowest context goes first, on every rank, so that one always gets through (Gropp and
-//! Thakur, "Thread-Safety in an MPI Implementation: Requirements and Analysis", 2007).
+//! Threads of one process agree with other ranks at the same time, on numbers for other communicators and in an order of
+//! their own. One thread at a time offers the numbers of the process, for the time of an exchange; the others offer an
+//! empty mask. If any rank has offered an empty mask, all ranks of the agreement try again. Of several threads the one with
+//! the lowest turn goes first, on every rank (Gropp and Thakur, "Thread-Safety in an MPI Implementation: Requirements and
+//! Analysis", 2007). No thread queues, or takes the numbers, before a first exchange has shown that all ranks have begun the
+//! agreement. So every agreement ends:
+//!
+//! 1. A thread in the first exchange may wait for the program of another process, which may wait for another thread here.
+//!    It holds nothing, and goes before nobody.
+//! 2. Once all ranks have begun an agreement, each goes from exchange to exchange and waits for nothing else. So every
+//!    further exchange ends, and the numbers come back.
+//! 3. Of the agreements that all their ranks have begun, take the one with the lowest turn. It becomes the first in the
+//!    queue at each of its ranks. From then on no other takes the numbers there, and those that are taken come back (2). So
+//!    an exchange comes in which all its ranks offer theirs, and that ends it. Then the same holds for the next turn.
+//!
+//! An agreement with a lower turn that begins meanwhile goes first. A program begins finitely many.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,14 +25,49 @@ use crate::schedule::CONTEXTS;
 
 const WORDS: usize = CONTEXTS / 64;
 /// Bytes of a mask on its way.
-pub(super) const MASK: usize = WORDS * 8;
+const MASK: usize = WORDS * 8;
+
+/// Which of several agreements goes first: the lower. Those of one process at one time differ in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Turn {
+    context: u16,
+    /// 0, or one more than the tag.
+    tag: u32,
+}
+
+impl Turn {
+    /// That of all ranks of a communicator, which make one thing at a time.
+    pub(super) fn of_all(context: u16) -> Turn {
+        Turn { context, tag: 0 }
+    }
+
+    /// That of ranks which the program tells from others in the context by a tag.
+    pub(super) fn of_some(context: u16, tag: u32) -> Turn {
+        Turn {
+            context,
+            tag: tag.saturating_add(1),
+        }
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; 8] {
+        (u64::from(self.context) << 32 | u64::from(self.tag)).to_le_bytes()
+    }
+
+    pub(super) fn from_bytes(bytes: [u8; 8]) -> Turn {
+        let word = u64::from_le_bytes(bytes);
+        Turn {
+            context: (word >> 32) as u16,
+            tag: word as u32,
+        }
+    }
+}
 
 struct Inner {
     free: [u64; WORDS],
-    /// The context of the parent over which somebody agrees now.
-    taken_by: Option<u16>,
-    /// Contexts of parents over which threads want to agree, and how many.
-    waiting: BTreeMap<u16, usize>,
+    /// Whether an agreement has the numbers now.
+    taken: bool,
+    /// Agreements that want them, and how many.
+    waiting: BTreeMap<Turn, usize>,
 }
 
 /// The context numbers of this process.
@@ -33,7 +80,7 @@ impl Default for Contexts {
         free[0] &= !1;
         Contexts(Mutex::new(Inner {
             free,
-            taken_by: None,
+            taken: false,
             waiting: BTreeMap::new(),
         }))
     }
@@ -44,31 +91,66 @@ impl Contexts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread wants to agree over a parent.
-    pub(super) fn queue(&self, parent: u16) {
-        *self.lock().waiting.entry(parent).or_insert(0) += 1;
+    /// Agrees with other ranks on a number that all have free, if there is one; here it is in use from now where it is
+    /// `wanted`. `exchange` gives what each of the ranks says; all call it alike. They first say what they have to, of which
+    /// `decide` makes what is returned with the number, or an error at every rank.
+    pub(super) fn agree<T, E>(
+        &self,
+        turn: Turn,
+        (said, wanted): (&[u8], bool),
+        mut exchange: impl FnMut(&[u8]) -> Result<Vec<Vec<u8>>, E>,
+        decide: impl FnOnce(&[Vec<u8>]) -> Result<T, E>,
+    ) -> Result<(T, Option<u16>), E> {
+        let decided = decide(&exchange(said)?)?;
+        // Not before: what queues here is waited for by others.
+        self.queue(turn);
+        let agreed = loop {
+            let mask = self.offer(turn);
+            let masks = exchange(mask.as_ref().map_or(&[], |mask| mask.as_slice()));
+            let ended = match &masks {
+                // It was another agreement's turn at some rank.
+                Ok(masks) if masks.iter().any(|mask| mask.len() != MASK) => None,
+                Ok(masks) => Some(lowest_common(masks.iter().map(Vec::as_slice))),
+                Err(_) => None,
+            };
+            if mask.is_some() {
+                self.settle(ended.flatten().filter(|_| wanted));
+            }
+            match (masks, ended) {
+                (Err(error), _) => break Err(error),
+                (Ok(_), Some(number)) => break Ok(number),
+                (Ok(_), None) => std::thread::yield_now(),
+            }
+        };
+        self.leave(turn);
+        Ok((decided, agreed?))
     }
 
-    /// It no longer does.
-    pub(super) fn leave(&self, parent: u16) {
+    /// An agreement has begun at all its ranks.
+    fn queue(&self, turn: Turn) {
+        *self.lock().waiting.entry(turn).or_insert(0) += 1;
+    }
+
+    /// It has ended.
+    fn leave(&self, turn: Turn) {
         let mut inner = self.lock();
-        if let Some(count) = inner.waiting.get_mut(&parent) {
+        if let Some(count) = inner.waiting.get_mut(&turn) {
             *count -= 1;
             if *count == 0 {
-                inner.waiting.remove(&parent);
+                inner.waiting.remove(&turn);
             }
         }
     }
 
     /// The mask to offer: what is free, or, while it is another's turn, nothing. What was taken is
     /// given back with [`settle`](Self::settle).
-    pub(super) fn offer(&self, parent: u16) -> Option<[u8; MASK]> {
+    fn offer(&self, turn: Turn) -> Option<[u8; MASK]> {
         let mut inner = self.lock();
         let first = inner.waiting.keys().next().copied();
-        if inner.taken_by.is_some() || first != Some(parent) {
+        if inner.taken || first != Some(turn) {
             return None;
         }
-        inner.taken_by = Some(parent);
+        inner.taken = true;
         let mut mask = [0; MASK];
         for (bytes, word) in mask.chunks_exact_mut(8).zip(inner.free) {
             bytes.copy_from_slice(&word.to_le_bytes());
@@ -76,10 +158,10 @@ impl Contexts {
         Some(mask)
     }
 
-    /// Ends a turn; a number that was agreed on is in use from now.
-    pub(super) fn settle(&self, agreed: Option<u16>) {
+    /// Gives the numbers back; one that was agreed on is in use from now.
+    fn settle(&self, agreed: Option<u16>) {
         let mut inner = self.lock();
-        inner.taken_by = None;
+        inner.taken = false;
         if let Some(number) = agreed {
             inner.free[usize::from(number) / 64] &= !(1 << (number % 64));
         }
@@ -92,7 +174,7 @@ impl Contexts {
 }
 
 /// The lowest number that all masks have.
-pub(super) fn lowest_common<'a>(masks: impl Iterator<Item = &'a [u8]>) -> Option<u16> {
+fn lowest_common<'a>(masks: impl Iterator<Item = &'a [u8]>) -> Option<u16> {
     let mut common = [u8::MAX; MASK];
     for mask in masks {
         for (byte, other) in common.iter_mut().zip(mask) {
@@ -105,18 +187,81 @@ pub(super) fn lowest_common<'a>(masks: impl Iterator<Item = &'a [u8]>) -> Option
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Condvar;
+    use std::sync::mpsc::channel;
+
     use super::*;
+
+    /// Exchanges of two ranks. There are so many of them at most that who tries for ever is found out.
+    #[derive(Default)]
+    struct Pair {
+        said: Mutex<[Vec<Vec<u8>>; 2]>,
+        changed: Condvar,
+    }
+
+    const ROUNDS: usize = 10_000;
+
+    impl Pair {
+        /// The exchanges of a rank.
+        fn exchange(&self, rank: usize) -> impl FnMut(&[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
+            let mut round = 0;
+            move |data| {
+                if round == ROUNDS {
+                    return Err("tried in vain");
+                }
+                let mut said = self.said.lock().unwrap();
+                said[rank].push(data.to_vec());
+                self.changed.notify_all();
+                let both = |said: &mut [Vec<Vec<u8>>; 2]| said.iter().any(|s| s.len() <= round);
+                let said = self.changed.wait_while(said, both).unwrap();
+                let all = said.iter().map(|said| said[round].clone()).collect();
+                round += 1;
+                Ok(all)
+            }
+        }
+    }
+
+    #[test]
+    fn an_agreement_that_has_not_begun_everywhere_is_in_nobodys_way() {
+        let (ours, theirs) = (Contexts::default(), Contexts::default());
+        let (low, high) = (Pair::default(), Pair::default());
+        let all = |number| Turn::of_all(number);
+        let agree = |contexts: &Contexts, turn, pair: &Pair, rank| {
+            contexts.agree(turn, (&[], true), pair.exchange(rank), |_| Ok(()))
+        };
+        let (begun, has_begun) = channel();
+        let numbers = std::thread::scope(|scope| {
+            let (ours, low) = (&ours, &low);
+            // Begins first, and waits for the other process, which is busy with the other agreement.
+            let first = scope.spawn(move || {
+                let mut exchange = low.exchange(0);
+                let exchange = |data: &[u8]| {
+                    begun.send(()).unwrap();
+                    exchange(data)
+                };
+                ours.agree(all(3), (&[], true), exchange, |_| Ok(()))
+            });
+            has_begun.recv().unwrap();
+            let second = scope.spawn(|| agree(ours, all(5), &high, 0));
+            let there = [
+                agree(&theirs, all(5), &high, 1),
+                agree(&theirs, all(3), low, 1),
+            ];
+            let here = [second.join().unwrap(), first.join().unwrap()];
+            drop(has_begun);
+            [here, there]
+        });
+        let numbers = numbers.map(|each| each.map(|agreed| agreed.map(|(_, number)| number)));
+        assert_eq!(numbers, [[Ok(Some(1)), Ok(Some(2))]; 2]);
+    }
 
     #[test]
     fn numbers_are_used_once_and_come_back() {
         let contexts = Contexts::default();
         let take = || {
-            contexts.queue(0);
-            let mask = contexts.offer(0).unwrap();
-            let number = lowest_common(std::iter::once(&mask[..]));
-            contexts.settle(number);
-            contexts.leave(0);
-            number
+            let alone = |data: &[u8]| Ok::<_, ()>(vec![data.to_vec()]);
+            let agreed = contexts.agree(Turn::of_all(0), (&[], true), alone, |_| Ok(()));
+            agreed.unwrap().1
         };
         assert_eq!((take(), take()), (Some(1), Some(2)));
         contexts.release(1);
@@ -128,16 +273,25 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_parent_goes_first() {
+    fn the_lowest_turn_goes_first() {
         let contexts = Contexts::default();
-        contexts.queue(5);
-        contexts.queue(3);
-        assert!(contexts.offer(5).is_none());
-        assert!(contexts.offer(3).is_some());
-        assert!(contexts.offer(3).is_none(), "one at a time");
-        contexts.settle(None);
-        contexts.leave(3);
-        assert!(contexts.offer(5).is_some());
+        let turns = [
+            Turn::of_all(3),
+            Turn::of_some(3, 0),
+            Turn::of_some(3, 1),
+            Turn::of_all(5),
+        ];
+        turns.iter().rev().for_each(|turn| contexts.queue(*turn));
+        for (index, turn) in turns.iter().enumerate() {
+            assert_eq!(Turn::from_bytes(turn.to_bytes()), *turn);
+            for later in &turns[index + 1..] {
+                assert!(contexts.offer(*later).is_none());
+            }
+            assert!(contexts.offer(*turn).is_some());
+            assert!(contexts.offer(*turn).is_none(), "one at a time");
+            contexts.settle(None);
+            contexts.leave(*turn);
+        }
     }
 
     #[test]

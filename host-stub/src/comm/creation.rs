@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::communicator::{Comm, Ranks};
-use super::context::{MASK, lowest_common};
+use super::context::Turn;
 use super::error::{CommError, CommResult};
 use super::exchange::exchange;
 use super::group::Group;
@@ -132,7 +132,8 @@ impl Comm {
             color: Some(0),
             ..Wish::default()
         };
-        let made = self.agree(&scope, wish, |data| {
+        let turn = Turn::of_some(self.context(), tag);
+        let made = self.agree(&scope, wish, turn, |data| {
             exchange(self.job(), engine, &scope, Some(tag), data)
         })?;
         made.ok_or_else(|| lost(call))
@@ -148,44 +149,28 @@ impl Comm {
     pub(super) fn make_of_all(&self, call: &'static str, wish: Wish) -> CommResult<Option<Comm>> {
         let _entered = self.job().runtime().enter(call)?;
         let (engine, scope) = (self.engine(call)?, self.scope());
-        self.agree(scope, wish, |data| {
+        self.agree(scope, wish, Turn::of_all(self.context()), |data| {
             exchange(self.job(), engine, scope, None, data)
         })
     }
 
     /// Agrees with the ranks of a scope, which `exchange` reaches, on the members and the context of new
-    /// communicators, and makes this rank's.
+    /// communicators, in its turn, and makes this rank's.
     pub(super) fn agree(
         &self,
         scope: &Scope,
         wish: Wish,
+        turn: Turn,
         exchange: impl Fn(&[u8]) -> CommResult<Vec<Vec<u8>>>,
     ) -> CommResult<Option<Comm>> {
         let registry = self.registry();
         let seen = registry.hooks.snapshot();
-        let parent = scope.context();
-        registry.contexts.queue(parent);
-        let agreed = loop {
-            let mask = registry.contexts.offer(parent);
-            let blob = encode(&wish, mask.as_ref(), &seen.shape());
-            let decided = exchange(&blob).and_then(|all| decide(&all));
-            if mask.is_some() {
-                let number = decided.as_ref().ok().and_then(|d| d.context);
-                // A number is taken only where a communicator will have it.
-                let number = number.filter(|_| wish.color.is_some());
-                registry.contexts.settle(number);
-            }
-            match decided {
-                // It was another thread's turn at some rank.
-                Ok(Decided { again: true, .. }) => std::thread::yield_now(),
-                Ok(decided) => break Ok(decided),
-                Err(error) => break Err(error),
-            }
-        };
-        registry.contexts.leave(parent);
-        let Decided {
-            context, mut wants, ..
-        } = agreed?;
+        let said = encode(&wish, &seen.shape());
+        let wanted = wish.color.is_some();
+        let agreed = registry
+            .contexts
+            .agree(turn, (&said, wanted), exchange, decide);
+        let (mut wants, context) = agreed?;
         let Some(context) = context else {
             return Err(CommError::Creation {
                 rank: scope.rank(),
@@ -232,22 +217,15 @@ pub(super) fn lost(call: &'static str) -> CommError {
     }
 }
 
-struct Decided {
-    context: Option<u16>,
-    again: bool,
-    /// Color, key and rank.
-    wants: Vec<(Option<u32>, i64, usize)>,
-}
+/// What a rank wants: color, key and rank.
+type Want = (Option<u32>, i64, usize);
 
-/// color (8), key (8), whether there is a mask (8), mask, length of refusal (8), refusal, length of terms
-/// (8), terms, layers.
-fn encode(wish: &Wish, mask: Option<&[u8; MASK]>, layers: &[u8]) -> Vec<u8> {
+/// color (8), key (8), length of refusal (8), refusal, length of terms (8), terms, layers.
+fn encode(wish: &Wish, layers: &[u8]) -> Vec<u8> {
     let color = wish.color.map_or(u64::MAX, u64::from);
-    let mut blob = Vec::with_capacity(40 + MASK + wish.terms.len() + layers.len());
+    let mut blob = Vec::with_capacity(32 + wish.terms.len() + layers.len());
     blob.extend_from_slice(&color.to_le_bytes());
     blob.extend_from_slice(&wish.key.to_le_bytes());
-    blob.extend_from_slice(&u64::from(mask.is_some()).to_le_bytes());
-    blob.extend_from_slice(mask.unwrap_or(&[0; MASK]));
     blob.extend_from_slice(&(wish.refusal.len() as u64).to_le_bytes());
     blob.extend_from_slice(wish.refusal.as_bytes());
     blob.extend_from_slice(&(wish.terms.len() as u64).to_le_bytes());
@@ -256,10 +234,9 @@ fn encode(wish: &Wish, mask: Option<&[u8; MASK]>, layers: &[u8]) -> Vec<u8> {
     blob
 }
 
-fn decide(all: &[Vec<u8>]) -> CommResult<Decided> {
+fn decide(all: &[Vec<u8>]) -> CommResult<Vec<Want>> {
     let mut wants = Vec::with_capacity(all.len());
     let (mut terms, mut layers) = (Vec::new(), Vec::new());
-    let mut again = false;
     for (rank, blob) in all.iter().enumerate() {
         let short = || CommError::Creation {
             rank,
@@ -276,14 +253,13 @@ fn decide(all: &[Vec<u8>]) -> CommResult<Decided> {
             let len = usize::try_from(word(at)?).unwrap_or(usize::MAX);
             blob[at + 8..].split_at_checked(len).ok_or_else(short)
         };
-        let (refusal, rest) = part(24 + MASK)?;
+        let (refusal, rest) = part(16)?;
         if !refusal.is_empty() {
             return Err(CommError::Creation {
                 rank,
                 reason: String::from_utf8_lossy(refusal).into_owned(),
             });
         }
-        again |= word(16)? == 0;
         wants.push((u32::try_from(word(0)?).ok(), word(8)? as i64, rank));
         let (wanted, shape) = part(blob.len() - rest.len())?;
         terms.push(wanted);
@@ -291,12 +267,7 @@ fn decide(all: &[Vec<u8>]) -> CommResult<Decided> {
     }
     same_layers(layers.into_iter())?;
     topology::agreed(&terms)?;
-    let masks = all.iter().map(|blob| &blob[24..24 + MASK]);
-    Ok(Decided {
-        context: lowest_common(masks).filter(|_| !again),
-        again,
-        wants,
-    })
+    Ok(wants)
 }
 
 fn same_layers<'a>(shapes: impl Iterator<Item = &'a [u8]>) -> CommResult<()> {

@@ -75,9 +75,10 @@ impl Comm {
             sides: Some(sides),
             ..Wish::default()
         };
-        // A number for the turns of threads: the same at every rank.
-        let scope = Scope::new(union, me, bridge.context);
-        let made = self.agree(&scope, wish, |data| bridge.exchange(data, is_first))?;
+        let scope = Scope::new(union, me, self.context());
+        let made = self.agree(&scope, wish, bridge.turn, |data| {
+            bridge.exchange(data, is_first)
+        })?;
         made.ok_or_else(|| lost(call))
     }
 

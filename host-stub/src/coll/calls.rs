@@ -58,6 +58,7 @@ impl Comm {
                     self,
                     args,
                     (Form::Blocking, checked.is_err()),
+                    None,
                 )?;
                 let engine = self.any_engine(collective.name())?;
                 let agreed = engine.wait(self.job(), ticket);
@@ -121,13 +122,17 @@ impl Comm {
         let checked = checked.and(located);
         let table = visit.table();
         let is_default = defaults::is_default(table, collective);
+        // A layer's function sees the order of the starts, and numbers them in it.
+        let start = start.filter(|_| is_default);
         let begin = || match start {
             // SAFETY: the arguments were checked; the caller vouches for the buffers.
-            Some(start) if is_default => unsafe {
-                defaults::start_persistent(collective, self, args, start)
-            },
+            Some(start) => unsafe { defaults::start_persistent(collective, self, args, start) },
             // SAFETY: as above.
-            _ => unsafe { table.start(collective, self, args) },
+            None => unsafe { table.start(collective, self, args) },
+        };
+        let agree = |refused| {
+            let form = (Form::Nonblocking, refused);
+            defaults::start_agreement(collective, self, args, form, start)
         };
         if !self.registry().checked() {
             checked?;
@@ -135,16 +140,14 @@ impl Comm {
         }
         if let Err(error) = checked {
             // The others are told; what this rank did wrong it knows better.
-            let ticket =
-                defaults::start_agreement(collective, self, args, (Form::Nonblocking, true))?;
+            let ticket = agree(true)?;
             self.any_engine(collective.name())?.detach(ticket);
             return Err(error);
         }
         if is_default {
             return begin();
         }
-        let ticket = defaults::start_agreement(collective, self, args, (Form::Nonblocking, false))?;
-        Ok(CollRequest::after(ticket, begin()?))
+        Ok(CollRequest::after(agree(false)?, begin()?))
     }
 
     /// Waits until all ranks are here.

@@ -38,7 +38,7 @@ unsafe fn start_numbered(
     };
     // SAFETY: the caller vouches for the buffers; the algorithms stay within them.
     unsafe {
-        engine.start_numbered(collective.name(), comm.scope(), number, |plan| {
+        engine.start(collective.name(), comm.scope(), number, |plan| {
             if checked {
                 let mine = signature(collective, args, &view, (form, false));
                 plan.agree(mine, describe);
@@ -142,18 +142,24 @@ pub(super) fn is_default(table: &CollTable, collective: Collective) -> bool {
     table.nonblocking(collective) as usize == FUNCTIONS.nonblocking(collective) as usize
 }
 
-/// Begins to compare what the ranks are about to do, without doing it.
+/// Begins to compare what the ranks are about to do, without doing it; where `start` is the number of a persistent
+/// collective's start, with the ranks that do it.
 pub(super) fn start_agreement(
     collective: Collective,
     comm: &Comm,
     args: &CollArgs<'_>,
     (form, refused): (Form, bool),
+    start: Option<u32>,
 ) -> CommResult<Ticket> {
     let engine = comm.any_engine(collective.name())?;
     let mine = signature(collective, args, &comm.view(), (form, refused));
+    let number = match start {
+        Some(start) => (Plane::Persistent, start),
+        None => (Plane::User, comm.scope().next(Plane::User)),
+    };
     // SAFETY: the only buffers are scratch of the plan.
     unsafe {
-        engine.start(collective.name(), comm.scope(), Plane::User, |plan| {
+        engine.start(collective.name(), comm.scope(), number, |plan| {
             plan.agree(mine, describe);
         })
     }

@@ -38,7 +38,7 @@ pub(super) fn exchange(
         let (from, into) = (mine.as_ptr(), all.as_mut_ptr());
         // SAFETY: both buffers stay until the collective is done, and for ever if it fails.
         let ticket = unsafe {
-            engine.start_numbered("exchange", scope, sequence, |plan| {
+            engine.start("exchange", scope, sequence, |plan| {
                 allgather_bruck(plan, from, into, &Extents::Even(block));
             })
         }?;

@@ -112,27 +112,11 @@ impl Engine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins the next collective of a scope, with the steps that `build` adds.
+    /// Begins the collective of a scope that has this number on its plane, with the steps that `build` adds.
     ///
     /// # Safety
     /// The buffers in the steps stay, and are left alone, until the collective is done.
     pub(crate) unsafe fn start(
-        &self,
-        call: &'static str,
-        scope: &Arc<Scope>,
-        plane: Plane,
-        build: impl FnOnce(&mut Plan),
-    ) -> CommResult<Ticket> {
-        let sequence = scope.next(plane);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.start_numbered(call, scope, (plane, sequence), build) }
-    }
-
-    /// As [`start`](Self::start), with a number that the caller chose.
-    ///
-    /// # Safety
-    /// As for [`start`](Self::start).
-    pub(crate) unsafe fn start_numbered(
         &self,
         call: &'static str,
         scope: &Arc<Scope>,

@@ -22,8 +22,9 @@ struct Rank {
 impl Rank {
     /// Starts a collective, whose buffers the test keeps.
     fn start(&self, build: impl FnOnce(&mut Plan)) -> Ticket {
+        let number = (Plane::User, self.scope.next(Plane::User));
         // SAFETY: every test below keeps the buffers until its end.
-        unsafe { self.engine.start("test", &self.scope, Plane::User, build) }.unwrap()
+        unsafe { self.engine.start("test", &self.scope, number, build) }.unwrap()
     }
 }
 

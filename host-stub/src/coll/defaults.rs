@@ -32,10 +32,11 @@ unsafe fn start_numbered(
     let engine = comm.any_engine(collective.name())?;
     let checked = comm.registry().checked();
     let view = comm.view();
-    let staged = match args.on_device {
-        true => Some(Staged::new(comm, collective, args)?),
-        false => None,
-    };
+    let staged = args.on_device.then(|| Staged::new(comm, collective, args));
+    // The others have this number too, and wait.
+    let staged = staged.transpose().inspect_err(|error| {
+        engine.break_off(comm.scope(), &error.to_string());
+    })?;
     // SAFETY: the caller vouches for the buffers; the algorithms stay within them.
     unsafe {
         engine.start(collective.name(), comm.scope(), number, |plan| {

@@ -307,7 +307,9 @@ impl Comm {
     /// Ends a use of the context. After the last a new communicator may have it.
     pub(super) fn let_go(&self) {
         // AcqRel: all uses come before the next communicator's.
-        if self.0.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+        let is_last = self.0.users.fetch_sub(1, Ordering::AcqRel) == 1;
+        // Not where it was broken off: the flag stays raised, and ranks may still send with the number.
+        if is_last && self.scope().broken().is_none() {
             self.registry().contexts.release(self.context());
         }
     }

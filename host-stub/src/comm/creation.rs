@@ -127,7 +127,7 @@ impl Comm {
             return Err(refuse(format!("tag {tag} has more than 24 bits")));
         }
         let members = group.job_ranks().to_vec();
-        let scope = Arc::new(Scope::new(members, me, self.context()));
+        let scope = Arc::new(Scope::in_context_of(members, me, self.context()));
         let wish = Wish {
             color: Some(0),
             ..Wish::default()

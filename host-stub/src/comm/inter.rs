@@ -75,7 +75,7 @@ impl Comm {
             sides: Some(sides),
             ..Wish::default()
         };
-        let scope = Scope::new(union, me, self.context());
+        let scope = Scope::in_context_of(union, me, self.context());
         let made = self.agree(&scope, wish, bridge.turn, |data| {
             bridge.exchange(data, is_first)
         })?;
@@ -113,7 +113,7 @@ impl Comm {
         let both = vec![mine.min(other), mine.max(other)];
         let me = usize::from(mine > other);
         Ok(Pair {
-            scope: Arc::new(Scope::new(both, me, peer.context())),
+            scope: Arc::new(Scope::in_context_of(both, me, peer.context())),
             tag,
         })
     }

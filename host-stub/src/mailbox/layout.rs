@@ -3,6 +3,9 @@
 use super::header::Header;
 use super::packing::GROUP;
 
+/// Flags that a rank can raise.
+pub(crate) const FLAGS: usize = 1 << 12;
+
 /// Most bytes that a rank spends on its region, as far as the smallest rings allow.
 const BUDGET: usize = 8 << 20;
 const SLOTS: [usize; 2] = [8, 4];
@@ -74,8 +77,13 @@ impl Layout {
         self.given(self.ranks) + to
     }
 
+    /// The first word of the flags that this rank has raised, one bit each.
+    pub(super) fn flags(&self) -> usize {
+        self.look(self.ranks)
+    }
+
     pub(crate) fn bytes(&self) -> usize {
-        self.look(self.ranks) * 8
+        self.flags() * 8 + FLAGS / 8
     }
 }
 
@@ -93,7 +101,8 @@ mod tests {
         assert!(layout.staging(4, 7) + slot <= layout.credit(0));
         assert!(layout.credit(4) < layout.given(0));
         assert!(layout.given(4) < layout.look(0));
-        assert_eq!(layout.look(4) * 8 + 8, layout.bytes());
+        assert!(layout.look(4) < layout.flags());
+        assert_eq!(layout.flags() * 8 + FLAGS / 8, layout.bytes());
     }
 
     #[test]

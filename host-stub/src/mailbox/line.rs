@@ -36,11 +36,11 @@ pub(crate) enum MailboxError {
 }
 
 /// What this rank knows of the rings between it and another.
-struct Line {
-    endpoint: EndpointRef,
+pub(super) struct Line {
+    pub(super) endpoint: EndpointRef,
     /// Where the other's region begins in its process.
-    base: u64,
-    handle: HandleCopy,
+    pub(super) base: u64,
+    pub(super) handle: HandleCopy,
     /// Messages sent.
     sent: u64,
     /// Messages that the other is known to have taken.
@@ -53,21 +53,19 @@ struct Line {
     staged: Box<[Track]>,
     /// The put that tells what was taken.
     telling: Box<Track>,
-    /// The get that sees whether the other is still there.
-    looking: Box<Track>,
+    /// The gets that see whether the other is still there.
+    pub(super) looking: Box<Track>,
+    /// The flag that the last of them asked for.
+    pub(super) asked: Option<u16>,
 }
 
 impl Line {
     /// What a put to the other failed with.
-    fn failure(&self) -> Option<Status> {
+    pub(super) fn failure(&self) -> Option<Status> {
         let mut puts = self.staged.iter().chain([&*self.telling]);
         puts.find_map(Track::failure)
     }
 }
-
-/// Where in the word of a look the rank says that it has lost something on its way to the other; the first byte is
-/// where its own look reads to.
-const LOST: usize = 4;
 
 /// Bytes of the put that carries a payload, behind a word of header.
 pub(crate) const fn message(payload: usize) -> usize {
@@ -81,16 +79,16 @@ pub(crate) fn peer(layout: &Layout) -> usize {
 
 /// The mailbox of this rank, and its ways to those of the others. One caller at a time.
 pub(crate) struct Mailbox {
-    transport: Transport,
-    me: usize,
-    layout: Layout,
+    pub(super) transport: Transport,
+    pub(super) me: usize,
+    pub(super) layout: Layout,
     // Before `pages`: fields drop in this order, and a registration must not outlive its memory.
     registration: Option<Registration>,
     pages: Option<Pages>,
     base: *mut AtomicU64,
     /// The words of looks, by rank.
-    looks: *mut AtomicU64,
-    lines: Vec<Line>,
+    pub(super) looks: *mut AtomicU64,
+    pub(super) lines: Vec<Line>,
 }
 
 // SAFETY: `base` and `looks` point into `pages`, which belong to the mailbox; the rest is Send.
@@ -190,6 +188,7 @@ impl Mailbox {
                 staged: (0..self.layout.slots).map(|_| Track::default()).collect(),
                 telling: Box::default(),
                 looking: Box::default(),
+                asked: None,
             });
         }
         self.lines = lines;
@@ -209,7 +208,7 @@ impl Mailbox {
     }
 
     #[inline]
-    fn words(&self, at: usize, count: usize) -> &[AtomicU64] {
+    pub(super) fn words(&self, at: usize, count: usize) -> &[AtomicU64] {
         debug_assert!((at + count) * 8 <= self.layout.bytes());
         // SAFETY: the layout's indices lie inside the region, which is page-aligned, zeroed, and
         // lives as long as `self`. Peers write it from outside the process, which atomics bear.
@@ -297,21 +296,7 @@ impl Mailbox {
         posted(status, track)
     }
 
-    /// The byte that says whether this rank has given up telling another something, for its looks.
-    #[inline]
-    fn lost(&self, to: usize) -> &AtomicU8 {
-        debug_assert!(to < self.lines.len());
-        // SAFETY: a byte of a rank's word in the region, which only this rank writes.
-        unsafe { AtomicU8::from_ptr(self.looks.add(to).cast::<u8>().add(LOST)) }
-    }
-
-    /// Has the looks of a rank fail, which may be waiting for what this rank will never send it.
-    #[cold]
-    pub(crate) fn give_up(&self, to: usize) {
-        self.lost(to).store(1, Ordering::Relaxed);
-    }
-
-    fn handle(&self) -> *mut Handle {
+    pub(super) fn handle(&self) -> *mut Handle {
         self.registration
             .as_ref()
             .map_or(std::ptr::null_mut(), Registration::handle_ptr)
@@ -372,49 +357,6 @@ impl Mailbox {
         if let Ok(true) = self.put(to, at, remote, 1, &line.telling) {
             self.lines[to].told = taken;
         }
-    }
-
-    /// Reads a byte of a rank's region: a peer that is gone shows itself when something is asked
-    /// of it, and the byte says whether it has given up telling this rank something. Says what the last look
-    /// found, or that a put failed; none while a look is under way.
-    pub(crate) fn look(&mut self, to: usize) -> Option<Result<(), Status>> {
-        let line = &self.lines[to];
-        // Not taken, so every later look finds it: no message arrives behind one that is lost.
-        if let Some(status) = line.failure() {
-            return Some(Err(status));
-        }
-        if !line.looking.is_idle() {
-            return None;
-        }
-        let at = self.words(self.layout.look(to), 1).as_ptr();
-        let at = at.cast_mut().cast::<u8>();
-        // SAFETY: the first byte of a word of the region; no look that writes it is under way.
-        let found = unsafe { AtomicU8::from_ptr(at) };
-        let found = match (line.looking.take_failure(), found.load(Ordering::Relaxed)) {
-            (Some(status), _) => Some(status),
-            (None, 0) => None,
-            (None, _) => Some(Status::UNREACH),
-        };
-        line.looking.begin();
-        // SAFETY: as in `put`; the byte is only written by such looks.
-        let status = unsafe {
-            self.transport.get(
-                line.endpoint,
-                at,
-                line.base + (8 * self.layout.look(self.me) + LOST) as u64,
-                self.handle(),
-                line.handle.as_ptr(),
-                1,
-                Some(track_done),
-                line.looking.context(),
-                std::ptr::null_mut(),
-            )
-        };
-        let posted = posted(status, &line.looking);
-        Some(match found {
-            Some(status) => Err(status),
-            None => posted.map(drop),
-        })
     }
 
     fn is_idle(&self) -> bool {

@@ -7,6 +7,9 @@
 //! whatever the provider's way of delivering them. The receiver clears what it has read before it
 //! gives the slot back, with a put of a single byte.
 //!
+//! A rank that waits looks at others by gets of single bytes, which need nothing of these: they tell that a message to it
+//! was lost, and which flags the other has raised.
+//!
 //! What is too long for a slot is fetched by its receiver: see [`crate::schedule`].
 
 mod header;
@@ -14,10 +17,11 @@ mod layout;
 mod line;
 #[cfg(test)]
 pub(crate) mod line_tests;
+mod look;
 mod packing;
 mod track;
 
 pub(crate) use header::{Header, Kind};
-pub(crate) use layout::Layout;
+pub(crate) use layout::{FLAGS, Layout};
 pub(crate) use line::{Mailbox, message, peer, posted};
 pub(crate) use track::{Tracks, track_done};

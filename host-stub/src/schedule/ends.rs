@@ -1,36 +1,52 @@
 //! How schedules end: done, failed, or because a rank is gone.
 
+use std::sync::Arc;
+
 use plugin_api::Status;
 
 use super::engine::State;
-use super::error::CommError;
+use super::error::{CommError, CommResult};
 use super::matching::{Expected, Key};
 use super::scope::Scope;
 use crate::job::Job;
 
+/// Somebody who waits for the ranks of a scope outside of schedules, and in which call.
+pub(super) type Waiter<'a> = (&'static str, &'a Arc<Scope>);
+
 impl State {
-    /// Ends a schedule.
-    pub(super) fn finish(&mut self, index: usize, outcome: Result<(), CommError>) {
-        let failed = outcome.is_err();
+    /// Ends a schedule that cannot go on. Its scope is of no use any more: others wait for what it does not send, and what
+    /// they send comes when nobody waits for it.
+    pub(super) fn finish(&mut self, index: usize, error: CommError) {
         let Some(schedule) = self.schedule(index) else {
             return;
         };
         if schedule.outcome.is_some() {
             return;
         }
-        if let Err(error) = outcome {
-            if !schedule.copies.is_idle() {
-                schedule.copies.failed.get_or_insert(error);
-                return;
-            }
+        let (scope, reason) = (Arc::clone(&schedule.scope), error.to_string());
+        // Every rank finds it, and before anything else was sent.
+        let is_common = matches!(error, CommError::Mismatch { .. });
+        if schedule.copies.is_idle() {
             if schedule.outstanding > 0 {
                 // Gets may be under way, here and at peers, and may never end.
                 schedule.plan.lose();
             }
-            schedule.outcome = Some(Err(error));
+            self.close(index, Err(error));
         } else {
-            schedule.outcome = Some(outcome);
+            schedule.copies.failed.get_or_insert(error);
         }
+        if !is_common {
+            self.break_off(&scope, &reason);
+        }
+    }
+
+    /// Ends a schedule of which nothing is left to do.
+    pub(super) fn close(&mut self, index: usize, outcome: CommResult<()>) {
+        let failed = outcome.is_err();
+        let Some(schedule) = self.schedule(index) else {
+            return;
+        };
+        schedule.outcome = Some(outcome);
         let key = schedule.key;
         schedule.scope.leave();
         let waker = schedule.waker.take();
@@ -43,6 +59,28 @@ impl State {
         }
         if detached {
             self.vacate(index);
+        }
+    }
+
+    /// Makes a scope of no use, here and, by a flag that their looks find, at its other ranks. Nothing of it is under way
+    /// afterwards. Its context stays in use for ever, since nobody frees it in good order, so what others still send is
+    /// taken for nothing else.
+    pub(super) fn break_off(&mut self, scope: &Arc<Scope>, reason: &str) {
+        // Of one rank alone nobody waits for another.
+        if scope.whole().size() < 2 || !scope.break_off(reason) {
+            return;
+        }
+        if let Some(flag) = scope.flag() {
+            self.mailbox.raise(flag);
+            self.queues.iter_mut().for_each(|q| q.forget_all(flag));
+        }
+        for index in self.running.clone() {
+            if let Some(schedule) = self.schedule(index)
+                && std::ptr::eq(schedule.scope.whole(), scope.whole())
+            {
+                let (call, reason) = (schedule.call, reason.to_owned());
+                self.finish(index, CommError::Broken { call, reason });
+            }
         }
     }
 
@@ -74,11 +112,10 @@ impl State {
             sent: found,
             wanted: expected.len,
         };
-        self.finish(expected.schedule, Err(error));
+        self.finish(expected.schedule, error);
     }
 
-    /// The error of a schedule that cannot reach a job rank. Its scope is of no use any more, and the rank, should it wait
-    /// for this one, is told so.
+    /// The error of a schedule that cannot reach a job rank. The rank, should it wait for this one, is told so.
     pub(super) fn peer_failed(
         &mut self,
         index: usize,
@@ -86,91 +123,118 @@ impl State {
         status: Status,
     ) -> CommError {
         self.mailbox.give_up(job_rank);
-        let Some(schedule) = self.schedule(index) else {
-            return CommError::Peer {
+        match self.schedule(index) {
+            Some(schedule) => gone(schedule.call, &schedule.scope, job_rank, status),
+            None => CommError::Peer {
                 call: "collective",
                 rank: job_rank,
                 reason: status.to_string(),
-            };
-        };
-        let error = CommError::Peer {
-            call: schedule.call,
-            rank: schedule.scope.rank_of(job_rank).unwrap_or(job_rank),
-            reason: status.to_string(),
-        };
-        schedule.scope.break_off(&error.to_string());
-        error
+            },
+        }
     }
 
     /// Ends every schedule that a job rank takes part in.
     pub(super) fn lost(&mut self, job_rank: usize, status: Status) {
         self.mailbox.give_up(job_rank);
         for index in self.running.clone() {
-            let takes_part = self
-                .schedule(index)
-                .is_some_and(|schedule| schedule.scope.rank_of(job_rank).is_some());
-            if takes_part {
+            if let Some(schedule) = self.schedule(index)
+                && schedule.scope.whole().rank_of(job_rank).is_some()
+            {
                 let error = self.peer_failed(index, job_rank, status);
-                self.finish(index, Err(error));
+                self.finish(index, error);
             }
         }
         self.queues[job_rank].outgoing.clear();
     }
 
-    /// Looks after the ranks of a scope for someone who waits outside of schedules.
-    pub(super) fn check(
-        &mut self,
-        call: &'static str,
-        job: &Job,
-        scope: &Scope,
-    ) -> Result<(), CommError> {
-        if let Some(failure) = concerned(job, scope) {
-            scope.break_off(&failure);
-            let reason = failure;
-            return Err(CommError::Job { call, reason });
-        }
-        for rank in (0..scope.size()).filter(|rank| *rank != scope.rank()) {
-            let job_rank = scope.job_rank(rank);
-            if let Some(Err(status)) = self.mailbox.look(job_rank) {
-                let reason = status.to_string();
-                let error = CommError::Peer { call, rank, reason };
-                scope.break_off(&error.to_string());
-                self.lost(job_rank, status);
-                return Err(error);
+    /// Ends every schedule of a communicator that a job rank has broken off.
+    fn told(&mut self, job_rank: usize, flag: u16) {
+        for index in self.running.clone() {
+            if let Some(schedule) = self.schedule(index)
+                && schedule.scope.flag() == Some(flag)
+                && let Some(error) = broken_off(schedule.call, &schedule.scope, job_rank)
+            {
+                self.finish(index, error);
             }
         }
-        Ok(())
     }
 
-    /// Looks after every rank that a running schedule needs.
-    pub(super) fn look(&mut self, job: &Job) {
-        let mut ranks: Vec<usize> = Vec::new();
+    /// Looks after every rank that a running schedule needs, and after those that somebody waits for outside of schedules,
+    /// who gets the error. `concerned` tells what the job reports that a scope cannot live with.
+    pub(super) fn look(
+        &mut self,
+        concerned: &dyn Fn(&Scope) -> Option<String>,
+        waiter: Option<Waiter<'_>>,
+    ) -> CommResult<()> {
+        let mut wanted: Vec<(usize, Option<u16>)> = Vec::new();
+        let mut want = |scope: &Scope| {
+            let flag = scope.flag();
+            wanted.extend(scope.watched().map(|job_rank| (job_rank, flag)));
+        };
         for index in self.running.clone() {
             let Some(schedule) = self.schedule(index) else {
                 continue;
             };
-            let me = schedule.scope.rank();
-            let members = schedule.scope.members();
-            let others = members.iter().enumerate().filter(|(rank, _)| *rank != me);
-            ranks.extend(others.map(|(_, job_rank)| *job_rank as usize));
-            if let Some(reason) = concerned(job, &schedule.scope) {
+            want(&schedule.scope);
+            if let Some(reason) = concerned(schedule.scope.whole()) {
                 let call = schedule.call;
-                schedule.scope.break_off(&reason);
-                self.finish(index, Err(CommError::Job { call, reason }));
+                self.finish(index, CommError::Job { call, reason });
             }
         }
-        ranks.sort_unstable();
-        ranks.dedup();
-        for rank in ranks {
-            if let Some(Err(status)) = self.mailbox.look(rank) {
-                self.lost(rank, status);
+        let mut outcome = Ok(());
+        if let Some((call, scope)) = waiter {
+            want(scope);
+            let reason = concerned(scope.whole());
+            outcome = reason.map_or(Ok(()), |reason| Err(CommError::Job { call, reason }));
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        for of_one in wanted.chunk_by(|a, b| a.0 == b.0) {
+            let job_rank = of_one[0].0;
+            let flags: Vec<u16> = of_one.iter().filter_map(|(_, flag)| *flag).collect();
+            let found = self.mailbox.look(job_rank, &flags);
+            let error = waiter.and_then(|(call, scope)| match found {
+                Some(Err(status)) => {
+                    scope.whole().rank_of(job_rank)?;
+                    Some(gone(call, scope, job_rank, status))
+                }
+                Some(Ok(flag)) if flag.is_some() && flag == scope.flag() => {
+                    broken_off(call, scope, job_rank)
+                }
+                _ => None,
+            });
+            outcome = outcome.and(error.map_or(Ok(()), Err));
+            match found {
+                Some(Err(status)) => self.lost(job_rank, status),
+                Some(Ok(Some(flag))) => self.told(job_rank, flag),
+                _ => {}
             }
         }
+        if let (Err(error), Some((_, scope))) = (&outcome, waiter) {
+            self.break_off(scope, &error.to_string());
+        }
+        outcome
     }
 }
 
+/// A rank of a scope, or of the larger one that it is a stage of, cannot be reached.
+fn gone(call: &'static str, scope: &Scope, job_rank: usize, status: Status) -> CommError {
+    CommError::Peer {
+        call,
+        rank: scope.whole().rank_of(job_rank).unwrap_or(job_rank),
+        reason: status.to_string(),
+    }
+}
+
+/// A rank of such a scope cannot go on there. None for any other rank: it has the number for another communicator.
+fn broken_off(call: &'static str, scope: &Scope, job_rank: usize) -> Option<CommError> {
+    let rank = scope.whole().rank_of(job_rank)?;
+    let reason = format!("rank {rank} cannot go on there; its own error says why");
+    Some(CommError::Broken { call, reason })
+}
+
 /// What the job reports that a scope cannot live with.
-fn concerned(job: &Job, scope: &Scope) -> Option<String> {
+pub(super) fn concerned(job: &Job, scope: &Scope) -> Option<String> {
     let member = |proc: u64| scope.members().iter().any(|m| u64::from(*m) == proc);
     Some(job.failed_among(member)?.to_string())
 }

@@ -6,6 +6,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::copies::Copies;
+use super::ends::{Waiter, concerned};
 use super::error::{CommError, CommResult};
 use super::fetch::{Fetch, Offered};
 use super::matching::{Key, Queue};
@@ -243,28 +244,60 @@ impl Engine {
         }
     }
 
-    /// For a wait outside of the engine: an error once a rank of a scope is gone, which is then of
-    /// no use any more.
+    /// For a wait outside of the engine: an error once a rank of a scope is gone, or cannot go on there; the scope is then
+    /// of no use any more.
     #[cold]
-    pub(crate) fn check(&self, call: &'static str, job: &Job, scope: &Scope) -> CommResult<()> {
+    pub(crate) fn check(
+        &self,
+        call: &'static str,
+        job: &Job,
+        scope: &Arc<Scope>,
+    ) -> CommResult<()> {
         if let Some(reason) = scope.broken() {
             let reason = reason.to_owned();
             return Err(CommError::Broken { call, reason });
         }
-        let mut state = self.lock();
-        state.look(job);
-        let checked = state.check(call, job, scope);
-        self.release(state);
-        checked
+        self.look_for(&|scope| concerned(job, scope), Some((call, scope)))
     }
 
-    /// Sees whether the ranks that collectives wait for are still there, and ends those that wait
-    /// for one that is gone.
+    /// Sees whether the ranks that collectives wait for are still there and go on, and ends those that wait
+    /// for one that does not.
     #[cold]
     pub(crate) fn look(&self, job: &Job) {
+        // Nobody waits outside, so nothing fails.
+        let _ = self.look_for(&|scope| concerned(job, scope), None);
+    }
+
+    /// Both, with what the job reports of a scope.
+    pub(super) fn look_for(
+        &self,
+        concerned: &dyn Fn(&Scope) -> Option<String>,
+        waiter: Option<Waiter<'_>>,
+    ) -> CommResult<()> {
         let mut state = self.lock();
-        state.look(job);
+        let looked = state.look(concerned, waiter);
         self.release(state);
+        looked
+    }
+
+    /// Makes a scope of no use, here and at all its ranks: this rank cannot go on in what all of them do.
+    #[cold]
+    pub(crate) fn break_off(&self, scope: &Arc<Scope>, reason: &str) {
+        let mut state = self.lock();
+        state.break_off(scope, reason);
+        self.release(state);
+    }
+}
+
+#[cfg(test)]
+impl Engine {
+    /// Messages that came before anybody waited for them.
+    pub(super) fn kept(&self) -> usize {
+        self.lock()
+            .queues
+            .iter()
+            .map(|queue| queue.early.len())
+            .sum()
     }
 }
 

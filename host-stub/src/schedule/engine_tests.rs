@@ -1,18 +1,18 @@
-//! Two engines of one process over a scripted transport.
+//! Engines of one process over a scripted transport.
 
 use std::sync::Arc;
 
 use plugin_api::Status;
 
-use super::{CommError, Engine, Plan, Plane, Scope, Ticket};
+use super::{CommError, CommResult, Engine, Plan, Plane, Scope, Ticket};
 use crate::crt::{Busy, Source};
 use crate::loader::{Transport, scripted};
-use crate::mailbox::line_tests::pair;
+use crate::mailbox::line_tests::mailboxes;
 
 /// Bytes that no message holds.
 const LONG: usize = 4096;
 
-/// A rank of the two.
+/// A rank.
 struct Rank {
     engine: Engine,
     busy: Busy,
@@ -22,26 +22,43 @@ struct Rank {
 impl Rank {
     /// Starts a collective, whose buffers the test keeps.
     fn start(&self, build: impl FnOnce(&mut Plan)) -> Ticket {
-        let number = (Plane::User, self.scope.next(Plane::User));
+        self.try_start(&self.scope, build).unwrap()
+    }
+
+    fn try_start(&self, scope: &Arc<Scope>, build: impl FnOnce(&mut Plan)) -> CommResult<Ticket> {
+        let number = (Plane::User, scope.next(Plane::User));
         // SAFETY: every test below keeps the buffers until its end.
-        unsafe { self.engine.start("test", &self.scope, number, build) }.unwrap()
+        unsafe { self.engine.start("test", scope, number, build) }
     }
 }
 
-fn ranks(transport: &Transport) -> [Rank; 2] {
+/// Ranks in context 0.
+fn ranks<const N: usize>(transport: &Transport) -> [Rank; N] {
     let mut me = 0..;
-    pair(transport).map(|mailbox| {
+    mailboxes::<N>(transport).map(|mailbox| {
         let busy = Busy::default();
         Rank {
-            engine: Engine::new(transport, mailbox, 2, &busy),
+            engine: Engine::new(transport, mailbox, N, &busy),
             busy,
-            scope: Arc::new(Scope::new(vec![0, 1], me.next().unwrap(), 0)),
+            scope: scope(N, me.next().unwrap(), 0),
         }
     })
 }
 
+fn scope(ranks: usize, me: usize, context: u16) -> Arc<Scope> {
+    Arc::new(Scope::new((0..ranks as u32).collect(), me, context))
+}
+
+/// Has a rank that waits look at the others, as often as it takes to see what there is to see.
+fn look<const N: usize>(transport: &Transport, ranks: &[Rank; N], looks: usize) {
+    for _ in 0..2 {
+        ranks[looks].engine.look_for(&|_| None, None).unwrap();
+        progress(transport, ranks);
+    }
+}
+
 /// Makes progress as the process does: of the transport, and of the engines that are busy.
-fn progress(transport: &Transport, ranks: &[Rank; 2]) {
+fn progress<const N: usize>(transport: &Transport, ranks: &[Rank; N]) {
     for _ in 0..8 {
         transport.progress();
         for rank in ranks.iter().filter(|rank| rank.busy.any()) {
@@ -53,7 +70,7 @@ fn progress(transport: &Transport, ranks: &[Rank; 2]) {
 #[test]
 fn a_sender_hears_of_a_fetch_whose_receiver_found_no_room_to_say_so() {
     let transport = scripted::transport();
-    let ranks = ranks(&transport);
+    let ranks = ranks::<2>(&transport);
     let [sender, receiver] = &ranks;
     let from = vec![7_u8; LONG];
     let mut into = vec![0_u8; LONG];
@@ -80,7 +97,7 @@ fn a_sender_hears_of_a_fetch_whose_receiver_found_no_room_to_say_so() {
 #[test]
 fn a_get_of_a_failed_collective_writes_no_memory_of_the_next() {
     let transport = scripted::transport();
-    let mut ranks = ranks(&transport);
+    let mut ranks = ranks::<2>(&transport);
     let from = vec![7_u8; LONG];
     scripted::script(&transport).hold_gets = true;
     let sends = ranks[0].start(|plan| plan.send(1, from.as_ptr(), LONG));
@@ -99,7 +116,7 @@ fn a_get_of_a_failed_collective_writes_no_memory_of_the_next() {
 
     scripted::script(&transport).put = Status::SUCCESS;
     for (me, rank) in ranks.iter_mut().enumerate() {
-        rank.scope = Arc::new(Scope::new(vec![0, 1], me, 1));
+        rank.scope = scope(2, me, 1);
     }
     let own = vec![9_u8; LONG];
     let mut found = vec![0_u8; LONG];
@@ -121,4 +138,80 @@ fn a_get_of_a_failed_collective_writes_no_memory_of_the_next() {
     assert!(matches!(ranks[1].engine.test(copies), Some(Ok(()))));
     assert!(found == own);
     ranks[0].engine.detach(sends);
+}
+
+#[test]
+fn a_rank_that_fails_alone_ends_the_others_and_keeps_nothing_of_theirs() {
+    let transport = scripted::transport();
+    let mut ranks = ranks::<3>(&transport);
+    let (from, mut into) = ([7_u8; 8], [0_u8; 8]);
+    let at = into.as_mut_ptr();
+    let fails = ranks[0].start(|plan| {
+        plan.receive(1, at, 4);
+        plan.round();
+        plan.signal(2);
+    });
+    let sends = ranks[1].start(|plan| plan.send(0, from.as_ptr(), 8));
+    let waits = ranks[2].start(|plan| plan.await_signal(0));
+    progress(&transport, &ranks);
+    let outcome = ranks[0].engine.test(fails);
+    assert!(matches!(
+        outcome,
+        Some(Err(CommError::Length { rank: 1, .. }))
+    ));
+    assert!(matches!(ranks[1].engine.test(sends), Some(Ok(()))));
+    assert!(ranks[2].engine.test(waits).is_none());
+    look(&transport, &ranks, 2);
+    let outcome = ranks[2].engine.test(waits);
+    assert!(
+        matches!(outcome, Some(Err(CommError::Broken { .. }))),
+        "{outcome:?}"
+    );
+    for rank in [&ranks[0], &ranks[2]] {
+        let next = rank.try_start(&rank.scope, |_| {});
+        assert!(matches!(next, Err(CommError::Broken { .. })), "{next:?}");
+    }
+
+    // What the rank that knows nothing of it sends there meanwhile.
+    let more = ranks[1].start(|plan| plan.send(0, from.as_ptr(), 8));
+    for (me, rank) in ranks.iter_mut().enumerate() {
+        rank.scope = scope(3, me, 1);
+    }
+    let other = ranks[1].start(|plan| plan.signal(0));
+    let receives = ranks[0].start(|plan| plan.await_signal(1));
+    progress(&transport, &ranks);
+    for (rank, ticket) in [(1, more), (1, other), (0, receives)] {
+        assert!(matches!(ranks[rank].engine.test(ticket), Some(Ok(()))));
+    }
+    assert_eq!(ranks[0].engine.kept(), 0);
+}
+
+#[test]
+fn a_rank_that_waits_in_a_stage_hears_of_a_rank_that_is_missing_in_it() {
+    let transport = scripted::transport();
+    let ranks = ranks::<3>(&transport);
+    let stage = Arc::new(Scope::new(vec![0, 1], 0, 5));
+    stage.set_whole(&ranks[0].scope);
+    let waits = || ranks[0].try_start(&stage, |plan| plan.await_signal(1));
+    let waiting = waits().unwrap();
+    look(&transport, &ranks, 0);
+    assert!(ranks[0].engine.test(waiting).is_none());
+    // It is in another stage.
+    ranks[2].engine.break_off(&ranks[2].scope, "a reason");
+    look(&transport, &ranks, 0);
+    let outcome = ranks[0].engine.test(waiting);
+    assert!(
+        matches!(outcome, Some(Err(CommError::Broken { .. }))),
+        "{outcome:?}"
+    );
+    assert!(waits().is_err() && ranks[0].scope.broken().is_some());
+
+    // Who waits outside of schedules hears of it too, and of the dead.
+    let mut found = Ok(());
+    for _ in 0..2 {
+        let waiter = Some(("a call", &ranks[1].scope));
+        found = found.and(ranks[1].engine.look_for(&|_| None, waiter));
+        transport.progress();
+    }
+    assert!(matches!(found, Err(CommError::Broken { .. })), "{found:?}");
 }

@@ -83,8 +83,8 @@ pub enum CommError {
         /// What the job reports.
         reason: String,
     },
-    /// An earlier failure left the communicator of no use.
-    #[error("{call}: the communicator failed before: {reason}")]
+    /// A failure, earlier or at another rank, left the communicator of no use.
+    #[error("{call}: the communicator has failed: {reason}")]
     Broken {
         /// The call.
         call: &'static str,

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::fetch::Offer;
+use super::scope::Scope;
 use crate::mailbox::Header;
 
 /// Which collective a message belongs to.
@@ -19,6 +20,11 @@ impl Key {
             context: header.context,
             sequence: header.sequence,
         }
+    }
+
+    /// The flag that is raised when the communicator is of no use any more.
+    pub(super) fn flag(&self) -> Option<u16> {
+        Scope::flag_of(self.context)
     }
 }
 
@@ -89,5 +95,10 @@ impl Queue {
             |o| !matches!(o, Outgoing::Payload { schedule: owner, .. } if *owner == schedule),
         );
         self.early.retain(|(k, _)| *k != key);
+    }
+
+    /// Forgets what came early for a communicator.
+    pub(super) fn forget_all(&mut self, flag: u16) {
+        self.early.retain(|(key, _)| key.flag() != Some(flag));
     }
 }

@@ -52,9 +52,15 @@ impl State {
             None => {
                 let mut bytes = vec![0; header.len];
                 self.mailbox.take(from, header, &mut bytes);
-                let early = (key, Early::Payload(bytes));
-                self.queues[from].early.push_back(early);
+                self.keep(from, key, Early::Payload(bytes));
             }
+        }
+    }
+
+    /// Keeps what came before it was waited for. What comes for a communicator that is of no use any more never will be.
+    fn keep(&mut self, from: usize, key: Key, early: Early) {
+        if !key.flag().is_some_and(|flag| self.mailbox.has_raised(flag)) {
+            self.queues[from].early.push_back((key, early));
         }
     }
 
@@ -69,9 +75,7 @@ impl State {
         };
         match self.queues[from].take_expected(key) {
             Some(expected) => self.accept(from, expected, offer),
-            None => self.queues[from]
-                .early
-                .push_back((key, Early::Offer(offer))),
+            None => self.keep(from, key, Early::Offer(offer)),
         }
     }
 
@@ -98,7 +102,7 @@ impl State {
             Err(error) => {
                 self.tracks.give_back(track);
                 let error = self.peer_failed(expected.schedule, from, error.status);
-                self.finish(expected.schedule, Err(error));
+                self.finish(expected.schedule, error);
             }
         }
     }
@@ -152,7 +156,7 @@ impl State {
                 }
                 (Some(status), Some(index)) => {
                     let error = self.peer_failed(index, from, status);
-                    self.finish(index, Err(error));
+                    self.finish(index, error);
                 }
                 (_, None) => {}
             }

@@ -28,7 +28,7 @@ impl State {
             let mut at = 0;
             while let Some(index) = self.running.get(at).copied() {
                 again |= self.run(index);
-                // Whatever was removed was this one.
+                // This one was removed, or there is another round, which finds all that are left.
                 at += usize::from(self.running.get(at) == Some(&index));
             }
             if !again {
@@ -56,13 +56,13 @@ impl State {
                     return moved;
                 }
                 if let Some(error) = schedule.copies.failed.take() {
-                    self.finish(index, Err(error));
+                    self.finish(index, error);
                 }
                 return true;
             }
             let Some(step) = schedule.plan.steps.get(schedule.next) else {
                 if schedule.outstanding == 0 && schedule.copies.is_idle() {
-                    self.finish(index, Ok(()));
+                    self.close(index, Ok(()));
                     return true;
                 }
                 return moved;
@@ -116,14 +116,14 @@ impl State {
                     let all = unsafe { std::slice::from_raw_parts(all, count) };
                     if let Some(reason) = Signature::differences(all, describe) {
                         let call = schedule.call;
-                        self.finish(index, Err(CommError::Mismatch { call, reason }));
+                        self.finish(index, CommError::Mismatch { call, reason });
                         return true;
                     }
                 }
                 Step::Send { to, at, len } => {
                     let key = schedule.key;
                     if let Err(error) = self.begin_send(index, key, to, at, len) {
-                        self.finish(index, Err(error));
+                        self.finish(index, error);
                         return true;
                     }
                 }

@@ -1,9 +1,9 @@
 //! Who takes part in a collective, and how its messages are told from others.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::mailbox::Header;
+use crate::mailbox::{FLAGS, Header};
 
 /// Uses of a context that never meet each other's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,9 @@ pub(crate) enum Plane {
 
 /// Contexts that can be told apart.
 pub(crate) const CONTEXTS: usize = 1 << 12;
+
+// A rank raises the flag of a context that is of no use any more.
+const _: () = assert!(CONTEXTS <= FLAGS);
 
 /// Persistent collectives of a communicator that can be told apart.
 const PERSISTENT: u32 = 1 << 12;
@@ -42,6 +45,10 @@ pub(crate) struct Scope {
     members: Box<[u32]>,
     me: usize,
     context: u16,
+    /// Whether the context is another communicator's.
+    borrowed: bool,
+    /// The ranks whose collectives have stages here.
+    whole: OnceLock<Arc<Scope>>,
     sequences: [AtomicU32; 2],
     persistent: Mutex<Numbers>,
     /// Collectives under way.
@@ -57,11 +64,47 @@ impl Scope {
             members: members.into(),
             me,
             context,
+            borrowed: false,
+            whole: OnceLock::new(),
             sequences: Default::default(),
             persistent: Mutex::default(),
             in_flight: AtomicUsize::new(0),
             broken: OnceLock::new(),
         }
+    }
+
+    /// Ranks that agree on something in the context of a communicator, which may have other ranks.
+    pub(crate) fn in_context_of(members: Vec<u32>, me: usize, context: u16) -> Scope {
+        Scope {
+            borrowed: true,
+            ..Scope::new(members, me, context)
+        }
+    }
+
+    /// Makes this the scope of a stage of a larger one's collectives. What becomes of no use there is of no use here, and
+    /// the other way round: a rank that fails in one stage is missing in the next, whose ranks wait for it though all of
+    /// them live.
+    pub(crate) fn set_whole(&self, whole: &Arc<Scope>) {
+        let _ = self.whole.set(Arc::clone(whole));
+    }
+
+    /// The scope whose collectives have stages here, or this one: its ranks are those that a wait here depends on.
+    pub(crate) fn whole(&self) -> &Scope {
+        self.whole.get().map_or(self, Arc::as_ref)
+    }
+
+    /// The flag that a rank raises when it cannot go on here. None for ranks in a context that others use too.
+    pub(super) fn flag(&self) -> Option<u16> {
+        let whole = self.whole();
+        (!whole.borrowed).then_some(whole.context)
+    }
+
+    /// The job ranks that a wait here depends on, without this one.
+    pub(super) fn watched(&self) -> impl Iterator<Item = usize> + '_ {
+        let whole = self.whole();
+        let others = whole.members.iter().enumerate();
+        let others = others.filter(move |(rank, _)| *rank != whole.me);
+        others.map(|(_, job_rank)| *job_rank as usize)
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -91,6 +134,11 @@ impl Scope {
         self.members
             .iter()
             .position(|member| *member as usize == job_rank)
+    }
+
+    /// The flag of a communicator whose messages have this tag. None for those of a part of its ranks.
+    pub(super) fn flag_of(tag: u16) -> Option<u16> {
+        (tag & 3 != 2).then_some(tag >> 2)
     }
 
     /// What tells messages of a plane of this context apart.
@@ -156,14 +204,38 @@ impl Scope {
         self.in_flight.load(Ordering::SeqCst)
     }
 
-    /// Says that nothing more can be done here; the first reason stays.
-    pub(crate) fn break_off(&self, reason: &str) {
-        let _ = self.broken.set(reason.to_owned());
+    /// Says that nothing more can be done here, if that was not known; the first reason stays.
+    pub(super) fn break_off(&self, reason: &str) -> bool {
+        self.whole().broken.set(reason.to_owned()).is_ok()
     }
 
     /// Why nothing more can be done here.
     #[inline]
     pub(crate) fn broken(&self) -> Option<&str> {
-        self.broken.get().map(String::as_str)
+        self.whole().broken.get().map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_and_what_it_is_a_stage_of_fail_together() {
+        let whole = Arc::new(Scope::new(vec![4, 5, 6, 7], 2, 9));
+        let stage = || {
+            let stage = Scope::new(vec![6, 7], 0, 10);
+            stage.set_whole(&whole);
+            stage
+        };
+        let (one, other) = (stage(), stage());
+        assert_eq!(one.watched().collect::<Vec<_>>(), [4, 5, 7]);
+        assert_eq!((one.flag(), one.broken()), (Some(9), None));
+        assert!(one.break_off("a reason"));
+        assert!(!whole.break_off("another"));
+        for scope in [&one, &other, &whole] {
+            assert_eq!(scope.broken(), Some("a reason"));
+        }
+        assert_eq!(Scope::in_context_of(vec![0, 1], 0, 9).flag(), None);
     }
 }

@@ -12,6 +12,7 @@
     reason = "a test reports by panicking, in its helpers too"
 )]
 
+mod nodes;
 mod outside;
 mod rank;
 mod run;
@@ -70,6 +71,19 @@ fn a_window_without_the_killed_rank() {
         for epoch in outside::EPOCHS {
             outside::ranks(provider, epoch);
         }
+    }
+}
+
+#[test]
+#[ignore = "a rank of the test below"]
+fn rank_of_a_node() {
+    nodes::rank();
+}
+
+#[test]
+fn a_rank_dies_in_a_collective_over_nodes() {
+    for node in ["0", "1"] {
+        nodes::ranks("tcp;ofi_rxm", node);
     }
 }
 

@@ -112,6 +112,9 @@ impl Levels {
         let heard = comm.exchange(said.as_bytes())?;
         let Some(rank) = heard.iter().position(|said| !said.is_empty()) else {
             let (node, leaders) = (node?, leaders?);
+            for stage in leaders.iter().chain([&node]) {
+                stage.scope().set_whole(comm.scope());
+            }
             return Ok(self.stages.get_or_init(|| Stages { node, leaders }));
         };
         // What was made was made at all its ranks. What fails here was logged; the reason for all of it is told.

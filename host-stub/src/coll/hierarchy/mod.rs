@@ -17,7 +17,7 @@ use mca_params::{Declaration, Kind, Level, Value};
 
 use self::levels::Levels;
 use crate::coll::{Blocking, CollArgs, CollTable, Collective};
-use crate::comm::{Comm, CommResult, HookError, Hooks, Layer};
+use crate::comm::{Comm, CommError, CommResult, HookError, Hooks, Layer};
 
 /// Whether the layer is there at all.
 pub static HIERARCHY: Declaration =
@@ -77,12 +77,22 @@ unsafe fn run(
     if let Some(levels) = levels.filter(|levels| levels.serves(collective, args)) {
         let stages = levels.stages(comm)?;
         // SAFETY: the caller vouches for the arguments.
-        return unsafe { stages::run(&levels, stages, collective, args) };
+        let done = unsafe { stages::run(&levels, stages, collective, args) };
+        return done.inspect_err(|error| give_up(comm, collective, error));
     }
     match table.previous() {
         // SAFETY: the caller's promise is passed on.
         Some(below) => unsafe { below.call(collective, comm, args) },
         None => Ok(()),
+    }
+}
+
+/// A stage failed here, and the ranks of the next one wait for this rank, of whose failure they know nothing: what failed may
+/// be another node's, or this rank's alone.
+#[cold]
+fn give_up(comm: &Comm, collective: Collective, error: &CommError) {
+    if let Ok(engine) = comm.any_engine(collective.name()) {
+        engine.break_off(comm.scope(), &error.to_string());
     }
 }
 

@@ -92,7 +92,9 @@ impl<'a> Staged<'a> {
             plan.keep(words);
             buffers.push(buffer);
         }
+        // Behind an agreement of the checking mode, which no failed copy may disturb: all ranks go on from it, or none.
+        let first = plan.steps();
         add(plan, &self.args);
-        plan.stage(&self.devices, &buffers, self.result);
+        plan.stage(first, &self.devices, &buffers, self.result);
     }
 }

@@ -9,6 +9,8 @@ pub(crate) enum Kind {
     Offer,
     /// That an offered payload was fetched.
     Fetched,
+    /// In the place of a payload that the sender does not have.
+    Failed,
 }
 
 /// Who a message is for, and how long it is: 56 bits on the way.
@@ -34,6 +36,7 @@ impl Header {
             Kind::Eager => 1,
             Kind::Offer => 2,
             Kind::Fetched => 3,
+            Kind::Failed => 4,
         };
         kind | (self.len as u64 & 0xfff) << 4
             | (self.context as u64) << 16
@@ -46,6 +49,7 @@ impl Header {
             1 => Kind::Eager,
             2 => Kind::Offer,
             3 => Kind::Fetched,
+            4 => Kind::Failed,
             _ => return None,
         };
         Some(Header {
@@ -63,7 +67,7 @@ mod tests {
 
     #[test]
     fn headers_travel() {
-        for kind in [Kind::Eager, Kind::Offer, Kind::Fetched] {
+        for kind in [Kind::Eager, Kind::Offer, Kind::Fetched, Kind::Failed] {
             let header = Header {
                 kind,
                 len: Header::MAX_LEN,

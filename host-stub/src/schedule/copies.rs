@@ -19,7 +19,7 @@ pub(super) struct Copies {
     /// Copies from devices that were started.
     fetches: usize,
     /// Why the schedule ends once no copy is under way, which uses its memory.
-    pub(super) failed: Option<CommError>,
+    pub(super) ending: Option<CommError>,
 }
 
 impl Copies {
@@ -56,7 +56,7 @@ impl Schedule {
             outcome.is_none()
         });
         if let Some(error) = failed {
-            self.copies.failed.get_or_insert(error);
+            self.failed.get_or_insert(error);
         }
         self.copies.under_way.len() < before
     }
@@ -79,7 +79,7 @@ impl Schedule {
             }),
             Err(error) => {
                 let error = failure(self.call, len, error);
-                self.copies.failed.get_or_insert(error);
+                self.failed.get_or_insert(error);
             }
         }
     }

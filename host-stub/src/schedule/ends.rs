@@ -33,7 +33,7 @@ impl State {
             }
             self.close(index, Err(error));
         } else {
-            schedule.copies.failed.get_or_insert(error);
+            schedule.copies.ending.get_or_insert(error);
         }
         if !is_common {
             self.break_off(&scope, &reason);

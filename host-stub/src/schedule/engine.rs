@@ -36,6 +36,9 @@ pub(super) struct Schedule {
     pub(super) outstanding: usize,
     /// Between devices and the host.
     pub(super) copies: Copies,
+    /// Why it ends with an error though it goes on to its last step: this rank or another could not copy what it had to
+    /// send. Others wait for this one, so it sends and receives what they expect, without data.
+    pub(super) failed: Option<CommError>,
     pub(super) key: Key,
     pub(super) scope: Arc<Scope>,
     pub(super) outcome: Option<CommResult<()>>,
@@ -141,6 +144,7 @@ impl Engine {
             next: 0,
             outstanding: 0,
             copies: Copies::default(),
+            failed: None,
             key: Key {
                 context: scope.tag(plane),
                 sequence,

@@ -111,6 +111,14 @@ pub enum CommError {
         /// Its answer: bytes, or a negative libfabric errno.
         answer: i64,
     },
+    /// A copy of device memory failed at another rank, so what this one was to get from it does not come.
+    #[error("{call}: a copy of device memory failed elsewhere; rank {rank} had no data to send")]
+    Elsewhere {
+        /// The call.
+        call: &'static str,
+        /// The rank that told this one: the one whose copy failed, or one that was to get data from it.
+        rank: usize,
+    },
     /// A layer's entry failed with a code of its own.
     #[error("{call}: a layer returned {code}: {reason}")]
     Layer {

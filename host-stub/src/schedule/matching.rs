@@ -40,6 +40,8 @@ pub(super) struct Expected {
 pub(super) enum Early {
     Payload(Vec<u8>),
     Offer(Offer),
+    /// The sender has nothing to send.
+    Failed,
 }
 
 /// A message that found no room.

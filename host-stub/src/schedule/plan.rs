@@ -108,6 +108,11 @@ impl Plan {
         std::mem::forget(std::mem::take(&mut self.scratch));
     }
 
+    /// Steps so far.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps.len()
+    }
+
     /// Keeps memory until the collective is done.
     pub(crate) fn keep(&mut self, mut words: Vec<u64>) -> *mut u8 {
         let at = words.as_mut_ptr().cast();

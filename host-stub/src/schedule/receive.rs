@@ -3,6 +3,7 @@
 use plugin_api::Status;
 
 use super::engine::State;
+use super::error::CommError;
 use super::fetch::{FETCHED, Fetch, Offer};
 use super::matching::{Early, Expected, Key};
 use super::run::header;
@@ -28,6 +29,7 @@ impl State {
                 Kind::Eager => self.take_payload(from, header),
                 Kind::Offer => self.take_offer(from, header),
                 Kind::Fetched => self.take_fetched(from, header),
+                Kind::Failed => self.take_failed(from, header),
             }
             if !self.queues[from].listens() {
                 break;
@@ -62,6 +64,27 @@ impl State {
         if !key.flag().is_some_and(|flag| self.mailbox.has_raised(flag)) {
             self.queues[from].early.push_back((key, early));
         }
+    }
+
+    fn take_failed(&mut self, from: usize, header: Header) {
+        let key = Key::of(&header);
+        self.mailbox.take(from, header, &mut []);
+        match self.queues[from].take_expected(key) {
+            Some(expected) => self.miss(from, &expected),
+            None => self.keep(from, key, Early::Failed),
+        }
+    }
+
+    /// Ends a receive whose sender has nothing to send. The schedule goes on, for others wait for it.
+    pub(super) fn miss(&mut self, from: usize, expected: &Expected) {
+        if let Some(schedule) = self.schedule(expected.schedule) {
+            let error = CommError::Elsewhere {
+                call: schedule.call,
+                rank: schedule.scope.rank_of(from).unwrap_or(from),
+            };
+            schedule.failed.get_or_insert(error);
+        }
+        self.done(expected.schedule);
     }
 
     fn take_offer(&mut self, from: usize, header: Header) {

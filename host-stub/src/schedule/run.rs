@@ -51,25 +51,33 @@ impl State {
             if !schedule.copies.is_idle() {
                 moved |= schedule.look_at_copies();
             }
-            if schedule.copies.failed.is_some() {
+            if schedule.copies.ending.is_some() {
                 if !schedule.copies.is_idle() {
                     return moved;
                 }
-                if let Some(error) = schedule.copies.failed.take() {
+                if let Some(error) = schedule.copies.ending.take() {
                     self.finish(index, error);
                 }
                 return true;
             }
             let Some(step) = schedule.plan.steps.get(schedule.next) else {
                 if schedule.outstanding == 0 && schedule.copies.is_idle() {
-                    self.close(index, Ok(()));
+                    let outcome = schedule.failed.take().map_or(Ok(()), Err);
+                    self.close(index, outcome);
                     return true;
                 }
                 return moved;
             };
             // What others have under way goes on between two copies.
             let copied = matches!(step, Step::Fetch { .. } | Step::Return { .. });
+            let failed = schedule.failed.is_some();
             match *step {
+                // What there is in its memory is of no use, and a program's operation need not bear it.
+                Step::Fetch { .. }
+                | Step::Return { .. }
+                | Step::Copy { .. }
+                | Step::Combine { .. }
+                    if failed => {}
                 Step::Round => {
                     if schedule.outstanding > 0 {
                         return moved;
@@ -120,6 +128,10 @@ impl State {
                         return true;
                     }
                 }
+                Step::Send { to, .. } if failed => {
+                    let header = header(Kind::Failed, schedule.key, 0);
+                    self.note(to, header, Vec::new());
+                }
                 Step::Send { to, at, len } => {
                     let key = schedule.key;
                     if let Err(error) = self.begin_send(index, key, to, at, len) {
@@ -161,6 +173,7 @@ impl State {
             }
             Some(Early::Payload(bytes)) => self.wrong_length(from, &expected, bytes.len()),
             Some(Early::Offer(offer)) => self.accept(from, expected, offer),
+            Some(Early::Failed) => self.miss(from, &expected),
         }
     }
 

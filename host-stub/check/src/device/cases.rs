@@ -37,6 +37,10 @@ pub(super) fn cases() -> Vec<Case> {
         ("device/collectives-refused", collectives::mistakes),
         ("device/collectives-in-fragments", fragments::overlap),
         ("device/collectives-whose-copies-fail", fragments::failing),
+        (
+            "device/collectives-whose-copies-fail-at-one-rank",
+            fragments::failing_at_one,
+        ),
         ("device/started-by-the-device", started::started),
         ("device/started-at-level-3", started::at_level_3),
         ("device/started-in-several-rings", started::several_rings),

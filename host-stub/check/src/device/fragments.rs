@@ -225,6 +225,56 @@ pub(super) fn failing(context: &Context<'_>) -> Outcome {
     Ok(alone.free()?)
 }
 
+/// Copies that fail at one rank: no rank waits for it, each hears of it, and the communicator serves on.
+pub(super) fn failing_at_one(context: &Context<'_>) -> Outcome {
+    if !can_hold(context) {
+        return Ok(());
+    }
+    if context.size < 2 {
+        say(context, "there is one rank");
+        return Ok(());
+    }
+    let comm = Comm::world(context.job)?.dup()?;
+    let buffer = DeviceBuffer::new(context.job.devices(), 4 * HALF, 0)?;
+    for (count, at) in [(8, 0), (COUNT, 0), (COUNT, context.size - 1)] {
+        let args = CollArgs {
+            send: buffer.pointer(0)?,
+            recv: buffer.pointer(2 * HALF)?,
+            count,
+            datatype: Datatype::Uint64.into(),
+            op: Op::Sum.into(),
+            ..CollArgs::default()
+        };
+        // The nonblocking form has the default's schedule, whatever layers there are.
+        // SAFETY: the buffer lives until the wait is over.
+        let sum = || unsafe { comm.start_collective(Collective::Allreduce, &args) }?.wait();
+        let fails = context.rank == at;
+        let (done, copies) = with_functions(context, Seen::default(), || {
+            PretendedMemory::misbehave(if fails { FAILED.into() } else { 0 });
+            let done = sum();
+            PretendedMemory::misbehave(0);
+            done
+        })?;
+        let told = match &done {
+            Err(CommError::DeviceCopy { .. }) => fails,
+            Err(CommError::Elsewhere { .. }) => !fails,
+            _ => false,
+        };
+        // Nothing that is wrong goes to a device.
+        ensure(told && copies.iter().all(|copy| copy.reads), || {
+            format!("{count} elements, which fail at rank {at}: {done:?}")
+        })?;
+        let words = |value: usize| (value as u64).to_ne_bytes().repeat(count);
+        buffer.write(0, &words(context.rank + 1))?;
+        sum()?;
+        let mut found = vec![0; 8 * count];
+        buffer.read(2 * HALF, &mut found)?;
+        let n = context.size;
+        same("the sum", &found, &words(n * (n + 1) / 2))?;
+    }
+    Ok(comm.free()?)
+}
+
 /// A sum over two ranks by Rabenseifner's algorithm. Rank 0 sends its upper half first; its lower half, which it needs for
 /// what it receives, comes from the device only when rank 1 has put a sum of upper halves on its device.
 pub(super) fn overlap(context: &Context<'_>) -> Outcome {

@@ -66,6 +66,8 @@ pub(super) struct State {
     /// Schedules that are not done, in the order of their beginning.
     pub(super) running: Vec<usize>,
     pub(super) offers: Vec<Option<Offered>>,
+    /// Offers made so far.
+    pub(super) offered: u32,
     pub(super) fetches: Vec<Fetch>,
     plans: Vec<Plan>,
     /// Schedules that have ended.
@@ -101,6 +103,7 @@ impl Engine {
                 places: Vec::new(),
                 running: Vec::new(),
                 offers: Vec::new(),
+                offered: 0,
                 fetches: Vec::new(),
                 plans: Vec::new(),
                 ended: 0,

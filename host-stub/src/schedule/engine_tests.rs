@@ -215,3 +215,43 @@ fn a_rank_that_waits_in_a_stage_hears_of_a_rank_that_is_missing_in_it() {
     }
     assert!(matches!(found, Err(CommError::Broken { .. })), "{found:?}");
 }
+
+#[test]
+fn what_comes_late_for_one_offer_ends_no_other() {
+    let transport = scripted::transport();
+    let mut ranks = ranks::<2>(&transport);
+    let (old, new) = (vec![7_u8; LONG], vec![9_u8; LONG]);
+    let (mut lost, mut found, mut short) = (vec![0_u8; LONG], vec![0_u8; LONG], [0_u8; 4]);
+    let (lost, into, few) = (lost.as_mut_ptr(), found.as_mut_ptr(), short.as_mut_ptr());
+    scripted::script(&transport).hold_gets = true;
+    let fails = ranks[0].start(|plan| {
+        plan.send(1, old.as_ptr(), LONG);
+        plan.receive(1, few, 4);
+    });
+    let fetches = ranks[1].start(|plan| {
+        plan.receive(0, lost, LONG);
+        plan.send(0, new.as_ptr(), 8);
+    });
+    progress(&transport, &ranks);
+    let outcome = ranks[0].engine.test(fails);
+    assert!(matches!(outcome, Some(Err(CommError::Length { .. }))));
+    assert_eq!(scripted::script(&transport).gets(), 1);
+
+    for (me, rank) in ranks.iter_mut().enumerate() {
+        rank.scope = scope(2, me, 1);
+    }
+    // In the place of the one that failed; the next is in another place, and its offer where the old one was.
+    let before = ranks[0].start(|plan| plan.await_signal(1));
+    let sends = ranks[0].start(|plan| plan.send(1, new.as_ptr(), LONG));
+    scripted::script(&transport).hold_gets = false;
+    progress(&transport, &ranks);
+    assert!(matches!(ranks[1].engine.test(fetches), Some(Ok(()))));
+    assert!(ranks[0].engine.test(sends).is_none());
+    let answers = ranks[1].start(|plan| plan.signal(0));
+    let receives = ranks[1].start(|plan| plan.receive(0, into, LONG));
+    progress(&transport, &ranks);
+    for (rank, ticket) in [(0, before), (0, sends), (1, answers), (1, receives)] {
+        assert!(matches!(ranks[rank].engine.test(ticket), Some(Ok(()))));
+    }
+    assert!(found == new);
+}

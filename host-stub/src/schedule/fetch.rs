@@ -57,7 +57,7 @@ impl Offer {
 /// What this rank has offered, until it was fetched.
 pub(super) struct Offered {
     pub(super) schedule: usize,
-    pub(super) generation: u32,
+    pub(super) name: u64,
     pub(super) to: usize,
     /// Ends when the offer does.
     pub(super) _registration: Registration,

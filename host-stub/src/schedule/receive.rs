@@ -144,7 +144,7 @@ impl State {
         let Some(place) = self.offers.get_mut(slot) else {
             return;
         };
-        let Some(offered) = place.take_if(|o| o.generation == (name >> 32) as u32) else {
+        let Some(offered) = place.take_if(|o| o.name == name && o.to == from) else {
             // Of a schedule that was given up.
             return;
         };

@@ -243,12 +243,13 @@ impl State {
             self.offers.push(None);
             self.offers.len() - 1
         });
-        let generation = self.places[index].generation;
-        let name = u64::from(generation) << 32 | slot as u64;
+        // No other offer has it, or had it lately: what comes late for one ends no other.
+        self.offered = self.offered.wrapping_add(1);
+        let name = u64::from(self.offered) << 32 | slot as u64;
         let payload = Offer::encode(name, at as u64, len, registration.handle_bytes());
         self.offers[slot] = Some(Offered {
             schedule: index,
-            generation,
+            name,
             to,
             _registration: registration,
         });

@@ -2963,7 +2963,7 @@ int host_win_start(const int *group, size_t count, uint32_t assertion, struct ho
 int host_win_complete(struct host_win_t *win);
 
 /**
- * Opens this rank's memory to a group of ranks; with 0, HOST_MODE_NOCHECK, NOSTORE or NOPUT.
+ * Opens this rank's memory to a group of ranks; with 0, HOST_MODE_NOCHECK, NOSTORE or NOPUT. Opens nothing where it fails.
  *
  * # Safety
  * No other thread frees the window meanwhile.
@@ -2972,7 +2972,7 @@ int host_win_complete(struct host_win_t *win);
 int host_win_post(const int *group, size_t count, uint32_t assertion, struct host_win_t *win);
 
 /**
- * Waits until the group of host_win_post has completed, and closes the exposure.
+ * Waits until the group of host_win_post has completed, and closes the exposure, also where the wait fails.
  *
  * # Safety
  * No other thread frees the window meanwhile.
@@ -2980,7 +2980,7 @@ int host_win_post(const int *group, size_t count, uint32_t assertion, struct hos
 int host_win_wait(struct host_win_t *win);
 
 /**
- * Sets `done` to whether the group of host_win_post has completed; if so, closes the exposure.
+ * Sets `done` to whether the group of host_win_post has completed; if so, or if that fails, closes the exposure.
  *
  * # Safety
  * No other thread frees the window meanwhile.

@@ -200,34 +200,39 @@ impl Window {
         completed
     }
 
-    /// Opens this rank's memory to a group of ranks. Does not wait for them.
+    /// Opens this rank's memory to a group of ranks. Does not wait for them. Opens nothing where it fails.
     pub fn post(&self, group: &[usize], assertion: Assertion) -> WinResult<()> {
         let _entered = self.link.enter("post")?;
         let allowed = Assertion::NOCHECK | Assertion::NOSTORE | Assertion::NOPUT;
         only("post", assertion, allowed)?;
         self.check_group("post", group)?;
         self.epochs.post_begin(self.link.rank)?;
-        (self.table.post)(self, group, assertion)
+        let posted = (self.table.post)(self, group, assertion);
+        if posted.is_err() {
+            self.epochs.exposure_end();
+        }
+        posted
     }
 
-    /// Waits until the whole group of [`post`](Self::post) has completed, and closes the exposure.
+    /// Waits until the whole group of [`post`](Self::post) has completed, and closes the exposure, also where the wait
+    /// fails: a rank of the group is lost, and would be waited for in vain again.
     pub fn wait(&self) -> WinResult<()> {
         let _entered = self.link.enter("wait")?;
         self.epochs.check_exposed("wait")?;
-        (self.table.wait)(self)?;
+        let waited = (self.table.wait)(self);
         self.epochs.exposure_end();
-        Ok(())
+        waited
     }
 
-    /// Whether the whole group of [`post`](Self::post) has completed; if so, closes the exposure.
+    /// Whether the whole group of [`post`](Self::post) has completed; if so, or if that fails, closes the exposure.
     pub fn test(&self) -> WinResult<bool> {
         let _entered = self.link.enter("test")?;
         self.epochs.check_exposed("test")?;
-        let done = (self.table.test)(self)?;
-        if done {
+        let tested = (self.table.test)(self);
+        if !matches!(tested, Ok(false)) {
             self.epochs.exposure_end();
         }
-        Ok(done)
+        tested
     }
 
     /// Orders this rank's local accesses of its memory with the accesses of others, and progresses.

@@ -155,7 +155,7 @@ pub unsafe extern "C" fn host_win_complete(win: *mut host_win_t) -> c_int {
     })
 }
 
-/// Opens this rank's memory to a group of ranks; with 0, HOST_MODE_NOCHECK, NOSTORE or NOPUT.
+/// Opens this rank's memory to a group of ranks; with 0, HOST_MODE_NOCHECK, NOSTORE or NOPUT. Opens nothing where it fails.
 ///
 /// # Safety
 /// No other thread frees the window meanwhile.
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn host_win_post(
     })
 }
 
-/// Waits until the group of host_win_post has completed, and closes the exposure.
+/// Waits until the group of host_win_post has completed, and closes the exposure, also where the wait fails.
 ///
 /// # Safety
 /// No other thread frees the window meanwhile.
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn host_win_wait(win: *mut host_win_t) -> c_int {
     })
 }
 
-/// Sets `done` to whether the group of host_win_post has completed; if so, closes the exposure.
+/// Sets `done` to whether the group of host_win_post has completed; if so, or if that fails, closes the exposure.
 ///
 /// # Safety
 /// No other thread frees the window meanwhile.

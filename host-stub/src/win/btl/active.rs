@@ -124,21 +124,20 @@ pub(super) fn fence(window: &Window, plan: FencePlan, assertion: Assertion) -> W
 
 pub(super) fn post(window: &Window, group: &[usize], assertion: Assertion) -> WinResult<()> {
     let call = "post";
-    window
-        .parts
-        .sync
-        .completions_due
-        .fetch_add(group.len() as u64, Ordering::Relaxed);
+    let due = &window.parts.sync.completions_due;
     if !assertion.contains(Assertion::NOSTORE) {
         memory_fence(Ordering::SeqCst);
     }
     if assertion.contains(Assertion::NOCHECK) {
+        due.fetch_add(group.len() as u64, Ordering::Relaxed);
         return Ok(());
     }
     let word = window.parts.control.plan().post_of(window.link.rank);
     for rank in group {
         // Not waited for: post returns whether or not the others are here yet.
         notify(window, call, window.peer(call, *rank)?, word)?;
+        // A rank that was not told completes nothing.
+        due.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
 }

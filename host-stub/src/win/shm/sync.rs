@@ -88,6 +88,7 @@ pub(super) fn fence(window: &Window, plan: FencePlan, _assertion: Assertion) -> 
 
 pub(super) fn post(window: &Window, group: &[usize], assertion: Assertion) -> WinResult<()> {
     let call = "post";
+    let plan = &window.shared(call)?.plan;
     let due = &window.parts.sync.completions_due;
     due.fetch_add(group.len() as u64, Ordering::Relaxed);
     if assertion.contains(Assertion::NOCHECK) {
@@ -95,7 +96,6 @@ pub(super) fn post(window: &Window, group: &[usize], assertion: Assertion) -> Wi
         memory_fence(Ordering::SeqCst);
         return Ok(());
     }
-    let plan = &window.shared(call)?.plan;
     for origin in group {
         window.count_up(call, plan.posts(*origin, window.link.rank))?;
     }

@@ -65,6 +65,7 @@ struct completion {
     btl_completion_fn callback;
     void *context;
     void *data;
+    btl_status status;
     uint64_t due; /* monotonic nanoseconds before which the callback does not run */
 };
 
@@ -92,6 +93,7 @@ struct btl_component {
     uint64_t queue_depth;
     uint64_t delay; /* nanoseconds from an operation to its callback: CMA_DELAY_US, for measuring waits */
     uint64_t breaking; /* CMA_BREAKING_BYTES: progress fails from an operation of this size on */
+    uint64_t failing;  /* CMA_FAILING_BYTES: puts and gets of this size end with BTL_ERROR */
     _Atomic bool broken;
     _Atomic uint32_t calls; /* of progress, to look for ended peers now and then */
 };
@@ -163,8 +165,8 @@ static bool run_one(struct module *module)
 
     completion->callback(&module->public, completion->endpoint, completion->local_address,
                          completion->local_handle, completion->context, completion->data,
-                         BTL_SUCCESS);
-    atomic_fetch_add(&module->completed, 1);
+                         completion->status);
+    atomic_fetch_add(completion->status == BTL_SUCCESS ? &module->completed : &module->failed, 1);
 
     pthread_mutex_lock(&module->lock);
     for (link = &module->oldest; *link != completion; link = &(*link)->next)
@@ -226,6 +228,7 @@ static btl_status reserve(struct module *module, btl_endpoint *endpoint, void *l
                                 .callback = callback,
                                 .context = context,
                                 .data = data,
+                                .status = BTL_SUCCESS,
                                 .due = due(module->component)};
     return status;
 }

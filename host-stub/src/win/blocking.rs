@@ -27,7 +27,8 @@ pub(super) unsafe extern "C" fn slot_done(
     unsafe { &*context.cast::<Slot>() }.finish(status);
 }
 
-/// A transport operation that was handed a slot. It must be ended by [`Window::finish_word`].
+/// A transport operation that was handed a slot. It must be ended by [`Window::finish_word`], or by
+/// [`Window::wait_issued`] and [`Window::take_word`].
 #[must_use]
 pub(super) struct Issued<'p> {
     peer: &'p Peer,
@@ -97,16 +98,26 @@ impl Window {
 
     /// Waits for an operation and gives the word that it fetched, if it did.
     pub(super) fn finish_word(&self, call: &'static str, issued: Issued<'_>) -> WinResult<u64> {
+        self.wait_issued(call, &issued)?;
+        self.take_word(call, issued)
+    }
+
+    /// Waits until an operation has ended, well or not. On an error the wait was given up: the slot stays taken,
+    /// because the operation may still complete.
+    fn wait_issued(&self, call: &'static str, issued: &Issued<'_>) -> WinResult<()> {
         let state = self.parts.slots.slot(issued.slot);
         let wait = || self.link.wait_until(call, || state.status().is_some());
-        // On an error the slot stays taken: the operation may still complete.
         match self.parts.slots.any_free() {
             true => wait(),
             // A task that ran meanwhile might want a slot, and none would come back before it has ended: they lie below it
             // on the stack.
             false => watched(wait),
-        }?;
-        let status = state.status().unwrap_or(0);
+        }
+    }
+
+    /// Gives the word that an operation fetched which has ended, and its slot back.
+    fn take_word(&self, call: &'static str, issued: Issued<'_>) -> WinResult<u64> {
+        let status = self.parts.slots.slot(issued.slot).status().unwrap_or(0);
         let word = Slots::word(self.parts.control.plan(), issued.slot);
         let value = self
             .parts
@@ -346,9 +357,11 @@ impl Window {
                 offset,
             };
             let issued = self.issue_slot(call, peer, |_, context| post(at, step, context))?;
+            // Left so where the wait is given up, and not by an operation that has failed.
             bounce.set_in_use(true);
-            self.finish_word(call, issued)?;
+            self.wait_issued(call, &issued)?;
             bounce.set_in_use(false);
+            self.take_word(call, issued)?;
             offset += step;
         }
         Ok(())

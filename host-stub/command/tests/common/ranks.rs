@@ -1,5 +1,6 @@
 //! Tests whose ranks are functions of the same executable, started by the launcher.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::{Finished, Place, c_plugin, finish, host_stub};
@@ -8,10 +9,20 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs a `rank_` function as a job over the C plugin, with more in its environment.
 pub(crate) fn run(ranks: u32, body: &str, environment: &[(&str, &str)]) -> Finished {
+    run_over(&c_plugin(None), ranks, body, environment)
+}
+
+/// The same over any plugin.
+pub(crate) fn run_over(
+    plugin: &Path,
+    ranks: u32,
+    body: &str,
+    environment: &[(&str, &str)],
+) -> Finished {
     let place = Place::new(body);
     let mut command = host_stub(["launch", "-n", &ranks.to_string(), "--plugin"]);
     command
-        .arg(c_plugin(None))
+        .arg(plugin)
         .arg("--")
         .arg(std::env::current_exe().expect("this executable"))
         .args([

@@ -1,4 +1,5 @@
-//! How windows end after calls that failed.
+//! How windows end, and change their hints: apart from each other, in jobs of several processes over the C plugin whose threads
+//! call in another order at each rank; and after calls that failed.
 //!
 //! The tests named `rank_` are what each rank runs.
 #![allow(
@@ -10,14 +11,21 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::c_plugin;
 use common::ranks::{passes_with, run_over};
 use host_stub::win::{
     Assertion, Datatype, Info, Layout, NewWindow, Op, Target, WinError, Window, WindowHook,
 };
-use host_stub::{Job, JobOptions};
+use host_stub::{Comm, Job, JobOptions};
 use plugin_api::Status;
+
+/// Round trips in which a call of another rank on the wrong window would have been answered.
+const ROUNDS: usize = 2000;
+
+/// Calls that are about to begin.
+static BEGUN: AtomicUsize = AtomicUsize::new(0);
 
 fn hook(created: fn(&mut NewWindow<'_>, &()) -> Result<(), String>) -> WindowHook<()> {
     WindowHook {
@@ -31,9 +39,168 @@ fn joined() -> Arc<Job> {
     Job::init(JobOptions::default()).expect("init")
 }
 
+/// Two windows, and one for what the ranks tell each other: over the job, or over the world's communicator.
+fn windows(job: &Arc<Job>) -> [Window; 3] {
+    let table = std::env::var("APART_TABLE").expect("a table");
+    let info = Info::new().with("host_win_table", &table).expect("a hint");
+    let world = Comm::world(job).expect("the world");
+    [8, 16, 24].map(|len| {
+        let made = match std::env::var("APART_OVER").expect("a group").as_str() {
+            "job" => Window::allocate_with(job, len, 8, &info),
+            _ => Window::allocate_with(&world, len, 8, &info),
+        };
+        let window = made.expect("a window");
+        assert_eq!(window.table_name(), table);
+        window
+    })
+}
+
+fn in_each_way(body: &str, beside: &str) {
+    for table in ["shm", "btl"] {
+        for over in ["job", "communicator"] {
+            let environment = [
+                ("APART_TABLE", table),
+                ("APART_OVER", over),
+                ("APART_BESIDE", beside),
+            ];
+            passes_with(2, body, &environment);
+        }
+    }
+}
+
 fn leave(job: &Job) {
     job.finalize().expect("finalize");
     println!("passed");
+}
+
+/// Adds to the first word of a rank.
+fn add(window: &Window, rank: usize, operand: u64) -> u64 {
+    let (one, mut old) = (operand.to_ne_bytes(), [0; 8]);
+    let (from, into) = (one.as_ptr(), old.as_mut_ptr());
+    // SAFETY: the buffers live until after the flush.
+    unsafe { window.fetch_and_op(from, into, Datatype::Uint64, rank, 0, Op::Sum) }.expect("add");
+    window.flush(rank).expect("flush");
+    u64::from_ne_bytes(old)
+}
+
+/// What rank 1 does in another order than rank 0; gives the window if that is left.
+fn beside(job: &Job, second: Window) -> Option<Window> {
+    BEGUN.fetch_add(1, Ordering::SeqCst);
+    if std::env::var("APART_BESIDE").expect("a call") == "barrier" {
+        job.barrier().expect("barrier");
+        return Some(second);
+    }
+    second.free().expect("free");
+    None
+}
+
+#[test]
+fn the_end_of_a_window_is_apart_from_that_of_others() {
+    in_each_way("rank_ends_a_window_beside", "free");
+}
+
+#[test]
+fn the_end_of_a_window_is_apart_from_barriers_of_the_job() {
+    in_each_way("rank_ends_a_window_beside", "barrier");
+}
+
+/// Rank 0 ends a window, and then does something else; rank 1 that first, in a thread, while its main thread still uses
+/// the window.
+#[test]
+#[ignore = "a rank of the_end_of_a_window_is_apart_from_that_of_others and its neighbour"]
+fn rank_ends_a_window_beside() {
+    let job = joined();
+    let [first, second, told] = windows(&job);
+    told.lock_all(Assertion::empty()).expect("lock_all");
+    let left = if job.rank() == 0 {
+        first.free().expect("free");
+        assert_eq!(add(&told, 0, 0), 1, "rank 1 still used the window");
+        beside(&job, second)
+    } else {
+        first.lock_all(Assertion::empty()).expect("lock_all");
+        std::thread::scope(|scope| {
+            let ended = scope.spawn(|| beside(&job, second));
+            while BEGUN.load(Ordering::SeqCst) == 0 {
+                std::hint::spin_loop();
+            }
+            for round in 0..ROUNDS {
+                assert_eq!(add(&first, 0, 1), round as u64);
+            }
+            add(&told, 0, 1);
+            first.unlock_all().expect("unlock_all");
+            first.free().expect("free");
+            ended.join().expect("a thread")
+        })
+    };
+    told.unlock_all().expect("unlock_all");
+    for window in left.into_iter().chain([told]) {
+        window.free().expect("free");
+    }
+    leave(&job);
+}
+
+#[test]
+fn hints_of_windows_are_compared_apart() {
+    in_each_way("rank_changes_hints_in_another_order", "set_info");
+}
+
+/// Rank 0 changes the hints of its windows in their order, and rank 1 those of the second one first, in a thread.
+#[test]
+#[ignore = "a rank of hints_of_windows_are_compared_apart"]
+fn rank_changes_hints_in_another_order() {
+    let job = joined();
+    let [first, second, told] = windows(&job);
+    let info = |key: &str, value: &str| Info::new().with(key, value).expect("a hint");
+    let unordered = info("accumulate_ordering", "none");
+    let unlocked = info("no_locks", "true");
+    // More than once: what was said before is read no more.
+    for _ in 0..3 {
+        if job.rank() == 0 {
+            first.set_info(&unordered).expect("set_info");
+            second.set_info(&unlocked).expect("set_info");
+        } else {
+            let before = BEGUN.load(Ordering::SeqCst);
+            std::thread::scope(|scope| {
+                let set = scope.spawn(|| {
+                    BEGUN.fetch_add(1, Ordering::SeqCst);
+                    second.set_info(&unlocked)
+                });
+                while BEGUN.load(Ordering::SeqCst) == before {
+                    std::hint::spin_loop();
+                }
+                for _ in 0..ROUNDS {
+                    job.runtime().engine().progress();
+                }
+                first.set_info(&unordered).expect("set_info");
+                set.join().expect("a thread").expect("set_info");
+            });
+        }
+        let found = |window: &Window, key: &str| window.get_info().expect("get_info").get(key);
+        assert_eq!(found(&first, "no_locks").as_deref(), Some("false"));
+        assert_eq!(found(&second, "no_locks").as_deref(), Some("true"));
+        // Without exchange of the ranks in between, and with one.
+        second.fence(Assertion::empty()).expect("fence");
+        second.fence(Assertion::NOSUCCEED).expect("fence");
+        second
+            .set_info(&info("no_locks", "false"))
+            .expect("set_info");
+    }
+    // A refusal of one rank is heard at all of them, with its text.
+    let fixed = match job.rank() {
+        0 => info("no_locks", "false"),
+        _ => info("host_ranks_per_node", "7"),
+    };
+    match first.set_info(&fixed) {
+        Err(WinError::BadArgument { reason, .. }) => assert!(
+            reason.contains("rank 1: key host_ranks_per_node is fixed when a window is made"),
+            "{reason}"
+        ),
+        other => panic!("set_info gave {other:?}"),
+    }
+    for window in [first, second, told] {
+        window.free().expect("free");
+    }
+    leave(&job);
 }
 
 /// What the functions below say once.

@@ -3,13 +3,14 @@
 //!
 //! The owner never stores to a word that peers update: the transport's atomics need not be atomic
 //! with respect to the processor. It only loads them, and updates them through the transport like
-//! everybody else. Words that only the owner writes (about attached regions) are read by
-//! peers with gets.
+//! everybody else. Words that only the owner writes (about attached regions, and what it tells the
+//! others) are read by peers with gets.
 
 use std::sync::atomic::AtomicU64;
 
 use plugin_api::{Access, Handle};
 
+use super::agreement::SAID_WORDS;
 use crate::base::Pages;
 use crate::loader::{Registration, Transport, TransportError};
 
@@ -36,8 +37,10 @@ const NOTIFIED: usize = 4 * LINE;
 const BARRIER: usize = 5 * LINE;
 /// Rounds of a barrier among as many ranks as a machine can number.
 const ROUNDS: usize = 64;
+/// What this rank tells the others; only it writes here.
+const SAID: usize = BARRIER + ROUNDS;
 /// How often each rank posted an exposure epoch to this one, one word per rank.
-const POSTS: usize = BARRIER + ROUNDS;
+const POSTS: usize = SAID + 2 * SAID_WORDS;
 
 /// Counters that each rank of a window has for puts with notification.
 pub const COUNTERS: usize = LINE;
@@ -77,6 +80,11 @@ impl ControlPlan {
     /// The signals of one round of the barrier.
     pub(super) fn barrier(&self, round: usize) -> Word {
         Word(BARRIER + round % ROUNDS)
+    }
+
+    /// A word of what the rank tells the others at a turn.
+    pub(super) fn said(&self, turn: u64, index: usize) -> Word {
+        Word(SAID + (turn % 2) as usize * SAID_WORDS + index % SAID_WORDS)
     }
 
     /// The posts of one rank.
@@ -202,7 +210,9 @@ mod tests {
     #[test]
     fn parts_do_not_overlap() {
         let plan = ControlPlan::new(5, 30, 16);
-        assert!(plan.barrier(ROUNDS - 1).0 < plan.post_of(0).0);
+        assert!(plan.barrier(ROUNDS - 1).0 < plan.said(0, 0).0);
+        assert!(plan.said(0, SAID_WORDS - 1).0 < plan.said(1, 0).0);
+        assert!(plan.said(3, SAID_WORDS - 1).0 < plan.post_of(0).0);
         assert!(plan.post_of(4).0 < plan.region(0).0);
         assert!(plan.region(29).0 < plan.scratch(0).0);
         assert_eq!(plan.scratch(15).0 + 1, plan.words);

@@ -7,6 +7,7 @@
 //!
 //! Nothing here knows a provider; what differs between them is asked of the transport.
 
+mod agreement;
 mod assemble;
 mod blocking;
 mod bounce;

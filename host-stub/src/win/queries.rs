@@ -1,7 +1,7 @@
 //! Calls that ask a window what it is, or change its hints: shared_query, set_info and get_info.
 
+use super::agreement::Said;
 use super::btl::passive;
-use super::create::exchange;
 use super::error::{WinError, WinResult};
 use super::hints::InForce;
 use super::info::Info;
@@ -106,12 +106,12 @@ pub(super) fn set_info(window: &Window, info: &Info) -> WinResult<()> {
     let call = "set_info";
     // Not by the table: layers see the calls of the program. Windows in one segment have nothing under way.
     let flushed = passive::flush_all(window, call);
-    // Every rank enters the exchange, whatever it finds here, so that none waits for it in vain.
+    // Every rank tells the others, whatever it finds here, so that none waits for it in vain.
     let mine = wanted(window, info).and_then(|wanted| match &flushed {
         Ok(()) => Ok(wanted),
         Err(error) => Err(error.to_string()),
     });
-    let answers = exchange(&window.link, &encode(&mine))?;
+    let answers = window.told_by_all(call, &mine)?;
     flushed?;
     let refuse = |rank: usize, reason: &str| {
         Err(WinError::BadArgument {
@@ -120,8 +120,8 @@ pub(super) fn set_info(window: &Window, info: &Info) -> WinResult<()> {
         })
     };
     let mut first = None;
-    for (rank, answer) in answers.iter().enumerate() {
-        let code = match decode(answer) {
+    for (rank, answer) in answers.into_iter().enumerate() {
+        let code = match answer {
             Ok(code) => code,
             Err(reason) => return refuse(rank, &reason),
         };
@@ -139,7 +139,7 @@ pub(super) fn set_info(window: &Window, info: &Info) -> WinResult<()> {
 }
 
 /// The rules that a rank asks for, or why it cannot have them.
-fn wanted(window: &Window, info: &Info) -> Result<u64, String> {
+fn wanted(window: &Window, info: &Info) -> Said {
     let now = get_info(window).map_err(|error| error.to_string())?;
     for key in info.keys().filter(|key| !InForce::is_key(key)) {
         if now.get(key) != info.get(key) {
@@ -155,22 +155,4 @@ fn wanted(window: &Window, info: &Info) -> Result<u64, String> {
         return Err("key no_locks: this rank holds a lock of the window".to_owned());
     }
     Ok(rules.code())
-}
-
-fn encode(wanted: &Result<u64, String>) -> Vec<u8> {
-    match wanted {
-        Ok(code) => [&[1], code.to_ne_bytes().as_slice()].concat(),
-        Err(reason) => [&[0], reason.as_bytes()].concat(),
-    }
-}
-
-fn decode(answer: &[u8]) -> Result<u64, String> {
-    match answer.split_first() {
-        Some((1, code)) => match code.try_into() {
-            Ok(code) => Ok(u64::from_ne_bytes(code)),
-            Err(_) => Err(format!("it sent {} B as its hints", code.len())),
-        },
-        Some((0, reason)) => Err(String::from_utf8_lossy(reason).into_owned()),
-        _ => Err("it sent something that is no set_info".to_owned()),
-    }
 }

@@ -78,7 +78,7 @@ fn wait_for(window: &Window, call: &'static str, word: Word, value: u64) -> WinR
 
 /// Meets all ranks: in round k each rank signals the one 2^k further and waits for the one 2^k
 /// back (Hensgen, Finkel, Manber, "Two Algorithms for Barrier Synchronization", 1988).
-fn barrier(window: &Window, call: &'static str) -> WinResult<()> {
+pub(in crate::win) fn barrier(window: &Window, call: &'static str) -> WinResult<()> {
     let (rank, size) = (window.link.rank, window.link.size);
     let entered = window.parts.sync.barriers.fetch_add(1, Ordering::Relaxed) + 1;
     let (mut round, mut distance) = (0, 1);
@@ -207,17 +207,13 @@ pub(super) fn sync(window: &Window) -> WinResult<()> {
 
 pub(super) fn free(window: &Window) -> WinResult<()> {
     let call = "free";
+    let rank = window.link.rank;
     let mut outcome = flush_all(window, call);
-    outcome = outcome.and(window.flush_pending(call, window.link.rank, &window.parts.sync.notices));
-    // Out of band: a barrier of control words would still be under way when its words go.
-    outcome.and(
-        window
-            .link
-            .members
-            .barrier()
-            .map_err(|error| WinError::Job {
-                call,
-                reason: error.to_string(),
-            }),
-    )
+    // Posts that nobody waited for have arrived when this rank is met.
+    outcome = outcome.and(window.flush_pending(call, rank, &window.parts.sync.notices));
+    // A rank whose operations failed meets the others all the same.
+    outcome = outcome.and(barrier(window, call));
+    // After the barrier no rank accesses this one's memory, and the signals to this rank have come. Its own are counted in
+    // what goes with the window, so they have to end first.
+    outcome.and(window.flush_pending(call, rank, &window.parts.sync.notices))
 }

@@ -10,6 +10,7 @@ pub(super) mod passive;
 pub(super) mod rma;
 mod tracked;
 
+pub(super) use active::barrier;
 pub(super) use passive::LOCKS_AT_ONCE;
 
 use super::table::RmaTable;

@@ -22,6 +22,7 @@ use super::{dynamic, queries};
 use crate::base::Segment;
 
 pub(super) use plan::Plan;
+pub(super) use sync::barrier;
 
 /// The functions of a window in one segment.
 pub(super) const TABLE: RmaTable = RmaTable {

@@ -1,11 +1,14 @@
 //! Where the parts of a segment lie: header, words of synchronisation, and each rank's memory.
 
 use crate::base::SEGMENT_HEADER;
+use crate::win::agreement::SAID_WORDS;
 
 /// Words of a cache line, so that words with different users do not share one.
 const LINE: usize = 8;
+/// The first line of what a rank tells the others.
+const SAID: usize = 4;
 /// Lines of one rank's synchronisation words.
-const LINES: usize = 4;
+const LINES: usize = SAID + 2 * SAID_WORDS / LINE;
 
 /// One rank's memory in a segment, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +86,11 @@ impl Plan {
         self.line(rank, 3) + counter % LINE
     }
 
+    /// A word of what a rank tells the others at a turn.
+    pub(in crate::win) fn said(&self, rank: usize, turn: u64, index: usize) -> usize {
+        self.line(rank, SAID) + (turn % 2) as usize * SAID_WORDS + index % SAID_WORDS
+    }
+
     /// How often `target` posted an exposure epoch to `origin`.
     pub(super) fn posts(&self, origin: usize, target: usize) -> usize {
         self.line(self.ranks, 0) + origin * self.ranks + target
@@ -106,6 +114,9 @@ mod tests {
                         plan.update_lock(rank),
                         plan.completed(rank),
                         plan.notified(rank, 0),
+                        plan.said(rank, 0, 0),
+                        plan.said(rank, 1, 0),
+                        plan.said(rank, 3, SAID_WORDS - LINE),
                     ]);
                 }
                 assert!(words.windows(2).all(|pair| pair[0] + LINE <= pair[1]));

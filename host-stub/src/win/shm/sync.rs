@@ -69,7 +69,7 @@ pub(super) fn flush_local_all(window: &Window, call: &'static str) -> WinResult<
 }
 
 /// Meets all ranks: each adds one, and waits until all have done so as often as it has.
-fn barrier(window: &Window, call: &'static str) -> WinResult<()> {
+pub(in crate::win) fn barrier(window: &Window, call: &'static str) -> WinResult<()> {
     let size = window.link.size as u64;
     let entered = window.parts.sync.barriers.fetch_add(1, Ordering::Relaxed) + 1;
     let index = window.shared(call)?.plan.barrier();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::c_plugin;
-use common::ranks::{passes_with, run_over};
+use common::ranks::{passes, passes_with, run_over};
 use host_stub::win::{
     Assertion, Datatype, Info, Layout, NewWindow, Op, Target, WinError, Window, WindowHook,
 };
@@ -199,6 +199,42 @@ fn rank_changes_hints_in_another_order() {
     }
     for window in [first, second, told] {
         window.free().expect("free");
+    }
+    leave(&job);
+}
+
+#[test]
+fn a_window_outlives_its_communicator() {
+    passes(2, "rank_frees_a_communicator_first");
+}
+
+/// The communicator's number is another's then.
+#[test]
+#[ignore = "a rank of a_window_outlives_its_communicator"]
+fn rank_frees_a_communicator_first() {
+    let job = joined();
+    let world = Comm::world(&job).expect("the world");
+    for table in ["shm", "btl"] {
+        let info = Info::new().with("host_win_table", table).expect("a hint");
+        let comm = world.dup().expect("dup");
+        let window = Window::allocate_with(&comm, 8, 8, &info).expect("a window");
+        let context = comm.context();
+        comm.free().expect("free");
+        let next = world.dup().expect("dup");
+        assert_eq!(next.context(), context);
+        // One rank is in an exchange of the new communicator, and the other in a call on the window.
+        if job.rank() == 0 {
+            window.set_info(&info).expect("set_info");
+            next.exchange(&[]).expect("exchange");
+        } else {
+            std::thread::scope(|scope| {
+                let exchanged = scope.spawn(|| next.exchange(&[]));
+                window.set_info(&info).expect("set_info");
+                exchanged.join().expect("a thread").expect("exchange");
+            });
+        }
+        window.free().expect("free");
+        next.free().expect("free");
     }
     leave(&job);
 }

@@ -1,7 +1,7 @@
 //! A communicator: who is in it, and its end.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::attributes::Attributes;
@@ -31,8 +31,6 @@ pub(super) struct Inner {
     /// Set once, after the last step of its creation.
     seen: OnceLock<Seen>,
     freed: AtomicBool,
-    /// What uses its context: the communicator itself until it was freed, and windows over it.
-    users: AtomicUsize,
 }
 
 /// The ranks of a new communicator.
@@ -74,7 +72,6 @@ impl Comm {
             layered: Layered::default(),
             seen: OnceLock::new(),
             freed: AtomicBool::new(false),
-            users: AtomicUsize::new(1),
         }))
     }
 
@@ -256,7 +253,7 @@ impl Comm {
 
     /// Ends the communicator: collective. Waits until the collectives under way have ended and
     /// every rank is here, then runs the destroy hooks from the lowest layer to the highest. All
-    /// clones are freed with it; windows over it live on, and keep its context. The world is freed when the job is left, and not before.
+    /// clones are freed with it; windows over it live on. The world is freed when the job is left, and not before.
     pub fn free(self) -> CommResult<()> {
         let job = Arc::clone(self.job());
         let _entered = job.runtime().enter("free")?;
@@ -291,25 +288,10 @@ impl Comm {
         met.and(hooked)
     }
 
-    /// Begins another use of the context, which lasts until [`let_go`](Self::let_go). False for a communicator that was
-    /// freed: another may have the context now.
-    pub(super) fn keep(&self) -> bool {
-        if self.is_freed() {
-            return false;
-        }
-        let more = |users| (users > 0).then_some(users + 1);
-        let users = &self.0.users;
-        users
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .is_ok()
-    }
-
-    /// Ends a use of the context. After the last a new communicator may have it.
-    pub(super) fn let_go(&self) {
-        // AcqRel: all uses come before the next communicator's.
-        let is_last = self.0.users.fetch_sub(1, Ordering::AcqRel) == 1;
+    /// Ends the use of the context: a new communicator may have it.
+    fn let_go(&self) {
         // Not where it was broken off: the flag stays raised, and ranks may still send with the number.
-        if is_last && self.scope().broken().is_none() {
+        if self.scope().broken().is_none() {
             self.registry().contexts.release(self.context());
         }
     }

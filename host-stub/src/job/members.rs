@@ -1,4 +1,4 @@
-//! The ranks that a window is made over, and how they meet out of band: a whole job, or a part of
+//! The ranks that a window is made over, and how they meet out of band to make it: a whole job, or a part of
 //! one.
 
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::{Job, JobError};
 
 /// An ordered set of ranks of a job that can exchange bytes out of band. Implemented by [`Job`];
-/// anything else that wants windows of its own implements it too. Collective functions are called
-/// by every member in the same order.
+/// anything else that wants windows of its own implements it too. Windows are made by exchanges of their
+/// members, which call in the same order; a window that is made needs none.
 pub trait Group: Send + Sync {
     /// The job the members belong to.
     fn job(&self) -> &Arc<Job>;
@@ -23,9 +23,6 @@ pub trait Group: Send + Sync {
 
     /// Gives every member what each gave, in order; collective. Progresses the transport meanwhile.
     fn allgather(&self, data: &[u8]) -> Result<Vec<Vec<u8>>, JobError>;
-
-    /// Waits until every member is here; collective. Progresses the transport meanwhile.
-    fn barrier(&self) -> Result<(), JobError>;
 }
 
 /// What window creation takes: a [`Group`], shared.
@@ -75,9 +72,5 @@ impl Group for World {
 
     fn allgather(&self, data: &[u8]) -> Result<Vec<Vec<u8>>, JobError> {
         self.0.allgather(data)
-    }
-
-    fn barrier(&self) -> Result<(), JobError> {
-        self.0.barrier()
     }
 }

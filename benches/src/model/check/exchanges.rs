@@ -54,8 +54,4 @@ impl Group for Counted {
         self.given.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.job.allgather(data)
     }
-
-    fn barrier(&self) -> Result<(), JobError> {
-        self.job.barrier()
-    }
 }

@@ -317,6 +317,20 @@ impl Registrations {
         };
         registration.map(Lease)
     }
+
+    /// A registration for puts from a buffer alone, which may be memory that cannot be written; for this use.
+    ///
+    /// # Safety
+    /// As for [`acquire`](Self::acquire).
+    pub(crate) unsafe fn acquire_to_read(
+        &self,
+        base: *mut u8,
+        len: usize,
+    ) -> Result<Lease, TransportError> {
+        // SAFETY: the caller vouches for the buffer, which only this process's operations use.
+        let registration = unsafe { self.transport.register(base, len, Access::empty()) };
+        registration.map(|made| Lease(Arc::new(made)))
+    }
 }
 
 impl Drop for Registrations {

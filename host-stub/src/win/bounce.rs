@@ -33,6 +33,27 @@ impl Window {
         })
     }
 
+    /// As [`lease`](Self::lease), of a buffer that operations only read. It may be memory that cannot be written, which
+    /// some transports do not register like other memory.
+    ///
+    /// # Safety
+    /// As for [`lease`](Self::lease).
+    pub(super) unsafe fn lease_to_read(
+        &self,
+        call: &'static str,
+        base: *mut u8,
+        extent: usize,
+        threshold: usize,
+    ) -> WinResult<Option<Lease>> {
+        // SAFETY: passed on.
+        let lease = unsafe { self.lease(call, base, extent, threshold) };
+        lease.or_else(|error| {
+            // SAFETY: passed on.
+            let lease = unsafe { self.link.job.registrations().acquire_to_read(base, extent) };
+            lease.map(Some).map_err(|_| error)
+        })
+    }
+
     /// A local registration of a buffer of the window's own, where the transport wants one for that
     /// many bytes.
     ///

@@ -38,7 +38,7 @@ impl OwnMemory {
         };
         if registrar.local {
             let (base, bytes) = (own.words.cast(), words * size_of::<u64>());
-            let region = registrar.register_own(base, bytes, Access::empty())?;
+            let region = registrar.register_own(base, bytes, Access::LOCAL_WRITE)?;
             let descriptor = registrar.regions().descriptor(&region.handle());
             own.descriptor = descriptor.map_or(ptr::null_mut(), |found| found.0);
             registrar.own.fetch_add(1, Ordering::Relaxed);

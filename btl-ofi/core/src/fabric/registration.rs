@@ -354,8 +354,13 @@ fn in_memory(base: *mut c_void, length: usize) -> Result<u64, Error> {
 }
 
 fn access_flags(access: Access) -> u64 {
-    // Every region is also a local buffer of gets and puts.
-    let mut flags = ffi::FI_READ | ffi::FI_WRITE;
+    // Every region is also the origin of puts.
+    let mut flags = ffi::FI_WRITE;
+    // Asked for only where somebody writes the region: a provider that pins pages takes this for a right to write them, and
+    // then refuses memory that can only be read, such as constants and files.
+    if access.intersects(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC) {
+        flags |= ffi::FI_READ;
+    }
     if access.intersects(Access::REMOTE_READ | Access::REMOTE_ATOMIC) {
         flags |= ffi::FI_REMOTE_READ;
     }
@@ -363,4 +368,25 @@ fn access_flags(access: Access) -> u64 {
         flags |= ffi::FI_REMOTE_WRITE;
     }
     u64::from(flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_writes_is_not_asked_to_be_writable() {
+        let read = u64::from(ffi::FI_READ);
+        for access in [Access::empty(), Access::REMOTE_READ] {
+            assert_eq!(access_flags(access) & read, 0, "{access:?}");
+        }
+        for access in [
+            Access::LOCAL_WRITE,
+            Access::LOCAL_WRITE | Access::REMOTE_READ,
+            Access::REMOTE_WRITE,
+            Access::REMOTE_ATOMIC,
+        ] {
+            assert_eq!(access_flags(access) & read, read, "{access:?}");
+        }
+    }
 }

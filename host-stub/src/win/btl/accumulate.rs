@@ -152,7 +152,7 @@ unsafe fn many_pieces(
     };
     let threshold = attributes.put_local_registration_threshold;
     // SAFETY: the caller vouches for the buffers until the operation is complete.
-    let origin_key = unsafe { window.lease(call, transfer.origin, extent, threshold) }?;
+    let origin_key = unsafe { window.lease_to_read(call, transfer.origin, extent, threshold) }?;
     let result_key = match transfer.result_layout {
         None => None,
         Some(layout) => {

@@ -103,15 +103,14 @@ unsafe fn many_pieces<const PUT: bool>(
     limit: usize,
     threshold: usize,
 ) -> WinResult<()> {
-    let peer = transfer.peer;
+    let (peer, call, origin) = (transfer.peer, transfer.call, transfer.origin);
+    let extent = transfer.origin_layout.extent();
     // SAFETY: the caller vouches for the buffer until the operation is complete.
     let lease = unsafe {
-        window.lease(
-            transfer.call,
-            transfer.origin,
-            transfer.origin_layout.extent(),
-            threshold,
-        )
+        match PUT {
+            true => window.lease_to_read(call, origin, extent, threshold),
+            false => window.lease(call, origin, extent, threshold),
+        }
     }?;
     let handle = lease
         .as_ref()

@@ -32,6 +32,7 @@
 //! | `LAB_HMEM_OVERRIDE` | 1: the user's copy functions are taken (FI_SET_OPS_HMEM_OVERRIDE) | 0 |
 //! | `LAB_HMEM_SHIFT` | bytes from a device address to where its memory can be reached without an override, in place of a driver | no driver |
 //! | `LAB_PAGES` | 1: a region stands for the pages that it was made of, not for whatever is mapped there later; needs CAP_SYS_ADMIN | 0 |
+//! | `LAB_PINS` | 1: a region that somebody may write (FI_READ, FI_RECV, FI_REMOTE_WRITE) is refused with EFAULT where its memory can only be read, as by the kernel when it pins pages | 0 |
 //! | `LAB_ENDPOINTS` | types of endpoints that are offered, in this order: `RDM`, `MSG`, `DGRAM` | RDM |
 //! | `LAB_DOMAINS` | domains, which stand for NICs: `lab0`, `lab1`, ... | 1 |
 //! | `LAB_FAULTS` | see [`Faults`]; of the domain `lab0` | none |
@@ -116,6 +117,7 @@ pub(crate) struct Config {
     pub(crate) hmem_override: bool,
     pub(crate) hmem_shift: Option<i64>,
     pub(crate) pages: bool,
+    pub(crate) pins: bool,
     /// Types of endpoints, in the order of the offers.
     pub(crate) endpoints: Vec<u32>,
     pub(crate) domains: usize,
@@ -234,6 +236,7 @@ impl Config {
             hmem_override: number("LAB_HMEM_OVERRIDE", 0) != 0,
             hmem_shift: env::var("LAB_HMEM_SHIFT").ok().and_then(|v| v.parse().ok()),
             pages: number("LAB_PAGES", 0) != 0,
+            pins: number("LAB_PINS", 0) != 0,
             endpoints: endpoints(),
             domains: number("LAB_DOMAINS", 1),
             faults: Faults::from_environment("LAB_FAULTS"),

@@ -141,6 +141,14 @@ fn check(domain: &Domain, attr: &ffi::fi_mr_attr, iov: &ffi::iovec) -> Result<()
     if is_host && config.allocated_memory() && !is_mapped(iov.iov_base as u64, iov.iov_len) {
         return wrong("registering memory that is not there, which FI_MR_ALLOCATED asks for");
     }
+    let written = u64::from(ffi::FI_READ | ffi::FI_RECV | ffi::FI_REMOTE_WRITE);
+    if is_host
+        && config.pins
+        && attr.access & written != 0
+        && !pages::can_be_written(iov.iov_base as u64, iov.iov_len as u64)
+    {
+        return Err(-libc::EFAULT);
+    }
     if !config.provider_keys() && attr.requested_key > last_key(config) {
         violation(&format!(
             "key {:#x} does not fit into {} bytes",

@@ -61,3 +61,23 @@ pub(crate) fn seen(pid: u64, base: u64, length: u64) -> Frames {
         }
     })
 }
+
+/// Whether all of a range of this process can be written.
+pub(crate) fn can_be_written(base: u64, length: u64) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    // Of each mapping: `from-to rights ...`, in the order of their addresses.
+    let writable = maps.lines().filter_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        let (from, to) = range.split_once('-')?;
+        let ends = (u64::from_str_radix(from, 16), u64::from_str_radix(to, 16));
+        match (ends, rest.as_bytes().get(1)) {
+            ((Ok(from), Ok(to)), Some(b'w')) => Some((from, to)),
+            _ => None,
+        }
+    });
+    let end = base.saturating_add(length);
+    writable.fold(base, |reached, (from, to)| match from <= reached {
+        true => reached.max(to),
+        false => reached,
+    }) >= end
+}

@@ -169,7 +169,18 @@ fn every_entry_of_a_window() {
 /// An error handler may free the window of the request whose wait failed.
 #[test]
 fn a_window_freed_in_its_error_handler() {
-    let program = compile("freed_in_handler", "c");
+    over_a_transport_that_breaks("freed_in_handler");
+}
+
+/// An error handler hears of every error.
+#[test]
+fn every_error_is_told_to_the_handler() {
+    over_a_transport_that_breaks("told_of_errors");
+}
+
+/// Runs a program over the C plugin, whose operations take long, and whose progress fails from one of 13 bytes on.
+fn over_a_transport_that_breaks(name: &str) {
+    let program = compile(name, "c");
     let outcome = run(
         Command::new(host_stub())
             .args(["launch", "-n", "1", "--mca", "host_win_table", "btl"])

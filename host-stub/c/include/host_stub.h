@@ -2969,7 +2969,10 @@ int host_win_complete(struct host_win_t *win);
  * No other thread frees the window meanwhile.
  * `group` is NULL or `count` ranks.
  */
-int host_win_post(const int *group, size_t count, uint32_t assertion, struct host_win_t *win);
+int host_win_post(const int *group,
+                  size_t count,
+                  uint32_t assertion,
+                  struct host_win_t *win);
 
 /**
  * Waits until the group of host_win_post has completed, and closes the exposure, also where the wait fails.
@@ -2986,13 +2989,15 @@ int host_win_wait(struct host_win_t *win);
  * No other thread frees the window meanwhile.
  * `done` is NULL or writable.
  */
-int host_win_test(int *done, struct host_win_t *win);
+int host_win_test(int *done,
+                  struct host_win_t *win);
 
 /**
  * Sets the function that is called when a call on a window, or the wait for a request of it, is about to
  * return an error; NULL for none, as for a new window. It runs inside of the failing call, which returns its
  * code afterwards; it may call the host, whose errors in the same task, or thread outside of any, then call no
- * handler. Errors of the creation have no window to be told to.
+ * handler. Errors of the creation have no window to be told to. Where host_win_free fails and the window is gone,
+ * `win` only says which it was.
  *
  * # Safety
  * Any thread may call `handler` with `data` until another is set or the window was freed.
@@ -3635,8 +3640,8 @@ void *host_win_base(struct host_win_t *win);
 
 /**
  * Frees a window and sets the handle to NULL; collective. HOST_ERR_STATE: a request of it is open, or a ring uses it.
- * HOST_ERR_WIN: an epoch is open; the window and its handle are as they were. After any other error the
- * window is gone.
+ * HOST_ERR_WIN: an epoch is open. After these, and after HOST_ERR_LEVEL, the window and its handle are as they were;
+ * after any other error the window is gone.
  *
  * # Safety
  * `win` points to NULL or to a window that no other thread uses.

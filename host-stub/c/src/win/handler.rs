@@ -21,6 +21,13 @@ pub(crate) struct Handler {
     data: *mut c_void,
 }
 
+impl Handler {
+    /// That of a window.
+    pub(crate) fn of(win: &host_win_t) -> Option<Handler> {
+        *win.handler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 // SAFETY: the program that registers the function guarantees that any thread may call it with its data.
 unsafe impl Send for Handler {}
 
@@ -54,15 +61,21 @@ pub(crate) fn guarded_on(win: *mut host_win_t, run: impl FnOnce() -> Result) -> 
     guarded(|| run().map_err(|error| told(win, error)))
 }
 
-/// Tells a window's handler of an error, if it is a window and has one. Not inlined, for the reason that
-/// [`keep`] gives.
+/// Tells a window's handler of an error, if it is a window and has one.
 #[cold]
 #[inline(never)]
 pub(crate) fn told(win: *mut host_win_t, error: Error) -> Error {
     // SAFETY: as for every call on a window, which this is part of: no other thread frees it meanwhile.
     let handler = unsafe { window("error handler", win) }
         .ok()
-        .and_then(|win| *win.handler.lock().unwrap_or_else(PoisonError::into_inner));
+        .and_then(Handler::of);
+    tell(handler, win, error)
+}
+
+/// Tells a handler of an error of a window, which may be gone. Not inlined, for the reason that [`keep`] gives.
+#[cold]
+#[inline(never)]
+pub(crate) fn tell(handler: Option<Handler>, win: *mut host_win_t, error: Error) -> Error {
     let Some(handler) = handler else {
         return error;
     };
@@ -81,7 +94,8 @@ pub(crate) fn told(win: *mut host_win_t, error: Error) -> Error {
 /// Sets the function that is called when a call on a window, or the wait for a request of it, is about to
 /// return an error; NULL for none, as for a new window. It runs inside of the failing call, which returns its
 /// code afterwards; it may call the host, whose errors in the same task, or thread outside of any, then call no
-/// handler. Errors of the creation have no window to be told to.
+/// handler. Errors of the creation have no window to be told to. Where host_win_free fails and the window is gone,
+/// `win` only says which it was.
 ///
 /// # Safety
 /// Any thread may call `handler` with `data` until another is set or the window was freed.

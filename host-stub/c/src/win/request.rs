@@ -218,10 +218,12 @@ pub unsafe extern "C" fn host_waitany(
         }
         // SAFETY: checked above.
         unsafe { *index = found.map_or(count, |found| places[found].0) };
-        match found {
-            Some(found) => outcome.map_err(|error| told_of(places[found].2, error)),
-            None => Ok(outcome?),
-        }
+        // A wait that failed is of the first of them.
+        let of = places.get(found.unwrap_or(0));
+        outcome.map_err(|error| match of {
+            Some((_, _, win)) => told_of(win, error),
+            None => error.into(),
+        })
     })
 }
 

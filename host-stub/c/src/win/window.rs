@@ -12,7 +12,7 @@ use host::win::{FreeError, WinError, Window};
 
 use crate::base::error::{Error, HOST_ERR_STATE, Result, guarded};
 use crate::job::job;
-use crate::win::handler::Handler;
+use crate::win::handler::{Handler, tell, told};
 
 /// A window: memory of every rank, open to one-sided access.
 pub struct host_win_t {
@@ -169,8 +169,8 @@ pub unsafe extern "C" fn host_win_base(win: *mut host_win_t) -> *mut c_void {
 }
 
 /// Frees a window and sets the handle to NULL; collective. HOST_ERR_STATE: a request of it is open, or a ring uses it.
-/// HOST_ERR_WIN: an epoch is open; the window and its handle are as they were. After any other error the
-/// window is gone.
+/// HOST_ERR_WIN: an epoch is open. After these, and after HOST_ERR_LEVEL, the window and its handle are as they were;
+/// after any other error the window is gone.
 ///
 /// # Safety
 /// `win` points to NULL or to a window that no other thread uses.
@@ -181,40 +181,53 @@ pub unsafe extern "C" fn host_win_free(win: *mut *mut host_win_t) -> c_int {
         // SAFETY: the caller guarantees the place.
         let handle = unsafe { win.as_mut() }
             .ok_or_else(|| Error::argument(call, "the place of the window is NULL"))?;
-        let job = job(call)?;
-        let _entered = job.runtime().enter(call)?;
-        // SAFETY: as above.
-        let open = unsafe { window(call, *handle) }?
-            .requests
-            .load(Ordering::Acquire);
-        if open > 0 {
-            return Err(Error::new(
-                HOST_ERR_STATE,
-                format!(
-                    "{call}: {open} requests of the window, or rings that use it, are open; end them first"
-                ),
-            ));
-        }
-        let live = || LIVE.lock().unwrap_or_else(PoisonError::into_inner);
         let made = *handle;
-        live().remove(&made.addr());
-        FREED.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: made by `give`, and live until now; the caller has no other use of it. What is read
-        // is written back below, or the box goes without dropping it.
-        let freed = unsafe { (&raw const (*made).window).read() }.free();
-        if let Err(FreeError {
+        // SAFETY: the caller has no other use of the window.
+        let (freed, handler) = unsafe { end(call, made) }.map_err(|error| told(made, error))?;
+        *handle = std::ptr::null_mut();
+        // Not before the handler was told: until then no other window has its address.
+        // SAFETY: from a box of the same layout; its window was moved out, and the rest needs no drop.
+        let _place = unsafe { Box::from_raw(made.cast::<ManuallyDrop<host_win_t>>()) };
+        freed.map_err(|error| tell(handler, made, error))
+    })
+}
+
+/// Frees the window of a handle, which is none any more then, whether that ends well or not; gives its error handler too. An
+/// error of this function itself leaves the window as it was.
+///
+/// # Safety
+/// `made` is NULL or a window that nobody else uses.
+unsafe fn end(call: &'static str, made: *mut host_win_t) -> Result<(Result, Option<Handler>)> {
+    let job = job(call)?;
+    let _entered = job.runtime().enter(call)?;
+    // SAFETY: passed on.
+    let live = unsafe { window(call, made) }?;
+    let open = live.requests.load(Ordering::Acquire);
+    if open > 0 {
+        return Err(Error::new(
+            HOST_ERR_STATE,
+            format!(
+                "{call}: {open} requests of the window, or rings that use it, are open; end them first"
+            ),
+        ));
+    }
+    let handler = Handler::of(live);
+    let live = || LIVE.lock().unwrap_or_else(PoisonError::into_inner);
+    live().remove(&made.addr());
+    FREED.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: made by `give`, and live until now; the caller has no other use of it. What is read is written back
+    // below, or the caller ends the box without dropping it.
+    let freed = unsafe { (&raw const (*made).window).read() }.free();
+    match freed {
+        Err(FreeError {
             window,
-            error: error @ WinError::EpochMisuse { .. },
-        }) = freed
-        {
+            error: error @ (WinError::EpochMisuse { .. } | WinError::Level(_)),
+        }) => {
             // SAFETY: the place of what was read above.
             unsafe { (&raw mut (*made).window).write(*window) };
             live().insert(made.addr());
-            return Err(error.into());
+            Err(error.into())
         }
-        *handle = std::ptr::null_mut();
-        // SAFETY: from a box of the same layout; its window was moved out, and the rest needs no drop.
-        drop(unsafe { Box::from_raw(made.cast::<ManuallyDrop<host_win_t>>()) });
-        Ok(freed?)
-    })
+        freed => Ok((freed.map_err(Error::from), handler)),
+    }
 }

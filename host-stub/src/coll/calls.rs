@@ -150,6 +150,30 @@ impl Comm {
         Ok(CollRequest::after(agree(false)?, begin()?))
     }
 
+    /// Takes part in a collective only to refuse it, where what this rank was given makes no arguments. In the checking mode
+    /// the others are told, and a blocking call waits for them; without it nobody can be.
+    pub fn refuse_collective(&self, collective: Collective, blocking: bool) -> CommResult<()> {
+        if !self.registry().checked() {
+            return Ok(());
+        }
+        let call = collective.name();
+        let _visit = Visit::enter(self, call)?;
+        let form = match blocking {
+            true => Form::Blocking,
+            false => Form::Nonblocking,
+        };
+        let none = CollArgs::default();
+        let ticket = defaults::start_agreement(collective, self, &none, (form, true), None)?;
+        let engine = self.any_engine(call)?;
+        match blocking {
+            true => engine.wait(self.job(), ticket),
+            false => {
+                engine.detach(ticket);
+                Ok(())
+            }
+        }
+    }
+
     /// Waits until all ranks are here.
     pub fn barrier(&self) -> CommResult<()> {
         // SAFETY: there are no buffers.

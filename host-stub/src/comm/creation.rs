@@ -139,6 +139,24 @@ impl Comm {
         made.ok_or_else(|| lost(call))
     }
 
+    /// Takes part in the creation of a communicator of these ranks only to refuse it: no rank gets one, and the others learn
+    /// the reason. For arguments that name no group, grid or edges at this rank alone. Collective, with the creation at
+    /// the others. An error: they could not be told.
+    pub fn refuse_creation(&self, call: &'static str, reason: &str) -> CommResult<()> {
+        let reason = match reason {
+            "" => "it refuses",
+            reason => reason,
+        };
+        let wish = Wish {
+            refusal: reason.to_owned(),
+            ..Wish::default()
+        };
+        match self.make(call, wish) {
+            Ok(_) | Err(CommError::Creation { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Makes communicators of the ranks of this one, which is no intercommunicator.
     pub(super) fn make(&self, call: &'static str, wish: Wish) -> CommResult<Option<Comm>> {
         self.intra(call)?;

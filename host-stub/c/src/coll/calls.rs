@@ -9,7 +9,7 @@ use host::coll::{CollArgs, Collective};
 use host::comm::Comm;
 
 use crate::base::codes::{element, reduce_op, root};
-use crate::base::error::{Result, guarded};
+use crate::base::error::{Error, Result, guarded};
 use crate::base::handles::place;
 use crate::coll::blocks::{Lists, NO_BLOCKS, values};
 use crate::coll::request::{give, host_coll_request_t};
@@ -23,6 +23,8 @@ pub(crate) struct Given {
     pub(crate) count: usize,
     /// NULL: `count` each.
     pub(crate) counts: *const usize,
+    /// Whether NULL is refused as counts: without them a reduce_scatter would be of nothing.
+    pub(crate) needs_counts: bool,
     pub(crate) datatype: c_int,
     pub(crate) op: c_int,
     pub(crate) root: c_int,
@@ -39,6 +41,7 @@ impl Default for Given {
             recv: std::ptr::null_mut(),
             count: 0,
             counts: std::ptr::null(),
+            needs_counts: false,
             datatype: crate::base::codes::HOST_UINT8,
             op: crate::base::codes::HOST_SUM,
             root: 0,
@@ -49,17 +52,44 @@ impl Default for Given {
 }
 
 impl Given {
-    /// Calls `run` with the arguments as the host knows them.
+    /// Calls `run` with the arguments as the host knows them. Where they are none, the other ranks hear of it as far as the
+    /// host tells them of anything before a collective.
     ///
     /// # Safety
     /// Counts and lists are NULL or have a value for each rank.
     unsafe fn with_args<R>(
         &self,
         call: &str,
+        (collective, blocking): (Collective, bool),
+        comm: &Comm,
+        run: impl FnOnce(&CollArgs<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let mut runs = false;
+        let run = |args: &CollArgs<'_>| {
+            runs = true;
+            run(args)
+        };
+        // SAFETY: passed on.
+        let outcome = unsafe { self.read_args(call, collective, comm, run) };
+        if !runs {
+            // What is wrong here says more than that the others were told, or not.
+            let _ = comm.refuse_collective(collective, blocking);
+        }
+        outcome
+    }
+
+    /// # Safety
+    /// As for [`with_args`](Self::with_args).
+    unsafe fn read_args<R>(
+        &self,
+        call: &str,
         collective: Collective,
         comm: &Comm,
         run: impl FnOnce(&CollArgs<'_>) -> Result<R>,
     ) -> Result<R> {
+        if self.needs_counts && self.counts.is_null() {
+            return Err(Error::argument(call, "the counts are NULL"));
+        }
         let (datatype, on_device) = element(call, self.datatype)?;
         let root = root(call, self.root)?;
         let blocks = (&self.given, &self.taken);
@@ -91,7 +121,7 @@ impl Given {
             let comm = comm(call, over)?;
             // SAFETY: passed on.
             unsafe {
-                self.with_args(call, collective, &comm, |args| {
+                self.with_args(call, (collective, true), &comm, |args| {
                     Ok(comm.collective(collective, args)?)
                 })
             }
@@ -113,7 +143,7 @@ impl Given {
             let comm = comm(call, over)?;
             // SAFETY: passed on.
             let started = unsafe {
-                self.with_args(call, collective, &comm, |args| {
+                self.with_args(call, (collective, false), &comm, |args| {
                     Ok(comm.start_collective(collective, args)?)
                 })
             }?;

@@ -4,18 +4,9 @@ use std::ffi::{c_int, c_void};
 
 use host::coll::Collective;
 
-use crate::base::error::{Error, guarded};
 use crate::coll::calls::Given;
 use crate::coll::request::host_coll_request_t;
 use crate::comm::communicator::host_comm_t;
-
-/// Whether counts are there; without, a reduce_scatter would be of nothing.
-fn counted(call: &str, counts: *const usize) -> c_int {
-    guarded(|| match counts.is_null() {
-        true => Err(Error::argument(call, "the counts are NULL")),
-        false => Ok(()),
-    })
-}
 
 /// Combines `count` elements of every rank; the root gets the result.
 ///
@@ -136,14 +127,11 @@ pub unsafe extern "C" fn host_reduce_scatter(
     op: c_int,
     comm: *mut host_comm_t,
 ) -> c_int {
-    let checked = counted("host_reduce_scatter", counts);
-    if checked != 0 {
-        return checked;
-    }
     let given = Given {
         send,
         recv,
         counts,
+        needs_counts: true,
         datatype,
         op,
         ..Given::default()
@@ -166,14 +154,11 @@ pub unsafe extern "C" fn host_ireduce_scatter(
     comm: *mut host_comm_t,
     request: *mut *mut host_coll_request_t,
 ) -> c_int {
-    let checked = counted("host_ireduce_scatter", counts);
-    if checked != 0 {
-        return checked;
-    }
     let given = Given {
         send,
         recv,
         counts,
+        needs_counts: true,
         datatype,
         op,
         ..Given::default()

@@ -70,6 +70,15 @@ pub(super) unsafe fn make(
     Ok(())
 }
 
+/// What a rank's arguments of a creation came to. Where they are wrong, the other ranks of the parent, who wait in the
+/// creation, hear of it first.
+pub(super) fn or_refuse<T>(call: &'static str, parent: &Comm, given: Result<T>) -> Result<T> {
+    if let Err(error) = &given {
+        parent.refuse_creation(call, &error.text)?;
+    }
+    given
+}
+
 /// All ranks of the job; the first call is collective. Ends with host_finalize.
 ///
 /// # Safety
@@ -160,8 +169,9 @@ pub unsafe extern "C" fn host_comm_create(
     let create = || {
         let parent = comm(call, parent)?;
         // SAFETY: the caller guarantees the ranks.
-        let members = unsafe { ranks(call, members, count) }?;
-        Ok(parent.create(&parent.group().include(&members)?)?)
+        let members = unsafe { ranks(call, members, count) };
+        let group = members.and_then(|members| Ok(parent.group().include(&members)?));
+        Ok(parent.create(&or_refuse(call, &parent, group)?)?)
     };
     // SAFETY: passed on.
     guarded(|| unsafe { make(call, made, create) })

@@ -8,7 +8,7 @@ use host::comm::{Cartesian, Topology, balanced};
 use crate::base::codes::{HOST_PROC_NULL, ranks};
 use crate::base::error::{Error, Result, guarded};
 use crate::base::handles::place;
-use crate::comm::communicator::{comm, host_comm_t, make, number};
+use crate::comm::communicator::{comm, host_comm_t, make, number, or_refuse};
 
 /// A communicator without a topology.
 pub const HOST_TOPOLOGY_NONE: c_int = 0;
@@ -101,9 +101,12 @@ pub unsafe extern "C" fn host_cart_create(
     let create = || {
         let parent = comm(call, parent)?;
         // SAFETY: passed on.
-        let (dims, periods) =
-            unsafe { (numbers(call, dims, count)?, numbers(call, periods, count)?) };
-        let dims = dimensions(call, dims)?;
+        let lists = unsafe { numbers(call, dims, count) }.and_then(|dims| {
+            // SAFETY: passed on.
+            let periods = unsafe { numbers(call, periods, count) }?;
+            Ok((dimensions(call, dims)?, periods))
+        });
+        let (dims, periods) = or_refuse(call, &parent, lists)?;
         let periods: Vec<bool> = periods.iter().map(|period| *period != 0).collect();
         Ok(parent.cartesian(&dims, &periods, reorder != 0)?)
     };
@@ -130,12 +133,12 @@ pub unsafe extern "C" fn host_dist_graph_create_adjacent(
     let create = || {
         let parent = comm(call, parent)?;
         // SAFETY: passed on.
-        let (sources, destinations) = unsafe {
-            (
-                ranks(call, sources, source_count)?,
-                ranks(call, destinations, destination_count)?,
-            )
-        };
+        let lists = unsafe { ranks(call, sources, source_count) }.and_then(|sources| {
+            // SAFETY: passed on.
+            let destinations = unsafe { ranks(call, destinations, destination_count) }?;
+            Ok((sources, destinations))
+        });
+        let (sources, destinations) = or_refuse(call, &parent, lists)?;
         Ok(Some(parent.graph_adjacent(&sources, &destinations)?))
     };
     // SAFETY: passed on.

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use host::win::{Info, Window};
 
-use crate::base::error::{Error, Result, guarded};
+use crate::base::error::{Result, guarded};
 use crate::base::handles::place;
 use crate::comm::communicator::{comm, host_comm_t};
 use crate::win::handler::guarded_on;
@@ -63,9 +63,6 @@ pub unsafe extern "C" fn host_win_create_over(
     win: *mut *mut host_win_t,
 ) -> c_int {
     let call = "host_win_create_over";
-    if base.is_null() && size > 0 {
-        return guarded(|| Err(Error::argument(call, "the memory is NULL")));
-    }
     // SAFETY: passed on.
     guarded(|| unsafe {
         make(call, comm, info, win, |comm, info| {

@@ -31,6 +31,8 @@ pub(crate) struct Faults {
     pub(crate) errno: i32,
     /// `nth`: the n-th operation of a queue fails, whatever `error` says. Receives are not counted.
     pub(crate) nth: u64,
+    /// `lose`: the n-th send of a queue that is taken completes, and its message goes nowhere.
+    pub(crate) lose: u64,
     /// `nameless`: an error completion carries no context.
     pub(crate) nameless: u64,
     /// `delay`: operations take up to so many reads of the queue, and a message that came goes to a
@@ -84,6 +86,7 @@ impl Faults {
             error: get("error"),
             errno: code("errno", ffi::FI_EIO),
             nth: get("nth"),
+            lose: get("lose"),
             nameless: get("nameless"),
             delay: get("delay"),
             reorder: get("reorder") != 0,

@@ -134,6 +134,13 @@ impl Queue {
             operation.fails = Some(faults.errno);
             operation.nameless = state.random.per_mille(faults.nameless);
         }
+        if operation.work == Work::Send {
+            state.sends_taken += 1;
+            operation.lost = state.sends_taken == faults.lose;
+            if operation.lost {
+                count(&COUNTS.faults);
+            }
+        }
         // SAFETY: the caller vouches for the context.
         if let Err(code) = unsafe { operation.arm(config) } {
             return -(code as isize);

@@ -61,6 +61,8 @@ pub(crate) struct Operation {
     pub(crate) number: u64,
     pub(crate) due: u64,
     pub(crate) fails: Option<i32>,
+    /// Whether it does nothing, and succeeds.
+    pub(crate) lost: bool,
     pub(crate) nameless: bool,
     pub(crate) done: Option<Result<(), i32>>,
     /// The read of the queue at which the peer's mailbox was full.
@@ -90,6 +92,7 @@ impl Operation {
             number: 0,
             due: 0,
             fails: None,
+            lost: false,
             nameless: false,
             done: None,
             held: None,
@@ -126,6 +129,9 @@ impl Operation {
     }
 
     fn attempt(&mut self, config: &Config) -> Result<Option<Result<(), i32>>, i32> {
+        if self.lost {
+            return Ok(Some(Ok(())));
+        }
         let (read, write) = (
             u64::from(ffi::FI_REMOTE_READ),
             u64::from(ffi::FI_REMOTE_WRITE),

@@ -49,8 +49,9 @@ pub(crate) struct State {
     pub(crate) tries: u64,
     /// Posts still to turn away.
     pub(crate) burst: u64,
-    /// Posts of sends, taken or not.
+    /// Posts of sends, taken or not, and those that were taken.
     pub(crate) sends: u64,
+    pub(crate) sends_taken: u64,
     pub(crate) silent: Option<Silent>,
 }
 
@@ -71,6 +72,7 @@ impl State {
             tries: 0,
             burst: 0,
             sends: 0,
+            sends_taken: 0,
             silent: None,
         }
     }

@@ -21,8 +21,9 @@ impl Transport {
         self.end_delivering(context, nested);
     }
 
-    /// Returns whether callbacks of this context were already running. Two threads may mistake each other's
-    /// callbacks for nested ones; the only effect is one poll more or less.
+    /// Returns whether callbacks of this context were already running. Two threads may mistake each other's callbacks for
+    /// nested ones. So the flag decides only whether a post polls once more (`must_not_poll`), and nothing that would go on without
+    /// end if it were wrong.
     #[inline(always)]
     pub(crate) fn begin_delivering(&self, context: &Context) -> bool {
         let nested = context.delivering.load(Ordering::Relaxed);

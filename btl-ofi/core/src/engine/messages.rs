@@ -16,7 +16,7 @@ use crate::engine::context::{Context, State};
 use crate::engine::failure::Reporting;
 use crate::engine::gather::Told;
 use crate::engine::post::{Caller, guarded};
-use crate::engine::transport::Transport;
+use crate::engine::transport::{Transport, thread_number};
 use crate::fabric::msg::Ended;
 use crate::mem::handle::Handle;
 use crate::op::marked::Message;
@@ -74,12 +74,11 @@ impl Transport {
         let messages = state.messages.as_mut()?;
         // SAFETY: the line of a peer is removed before its endpoint is.
         let batch = unsafe { messages.update_unreported(endpoint, &command, operand) }.ok()?;
-        let calls_back = self.context().delivering.load(Ordering::Relaxed);
         while let Some(messages) = &mut state.messages
             && !messages.hand_over(endpoint, batch)
         {
-            // Nothing is received before the host's function has taken what came, and this call may be inside that function.
-            if calls_back && messages.is_full() {
+            // Nothing is received before the host's function has taken what came, and this call is inside that function.
+            if messages.is_full() && messages.deliverer() == Some(thread_number()) {
                 break;
             }
             drop(state);
@@ -140,7 +139,8 @@ impl Transport {
         let ready = state.take_ready();
         let messages = state.messages.as_mut();
         let (arrived, failed) = messages.map_or((None, false), |messages| {
-            (messages.begin_delivery(), messages.has_failures())
+            let arrived = messages.begin_delivery(thread_number());
+            (arrived, messages.has_failures())
         });
         if failed {
             n += self.tell_failures(context, state);

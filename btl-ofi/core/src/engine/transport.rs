@@ -189,11 +189,11 @@ unsafe impl Send for Transport {}
 unsafe impl Sync for Transport {}
 
 thread_local! {
-    /// The thread's number, which selects its context; assigned on first use.
+    /// The thread's number, which tells it from others and selects its context; assigned on first use.
     static THREAD: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-fn thread_number() -> usize {
+pub(super) fn thread_number() -> usize {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     THREAD.with(|t| {
         if t.get() == usize::MAX {

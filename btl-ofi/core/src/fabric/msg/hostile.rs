@@ -166,7 +166,7 @@ fn treat(memory: &Memory, bytes: &[u64]) -> Option<Vec<u64>> {
         &mut answer,
         header,
     );
-    let sends = inbox.begin();
+    let sends = inbox.begin(0);
     for send in sends.iter().flat_map(|sends| sends.iter()) {
         assert!(send.endpoint.is_null() && send.bytes.len() <= 8 * length);
     }

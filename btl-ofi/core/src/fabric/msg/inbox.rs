@@ -91,8 +91,8 @@ pub(super) struct Inbox {
     waiting: Arrived,
     /// An empty list, so that its allocation is used again.
     spare: Arrived,
-    /// Whether a thread hands sends to the host. One at a time does, so that they keep their order.
-    delivering: bool,
+    /// The thread that hands sends to the host. One at a time does, so that they keep their order.
+    deliverer: Option<usize>,
     /// Receives whose buffers are kept, and how many may be: the others are there for answers, which the host's function may
     /// depend on.
     kept: usize,
@@ -171,14 +171,20 @@ impl Inbox {
         bytes.len() + WORDS_OF_ONE * sends.len() >= MOST_WORDS
     }
 
-    /// What is to be handed to the host now, unless a thread does that already. [`next`](Self::next) must follow.
+    /// What `thread` is to hand to the host now, unless a thread does that already. [`next`](Self::next) must follow.
     #[inline]
-    pub(super) fn begin(&mut self) -> Option<Arrived> {
-        if self.delivering || self.waiting.sends.is_empty() {
+    pub(super) fn begin(&mut self, thread: usize) -> Option<Arrived> {
+        if self.deliverer.is_some() || self.waiting.sends.is_empty() {
             return None;
         }
-        self.delivering = true;
+        self.deliverer = Some(thread);
         Some(self.take())
+    }
+
+    /// The thread that hands sends to the host.
+    #[inline]
+    pub(super) fn deliverer(&self) -> Option<usize> {
+        self.deliverer
     }
 
     /// Takes back what was handed to the host, and has `post` post the receives whose buffers were kept. Returns what came
@@ -189,7 +195,7 @@ impl Inbox {
         done.clear();
         self.spare = done;
         if self.waiting.sends.is_empty() {
-            self.delivering = false;
+            self.deliverer = None;
             return None;
         }
         Some(self.take())
@@ -259,7 +265,7 @@ mod tests {
             push(&mut inbox, words, receive);
             assert_eq!(inbox.keeps(receive), [10, 12].contains(&receive));
         }
-        let arrived = inbox.begin().expect("sends came");
+        let arrived = inbox.begin(0).expect("sends came");
         let first_words = arrived.iter().map(|sent| sent.bytes[0]);
         assert!(first_words.eq(0..6), "order");
         for (sent, words) in arrived.iter().zip(&messages) {
@@ -294,7 +300,7 @@ mod tests {
         let mut inbox = Inbox::new(2);
         push(&mut inbox, &words, 3);
         push(&mut inbox, &words, 3);
-        let arrived = inbox.begin().expect("sends came");
+        let arrived = inbox.begin(0).expect("sends came");
         assert!(
             arrived
                 .iter()

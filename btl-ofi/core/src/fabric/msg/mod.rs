@@ -214,11 +214,17 @@ impl Messages {
         unsafe { self.origin.send(&self.port, endpoint, message, fill) }
     }
 
-    /// Sends of peers that are to be handed to the host now; `None` if there are none, or if a thread is doing so.
-    /// [`next_delivery`](Self::next_delivery) must follow.
+    /// Sends of peers that this thread, which has a number, is to hand to the host now; `None` if there are none, or if a
+    /// thread is doing so. [`next_delivery`](Self::next_delivery) must follow.
     #[inline]
-    pub(crate) fn begin_delivery(&mut self) -> Option<Arrived> {
-        self.target.inbox.as_mut()?.begin()
+    pub(crate) fn begin_delivery(&mut self, thread: usize) -> Option<Arrived> {
+        self.target.inbox.as_mut()?.begin(thread)
+    }
+
+    /// The number of the thread that is handing sends to the host.
+    #[inline]
+    pub(crate) fn deliverer(&self) -> Option<usize> {
+        self.target.inbox.as_ref()?.deliverer()
     }
 
     /// Takes back what was handed to the host. Returns what came meanwhile; `None` ends the delivery.

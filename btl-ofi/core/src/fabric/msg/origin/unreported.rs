@@ -8,7 +8,7 @@ use super::Origin;
 use super::current::NONE;
 use crate::fabric::msg::Messages;
 use crate::fabric::msg::batch::Batch;
-use crate::fabric::msg::line::Line;
+use crate::fabric::msg::line::{Line, MOST_WAITING};
 use crate::fabric::msg::port::Port;
 use crate::fabric::msg::wire::Form;
 use crate::op::responder::Command;
@@ -51,6 +51,11 @@ impl Origin {
         command: &Command,
         operand: u64,
     ) -> Result<u32, Status> {
+        let number = self.line_to(endpoint);
+        let waiting = self.lines[number as usize].as_ref().map(|l| &l.waiting);
+        if waiting.is_some_and(|waiting| waiting.len() >= MOST_WAITING) {
+            return Err(Status::TEMP_OUT_OF_RESOURCE);
+        }
         let form = Form::word(AtomicKind::Update);
         // A batch of its own kind, so that its failure, of which nobody is told, is no other operation's.
         let has_room = |batch: &Batch| batch.has_only_unreported() && batch.has_room(&form);

@@ -1,5 +1,5 @@
 //! Two-sided messages of hosts: content and order over each provider, replies from within the receiving function, room,
-//! senders that leave at once, receivers that do not know the sender, threads, and peers that end.
+//! senders that leave at once, receivers that do not know the sender or release it, threads, and peers that end.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,6 +13,8 @@ mod common;
 mod ends;
 #[path = "sends/gate.rs"]
 mod gate;
+#[path = "sends/released.rs"]
+mod released;
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};

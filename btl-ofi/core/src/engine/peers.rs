@@ -247,7 +247,9 @@ impl Transport {
         }
         let outstanding = peer.count.outstanding();
         let mut ended = Ended::default();
+        let mut delivering = false;
         if let Some(messages) = &mut state.messages {
+            delivering = messages.deliverer().is_some();
             ended = messages.remove(endpoint, Status::TIMEOUT);
             self.count_abandoned(state, endpoint, &ended);
         }
@@ -256,9 +258,9 @@ impl Transport {
             peer.fail(Status::TIMEOUT);
             self.streams.end_waiting(endpoint);
         }
-        // A late completion may still name the endpoint, or a thread that reports failures.
+        // A late completion may still name the endpoint, or a thread that reports failures or hands messages to the host.
         let reporting = self.failures.reporting.load(Ordering::Acquire) > 0;
-        let late = outstanding > 0 || is_named || reporting;
+        let late = outstanding > 0 || is_named || reporting || delivering;
         if !late {
             // With the contexts locked: under their locks, threads count to the common slot without locked instructions.
             self.counters.give_back(peer.counters);

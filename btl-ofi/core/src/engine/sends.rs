@@ -2,7 +2,7 @@
 //! messages). They travel by `fabric::msg`.
 
 use std::ffi::c_void;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
 use plugin_api::{ReceiveFn, Status};
@@ -120,7 +120,12 @@ impl Transport {
                 n += 1;
                 if let Some(Receive { function, context }) = receive {
                     let (data, size) = (message.bytes.as_ptr().cast(), message.bytes.len());
-                    let endpoint = message.endpoint.cast();
+                    // SAFETY: NULL, or an endpoint of a peer that was connected when this delivery began: its place stays readable
+                    // until the transport closes.
+                    let peer = unsafe { message.endpoint.as_ref() };
+                    // The peer may have been released meanwhile, by this function or by another thread.
+                    let peer = peer.filter(|peer| peer.is_connected());
+                    let endpoint = peer.map_or(ptr::null(), ptr::from_ref).cast_mut().cast();
                     // SAFETY: the host set this function with its argument, and allows it to run on any thread that makes
                     // progress. The bytes are valid during the call.
                     unsafe { function(owner, endpoint, message.tag, data, size, context) };

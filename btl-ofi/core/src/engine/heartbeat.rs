@@ -30,7 +30,7 @@ pub(crate) struct Heartbeats {
     last: u64,
     /// Processes that were asked and have not answered.
     asked: HashSet<u64>,
-    /// Processes that left, and are not asked any more.
+    /// Processes that left, and are not asked any more unless they answer again.
     left: HashSet<u64>,
 }
 
@@ -114,6 +114,13 @@ impl Transport {
             return;
         }
         let heard = messages.heard();
+        let has_answered = |peer: &&Endpoint| heard.answered(peer);
+        if !watches.heartbeats.left.is_empty() {
+            // The line to a process that left was removed, so an answer is a newer one.
+            for peer in known.iter().filter(has_answered) {
+                watches.heartbeats.left.remove(&peer.proc);
+            }
+        }
         let idle = known.iter().filter(|peer| {
             is_carried(peer)
                 && peer.failure().is_none()
@@ -143,19 +150,21 @@ impl Transport {
         each.sum()
     }
 
-    /// Whether a peer that takes no message any more has left without being missed: heartbeats alone were sent to it, and
-    /// the host lets processes leave before others do. Then it is asked no more.
+    /// Whether a peer that takes no message any more has left without being missed: nothing but heartbeats is outstanding there,
+    /// and the host lets processes leave before others do. Then it is asked no more.
     #[cold]
     pub(crate) fn has_left(&self, endpoint: NonNull<Endpoint>) -> bool {
         if self.detector.watch_idle.load(Ordering::Relaxed) {
             return false;
         }
         let mut state = self.contexts[0].state.lock();
+        // SAFETY: endpoints live until the transport closes, or their line is removed.
+        let peer = unsafe { endpoint.as_ref() };
         let messages = state.messages.as_mut();
-        let left = messages.is_some_and(|messages| messages.remove_idle(endpoint));
+        let left = peer.count.outstanding() == 0
+            && messages.is_some_and(|messages| messages.remove_idle(endpoint));
         if left {
-            // SAFETY: endpoints live until the transport closes, or their line is removed.
-            let proc = unsafe { endpoint.as_ref() }.proc;
+            let proc = peer.proc;
             let mut peers = self.lock_peers();
             peers.watches.heartbeats.forget(proc);
             peers.watches.heartbeats.left.insert(proc);

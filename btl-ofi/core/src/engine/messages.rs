@@ -5,7 +5,7 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use libfabric_sys as ffi;
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
@@ -17,13 +17,16 @@ use crate::engine::failure::Reporting;
 use crate::engine::gather::Told;
 use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::{Transport, thread_number};
-use crate::fabric::msg::Ended;
+use crate::fabric::msg::{Broken, Ended};
 use crate::mem::handle::Handle;
 use crate::op::marked::Message;
 use crate::op::responder::{self, Command};
 use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Atomics;
+
+/// How long a transport that closes waits until its receipts have left.
+const PARTING: Duration = Duration::from_millis(100);
 
 impl Transport {
     /// Reads answers while batches are sent, so that both go on. Sends nothing: the batch that was just begun has one command,
@@ -206,12 +209,17 @@ impl Transport {
             self.tell_failed(&[f], status, what);
             self.deliver(context, &[f], status);
         }
-        for (endpoint, rc) in broken {
-            let code = i32::try_from(-rc).unwrap_or(ffi::FI_EOTHER as i32);
-            if peer_is_gone(code) && self.has_left(endpoint) {
-                continue;
-            }
-            let why = format!("a message could not be sent: {}", describe(code));
+        for (endpoint, broken) in broken {
+            let why = match broken {
+                Broken::Lost => String::from("a message to it, or its answer, was lost on the way"),
+                Broken::Code(rc) => {
+                    let code = i32::try_from(-rc).unwrap_or(ffi::FI_EOTHER as i32);
+                    if peer_is_gone(code) && self.has_left(endpoint) {
+                        continue;
+                    }
+                    format!("a message could not be sent: {}", describe(code))
+                }
+            };
             self.fail_peer(endpoint, Status::UNREACH, &why);
         }
         n
@@ -285,16 +293,38 @@ impl Transport {
         false
     }
 
-    /// Sends a message to peers whose answers are late, so that a broken connection is noticed.
+    /// Asks peers that have not answered for receipts, so that a broken connection and what was lost with it is noticed.
     #[cold]
     pub(crate) fn knock(&self) {
         let context = &self.contexts[0];
         let mut state = context.state.lock();
         if let Some(messages) = &mut state.messages {
-            messages.send_alive();
+            // Within a node nothing is lost with a connection.
+            messages.send_alive(!self.policy.one_node);
             if messages.has_failures() {
                 self.tell_failures(context, state);
             }
+        }
+    }
+
+    /// Tells peers what was executed here and not answered, because this process leaves: they would take it for lost. They may have
+    /// left themselves, so this waits a short time only.
+    pub(crate) fn part(&self) {
+        // A provider of one node takes messages to processes that have left: it misses nobody. Over shm 1.17 it must not be asked
+        // to, because an endpoint of the same process may be unmapped.
+        if !self.policy.uses_messages() || self.policy.one_node {
+            return;
+        }
+        let deadline = Instant::now() + PARTING;
+        let owes_receipts = || {
+            let mut state = self.contexts[0].state.lock();
+            state.messages.as_mut().is_some_and(|messages| {
+                messages.part();
+                messages.owes_receipts()
+            })
+        };
+        while owes_receipts() && Instant::now() < deadline {
+            self.progress();
         }
     }
 

@@ -323,6 +323,7 @@ impl Transport {
         self.leave_mailboxes(None);
         // Peers wait for the answers of commands that were executed here, and for sends, which were complete once copied.
         self.wait_for_sends(None, until);
+        self.part();
     }
 
     /// How long a release waits: not at all once one has waited in vain.

@@ -114,6 +114,18 @@ impl Addresses {
         }
     }
 
+    /// One that has this name, with so many uses that it stays.
+    #[cfg(test)]
+    pub(crate) fn that_keep(name: &[u8]) -> Addresses {
+        let mut counted = Counted::default();
+        counted.add(name, 0);
+        counted.entries[0].uses = u32::MAX / 2;
+        Addresses {
+            av: std::ptr::null_mut(),
+            counted: Mutex::new(Some(counted)),
+        }
+    }
+
     /// Counts the uses of each address from now on. To be called before the first insertion.
     pub(crate) fn count(&self) {
         *self.lock() = Some(Counted::default());

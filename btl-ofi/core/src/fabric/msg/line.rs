@@ -11,7 +11,7 @@ use crate::peer::endpoint::Endpoint;
 /// Batches of a line that may be unanswered at a time, and those whose answer may be due. The target keeps those that come
 /// early.
 pub(super) const WINDOW: usize = 16;
-const MOST_DUE: usize = 8;
+pub(super) const MOST_DUE: usize = 8;
 /// Complete batches that may wait for the window; further commands are refused for the moment.
 pub(super) const MOST_WAITING: usize = 4;
 /// A batch that still has room is sent only while fewer batches than this are unanswered: the more there is to send, the
@@ -25,7 +25,7 @@ const _: () = assert!(EAGER_SENDS > MOST_UNANSWERED + 1 && EAGER_SENDS < WINDOW)
 /// Batches of sends in a row that are not answered. The next one is, and its answer covers them.
 const MOST_UNANSWERED: usize = 7;
 
-/// The second check without an answer sends an empty message. The pause doubles up to about a minute of checks with the
+/// The second check without an answer asks the target how far it is. The pause doubles up to about a minute of checks with the
 /// default interval.
 const FIRST_KNOCK: (u32, u32) = (2, 1);
 const MOST_PAUSE: u32 = 256;
@@ -59,8 +59,13 @@ pub(super) struct Line {
     window: usize,
     /// The number of the next batch.
     pub(super) sequence: u32,
-    /// Checks that still pass before the next empty message, and those between the last two.
+    /// Checks that still pass before the next question, and those between the last two.
     knock: (u32, u32),
+    /// The number of the last question, the number of the first batch that had not left then, and the batch that was missing
+    /// when the one before was answered.
+    pub(super) question: u32,
+    pub(super) left: u32,
+    pub(super) missing: Option<u32>,
     /// Whether the provider took no message of the line when it was asked last.
     pub(super) stuck: bool,
     /// Whether a heartbeat was sent and no answer came since.
@@ -90,6 +95,9 @@ impl Line {
             window,
             sequence: 0,
             knock: FIRST_KNOCK,
+            question: 0,
+            left: 0,
+            missing: None,
             stuck: false,
             asked: false,
             listed: false,
@@ -181,11 +189,11 @@ impl Line {
         self.due() > 0
     }
 
-    /// Counts one check of the line. Returns whether an empty message is to be sent now: an answer is due, and the pause,
-    /// which doubles each time, is over.
+    /// Counts one check of the line. Returns whether the target is to be asked now: batches are unanswered, and the pause, which
+    /// doubles each time, is over.
     pub(super) fn is_to_knock(&mut self) -> bool {
         let (left, pause) = self.knock;
-        if self.due() == 0 {
+        if self.unanswered.is_empty() {
             self.knock = FIRST_KNOCK;
         } else if left > 1 {
             self.knock.0 = left - 1;

@@ -22,7 +22,7 @@
 //!
 //! **Sends.** The host's own messages (two-sided) travel in the same batches. Their bytes are copied when they are sent, so
 //! no operation waits for them, and most batches that hold nothing else are not answered: the answer to a later one covers
-//! them. At the target they go to the [inbox](inbox), from which progress hands them to the host without the lock.
+//! them, or a receipt. At the target they go to the [inbox](inbox), from which progress hands them to the host without the lock.
 //!
 //! **Notifications.** A put and the notification behind it travel in one batch. The target executes the notification after
 //! the put, and only if the put succeeded.
@@ -53,8 +53,8 @@ use plugin_api::Status;
 pub(crate) use self::batch::{Batch, Ended};
 pub(crate) use self::inbox::Arrived;
 use self::inbox::{Buffer, Inbox};
-pub(crate) use self::origin::Heard;
 use self::origin::Origin;
+pub(crate) use self::origin::{Broken, Heard};
 use self::port::Port;
 use self::receives::Receives;
 use self::target::Target;
@@ -315,10 +315,8 @@ impl Messages {
                 }
                 Kind::Answer | Kind::Refusal => self.origin.answered(header, words),
                 Kind::Farewell => self.target.leave(&header),
-                Kind::Alive => {
-                    self.target.asked(&header);
-                    Ok(())
-                }
+                Kind::Alive => self.target.asked(&self.port, &header, words),
+                Kind::Receipt => self.origin.told(&header),
             },
         };
         if let Err(why) = handled {
@@ -347,8 +345,8 @@ impl Messages {
         self.target.shut();
     }
 
-    /// A peer to which a message could not be sent, with the provider's code.
-    pub(crate) fn take_broken(&mut self) -> Option<(NonNull<Endpoint>, isize)> {
+    /// A peer to which a message could not be sent, or was lost.
+    pub(crate) fn take_broken(&mut self) -> Option<(NonNull<Endpoint>, Broken)> {
         self.origin.broken.pop()
     }
 
@@ -364,10 +362,11 @@ impl Messages {
         self.origin.remove(&self.port, endpoint, status)
     }
 
-    /// Sends a message without entries to peers whose answers are late, to learn whether the connection still stands.
+    /// Asks peers whose answers are late for receipts, to learn whether the connection still stands, and whether something was
+    /// lost with an earlier one; `all`: also peers with batches of which no answer is due.
     #[cold]
-    pub(crate) fn send_alive(&mut self) {
-        self.origin.send_alive(&self.port);
+    pub(crate) fn send_alive(&mut self, all: bool) {
+        self.origin.send_alive(&self.port, all);
     }
 
     /// Peers that were heard over messages: they answered this process, or sent it a batch.
@@ -390,7 +389,7 @@ impl Messages {
         unsafe { self.origin.ask(&self.port, endpoint) };
     }
 
-    /// Removes the line to a peer that left, if it has heartbeats alone. Returns whether it was so.
+    /// Removes the line to a peer that left, if heartbeats alone are unanswered there. Returns whether it was so.
     #[cold]
     pub(crate) fn remove_idle(&mut self, endpoint: NonNull<Endpoint>) -> bool {
         self.origin.remove_idle(&self.port, endpoint)
@@ -399,6 +398,19 @@ impl Messages {
     /// Peers for which the provider took no message when it was asked last.
     pub(crate) fn stuck(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
         self.origin.stuck()
+    }
+
+    /// Tells peers what was executed here and not answered yet, because this process leaves.
+    #[cold]
+    pub(crate) fn part(&mut self) {
+        if !self.port.closed {
+            self.target.part(&self.port);
+        }
+    }
+
+    /// Whether receipts are not sent yet, or the provider still reads them.
+    pub(crate) fn owes_receipts(&self) -> bool {
+        !self.port.closed && self.target.owes_receipts()
     }
 
     /// Batches of peers that were executed here so far.

@@ -29,6 +29,15 @@ use crate::peer::endpoint::Endpoint;
 /// The line of a message whose failure concerns no line.
 const NOBODY: u32 = u32::MAX;
 
+/// Why nothing more is sent to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// A message could not be sent: the provider's code.
+    Code(isize),
+    /// A batch that had left did not arrive, or its answer did not.
+    Lost,
+}
+
 /// What a transport keeps as an origin.
 pub(super) struct Origin {
     /// The address of this process's endpoint.
@@ -54,8 +63,8 @@ pub(super) struct Origin {
     cookies: u64,
     /// Operations that are over and were not taken yet.
     pub(super) ended: Ended,
-    /// Peers to which a message could not be sent, with the provider's code.
-    pub(super) broken: Vec<(NonNull<Endpoint>, isize)>,
+    /// Peers to which a message could not be sent, or was lost.
+    pub(super) broken: Vec<(NonNull<Endpoint>, Broken)>,
     counters: CountersRef,
 }
 
@@ -190,7 +199,8 @@ impl Origin {
         let batch = &self.batches[number as usize];
         let line = self.lines.get(batch.line as usize).and_then(Option::as_ref);
         if let Some(line) = line.filter(|line| line.cookie == batch.cookie) {
-            self.broken.push((line.endpoint, -(code as isize)));
+            self.broken
+                .push((line.endpoint, Broken::Code(-(code as isize))));
         }
         self.sent(number);
     }
@@ -250,7 +260,7 @@ impl Origin {
                 }
                 EAGAIN => return,
                 rc => {
-                    self.broken.push((line.endpoint, rc));
+                    self.broken.push((line.endpoint, Broken::Code(rc)));
                     return;
                 }
             }

@@ -1,24 +1,24 @@
 //! The target's side of messages: the origins that send batches here, and the answers to them.
 
+mod answers;
+mod receipts;
+
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use libfabric_sys as ffi;
 use libfabric_sys::fi_addr_t;
 
-use crate::base::error::{describe, peer_is_gone};
 use crate::base::lock::Lock;
 use crate::fabric::addresses::Addresses;
 use crate::fabric::msg::execute::{check, execute};
 use crate::fabric::msg::inbox::{Buffer, Inbox, Sender};
 use crate::fabric::msg::line::WINDOW;
-use crate::fabric::msg::origin::SPARE;
-use crate::fabric::msg::port::{EAGAIN, Port};
+use crate::fabric::msg::port::Port;
+use crate::fabric::msg::target::answers::{Answer, Receiver};
 use crate::fabric::msg::vacant;
-use crate::fabric::msg::wire::{Header, Kind, MOST_WORDS, UNKNOWN, take_address};
+use crate::fabric::msg::wire::{Header, Kind, UNKNOWN, take_address};
 use crate::mem::regions::Regions;
-use crate::op::marked::Message;
 use crate::op::responder::Responder;
 use crate::peer::address::check_form;
 use crate::peer::endpoint::Endpoint;
@@ -36,21 +36,16 @@ pub(super) struct Client {
     pub(super) sequence: u32,
     /// Batches that came before their turn.
     pub(super) early: Vec<(Header, Vec<u64>)>,
+    /// How many of its answers are [parked](Target::parked).
+    parked: u8,
+    /// Whether batches were executed that no answer covers.
+    has_covered: bool,
 }
 
-/// Failures after which an answer is sent again only when its origin asks whether the connection stands, and how many answers
-/// are kept for that.
-const MOST_FAILURES: u32 = 16;
-const MOST_PARKED: usize = 64;
-
-/// An answer that the provider has not sent yet.
-#[derive(Default)]
-struct Answer {
-    words: Vec<u64>,
-    /// Its receiver: the client's number and cookie.
-    client: (u32, u64),
-    /// How often it could not be sent.
-    failures: u32,
+impl Client {
+    fn is_of(&self, header: &Header) -> bool {
+        self.cookie == header.cookie && self.line == header.line
+    }
 }
 
 /// What a transport keeps as a target.
@@ -72,8 +67,10 @@ pub(super) struct Target {
     free_answers: Vec<u32>,
     /// Answers that the provider had no room for.
     unsent: VecDeque<u32>,
-    /// Answers that could not be sent.
+    /// Answers that could not be sent: of each origin at most so many as it waits for at a time.
     parked: Vec<u32>,
+    /// Number of receipts that have not left.
+    receipts: usize,
 }
 
 impl Target {
@@ -96,6 +93,7 @@ impl Target {
             free_answers: Vec::new(),
             unsent: VecDeque::new(),
             parked: Vec::new(),
+            receipts: 0,
         }
     }
 
@@ -117,53 +115,9 @@ impl Target {
         inbox.is_some_and(|inbox| inbox.keeps(receive))
     }
 
-    /// Whether answers wait for room at the provider.
-    #[inline]
-    pub(super) fn has_unsent(&self) -> bool {
-        !self.unsent.is_empty()
-    }
-
-    /// Whether answers are not sent yet, or the provider still reads them.
-    pub(super) fn owes_answers(&self) -> bool {
-        self.free_answers.len() + self.parked.len() < self.answers.len()
-    }
-
-    /// An origin asks whether the connection stands: its answers that could not be sent are sent again.
-    #[cold]
-    pub(super) fn asked(&mut self, header: &Header) {
-        for at in (0..self.parked.len()).rev() {
-            let number = self.parked[at];
-            let answer = &mut self.answers[number as usize];
-            if answer.client.1 == header.cookie {
-                answer.failures = 0;
-                self.unsent.push_back(number);
-                self.parked.swap_remove(at);
-            }
-        }
-    }
-
     /// The endpoints are closed: nothing is sent any more.
     pub(super) fn shut(&mut self) {
         self.unsent.clear();
-    }
-
-    /// Sends the answers that the provider had no room for.
-    pub(super) fn send_waiting(&mut self, port: &Port) {
-        for _ in 0..self.unsent.len() {
-            let Some(number) = self.unsent.pop_front() else {
-                break;
-            };
-            self.send_answer(port, number);
-        }
-    }
-
-    /// The provider no longer reads an answer.
-    #[inline]
-    pub(super) fn sent(&mut self, number: u32) {
-        if self.free_answers.len() >= SPARE {
-            self.answers[number as usize].words.shrink_to(MOST_WORDS);
-        }
-        self.free_answers.push(number);
     }
 
     /// Executes a batch, which is in this buffer, when its turn comes, and those that waited for it.
@@ -182,7 +136,7 @@ impl Target {
             .clients
             .get_mut(number as usize)
             .and_then(Option::as_mut);
-        let client = client.filter(|c| c.cookie == header.cookie && c.line == header.line);
+        let client = client.filter(|client| client.is_of(&header));
         let client = client.ok_or("it is of an unknown client")?;
         match header.sequence.wrapping_sub(client.sequence) {
             0 => {}
@@ -223,16 +177,13 @@ impl Target {
             return;
         };
         client.sequence = client.sequence.wrapping_add(1);
+        client.has_covered = header.kind == Kind::Unanswered;
         self.served += 1;
         let cookie = client.cookie;
         let inbox = self.inbox.as_deref();
         let peer = inbox.and_then(|inbox| inbox.peer(client.address, &mut client.sender));
-        let reply = self.free_answers.pop().unwrap_or_else(|| {
-            self.answers.push(Answer::default());
-            self.answers.len() as u32 - 1
-        });
+        let reply = self.take_answer(Receiver::Client(number, cookie));
         let answer = &mut self.answers[reply as usize];
-        (answer.client, answer.failures) = ((number, cookie), 0);
         let header = Header {
             client: number,
             ..header
@@ -266,7 +217,7 @@ impl Target {
             );
         }
         if header.kind == Kind::Unanswered {
-            self.free_answers.push(reply);
+            self.free_answer(reply);
         } else {
             self.send_answer(port, reply);
         }
@@ -275,18 +226,10 @@ impl Target {
     /// Makes an origin known, whose first batch this is. Returns its number, and the word at which the entries begin.
     #[cold]
     fn introduce(&mut self, header: &Header, words: &[u64]) -> Result<(u32, usize), &'static str> {
-        let (name, used) = take_address(&words[Header::WORDS..])?;
-        let own = &self.address;
-        if check_form(self.format, &name, own).is_err() {
-            return Err("the address of its endpoint is of another kind");
-        }
         if header.sequence != 0 {
             return Err("it introduces its sender, but is not its first one");
         }
-        // SAFETY: `check_form` verified that the name has the form of this provider's addresses.
-        let address = unsafe { self.addresses.insert(&name) };
-        let address = address.ok().flatten();
-        let address = address.ok_or("the provider did not accept the address of its endpoint")?;
+        let (address, used) = self.insert_origin(words)?;
         let number = vacant(&mut self.clients, &mut self.free_clients);
         self.clients[number as usize] = Some(Client {
             address,
@@ -295,8 +238,23 @@ impl Target {
             sender: Sender::default(),
             sequence: 0,
             early: Vec::new(),
+            parked: 0,
+            has_covered: false,
         });
         Ok((number, Header::WORDS + used))
+    }
+
+    /// Inserts the address that an origin sends behind the header. Returns it with the number of words that it took.
+    fn insert_origin(&self, words: &[u64]) -> Result<(fi_addr_t, usize), &'static str> {
+        let (name, used) = take_address(&words[Header::WORDS..])?;
+        if check_form(self.format, &name, &self.address).is_err() {
+            return Err("the address of its endpoint is of another kind");
+        }
+        // SAFETY: `check_form` verified that the name has the form of this provider's addresses.
+        let address = unsafe { self.addresses.insert(&name) };
+        let address = address.ok().flatten();
+        let address = address.ok_or("the provider did not accept the address of its endpoint")?;
+        Ok((address, used))
     }
 
     /// Forgets a client that sends no more batches.
@@ -305,8 +263,14 @@ impl Target {
             .clients
             .get_mut(header.client as usize)
             .ok_or("it is of an unknown client")?;
-        if let Some(client) = slot.take_if(|c| c.cookie == header.cookie && c.line == header.line) {
+        if let Some(client) = slot.take_if(|client| client.is_of(header)) {
             self.free_clients.push(header.client);
+            if client.parked > 0 {
+                let receiver = Receiver::Client(header.client, client.cookie);
+                for number in self.take_parked(receiver) {
+                    self.free_answer(number);
+                }
+            }
             if let Err(e) = self.addresses.remove(client.address) {
                 tracing::warn!("the address of an origin that leaves stays: {e}");
             }
@@ -327,39 +291,6 @@ impl Target {
         if let Some(inbox) = &mut self.inbox {
             // SAFETY: the caller releases the peer, which is live until then.
             inbox.disconnect(unsafe { endpoint.as_ref() }.address, endpoint);
-        }
-    }
-
-    fn send_answer(&mut self, port: &Port, number: u32) {
-        let answer = &self.answers[number as usize];
-        let (client, cookie) = answer.client;
-        let client = self.clients.get(client as usize).and_then(Option::as_ref);
-        let Some(client) = client.filter(|c| c.cookie == cookie) else {
-            // Its origin left without waiting for it, and the address is no longer in the address vector.
-            self.free_answers.push(number);
-            return;
-        };
-        match port.send(&answer.words, client.address, Message::Answer(number)) {
-            0 => {}
-            EAGAIN => self.unsent.push_back(number),
-            rc => self.answer_failed(number, i32::try_from(-rc).unwrap_or(ffi::FI_EOTHER as i32)),
-        }
-    }
-
-    /// Sends an answer again later: the origin waits for it, and ignores a second one. One whose origin cannot be reached is
-    /// kept until the origin asks.
-    #[cold]
-    pub(super) fn answer_failed(&mut self, number: u32, code: i32) {
-        let answer = &mut self.answers[number as usize];
-        answer.failures += 1;
-        if peer_is_gone(code) || answer.failures >= MOST_FAILURES {
-            tracing::warn!("an answer could not be sent: {}", describe(code));
-            match self.parked.len() < MOST_PARKED {
-                true => self.parked.push(number),
-                false => self.free_answers.push(number),
-            }
-        } else {
-            self.unsent.push_back(number);
         }
     }
 }

@@ -3,7 +3,8 @@
 //! A message is a sequence of 64-bit words in the byte order of the machine; all processes of a job have the same one. It
 //! begins with a [`Header`]. A *batch* carries commands to a target: after the header of its first batch, an origin sends
 //! the address of its endpoint; then the entries follow. An *answer* covers one batch: after the header come the failed
-//! entries, a word each (number, status), then the results of all entries that have some, in order.
+//! entries, a word each (number, status), then the results of all entries that have some, in order. A *receipt* says how far
+//! a target is with a line.
 //!
 //! An entry is: code and count (one word), address, key and cookie of the region unless it is that of the entry before
 //! ([`SAME_REGION`]), the value to compare with if it is a compare-and-swap, and the operands, filled up to whole words.
@@ -48,7 +49,7 @@ const LONGEST_ENTRY: usize = 5;
 pub(crate) const REGION_WORDS: usize = 2;
 
 /// The first word's lower half: the letters BTM and the version of this format.
-const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x04");
+const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x05");
 
 /// Set in the code of an entry whose region is that of the entry before.
 const SAME_REGION: u32 = 1 << 31;
@@ -68,10 +69,13 @@ pub(super) enum Kind {
     Refusal = 3,
     /// The origin will send no more batches.
     Farewell = 4,
-    /// Carries nothing. A sender learns by it whether the connection still stands.
+    /// Asks for a receipt. The origin also learns by it whether the connection still stands. Behind the header it has the
+    /// address of the origin's endpoint, if the origin does not know its number yet.
     Alive = 5,
     /// Sends only. It is not answered: the answer to a later batch covers it.
     Unanswered = 6,
+    /// Tells an origin which of its batches were executed, and how many answers are still to come.
+    Receipt = 7,
 }
 
 /// The beginning of each message.
@@ -83,11 +87,13 @@ pub(crate) struct Header {
     /// The origin's number of the line, and the target's number of the client at the line's other end.
     pub(super) line: u32,
     pub(super) client: u32,
-    /// Number of the batch on its line.
+    /// Number of the batch on its line; of a receipt, of the first batch that was not executed.
     pub(super) sequence: u32,
-    /// Of a batch, the number of entries; of an answer, the number of entries that failed.
+    /// Of a batch, the number of entries; of an answer, the number of entries that failed; of a receipt, the number of answers
+    /// that have not left.
     pub(super) entries: u32,
-    /// Words of results that the answer has.
+    /// Words of results that the answer has. Of a question, its number, from 1 on; of a receipt, the number of the question, and 0 if
+    /// there was none.
     pub(super) results: u32,
 }
 
@@ -122,6 +128,7 @@ impl Header {
             4 => Kind::Farewell,
             5 => Kind::Alive,
             6 => Kind::Unanswered,
+            7 => Kind::Receipt,
             _ => return Err("it is of an unknown kind"),
         };
         let header = Header {

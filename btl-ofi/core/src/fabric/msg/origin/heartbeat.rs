@@ -7,7 +7,6 @@ use std::ptr::NonNull;
 use libfabric_sys::fi_addr_t;
 use plugin_api::Status;
 
-use crate::fabric::msg::batch::Batch;
 use crate::fabric::msg::origin::Origin;
 use crate::fabric::msg::port::Port;
 use crate::fabric::msg::wire::UNKNOWN;
@@ -22,8 +21,13 @@ pub(crate) struct Heard {
 }
 
 impl Heard {
+    /// Whether the peer has answered on its present line.
+    pub(crate) fn answered(&self, peer: &Endpoint) -> bool {
+        self.targets.contains(&NonNull::from(peer))
+    }
+
     pub(crate) fn has(&self, peer: &Endpoint) -> bool {
-        self.targets.contains(&NonNull::from(peer)) || self.origins.contains(&peer.address)
+        self.answered(peer) || self.origins.contains(&peer.address)
     }
 }
 
@@ -72,8 +76,9 @@ impl Origin {
         self.send_line(port, number, false);
     }
 
-    /// Removes the line to a peer if nothing is outstanding on it but heartbeats and sends that have left. Returns whether it was so; the next command
-    /// begins another line.
+    /// Removes the line to a peer if nothing is outstanding on it but heartbeats. Returns whether it was so; the next command
+    /// begins another line. Sends that have left are outstanding until an answer or a receipt covers them: the provider took them, but
+    /// perhaps the peer did not get them. One that leaves in good order sends the receipt.
     #[cold]
     pub(in crate::fabric::msg) fn remove_idle(
         &mut self,
@@ -83,12 +88,9 @@ impl Origin {
         let number = self.by_endpoint.get(&endpoint);
         let line = number.and_then(|number| self.lines[*number as usize].as_ref());
         let idle = line.is_some_and(|line| {
-            let batch = |n: &u32| &self.batches[*n as usize];
-            // Sends are over for their sender once the provider has taken them.
-            let is_over = |batch: &Batch| batch.is_empty() || batch.unanswered && !batch.held;
-            let mut sent = line.unanswered.iter().map(batch);
-            let mut unsent = line.waiting.iter().chain(&line.current).map(batch);
-            line.asked && sent.all(is_over) && unsent.all(Batch::is_empty)
+            let unsent = line.waiting.iter().chain(&line.current);
+            let mut all = line.unanswered.iter().chain(unsent);
+            all.all(|n| self.batches[*n as usize].is_empty())
         });
         if idle {
             // Heartbeats are no operations, so none ends with this.

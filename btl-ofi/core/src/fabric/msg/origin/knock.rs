@@ -1,33 +1,94 @@
-//! Messages without entries, by which an origin learns whether a connection still stands, or takes its leave.
+//! Messages without entries, by which an origin asks how far a target is with its line, or takes its leave.
+//!
+//! A batch may be lost without an error: over TCP its send is complete once the bytes are in the socket, and the next one makes
+//! another connection if that one is broken. So where an answer is late, and where batches are not covered by any, the origin
+//! asks for a receipt. Messages may overtake each other on their way. So a batch that had left counts as lost, or its answer,
+//! if it is missing in the receipts for two questions, of which the second was asked after the first was answered.
 
 use std::collections::HashSet;
 use std::ptr::NonNull;
 
 use crate::fabric::msg::line::Line;
-use crate::fabric::msg::origin::Origin;
+use crate::fabric::msg::origin::{Broken, Origin};
 use crate::fabric::msg::port::{EAGAIN, Port};
-use crate::fabric::msg::wire::{Header, Kind};
+use crate::fabric::msg::wire::{Header, Kind, UNKNOWN};
 use crate::op::marked::Message;
 use crate::peer::endpoint::Endpoint;
 
+/// Most lines that are asked in one check although no answer is due there. The other ones are asked in later checks.
+const MOST_QUIET: usize = 8;
+
 impl Origin {
-    /// Sends a message without entries to each peer from which an answer is due, to learn whether the connection still
-    /// stands: its error then names the line.
+    /// Asks each peer with unanswered batches for a receipt; unless `all`, only if an answer is due. If the connection is broken,
+    /// the error of this message names the line.
     #[cold]
-    pub(in crate::fabric::msg) fn send_alive(&mut self, port: &Port) {
+    pub(in crate::fabric::msg) fn send_alive(&mut self, port: &Port, all: bool) {
         // One at a time: a target that takes nothing leaves the provider's queue to others.
         let sent = self.batches.iter().filter(|b| b.held && b.is_empty());
         let sent: HashSet<u64> = sent.map(|batch| batch.cookie).collect();
+        let mut quiet = if all { 0 } else { MOST_QUIET };
         for number in 0..self.lines.len() {
             if let Some(mut line) = self.lines[number].take() {
-                if line.is_to_knock() && !sent.contains(&line.cookie) {
-                    let rc =
-                        self.send_empty(port, &line, (number as u32, number as u32), Kind::Alive);
-                    line.stuck = rc == EAGAIN;
+                let may_ask = line.is_due() || quiet < MOST_QUIET;
+                if may_ask && line.is_to_knock() && !sent.contains(&line.cookie) {
+                    quiet += usize::from(!line.is_due());
+                    self.ask_for_receipt(port, &mut line, number as u32);
                 }
                 self.lines[number] = Some(line);
             }
         }
+    }
+
+    fn ask_for_receipt(&mut self, port: &Port, line: &mut Line, number: u32) {
+        let rc = self.send_empty(port, line, (number, number), Kind::Alive);
+        line.stuck = rc == EAGAIN;
+        if rc == 0 {
+            let unanswered = line.unanswered.iter();
+            let mut batches = unanswered.map(|n| &self.batches[*n as usize]);
+            let held = batches.find(|batch| batch.held);
+            line.left = held.map_or(line.sequence, |batch| batch.sequence);
+            line.question = line.question.wrapping_add(1);
+        }
+    }
+
+    /// Handles a receipt.
+    #[cold]
+    pub(in crate::fabric::msg) fn told(&mut self, header: &Header) -> Result<(), &'static str> {
+        let line = self.lines.get_mut(header.line as usize);
+        let line = line.and_then(Option::as_mut);
+        let Some(line) = line.filter(|line| line.cookie == header.cookie) else {
+            // Its line was given up.
+            return Ok(());
+        };
+        if is_before(line.sequence, header.sequence) {
+            return Err("it covers batches that were not sent");
+        }
+        line.stuck = false;
+        let batches = &self.batches;
+        let batch = |n: u32| &batches[n as usize];
+        let is_executed = |n: u32| is_before(batch(n).sequence, header.sequence);
+        let executed = line.unanswered.iter().take_while(|n| is_executed(**n));
+        let executed = executed.count();
+        line.take_covered(executed, |n| batch(n).unanswered, &mut self.answered);
+        for number in &self.answered {
+            line.has_arrived(batch(*number).counted);
+        }
+        if header.results != 0 && header.results == line.question {
+            let answers_come = header.entries > 0;
+            let is_missing = |n: &&u32| {
+                is_before(batch(**n).sequence, line.left) && !(is_executed(**n) && answers_come)
+            };
+            let missing = line.unanswered.iter().find(is_missing);
+            let missing = missing.map(|n| batch(*n).sequence);
+            if missing.is_some() && missing == line.missing {
+                self.broken.push((line.endpoint, Broken::Lost));
+            }
+            line.missing = missing;
+        }
+        while let Some(number) = self.answered.pop() {
+            self.end_batch(number);
+        }
+        Ok(())
     }
 
     /// Peers for which the provider took no message when it was asked last.
@@ -46,7 +107,9 @@ impl Origin {
     ) -> isize {
         let batch = self.take_batch();
         let message = &mut self.batches[batch as usize];
-        message.begin((to_tell, line.cookie), None, self.answer);
+        let is_question = kind == Kind::Alive;
+        let address = (is_question && line.client == UNKNOWN).then_some(&*self.address);
+        message.begin((to_tell, line.cookie), address, self.answer);
         Header {
             kind,
             cookie: line.cookie,
@@ -54,7 +117,11 @@ impl Origin {
             client: line.client,
             sequence: 0,
             entries: 0,
-            results: 0,
+            results: if is_question {
+                line.question.wrapping_add(1)
+            } else {
+                0
+            },
         }
         .write(&mut message.words);
         let rc = port.send(
@@ -69,11 +136,16 @@ impl Origin {
             }
             rc => {
                 self.free_batch(batch);
-                if rc != EAGAIN && kind == Kind::Alive {
-                    self.broken.push((line.endpoint, rc));
+                if rc != EAGAIN && is_question {
+                    self.broken.push((line.endpoint, Broken::Code(rc)));
                 }
             }
         }
         rc
     }
+}
+
+/// Whether one number of a batch comes before another.
+fn is_before(one: u32, other: u32) -> bool {
+    (other.wrapping_sub(one) as i32) > 0
 }

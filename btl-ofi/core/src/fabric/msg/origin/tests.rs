@@ -87,6 +87,44 @@ impl Side {
         self.origin.lines[0].as_ref().unwrap()
     }
 
+    /// Asks for a receipt, as the checks do after a while. The provider sends the question, and nothing else.
+    fn ask(&mut self) {
+        let before = self.line().question;
+        while self.line().question == before {
+            self.origin.send_alive(&self.port, true);
+            for number in 0..self.origin.batches.len() {
+                let batch = &self.origin.batches[number];
+                if batch.held && batch.is_empty() {
+                    self.origin.sent(number as u32);
+                }
+            }
+        }
+    }
+
+    /// Gives the receipt for the last question: the number of the batch that comes next, and how many answers come.
+    fn told(&mut self, sequence: u32, answers: u32) -> Result<(), &'static str> {
+        self.told_of(self.line().question, sequence, answers)
+    }
+
+    fn told_of(&mut self, question: u32, sequence: u32, answers: u32) -> Result<(), &'static str> {
+        let header = Header {
+            kind: Kind::Receipt,
+            cookie: self.line().cookie,
+            line: 0,
+            client: 0,
+            sequence,
+            entries: answers,
+            results: question,
+        };
+        self.origin.told(&header)
+    }
+
+    fn is_lost(&self) -> bool {
+        let broken = &self.origin.broken;
+        assert!(broken.is_empty() || *broken == [(self.peer(), Broken::Lost)]);
+        !broken.is_empty()
+    }
+
     /// Answers the batch with a number, of which these entries failed.
     fn answer(&mut self, sequence: u32, failed: &[u32]) -> Result<(), &'static str> {
         let header = Header {
@@ -155,4 +193,164 @@ fn sends_that_have_left_keep_no_memory() {
     for number in &line.unanswered {
         assert_eq!(side.origin.batches[*number as usize].words.capacity(), 0);
     }
+}
+
+/// A receipt covers what was executed and needs no answer.
+#[test]
+fn receipts_cover_messages_of_the_host() {
+    let mut side = Side::new();
+    for _ in 0..3 {
+        side.send();
+    }
+    side.ask();
+    assert_eq!(side.told(3, 0), Ok(()));
+    assert_eq!(side.line().unanswered.len(), 1);
+    assert!(side.line().has_covered() && !side.is_lost());
+    // From a target that leaves, without a question.
+    assert_eq!(side.told_of(0, 4, 0), Ok(()));
+    assert!(side.line().unanswered.is_empty() && !side.line().has_covered());
+    for _ in 0..1000 {
+        side.origin.send_alive(&side.port, true);
+    }
+    assert_eq!(side.line().question, 1, "nothing is to be asked");
+    side.put();
+    assert_eq!(side.told_of(1, 5, 0), Ok(()));
+    assert!(side.line().is_due(), "a receipt answers nothing");
+}
+
+/// A message of the host that left is lost if the receipts for two questions do not have it, of which the second one came after
+/// the first receipt.
+#[test]
+fn what_two_receipts_do_not_have_is_lost() {
+    let mut side = Side::new();
+    side.send();
+    side.ask();
+    side.ask();
+    // One of an earlier question counts for nothing, and the same receipt twice counts once.
+    let last = side.line().question;
+    assert_eq!(side.told_of(last - 1, 1, 0), Ok(()));
+    assert_eq!(side.told(1, 0), Ok(()));
+    assert!(!side.is_lost());
+    side.ask();
+    assert_eq!(side.told_of(last, 1, 0), Ok(()));
+    assert!(!side.is_lost());
+    assert_eq!(side.told(1, 0), Ok(()));
+    assert!(side.is_lost());
+}
+
+/// A batch that comes late is not lost, nor one that the provider still reads, nor one that left after the question.
+#[test]
+fn what_may_still_come_is_not_lost() {
+    let mut side = Side::new();
+    side.send();
+    side.ask();
+    assert_eq!(side.told(1, 0), Ok(()));
+    side.ask();
+    assert_eq!(side.told(2, 0), Ok(()));
+    assert!(!side.is_lost() && side.line().unanswered.is_empty());
+    side.send();
+    let number = side.line().unanswered[0];
+    side.origin.batches[number as usize].held = true;
+    for _ in 0..3 {
+        side.ask();
+        assert_eq!(side.told(2, 0), Ok(()));
+    }
+    assert!(!side.is_lost(), "the provider reads it");
+    side.leave();
+    side.ask();
+    side.send();
+    assert_eq!(side.told(3, 0), Ok(()));
+    side.ask();
+    side.send();
+    assert_eq!(side.told(4, 0), Ok(()));
+    assert!(!side.is_lost());
+}
+
+/// An answer is lost if its batch was executed, and the target has none that it would still send.
+#[test]
+fn answers_are_lost() {
+    let mut side = Side::new();
+    side.put();
+    for _ in 0..3 {
+        side.ask();
+        assert_eq!(side.told(2, 1), Ok(()));
+    }
+    assert!(!side.is_lost(), "the target has it");
+    side.ask();
+    assert_eq!(side.told(2, 0), Ok(()));
+    assert!(!side.is_lost(), "it may be on the way");
+    side.ask();
+    assert_eq!(side.told(2, 0), Ok(()));
+    assert!(side.is_lost());
+}
+
+#[test]
+fn a_receipt_for_what_was_not_sent_is_refused() {
+    let mut side = Side::new();
+    side.send();
+    for sequence in [3, 4, u32::MAX / 2] {
+        side.told(sequence, 0).expect_err("it was not sent");
+    }
+    assert_eq!(side.told(u32::MAX, 0), Ok(()));
+    assert_eq!(side.line().unanswered.len(), 1, "an old one covers nothing");
+}
+
+/// Whatever a target says, a receipt ends no operation, and what is still unanswered is counted as it is.
+#[test]
+fn receipts_of_a_hostile_target_do_no_harm() {
+    let mut state = 7u64;
+    let mut below = |n: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 33) % n) as u32
+    };
+    for _ in 0..200 {
+        let mut side = Side::new();
+        for _ in 0..6 {
+            match below(3) {
+                0 => side.put(),
+                _ => side.send(),
+            }
+            let needs_none = |side: &Side, n: &u32| side.origin.batches[*n as usize].unanswered;
+            let counts = |side: &Side| {
+                let unanswered = &side.line().unanswered;
+                let covered = unanswered.iter().filter(|n| needs_none(side, n));
+                let covered = covered.count();
+                (unanswered.len() - covered, covered)
+            };
+            let (due, _) = counts(&side);
+            let near = side.line().sequence.wrapping_add(below(9)).wrapping_sub(6);
+            let sequence = [near, near, below(u64::from(u32::MAX))][below(3) as usize];
+            let _ = side.told_of(below(3), sequence, below(2) * u32::MAX);
+            let (now, covered) = counts(&side);
+            assert_eq!(now, due, "answers end operations");
+            assert_eq!(side.line().is_due(), due > 0);
+            assert_eq!(side.line().has_covered(), covered > 0);
+        }
+        assert!(side.origin.ended.untracked.is_empty());
+    }
+}
+
+/// A peer that takes nothing any more has left if heartbeats alone are unanswered: sends that left, or failed, may be lost.
+#[test]
+fn sends_are_outstanding_until_they_are_covered() {
+    let mut side = Side::new();
+    let peer = side.peer();
+    side.send();
+    // SAFETY: the peer is live.
+    unsafe { side.origin.ask(&side.port, peer) };
+    side.leave();
+    assert!(!side.origin.remove_idle(&side.port, peer));
+    assert_eq!(side.told_of(0, 2, 0), Ok(()));
+    assert!(side.line().is_due(), "the heartbeat");
+    assert!(side.origin.remove_idle(&side.port, peer));
+    assert!(side.origin.lines[0].is_none());
+    let mut side = Side::new();
+    side.send();
+    let number = side.line().unanswered[0];
+    side.origin
+        .failed(number, libfabric_sys::FI_ECONNREFUSED as i32);
+    let peer = side.peer();
+    assert!(!side.origin.remove_idle(&side.port, peer));
 }

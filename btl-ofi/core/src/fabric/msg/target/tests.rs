@@ -2,24 +2,36 @@
 
 #![allow(clippy::expect_used, reason = "tests fail by panicking")]
 
+use libfabric_sys as ffi;
+
+use super::answers::MOST_FAILURES;
 use super::*;
+use crate::fabric::msg::wire::{MOST_WORDS, push_address};
 
 const COOKIE: u64 = 0x1234;
+/// The address of the origins, and the target's.
+const NAME: [u8; 16] = [1; 16];
 
 /// A target that knows one origin.
 fn target() -> Target {
-    // SAFETY: nothing here inserts or removes an address.
-    let addresses = Arc::new(unsafe { Addresses::new(std::ptr::null_mut()) });
-    let mut target = Target::new(addresses, (0, vec![1; 16]), MOST_WORDS);
+    let addresses = Arc::new(Addresses::that_keep(&NAME));
+    let mut target = Target::new(addresses, (0, NAME.to_vec()), MOST_WORDS);
+    add_client(&mut target, COOKIE);
+    target
+}
+
+fn add_client(target: &mut Target, cookie: u64) -> u32 {
     target.clients.push(Some(Client {
         address: 0,
         line: 0,
-        cookie: COOKIE,
+        cookie,
         sender: Sender::default(),
         sequence: 0,
         early: Vec::new(),
+        parked: 0,
+        has_covered: false,
     }));
-    target
+    target.clients.len() as u32 - 1
 }
 
 fn header(kind: Kind, sequence: u32) -> Header {
@@ -36,13 +48,29 @@ fn header(kind: Kind, sequence: u32) -> Header {
 
 /// Hands an empty batch with a number to the target.
 fn come(target: &mut Target, port: &Port, sequence: u32) -> Result<(), &'static str> {
+    come_as(target, port, header(Kind::Batch, sequence))
+}
+
+fn come_as(target: &mut Target, port: &Port, header: Header) -> Result<(), &'static str> {
     let mut words = [0; Header::WORDS];
     let buffer = Buffer {
         receive: 0,
         words: words.as_ptr(),
     };
-    let batch = (header(Kind::Batch, sequence), &mut words[..]);
+    let batch = (header, &mut words[..]);
     target.execute(port, batch, buffer, &Lock::new(Regions::default(), false))
+}
+
+/// The receipts that have not left: the number of the next batch, of the answers that are still to come, and of the question.
+fn receipts(target: &Target) -> Vec<(u32, u32, u32)> {
+    let receipts = target.answers.iter().filter(|answer| answer.is_receipt);
+    let read = receipts.map(|receipt| {
+        let mut words = receipt.words.clone();
+        let (header, _) = Header::read(&mut words).expect("a message");
+        assert_eq!(header.kind, Kind::Receipt);
+        (header.sequence, header.entries, header.results)
+    });
+    read.collect()
 }
 
 #[test]
@@ -76,11 +104,127 @@ fn an_answer_that_cannot_be_sent_is_kept() {
         cookie: 1,
         ..header(Kind::Alive, 0)
     };
-    target.asked(&other);
+    target
+        .asked(&port, &other, &[])
+        .expect_err("it is of another line");
     assert!(!target.has_unsent());
-    target.asked(&header(Kind::Alive, 0));
+    assert_eq!(target.asked(&port, &header(Kind::Alive, 0), &[]), Ok(()));
     assert!(target.has_unsent() && target.owes_answers());
     target.send_waiting(&port);
     target.sent(0);
     assert!(!target.has_unsent() && !target.owes_answers());
+}
+
+/// However many origins have answers that cannot be sent, each answer is kept, until its origin asks or leaves. More of one
+/// origin than it may wait for are not.
+#[test]
+fn each_origin_has_room_for_its_answers() {
+    const ORIGINS: u64 = 100;
+    const EACH: u32 = 12;
+    let (mut target, port) = (target(), Port::that_takes_all());
+    let of = |cookie: u64, sequence| Header {
+        cookie,
+        client: cookie as u32,
+        ..header(Kind::Batch, sequence)
+    };
+    target.clients.clear();
+    for cookie in 0..ORIGINS {
+        assert_eq!(u64::from(add_client(&mut target, cookie)), cookie);
+    }
+    for sequence in 0..EACH {
+        for cookie in 0..ORIGINS {
+            assert_eq!(come_as(&mut target, &port, of(cookie, sequence)), Ok(()));
+        }
+    }
+    for number in 0..target.answers.len() as u32 {
+        target.answer_failed(number, ffi::FI_ECONNREFUSED as i32);
+    }
+    let kept = |client: &Option<Client>| client.as_ref().expect("it stays").parked;
+    assert!(target.clients.iter().map(kept).all(|n| n == 8));
+    assert!(!target.owes_answers());
+    assert_eq!(target.asked(&port, &of(99, 0), &[]), Ok(()));
+    assert_eq!(target.unsent.len(), 8);
+    assert_eq!(receipts(&target), [(EACH, 8, 0)]);
+    let (kept, free) = (target.parked.len(), target.free_answers.len());
+    assert_eq!(target.leave(&of(98, 0)), Ok(()));
+    assert_eq!(target.parked.len(), kept - 8);
+    assert_eq!(target.free_answers.len(), free + 8);
+}
+
+/// A receipt says what was executed, and what is still to be answered. One that fails is not kept.
+#[test]
+fn receipts_say_what_was_executed() {
+    let (mut target, port) = (target(), Port::that_takes_all());
+    for sequence in [0, 1, 3] {
+        assert_eq!(come(&mut target, &port, sequence), Ok(()));
+    }
+    target.sent(0);
+    let question = Header {
+        results: 5,
+        ..header(Kind::Alive, 0)
+    };
+    assert_eq!(target.asked(&port, &question, &[]), Ok(()));
+    assert_eq!(receipts(&target), [(2, 1, 5)]);
+    // The origin does not know its number yet.
+    let unknown = Header {
+        client: UNKNOWN,
+        results: 6,
+        ..question
+    };
+    assert_eq!(target.asked(&port, &unknown, &[]), Ok(()));
+    let receipt = |question| move |a: &Answer| a.is_receipt && a.words[4] >> 32 == question;
+    for question in [5, 6] {
+        assert!(target.owes_receipts());
+        let number = target.answers.iter().position(receipt(question));
+        let number = number.expect("it was sent") as u32;
+        target.answer_failed(number, ffi::FI_EIO as i32);
+        assert!(!target.has_unsent());
+    }
+    assert!(!target.owes_receipts() && target.owes_answers());
+    target.sent(1);
+    assert!(!target.owes_answers());
+}
+
+/// A question of an origin of which nothing came needs the address at which it is answered.
+#[test]
+fn strangers_say_where_they_are() {
+    let (mut target, port) = (target(), Port::that_takes_all());
+    let stranger = Header {
+        client: UNKNOWN,
+        cookie: 1,
+        ..header(Kind::Alive, 0)
+    };
+    for words in [&[0; 5][..], &[0; 6], &[0, 0, 0, 0, 0, 16, 1]] {
+        target
+            .asked(&port, &stranger, words)
+            .expect_err("it has no address");
+    }
+    assert!(target.answers.is_empty());
+    let mut words = vec![0; Header::WORDS];
+    push_address(&mut words, &NAME);
+    assert_eq!(target.asked(&port, &stranger, &words), Ok(()));
+    assert_eq!(receipts(&target), [(0, 0, 0)]);
+    let receipt = &target.answers[0].receiver;
+    assert!(*receipt == Receiver::Stranger(0));
+    target.sent(0);
+    assert!(target.answers[0].receiver == Receiver::Nobody);
+}
+
+/// A target that leaves tells its origins what no answer covers, once.
+#[test]
+fn a_target_that_leaves_gives_receipts() {
+    let (mut target, port) = (target(), Port::that_takes_all());
+    target.inbox = Some(Box::default());
+    let unanswered = |sequence| header(Kind::Unanswered, sequence);
+    assert_eq!(come(&mut target, &port, 0), Ok(()));
+    target.sent(0);
+    target.part(&port);
+    assert!(receipts(&target).is_empty(), "all was answered");
+    assert_eq!(come_as(&mut target, &port, unanswered(1)), Ok(()));
+    assert_eq!(come_as(&mut target, &port, unanswered(2)), Ok(()));
+    for _ in 0..2 {
+        target.part(&port);
+        assert_eq!(receipts(&target), [(3, 0, 0)]);
+    }
+    assert!(target.owes_receipts() && !target.owes_answers());
 }

@@ -1,0 +1,152 @@
+//! Answers from when they are made until the provider has sent them.
+
+use libfabric_sys as ffi;
+use libfabric_sys::fi_addr_t;
+
+use crate::base::error::{describe, peer_is_gone};
+use crate::fabric::msg::line::MOST_DUE;
+use crate::fabric::msg::origin::SPARE;
+use crate::fabric::msg::port::{EAGAIN, Port};
+use crate::fabric::msg::target::Target;
+use crate::fabric::msg::wire::MOST_WORDS;
+use crate::op::marked::Message;
+
+/// Failures after which an answer is sent again only when its origin asks whether the connection stands.
+pub(super) const MOST_FAILURES: u32 = 16;
+
+/// An answer, or a receipt, that the provider has not sent yet.
+#[derive(Default)]
+pub(super) struct Answer {
+    pub(super) words: Vec<u64>,
+    pub(super) receiver: Receiver,
+    pub(super) is_receipt: bool,
+    /// How often it could not be sent.
+    pub(super) failures: u32,
+}
+
+/// Who gets an answer.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Receiver {
+    /// The answer is free.
+    #[default]
+    Nobody,
+    /// A client, by its number and cookie.
+    Client(u32, u64),
+    /// An origin that asks, and none of whose batches came: this entry of the address vector, which goes with the answer.
+    Stranger(fi_addr_t),
+}
+
+impl Target {
+    /// Whether answers wait for room at the provider.
+    #[inline]
+    pub(in crate::fabric::msg) fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// Whether answers are not sent yet, or the provider still reads them.
+    pub(in crate::fabric::msg) fn owes_answers(&self) -> bool {
+        self.free_answers.len() + self.parked.len() + self.receipts < self.answers.len()
+    }
+
+    /// Sends the answers that the provider had no room for.
+    pub(in crate::fabric::msg) fn send_waiting(&mut self, port: &Port) {
+        for _ in 0..self.unsent.len() {
+            let Some(number) = self.unsent.pop_front() else {
+                break;
+            };
+            self.send_answer(port, number);
+        }
+    }
+
+    /// The provider no longer reads an answer.
+    #[inline]
+    pub(in crate::fabric::msg) fn sent(&mut self, number: u32) {
+        if self.free_answers.len() >= SPARE {
+            self.answers[number as usize].words.shrink_to(MOST_WORDS);
+        }
+        self.free_answer(number);
+    }
+
+    /// An answer that is not in use, for this receiver.
+    pub(super) fn take_answer(&mut self, receiver: Receiver) -> u32 {
+        let number = self.free_answers.pop().unwrap_or_else(|| {
+            self.answers.push(Answer::default());
+            self.answers.len() as u32 - 1
+        });
+        let answer = &mut self.answers[number as usize];
+        (answer.receiver, answer.failures) = (receiver, 0);
+        number
+    }
+
+    /// Makes an answer free that the provider does not read.
+    pub(super) fn free_answer(&mut self, number: u32) {
+        let answer = &mut self.answers[number as usize];
+        if std::mem::take(&mut answer.is_receipt) {
+            self.receipts -= 1;
+        }
+        if let Receiver::Stranger(address) = std::mem::take(&mut answer.receiver)
+            && let Err(e) = self.addresses.remove(address)
+        {
+            tracing::warn!("the address of an origin that asked stays: {e}");
+        }
+        self.free_answers.push(number);
+    }
+
+    /// Takes out the answers to a client that could not be sent.
+    #[cold]
+    pub(super) fn take_parked(&mut self, receiver: Receiver) -> Vec<u32> {
+        let answers = &self.answers;
+        let is_its = |number: &mut u32| answers[*number as usize].receiver == receiver;
+        self.parked.extract_if(.., is_its).collect()
+    }
+
+    pub(super) fn send_answer(&mut self, port: &Port, number: u32) {
+        let answer = &self.answers[number as usize];
+        let address = match answer.receiver {
+            Receiver::Nobody => None,
+            Receiver::Client(client, cookie) => {
+                let client = self.clients.get(client as usize).and_then(Option::as_ref);
+                let client = client.filter(|c| c.cookie == cookie);
+                client.map(|client| client.address)
+            }
+            Receiver::Stranger(address) => Some(address),
+        };
+        let Some(address) = address else {
+            // Its origin left without waiting for it, and the address is no longer in the address vector.
+            self.free_answer(number);
+            return;
+        };
+        match port.send(&answer.words, address, Message::Answer(number)) {
+            0 => {}
+            EAGAIN => self.unsent.push_back(number),
+            rc => self.answer_failed(number, i32::try_from(-rc).unwrap_or(ffi::FI_EOTHER as i32)),
+        }
+    }
+
+    /// Sends an answer again later: the origin waits for it, and ignores a second one. One whose origin cannot be reached is
+    /// kept until the origin asks. A receipt is not: the origin gets another one when it asks.
+    #[cold]
+    pub(in crate::fabric::msg) fn answer_failed(&mut self, number: u32, code: i32) {
+        let answer = &mut self.answers[number as usize];
+        answer.failures += 1;
+        if answer.is_receipt {
+            self.free_answer(number);
+            return;
+        }
+        if !peer_is_gone(code) && answer.failures < MOST_FAILURES {
+            self.unsent.push_back(number);
+            return;
+        }
+        tracing::warn!("an answer could not be sent: {}", describe(code));
+        if let Receiver::Client(client, cookie) = answer.receiver
+            && let Some(Some(client)) = self.clients.get_mut(client as usize)
+            && client.cookie == cookie
+            && usize::from(client.parked) < MOST_DUE
+        {
+            client.parked += 1;
+            self.parked.push(number);
+        } else {
+            self.free_answer(number);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Receipts: what a target tells an origin of its batches, besides answers. An origin asks for one where answers are late, and a
+//! target that leaves gives one.
+
+use crate::fabric::msg::port::Port;
+use crate::fabric::msg::target::answers::Receiver;
+use crate::fabric::msg::target::{Client, Target};
+use crate::fabric::msg::wire::{Header, Kind, UNKNOWN};
+
+impl Target {
+    /// An origin asks how far this process is with its line. Answers that could not be sent are sent again.
+    #[cold]
+    pub(in crate::fabric::msg) fn asked(
+        &mut self,
+        port: &Port,
+        header: &Header,
+        words: &[u64],
+    ) -> Result<(), &'static str> {
+        let number = match header.client {
+            // The answer that tells the number is late, or its first batch is.
+            UNKNOWN => {
+                let is_of = |client: &Option<Client>| {
+                    client.as_ref().is_some_and(|client| client.is_of(header))
+                };
+                self.clients.iter().position(is_of)
+            }
+            known => Some(known as usize),
+        };
+        let Some(number) = number else {
+            let (address, _) = self.insert_origin(words)?;
+            let nothing = Header {
+                sequence: 0,
+                ..*header
+            };
+            self.send_receipt(port, Receiver::Stranger(address), nothing);
+            return Ok(());
+        };
+        let client = self.clients.get_mut(number).and_then(Option::as_mut);
+        let client = client.filter(|client| client.is_of(header));
+        let client = client.ok_or("it is of an unknown client")?;
+        let receiver = Receiver::Client(number as u32, client.cookie);
+        let header = Header {
+            client: number as u32,
+            sequence: client.sequence,
+            ..*header
+        };
+        if std::mem::take(&mut client.parked) > 0 {
+            for number in self.take_parked(receiver) {
+                self.answers[number as usize].failures = 0;
+                self.unsent.push_back(number);
+            }
+        }
+        self.send_receipt(port, receiver, header);
+        Ok(())
+    }
+
+    /// This process leaves: tells origins what it has executed that no answer covers, so that they do not take it for lost.
+    #[cold]
+    pub(in crate::fabric::msg) fn part(&mut self, port: &Port) {
+        for number in 0..self.clients.len() {
+            let Some(client) = &mut self.clients[number] else {
+                continue;
+            };
+            if !std::mem::take(&mut client.has_covered) {
+                continue;
+            }
+            let receiver = Receiver::Client(number as u32, client.cookie);
+            let header = Header {
+                kind: Kind::Receipt,
+                cookie: client.cookie,
+                line: client.line,
+                client: number as u32,
+                sequence: client.sequence,
+                entries: 0,
+                results: 0,
+            };
+            self.send_receipt(port, receiver, header);
+        }
+    }
+
+    /// Whether receipts are not sent yet, or the provider still reads them.
+    pub(in crate::fabric::msg) fn owes_receipts(&self) -> bool {
+        self.receipts > 0
+    }
+
+    /// Sends a receipt. The header has all but its kind and the number of answers that have not left.
+    fn send_receipt(&mut self, port: &Port, receiver: Receiver, header: Header) {
+        let answers = self.answers.iter().filter(|a| !a.is_receipt);
+        let owed = answers.filter(|answer| answer.receiver == receiver).count();
+        let header = Header {
+            kind: Kind::Receipt,
+            entries: owed as u32,
+            ..header
+        };
+        let number = self.take_answer(receiver);
+        self.receipts += 1;
+        let answer = &mut self.answers[number as usize];
+        answer.is_receipt = true;
+        answer.words.clear();
+        answer.words.resize(Header::WORDS, 0);
+        header.write(&mut answer.words);
+        self.send_answer(port, number);
+    }
+}

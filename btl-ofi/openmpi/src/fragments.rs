@@ -205,6 +205,32 @@ impl Fragments {
         )
     }
 
+    /// Sends what waits for a peer that is to be released: Open MPI has sent it, and the peer may wait for it. What finds no room
+    /// for as long as a release waits is left.
+    pub(crate) fn send_before_release(&self, door: Door<'_>, released: NonNull<Endpoint>) {
+        door.transport.progress_until(|| {
+            self.resume(door);
+            !self.has_waiting_for(released)
+        });
+    }
+
+    /// Sends what waits for any peer of a transport that is to be closed. Calls no function of Open MPI.
+    pub(crate) fn send_before_close(&self, transport: &Transport) {
+        transport.progress_until(|| {
+            self.waiting.resume(
+                |endpoint, Waiting { fragment, tag }| {
+                    // SAFETY: a waiting descriptor belongs to its queue. The endpoint was not released: its queue would be closed.
+                    unsafe { post(transport, (endpoint, tag), fragment) }
+                },
+                |_, Waiting { fragment, .. }, _| {
+                    // SAFETY: `take` made the descriptor, and it has just left its queue. Nobody is told, so it is given back here.
+                    unsafe { self.give_back(fragment) };
+                },
+            );
+            !self.has_waiting()
+        });
+    }
+
     /// Ends what waits for a peer that is to be released, as not sent. Nothing is kept for it until
     /// [`end_release`](Self::end_release).
     pub(crate) fn begin_release(&self, door: Door<'_>, released: NonNull<Endpoint>) {

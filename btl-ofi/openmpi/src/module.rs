@@ -122,6 +122,7 @@ impl Module {
         module.transport().on_receive(None);
         module.transport().on_error(None);
         module.failed.store(true, Ordering::Relaxed);
+        module.fragments.send_before_close(module.transport());
         // Operations in flight may use memory whose registration ends next.
         module.transport().flush_for_close();
         module.registrations.close();

@@ -326,6 +326,19 @@ impl Transport {
         self.part();
     }
 
+    /// Makes progress until `is_done` holds, but no longer than a release waits. For doors that have something to send before they
+    /// release a peer or close the transport.
+    pub fn progress_until(&self, mut is_done: impl FnMut() -> bool) {
+        let deadline = Instant::now() + self.patience();
+        while !is_done() {
+            if Instant::now() >= deadline {
+                self.detector.impatient.store(true, Ordering::Relaxed);
+                break;
+            }
+            self.progress();
+        }
+    }
+
     /// How long a release waits: not at all once one has waited in vain.
     pub(crate) fn patience(&self) -> Duration {
         match self.detector.impatient.load(Ordering::Relaxed) {

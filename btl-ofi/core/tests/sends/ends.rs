@@ -154,3 +154,33 @@ fn strangers_are_connected_where_they_are_received() {
         b.close().unwrap();
     }
 }
+
+/// What a host kept for want of room is sent before it releases the peer, if it makes progress for that first.
+#[test]
+fn what_was_kept_leaves_before_a_release() {
+    for provider in ["tcp;ofi_rxm", "net"] {
+        let (a, b) = (single(provider), single(provider));
+        let inbox = Inbox::of(&b);
+        let peer = a.connect(b.address(), 1).unwrap();
+        let mut sent = 0;
+        while try_send(&a, peer, 0, &content(sent, 3000)).is_ok() {
+            sent += 1;
+            assert!(sent < 3000, "{provider}: never refused");
+        }
+        let all = sent + 5;
+        attended(&b, || {
+            a.progress_until(|| {
+                while sent < all && try_send(&a, peer, 0, &content(sent, 3000)).is_ok() {
+                    sent += 1;
+                }
+                sent == all
+            });
+            // SAFETY: connected once.
+            assert_eq!(unsafe { a.disconnect(peer) }, Status::SUCCESS);
+        });
+        assert_eq!(sent, all, "{provider}: there was room");
+        inbox.wait(&b, all);
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+}

@@ -157,6 +157,7 @@ pub(super) unsafe extern "C" fn del_procs(
             let known = module.peers().0.remove(&name);
             if let Some(peer) = known {
                 let fragments = module.fragments();
+                fragments.send_before_release(module.door(), peer.endpoint);
                 // Callbacks that run in `disconnect` may send. Kept messages would be sent after the release.
                 fragments.begin_release(module.door(), peer.endpoint);
                 kept::begin_release(module, peer.endpoint);

@@ -29,6 +29,8 @@ pub(crate) struct UnderWay {
     event: *mut c_void,
     query: EventQueryFn,
     function: &'static str,
+    /// What holds once the event is over.
+    copied: Result<(), Failed>,
 }
 
 // SAFETY: the event is a token for the program's function, which any thread may call.
@@ -57,15 +59,21 @@ impl Later {
         if answer == AGAIN {
             return None;
         }
-        if answer != len as isize {
-            return Some(Err((function, answer as i64)));
+        let copied = match answer == len as isize {
+            true => Ok(()),
+            false => Err((function, answer as i64)),
+        };
+        if answer >= 0 && !event.is_null() {
+            // Some bytes are being copied. If they are fewer than asked for, the copy fails when they are copied.
+            let query = self.query;
+            return Some(Ok(Some(UnderWay {
+                event,
+                query,
+                function,
+                copied,
+            })));
         }
-        let query = self.query;
-        Some(Ok((!event.is_null()).then_some(UnderWay {
-            event,
-            query,
-            function,
-        })))
+        Some(copied.map(|()| None))
     }
 }
 
@@ -75,7 +83,7 @@ impl UnderWay {
         // SAFETY: the program's function gave the event and did not say that it is over.
         match unsafe { (self.query)(self.event) } {
             0 => None,
-            1 => Some(Ok(())),
+            1 => Some(self.copied),
             answer => Some(Err((self.function, answer.into()))),
         }
     }
@@ -172,5 +180,38 @@ impl Devices {
         written
             .map(|()| None)
             .map_err(|answer| ("copy_to_hmem_iov", answer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI32, Ordering};
+
+    use super::*;
+
+    /// The event is the number that its question is answered with.
+    unsafe extern "C" fn query(event: *mut c_void) -> i32 {
+        // SAFETY: the test passes a number that outlives the copy.
+        unsafe { &*event.cast::<AtomicI32>() }.load(Ordering::Relaxed)
+    }
+
+    /// A copy of fewer bytes than asked for uses the memory until its event is over, and has failed then.
+    #[test]
+    fn a_short_copy_is_waited_for() {
+        let (both, none) = (OverrideOps::new(None, None), ptr::null_mut());
+        let later = Later::of(&both.with_async(None, None, Some(query), none)).unwrap();
+        let answer = AtomicI32::new(0);
+        let event = ptr::from_ref(&answer).cast_mut().cast();
+        let started = later.started("copy", (100, 256), event).unwrap();
+        let copy = started.unwrap().expect("it is under way");
+        assert!(copy.outcome().is_none());
+        answer.store(1, Ordering::Relaxed);
+        assert_eq!(copy.outcome(), Some(Err(("copy", 100))));
+        // Without an event nothing is under way.
+        let failed = |answer| later.started("copy", (answer, 256), ptr::null_mut());
+        assert!(matches!(failed(100), Some(Err(("copy", 100)))));
+        // No copy began, whatever was written to the event.
+        let began = later.started("copy", (-5, 256), event);
+        assert!(matches!(began, Some(Err(("copy", -5)))));
     }
 }

@@ -6,7 +6,7 @@ use plugin_api::Status;
 
 use crate::base::error::{describe, status_of};
 
-/// A copy that failed or was incomplete.
+/// A copy with its answer: one that failed or was incomplete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopyError {
     pub(super) function: &'static str,
@@ -28,6 +28,14 @@ impl CopyError {
         match errno(self.answer).map(status_of) {
             Some(status) if !status.is_ok() && !status.is_again() => status,
             _ => Status::ERROR,
+        }
+    }
+
+    /// Success only if all bytes were copied. An incomplete copy is an error.
+    pub(super) fn judge(self) -> Result<(), CopyError> {
+        match usize::try_from(self.answer) == Ok(self.size) {
+            true => Ok(()),
+            false => Err(self),
         }
     }
 }
@@ -52,7 +60,7 @@ impl fmt::Display for CopyError {
     }
 }
 
-/// Success only if all bytes were copied. An incomplete copy is an error.
+/// [Judges](CopyError::judge) a copy that is over.
 pub(super) fn judge(
     function: &'static str,
     iface: u32,
@@ -60,14 +68,12 @@ pub(super) fn judge(
     size: usize,
     answer: isize,
 ) -> Result<(), CopyError> {
-    if usize::try_from(answer) == Ok(size) {
-        return Ok(());
-    }
-    Err(CopyError {
+    let copy = CopyError {
         function,
         iface,
         address,
         size,
         answer,
-    })
+    };
+    copy.judge()
 }

@@ -7,7 +7,7 @@ use libfabric_sys as ffi;
 use plugin_api::{CopyFromAsyncFn, CopyToAsyncFn, EventQueryFn, OverrideOps};
 
 use super::copy::{Copier, run};
-use super::copy_error::{CopyError, judge};
+use super::copy_error::CopyError;
 
 /// Fewest bytes of such a copy. An event costs more than a smaller copy takes.
 const LEAST: usize = 8 * 1024;
@@ -31,7 +31,7 @@ unsafe impl Sync for Later {}
 pub(crate) struct Event {
     event: *mut c_void,
     query: EventQueryFn,
-    /// Names the copy; its answer is that of the query.
+    /// Names the copy, with the answer at its start.
     copy: CopyError,
 }
 
@@ -124,9 +124,12 @@ impl Later {
             size,
             answer,
         };
-        let query = self.query;
-        let started = judge(function, iface, address, size, answer);
-        Some(started.map(|()| (!event.is_null()).then_some(Event { event, query, copy })))
+        if answer >= 0 && !event.is_null() {
+            // Some bytes are being copied. If they are fewer than asked for, the copy fails when they are copied.
+            let query = self.query;
+            return Some(Ok(Some(Event { event, query, copy })));
+        }
+        Some(copy.judge().map(|()| None))
     }
 }
 
@@ -136,7 +139,7 @@ impl Event {
         // SAFETY: the user's function gave the event and did not say that it is over.
         match unsafe { (self.query)(self.event) } {
             0 => None,
-            1 => Some(Ok(())),
+            1 => Some(self.copy.judge()),
             answer => Some(Err(CopyError {
                 answer: answer as isize,
                 ..self.copy

@@ -1,0 +1,201 @@
+//! Copies of device memory on a stream that is busy: they begin when the test lets the stream go on.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+#[path = "device_stream/stream.rs"]
+mod stream;
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use btl_ofi::{Completion, Endpoint, ErrorReport, Handle, Region, Transport};
+use common::Calls as _;
+use mca_params::Value;
+use plugin_api::{
+    Access, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, Status, ThreadLevel, hmem_iface,
+};
+
+use common::pair::{DeviceWay, Target, WORDS, serve_as_target};
+use common::seen::Seen;
+use common::{PATIENCE, device, insist, open, register, signal};
+use stream::{fresh, with};
+
+/// Bytes of a transfer: four fragments or more.
+const BYTES: usize = 1 << 20;
+/// The time given to peers, milliseconds.
+const LIMIT: u64 = 50;
+/// Longer than a peer may be silent.
+const LONG: Duration = Duration::from_millis(6 * LIMIT);
+const PROVIDERS: [&str; 2] = ["shm", "tcp;ofi_rxm"];
+
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn target_process() {
+    serve_as_target();
+}
+
+/// Collects what is reported besides completions.
+#[derive(Default)]
+struct Reports(Mutex<Vec<String>>);
+
+impl Reports {
+    fn of(&self, t: &Transport) {
+        t.on_error(Some(ErrorReport {
+            function: reported,
+            context: ptr::from_ref(&self.0).cast_mut().cast(),
+        }));
+    }
+
+    fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+unsafe extern "C" fn reported(
+    _: *mut Module,
+    _: u32,
+    _: *mut plugin_api::Endpoint,
+    proc: u64,
+    _: i32,
+    info: *const c_char,
+    context: *mut c_void,
+) {
+    // SAFETY: the tests pass a list that outlives the transport; info is a C string.
+    let (reports, info) = unsafe { (&*context.cast::<Mutex<Vec<String>>>(), CStr::from_ptr(info)) };
+    let text = format!("{proc}: {}", info.to_string_lossy());
+    reports.lock().unwrap().push(text);
+}
+
+/// Memory of this process on the device, registered for transfers.
+struct OnDevice {
+    words: Vec<u64>,
+    region: Region,
+}
+
+impl OnDevice {
+    fn new(t: &Transport, value: u64) -> OnDevice {
+        let mut words = vec![value; BYTES / 8];
+        let base = device::address(words.as_mut_ptr().cast());
+        // SAFETY: the tests keep the memory until they have closed the region.
+        let region = unsafe { t.register_hmem(base, BYTES, Access::all(), hmem_iface::CUDA, 0) };
+        OnDevice {
+            region: region.unwrap(),
+            words,
+        }
+    }
+
+    fn address(&mut self) -> *mut c_void {
+        device::address(self.words.as_mut_ptr().cast())
+    }
+}
+
+/// Puts `bytes` of the device's memory.
+fn put(
+    t: &Transport,
+    target: (NonNull<Endpoint>, &Handle, u64),
+    source: &mut OnDevice,
+    bytes: usize,
+    done: Option<Completion>,
+) {
+    transfer(t, true, target, source, bytes, done);
+}
+
+/// Puts `bytes` of the device's memory, or gets them there.
+fn transfer(
+    t: &Transport,
+    puts: bool,
+    (peer, handle, at): (NonNull<Endpoint>, &Handle, u64),
+    memory: &mut OnDevice,
+    bytes: usize,
+    done: Option<Completion>,
+) {
+    let (here, mut local) = (memory.address(), memory.region.handle());
+    // SAFETY: the memory outlives the operation; a handle is read by the call only.
+    insist(t, || unsafe {
+        let local = (&raw mut local).cast();
+        match puts {
+            true => t.put(peer, here, at, local, handle, bytes, done),
+            false => t.get(peer, here, at, local, handle, bytes, done),
+        }
+    });
+}
+
+/// Makes progress until `holds`.
+fn until(t: &Transport, what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        t.progress();
+        assert!(Instant::now() < deadline, "{what}: waits for ever");
+        std::thread::yield_now();
+    }
+}
+
+/// Makes progress for longer than a peer may be silent.
+fn wait(t: &Transport) {
+    let begun = Instant::now();
+    while begun.elapsed() < LONG {
+        t.progress();
+        std::thread::yield_now();
+    }
+}
+
+/// Runs a test over each provider, and over a window on the host and one on a device, both of this process: `t`, the peer, the window.
+fn over_each(
+    parameters: &[(&str, Value)],
+    mut test: impl FnMut(&Transport, (NonNull<Endpoint>, &Handle, u64), &str),
+) {
+    for provider in PROVIDERS {
+        for staged in [false, true] {
+            let _turn = fresh();
+            let all = [&DeviceWay::Progress.parameters(), parameters].concat();
+            let t = open(provider, ThreadLevel::Single, &all);
+            t.set_overrides(Some(&stream::overrides()));
+            let what = format!("{provider}, staged {staged}");
+            let peer = t.connect(t.address(), 0).unwrap();
+            let (mut window, mut host) = (OnDevice::new(&t, 0), vec![0u64; BYTES / 8]);
+            let region = register(&t, &mut host, Access::all());
+            let (handle, at) = match staged {
+                true => (window.region.handle(), window.address() as u64),
+                false => (region.handle(), host.as_mut_ptr() as u64),
+            };
+            test(&t, (peer, &handle, at), &what);
+            // SAFETY: connected once.
+            unsafe { t.disconnect(peer) };
+            region.close().unwrap();
+            window.region.close().unwrap();
+            t.close().unwrap();
+        }
+    }
+}
+
+/// A copy of fewer bytes than asked for fails its operation, and the memory is left to it until it is over.
+#[test]
+fn a_short_copy_is_waited_for() {
+    over_each(&[], |t, target, what| {
+        let (mut source, seen) = (OnDevice::new(t, 7), Seen::default());
+        with(|stream| (stream.is_busy, stream.is_short) = (true, true));
+        put(t, target, &mut source, BYTES, seen.completion());
+        until(t, what, || with(|stream| !stream.queue.is_empty()));
+        for _ in 0..1000 {
+            t.progress();
+        }
+        assert_eq!(seen.all(), 0, "{what}: reported during a copy");
+        with(|stream| (stream.is_busy, stream.is_short) = (false, false));
+        until(t, what, || seen.all() > 0);
+        assert_eq!(seen.both(), (0, 1), "{what}");
+        with(|stream| assert!(stream.queue.is_empty(), "{what}: a copy was forgotten"));
+        // The next one succeeds.
+        put(t, target, &mut source, BYTES, None);
+        assert_eq!(t.flush(None), Status::SUCCESS, "{what}");
+        source.region.close().unwrap();
+    });
+}
+

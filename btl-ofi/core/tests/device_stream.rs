@@ -199,3 +199,37 @@ fn a_short_copy_is_waited_for() {
     });
 }
 
+/// A transport that is closed during a copy leaves the copy its memory.
+#[test]
+fn closing_spares_the_memory_of_a_copy() {
+    for staged in [false, true] {
+        let _turn = fresh();
+        let t = open(PROVIDERS[0], ThreadLevel::Single, &[]);
+        t.set_overrides(Some(&stream::overrides()));
+        let peer = t.connect(t.address(), 0).unwrap();
+        let (mut source, mut window) = (OnDevice::new(&t, 7), OnDevice::new(&t, 0));
+        let mut host = vec![0u64; BYTES / 8];
+        let region = register(&t, &mut host, Access::all());
+        let (handle, at) = match staged {
+            true => (window.region.handle(), window.address() as u64),
+            false => (region.handle(), host.as_mut_ptr() as u64),
+        };
+        with(|stream| stream.is_busy = true);
+        put(&t, (peer, &handle, at), &mut source, BYTES, None);
+        until(&t, "a copy", || with(|stream| !stream.queue.is_empty()));
+        with(stream::watch_memory);
+        t.close().unwrap();
+        with(|stream| {
+            assert!(!stream::was_freed(), "staged {staged}");
+            // The device goes on.
+            stream.is_busy = false;
+            while !stream.queue.is_empty() {
+                stream.copy_next();
+            }
+        });
+        for region in [source.region, window.region, region] {
+            region.close().unwrap();
+        }
+    }
+}
+

@@ -5,7 +5,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicI32;
 
 use super::mailbox::FRAGMENT;
+use crate::mem::copy_error::CopyError;
 use crate::mem::cuda;
+use crate::mem::later::Event;
 use crate::peer::endpoint::Endpoint;
 
 /// Buffers of one transport: enough for a full lane and one more operation.
@@ -21,6 +23,8 @@ pub(crate) struct Bounce {
     /// State of the provider's operation on the buffer (`engine::staging::wire`). Boxed, because the operation refers
     /// to it by address.
     flag: Box<AtomicI32>,
+    /// The copy between a device and the buffer that is under way.
+    copy: Option<Event>,
     /// The peer to whose operations it is lent.
     peer: NonNull<Endpoint>,
 }
@@ -40,6 +44,7 @@ impl Bounce {
             base,
             pinned: cuda::pin(base.as_ptr(), FRAGMENT),
             flag: Box::default(),
+            copy: None,
             peer,
         })
     }
@@ -57,6 +62,21 @@ impl Bounce {
         &self.flag
     }
 
+    /// Takes note of a copy of the buffer that was started; `None` if it is complete.
+    pub(crate) fn keep_for(&mut self, copy: Option<Event>) {
+        self.copy = copy;
+    }
+
+    /// The result of the copy that was started last; `None` while it is under way.
+    pub(crate) fn copied(&mut self) -> Option<Result<(), CopyError>> {
+        let copied = match &self.copy {
+            Some(copy) => copy.stand()?,
+            None => Ok(()),
+        };
+        self.copy = None;
+        Some(copied)
+    }
+
     /// Leaks the memory: a peer that was given up may still write to it.
     pub(crate) fn abandon(self) {
         std::mem::forget(self);
@@ -65,6 +85,10 @@ impl Bounce {
 
 impl Drop for Bounce {
     fn drop(&mut self) {
+        // A device still uses the memory, which is leaked then: the transport is closed during the copy.
+        if self.copied().is_none() {
+            return;
+        }
         if self.pinned && !cuda::unpin(self.base.as_ptr()) {
             return;
         }

@@ -10,7 +10,7 @@ use super::wire::{self, Stand, Start, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
 use crate::hmem::mailbox::FRAGMENT;
-use crate::mem::later::Event;
+use crate::mem::copy_error::CopyError;
 use crate::op::request::{Action, NOWHERE, Op};
 
 /// Most fragments of one operation in progress: one is on the wire while the next is copied. With more, the
@@ -24,10 +24,8 @@ struct Fragment {
     bounce: Bounce,
     /// Receives the result of a fetching atomic.
     result: Option<Bounce>,
-    /// The copy between device and bounce buffer that is under way.
-    copy: Option<Event>,
     posted: bool,
-    /// Whether `copy` is the last step, to the device.
+    /// Whether the last step was begun, the copy to the device.
     writes: bool,
 }
 
@@ -41,6 +39,19 @@ enum Step {
 }
 
 impl Fragment {
+    /// The buffer of the last step: it has what was fetched.
+    fn fetched(&mut self) -> &mut Bounce {
+        self.result.as_mut().unwrap_or(&mut self.bounce)
+    }
+
+    /// The result of the copy that was started last; `None` while it is under way.
+    fn copied(&mut self) -> Option<Result<(), CopyError>> {
+        match self.writes {
+            true => self.fetched().copied(),
+            false => self.bounce.copied(),
+        }
+    }
+
     fn end(self, step: Step, pool: &mut Pool) {
         for bounce in [Some(self.bounce), self.result].into_iter().flatten() {
             match step {
@@ -121,7 +132,7 @@ impl Local {
                 // SAFETY: the source is valid for the operation's size, and the buffer has room for a fragment. Both
                 // stay until the copy is over, since the fragment does.
                 match unsafe { op.local.start_read(fragment.offset, into, len) } {
-                    Ok(copy) => fragment.copy = copy,
+                    Ok(copy) => fragment.bounce.keep_for(copy),
                     Err(error) => {
                         op.failed_copy(error);
                         fragment.end(Step::Over, pool);
@@ -161,24 +172,20 @@ fn lend(op: &Staged, len: usize, pool: &mut Pool) -> Option<Fragment> {
         len,
         bounce,
         result,
-        copy: None,
         posted: false,
         writes: false,
     })
 }
 
 fn step(t: &Transport, op: &mut Staged, fragment: &mut Fragment) -> Step {
-    if let Some(copy) = &fragment.copy {
-        let Some(copied) = copy.stand() else {
-            return Step::Waits;
-        };
-        fragment.copy = None;
-        if let Err(error) = copied {
-            op.failed_copy(error);
-        }
-        if fragment.writes {
-            return Step::Over;
-        }
+    let Some(copied) = fragment.copied() else {
+        return Step::Waits;
+    };
+    if let Err(error) = copied {
+        op.failed_copy(error);
+    }
+    if fragment.writes {
+        return Step::Over;
     }
     if !fragment.posted {
         if !op.status.is_ok() {
@@ -207,24 +214,23 @@ fn step(t: &Transport, op: &mut Staged, fragment: &mut Fragment) -> Step {
         // It failed: nothing more is written for its caller.
         Stand::Done if !op.status.is_ok() => Step::Over,
         Stand::Done => {
-            let buffer = fragment
-                .result
-                .as_ref()
-                .unwrap_or(&fragment.bounce)
-                .pointer();
+            let (offset, len) = (fragment.offset, fragment.len);
+            let buffer = fragment.fetched();
+            let from = buffer.pointer();
             // SAFETY: the buffer has the fragment; the destination is valid for the operation's size. Both stay until
             // the copy is over, since the fragment does.
             let started = unsafe {
                 match op.action {
-                    Action::Get => op.local.start_write(fragment.offset, buffer, fragment.len),
-                    action if action.fetches() => op.result.start_write(0, buffer, fragment.len),
+                    Action::Get => op.local.start_write(offset, from, len),
+                    action if action.fetches() => op.result.start_write(0, from, len),
                     _ => Ok(None),
                 }
             };
             match started {
                 Ok(None) => Step::Over,
                 Ok(copy) => {
-                    (fragment.copy, fragment.writes) = (copy, true);
+                    buffer.keep_for(copy);
+                    fragment.writes = true;
                     Step::Waits
                 }
                 Err(error) => {

@@ -15,7 +15,6 @@ use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
 use crate::hmem::mailbox::{FRAGMENT, HEAD, INLINE, Request, SLOTS, after};
 use crate::mem::copy_error::CopyError;
-use crate::mem::later::Event;
 use crate::op::request::Action;
 
 /// Most bytes of fragments in progress in one lane.
@@ -57,19 +56,12 @@ pub(super) struct Job {
     pub(super) bytes: usize,
     pub(super) stage: Stage,
     pub(super) bounce: Option<Bounce>,
-    /// The copy between device and bounce buffer of the stages `Read` and `Write`.
-    copy: Option<Event>,
 }
 
 impl Job {
     /// The result of the copy that was started last; `None` while it is under way.
     pub(super) fn copied(&mut self) -> Option<Result<(), CopyError>> {
-        let copied = match &self.copy {
-            Some(copy) => copy.stand()?,
-            None => Ok(()),
-        };
-        self.copy = None;
-        Some(copied)
+        self.bounce.as_mut().map_or(Some(Ok(())), Bounce::copied)
     }
 }
 
@@ -202,7 +194,7 @@ impl Channel {
         let inline = !reads && len <= INLINE;
         // SAFETY: the slot is free, so neither the provider nor a job uses its request.
         let words = unsafe { &mut (*self.buffers.as_ptr()).requests[slot] };
-        let (mut bounce, mut copy) = (None, None);
+        let (mut bounce, mut copying) = (None, false);
         if inline {
             words[HEAD + (len - 1) / 8] = 0;
             let into = words[HEAD..].as_mut_ptr().cast();
@@ -212,11 +204,14 @@ impl Channel {
                 return None;
             }
         } else if !reads && op.local.host(op.next).is_none() {
-            let lent = pool.lend(op.endpoint)?;
+            let mut lent = pool.lend(op.endpoint)?;
             // SAFETY: the buffer has room for a fragment; the source is valid for the whole operation. Both stay until
             // the copy is over, since the job does.
             match unsafe { op.local.start_read(op.next, lent.pointer(), len) } {
-                Ok(started) => copy = started,
+                Ok(copy) => {
+                    copying = copy.is_some();
+                    lent.keep_for(copy);
+                }
                 Err(error) => {
                     op.failed_copy(error);
                     pool.give_back(lent);
@@ -244,13 +239,12 @@ impl Channel {
             len,
             number: request.number,
             bytes: request.seal(words),
-            stage: match copy {
-                Some(_) => Stage::Read,
-                None if inline || reads => Stage::Request { posted: false },
-                None => Stage::Data { posted: false },
+            stage: match copying {
+                true => Stage::Read,
+                false if inline || reads => Stage::Request { posted: false },
+                false => Stage::Data { posted: false },
             },
             bounce,
-            copy,
         })
     }
 
@@ -317,14 +311,15 @@ impl Channel {
                     let side = fetched(op);
                     // A host buffer was fetched to directly; the bounce buffer may hold the operands.
                     if side.host(job.offset).is_none()
-                        && let Some(bounce) = &job.bounce
+                        && let Some(bounce) = &mut job.bounce
                     {
                         // SAFETY: the bounce buffer has the fragment; the destination is valid for the whole
                         // operation. Both stay until the copy is over, since the job does.
                         match unsafe { side.start_write(job.offset, bounce.pointer(), job.len) } {
                             Ok(None) => {}
                             Ok(copy) => {
-                                (job.copy, job.stage) = (copy, Stage::Write);
+                                bounce.keep_for(copy);
+                                job.stage = Stage::Write;
                                 continue;
                             }
                             Err(error) => op.failed_copy(error),

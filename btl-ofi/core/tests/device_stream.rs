@@ -176,6 +176,86 @@ fn over_each(
     }
 }
 
+/// A peer is not silent while an operation to it waits for a copy of this process.
+#[test]
+fn a_busy_stream_is_no_silence_of_a_peer() {
+    let limits = [
+        ("btl_ofi_peer_timeout", Value::Unsigned(LIMIT)),
+        ("btl_ofi_peer_check_interval", Value::Unsigned(5)),
+    ];
+    over_each(&limits, |t, target, what| {
+        let reports = Reports::default();
+        reports.of(t);
+        let (mut source, seen) = (OnDevice::new(t, 7), Seen::default());
+        with(|stream| {
+            stream.is_busy = true;
+            stream.busy_while_well = Some(target.0);
+        });
+        put(t, target, &mut source, BYTES, seen.completion());
+        until(t, what, || with(|stream| !stream.queue.is_empty()));
+        wait(t);
+        // SAFETY: the peer is connected.
+        let failure = unsafe { target.0.as_ref() }.failure();
+        assert_eq!((failure, reports.all()), (None, vec![]), "{what}");
+        with(|stream| stream.is_busy = false);
+        assert_eq!(t.flush(None), Status::SUCCESS, "{what}");
+        assert_eq!(seen.both(), (1, 0), "{what}");
+        source.region.close().unwrap();
+    });
+}
+
+/// A stopped peer is given up while the device copies for an operation to it, of which the provider knows nothing yet: the other
+/// peers are reached as before.
+#[test]
+fn a_copy_is_not_outstanding_at_the_provider() {
+    for provider in ["tcp;ofi_rxm", "sockets"] {
+        let _turn = fresh();
+        let limits = [
+            ("btl_ofi_peer_timeout", Value::Unsigned(LIMIT)),
+            ("btl_ofi_peer_check_interval", Value::Unsigned(5)),
+        ];
+        let t = open(provider, ThreadLevel::Single, &limits);
+        let reports = Reports::default();
+        reports.of(&t);
+        t.set_overrides(Some(&stream::overrides()));
+        let stopped = Target::start(&t, provider, false);
+        let (peer, handle) = (stopped.peer, stopped.handle);
+        let target = (peer, &handle, stopped.window);
+        let mut source = OnDevice::new(&t, 7);
+        // The first one meets the peer.
+        put(&t, target, &mut source, WORDS * 8, None);
+        assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
+        let seen = Seen::default();
+        with(|stream| {
+            stream.is_busy = true;
+            stream.busy_while_well = Some(peer);
+        });
+        // Longer than what is copied at once.
+        const { assert!(WORDS * 8 >= 8 << 10) };
+        put(&t, target, &mut source, WORDS * 8, seen.completion());
+        until(&t, provider, || with(|stream| !stream.queue.is_empty()));
+        signal(stopped.child.id(), libc::SIGSTOP);
+        until(&t, provider, || seen.all() > 0);
+        assert_eq!(seen.status(), Status::UNREACH, "{provider}");
+        with(|stream| *stream = Default::default());
+        let mut window = vec![0u64; WORDS];
+        let region = register(&t, &mut window, Access::all());
+        let own = t.connect(t.address(), 1).unwrap();
+        let at = window.as_mut_ptr() as u64;
+        let target = (own, &region.handle(), at);
+        put(&t, target, &mut source, WORDS * 8, None);
+        // SAFETY: the peer is connected.
+        let flushed = t.flush(Some(unsafe { own.as_ref() }));
+        assert_eq!(flushed, Status::SUCCESS, "{provider}: {:?}", reports.all());
+        assert!(window.iter().all(|word| *word == 7), "{provider}");
+        signal(stopped.child.id(), libc::SIGCONT);
+        drop(stopped);
+        region.close().unwrap();
+        source.region.close().unwrap();
+        t.close().unwrap();
+    }
+}
+
 /// A copy of fewer bytes than asked for fails its operation, and the memory is left to it until it is over.
 #[test]
 fn a_short_copy_is_waited_for() {

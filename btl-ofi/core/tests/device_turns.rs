@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use common::Calls as _;
+use mca_params::Value;
 use plugin_api::{
     Access, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, OverrideOps, Status, ThreadLevel,
     hmem_iface,
@@ -243,6 +244,60 @@ fn shares(provider: &str) {
     }
     drop(busy);
     end(&t, target);
+}
+
+/// What one thread uses at a time.
+struct Alone<T>(T);
+
+// SAFETY: transports are used by one thread at a time, and their endpoints with them.
+unsafe impl<T> Sync for Alone<T> {}
+
+/// An origin that waits for a lane while others have all of them: the owner answers it, and is not silent.
+fn waits(provider: &str) {
+    const LIMIT: u64 = 50;
+    let way = DeviceWay::Progress.parameters();
+    let limits = [
+        ("btl_ofi_peer_timeout", Value::Unsigned(LIMIT)),
+        ("btl_ofi_peer_check_interval", Value::Unsigned(5)),
+    ];
+    let t = open(
+        provider,
+        ThreadLevel::Single,
+        &[way.as_slice(), &limits].concat(),
+    );
+    let target = Target::start_on_device(&t, provider, DeviceWay::Progress);
+    let others: Vec<Transport> = (0..LANES)
+        .map(|_| open(provider, ThreadLevel::Single, &way))
+        .collect();
+    let mut holders: Vec<Initiator<'_>> = others.iter().map(|t| another(t, &target)).collect();
+    for holder in &mut holders {
+        holder.hold();
+        assert!(holder.over() < holder.posted, "{provider}: holds no lane");
+    }
+    let mut late = Initiator::new(&t, target.peer, &target);
+    late.add(ORDERED, None);
+    let holders = Alone(holders);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            std::thread::sleep(Duration::from_millis(10 * LIMIT));
+            let Alone(holders) = &holders;
+            for holder in holders {
+                holder.finish();
+            }
+        });
+        // A flush looks at its peers.
+        assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
+    });
+    late.reach(1);
+    drop(holders);
+    end(&t, target);
+}
+
+#[test]
+fn a_wait_for_a_lane_is_no_silence() {
+    for provider in ["shm", "tcp;ofi_rxm"] {
+        waits(provider);
+    }
 }
 
 #[test]

@@ -273,11 +273,23 @@ impl Transport {
     /// Stops the provider from touching the buffers of operations outstanding at a peer. No available provider
     /// can drop the operations of one peer (removing its address does not), so this closes the endpoints. That
     /// also disconnects all other peers reached through the provider, which are returned. `None` if nothing was
-    /// outstanding.
+    /// outstanding there: an operation on device memory that waits for a copy is not.
     fn cut_off(&self, peer: &Endpoint) -> Option<Vec<NonNull<Endpoint>>> {
         // Every post holds one of these locks and checks for the failure after taking it.
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
-        if peer.count.outstanding() == 0 || self.failures.broken.load(Ordering::Relaxed) {
+        let staged = |state: &Guard<'_, State>| {
+            let records = state.pool.in_use(Some(NonNull::from(peer)));
+            // SAFETY: `in_use` found the records in use, and the lock is held.
+            let staged = records
+                .into_iter()
+                .filter(|r| unsafe { self.is_staged(*r) });
+            staged.count() as u32
+        };
+        // Staged operations are counted beside their transfers. One that ends meanwhile has given its record back before its count is
+        // lowered, so the provider may seem to have one operation too many, never one too few.
+        let staged: u32 = guards.iter().map(staged).sum();
+        let outstanding = peer.count.outstanding();
+        if outstanding <= staged || self.failures.broken.load(Ordering::Relaxed) {
             return None;
         }
         Some(self.disconnect_all(&mut guards))

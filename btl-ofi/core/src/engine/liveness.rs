@@ -6,6 +6,8 @@
 //! polls counts; time in which it is stopped or computes does not count as the peer's silence.
 //!
 //! A peer lives if an operation to it completes, or a part of one; and one that receives a long transfer has more time ([`long`]).
+//! Time in which an operation to it waits for a copy of this process does not count: such an operation also hides the completions of
+//! later ones from the counts.
 
 pub(crate) mod long;
 
@@ -23,7 +25,7 @@ pub(crate) use crate::engine::liveness::long::LONG;
 use crate::engine::liveness::long::LongTransfers;
 use crate::engine::silence::Silences;
 use crate::engine::transport::Transport;
-use crate::peer::endpoint::{Endpoint, PART_FOR_DETECTOR};
+use crate::peer::endpoint::{COPY_FOR_DETECTOR, Endpoint, PART_FOR_DETECTOR};
 use crate::peer::liveness::State;
 use crate::peer::outstanding::{Backlog, Mark};
 use crate::peer::reach::{self, Standing};
@@ -281,6 +283,7 @@ impl Watched {
     /// `asked`: only a heartbeat is to be answered.
     fn update(&mut self, peer: &Endpoint, state: Option<State>, passed: u64, asked: bool) {
         let part = peer.take_mark(PART_FOR_DETECTOR);
+        let copies = peer.take_mark(COPY_FOR_DETECTOR);
         if asked {
             self.silent += passed;
             self.mark = peer.count.mark();
@@ -290,7 +293,7 @@ impl Watched {
         } else if part || peer.count.backlog().is_less_than(self.backlog) {
             // Some operations completed, or parts of one, though not yet all of the backlog.
             self.silent = 0;
-        } else {
+        } else if !copies {
             self.silent += passed;
         }
         self.backlog = peer.count.backlog();

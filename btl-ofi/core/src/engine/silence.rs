@@ -1,12 +1,13 @@
 //! Silent peers: while operations to a peer are outstanding and none completes, or while it answers no heartbeat, a warning
 //! says so after 10 s, then ever more rarely, and another one says when the peer answers again. Nothing else happens: whether a silent peer is given up is
-//! decided by `btl_ofi_peer_timeout` (`engine::liveness`). Only time in which this process polls counts.
+//! decided by `btl_ofi_peer_timeout` (`engine::liveness`). Only time in which this process polls counts, and in which no operation to
+//! the peer waits for a copy of this process.
 
 use std::collections::HashMap;
 
 use crate::engine::liveness::Watches;
 use crate::engine::transport::Transport;
-use crate::peer::endpoint::{Endpoint, PART_FOR_WARNINGS};
+use crate::peer::endpoint::{COPY_FOR_WARNINGS, Endpoint, PART_FOR_WARNINGS};
 use crate::peer::outstanding::{Backlog, Mark};
 
 /// Milliseconds between two looks at all peers, of which there may be a million.
@@ -93,12 +94,13 @@ impl Silences {
         let settled = peer.count.settle(*mark);
         let now = peer.count.backlog();
         let part = peer.take_mark(PART_FOR_WARNINGS);
+        let copies = peer.take_mark(COPY_FOR_WARNINGS);
         let completed = settled || part || now.is_less_than(*backlog);
         *backlog = now;
         if settled {
             *counted = begun();
         }
-        silence.note(passed, completed)
+        silence.note(if copies { 0 } else { passed }, completed)
     }
 
     pub(crate) fn forget(&mut self, proc: u64) {
@@ -224,6 +226,27 @@ mod tests {
             Some(News::Answers(FIRST))
         );
         assert!(silences.peers.is_empty());
+    }
+
+    /// Time in which an operation waits for a copy of this process is not told, and says nothing of an answer.
+    #[test]
+    fn copies_of_this_process_are_no_silence() {
+        use crate::peer::route::{Facts, Route};
+        let peer = Endpoint::new(0, 7, Route::decide(Facts::default()));
+        let mut silences = Silences::default();
+        let posted = peer.count.raise(false);
+        assert_eq!(silences.look(&peer, false, FIRST), None, "the first look");
+        for _ in 0..3 {
+            peer.waits_for_copy();
+            assert_eq!(silences.look(&peer, false, FIRST), None);
+        }
+        let silent = Some(News::Silent(FIRST));
+        assert_eq!(silences.look(&peer, false, FIRST), silent);
+        peer.waits_for_copy();
+        assert_eq!(silences.look(&peer, false, FIRST), None);
+        peer.count.lower(posted, 1, false);
+        let answers = Some(News::Answers(FIRST));
+        assert_eq!(silences.look(&peer, false, LOOK), answers);
     }
 
     /// A heartbeat that is not answered is silence, which operations posted meanwhile do not end.

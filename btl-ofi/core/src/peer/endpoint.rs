@@ -22,6 +22,9 @@ pub(crate) const SAME_MACHINE: u8 = 4;
 /// mark for each reader: the failure detector, and the warnings of silence.
 pub(crate) const PART_FOR_DETECTOR: u8 = 8;
 pub(crate) const PART_FOR_WARNINGS: u8 = 16;
+/// Marks of a peer to which an operation waits for a copy of this process. The time is not the peer's silence. One for each reader.
+pub(crate) const COPY_FOR_DETECTOR: u8 = 32;
+pub(crate) const COPY_FOR_WARNINGS: u8 = 64;
 
 /// A peer. It takes 48 bytes, at an address that is a multiple of 16, so that operations can carry the address with
 /// tag bits in their context pointer. The transport's table of peers owns the memory until the transport closes. The
@@ -48,7 +51,7 @@ pub struct Endpoint {
     /// A [`Transfers`].
     transfers: AtomicU8,
     /// What is known of the peer, or was done to it: [`SAME_MACHINE`], [`WAS_READ`], [`OFF_ROUTE`] and those of
-    /// [`part_completed`](Endpoint::part_completed).
+    /// [`part_completed`](Endpoint::part_completed) and [`waits_for_copy`](Endpoint::waits_for_copy).
     marks: AtomicU8,
     /// Whether the address was removed from the provider's address vector.
     pub(crate) removed: AtomicBool,
@@ -239,9 +242,18 @@ impl Endpoint {
 
     /// Notes that a part of an operation to the peer completed, though not the operation.
     pub(crate) fn part_completed(&self) {
-        const MARKS: u8 = PART_FOR_DETECTOR | PART_FOR_WARNINGS;
-        if self.marks.load(Ordering::Relaxed) & MARKS != MARKS {
-            self.mark(MARKS);
+        self.mark_once(PART_FOR_DETECTOR | PART_FOR_WARNINGS);
+    }
+
+    /// Notes that an operation to the peer waits for a copy of this process, not for the peer.
+    pub(crate) fn waits_for_copy(&self) {
+        self.mark_once(COPY_FOR_DETECTOR | COPY_FOR_WARNINGS);
+    }
+
+    /// Adds marks, without a locked instruction if the peer has them.
+    fn mark_once(&self, marks: u8) {
+        if self.marks.load(Ordering::Relaxed) & marks != marks {
+            self.mark(marks);
         }
     }
 

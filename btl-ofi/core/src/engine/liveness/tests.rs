@@ -52,6 +52,24 @@ fn parts_prove_life() {
     peer.count.lower(whole, 1, false);
 }
 
+/// Time in which an operation waits for a copy of this process is not its peer's silence. It does not end a silence either.
+#[test]
+fn copies_of_this_process_are_no_silence() {
+    let peer = Endpoint::new(0, 1, Route::decide(Facts::default()));
+    let mut watches = Watches::default();
+    let whole = peer.count.raise(false);
+    let mut look = |passed| watches.observe(&peer, None, passed, LIMIT).is_some();
+    // The phase of its counts may advance at a look without a completion.
+    assert!(!look(0) && !look(0));
+    assert!(!look(LIMIT - 1));
+    for _ in 0..10 {
+        peer.waits_for_copy();
+        assert!(!look(LIMIT));
+    }
+    assert!(look(1));
+    peer.count.lower(whole, 1, false);
+}
+
 /// A peer has more time while a long transfer to it is outstanding, and no more once that is complete.
 #[test]
 fn long_transfers_have_more_time() {

@@ -281,6 +281,9 @@ impl Channel {
             Stand::Failed(status) => return self.to(State::Dead(status)),
             Stand::Done => {}
         }
+        // It answers, even if it has no lane left.
+        // SAFETY: endpoints live as long as operations to them.
+        unsafe { self.endpoint.as_ref() }.part_completed();
         // SAFETY: the atomic is complete, so the provider no longer writes the word.
         let found = unsafe { (*self.buffers.as_ptr()).word };
         if found == self.number {

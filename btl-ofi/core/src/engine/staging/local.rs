@@ -179,6 +179,8 @@ fn lend(op: &Staged, len: usize, pool: &mut Pool) -> Option<Fragment> {
 
 fn step(t: &Transport, op: &mut Staged, fragment: &mut Fragment) -> Step {
     let Some(copied) = fragment.copied() else {
+        // SAFETY: endpoints live as long as operations to them.
+        unsafe { op.endpoint.as_ref() }.waits_for_copy();
         return Step::Waits;
     };
     if let Err(error) = copied {

@@ -264,6 +264,8 @@ impl Channel {
                 }
                 Stage::Read | Stage::Write => {
                     let Some(copied) = job.copied() else {
+                        // SAFETY: endpoints live as long as operations to them.
+                        unsafe { self.endpoint.as_ref() }.waits_for_copy();
                         return Ok(false);
                     };
                     let failed = copied.map_err(|error| op.failed_copy(error)).is_err();

@@ -313,3 +313,123 @@ fn closing_spares_the_memory_of_a_copy() {
     }
 }
 
+/// Transfers wait for the stream, puts before their request, gets after their reply. Later operations to the same owner do not wait
+/// for them, nor do other origins.
+#[test]
+fn other_operations_pass_those_that_wait_for_the_stream() {
+    for provider in PROVIDERS {
+        passes(provider, true);
+        passes(provider, false);
+    }
+}
+
+fn passes(provider: &str, puts: bool) {
+    let _turn = fresh();
+    let way = DeviceWay::Progress;
+    let t = open(provider, ThreadLevel::Single, &way.parameters());
+    let owner = Target::start_on_device(&t, provider, way);
+    let (handle, at) = (owner.handle, owner.window);
+    // As many origins as a mailbox has lanes, and another.
+    let others: Vec<Transport> = (0..8)
+        .map(|_| open(provider, ThreadLevel::Single, &way.parameters()))
+        .collect();
+    let first = Seen::default();
+    with(|stream| stream.is_busy = true);
+    let mut waiting: Vec<(&Transport, OnDevice)> = Vec::new();
+    for other in &others {
+        other.set_overrides(Some(&stream::overrides()));
+        let peer = other.connect(&owner.address, 0).unwrap();
+        let mut source = OnDevice::new(other, 7);
+        let before = with(|stream| stream.queue.len());
+        let target = (peer, &handle, at);
+        transfer(
+            other,
+            puts,
+            target,
+            &mut source,
+            WORDS * 8,
+            first.completion(),
+        );
+        until(other, provider, || {
+            with(|stream| stream.queue.len() > before)
+        });
+        waiting.push((other, source));
+        later_ones(other, target, provider);
+    }
+    later_ones(&t, (owner.peer, &handle, at), provider);
+    assert_eq!(first.all(), 0, "{provider}");
+    with(|stream| stream.is_busy = false);
+    for (other, source) in waiting {
+        assert_eq!(other.flush(None), Status::SUCCESS, "{provider}");
+        source.region.close().unwrap();
+    }
+    assert_eq!(first.both(), (8, 0), "{provider}");
+    for other in others {
+        other.close().unwrap();
+    }
+    owner.end();
+    t.close().unwrap();
+}
+
+/// Puts, gets and atomics of host memory, more than a lane has slots. They complete.
+fn later_ones(t: &Transport, (peer, handle, at): (NonNull<Endpoint>, &Handle, u64), what: &str) {
+    let (seen, mut words, mut old) = (Seen::default(), [5u64; 64], 0u64);
+    let (from, bytes) = (words.as_mut_ptr().cast::<c_void>(), size_of_val(&words));
+    let (none, add, f) = (ptr::null_mut(), BtlAtomicOp::Add, OpFlags::empty());
+    for kind in 0..12 {
+        let old = (&raw mut old).cast();
+        // SAFETY: the memory outlives the operations, which are waited for.
+        insist(t, || unsafe {
+            let with = seen.completion();
+            match kind % 3 {
+                0 => t.put(peer, from, at, none, handle, bytes, with),
+                1 => t.get(peer, from, at, none, handle, bytes, with),
+                _ => t.atomic_fop(peer, old, at, none, handle, add, 1, f, with),
+            }
+        });
+    }
+    until(t, what, || seen.all() == 12);
+    assert_eq!(seen.both(), (12, 0), "{what}");
+}
+
+/// Atomics take effect in the order of issue, also if a stream copies the operands of an earlier one.
+#[test]
+fn atomics_keep_their_order() {
+    const OPERANDS: usize = 2048;
+    for provider in PROVIDERS {
+        let _turn = fresh();
+        let way = DeviceWay::Progress;
+        let t = open(provider, ThreadLevel::Single, &way.parameters());
+        t.set_overrides(Some(&stream::overrides()));
+        let owner = Target::start_on_device(&t, provider, way);
+        let (peer, h, at) = (owner.peer, owner.handle, owner.window);
+        let (mut source, seen) = (OnDevice::new(&t, 7), Seen::default());
+        let (mut first, mut second) = ([1u64; OPERANDS], 1u64);
+        let (from, mut local) = (source.address().cast_const(), source.region.handle());
+        let (u, sum, none) = (Datatype::Uint64, AtomicOp::Sum, ptr::null_mut());
+        with(|stream| stream.is_busy = true);
+        // SAFETY: operands and results outlive the operations; handles are read by the calls only.
+        insist(&t, || unsafe {
+            let (old, local) = (first.as_mut_ptr().cast(), (&raw mut local).cast());
+            let with = seen.completion();
+            t.atomic_fopv(peer, from, old, at, local, none, &h, u, sum, OPERANDS, with)
+        });
+        until(&t, provider, || with(|stream| !stream.queue.is_empty()));
+        // SAFETY: the result outlives the operation.
+        insist(&t, || unsafe {
+            let (old, add, f) = ((&raw mut second).cast(), BtlAtomicOp::Add, OpFlags::empty());
+            t.atomic_fop(peer, old, at, none, &h, add, 1, f, seen.completion())
+        });
+        for _ in 0..1000 {
+            t.progress();
+        }
+        assert_eq!(seen.all(), 0, "{provider}");
+        with(|stream| stream.is_busy = false);
+        until(&t, provider, || seen.all() == 2);
+        assert_eq!(seen.both(), (2, 0), "{provider}");
+        assert_eq!((first, second), ([0; OPERANDS], 7), "{provider}");
+        source.region.close().unwrap();
+        owner.end();
+        t.close().unwrap();
+    }
+}

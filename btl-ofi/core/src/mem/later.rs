@@ -149,6 +149,11 @@ impl Event {
 }
 
 impl Copier {
+    /// Whether [`start_read`](Self::start_read) of `size` bytes may be complete later.
+    pub(crate) fn reads_later(&self, size: usize) -> bool {
+        size >= LEAST && self.later.is_some_and(|later| later.from.is_some())
+    }
+
     /// As [`read`](Self::read), which may be complete later: then returns its event.
     ///
     /// # Safety

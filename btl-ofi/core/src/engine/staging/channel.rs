@@ -1,11 +1,13 @@
 //! The origin's side of one target's mailbox. It takes a lane when there are requests, keeps up to [`SLOTS`]
 //! requests in progress in it, and returns the lane when no requests are left.
 //!
-//! This file has the states of the lane; `jobs` and `replies` have the requests, `failed` those whose data cannot be moved.
+//! This file has the states of the lane; `waiting` has what has no request yet, `jobs` and `replies` have the requests, `failed` those
+//! whose data cannot be moved.
 
 mod failed;
 mod jobs;
 mod replies;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -14,7 +16,8 @@ use std::sync::atomic::AtomicI32;
 use plugin_api::Status;
 
 use self::jobs::Job;
-use super::staged::StagedOps;
+use self::waiting::Waiting;
+use super::staged::{Staged, StagedOps};
 use super::wire::{Stand, Start, best_fragment, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::Pool;
@@ -73,9 +76,10 @@ pub(super) struct Channel {
     number: u64,
     /// Requests left before the lane is returned for others.
     turn: usize,
-    /// Operations with fragments left to begin.
-    waiting: VecDeque<usize>,
+    waiting: Waiting,
     jobs: [Option<Job>; SLOTS],
+    /// Jobs whose results are copied to the device. They need neither a slot nor the lane.
+    writing: Vec<Job>,
     polling: bool,
     /// Whether this channel is included in `Hmem::awake`.
     pub(super) counted: bool,
@@ -108,20 +112,22 @@ impl Channel {
             holder,
             number: 0,
             turn: 0,
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             jobs: Default::default(),
+            writing: Vec::new(),
             polling: false,
             counted: false,
         }
     }
 
-    pub(super) fn push(&mut self, op: usize) {
-        self.waiting.push_back(op);
+    pub(super) fn push(&mut self, index: usize, op: &Staged) {
+        self.waiting.push(index, op);
     }
 
     /// Whether operations are left.
     pub(super) fn has_operations(&self) -> bool {
-        !self.waiting.is_empty() || self.jobs.iter().any(Option::is_some)
+        let in_slots = self.jobs.iter().any(Option::is_some);
+        in_slots || !self.waiting.is_empty() || !self.writing.is_empty()
     }
 
     /// Whether the provider uses none of the channel's memory, and no lane is taken.
@@ -167,12 +173,14 @@ impl Channel {
         {
             self.state = State::Dead(status);
         }
-        let mut steps = 0;
+        let mut steps = self.end_writes(ops, pool, over);
+        steps += self.waiting.look(ops, pool, over);
         loop {
             let step = match self.state {
                 State::Unknown => self.read_header(t),
                 State::Reading => self.learn(t),
-                State::Free => self.take(t),
+                State::Free if self.waiting.wants_slot(ops, self.fragment) => self.take(t),
+                State::Free => self.begin(t, ops, pool, over),
                 State::Taking => self.taken(),
                 State::Taken => self.work(t, ops, pool, over),
                 State::Returning => match stand(self.flag()) {
@@ -256,9 +264,6 @@ impl Channel {
     }
 
     fn take(&mut self, t: &Transport) -> usize {
-        if self.waiting.is_empty() {
-            return 0;
-        }
         let at = self.at(self.plan.owner(self.lane));
         // SAFETY: the buffers live until the provider is closed; the owner word lies in the mailbox.
         let start = unsafe {
@@ -321,8 +326,8 @@ impl Channel {
             let Some(mut job) = self.jobs[slot].take() else {
                 continue;
             };
-            let in_progress = job.copied().is_none()
-                || (job.stage.is_posted() && stand(self.slot_flag(slot)) == Stand::Pending);
+            let in_progress =
+                job.stage.is_posted() && stand(self.slot_flag(slot)) == Stand::Pending;
             if let Some(op) = ops.at(job.op) {
                 op.fail(status, || {
                     String::from("the peer's mailbox cannot be reached")
@@ -344,18 +349,12 @@ impl Channel {
             }
             steps += 1;
         }
-        while let Some(index) = self.waiting.pop_front() {
-            if let Some(op) = ops.at(index) {
-                op.fail(status, || {
-                    String::from("the peer's mailbox cannot be reached")
-                });
-                if op.is_over() {
-                    over.push_back(index);
-                }
-            }
-            steps += 1;
-        }
-        steps
+        self.waiting.fail(ops, |op| {
+            op.fail(status, || {
+                String::from("the peer's mailbox cannot be reached")
+            });
+        });
+        steps + self.waiting.look(ops, pool, over)
     }
 }
 

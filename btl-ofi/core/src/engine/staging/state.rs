@@ -179,6 +179,7 @@ impl Driver {
             self.locals.push(Local::new(index));
             return;
         }
+        let Some(op) = self.ops.at(index) else { return };
         let mailbox = remote.as_live();
         let known = self.channels.iter_mut().find(|c| {
             c.endpoint == endpoint
@@ -186,10 +187,10 @@ impl Driver {
                 && c.mailbox.base() == mailbox.base()
         });
         match known {
-            Some(channel) => channel.push(index),
+            Some(channel) => channel.push(index, op),
             None => {
                 let mut channel = Channel::new(endpoint, mailbox, own);
-                channel.push(index);
+                channel.push(index, op);
                 self.channels.push(channel);
             }
         }

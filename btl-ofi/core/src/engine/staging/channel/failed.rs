@@ -34,7 +34,7 @@ impl Channel {
                 op.fail(status, what);
                 Some(true)
             }
-            Stage::Read | Stage::Request { .. } | Stage::Reply | Stage::Write => None,
+            Stage::Request { .. } | Stage::Reply | Stage::Write => None,
         }
     }
 

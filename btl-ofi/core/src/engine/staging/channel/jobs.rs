@@ -1,30 +1,25 @@
 //! Requests in the slots of a taken lane, each for one fragment of an operation.
 //!
-//! A fragment of a put is copied out of the device, sent to its slot's data area, then requested. A fragment of
+//! A fragment of a put was copied out of the device (`waiting`); it is sent to its slot's data area, then requested. A fragment of
 //! a get is requested, fetched from its slot's data area, then copied. Copies here, transfers and copies at the
 //! target overlap; copies here overlap each other if the user's functions complete them later.
 
 use std::collections::VecDeque;
 
-use plugin_api::{AtomicOp, Status};
+use plugin_api::Status;
 
+use super::waiting::{Draft, InSlots, drop_draft, is_inline, reads};
 use super::{Channel, State};
 use crate::engine::staging::staged::{Side, Staged, StagedOps};
 use crate::engine::staging::wire::{Stand, Start, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
-use crate::hmem::mailbox::{FRAGMENT, HEAD, INLINE, Request, SLOTS, after};
-use crate::mem::copy_error::CopyError;
+use crate::hmem::mailbox::{HEAD, Request, SLOTS, after};
 use crate::op::request::Action;
-
-/// Most bytes of fragments in progress in one lane.
-const UNDER_WAY: usize = 4 * FRAGMENT;
 
 /// Stage of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Its data is being copied out of the device.
-    Read,
     /// Its data is to be sent, or is being sent.
     Data { posted: bool },
     /// The request is to be sent, or is being sent.
@@ -33,7 +28,7 @@ pub(super) enum Stage {
     Reply,
     /// Its result is to be fetched, or is being fetched.
     Fetch { posted: bool },
-    /// Its result is being copied to the device.
+    /// Its result is being copied to the device. It needs its slot no more.
     Write,
 }
 
@@ -42,7 +37,7 @@ impl Stage {
     pub(super) fn is_posted(self) -> bool {
         match self {
             Stage::Data { posted } | Stage::Request { posted } | Stage::Fetch { posted } => posted,
-            Stage::Read | Stage::Reply | Stage::Write => false,
+            Stage::Reply | Stage::Write => false,
         }
     }
 }
@@ -56,13 +51,6 @@ pub(super) struct Job {
     pub(super) bytes: usize,
     pub(super) stage: Stage,
     pub(super) bounce: Option<Bounce>,
-}
-
-impl Job {
-    /// The result of the copy that was started last; `None` while it is under way.
-    pub(super) fn copied(&mut self) -> Option<Result<(), CopyError>> {
-        self.bounce.as_mut().map_or(Some(Ok(())), Bounce::copied)
-    }
 }
 
 impl Channel {
@@ -82,18 +70,12 @@ impl Channel {
             let Some(op) = ops.at(job.op) else { continue };
             match self.step(t, op, &mut job, slot) {
                 Ok(true) => {
-                    if let Some(bounce) = job.bounce.take() {
-                        pool.give_back(bounce);
-                    }
-                    op.live -= 1;
+                    self.end_job(job, op, pool, over);
                     steps += 1;
-                    if op.status.is_ok() {
-                        // SAFETY: endpoints live as long as operations to them.
-                        unsafe { op.endpoint.as_ref() }.part_completed();
-                    }
-                    if op.is_over() {
-                        over.push_back(job.op);
-                    }
+                }
+                Ok(false) if job.stage == Stage::Write => {
+                    self.writing.push(job);
+                    steps += 1;
                 }
                 Ok(false) => self.jobs[slot] = Some(job),
                 Err(status) => {
@@ -103,7 +85,8 @@ impl Channel {
             }
         }
         steps += self.begin(t, ops, pool, over);
-        let over = self.waiting.is_empty() || self.turn == 0;
+        // Also returned while data is copied for the next requests, because other origins wait for a lane.
+        let over = self.turn == 0 || !self.waiting.wants_slot(ops, self.fragment);
         if over && !self.polling && self.jobs.iter().all(Option::is_none) {
             let at = self.at(self.plan.owner(self.lane));
             // SAFETY: the buffers live until the provider is closed; this origin holds the lane, so only it
@@ -125,8 +108,50 @@ impl Channel {
         steps
     }
 
-    /// Begins fragments while slots are free.
-    fn begin(
+    /// Ends a job that is complete.
+    fn end_job(&self, job: Job, op: &mut Staged, pool: &mut Pool, over: &mut VecDeque<usize>) {
+        if let Some(bounce) = job.bounce {
+            pool.give_back(bounce);
+        }
+        op.live -= 1;
+        if op.status.is_ok() {
+            // SAFETY: endpoints live as long as operations to them.
+            unsafe { self.endpoint.as_ref() }.part_completed();
+        }
+        if op.is_over() {
+            over.push_back(job.op);
+        }
+    }
+
+    /// Ends the jobs whose results were copied to the device.
+    pub(super) fn end_writes(
+        &mut self,
+        ops: &mut StagedOps,
+        pool: &mut Pool,
+        over: &mut VecDeque<usize>,
+    ) -> usize {
+        let (mut steps, mut at) = (0, 0);
+        while let Some(job) = self.writing.get_mut(at) {
+            let Some(copied) = job.bounce.as_mut().map_or(Some(Ok(())), Bounce::copied) else {
+                // SAFETY: endpoints live as long as operations to them.
+                unsafe { self.endpoint.as_ref() }.waits_for_copy();
+                at += 1;
+                continue;
+            };
+            let job = self.writing.swap_remove(at);
+            if let Some(op) = ops.at(job.op) {
+                if let Err(error) = copied {
+                    op.failed_copy(error);
+                }
+                self.end_job(job, op, pool, over);
+            }
+            steps += 1;
+        }
+        steps
+    }
+
+    /// Begins fragments: they get requests while slots are free, and the data of further ones is copied.
+    pub(super) fn begin(
         &mut self,
         t: &Transport,
         ops: &mut StagedOps,
@@ -134,118 +159,73 @@ impl Channel {
         over: &mut VecDeque<usize>,
     ) -> usize {
         let mut steps = 0;
-        while let Some(&index) = self.waiting.front() {
-            let Some(op) = ops.at(index) else {
-                self.waiting.pop_front();
-                continue;
+        loop {
+            self.waiting.settle(ops, over);
+            let (most, in_slots) = (self.fragment, self.in_slots());
+            let draft = match self.has_slot() {
+                true => self.waiting.take(ops, pool, most, in_slots),
+                false => None,
             };
-            // Removed even when the turn is over: once the operation completes, its index may be reused by
-            // another operation, which would then begin here, ahead of earlier ones.
-            if op.next >= op.size {
-                self.waiting.pop_front();
-                if op.is_over() {
-                    over.push_back(index);
-                }
-                continue;
-            }
-            if self.turn == 0 {
-                break;
-            }
-            let slot = self.next_slot();
-            if self.jobs[slot].is_some() || self.is_full(op) {
-                break;
-            }
-            let Some(mut job) = self.prepare(op, index, slot, pool) else {
-                // Either a copy failed and the operation begins no more fragments, or no buffer is free.
-                if op.next >= op.size {
-                    continue;
-                }
-                break;
-            };
-            self.number = job.number;
-            self.turn -= 1;
-            op.next += job.len;
-            op.live += 1;
-            steps += 1;
-            match self.step(t, op, &mut job, slot) {
-                Err(status) => {
-                    self.jobs[slot] = Some(job);
+            if let Some(draft) = draft {
+                if let Err(status) = self.request(t, ops, pool, over, draft) {
                     return self.to(State::Dead(status));
                 }
-                // Never complete here: the reply was not read yet.
-                Ok(_) => self.jobs[slot] = Some(job),
+            } else if !self.waiting.fetch(ops, pool, most, in_slots) {
+                return steps;
             }
+            steps += 1;
         }
-        steps
     }
 
-    /// Copies a fragment to host memory for sending, and writes its request. `None` if no buffer is free, or if
-    /// the copy failed; the operation then has the failure.
-    fn prepare(&self, op: &mut Staged, index: usize, slot: usize, pool: &mut Pool) -> Option<Job> {
-        let len = op.fragment(self.fragment);
-        let reads = matches!(op.action, Action::Get)
-            || matches!(
-                op.action,
-                Action::Atomic {
-                    op: AtomicOp::Read,
-                    ..
-                }
-            );
-        let inline = !reads && len <= INLINE;
+    /// Gives a fragment the next request of the lane, and posts what comes first, its data or the request.
+    fn request(
+        &mut self,
+        t: &Transport,
+        ops: &mut StagedOps,
+        pool: &mut Pool,
+        over: &mut VecDeque<usize>,
+        draft: Draft,
+    ) -> Result<(), Status> {
+        let Some(op) = ops.at(draft.op) else {
+            return Ok(());
+        };
+        let (slot, offset, len) = (self.next_slot(), draft.offset, draft.len);
+        let inline = is_inline(op, len);
         // SAFETY: the slot is free, so neither the provider nor a job uses its request.
         let words = unsafe { &mut (*self.buffers.as_ptr()).requests[slot] };
-        let (mut bounce, mut copying) = (None, false);
         if inline {
             words[HEAD + (len - 1) / 8] = 0;
             let into = words[HEAD..].as_mut_ptr().cast();
             // SAFETY: the request has room for INLINE bytes; the source is valid for the whole operation.
-            if let Err(error) = unsafe { op.local.read(op.next, into, len) } {
+            if let Err(error) = unsafe { op.local.read(offset, into, len) } {
                 op.failed_copy(error);
-                return None;
+                drop_draft(draft, op, pool, over);
+                return Ok(());
             }
-        } else if !reads && op.local.host(op.next).is_none() {
-            let mut lent = pool.lend(op.endpoint)?;
-            // SAFETY: the buffer has room for a fragment; the source is valid for the whole operation. Both stay until
-            // the copy is over, since the job does.
-            match unsafe { op.local.start_read(op.next, lent.pointer(), len) } {
-                Ok(copy) => {
-                    copying = copy.is_some();
-                    lent.keep_for(copy);
-                }
-                Err(error) => {
-                    op.failed_copy(error);
-                    pool.give_back(lent);
-                    return None;
-                }
-            }
-            bounce = Some(lent);
-        }
-        let fetched = match op.action {
-            Action::Get => Some(&op.local),
-            action if action.fetches() => Some(&op.result),
-            _ => None,
-        };
-        if len > 8 && bounce.is_none() && fetched.is_some_and(|side| side.host(0).is_none()) {
-            bounce = Some(pool.lend(op.endpoint)?);
         }
         let request = Request {
             number: after(self.number, 1),
-            command: op.command(op.next, len),
+            command: op.command(offset, len),
             inline: if inline { len } else { 0 },
         };
-        Some(Job {
-            op: index,
-            offset: op.next,
+        let mut job = Job {
+            op: draft.op,
+            offset,
             len,
             number: request.number,
             bytes: request.seal(words),
-            stage: match copying {
-                true => Stage::Read,
-                false if inline || reads => Stage::Request { posted: false },
+            stage: match inline || reads(op) {
+                true => Stage::Request { posted: false },
                 false => Stage::Data { posted: false },
             },
-            bounce,
-        })
+            bounce: draft.bounce,
+        };
+        self.number = job.number;
+        self.turn -= 1;
+        // Never complete here: the reply was not read yet.
+        let stepped = self.step(t, op, &mut job, slot).map(drop);
+        self.jobs[slot] = Some(job);
+        stepped
     }
 
     /// Advances a job as far as possible; returns whether it is complete. An error fails the channel.
@@ -262,20 +242,7 @@ impl Channel {
                 Stage::Data { posted } | Stage::Request { posted } | Stage::Fetch { posted } => {
                     posted
                 }
-                Stage::Read | Stage::Write => {
-                    let Some(copied) = job.copied() else {
-                        // SAFETY: endpoints live as long as operations to them.
-                        unsafe { self.endpoint.as_ref() }.waits_for_copy();
-                        return Ok(false);
-                    };
-                    let failed = copied.map_err(|error| op.failed_copy(error)).is_err();
-                    match job.stage {
-                        Stage::Write => return Ok(true),
-                        _ if failed => self.without_effect(op, job, slot),
-                        _ => job.stage = Stage::Data { posted: false },
-                    }
-                    continue;
-                }
+                Stage::Write => return Ok(false),
                 Stage::Reply => match self.replied(op, job, slot) {
                     Some(true) => return Ok(true),
                     Some(false) => continue,
@@ -329,7 +296,7 @@ impl Channel {
                     }
                     return Ok(true);
                 }
-                (_, Stage::Read | Stage::Reply | Stage::Write) => {}
+                (_, Stage::Reply | Stage::Write) => {}
             }
         }
     }
@@ -361,7 +328,7 @@ impl Channel {
                     };
                     t.wire_get(self.endpoint, into, data, &self.mailbox, job.len, flag)
                 }
-                Stage::Read | Stage::Reply | Stage::Write => Start::Started,
+                Stage::Reply | Stage::Write => Start::Started,
             }
         }
     }
@@ -370,10 +337,14 @@ impl Channel {
         after(self.number, 1) as usize % SLOTS
     }
 
-    /// Whether another fragment would only evict fragments in progress from the cache.
-    fn is_full(&self, op: &Staged) -> bool {
-        let under_way: usize = self.jobs.iter().flatten().map(|job| job.len).sum();
-        under_way > 0 && under_way + op.fragment(self.fragment) > UNDER_WAY
+    /// Whether the next request has a slot.
+    fn has_slot(&self) -> bool {
+        self.state == State::Taken && self.turn > 0 && self.jobs[self.next_slot()].is_none()
+    }
+
+    fn in_slots(&self) -> InSlots {
+        let jobs = self.jobs.iter().flatten();
+        (jobs.clone().count(), jobs.map(|job| job.len).sum())
     }
 }
 

@@ -1,0 +1,291 @@
+//! Fragments that have no request yet.
+//!
+//! A fragment gets a request, and thereby its number and its slot, when its data is in host memory. The owner executes requests in the
+//! order of their numbers, so a request that waited for a stream of the program would hold up all later ones, and a lane all other
+//! origins. Only atomics keep the order in which they were issued; of all others, the one that was issued first goes first
+//! if it can.
+
+use std::collections::VecDeque;
+
+use plugin_api::AtomicOp;
+
+use super::jobs::fetched;
+use crate::engine::staging::staged::{Staged, StagedOps};
+use crate::hmem::bounce::{Bounce, Pool};
+use crate::hmem::mailbox::{FRAGMENT, INLINE, SLOTS};
+use crate::op::request::Action;
+
+/// Most bytes of fragments in progress in one lane. More would only evict each other from the cache.
+const UNDER_WAY: usize = 4 * FRAGMENT;
+
+/// An operation: when it was issued, and its index.
+type Entry = (u64, usize);
+
+/// A fragment, in the bounce buffer that it needs.
+pub(super) struct Draft {
+    issued: u64,
+    is_atomic: bool,
+    pub(super) op: usize,
+    pub(super) offset: usize,
+    pub(super) len: usize,
+    pub(super) bounce: Option<Bounce>,
+    /// Whether a stream copies its data to the buffer.
+    is_copied: bool,
+}
+
+/// Fragments that have requests: their number, and their bytes.
+pub(super) type InSlots = (usize, usize);
+
+/// Operations with fragments to begin, and fragments that were begun.
+#[derive(Default)]
+pub(super) struct Waiting {
+    issued: u64,
+    atomics: VecDeque<Entry>,
+    /// Puts whose data a stream copies.
+    copied: VecDeque<Entry>,
+    others: VecDeque<Entry>,
+    /// What was begun of `atomics` and `copied` before it can get a request.
+    drafts: VecDeque<Draft>,
+}
+
+/// Whether a fragment's request has its data in itself.
+pub(super) fn is_inline(op: &Staged, len: usize) -> bool {
+    !reads(op) && len <= INLINE
+}
+
+/// Whether an operation sends no data.
+pub(super) fn reads(op: &Staged) -> bool {
+    let read = AtomicOp::Read;
+    matches!(op.action, Action::Get) || matches!(op.action, Action::Atomic { op, .. } if op == read)
+}
+
+/// Whether a stream copies the data of the next fragment, of `len` bytes.
+fn is_streamed(op: &Staged, len: usize) -> bool {
+    !reads(op) && !is_inline(op, len) && op.local.reads_later(len)
+}
+
+/// Begins the next fragment of an operation: in a bounce buffer if it needs one, with the copy of its data. `None` if no buffer is
+/// free, or if the copy failed; the operation then has the failure.
+fn begin((issued, index): Entry, op: &mut Staged, len: usize, pool: &mut Pool) -> Option<Draft> {
+    let sends = !reads(op) && !is_inline(op, len) && op.local.host(op.next).is_none();
+    let returns = matches!(op.action, Action::Get) || op.action.fetches();
+    let mut draft = Draft {
+        issued,
+        is_atomic: matches!(op.action, Action::Atomic { .. }),
+        op: index,
+        offset: op.next,
+        len,
+        bounce: None,
+        is_copied: false,
+    };
+    if sends || (returns && len > 8 && fetched(op).host(0).is_none()) {
+        draft.bounce = Some(pool.lend(op.endpoint)?);
+    }
+    if let Some(bounce) = draft.bounce.as_mut().filter(|_| sends) {
+        // SAFETY: the buffer has room for a fragment; the source is valid for the whole operation. Both stay until
+        // the copy is over, since the draft does.
+        match unsafe { op.local.start_read(op.next, bounce.pointer(), len) } {
+            Ok(copy) => {
+                draft.is_copied = copy.is_some();
+                bounce.keep_for(copy);
+            }
+            Err(error) => {
+                op.failed_copy(error);
+                draft.bounce.into_iter().for_each(|b| pool.give_back(b));
+                return None;
+            }
+        }
+    }
+    op.next += len;
+    op.live += 1;
+    Some(draft)
+}
+
+impl Waiting {
+    pub(super) fn push(&mut self, index: usize, op: &Staged) {
+        let queue = match op.action {
+            Action::Atomic { .. } => &mut self.atomics,
+            _ if is_streamed(op, op.size) => &mut self.copied,
+            _ => &mut self.others,
+        };
+        queue.push_back((self.issued, index));
+        self.issued += 1;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        let queues = [&self.atomics, &self.copied, &self.others];
+        queues.iter().all(|queue| queue.is_empty()) && self.drafts.is_empty()
+    }
+
+    /// Whether a fragment can get a request now.
+    pub(super) fn wants_slot(&self, ops: &mut StagedOps, most: usize) -> bool {
+        !self.others.is_empty() || self.ready().is_some() || self.plain_atomic(ops, most).is_some()
+    }
+
+    /// The draft whose data is there and that was issued first.
+    fn ready(&self) -> Option<(u64, usize)> {
+        let first_atomic = self.drafts.iter().position(|draft| draft.is_atomic);
+        let drafts = self.drafts.iter().enumerate();
+        let ready =
+            drafts.filter(|(i, d)| !d.is_copied && (!d.is_atomic || Some(*i) == first_atomic));
+        ready.map(|(i, d)| (d.issued, i)).min()
+    }
+
+    /// The atomic that comes next, if no stream copies its data.
+    fn plain_atomic(&self, ops: &mut StagedOps, most: usize) -> Option<Entry> {
+        let entry = *self.atomics.front()?;
+        let op = ops.at(entry.1)?;
+        let is_next = !self.drafts.iter().any(|draft| draft.is_atomic);
+        (is_next && !is_streamed(op, op.fragment(most))).then_some(entry)
+    }
+
+    /// The fragment, of at most `most` bytes, that gets the next request. `None` if there is none whose data is there.
+    pub(super) fn take(
+        &mut self,
+        ops: &mut StagedOps,
+        pool: &mut Pool,
+        most: usize,
+        (_, bytes): InSlots,
+    ) -> Option<Draft> {
+        let ready = self.ready();
+        let mut plain = [self.plain_atomic(ops, most), self.others.front().copied()];
+        plain.sort_unstable();
+        for entry in plain.into_iter().flatten() {
+            if ready.is_some_and(|(issued, _)| issued < entry.0) {
+                break;
+            }
+            let Some(op) = ops.at(entry.1) else { continue };
+            let len = op.fragment(most);
+            if bytes > 0 && bytes + len > UNDER_WAY {
+                continue;
+            }
+            if let Some(draft) = begin(entry, op, len, pool) {
+                return Some(draft);
+            }
+        }
+        // Also if an earlier operation found no buffer: drafts may have them all.
+        self.drafts.remove(ready?.1)
+    }
+
+    /// Begins to copy the data of a fragment of at most `most` bytes, if there is one and room for it. Returns whether something was
+    /// done.
+    pub(super) fn fetch(
+        &mut self,
+        ops: &mut StagedOps,
+        pool: &mut Pool,
+        most: usize,
+        (number, bytes): InSlots,
+    ) -> bool {
+        if self.drafts.len() + number >= SLOTS {
+            return false;
+        }
+        let begun: usize = self.drafts.iter().map(|draft| draft.len).sum();
+        let bytes = bytes + begun;
+        let mut entries = [self.atomics.front(), self.copied.front()];
+        entries.sort_unstable();
+        for &entry in entries.into_iter().flatten() {
+            let Some(op) = ops.at(entry.1) else { continue };
+            let len = op.fragment(most);
+            // It gets its request in its order (`take`).
+            let is_plain_atomic =
+                matches!(op.action, Action::Atomic { .. }) && !is_streamed(op, len);
+            if is_plain_atomic || (bytes > 0 && bytes + len > UNDER_WAY) {
+                continue;
+            }
+            match begin(entry, op, len, pool) {
+                Some(draft) => {
+                    self.drafts.push_back(draft);
+                    return true;
+                }
+                None if !op.status.is_ok() => return true,
+                None => {}
+            }
+        }
+        false
+    }
+
+    /// Asks for the copies under way, and forgets the operations that have nothing left here. Adds those that are over to `over`.
+    /// Returns the number of steps.
+    pub(super) fn look(
+        &mut self,
+        ops: &mut StagedOps,
+        pool: &mut Pool,
+        over: &mut VecDeque<usize>,
+    ) -> usize {
+        let (mut steps, mut at) = (0, 0);
+        while let Some(draft) = self.drafts.get_mut(at) {
+            let Some(op) = ops.at(draft.op) else {
+                self.drafts.remove(at);
+                continue;
+            };
+            if let Some(bounce) = draft.bounce.as_mut().filter(|_| draft.is_copied) {
+                let Some(copied) = bounce.copied() else {
+                    // SAFETY: endpoints live as long as operations to them.
+                    unsafe { op.endpoint.as_ref() }.waits_for_copy();
+                    at += 1;
+                    continue;
+                };
+                draft.is_copied = false;
+                steps += 1;
+                if let Err(error) = copied {
+                    op.failed_copy(error);
+                }
+            }
+            if op.status.is_ok() {
+                at += 1;
+                continue;
+            }
+            if let Some(draft) = self.drafts.remove(at) {
+                drop_draft(draft, op, pool, over);
+            }
+        }
+        steps + self.settle(ops, over)
+    }
+
+    /// Forgets operations without a fragment to begin. At once: when such an operation is over, its index may become another's.
+    pub(super) fn settle(&mut self, ops: &mut StagedOps, over: &mut VecDeque<usize>) -> usize {
+        let mut steps = 0;
+        for queue in [&mut self.atomics, &mut self.copied, &mut self.others] {
+            while let Some(&(_, index)) = queue.front() {
+                let op = ops.at(index);
+                if op.as_ref().is_some_and(|op| op.next < op.size) {
+                    break;
+                }
+                queue.pop_front();
+                steps += 1;
+                if op.is_some_and(|op| op.is_over()) {
+                    over.push_back(index);
+                }
+            }
+        }
+        steps
+    }
+
+    /// Fails every operation with something left here. It ends when its copies do.
+    pub(super) fn fail(&self, ops: &mut StagedOps, mut fail: impl FnMut(&mut Staged)) {
+        let queues = [&self.atomics, &self.copied, &self.others];
+        let waiting = queues.into_iter().flatten().map(|(_, index)| *index);
+        let begun = self.drafts.iter().map(|draft| draft.op);
+        for index in waiting.chain(begun) {
+            if let Some(op) = ops.at(index) {
+                fail(op);
+            }
+        }
+    }
+}
+
+/// Ends a fragment whose operation has failed.
+pub(super) fn drop_draft(
+    draft: Draft,
+    op: &mut Staged,
+    pool: &mut Pool,
+    over: &mut VecDeque<usize>,
+) {
+    if let Some(bounce) = draft.bounce {
+        pool.give_back(bounce);
+    }
+    op.live -= 1;
+    if op.is_over() {
+        over.push_back(draft.op);
+    }
+}

@@ -485,6 +485,63 @@ fn a_change_applies_to_earlier_regions() {
     .tell();
 }
 
+/// Two changes at once: afterwards the transport and the provider use the same functions.
+#[test]
+fn changes_at_once_agree() {
+    // They overlap in one of some thousands.
+    const ROUNDS: u64 = 20_000;
+    if role().is_none() {
+        return child("changes_at_once_agree", "at once", LIMIT).insist("changes at once");
+    }
+    shape(&[("HMEM", "1"), ("HMEM_OVERRIDE", "1")]);
+    let way = DeviceWay::Direct.parameters();
+    let t = open("lab", ThreadLevel::Multiple, &way);
+    t.set_overrides(Some(&pair::<0>()));
+    let (mut memory, mut flat) = ([0u64; 8], [0u64; 8]);
+    let base = device::address(memory.as_mut_ptr().cast());
+    // SAFETY: the memory lives until the region is closed.
+    let region = unsafe { t.register_hmem(base, 64, Access::all(), hmem_iface::CUDA, 0) };
+    let region = region.unwrap();
+    let peer = t.connect(t.address(), 0).unwrap();
+    let (h, at) = (region.handle(), base as u64);
+    let (runs, kind) = ([IoVec { base, len: 64 }], &hmem_iface::CUDA);
+    let turn = std::sync::Barrier::new(2);
+    let mut differ = 0;
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            for _ in 0..ROUNDS {
+                turn.wait();
+                t.set_overrides(Some(&pair::<1>()));
+                turn.wait();
+            }
+        });
+        for round in 0..ROUNDS {
+            turn.wait();
+            t.set_overrides(Some(&pair::<0>()));
+            turn.wait();
+            called();
+            let into = flat.as_mut_ptr().cast();
+            // SAFETY: one run, 64 bytes on each side.
+            let read = unsafe { t.copy_from_hmem(into, 64, runs.as_ptr(), kind, 1, 0) };
+            assert_eq!(read, 64);
+            let ours = called().map(|pair| pair[0]);
+            there_and_back(&t, peer, &h, at, round);
+            let provider = called().map(|pair| pair[0]);
+            differ += u32::from(ours != provider);
+        }
+    });
+    assert_eq!(differ, 0, "rounds after which they use different ones");
+    // SAFETY: connected once.
+    unsafe { t.disconnect(peer) };
+    region.close().unwrap();
+    t.close().unwrap();
+    Tally {
+        run: 1,
+        ..Tally::default()
+    }
+    .tell();
+}
+
 /// A put from device memory in four fragments, of which two can begin at once: the later ones are copied by the
 /// functions with which the put began.
 #[test]

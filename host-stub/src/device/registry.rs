@@ -168,10 +168,12 @@ impl Devices {
         let Some(transport) = self.transport.get() else {
             return Status::NOT_SUPPORTED;
         };
+        // Held meanwhile: of two changes at once, the transport and the host take the same one last.
+        let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: as the caller vouches.
         let status = unsafe { transport.set_overrides(ops) };
         if status == Status::SUCCESS {
-            *self.later.lock().unwrap_or_else(PoisonError::into_inner) = ops.and_then(Later::of);
+            *later = ops.and_then(Later::of);
         }
         status
     }

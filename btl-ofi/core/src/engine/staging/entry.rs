@@ -30,8 +30,9 @@ impl Transport {
     pub fn set_overrides(&self, ops: Option<&OverrideOps>) {
         let copier = ops.map_or_else(Copier::default, Copier::new);
         let regions = self.registrar.device_regions();
-        regions.set_copier(copier);
+        // Held meanwhile: of two changes at once, the provider and the transport take the same one last.
         let mut offer = self.offer();
+        regions.set_copier(copier);
         let stands_in = cuda::devices() > 0 && regions.all_direct(copy::reaches);
         let fits = copier.is_complete() || (copier.is_overridden() && stands_in);
         if !fits && !offer.is_taken() {

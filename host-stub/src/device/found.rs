@@ -155,3 +155,48 @@ impl Drop for Allocated {
         drop(gone);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use super::super::table::Known;
+    use super::*;
+    use crate::loader::scripted;
+
+    struct Nothing;
+
+    impl DeviceBuffer for Nothing {
+        fn base(&self) -> u64 {
+            1 << 20
+        }
+
+        fn len(&self) -> usize {
+            64
+        }
+    }
+
+    /// Memory that a program keeps after the job has ended holds no registration, which would keep the transport open.
+    #[test]
+    fn memory_that_is_left_holds_no_registration() {
+        let transport = scripted::transport();
+        let devices = Devices::new(&transport, false);
+        let buffer = Box::new(Nothing);
+        let base = std::ptr::with_exposed_provenance_mut(buffer.base() as usize);
+        // SAFETY: the scripted transport does not touch the memory.
+        let registration = unsafe { transport.register(base, 64, Access::LOCAL_WRITE) }.unwrap();
+        let known = Known {
+            len: 64,
+            device: 0,
+            registration: OnceLock::from(registration),
+        };
+        devices.table().known.insert(buffer.base(), known);
+        let left = Allocated {
+            buffer,
+            table: Arc::clone(&devices.table),
+        };
+        drop(devices);
+        assert_eq!(scripted::script(&transport).registrations, 0);
+        drop(left);
+    }
+}

@@ -376,6 +376,20 @@ impl Devices {
     }
 }
 
+impl Drop for Devices {
+    /// Ends the registrations. Memory that the host gave out may live on, and its table with it; a registration would keep the
+    /// transport open.
+    fn drop(&mut self) {
+        let mut table = self.table();
+        let gone = (
+            std::mem::take(&mut table.known),
+            std::mem::take(&mut table.seen),
+        );
+        drop(table);
+        drop(gone);
+    }
+}
+
 pub(super) fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }

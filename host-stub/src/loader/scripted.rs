@@ -22,6 +22,8 @@ pub(crate) struct Script {
     pub(crate) put_ends: Status,
     /// Gets stay under way.
     pub(crate) hold_gets: bool,
+    /// Registrations that were not ended.
+    pub(crate) registrations: usize,
     under_way: Vec<Operation>,
 }
 
@@ -31,6 +33,7 @@ impl Default for Script {
             put: Status::SUCCESS,
             put_ends: Status::SUCCESS,
             hold_gets: false,
+            registrations: 0,
             under_way: Vec::new(),
         }
     }
@@ -221,21 +224,35 @@ unsafe extern "C" fn add_procs(
 }
 
 unsafe extern "C" fn register_mem(
-    _module: *mut Module,
+    module: *mut Module,
     _endpoint: *mut Endpoint,
     _base: *mut c_void,
     _size: usize,
     _access: u32,
     handle: *mut *mut Handle,
 ) -> Status {
-    // SAFETY: the host's argument is writable.
-    unsafe { handle.write(Box::into_raw(Box::new(0_u64)).cast()) };
+    // SAFETY: a module of `init`; the host's argument is writable.
+    unsafe {
+        (*module.cast::<Scripted>())
+            .script
+            .lock()
+            .unwrap()
+            .registrations += 1;
+        handle.write(Box::into_raw(Box::new(0_u64)).cast());
+    }
     Status::SUCCESS
 }
 
-unsafe extern "C" fn deregister_mem(_module: *mut Module, handle: *mut Handle) -> Status {
-    // SAFETY: made by `register_mem`, and deregistered once.
-    drop(unsafe { Box::from_raw(handle.cast::<u64>()) });
+unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) -> Status {
+    // SAFETY: a module of `init`; the handle was made by `register_mem`, and is deregistered once.
+    unsafe {
+        (*module.cast::<Scripted>())
+            .script
+            .lock()
+            .unwrap()
+            .registrations -= 1;
+        drop(Box::from_raw(handle.cast::<u64>()));
+    }
     Status::SUCCESS
 }
 

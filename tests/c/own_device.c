@@ -278,6 +278,10 @@ static void mistakes(int device) {
     EXPECT(host_device_forget_memory(NULL) < 0);
     void *none = NULL;
     EXPECT(host_device_alloc(device, 64, &none) < 0 && none == NULL);
+    uint64_t word = 0;
+    EXPECT(host_device_write(NULL, &word, 8) == HOST_ERR_ARG && host_device_read(&word, NULL, 8) == HOST_ERR_ARG);
+    EXPECT(host_device_write(NULL, &word, 0) == 0 && host_device_read(&word, NULL, 0) == 0);
+    EXPECT(host_encode_location(NULL, -1, &none) == HOST_ERR_ARG && none == NULL);
     host_overrides_t overrides = {.magic = HOST_COLL_TABLE_MAGIC, .size = sizeof overrides};
     EXPECT(host_set_overrides(&overrides) == HOST_ERR_ARG && strstr(host_error_text(), "host_overrides_t"));
 }

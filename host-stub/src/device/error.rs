@@ -22,6 +22,9 @@ pub enum DeviceError {
         /// Where it is instead, for people.
         found: String,
     },
+    /// NULL, plain or as a location.
+    #[error("NULL names no memory")]
+    Null,
     /// Part of it is elsewhere.
     #[error("{len} B at {base:#x} lie on device {device} only in part")]
     Straddles {

@@ -280,6 +280,10 @@ impl Devices {
     /// address takes. Valid as long as a device pointer would be.
     pub fn encode_location(&self, pointer: *const u8, device: i32) -> Result<u64, DeviceError> {
         let address = self.target_pointer(pointer, device)?;
+        if device == HOST && address == 0 {
+            // A call would take the location for memory: it is not NULL.
+            return Err(DeviceError::Null);
+        }
         let count = self.table().devices.len();
         encode(Location { device, address }).ok_or(DeviceError::NoSuchDevice(device, count))
     }

@@ -303,7 +303,7 @@ impl Table {
         }
     }
 
-    /// Refuses a range of which the first byte is somewhere else than another.
+    /// Refuses a range of which the first byte is somewhere else than another, or is at NULL of the host.
     pub(super) fn whole(&self, location: Location, len: usize) -> Result<(), DeviceError> {
         let Location { device, address } = location;
         let Some(last) = len.checked_sub(1) else {
@@ -317,6 +317,9 @@ impl Table {
             };
         };
         if device == HOST {
+            if address == 0 {
+                return Err(DeviceError::Null);
+            }
             // Host memory that is a device's, or runs into it.
             let inside = self.known_at(address).map(|(_, known)| known);
             let next = self.known.range(address..=end).next().map(|(_, k)| k);

@@ -181,3 +181,15 @@ fn variables_that_a_runtime_mapped_are_found() {
     assert_eq!(table.place(0x1008, 8), Ok(at(0, BASE + 8)));
     assert_eq!(table.place_itself(0x5000, 64), Ok(at(HOST, 0x5000)));
 }
+
+/// NULL names no memory, plain or as a location of host memory; nothing needs any for no bytes.
+#[test]
+fn null_names_no_memory() {
+    let table = table();
+    let location = encode(at(HOST, 0)).unwrap();
+    for value in [0, location] {
+        assert_eq!(table.place(value, 8), Err(DeviceError::Null));
+        assert_eq!(table.place_itself(value, 8), Err(DeviceError::Null));
+        assert!(table.place(value, 0).is_ok());
+    }
+}

@@ -100,7 +100,6 @@ impl Window {
             let found = devices.find(offset as u64, len);
             let place = match found.map_err(|error| bad(error.to_string()))? {
                 Ok(found) => place(&found),
-                Err(0) => return Err(bad("a run of its layout is at the null address".to_owned())),
                 Err(_) if layout.is_on_device() => {
                     return Err(bad(format!(
                         "its layout says device memory, and its run at {offset:#x} is host memory"

@@ -145,6 +145,8 @@ fn mistakes(context: &Context<'_>) -> Outcome {
         run(here)?.on_device(),
     );
     let null = std::ptr::null();
+    // Host memory at address 0, as `encode_location` would say it.
+    let null_location = std::ptr::without_provenance(0xff << 56);
     let window = context.window;
     window.lock_all(Assertion::empty())?;
     for (what, origin, layout, there) in [
@@ -155,6 +157,12 @@ fn mistakes(context: &Context<'_>) -> Outcome {
             &one,
         ),
         ("a run at the null address", null, &nowhere, &one),
+        (
+            "the location of the null address",
+            null_location,
+            &one,
+            &one,
+        ),
         ("host memory as device memory", null, &marked, &one),
         (
             "an absolute layout at the target",

@@ -194,7 +194,9 @@ typedef struct btl_host_vtable {
 #define BTL_FLAG_ATOMIC_FOPS UINT32_C(0x10000) /* atomic_fop works for at least one operation */
 #define BTL_FLAG_RDMA_FLUSH UINT32_C(0x80000)  /* flush works */
 /* Typed AMOs from one origin to one target address take effect in the order of issue, so the host
- * need not wait between them. Not a BTL flag. */
+ * need not wait between them. Except those on host memory of the target with operands on a device, of
+ * which the plugin may copy the operands after the call: later AMOs may take effect before them. Not a
+ * BTL flag. */
 #define BTL_FLAG_ATOMICS_ORDERED UINT32_C(0x40000000)
 /* Puts and gets complete without any call by the target. Not a BTL flag. */
 #define BTL_FLAG_RDMA_PASSIVE_TARGET UINT32_C(0x80000000)

@@ -27,7 +27,8 @@ bitflags! {
         /// `flush` works.
         const RDMA_FLUSH = 0x80000;
         /// Typed AMOs from one origin to one target address take effect in the order of issue, so the host need not
-        /// wait between them. Not a BTL flag.
+        /// wait between them. Except those on host memory of the target with operands on a device, of which the plugin may
+        /// copy the operands after the call: later AMOs may take effect before them. Not a BTL flag.
         const ATOMICS_ORDERED = 0x4000_0000;
         /// Puts and gets complete without any call by the target. Not a BTL flag.
         const RDMA_PASSIVE_TARGET = 0x8000_0000;

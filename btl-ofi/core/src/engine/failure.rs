@@ -8,6 +8,7 @@ use std::ffi::{CString, c_void};
 use std::ptr::{NonNull, fn_addr_eq};
 use std::sync::PoisonError;
 use std::sync::atomic::{Ordering, fence};
+use std::time::Instant;
 
 use libfabric_sys as ffi;
 use plugin_api::{CompletionFn, ErrorFlags, Status};
@@ -233,9 +234,6 @@ impl Transport {
             self.abandon_commands(endpoint, status, why);
         }
         self.abandon_messages(endpoint, status, why);
-        if !self.failures.refused_to_shut.load(Ordering::Relaxed) {
-            self.end_staged(endpoint);
-        }
         self.report(
             ErrorFlags::NONFATAL,
             Some(peer),
@@ -350,13 +348,16 @@ impl Transport {
         self.report_module(Status::FATAL, &what);
     }
 
-    /// For a flush that saw a peer fail: waits until the callbacks that other threads run for it have returned.
-    /// Does not wait on a thread that is inside such a callback itself.
+    /// For a flush that saw a peer fail: waits until the device copies for it are over, and until the callbacks that other
+    /// threads run for it have returned. Does not wait on a thread that is inside such a callback itself.
     /// The fence pairs with the Release stores that mark a peer or the module as failed, the load with the
     /// Release in the drop of `Reporting`.
     #[cold]
-    pub(crate) fn wait_for_reports(&self) {
+    pub(crate) fn wait_for_reports(&self, deadline: Option<Instant>) {
         fence(Ordering::Acquire);
+        if REPORTING.get() == 0 && !self.failures.refused_to_shut.load(Ordering::Relaxed) {
+            self.end_staged(deadline);
+        }
         while self.failures.reporting.load(Ordering::Acquire) > 0 && REPORTING.get() == 0 {
             std::thread::yield_now();
         }

@@ -189,7 +189,7 @@ impl Transport {
                 settled = Status::TIMEOUT;
             }
         }
-        self.wait_for_reports();
+        self.wait_for_reports(deadline);
         match self.failures.last_failure.swap(0, Ordering::Relaxed) {
             0 if self.failures.broken.load(Ordering::Relaxed) => Status::FATAL,
             0 => settled,
@@ -235,7 +235,7 @@ impl Transport {
                 return Status::SUCCESS;
             }
             if let Some(status) = give_up() {
-                self.wait_for_reports();
+                self.wait_for_reports(deadline);
                 return status;
             }
             turns = turns.wrapping_add(1);

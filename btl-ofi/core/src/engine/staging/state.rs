@@ -60,6 +60,9 @@ struct Driver {
     over: VecDeque<usize>,
 }
 
+/// After this time a flush tells what it waits for.
+const LONG_COPY: Duration = Duration::from_secs(10);
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -346,22 +349,39 @@ impl Transport {
         std::iter::from_fn(|| over.pop_front()).find_map(|i| ops.take_over(i))
     }
 
-    /// Waits until the copies of operations on device memory to a failed peer are over, and reports these operations: a copy uses
-    /// the caller's buffer until then. Their transfers were reported before, or the provider keeps them.
+    /// Waits until the copies of operations on device memory to failed peers are over, and reports these operations: a copy uses
+    /// the caller's buffer until then.
     #[cold]
-    pub(crate) fn end_staged(&self, endpoint: NonNull<Endpoint>) {
-        while self.hmem.held() > 0 && self.has_staged(endpoint) {
+    pub(crate) fn end_staged(&self, deadline: Option<Instant>) {
+        let mut warning = Some(Instant::now() + LONG_COPY);
+        while self.hmem.held() > 0 && self.has_failed_staged() {
             self.drive();
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return;
+            }
+            if warning.is_some_and(|warning| now >= warning) {
+                warning = None;
+                tracing::warn!(
+                    "a flush waits for copies of device memory, for operations to a peer that failed, and the device does not end them"
+                );
+            }
             std::thread::yield_now();
         }
     }
 
-    fn has_staged(&self, endpoint: NonNull<Endpoint>) -> bool {
+    /// Whether operations on device memory to failed peers are under way.
+    fn has_failed_staged(&self) -> bool {
         self.contexts.iter().any(|context| {
             let state = context.state.lock();
-            let records = state.pool.in_use(Some(endpoint));
-            // SAFETY: `in_use` found the records in use, and the lock is held.
-            records.into_iter().any(|r| unsafe { self.is_staged(r) })
+            let records = state.pool.in_use(None);
+            records.into_iter().any(|record| {
+                // SAFETY: `in_use` found the record in use, and the lock is held. Endpoints outlive operations to them.
+                unsafe {
+                    self.is_staged(record)
+                        && Record::endpoint(record).is_some_and(|e| e.as_ref().failure().is_some())
+                }
+            })
         })
     }
 

@@ -360,7 +360,7 @@ impl Transport {
         let (pid, probe) = (blob.process.pid, blob.probe());
         let own = blob.process == self.node.own && self.is_own_probe(blob);
         let same_node = self.node.same_node && blob.same_node;
-        let tried = (same_node && self.node.attaches && !own).then(|| probe.reach(pid));
+        let tried = (same_node && self.node.attaches && !own).then(|| probe.is_in(pid));
         let facts = Facts {
             own,
             same_node,

@@ -44,16 +44,18 @@ impl Probe {
         Ok(seen == self.value)
     }
 
-    /// Whether the kernel lets this process read and write the memory of `task`. It writes the value that it just
-    /// read, to a word that its owner reserves for this.
-    pub(crate) fn reach(self, task: u32) -> Result<bool, Refused> {
-        if !self.is_in(task)? {
+    /// Whether this process may read and write memory by CMA, as far as its own filters are concerned: tried on its own
+    /// probe. No other process's is written to, because its transport may close at any time and free the word. The kernel asks
+    /// for the same permission for both directions (`mm_access` in mm/process_vm_access.c).
+    fn reach_own(self) -> Result<bool, Refused> {
+        let own = std::process::id();
+        if !self.is_in(own)? {
             return Ok(false);
         }
         let mut same = self.value;
-        // SAFETY: the local side is a local variable of 8 bytes. The remote side is the probe, which holds the same
-        // value.
-        unsafe { cma::write(task, (&raw mut same).cast(), self.address, 8) }?;
+        // SAFETY: the local side is a local variable of 8 bytes. The remote side is the probe of this process, which holds
+        // the same value.
+        unsafe { cma::write(own, (&raw mut same).cast(), self.address, 8) }?;
         Ok(true)
     }
 }
@@ -139,7 +141,7 @@ pub(crate) fn prepare(probe: Probe) -> Option<String> {
             "PR_SET_PTRACER failed, so peers may not be permitted to copy to this process: {error}"
         );
     }
-    obstacle(scope, may_trace(), probe.reach(std::process::id()))
+    obstacle(scope, may_trace(), probe.reach_own())
 }
 
 /// Yama's scope; `None` without Yama.

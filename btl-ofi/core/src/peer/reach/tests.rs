@@ -52,7 +52,7 @@ fn memory_is_known_by_its_probe() {
         address: word.as_ptr() as u64,
         value: 0x1234_5678_9abc,
     };
-    assert_eq!(probe.reach(own.pid), Ok(true));
+    assert_eq!(probe.reach_own(), Ok(true));
     let runs = Standing::Is(State::Runs);
     assert_eq!(standing(own, Some(probe)), runs);
     assert_eq!(standing(own, None), runs);
@@ -67,7 +67,7 @@ fn memory_is_known_by_its_probe() {
     for changed in [other, unmapped] {
         assert_eq!(standing(own, Some(changed)), Standing::Changed);
     }
-    assert_eq!(other.reach(own.pid), Ok(false));
+    assert_eq!(other.reach_own(), Ok(false));
     assert_eq!(word.load(Ordering::Relaxed), probe.value, "not written to");
     // The id now belongs to another process.
     let before = ProcessId {

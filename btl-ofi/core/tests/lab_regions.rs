@@ -205,8 +205,8 @@ fn regions_of_one_key_are_each_their_own() {
 /// A name by which the table of quirks knows the imitated provider.
 const IMITATED: &str = "lab-verbs-ofi_rxm";
 
-/// As rxm over verbs: delivery means sent, reads come behind puts for those who ask for that, keys are shared, and a domain
-/// with atomics forgets a region around another.
+/// As rxm over verbs: delivery means sent, reads are ordered behind puts if the user asks for that, keys are shared, and
+/// a domain with atomics forgets a region around another.
 const LIKE_RXM: [(&str, &str); 6] = [
     MODE,
     ("NAME", IMITATED),

@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// Exchanges of two ranks. There are so many of them at most that who tries for ever is found out.
+    /// Exchanges of two ranks. Their number is limited, so an agreement that never ends fails the test.
     #[derive(Default)]
     struct Pair {
         said: Mutex<[Vec<Vec<u8>>; 2]>,

@@ -1,4 +1,4 @@
-//! Looks at other ranks: whether they are there, and what they have to say to whoever waits for them.
+//! Looks at other ranks: whether they run, and which failures they announce to ranks that wait for them.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -10,7 +10,7 @@ use super::matching::{Expected, Key};
 use super::scope::Scope;
 use crate::job::Job;
 
-/// Somebody who waits for the ranks of a scope outside of schedules, and in which call.
+/// A call that waits for the ranks of a scope outside of schedules: its name, and the scope.
 pub(super) type Waiter<'a> = (&'static str, &'a Arc<Scope>);
 
 impl State {
@@ -159,8 +159,8 @@ impl State {
         }
     }
 
-    /// Looks after every rank that a running schedule needs, and after those that somebody waits for outside of schedules,
-    /// who gets the error. `concerned` tells what the job reports that a scope cannot live with.
+    /// Checks every rank that a running schedule needs, and the ranks that `waiter` waits for. The error for `waiter` is
+    /// returned. `concerned` returns the failure that the job reports of a scope's ranks, if there is one.
     pub(super) fn look(
         &mut self,
         concerned: &dyn Fn(&Scope) -> Option<String>,

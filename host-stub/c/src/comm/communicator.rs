@@ -70,8 +70,8 @@ pub(super) unsafe fn make(
     Ok(())
 }
 
-/// What a rank's arguments of a creation came to. Where they are wrong, the other ranks of the parent, who wait in the
-/// creation, hear of it first.
+/// Returns the converted arguments of a creation. If they are wrong, first tells the other ranks of the parent, which wait in
+/// the creation.
 pub(super) fn or_refuse<T>(call: &'static str, parent: &Comm, given: Result<T>) -> Result<T> {
     if let Err(error) = &given {
         parent.refuse_creation(call, &error.text)?;

@@ -505,7 +505,7 @@ openmpi_trace() {
 openmpi_compile_tests() {
     local program
     for program in hello_window transfers atomics window_life threads passive_target killed_peer no_room unwritten freed_early counted \
-        pvars; do
+        pvars sent_alone; do
         openmpi_compile "tests/openmpi/$program.c"
     done
     # Open MPI's inner headers have warnings of their own, and its core library is not linked by mpicc.
@@ -627,6 +627,10 @@ openmpi_test() {
 openmpi_test_alone() {
     local provider
     export OPENMPI_BTL=self OPENMPI_RUN=openmpi_run_two_sided
+    for provider in net 'tcp;ofi_rxm' sockets shm; do
+        openmpi_check "what was sent arrives without its sender, $provider" \
+            openmpi_program "$provider" 3 sent_alone --mca pml ob1 --mca "btl_${openmpi_name}_mode" 2
+    done
     for provider in net 'tcp;ofi_rxm'; do
         openmpi_check "whole mpi4py over this component alone, $provider" openmpi_mpi4py_whole "$provider" 2
         openmpi_check "NWChem over this component alone, $provider" openmpi_nwchem "$provider" 2

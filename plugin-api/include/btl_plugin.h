@@ -640,10 +640,11 @@ struct btl_module_vtable {
     btl_descriptor *(*prepare_src)(btl_module *module, btl_endpoint *endpoint, const void *source,
                                    size_t reserve, size_t *size);
 
-    /* Sends a message to the function that the peer's host has set for the tag. BTL_COMPLETED: it is
-     * sent, and the descriptor is the caller's again. Messages to one peer arrive in the order in
-     * which they are sent; those to a peer that fails are lost. BTL_TEMP_OUT_OF_RESOURCE: too much
-     * waits for this peer; call progress and try again. */
+    /* Sends a message to the function that the peer's host has set for the tag. BTL_COMPLETED: it was
+     * taken, and the descriptor is the caller's again; it may leave only by later calls of progress
+     * (a first message waits for a connection). Messages to one peer arrive in the order in which
+     * they are sent; those to a peer that fails are lost. BTL_TEMP_OUT_OF_RESOURCE: too much waits
+     * for this peer; call progress and try again. */
     btl_status (*send)(btl_module *module, btl_endpoint *endpoint, btl_descriptor *descriptor,
                        uint8_t tag);
 

@@ -323,8 +323,8 @@ pub struct ModuleVtable {
             size: *mut usize,
         ) -> *mut Descriptor,
     >,
-    /// Sends a message to the function that the peer's host has set for the tag. [`Status::COMPLETED`]: it is sent, and the
-    /// descriptor is the caller's again. Messages to one peer arrive in the order in which they are sent; those to a peer
+    /// Sends a message to the function that the peer's host has set for the tag. [`Status::COMPLETED`]: it was taken, and the
+    /// descriptor is the caller's again; it may leave only by later calls of `progress` (a first message waits for a connection). Messages to one peer arrive in the order in which they are sent; those to a peer
     /// that fails are lost. [`Status::TEMP_OUT_OF_RESOURCE`]: too much waits for this peer; call `progress` and try
     /// again.
     pub send: Option<

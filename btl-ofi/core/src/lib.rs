@@ -53,7 +53,7 @@
 //! | [`Endpoint`] | a connected peer | above |
 //! | [`Capabilities`] | what the opened provider offers | `tests/lab_atomics.rs` |
 //! | [`Candidate`] | a provider in [`Transport::survey`] | `tests/room.rs` |
-//! | [`Receive`] | the host's function for messages that arrive | `tests/sends.rs` |
+//! | [`Receive`], [`Leaves`], [`Sent`] | the host's function for messages that arrive; when one leaves, and whether it has | `tests/sends.rs` |
 //! | [`ErrorReport`] | the host's function for failures that no callback reports | `tests/gone.rs` |
 //! | [`Error`], [`CallError`] | why a call failed | `btl-ofi/plugin/src/module.rs` |
 //! | [`log`] | the way of log lines to the host | `btl-ofi/plugin/src/component.rs` |
@@ -100,6 +100,7 @@ pub use base::log;
 pub use base::params::Options;
 pub use engine::sends::Receive;
 pub use engine::transport::Transport;
+pub use fabric::msg::{Leaves, Sent};
 pub use fabric::region::Region;
 pub use fabric::select::Candidate;
 pub use mem::handle::Handle;

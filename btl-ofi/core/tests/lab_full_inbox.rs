@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use btl_ofi::{Endpoint, Handle, Receive, Transport};
+use btl_ofi::{Endpoint, Handle, Leaves, Receive, Transport};
 use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
@@ -79,7 +79,12 @@ unsafe extern "C" fn update(
 
 fn try_send(t: &Transport, peer: NonNull<Endpoint>) -> Status {
     // SAFETY: the endpoint is connected, and the copy has the size that is stated.
-    unsafe { t.send(peer, (1, SIZE), |to| ptr::write_bytes(to, 1, SIZE)) }
+    let sent = unsafe {
+        t.send(peer, (1, SIZE, Leaves::Later), |to| {
+            ptr::write_bytes(to, 1, SIZE)
+        })
+    };
+    sent.err().unwrap_or(Status::SUCCESS)
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use btl_ofi::{Endpoint, ErrorReport, Receive, Transport};
+use btl_ofi::{Endpoint, ErrorReport, Leaves, Receive, Transport};
 use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
@@ -111,7 +111,8 @@ fn counted(t: &Transport) -> Box<AtomicUsize> {
 
 fn send(t: &Transport, peer: NonNull<Endpoint>) {
     // SAFETY: the endpoint is connected, and there is nothing to write.
-    insist(t, || unsafe { t.send(peer, (1, 0), |_| ()) });
+    let sent = || unsafe { t.send(peer, (1, 0, Leaves::Later), |_| ()) };
+    insist(t, || sent().err().unwrap_or(Status::SUCCESS));
 }
 
 /// Makes progress of all until `done`.

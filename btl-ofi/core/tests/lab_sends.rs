@@ -15,7 +15,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use btl_ofi::{Receive, Transport};
+use btl_ofi::{Leaves, Receive, Transport};
 use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
@@ -127,9 +127,10 @@ fn one_seed(seed: u64) -> Tally {
     for (i, size) in sizes.iter().enumerate() {
         // SAFETY: the endpoint is connected, and `fill` writes `size` bytes.
         insist(&mut || unsafe {
-            a.send(peer, (i as u8, *size), |to| {
+            let sent = a.send(peer, (i as u8, *size, Leaves::Later), |to| {
                 ptr::write_bytes(to, i as u8, *size)
-            })
+            });
+            sent.err().unwrap_or(Status::SUCCESS)
         });
         if dice.below(4) == 0 {
             put += 1;

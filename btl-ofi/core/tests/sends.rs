@@ -1,5 +1,5 @@
 //! Two-sided messages of hosts: content and order over each provider, replies from within the receiving function, room,
-//! senders that leave at once, receivers that do not know the sender or release it, threads, and peers that end.
+//! what has left without its sender, senders that leave at once, receivers that do not know the sender or release it, threads, and peers that end.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use btl_ofi::{Endpoint, Receive, Transport};
+use btl_ofi::{Endpoint, Leaves, Receive, Sent, Transport};
 use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{Access, ModuleFlags, Status, ThreadLevel};
@@ -47,9 +47,19 @@ fn send(t: &Transport, peer: NonNull<Endpoint>, tag: u8, bytes: &[u8]) {
 }
 
 fn try_send(t: &Transport, peer: NonNull<Endpoint>, tag: u8, bytes: &[u8]) -> Status {
+    let sent = try_to_send(t, peer, (tag, Leaves::Later), bytes);
+    sent.err().unwrap_or(Status::SUCCESS)
+}
+
+fn try_to_send(
+    t: &Transport,
+    peer: NonNull<Endpoint>,
+    (tag, leaves): (u8, Leaves),
+    bytes: &[u8],
+) -> Result<Sent, Status> {
     // SAFETY: the tests keep endpoints connected while they use them; the copy has the size that is stated.
     unsafe {
-        t.send(peer, (tag, bytes.len()), |to| {
+        t.send(peer, (tag, bytes.len(), leaves), |to| {
             ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
         })
     }
@@ -163,6 +173,43 @@ fn in_order(provider: &str, seed: u64, settings: &[(&str, Value)]) {
 fn messages_arrive_complete_and_in_order() {
     for provider in PROVIDERS {
         (1..=2).for_each(|seed| in_order(provider, seed, &[]));
+    }
+}
+
+/// What has left arrives although its sender makes no progress any more: it may compute. What is sent only if it leaves at
+/// once has.
+#[test]
+fn what_has_left_needs_no_progress() {
+    for provider in PROVIDERS {
+        let [a, b] = [(); 2].map(|()| single(provider));
+        b.connect(a.address(), 0).unwrap();
+        let peer = a.connect(b.address(), 1).unwrap();
+        let inbox = Inbox::of(&b);
+        let mut sizes = vec![8, 8, 8, 15_000, 60_000, 100_000, 100_000];
+        sizes.extend([8; 50]);
+        let mut came = 0;
+        for (leaves, longest) in [(Leaves::Later, usize::MAX), (Leaves::Now, 16_000)] {
+            // The first messages wait for a connection, and all are behind each other.
+            let mut last = Sent::Left;
+            for size in sizes.iter().filter(|size| **size <= longest) {
+                insist(&a, || {
+                    b.progress();
+                    let sent = try_to_send(&a, peer, (0, leaves), &content(came, *size));
+                    last = sent.unwrap_or(last);
+                    sent.err().unwrap_or(Status::SUCCESS)
+                });
+                assert!(leaves == Leaves::Later || last == Sent::Left, "{provider}");
+                came += 1;
+            }
+            let deadline = Instant::now() + PATIENCE;
+            // SAFETY: the endpoint is connected.
+            while unsafe { !a.has_sent(peer, last) } {
+                assert!(Instant::now() < deadline, "{provider}: it does not leave");
+                a.progress();
+                b.progress();
+            }
+            inbox.wait(&b, came);
+        }
     }
 }
 

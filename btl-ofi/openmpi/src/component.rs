@@ -275,7 +275,7 @@ unsafe extern "C" fn progress_all() -> c_int {
 #[inline(always)]
 fn progress_of(module: &Module) -> usize {
     let mut done = module.transport().progress();
-    if module.fragments().has_waiting() {
+    if module.fragments().has_kept() {
         done += module.fragments().resume(module.door());
     }
     if module.transfers().any() {

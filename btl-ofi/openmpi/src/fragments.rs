@@ -1,11 +1,13 @@
-//! Descriptors of messages: Open MPI fills them in and sends them. The transport copies what it sends, so a descriptor is
-//! complete once it was sent. One that finds no room waits here, and progress sends it.
+//! Descriptors of messages: Open MPI fills them in and sends them. One that finds no room waits here, and progress sends it. The
+//! transport copies what it sends, but a descriptor is complete only when its message has left: pml/ob1 completes requests by
+//! that, and a process that computes makes no progress.
 
+use std::cell::Cell;
 use std::mem::zeroed;
 use std::ptr::{self, NonNull, null_mut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use btl_ofi::{Endpoint, Transport};
+use btl_ofi::{Endpoint, Leaves, Sent, Transport};
 use plugin_api::Status;
 
 use crate::bindings as ffi;
@@ -113,12 +115,20 @@ struct Waiting {
     tag: u8,
 }
 
+/// A descriptor whose message has not left.
+#[derive(Clone, Copy)]
+struct Leaving {
+    fragment: NonNull<Fragment>,
+    sent: Sent,
+}
+
 /// The descriptors of a module.
 #[derive(Default)]
 pub(crate) struct Fragments {
     #[allow(clippy::vec_box, reason = "Open MPI holds their addresses")]
     free: Mutex<Vec<Box<Fragment>>>,
     waiting: Queues<Waiting>,
+    leaving: Queues<Leaving>,
 }
 
 // SAFETY: a fragment is used by one thread at a time: by Open MPI's until it is sent, then by the one that posts it or takes
@@ -147,8 +157,8 @@ impl Fragments {
         lock(&self.free).push(fragment);
     }
 
-    /// Sends a descriptor, or keeps it until there is room. Returns 1 if it was sent, 0 if it is kept, or an error, which is lack
-    /// of room only while the peer is being released.
+    /// Sends a descriptor, or keeps it until there is room. Returns 1 if its message has left, 0 if it is kept until then, or an
+    /// error, which is lack of room only while the peer is being released.
     ///
     /// # Safety
     /// The descriptor belongs to the caller; the endpoint is live.
@@ -158,29 +168,34 @@ impl Fragments {
         (endpoint, tag): (NonNull<Endpoint>, u8),
         fragment: NonNull<Fragment>,
     ) -> i32 {
-        let mut status = Status::TEMP_OUT_OF_RESOURCE;
+        let mut sent = Err(Status::TEMP_OUT_OF_RESOURCE);
         if !self.has_waiting_for(endpoint) {
             // SAFETY: the caller guarantees the descriptor and the endpoint.
-            status = unsafe { post(door.transport, (endpoint, tag), fragment) };
+            sent = unsafe { post(door.transport, (endpoint, tag), fragment) };
         }
-        if status.is_ok() {
-            // SAFETY: the descriptor was sent, and is not used here any more.
-            unsafe { self.tell(door, endpoint, fragment, status, false) };
-            return 1;
+        let is_kept = match sent {
+            Ok(Sent::Left) => false,
+            Ok(sent) => self.leaving.push(endpoint, Leaving { fragment, sent }),
+            Err(status) if status.is_again() => {
+                if !self.waiting.push(endpoint, Waiting { fragment, tag }) {
+                    return status.0;
+                }
+                true
+            }
+            Err(status) => return status.0,
+        };
+        if is_kept {
+            return 0;
         }
-        if !status.is_again() {
-            return status.0;
-        }
-        match self.waiting.push(endpoint, Waiting { fragment, tag }) {
-            true => 0,
-            false => status.0,
-        }
+        // SAFETY: the descriptor was sent, and is not used here any more.
+        unsafe { self.tell(door, endpoint, fragment, Status::SUCCESS, false) };
+        1
     }
 
-    /// Whether descriptors wait for room.
+    /// Whether descriptors are kept.
     #[inline]
-    pub(crate) fn has_waiting(&self) -> bool {
-        self.waiting.any()
+    pub(crate) fn has_kept(&self) -> bool {
+        self.waiting.any() || self.leaving.any()
     }
 
     /// Whether descriptors wait for room at this endpoint.
@@ -189,20 +204,50 @@ impl Fragments {
         self.waiting.any_for(endpoint)
     }
 
-    /// Sends what waits for room. Returns the number of descriptors that are complete.
+    /// Sends what waits for room, and completes what has left. Returns the number of descriptors that are complete.
     #[cold]
     pub(crate) fn resume(&self, door: Door<'_>) -> usize {
+        // SAFETY: the descriptors left their queues, so each completes once.
+        self.resume_with(door.transport, |endpoint, fragment, status| unsafe {
+            self.tell(door, endpoint, fragment, status, true);
+        })
+    }
+
+    fn resume_with(
+        &self,
+        transport: &Transport,
+        complete: impl Fn(NonNull<Endpoint>, NonNull<Fragment>, Status),
+    ) -> usize {
+        let n = Cell::new(0);
+        let complete = |endpoint, fragment, status| {
+            n.set(n.get() + 1);
+            complete(endpoint, fragment, status);
+        };
         self.waiting.resume(
             |endpoint, Waiting { fragment, tag }| {
                 // SAFETY: a waiting descriptor belongs to its queue. The endpoint is released only after its queue is closed,
                 // which waits for this call.
-                unsafe { post(door.transport, (endpoint, tag), fragment) }
+                match unsafe { post(transport, (endpoint, tag), fragment) } {
+                    Ok(sent) if self.leaving.push(endpoint, Leaving { fragment, sent }) => KEPT,
+                    Ok(_) => Status::SUCCESS,
+                    Err(status) => status,
+                }
             },
             |endpoint, Waiting { fragment, .. }, status| {
-                // SAFETY: the descriptor left its queue, so it completes once.
-                unsafe { self.tell(door, endpoint, fragment, status, true) };
+                if status != KEPT {
+                    complete(endpoint, fragment, status);
+                }
             },
-        )
+        );
+        self.leaving.resume(
+            // SAFETY: the endpoint is released only after its queue is closed, which waits for this call.
+            |endpoint, Leaving { sent, .. }| match unsafe { transport.has_sent(endpoint, sent) } {
+                true => Status::SUCCESS,
+                false => Status::TEMP_OUT_OF_RESOURCE,
+            },
+            |endpoint, Leaving { fragment, .. }, status| complete(endpoint, fragment, status),
+        );
+        n.get()
     }
 
     /// Sends what waits for a peer that is to be released: Open MPI has sent it, and the peer may wait for it. What finds no room
@@ -210,31 +255,29 @@ impl Fragments {
     pub(crate) fn send_before_release(&self, door: Door<'_>, released: NonNull<Endpoint>) {
         door.transport.progress_until(|| {
             self.resume(door);
-            !self.has_waiting_for(released)
+            !self.has_waiting_for(released) && !self.leaving.any_for(released)
         });
     }
 
     /// Sends what waits for any peer of a transport that is to be closed. Calls no function of Open MPI.
     pub(crate) fn send_before_close(&self, transport: &Transport) {
         transport.progress_until(|| {
-            self.waiting.resume(
-                |endpoint, Waiting { fragment, tag }| {
-                    // SAFETY: a waiting descriptor belongs to its queue. The endpoint was not released: its queue would be closed.
-                    unsafe { post(transport, (endpoint, tag), fragment) }
-                },
-                |_, Waiting { fragment, .. }, _| {
-                    // SAFETY: `take` made the descriptor, and it has just left its queue. Nobody is told, so it is given back here.
-                    unsafe { self.give_back(fragment) };
-                },
-            );
-            !self.has_waiting()
+            // SAFETY: `take` made the descriptors, which have just left their queues. Nobody is told, so they are given back here.
+            self.resume_with(transport, |_, fragment, _| unsafe {
+                self.give_back(fragment);
+            });
+            !self.has_kept()
         });
     }
 
-    /// Ends what waits for a peer that is to be released, as not sent. Nothing is kept for it until
+    /// Ends what is kept for a peer that is to be released, as not sent. Nothing is kept for it until
     /// [`end_release`](Self::end_release).
     pub(crate) fn begin_release(&self, door: Door<'_>, released: NonNull<Endpoint>) {
-        for Waiting { fragment, .. } in self.waiting.close(released) {
+        let waiting = self.waiting.close(released);
+        let waiting = waiting.iter().map(|waiting| waiting.fragment);
+        let leaving = self.leaving.close(released);
+        let leaving = leaving.iter().map(|leaving| leaving.fragment);
+        for fragment in leaving.chain(waiting) {
             // SAFETY: the descriptor left its queue, so it completes once.
             unsafe { self.tell(door, released, fragment, Status::UNREACH, true) };
         }
@@ -243,6 +286,7 @@ impl Fragments {
     /// To be called when the peer was released.
     pub(crate) fn end_release(&self, released: NonNull<Endpoint>) {
         self.waiting.open(released);
+        self.leaving.open(released);
     }
 
     /// Calls a descriptor's function, if it was kept or asks for that always, and gives it back if Open MPI has left it to
@@ -286,8 +330,10 @@ impl Fragments {
 
 impl Drop for Fragments {
     fn drop(&mut self) {
-        for Waiting { fragment, .. } in self.waiting.clear() {
-            // SAFETY: `take` leaked this box, and it waited here.
+        let waiting = self.waiting.clear().into_iter().map(|w| w.fragment);
+        let leaving = self.leaving.clear().into_iter().map(|l| l.fragment);
+        for fragment in waiting.chain(leaving) {
+            // SAFETY: `take` leaked this box, and it was kept here.
             drop(unsafe { Box::from_raw(fragment.as_ptr()) });
         }
     }
@@ -301,17 +347,21 @@ unsafe fn post(
     transport: &Transport,
     (endpoint, tag): (NonNull<Endpoint>, u8),
     fragment: NonNull<Fragment>,
-) -> Status {
+) -> Result<Sent, Status> {
     // SAFETY: the caller guarantees the descriptor, whose bytes have its size, and the endpoint.
     unsafe {
         let fragment = fragment.as_ref();
         let size = fragment.size();
-        transport.send(endpoint, (tag, size + sender::size(tag)), |to| {
+        let message = (tag, size + sender::size(tag), Leaves::Later);
+        transport.send(endpoint, message, |to| {
             fragment.copy_to(to);
             sender::write(tag, to.add(size));
         })
     }
 }
+
+/// A descriptor that waited was sent, and is kept until it has left.
+const KEPT: Status = Status::COMPLETED;
 
 /// No descriptor.
 pub(crate) const NONE: *mut ffi::mca_btl_base_descriptor_t = null_mut();

@@ -10,7 +10,7 @@ use plugin_api::{ReceiveFn, Status};
 use crate::engine::context::Context;
 use crate::engine::post::guarded;
 use crate::engine::transport::Transport;
-use crate::fabric::msg::{Arrived, LARGEST_SEND};
+use crate::fabric::msg::{Arrived, LARGEST_SEND, Leaves, Sent};
 use crate::peer::endpoint::Endpoint;
 
 /// The host's function for messages that arrive.
@@ -31,12 +31,14 @@ impl Transport {
     /// Sends `size` bytes with a tag to the host of a peer, whose function for messages gets them in the peer's progress.
     /// `fill` writes the bytes to the address that it is given, which is aligned to 8; it must not call the transport.
     ///
-    /// The message is complete when this returns: nothing of the caller's is used any more. Messages to one peer arrive in
-    /// the order in which they were sent. Those of a peer that fails are lost; the failure is reported.
+    /// When this returns, nothing of the caller's is used any more. Whether the message has left is what it returns: until then it
+    /// arrives only if this process makes progress, and [`has_sent`](Self::has_sent) tells when that is over. Messages to one peer
+    /// arrive in the order in which they were sent. Those of a peer that fails are lost; the failure is reported.
     ///
     /// [`Status::NOT_SUPPORTED`]: `btl_ofi_mode` is 0. [`Status::BAD_PARAM`]: `size` exceeds
-    /// [`send_limit`](crate::Capabilities::send_limit). [`Status::TEMP_OUT_OF_RESOURCE`]: too much waits for this peer; make
-    /// progress and try again. [`Status::UNREACH`]: the peer is gone.
+    /// [`send_limit`](crate::Capabilities::send_limit). [`Status::TEMP_OUT_OF_RESOURCE`]: too much waits for this peer, or with
+    /// [`Leaves::Now`] the message cannot leave at once; make progress and try again. [`Status::UNREACH`]: the peer is gone.
+    /// After an error nothing is sent; with [`Leaves::Now`], `fill` may have run.
     ///
     /// # Safety
     /// `endpoint` came from [`connect`](Self::connect) and was not released. `fill` writes `size` bytes.
@@ -44,14 +46,14 @@ impl Transport {
     pub unsafe fn send(
         &self,
         endpoint: NonNull<Endpoint>,
-        (tag, size): (u8, usize),
+        (tag, size, leaves): (u8, usize, Leaves),
         fill: impl FnOnce(*mut u8),
-    ) -> Status {
+    ) -> Result<Sent, Status> {
         if !self.policy.two_sided {
-            return Status::NOT_SUPPORTED;
+            return Err(Status::NOT_SUPPORTED);
         }
         if size > LARGEST_SEND {
-            return Status::BAD_PARAM;
+            return Err(Status::BAD_PARAM);
         }
         // SAFETY: the caller guarantees a live endpoint.
         let peer = unsafe { endpoint.as_ref() };
@@ -60,17 +62,17 @@ impl Transport {
         let mut state = context.state.lock();
         // Checked under the lock, because the messages to a failed peer end under it.
         if let Some(status) = peer.failure() {
-            return status;
+            return Err(status);
         }
         let Some(messages) = &mut state.messages else {
-            return Status::NOT_SUPPORTED;
+            return Err(Status::NOT_SUPPORTED);
         };
         // SAFETY: the caller guarantees a live endpoint and that `fill` writes `size` bytes; the line of a peer is removed
         // before its endpoint is.
-        let sent = unsafe { messages.send(endpoint, (tag, size), fill) };
+        let sent = unsafe { messages.send(endpoint, (tag, size, leaves), fill) };
         let failures = messages.has_failures();
         match sent {
-            Ok(()) => {
+            Ok(_) => {
                 state.counts.others += 1;
                 state.counts.completed += 1;
             }
@@ -82,7 +84,19 @@ impl Transport {
                 Status::SUCCESS
             });
         }
-        sent.err().unwrap_or(Status::SUCCESS)
+        sent
+    }
+
+    /// Whether a message that was sent to a peer has left: the provider has handed it on, or the peer failed and nothing leaves.
+    ///
+    /// # Safety
+    /// `endpoint` came from [`connect`](Self::connect) and was not released.
+    pub unsafe fn has_sent(&self, endpoint: NonNull<Endpoint>, sent: Sent) -> bool {
+        let state = self.contexts[0].state.lock();
+        // SAFETY: the caller guarantees a live endpoint.
+        let has_failed = unsafe { endpoint.as_ref() }.failure().is_some();
+        let messages = state.messages.as_ref();
+        has_failed || messages.is_none_or(|messages| messages.has_sent(endpoint, sent))
     }
 
     /// Sets the function that receives the messages of peers, or none: they are then dropped. The function runs in progress,

@@ -1,13 +1,15 @@
 //! Two-sided messages: descriptors, their sending, and messages that go at once. pml/ob1 relies on these rules:
-//! - `send` returns 1 if the message is complete. Then it calls the descriptor's function only if the descriptor asks for
+//! - `send` returns 1 if the message has left. Then it calls the descriptor's function only if the descriptor asks for
 //!   that always. It returns 0 if the function will be called later.
+//! - A message that is said to have left arrives although this process does not enter Open MPI again: MPI_Send may have returned.
 //! - "Out of resource" from `send` is followed by another attempt only after some later completion, which may never come. So
 //!   `send` keeps a descriptor that finds no room, and returns 0.
-//! - `sendi` may fail for lack of room, with the convertor unchanged; Open MPI then takes the other way.
+//! - `sendi` may fail for lack of room; Open MPI then resets the convertor and sends the descriptor that it is given.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull, null, null_mut};
 
+use btl_ofi::Leaves;
 use plugin_api::Status;
 
 use crate::bindings as ffi;
@@ -151,7 +153,7 @@ pub(super) unsafe extern "C" fn send(
     })
 }
 
-/// Sends a header and the convertor's data at once, or fails without a change.
+/// Sends a header and the convertor's data at once, or fails and sends nothing.
 pub(super) unsafe extern "C" fn sendi(
     btl: Btl,
     endpoint: BtlEndpoint,
@@ -176,7 +178,7 @@ pub(super) unsafe extern "C" fn sendi(
             return Status::BAD_PARAM.0;
         };
         let size = header_size + payload_size;
-        let mut status = Status::TEMP_OUT_OF_RESOURCE;
+        let mut sent = Err(Status::TEMP_OUT_OF_RESOURCE);
         if !module.fragments().has_waiting_for(to) {
             let fill = |at: *mut u8| {
                 let mut packed = payload_size;
@@ -193,11 +195,14 @@ pub(super) unsafe extern "C" fn sendi(
                     sender::write(tag, at.add(size));
                 }
             };
-            let size = size + sender::size(tag);
+            let message = (tag, size + sender::size(tag), Leaves::Now);
             // SAFETY: the endpoint is live, and `fill` writes all bytes.
-            status = unsafe { module.transport().send(to, (tag, size), fill) };
+            sent = unsafe { module.transport().send(to, message, fill) };
         }
-        if !status.is_ok() && !descriptor.is_null() {
+        let Err(status) = sent else {
+            return Status::SUCCESS.0;
+        };
+        if !descriptor.is_null() {
             // SAFETY: Open MPI passes NULL or a writable place for a descriptor, which it then fills in and sends.
             unsafe { *descriptor = alloc(btl, endpoint, 0, size, flags) };
         }

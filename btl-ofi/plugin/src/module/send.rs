@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull, null_mut};
 use std::sync::{PoisonError, RwLock};
 
 use plugin_api::{Descriptor, Endpoint, Module, ReceiveFn, Status};
-use transport::{Receive, Transport};
+use transport::{Leaves, Receive, Transport};
 
 use super::{OfiModule, module_ref, peer};
 use crate::guard::{guarded, need};
@@ -180,8 +180,8 @@ unsafe fn send_both(
         return Status::BAD_PARAM;
     };
     // SAFETY: the caller guarantees the endpoint and the pieces, of which `fill` copies those that have bytes.
-    let status = unsafe {
-        module.transport.send(to, (tag, size), |at| {
+    let sent = unsafe {
+        module.transport.send(to, (tag, size, Leaves::Later), |at| {
             if first_size > 0 {
                 ptr::copy_nonoverlapping(first.cast::<u8>(), at, first_size);
             }
@@ -190,11 +190,7 @@ unsafe fn send_both(
             }
         })
     };
-    if status.is_ok() {
-        Status::COMPLETED
-    } else {
-        status
-    }
+    sent.err().unwrap_or(Status::COMPLETED)
 }
 
 pub(super) unsafe extern "C" fn register_receive(

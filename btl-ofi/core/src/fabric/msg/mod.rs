@@ -55,6 +55,7 @@ pub(crate) use self::inbox::Arrived;
 use self::inbox::{Buffer, Inbox};
 use self::origin::Origin;
 pub(crate) use self::origin::{Broken, Heard};
+pub use self::origin::{Leaves, Sent};
 use self::port::Port;
 use self::receives::Receives;
 use self::target::Target;
@@ -198,8 +199,7 @@ impl Messages {
     }
 
     /// Sends bytes of the host with a tag: at once if the line to the peer is idle, else gathered with others. They are
-    /// copied, so nothing of this has to be waited for. An error comes before side effects, and before `fill` is
-    /// called.
+    /// copied, so nothing of the caller's is used afterwards. After an error nothing is sent; [`Leaves::Now`] may have called `fill`.
     ///
     /// # Safety
     /// `endpoint` is live until [`remove`](Self::remove). The size is at most [`LARGEST_SEND`], and `fill` writes so many
@@ -207,11 +207,16 @@ impl Messages {
     pub(crate) unsafe fn send(
         &mut self,
         endpoint: NonNull<Endpoint>,
-        message: (u8, usize),
+        message: (u8, usize, Leaves),
         fill: impl FnOnce(*mut u8),
-    ) -> Result<(), Status> {
+    ) -> Result<Sent, Status> {
         // SAFETY: the caller guarantees the endpoint and `fill`.
         unsafe { self.origin.send(&self.port, endpoint, message, fill) }
+    }
+
+    /// Whether a send to a peer has left.
+    pub(crate) fn has_sent(&self, endpoint: NonNull<Endpoint>, sent: Sent) -> bool {
+        self.origin.has_sent(endpoint, sent)
     }
 
     /// Sends of peers that this thread, which has a number, is to hand to the host now; `None` if there are none, or if a

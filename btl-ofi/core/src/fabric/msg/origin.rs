@@ -3,11 +3,14 @@
 mod current;
 mod heartbeat;
 mod knock;
+mod sends;
 mod spare;
 mod unreported;
 
 use current::{Last, NONE};
 pub(crate) use heartbeat::Heard;
+use knock::is_before;
+pub use sends::{Leaves, Sent};
 pub(super) use spare::SPARE;
 
 use std::collections::HashMap;
@@ -113,26 +116,6 @@ impl Origin {
         // SAFETY: the caller guarantees the operands, and the batch has room for both.
         unsafe { batch.push_notified((put, form), operands, notice) };
         Ok((batch, full))
-    }
-
-    /// Adds a send to the batch for a peer, and sends that batch if the line is idle.
-    ///
-    /// # Safety
-    /// The endpoint is live; `fill` writes `size` bytes.
-    pub(super) unsafe fn send(
-        &mut self,
-        port: &Port,
-        endpoint: NonNull<Endpoint>,
-        (tag, size): (u8, usize),
-        fill: impl FnOnce(*mut u8),
-    ) -> Result<(), Status> {
-        let form = Form::of_send(size);
-        let has_room = |batch: &Batch| batch.has_room_for_send(&form);
-        let (number, _) = self.batch_for(port, endpoint, has_room)?;
-        // SAFETY: the batch has room, and the caller guarantees that `fill` writes its bytes.
-        unsafe { self.batches[number as usize].push_send(tag, size, fill) };
-        self.send_line(port, self.batches[number as usize].line, true);
-        Ok(())
     }
 
     /// Completes the line's current batch, if it has one, and begins another.

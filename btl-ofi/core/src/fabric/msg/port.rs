@@ -117,6 +117,22 @@ impl Port {
     /// One whose sends leave at once.
     #[cfg(test)]
     pub(super) fn that_takes_all() -> Port {
+        Port::that_takes(true)
+    }
+
+    /// One whose provider takes all sends, or none.
+    #[cfg(test)]
+    pub(super) fn that_takes(all: bool) -> Port {
+        unsafe extern "C" fn refuses(
+            _: *mut ffi::fid_ep,
+            _: *const c_void,
+            _: usize,
+            _: *mut c_void,
+            _: ffi::fi_addr_t,
+            _: *mut c_void,
+        ) -> isize {
+            EAGAIN
+        }
         unsafe extern "C" fn takes(
             _: *mut ffi::fid_ep,
             _: *const c_void,
@@ -140,7 +156,7 @@ impl Port {
         Port {
             tx: ptr::null_mut(),
             rx: ptr::null_mut(),
-            send: takes,
+            send: if all { takes } else { refuses },
             receive: posts,
             slots: None,
             closed: false,

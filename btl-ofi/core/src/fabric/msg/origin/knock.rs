@@ -43,10 +43,7 @@ impl Origin {
         let rc = self.send_empty(port, line, (number, number), Kind::Alive);
         line.stuck = rc == EAGAIN;
         if rc == 0 {
-            let unanswered = line.unanswered.iter();
-            let mut batches = unanswered.map(|n| &self.batches[*n as usize]);
-            let held = batches.find(|batch| batch.held);
-            line.left = held.map_or(line.sequence, |batch| batch.sequence);
+            line.left = self.first_held(line);
             line.question = line.question.wrapping_add(1);
         }
     }
@@ -146,6 +143,6 @@ impl Origin {
 }
 
 /// Whether one number of a batch comes before another.
-fn is_before(one: u32, other: u32) -> bool {
+pub(super) fn is_before(one: u32, other: u32) -> bool {
     (other.wrapping_sub(one) as i32) > 0
 }

@@ -24,19 +24,24 @@ struct Side {
 
 impl Side {
     fn new() -> Side {
-        let table = CounterTable::new("test", None).expect("counters");
-        let peer = Box::new(Endpoint::new(0, 1, Route::decide(Facts::default())));
-        let origin = Origin::new(vec![1; 16], (MOST_WORDS, usize::MAX), table.share());
-        let mut side = Side {
-            _table: table,
-            peer,
-            port: Port::that_takes_all(),
-            origin,
-        };
+        let mut side = Side::stranger();
         // The first batch introduces this process, and is always answered.
         side.send();
         assert_eq!(side.answer(0, &[]), Ok(()));
         side
+    }
+
+    /// One that has not introduced itself.
+    fn stranger() -> Side {
+        let table = CounterTable::new("test", None).expect("counters");
+        let peer = Box::new(Endpoint::new(0, 1, Route::decide(Facts::default())));
+        let origin = Origin::new(vec![1; 16], (MOST_WORDS, usize::MAX), table.share());
+        Side {
+            _table: table,
+            peer,
+            port: Port::that_takes_all(),
+            origin,
+        }
     }
 
     fn peer(&self) -> NonNull<Endpoint> {
@@ -45,11 +50,22 @@ impl Side {
 
     /// Sends a message of the host.
     fn send(&mut self) {
-        let peer = self.peer();
-        // SAFETY: the peer is live, and there are no bytes to fill in.
-        let sent = unsafe { self.origin.send(&self.port, peer, (1, 0), |_| ()) };
-        assert_eq!(sent, Ok(()));
+        assert!(self.try_to_send(0, Leaves::Later).is_ok());
         self.leave();
+    }
+
+    fn try_to_send(&mut self, size: usize, leaves: Leaves) -> Result<Sent, Status> {
+        let message = (1, size, leaves);
+        // SAFETY: the peer is live, and all bytes are filled in.
+        unsafe {
+            self.origin.send(&self.port, self.peer(), message, |to| {
+                to.write_bytes(0, size)
+            })
+        }
+    }
+
+    fn has_sent(&self, sent: Sent) -> bool {
+        self.origin.has_sent(self.peer(), sent)
     }
 
     /// Puts a word, behind a message of the host in the same batch.
@@ -353,4 +369,59 @@ fn sends_are_outstanding_until_they_are_covered() {
         .failed(number, libfabric_sys::FI_ECONNREFUSED as i32);
     let peer = side.peer();
     assert!(!side.origin.remove_idle(&side.port, peer));
+}
+
+#[test]
+fn a_send_leaves_now_or_not_at_all() {
+    const REFUSED: Result<Sent, Status> = Err(Status::TEMP_OUT_OF_RESOURCE);
+    let mut side = Side::stranger();
+    assert_eq!(
+        side.try_to_send(8, Leaves::Now),
+        REFUSED,
+        "the first may wait for a connection"
+    );
+    assert!(!side.origin.has_work());
+    let mut side = Side::new();
+    assert_eq!(side.try_to_send(8, Leaves::Now), Ok(Sent::Left));
+    side.leave();
+    side.port = Port::that_takes(false);
+    assert_eq!(side.try_to_send(8, Leaves::Now), REFUSED);
+    assert!(!side.line().has_more(), "it was taken back");
+    side.port = Port::that_takes(true);
+    assert_eq!(side.try_to_send(8, Leaves::Later), Ok(Sent::Left));
+    side.port = Port::that_takes(false);
+    assert_eq!(side.try_to_send(8, Leaves::Later), Ok(Sent::In(3)));
+    side.port = Port::that_takes(true);
+    assert_eq!(side.try_to_send(8, Leaves::Now), REFUSED, "one is ahead");
+    side.origin.send_waiting(&side.port);
+    assert_eq!(side.line().sequence, 4, "two messages, in two batches");
+}
+
+#[test]
+fn a_send_has_left_when_the_provider_has_handed_it_on() {
+    let mut side = Side::new();
+    let first = side.try_to_send(100_000, Leaves::Later);
+    assert_eq!(
+        first,
+        Ok(Sent::In(1)),
+        "posted, and longer than a socket's buffer"
+    );
+    let second = side.try_to_send(8, Leaves::Later);
+    assert_eq!(second, Ok(Sent::In(2)), "behind it");
+    let (first, second) = (first.unwrap(), second.unwrap());
+    side.port = Port::that_takes(false);
+    let third = side.try_to_send(8, Leaves::Later).unwrap();
+    assert_eq!(third, Sent::In(3));
+    assert!(
+        [first, second, third]
+            .iter()
+            .all(|sent| !side.has_sent(*sent))
+    );
+    side.leave();
+    assert!(side.has_sent(first) && side.has_sent(second) && !side.has_sent(third));
+    side.port = Port::that_takes(true);
+    side.origin.send_waiting(&side.port);
+    assert!(!side.has_sent(third), "the provider may still have it");
+    side.leave();
+    assert!(side.has_sent(third));
 }

@@ -1,0 +1,131 @@
+//! Sends of the host: the origin's side. A send is copied into a batch, and has left when the provider needs no progress for it any
+//! more. Until then it would not arrive if the host computed.
+
+use std::ptr::NonNull;
+
+use plugin_api::Status;
+
+use super::current::NONE;
+use super::{Origin, is_before};
+use crate::fabric::msg::batch::Batch;
+use crate::fabric::msg::line::Line;
+use crate::fabric::msg::port::Port;
+use crate::fabric::msg::wire::{Form, Header, UNKNOWN};
+use crate::fabric::policy::in_window;
+use crate::peer::endpoint::Endpoint;
+
+/// Bytes that the provider hands on when they are posted, although it reports that later: no socket's buffer is smaller.
+const HANDED_ON: usize = 16 * 1024;
+
+/// When a send is to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    /// Before the call returns; otherwise nothing is sent, and the call returns [`Status::TEMP_OUT_OF_RESOURCE`].
+    Now,
+    /// As soon as there is room on the way to the peer.
+    Later,
+}
+
+/// Where a send is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// The provider has it, and hands it on without progress.
+    Left,
+    /// It leaves by progress. The number of its batch.
+    In(u32),
+}
+
+impl Origin {
+    /// [`Messages::send`](crate::fabric::msg::Messages::send).
+    ///
+    /// # Safety
+    /// As there.
+    pub(in crate::fabric::msg) unsafe fn send(
+        &mut self,
+        port: &Port,
+        endpoint: NonNull<Endpoint>,
+        (tag, size, leaves): (u8, usize, Leaves),
+        fill: impl FnOnce(*mut u8),
+    ) -> Result<Sent, Status> {
+        let form = Form::of_send(size);
+        if leaves == Leaves::Now {
+            let bytes = size_of::<u64>() * (Header::WORDS + form.words());
+            let number = self.line_to(endpoint);
+            let line = self.lines[number as usize].as_ref();
+            let may =
+                |line: &Line| line.may_send_now(bytes) && self.held(line) + bytes <= HANDED_ON;
+            if !line.is_some_and(may) {
+                return Err(Status::TEMP_OUT_OF_RESOURCE);
+            }
+        }
+        let has_room = |batch: &Batch| batch.has_room_for_send(&form);
+        let (batch, _) = self.batch_for(port, endpoint, has_room)?;
+        // SAFETY: the batch has room, and the caller guarantees that `fill` writes its bytes.
+        unsafe { self.batches[batch as usize].push_send(tag, size, fill) };
+        let number = self.batches[batch as usize].line;
+        self.send_line(port, number, true);
+        let Some(line) = &self.lines[number as usize] else {
+            return Ok(Sent::Left);
+        };
+        if !self.batches[batch as usize].held {
+            if leaves == Leaves::Now && self.broken.is_empty() {
+                self.take_back(number, batch);
+                return Err(Status::TEMP_OUT_OF_RESOURCE);
+            }
+            let ahead = line.waiting.iter().position(|waiting| *waiting == batch);
+            let ahead = ahead.unwrap_or(line.waiting.len());
+            return Ok(Sent::In(line.sequence.wrapping_add(ahead as u32)));
+        }
+        if self.held(line) <= HANDED_ON {
+            Ok(Sent::Left)
+        } else {
+            Ok(Sent::In(self.batches[batch as usize].sequence))
+        }
+    }
+
+    /// Removes the batch of a send that was alone on its line, and did not leave.
+    #[cold]
+    fn take_back(&mut self, number: u32, batch: u32) {
+        if let Some(line) = &mut self.lines[number as usize] {
+            line.waiting.retain(|waiting| *waiting != batch);
+            line.current.take_if(|current| *current == batch);
+        }
+        self.last.batch = NONE;
+        self.end_batch(batch);
+    }
+
+    /// Bytes of the last batches of a line that the provider has not reported as sent.
+    fn held(&self, line: &Line) -> usize {
+        let last = line.unanswered.iter().rev();
+        let batches = last.map(|number| &self.batches[*number as usize]);
+        let held = batches.take_while(|batch| batch.held);
+        held.map(|batch| size_of_val(&*batch.words)).sum()
+    }
+
+    /// [`Messages::has_sent`](crate::fabric::msg::Messages::has_sent).
+    pub(in crate::fabric::msg) fn has_sent(&self, endpoint: NonNull<Endpoint>, sent: Sent) -> bool {
+        let Sent::In(number) = sent else {
+            return true;
+        };
+        let line = self.by_endpoint.get(&endpoint);
+        let line = line.and_then(|line| self.lines[*line as usize].as_ref());
+        line.is_none_or(|line| is_before(number, self.first_held(line)))
+    }
+
+    /// The number of the first batch of a line that has not left.
+    pub(super) fn first_held(&self, line: &Line) -> u32 {
+        let unanswered = line.unanswered.iter();
+        let mut batches = unanswered.map(|number| &self.batches[*number as usize]);
+        let held = batches.find(|batch| batch.held);
+        held.map_or(line.sequence, |batch| batch.sequence)
+    }
+}
+
+impl Line {
+    /// Whether a batch of one send, of so many bytes, is likely to leave at once: nothing waits, and the target and the provider
+    /// have room. The first batch may have to wait for a connection.
+    fn may_send_now(&self, bytes: usize) -> bool {
+        let idle = !self.has_more() && !self.stuck && self.client != UNKNOWN;
+        idle && self.may_send_early((true, in_window(bytes)), true)
+    }
+}

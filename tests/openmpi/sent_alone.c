@@ -1,0 +1,79 @@
+/* What MPI_Send has returned from arrives although the sender does not enter MPI again, as over btl/tcp, whose sends are complete
+ * when the kernel has them. Rank 0 sends and then waits, outside MPI, until each other rank says by a file that everything
+ * came. The parts: the first message to a rank, short ones right behind each other, and longer ones. */
+#include "check.h"
+#include <time.h>
+#include <unistd.h>
+
+enum { PARTS = 7, LONGEST = 120000, LIMIT = 10 };
+
+static const struct { int count, size; } parts[PARTS] = {{1, 8}, {3, 8}, {100, 8}, {1, 15000}, {1, 60000}, {4, LONGEST}, {1, 1}};
+
+/* The file by which a rank says that a part came. */
+static void name(char *to, size_t size, const char *folder, int part, int rank)
+{
+    snprintf(to, size, "%s/%d.%d", folder, part, rank);
+}
+
+static void wait_outside(const char *folder, int part)
+{
+    char file[256];
+    time_t end = time(NULL) + LIMIT;
+    for (int rank = 1; rank < world_size; ++rank) {
+        name(file, sizeof(file), folder, part, rank);
+        while (unlink(file)) {
+            CHECK(time(NULL) < end, "%d messages of %d bytes did not arrive within %d s at rank %d", parts[part].count,
+                  parts[part].size, LIMIT, rank);
+            usleep(1000);
+        }
+    }
+}
+
+static void say(const char *folder, int part)
+{
+    char file[256];
+    name(file, sizeof(file), folder, part, world_rank);
+    FILE *f = fopen(file, "w");
+    CHECK(f && 0 == fclose(f), "writing %s", file);
+}
+
+int main(int argc, char **argv)
+{
+    static char buffer[LONGEST];
+    char folder[] = "/tmp/sent_alone.XXXXXX";
+    start(&argc, &argv, MPI_THREAD_SINGLE);
+    CHECK(1 < world_size, "run with 2 ranks or more");
+    /* By rank 0's first messages, so they are no part of the rest. */
+    CHECK(world_rank || mkdtemp(folder), "a folder");
+    for (int part = 0; part < PARTS; ++part) {
+        const int count = parts[part].count, size = parts[part].size;
+        if (0 == world_rank) {
+            memset(buffer, 1 + part, size);
+            for (int i = 0; i < count; ++i) {
+                for (int to = 1; to < world_size; ++to) {
+                    if (0 == part) {
+                        MPI_Send(folder, sizeof(folder), MPI_CHAR, to, part, MPI_COMM_WORLD);
+                    } else {
+                        MPI_Send(buffer, size, MPI_BYTE, to, part, MPI_COMM_WORLD);
+                    }
+                }
+            }
+            wait_outside(folder, part);
+        } else {
+            for (int i = 0; i < count; ++i) {
+                if (0 == part) {
+                    MPI_Recv(folder, sizeof(folder), MPI_CHAR, 0, part, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                } else {
+                    MPI_Recv(buffer, size, MPI_BYTE, 0, part, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                    CHECK(1 + part == buffer[0] && 1 + part == buffer[size - 1], "part %d brought %d", part, buffer[0]);
+                }
+            }
+            say(folder, part);
+        }
+    }
+    if (0 == world_rank) {
+        rmdir(folder);
+    }
+    finish("sent_alone");
+    return 0;
+}

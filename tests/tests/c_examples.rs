@@ -112,6 +112,20 @@ fn hash_table() {
     example("hash_table", &[1, 3]);
 }
 
+/// Also where nothing is shared: there, what a call posts last leaves by progress.
+#[test]
+fn ranks_that_compute_hold_nobody_up() {
+    let program = compile("computes", "c");
+    for provider in PROVIDERS {
+        for same_node in ["auto", "off"] {
+            let plugin = ofi_plugin().to_str().unwrap();
+            let mca = ["--mca", "btl_ofi_same_node", same_node];
+            let arguments = [&["--plugin", plugin, "--provider", provider], &mca[..]].concat();
+            passes("computes", 4, &arguments, &program);
+        }
+    }
+}
+
 #[test]
 fn windows_of_two_tables_side_by_side_and_a_hook() {
     program("windows", &[2, 4]);

@@ -224,10 +224,13 @@ impl Engine {
             return completed;
         }
         let moved = self.progress_sources();
-        if completed < 0 {
-            completed
-        } else {
-            completed + i32::from(moved)
+        if completed < 0 || !moved {
+            return completed;
+        }
+        // Peers wait for what the sources posted, and this may be the last look for long.
+        match self.transport.progress() {
+            failed if failed < 0 => failed,
+            more => completed.saturating_add(more).saturating_add(1),
         }
     }
 

@@ -220,10 +220,18 @@ impl Engine {
             // Before the look: what ends after it changes the count.
             let ended = self.ended.load(Ordering::Acquire);
             if let Some(outcome) = self.test(ticket) {
+                self.send_last(job);
                 return outcome;
             }
             self.wait_until(job, || self.ended.load(Ordering::Acquire) != ended);
         }
+    }
+
+    /// Has the last messages of a collective leave that is done here: other ranks wait for them, and this one may make no progress
+    /// for long.
+    pub(crate) fn send_last(&self, job: &Job) {
+        // A failure is found by the next wait.
+        let _ = job.runtime().engine().progress();
     }
 
     /// Waits as the job's mode says, and looks after the ranks meanwhile.

@@ -98,7 +98,11 @@ impl CollRequest {
                 self.outcome()
                     .map_or(Ok(false), |outcome| outcome.map(|()| true))
             }
-            Some(outcome) => outcome.map(|()| true),
+            Some(outcome) => {
+                // Its last messages leave: other ranks wait for them, and this one may make no progress for long.
+                self.comm.job().runtime().engine().progress();
+                outcome.map(|()| true)
+            }
         }
     }
 

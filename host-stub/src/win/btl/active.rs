@@ -94,7 +94,8 @@ pub(in crate::win) fn barrier(window: &Window, call: &'static str) -> WinResult<
         round += 1;
         distance *= 2;
     }
-    // The last signals may still be under way; another rank waits for them.
+    // The last signals are not waited for, but must leave: other ranks wait for them, and this one may make no progress for long.
+    window.link.progress(call)?;
     match window.parts.sync.notices.take_failure() {
         None => Ok(()),
         Some(status) => Err(WinError::Transport { call, rank, status }),
@@ -139,6 +140,8 @@ pub(super) fn post(window: &Window, group: &[usize], assertion: Assertion) -> Wi
         // A rank that was not told completes nothing.
         due.fetch_add(1, Ordering::Relaxed);
     }
+    // The notices must leave: the others wait for them, and this rank may compute until it waits for its exposure.
+    window.link.progress(call)?;
     Ok(())
 }
 

@@ -505,7 +505,7 @@ openmpi_trace() {
 openmpi_compile_tests() {
     local program
     for program in hello_window transfers atomics window_life threads passive_target killed_peer no_room unwritten freed_early counted \
-        pvars sent_alone; do
+        pvars sent_alone unlocked_alone; do
         openmpi_compile "tests/openmpi/$program.c"
     done
     # Open MPI's inner headers have warnings of their own, and its core library is not linked by mpicc.
@@ -668,6 +668,10 @@ openmpi_test_apart() {
                     openmpi_program_apart "$provider" "$ranks" "$program"
             done
         done
+    done
+    for provider in 'tcp;ofi_rxm' net; do
+        openmpi_check "what was unlocked goes to others, 4 ranks on two nodes, $provider" \
+            openmpi_program_apart "$provider" 4 unlocked_alone
     done
     openmpi_check "the README's words for several nodes" openmpi_readme_apart
     for provider in shm 'tcp;ofi_rxm' net; do

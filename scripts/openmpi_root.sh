@@ -195,10 +195,11 @@ mpi4py_inside() {
     ! grep -aEq "FAILED|Traceback|skipped 'mpi-(win|rma)" <<<"$out" && grep -aq OK <<<"$out"
 }
 
-# Every test of mpi4py, processes that are spawned and connected included.
+# Every test of mpi4py, under 6.0 also those with processes that are spawned and connected.
 mpi4py_alone_inside() {
-    local provider=$1 ranks=$2 out
-    out=$(OPENMPI_LIMIT=600 alone_inside "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -f) || { printf '%s\n' "$out"; return 1; }
+    local provider=$1 ranks=$2 out without=(-e test_spawn -e test_dynproc)
+    [ "$series" != 6.0 ] || without=()
+    out=$(OPENMPI_LIMIT=600 alone_inside "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -f "${without[@]}") || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     ! grep -aEq "FAILED|Traceback" <<<"$out" && [ "$(grep -ac '^OK' <<<"$out")" -ge 1 ]
 }

@@ -1,13 +1,14 @@
 /* What MPI_Send has returned from arrives although the sender does not enter MPI again, as over btl/tcp, whose sends are complete
  * when the kernel has them. Rank 0 sends and then waits, outside MPI, until each other rank says by a file that everything
- * came. The parts: the first message to a rank, short ones right behind each other, and longer ones. */
+ * came. The parts: the first message to a rank, short ones right behind each other, and longer ones, also to a rank that comes to
+ * receive them late. Behind each is a message of a byte. */
 #include "check.h"
 #include <time.h>
 #include <unistd.h>
 
-enum { PARTS = 7, LONGEST = 120000, LIMIT = 10 };
+enum { PARTS = 7, LATE = 5, LONGEST = 120000, LIMIT = 10 };
 
-static const struct { int count, size; } parts[PARTS] = {{1, 8}, {3, 8}, {100, 8}, {1, 15000}, {1, 60000}, {4, LONGEST}, {1, 1}};
+static const struct { int count, size; } parts[PARTS] = {{1, 8}, {3, 8}, {100, 8}, {1, 15000}, {1, 60000}, {4, LONGEST}, {100, 8}};
 
 /* The file by which a rank says that a part came. */
 static void name(char *to, size_t size, const char *folder, int part, int rank)
@@ -58,8 +59,14 @@ int main(int argc, char **argv)
                     }
                 }
             }
+            for (int to = 1; to < world_size; ++to) {
+                MPI_Send(buffer, 1, MPI_BYTE, to, part, MPI_COMM_WORLD);
+            }
             wait_outside(folder, part);
         } else {
+            if (LATE <= part) {
+                usleep(200000);
+            }
             for (int i = 0; i < count; ++i) {
                 if (0 == part) {
                     MPI_Recv(folder, sizeof(folder), MPI_CHAR, 0, part, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -68,6 +75,7 @@ int main(int argc, char **argv)
                     CHECK(1 + part == buffer[0] && 1 + part == buffer[size - 1], "part %d brought %d", part, buffer[0]);
                 }
             }
+            MPI_Recv(buffer, 1, MPI_BYTE, 0, part, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             say(folder, part);
         }
     }

@@ -281,5 +281,9 @@ fn progress_of(module: &Module) -> usize {
     if module.transfers().any() {
         done += entries::resume(module);
     }
+    // Callbacks may have sent or posted what peers wait for, and this process may make no further progress.
+    if done > 0 {
+        module.transport().send_now();
+    }
     done
 }

@@ -270,16 +270,16 @@ impl Fragments {
         });
     }
 
-    /// Ends what is kept for a peer that is to be released, as not sent. Nothing is kept for it until
-    /// [`end_release`](Self::end_release).
+    /// Ends what is kept for a peer that is to be released: what waits as not sent. What has not left is sent by the release, as long as
+    /// that waits. Nothing is kept for the peer until [`end_release`](Self::end_release).
     pub(crate) fn begin_release(&self, door: Door<'_>, released: NonNull<Endpoint>) {
-        let waiting = self.waiting.close(released);
-        let waiting = waiting.iter().map(|waiting| waiting.fragment);
-        let leaving = self.leaving.close(released);
-        let leaving = leaving.iter().map(|leaving| leaving.fragment);
-        for fragment in leaving.chain(waiting) {
+        for Waiting { fragment, .. } in self.waiting.close(released) {
             // SAFETY: the descriptor left its queue, so it completes once.
             unsafe { self.tell(door, released, fragment, Status::UNREACH, true) };
+        }
+        for Leaving { fragment, .. } in self.leaving.close(released) {
+            // SAFETY: as above.
+            unsafe { self.tell(door, released, fragment, Status::SUCCESS, true) };
         }
     }
 

@@ -293,6 +293,24 @@ impl Transport {
         false
     }
 
+    /// Sends what gathered, as far as there is room on the way, and reads nothing. For operations that peers wait for, but not this
+    /// process, which may make no progress for long.
+    pub fn send_now(&self) {
+        if !self.policy.uses_messages() {
+            return;
+        }
+        let context = &self.contexts[0];
+        let mut state = context.state.lock();
+        if let Some(messages) = &mut state.messages
+            && messages.has_work()
+        {
+            messages.send_waiting();
+            if messages.has_failures() {
+                self.tell_failures(context, state);
+            }
+        }
+    }
+
     /// Asks peers that have not answered for receipts, so that a broken connection and what was lost with it is noticed.
     #[cold]
     pub(crate) fn knock(&self) {

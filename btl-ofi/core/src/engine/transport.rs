@@ -320,7 +320,7 @@ impl Transport {
         let until = Instant::now() + CLOSE_PATIENCE;
         self.flush_patiently(None);
         self.leave_mailboxes(None);
-        // Peers wait for the answers of commands that were executed here, and for sends, which were complete once copied.
+        // Peers wait for the answers of commands that were executed here, and for sends.
         self.wait_for_sends(None, until);
         self.part();
     }

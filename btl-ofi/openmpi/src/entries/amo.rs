@@ -29,7 +29,7 @@ quick_entry! {
     ),
     WAY, {
         branch();
-        if operand == EXCLUSIVE {
+        if locks::may_release(operand) {
             return None;
         }
         // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
@@ -76,6 +76,9 @@ pub(super) unsafe extern "C" fn slow_atomic_op(
             let op = Op::word((op, flags), (call.handle, remote), operand, None);
             call.submit(&op.with_completion(done))
         };
+        if locks::may_release(operand) {
+            call.module.transport().send_now();
+        }
         Ok(call.settle("non-fetching atomic", status))
     })
 }

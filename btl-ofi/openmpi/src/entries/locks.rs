@@ -1,11 +1,15 @@
-//! osc/rdma's exclusive locks. A window has two on each rank: for MPI_LOCK_EXCLUSIVE, and for accumulates and fetch-and-ops,
+//! osc/rdma's locks. A window has two exclusive ones on each rank: for MPI_LOCK_EXCLUSIVE, and for accumulates and fetch-and-ops,
 //! each of which takes one.
 //!
 //! A lock is a 64-bit word of its rank. An origin takes it by a compare-and-swap of 0 with [`EXCLUSIVE`], repeated until it
-//! succeeds, and releases it by adding `EXCLUSIVE` (osc_rdma_lock.h, osc_rdma_types.h).
+//! succeeds, and releases it by adding `EXCLUSIVE`. A shared lock counts its holders, so a release adds a negative number
+//! (osc_rdma_lock.h, osc_rdma_types.h).
 //!
-//! **A release by message is complete once it is sent.** osc/rdma waits for each atomic, and a flush for all of them, but
-//! nothing needs the answer to this one: what the lock protected is complete before, the origin's next attempt travels
+//! **Releases do not gather.** MPI_Win_unlock does not wait for them, and the process may make no further call for long while
+//! others wait for the lock.
+//!
+//! **The release of an exclusive lock by message is complete once it is sent.** A flush would wait for it, but
+//! nothing needs the answer: what the lock protected is complete before, the origin's next attempt travels
 //! behind the release, and other origins repeat theirs until it has arrived. That saves an accumulate one of three round
 //! trips. The release is sent before the call returns, because the process may make no further call for long.
 //!
@@ -23,6 +27,12 @@ use crate::last_lock::Word;
 
 /// osc/rdma's OMPI_OSC_RDMA_LOCK_EXCLUSIVE. It is its own negative, which a release adds.
 pub(super) const EXCLUSIVE: u64 = 1 << 63;
+
+/// Whether an update by this number may release a lock.
+#[inline(always)]
+pub(super) fn may_release(operand: u64) -> bool {
+    operand.cast_signed() < 0
+}
 
 fn word(call: &Call<'_>, address: u64) -> Word {
     (call.endpoint.as_ptr().addr(), address)

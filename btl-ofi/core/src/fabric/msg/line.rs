@@ -10,7 +10,7 @@ use crate::peer::endpoint::Endpoint;
 
 /// Batches of a line that may be unanswered at a time, and those whose answer may be due. The target keeps those that come
 /// early.
-pub(super) const WINDOW: usize = 16;
+pub(super) const WINDOW: usize = 64;
 pub(super) const MOST_DUE: usize = 8;
 /// Complete batches that may wait for the window; further commands are refused for the moment.
 pub(super) const MOST_WAITING: usize = 4;
@@ -182,6 +182,12 @@ impl Line {
     #[inline]
     fn due(&self) -> usize {
         self.unanswered.len() - self.covered
+    }
+
+    /// Bytes of the batches that are not answered: long ones count whole packets.
+    #[inline]
+    pub(super) fn unanswered_bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether an answer is due.

@@ -14,7 +14,8 @@ use crate::fabric::msg::wire::{Form, Header, UNKNOWN};
 use crate::fabric::policy::in_window;
 use crate::peer::endpoint::Endpoint;
 
-/// Bytes that the provider hands on when they are posted, although it reports that later: no socket's buffer is smaller.
+/// Bytes of unanswered batches that the provider hands on when they are posted, although it reports that later: an empty socket's buffer
+/// has room for them.
 const HANDED_ON: usize = 16 * 1024;
 
 /// When a send is to leave.
@@ -31,8 +32,8 @@ pub enum Leaves {
 pub enum Sent {
     /// The provider has it, and hands it on without progress.
     Left,
-    /// It leaves by progress. The number of its batch.
-    In(u32),
+    /// It leaves by progress. The line's cookie, and the number of the batch.
+    In(u64, u32),
 }
 
 impl Origin {
@@ -52,9 +53,7 @@ impl Origin {
             let bytes = size_of::<u64>() * (Header::WORDS + form.words());
             let number = self.line_to(endpoint);
             let line = self.lines[number as usize].as_ref();
-            let may =
-                |line: &Line| line.may_send_now(bytes) && self.held(line) + bytes <= HANDED_ON;
-            if !line.is_some_and(may) {
+            if !line.is_some_and(|line| line.may_send_now(bytes)) {
                 return Err(Status::TEMP_OUT_OF_RESOURCE);
             }
         }
@@ -67,20 +66,21 @@ impl Origin {
         let Some(line) = &self.lines[number as usize] else {
             return Ok(Sent::Left);
         };
-        if !self.batches[batch as usize].held {
-            if leaves == Leaves::Now && self.broken.is_empty() {
-                self.take_back(number, batch);
-                return Err(Status::TEMP_OUT_OF_RESOURCE);
-            }
-            let ahead = line.waiting.iter().position(|waiting| *waiting == batch);
-            let ahead = ahead.unwrap_or(line.waiting.len());
-            return Ok(Sent::In(line.sequence.wrapping_add(ahead as u32)));
+        if self.batches[batch as usize].held {
+            return Ok(match line.unanswered_bytes() <= HANDED_ON {
+                true => Sent::Left,
+                false => Sent::In(line.cookie, self.batches[batch as usize].sequence),
+            });
         }
-        if self.held(line) <= HANDED_ON {
-            Ok(Sent::Left)
-        } else {
-            Ok(Sent::In(self.batches[batch as usize].sequence))
+        let is_broken = self.broken.iter().any(|(broken, _)| *broken == endpoint);
+        if leaves == Leaves::Now && !is_broken {
+            self.take_back(number, batch);
+            return Err(Status::TEMP_OUT_OF_RESOURCE);
         }
+        let ahead = line.waiting.iter().position(|waiting| *waiting == batch);
+        let ahead = ahead.unwrap_or(line.waiting.len());
+        let batch = line.sequence.wrapping_add(ahead as u32);
+        Ok(Sent::In(line.cookie, batch))
     }
 
     /// Removes the batch of a send that was alone on its line, and did not leave.
@@ -89,27 +89,22 @@ impl Origin {
         if let Some(line) = &mut self.lines[number as usize] {
             line.waiting.retain(|waiting| *waiting != batch);
             line.current.take_if(|current| *current == batch);
+            line.stuck = false;
         }
         self.last.batch = NONE;
         self.end_batch(batch);
     }
 
-    /// Bytes of the last batches of a line that the provider has not reported as sent.
-    fn held(&self, line: &Line) -> usize {
-        let last = line.unanswered.iter().rev();
-        let batches = last.map(|number| &self.batches[*number as usize]);
-        let held = batches.take_while(|batch| batch.held);
-        held.map(|batch| size_of_val(&*batch.words)).sum()
-    }
-
     /// [`Messages::has_sent`](crate::fabric::msg::Messages::has_sent).
     pub(in crate::fabric::msg) fn has_sent(&self, endpoint: NonNull<Endpoint>, sent: Sent) -> bool {
-        let Sent::In(number) = sent else {
+        let Sent::In(cookie, batch) = sent else {
             return true;
         };
         let line = self.by_endpoint.get(&endpoint);
         let line = line.and_then(|line| self.lines[*line as usize].as_ref());
-        line.is_none_or(|line| is_before(number, self.first_held(line)))
+        // The line may have been removed, and another made.
+        let line = line.filter(|line| line.cookie == cookie);
+        line.is_none_or(|line| is_before(batch, self.first_held(line)))
     }
 
     /// The number of the first batch of a line that has not left.
@@ -126,6 +121,7 @@ impl Line {
     /// have room. The first batch may have to wait for a connection.
     fn may_send_now(&self, bytes: usize) -> bool {
         let idle = !self.has_more() && !self.stuck && self.client != UNKNOWN;
-        idle && self.may_send_early((true, in_window(bytes)), true)
+        let handed_on = self.unanswered_bytes().saturating_add(bytes) <= HANDED_ON;
+        idle && handed_on && self.may_send_early((true, in_window(bytes)), true)
     }
 }

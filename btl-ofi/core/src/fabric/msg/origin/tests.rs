@@ -64,6 +64,10 @@ impl Side {
         }
     }
 
+    fn batch(&self, number: u32) -> Sent {
+        Sent::In(self.line().cookie, number)
+    }
+
     fn has_sent(&self, sent: Sent) -> bool {
         self.origin.has_sent(self.peer(), sent)
     }
@@ -390,7 +394,7 @@ fn a_send_leaves_now_or_not_at_all() {
     side.port = Port::that_takes(true);
     assert_eq!(side.try_to_send(8, Leaves::Later), Ok(Sent::Left));
     side.port = Port::that_takes(false);
-    assert_eq!(side.try_to_send(8, Leaves::Later), Ok(Sent::In(3)));
+    assert_eq!(side.try_to_send(8, Leaves::Later), Ok(side.batch(3)));
     side.port = Port::that_takes(true);
     assert_eq!(side.try_to_send(8, Leaves::Now), REFUSED, "one is ahead");
     side.origin.send_waiting(&side.port);
@@ -403,15 +407,15 @@ fn a_send_has_left_when_the_provider_has_handed_it_on() {
     let first = side.try_to_send(100_000, Leaves::Later);
     assert_eq!(
         first,
-        Ok(Sent::In(1)),
+        Ok(side.batch(1)),
         "posted, and longer than a socket's buffer"
     );
     let second = side.try_to_send(8, Leaves::Later);
-    assert_eq!(second, Ok(Sent::In(2)), "behind it");
+    assert_eq!(second, Ok(side.batch(2)), "behind it");
     let (first, second) = (first.unwrap(), second.unwrap());
     side.port = Port::that_takes(false);
     let third = side.try_to_send(8, Leaves::Later).unwrap();
-    assert_eq!(third, Sent::In(3));
+    assert_eq!(third, side.batch(3));
     assert!(
         [first, second, third]
             .iter()
@@ -424,4 +428,11 @@ fn a_send_has_left_when_the_provider_has_handed_it_on() {
     assert!(!side.has_sent(third), "the provider may still have it");
     side.leave();
     assert!(side.has_sent(third));
+    let fourth = side.try_to_send(8, Leaves::Later);
+    assert_eq!(
+        fourth,
+        Ok(side.batch(4)),
+        "the socket may be full until an answer comes"
+    );
+    assert!(side.has_sent(Sent::In(0, 9)), "of a line that was removed");
 }

@@ -92,18 +92,17 @@ impl CollRequest {
     pub fn test(&mut self) -> CommResult<bool> {
         let job = self.comm.job().clone();
         let _entered = job.runtime().enter("test")?;
-        match self.outcome() {
-            None => {
-                self.comm.job().runtime().engine().progress();
-                self.outcome()
-                    .map_or(Ok(false), |outcome| outcome.map(|()| true))
-            }
-            Some(outcome) => {
-                // Its last messages leave: other ranks wait for them, and this one may make no progress for long.
-                self.comm.job().runtime().engine().progress();
-                outcome.map(|()| true)
-            }
-        }
+        let progress = || job.runtime().engine().progress();
+        let outcome = self.outcome().or_else(|| {
+            progress();
+            self.outcome()
+        });
+        let Some(outcome) = outcome else {
+            return Ok(false);
+        };
+        // Its last messages leave: other ranks wait for them, and this one may make no progress for long.
+        progress();
+        outcome.map(|()| true)
     }
 
     /// The outcome, if it is there now; the work ends with that.

@@ -187,29 +187,43 @@ fn what_has_left_needs_no_progress() {
         let inbox = Inbox::of(&b);
         let mut sizes = vec![8, 8, 8, 15_000, 60_000, 100_000, 100_000];
         sizes.extend([8; 50]);
+        // The first messages wait for a connection, and all are behind each other.
+        let mut last = Sent::Left;
         let mut came = 0;
-        for (leaves, longest) in [(Leaves::Later, usize::MAX), (Leaves::Now, 16_000)] {
-            // The first messages wait for a connection, and all are behind each other.
-            let mut last = Sent::Left;
-            for size in sizes.iter().filter(|size| **size <= longest) {
-                insist(&a, || {
-                    b.progress();
-                    let sent = try_to_send(&a, peer, (0, leaves), &content(came, *size));
-                    last = sent.unwrap_or(last);
-                    sent.err().unwrap_or(Status::SUCCESS)
-                });
-                assert!(leaves == Leaves::Later || last == Sent::Left, "{provider}");
-                came += 1;
-            }
-            let deadline = Instant::now() + PATIENCE;
-            // SAFETY: the endpoint is connected.
-            while unsafe { !a.has_sent(peer, last) } {
-                assert!(Instant::now() < deadline, "{provider}: it does not leave");
-                a.progress();
+        let mut later = |last: &mut Sent, size| {
+            insist(&a, || {
                 b.progress();
-            }
-            inbox.wait(&b, came);
+                let sent = try_to_send(&a, peer, (0, Leaves::Later), &content(came, size));
+                *last = sent.unwrap_or(*last);
+                sent.err().unwrap_or(Status::SUCCESS)
+            });
+            came += 1;
+            came
+        };
+        let mut sent = 0;
+        for size in sizes {
+            sent = later(&mut last, size);
         }
+        let deadline = Instant::now() + PATIENCE;
+        // SAFETY: the endpoint is connected.
+        while unsafe { !a.has_sent(peer, last) } {
+            assert!(Instant::now() < deadline, "{provider}: it does not leave");
+            a.progress();
+            b.progress();
+        }
+        inbox.wait(&b, sent);
+        // Refused while much is unanswered; then it waits, as pml/ob1 has it.
+        let at_once = loop {
+            match try_to_send(&a, peer, (0, Leaves::Now), b"now") {
+                Ok(sent) => break sent,
+                Err(status) => assert!(status.is_again(), "{provider}: {status}"),
+            }
+            assert!(Instant::now() < deadline, "{provider}: none leaves at once");
+            sent = later(&mut last, 8);
+            a.progress();
+        };
+        assert_eq!(at_once, Sent::Left, "{provider}");
+        inbox.wait(&b, sent + 1);
     }
 }
 

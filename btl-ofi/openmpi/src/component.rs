@@ -259,7 +259,13 @@ unsafe fn hand_over(
 /// Reads completions and runs callbacks. A callback may call it: the transport holds no lock while a callback runs.
 unsafe extern "C" fn progress() -> c_int {
     guarded("progress", 0, || match modules::first() {
-        Some(module) => c_int::try_from(progress_of(module)).unwrap_or(c_int::MAX),
+        Some(module) => {
+            let done = progress_of(module);
+            if done > 0 {
+                module.transport().send_gathered();
+            }
+            c_int::try_from(done).unwrap_or(c_int::MAX)
+        }
         None => 0,
     })
 }
@@ -268,10 +274,16 @@ unsafe extern "C" fn progress() -> c_int {
 unsafe extern "C" fn progress_all() -> c_int {
     guarded("progress", 0, || {
         let done: usize = modules::all().map(progress_of).sum();
+        if done > 0 {
+            modules::all().for_each(|module| {
+                module.transport().send_gathered();
+            });
+        }
         c_int::try_from(done).unwrap_or(c_int::MAX)
     })
 }
 
+/// Callbacks may send and post what peers wait for, while this process may make no further progress: what gathered is sent behind them.
 #[inline(always)]
 fn progress_of(module: &Module) -> usize {
     let mut done = module.transport().progress();
@@ -280,10 +292,6 @@ fn progress_of(module: &Module) -> usize {
     }
     if module.transfers().any() {
         done += entries::resume(module);
-    }
-    // Callbacks may have sent or posted what peers wait for, and this process may make no further progress.
-    if done > 0 {
-        module.transport().send_now();
     }
     done
 }

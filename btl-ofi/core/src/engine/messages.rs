@@ -273,8 +273,9 @@ impl Transport {
         }
     }
 
-    /// Sends what gathered, without waiting for the next progress. Returns whether something is left.
-    pub(crate) fn send_gathered(&self) -> bool {
+    /// Sends what gathered, without waiting for the next progress. Returns whether something is left. Does nothing while another
+    /// thread uses the context.
+    pub fn send_gathered(&self) -> bool {
         if !self.policy.uses_messages() {
             return false;
         }
@@ -304,7 +305,7 @@ impl Transport {
         if let Some(messages) = &mut state.messages
             && messages.has_work()
         {
-            messages.send_waiting();
+            messages.send_for_peers();
             if messages.has_failures() {
                 self.tell_failures(context, state);
             }

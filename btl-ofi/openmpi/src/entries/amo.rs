@@ -29,7 +29,7 @@ quick_entry! {
     ),
     WAY, {
         branch();
-        if locks::may_release(operand) {
+        if locks::may_release(op, operand) {
             return None;
         }
         // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
@@ -64,6 +64,7 @@ pub(super) unsafe extern "C" fn slow_atomic_op(
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
             return Ok(Status::NOT_SUPPORTED.0);
         };
+        let may_release = locks::may_release(op, operand);
         let (Ok(op), Some(flags)) = (op.try_into(), OpFlags::from_bits(flags as u32)) else {
             return Ok(Status::NOT_SUPPORTED.0);
         };
@@ -76,7 +77,7 @@ pub(super) unsafe extern "C" fn slow_atomic_op(
             let op = Op::word((op, flags), (call.handle, remote), operand, None);
             call.submit(&op.with_completion(done))
         };
-        if locks::may_release(operand) {
+        if may_release {
             call.module.transport().send_now();
         }
         Ok(call.settle("non-fetching atomic", status))

@@ -23,15 +23,16 @@
 use plugin_api::{BtlAtomicOp, OpFlags};
 
 use super::call::Call;
+use crate::bindings as ffi;
 use crate::last_lock::Word;
 
 /// osc/rdma's OMPI_OSC_RDMA_LOCK_EXCLUSIVE. It is its own negative, which a release adds.
 pub(super) const EXCLUSIVE: u64 = 1 << 63;
 
-/// Whether an update by this number may release a lock.
+/// Whether an update may release a lock.
 #[inline(always)]
-pub(super) fn may_release(operand: u64) -> bool {
-    operand.cast_signed() < 0
+pub(super) fn may_release(op: ffi::mca_btl_base_atomic_op_t, operand: u64) -> bool {
+    operand.cast_signed() < 0 && op == BtlAtomicOp::Add as ffi::mca_btl_base_atomic_op_t
 }
 
 fn word(call: &Call<'_>, address: u64) -> Word {

@@ -30,6 +30,16 @@ const MOST_UNANSWERED: usize = 7;
 const FIRST_KNOCK: (u32, u32) = (2, 1);
 const MOST_PAUSE: u32 = 256;
 
+/// Who asks that a batch is sent before it is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asker {
+    Progress,
+    /// A send that was just added.
+    Send,
+    /// Peers, who wait for something in it while this process may compute.
+    Peers,
+}
+
 /// Batches that were sent in a row and are not answered themselves.
 #[derive(Clone, Copy, Default)]
 struct Row {
@@ -221,7 +231,7 @@ impl Line {
     pub(super) fn may_send(&self, bytes: usize) -> bool {
         let due = self.due();
         let has_room = due == 0 || self.bytes.saturating_add(bytes) <= self.window;
-        has_room && due < self.most_due() && self.unanswered.len() < WINDOW
+        has_room && due < self.most_due()
     }
 
     /// Whether the batch that gathers may be sent before it is full. Nobody waits for the answer to one that has only
@@ -231,12 +241,12 @@ impl Line {
     pub(super) fn may_send_early(
         &self,
         (has_only_unreported, bytes): (bool, usize),
-        at_once: bool,
+        asker: Asker,
     ) -> bool {
-        let may = match (has_only_unreported, at_once) {
-            (false, _) => self.due() < EAGER,
-            (true, false) => true,
-            (true, true) => self.unanswered.len() < EAGER_SENDS,
+        let may = match (asker, has_only_unreported) {
+            (Asker::Peers, _) | (Asker::Progress, true) => true,
+            (Asker::Send, true) => self.unanswered.len() < EAGER_SENDS,
+            (Asker::Progress | Asker::Send, false) => self.due() < EAGER,
         };
         may && self.waiting.is_empty() && self.may_send(bytes)
     }

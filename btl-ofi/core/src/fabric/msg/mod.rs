@@ -53,6 +53,7 @@ use plugin_api::Status;
 pub(crate) use self::batch::{Batch, Ended};
 pub(crate) use self::inbox::Arrived;
 use self::inbox::{Buffer, Inbox};
+use self::line::Asker;
 use self::origin::Origin;
 pub(crate) use self::origin::{Broken, Heard};
 pub use self::origin::{Leaves, Sent};
@@ -266,7 +267,12 @@ impl Messages {
     pub(crate) fn send_waiting(&mut self) {
         self.receives.post_waiting(&self.port);
         self.target.send_waiting(&self.port);
-        self.origin.send_waiting(&self.port);
+        self.origin.send_waiting(&self.port, Asker::Progress);
+    }
+
+    /// Sends what gathered, as far as the lines have room: peers wait for it.
+    pub(crate) fn send_for_peers(&mut self) {
+        self.origin.send_waiting(&self.port, Asker::Peers);
     }
 
     /// Handles the completion of a message. Executes the commands of a batch, or ends the operations that an answer

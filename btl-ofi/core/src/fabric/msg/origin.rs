@@ -20,7 +20,7 @@ use std::ptr::NonNull;
 use plugin_api::Status;
 
 use crate::fabric::msg::batch::{Batch, Ended, Memory};
-use crate::fabric::msg::line::{Line, MOST_WAITING};
+use crate::fabric::msg::line::{Asker, Line, MOST_WAITING};
 use crate::fabric::msg::port::{EAGAIN, Port};
 use crate::fabric::msg::wire::{Form, Header, Kind, UNKNOWN};
 use crate::op::marked::Message;
@@ -134,7 +134,7 @@ impl Origin {
                 self.last.batch = NONE;
             }
         }
-        self.send_line(port, number, false);
+        self.send_line(port, number, Asker::Progress);
         let batch = self.take_batch();
         let Some(line) = &mut self.lines[number as usize] else {
             return Err(Status::ERROR);
@@ -157,10 +157,10 @@ impl Origin {
     }
 
     /// Sends what may be sent.
-    pub(super) fn send_waiting(&mut self, port: &Port) {
+    pub(super) fn send_waiting(&mut self, port: &Port, asker: Asker) {
         for at in (0..self.listed.len()).rev() {
             let number = self.listed[at];
-            self.send_line(port, number, false);
+            self.send_line(port, number, asker);
             if let Some(line) = &mut self.lines[number as usize] {
                 line.listed = line.has_more();
                 if line.listed {
@@ -200,17 +200,20 @@ impl Origin {
         line.is_some_and(sends)
     }
 
-    /// Sends the batches of a line that may be sent now. `at_once`: for a send, and not by progress.
-    fn send_line(&mut self, port: &Port, number: u32, at_once: bool) {
+    /// Sends the batches of a line that may be sent now.
+    fn send_line(&mut self, port: &Port, number: u32, asker: Asker) {
         loop {
             let Some(line) = &mut self.lines[number as usize] else {
                 return;
             };
+            if line.unanswered.len() >= port.window() {
+                return;
+            }
             if let Some(current) = line.current
                 && let gathered = &self.batches[current as usize]
                 && line.may_send_early(
                     (gathered.has_only_unreported(), gathered.in_window()),
-                    at_once,
+                    asker,
                 )
             {
                 line.current = None;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use libfabric_sys as ffi;
 
 use crate::base::error::{CallError, Error};
+use crate::fabric::msg::line::WINDOW;
 use crate::fabric::own::OwnMemory;
 use crate::fabric::registration::Registrar;
 use crate::op::marked::Message;
@@ -37,6 +38,9 @@ pub(super) const EAGAIN: isize = -(ffi::FI_EAGAIN as isize);
 
 /// Messages that are copied into slots at a time; more are refused for the moment.
 const SLOTS: usize = 32;
+
+/// Batches of a line that may be unanswered where messages take slots: a peer that answers nothing leaves half of them to others.
+const SLOTS_OF_A_LINE: usize = SLOTS / 2;
 
 /// Registered memory for messages that are being sent. Used under the lock of the context.
 struct Slots {
@@ -208,6 +212,15 @@ impl Port {
             self.ended(message);
         }
         rc
+    }
+
+    /// Batches of a line that may be unanswered.
+    #[inline]
+    pub(super) fn window(&self) -> usize {
+        match self.slots {
+            None => WINDOW,
+            Some(_) => SLOTS_OF_A_LINE,
+        }
     }
 
     /// The provider no longer reads a message.

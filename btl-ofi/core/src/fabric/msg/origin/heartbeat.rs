@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use libfabric_sys::fi_addr_t;
 use plugin_api::Status;
 
+use crate::fabric::msg::line::Asker;
 use crate::fabric::msg::origin::Origin;
 use crate::fabric::msg::port::Port;
 use crate::fabric::msg::wire::UNKNOWN;
@@ -73,7 +74,7 @@ impl Origin {
             line.current = None;
             line.waiting.push_back(batch);
         }
-        self.send_line(port, number, false);
+        self.send_line(port, number, Asker::Progress);
     }
 
     /// Removes the line to a peer if nothing is outstanding on it but heartbeats. Returns whether it was so; the next command

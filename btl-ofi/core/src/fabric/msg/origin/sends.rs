@@ -8,7 +8,7 @@ use plugin_api::Status;
 use super::current::NONE;
 use super::{Origin, is_before};
 use crate::fabric::msg::batch::Batch;
-use crate::fabric::msg::line::Line;
+use crate::fabric::msg::line::{Asker, Line};
 use crate::fabric::msg::port::Port;
 use crate::fabric::msg::wire::{Form, Header, UNKNOWN};
 use crate::fabric::policy::in_window;
@@ -62,7 +62,7 @@ impl Origin {
         // SAFETY: the batch has room, and the caller guarantees that `fill` writes its bytes.
         unsafe { self.batches[batch as usize].push_send(tag, size, fill) };
         let number = self.batches[batch as usize].line;
-        self.send_line(port, number, true);
+        self.send_line(port, number, Asker::Send);
         let Some(line) = &self.lines[number as usize] else {
             return Ok(Sent::Left);
         };
@@ -122,6 +122,6 @@ impl Line {
     fn may_send_now(&self, bytes: usize) -> bool {
         let idle = !self.has_more() && !self.stuck && self.client != UNKNOWN;
         let handed_on = self.unanswered_bytes().saturating_add(bytes) <= HANDED_ON;
-        idle && handed_on && self.may_send_early((true, in_window(bytes)), true)
+        idle && handed_on && self.may_send_early((true, in_window(bytes)), Asker::Send)
     }
 }

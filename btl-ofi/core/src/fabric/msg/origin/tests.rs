@@ -9,6 +9,7 @@
 use plugin_api::{AtomicKind, Status};
 
 use super::*;
+use crate::fabric::msg::line::EAGER;
 use crate::fabric::msg::wire::MOST_WORDS;
 use crate::op::responder::PUT;
 use crate::peer::counters::CounterTable;
@@ -90,7 +91,7 @@ impl Side {
             batch.push((&command, &form), (Operands::Value(7), 8));
             batch.count(0, 0);
         }
-        self.origin.send_waiting(&self.port);
+        self.origin.send_waiting(&self.port, Asker::Progress);
         self.leave();
     }
 
@@ -397,7 +398,7 @@ fn a_send_leaves_now_or_not_at_all() {
     assert_eq!(side.try_to_send(8, Leaves::Later), Ok(side.batch(3)));
     side.port = Port::that_takes(true);
     assert_eq!(side.try_to_send(8, Leaves::Now), REFUSED, "one is ahead");
-    side.origin.send_waiting(&side.port);
+    side.origin.send_waiting(&side.port, Asker::Progress);
     assert_eq!(side.line().sequence, 4, "two messages, in two batches");
 }
 
@@ -424,7 +425,7 @@ fn a_send_has_left_when_the_provider_has_handed_it_on() {
     side.leave();
     assert!(side.has_sent(first) && side.has_sent(second) && !side.has_sent(third));
     side.port = Port::that_takes(true);
-    side.origin.send_waiting(&side.port);
+    side.origin.send_waiting(&side.port, Asker::Progress);
     assert!(!side.has_sent(third), "the provider may still have it");
     side.leave();
     assert!(side.has_sent(third));
@@ -435,4 +436,18 @@ fn a_send_has_left_when_the_provider_has_handed_it_on() {
         "the socket may be full until an answer comes"
     );
     assert!(side.has_sent(Sent::In(0, 9)), "of a line that was removed");
+}
+
+#[test]
+fn what_peers_wait_for_leaves_although_answers_are_due() {
+    let mut side = Side::new();
+    for due in 1..=EAGER {
+        side.put();
+        assert_eq!(side.line().unanswered.len(), due);
+    }
+    side.put();
+    assert_eq!(side.line().unanswered.len(), EAGER, "it gathers");
+    side.origin.send_waiting(&side.port, Asker::Peers);
+    assert_eq!(side.line().unanswered.len(), EAGER + 1);
+    assert!(!side.line().has_more());
 }

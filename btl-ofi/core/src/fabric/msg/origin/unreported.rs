@@ -8,7 +8,7 @@ use super::Origin;
 use super::current::NONE;
 use crate::fabric::msg::Messages;
 use crate::fabric::msg::batch::Batch;
-use crate::fabric::msg::line::{Line, MOST_WAITING};
+use crate::fabric::msg::line::{Asker, Line, MOST_WAITING};
 use crate::fabric::msg::port::Port;
 use crate::fabric::msg::wire::Form;
 use crate::op::responder::Command;
@@ -67,7 +67,7 @@ impl Origin {
             line.waiting.extend(line.current.take());
             self.last.batch = NONE;
         }
-        self.send_line(port, number, true);
+        self.send_line(port, number, Asker::Send);
         Ok(batch)
     }
 
@@ -76,7 +76,7 @@ impl Origin {
         let Some(&number) = self.by_endpoint.get(&endpoint).filter(|_| !port.closed) else {
             return true;
         };
-        self.send_line(port, number, true);
+        self.send_line(port, number, Asker::Send);
         let waits = |line: &Line| line.waiting.contains(&batch);
         !self.lines[number as usize].as_ref().is_some_and(waits)
     }

@@ -140,10 +140,11 @@ impl Messages {
         port.register(&registrar, words)?;
         let mut target = Target::new(addresses, (format, address.clone()), answer);
         target.inbox = two_sided.then(|| Box::new(Inbox::new(receives)));
+        let limits = (answer, window, port.window());
         let mut messages = Messages {
             port,
             receives: Receives::default(),
-            origin: Origin::new(address, (answer, window), counters),
+            origin: Origin::new(address, limits, counters),
             target,
         };
         for _ in 0..receives {

@@ -49,6 +49,8 @@ pub(super) struct Origin {
     answer: usize,
     /// Bytes of unanswered batches after which a line sends nothing.
     window: usize,
+    /// Batches of a line that may be unanswered.
+    most_unanswered: u8,
     lines: Vec<Option<Line>>,
     free_lines: Vec<u32>,
     by_endpoint: HashMap<NonNull<Endpoint>, u32>,
@@ -74,7 +76,7 @@ pub(super) struct Origin {
 impl Origin {
     pub(super) fn new(
         address: Vec<u8>,
-        (answer, window): (usize, usize),
+        (answer, window, most_unanswered): (usize, usize, u8),
         counters: CountersRef,
     ) -> Origin {
         Origin {
@@ -82,6 +84,7 @@ impl Origin {
             address,
             answer,
             window,
+            most_unanswered,
             lines: Vec::new(),
             free_lines: Vec::new(),
             by_endpoint: HashMap::new(),
@@ -206,9 +209,6 @@ impl Origin {
             let Some(line) = &mut self.lines[number as usize] else {
                 return;
             };
-            if line.unanswered.len() >= port.window() {
-                return;
-            }
             if let Some(current) = line.current
                 && let gathered = &self.batches[current as usize]
                 && line.may_send_early(

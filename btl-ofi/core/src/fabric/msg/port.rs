@@ -215,11 +215,10 @@ impl Port {
     }
 
     /// Batches of a line that may be unanswered.
-    #[inline]
-    pub(super) fn window(&self) -> usize {
+    pub(super) fn window(&self) -> u8 {
         match self.slots {
-            None => WINDOW,
-            Some(_) => SLOTS_OF_A_LINE,
+            None => WINDOW as u8,
+            Some(_) => SLOTS_OF_A_LINE as u8,
         }
     }
 

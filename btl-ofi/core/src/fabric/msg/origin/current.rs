@@ -103,7 +103,11 @@ impl Origin {
                 let peer = unsafe { endpoint.as_ref() };
                 let (address, window) = (peer.address, window_to(peer, self.window));
                 let number = vacant(&mut self.lines, &mut self.free_lines);
-                self.lines[number as usize] = Some(Line::new((endpoint, address), cookie, window));
+                self.lines[number as usize] = Some(Line::new(
+                    (endpoint, address),
+                    cookie,
+                    (window, self.most_unanswered),
+                ));
                 self.by_endpoint.insert(endpoint, number);
                 number
             }

@@ -9,7 +9,7 @@
 use plugin_api::{AtomicKind, Status};
 
 use super::*;
-use crate::fabric::msg::line::EAGER;
+use crate::fabric::msg::line::{EAGER, WINDOW};
 use crate::fabric::msg::wire::MOST_WORDS;
 use crate::op::responder::PUT;
 use crate::peer::counters::CounterTable;
@@ -36,7 +36,11 @@ impl Side {
     fn stranger() -> Side {
         let table = CounterTable::new("test", None).expect("counters");
         let peer = Box::new(Endpoint::new(0, 1, Route::decide(Facts::default())));
-        let origin = Origin::new(vec![1; 16], (MOST_WORDS, usize::MAX), table.share());
+        let origin = Origin::new(
+            vec![1; 16],
+            (MOST_WORDS, usize::MAX, WINDOW as u8),
+            table.share(),
+        );
         Side {
             _table: table,
             peer,

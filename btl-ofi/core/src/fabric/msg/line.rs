@@ -36,7 +36,7 @@ pub(super) enum Asker {
     Progress,
     /// A send that was just added.
     Send,
-    /// Peers, who wait for something in it while this process may compute.
+    /// A call whose effect peers wait for, and after which this process may compute.
     Peers,
 }
 

@@ -127,7 +127,7 @@ impl Port {
     /// One whose provider takes all sends, or none.
     #[cfg(test)]
     pub(super) fn that_takes(all: bool) -> Port {
-        unsafe extern "C" fn refuses(
+        unsafe extern "C" fn returns<const CODE: isize>(
             _: *mut ffi::fid_ep,
             _: *const c_void,
             _: usize,
@@ -135,17 +135,7 @@ impl Port {
             _: ffi::fi_addr_t,
             _: *mut c_void,
         ) -> isize {
-            EAGAIN
-        }
-        unsafe extern "C" fn takes(
-            _: *mut ffi::fid_ep,
-            _: *const c_void,
-            _: usize,
-            _: *mut c_void,
-            _: ffi::fi_addr_t,
-            _: *mut c_void,
-        ) -> isize {
-            0
+            CODE
         }
         unsafe extern "C" fn posts(
             _: *mut ffi::fid_ep,
@@ -160,7 +150,7 @@ impl Port {
         Port {
             tx: ptr::null_mut(),
             rx: ptr::null_mut(),
-            send: if all { takes } else { refuses },
+            send: if all { returns::<0> } else { returns::<EAGAIN> },
             receive: posts,
             slots: None,
             closed: false,

@@ -5,10 +5,10 @@
  * are made, in an order and from a state that the real driver would take; it is no GPU, and says
  * nothing of speed or of what the real driver does beyond its manual. Stricter than the real one:
  *
- * - Copies run when their stream is synchronised, not before.
+ * - Copies run when their stream is synchronised, or an event behind them is asked for a second time, not before.
  * - A call that wants a context fails unless one is current; a stream works in its own context only.
  * - Addresses in no allocation are refused, and so is a copy that runs out of one.
- * - A kernel is the one of host-stub/cuda/started.cu, compiled for the host, on a thread of its own.
+ * - Kernels are those of host-stub/cuda/started.cu, compiled for the host, on threads of their own.
  * - A context left current, a host range left pinned, or an allocation left, is said at exit; then the
  *   process ends with status 90.
  *
@@ -17,6 +17,7 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,13 @@
 
 #include "fake_cuda.h"
 #include "../../host-stub/cuda/started.cu"
+
+static __thread unsigned own_number; /* among the threads of a kernel */
+
+static unsigned number_of_thread(void)
+{
+    return own_number;
+}
 
 #define DEVICES_MOST 16
 #define STACK_MOST 16
@@ -46,13 +54,40 @@ struct copy {
 struct CUstream_st {
     struct CUctx_st *context;
     struct copy *first, **last;
-    /* The kernel, if one was launched, and whether it is over. */
+    /* The kernel, if one was launched, and how many of its threads are over. */
+    CUfunction kernel;
     int launched, over;
-    pthread_t thread;
+    struct started *threads;
     host_xpu_ep_t ep;
     host_xpu_win_t win;
     int target;
     unsigned long long local, *answers;
+};
+
+/* Follows the copies of a stream; asked: how often since it was recorded. */
+struct CUevent_st {
+    struct CUctx_st *context;
+    CUstream stream;
+    int asked;
+};
+
+/* A thread of a kernel. */
+struct started {
+    pthread_t thread;
+    CUstream stream;
+    unsigned number;
+};
+
+typedef void kernel_function(host_xpu_ep_t, host_xpu_win_t, int, unsigned long long, unsigned long long *);
+
+struct CUfunc_st {
+    const char *name;
+    kernel_function *run;
+};
+
+static struct CUfunc_st kernels[] = {
+    {"host_stub_started", host_stub_started},
+    {"host_stub_started_by_many", host_stub_started_by_many},
 };
 
 struct CUmod_st {
@@ -84,7 +119,8 @@ static struct allocation *allocations;
 static struct pinned *pins;
 static unsigned long long ids;
 static size_t largest; /* bytes of a pinned range */
-static unsigned long long counts[3]; /* allocations, copies, pinned ranges */
+static unsigned long long counts[4]; /* allocations, copies, pinned ranges, events */
+static int events; /* that were not destroyed */
 static __thread struct CUctx_st *stack[STACK_MOST];
 static __thread int depth;
 
@@ -113,11 +149,12 @@ __attribute__((destructor)) static void look(void)
 {
     const char *wrong = depth ? "a context is still current on the last thread"
         : pins ? "host memory is still pinned"
-        : allocations ? "memory of a device was not freed" : NULL;
+        : allocations ? "memory of a device was not freed"
+        : events ? "an event was not destroyed" : NULL;
     if (initialised && getenv("FAKE_CUDA_SAY"))
         fprintf(stderr, "fake CUDA: %llu allocations, %llu copies, %llu pinned ranges, "
-                        "the largest of %zu KiB, %d streams\n",
-                counts[0], counts[1], counts[2], largest >> 10, streams);
+                        "the largest of %zu KiB, %d streams, %llu events\n",
+                counts[0], counts[1], counts[2], largest >> 10, streams, counts[3]);
     if (wrong) {
         fprintf(stderr, "fake CUDA: at the end %s\n", wrong);
         _exit(90);
@@ -347,12 +384,17 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
     return CUDA_SUCCESS;
 }
 
-/* The kernel runs on no device: a thread that calls the same source, compiled for the host. */
+/* The kernel runs on no device: threads that call the same source, compiled for the host. They wait in loops, so the threads of
+ * the host go first. */
 static void *kernel(void *argument)
 {
-    struct CUstream_st *s = argument;
-    host_stub_started(s->ep, s->win, s->target, s->local, s->answers);
-    __atomic_store_n(&s->over, 1, __ATOMIC_RELEASE);
+    struct started *started = argument;
+    CUstream s = started->stream;
+    struct sched_param none = {0};
+    pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);
+    own_number = started->number;
+    s->kernel->run(s->ep, s->win, s->target, s->local, s->answers);
+    __atomic_add_fetch(&s->over, 1, __ATOMIC_RELEASE);
     return NULL;
 }
 
@@ -369,10 +411,12 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
-    if (!module || !module->loaded || strcmp(name, "host_stub_started") != 0)
-        return CUDA_ERROR_NOT_FOUND;
-    *function = (CUfunction)&only_module;
-    return CUDA_SUCCESS;
+    for (size_t i = 0; module && module->loaded && i < sizeof kernels / sizeof *kernels; i++)
+        if (strcmp(name, kernels[i].name) == 0) {
+            *function = &kernels[i];
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_NOT_FOUND;
 }
 
 CUresult cuModuleUnload(CUmodule module)
@@ -387,32 +431,43 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                         CUstream stream, void **parameters, void **extra)
 {
-    int threads = (int)(grid_x * grid_y * grid_z * block_x * block_y * block_z);
+    unsigned threads = grid_x * grid_y * grid_z * block_x * block_y * block_z;
     if (!current() || !stream || stream->context != current())
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (function != (CUfunction)&only_module || threads != 1 || shared || extra || stream->launched)
+    if (!function || threads < 1 || threads > 1024 || shared || extra || stream->launched)
         return CUDA_ERROR_INVALID_VALUE;
+    stream->threads = calloc(threads, sizeof *stream->threads);
+    if (!stream->threads)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    stream->kernel = function;
     stream->ep = *(host_xpu_ep_t *)parameters[0];
     stream->win = *(host_xpu_win_t *)parameters[1];
     stream->target = *(int *)parameters[2];
     stream->local = *(unsigned long long *)parameters[3];
     stream->answers = *(unsigned long long **)parameters[4];
-    stream->launched = pthread_create(&stream->thread, NULL, kernel, stream) == 0;
-    return stream->launched ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    for (unsigned i = 0; i < threads; i++) {
+        struct started *started = &stream->threads[i];
+        *started = (struct started){.stream = stream, .number = i};
+        if (pthread_create(&started->thread, NULL, kernel, started) != 0)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        stream->launched++;
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamQuery(CUstream stream)
 {
     if (!stream || stream->context != current())
         return CUDA_ERROR_INVALID_CONTEXT;
-    return stream->launched && !__atomic_load_n(&stream->over, __ATOMIC_ACQUIRE)
-        ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    return __atomic_load_n(&stream->over, __ATOMIC_ACQUIRE) < stream->launched ? CUDA_ERROR_NOT_READY
+                                                                             : CUDA_SUCCESS;
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
-    if (stream->launched)
-        pthread_join(stream->thread, NULL);
+    for (int i = 0; i < stream->launched; i++)
+        pthread_join(stream->threads[i].thread, NULL);
+    free(stream->threads);
     free(stream);
     __atomic_sub_fetch(&streams, 1, __ATOMIC_RELAXED);
     return CUDA_SUCCESS;
@@ -476,10 +531,9 @@ static char *reach(CUdeviceptr at)
     return a ? a->reached + (at - (CUdeviceptr)a->seen) : (char *)(uintptr_t)at;
 }
 
-CUresult cuStreamSynchronize(CUstream stream)
+/* Runs the copies of a stream. */
+static void run(CUstream stream)
 {
-    if (!stream || current() != stream->context)
-        return CUDA_ERROR_INVALID_CONTEXT;
     pthread_mutex_lock(&lock);
     while (stream->first) {
         struct copy *copy = stream->first;
@@ -490,6 +544,62 @@ CUresult cuStreamSynchronize(CUstream stream)
     }
     stream->last = &stream->first;
     pthread_mutex_unlock(&lock);
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+    if (!stream || current() != stream->context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    run(stream);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned flags)
+{
+    if (!current())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (flags != CU_EVENT_DISABLE_TIMING)
+        return CUDA_ERROR_INVALID_VALUE; /* the real one takes others too */
+    struct CUevent_st *e = calloc(1, sizeof *e);
+    if (!e)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    e->context = current();
+    pthread_mutex_lock(&lock);
+    counts[3]++;
+    events++;
+    pthread_mutex_unlock(&lock);
+    *event = e;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+    if (!stream || current() != stream->context || !event || event->context != stream->context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    event->stream = stream;
+    event->asked = 0;
+    return CUDA_SUCCESS;
+}
+
+/* FAKE_CUDA_EVENTS_FAIL: every event says that a copy failed. */
+CUresult cuEventQuery(CUevent event)
+{
+    if (!event || !event->stream)
+        return CUDA_ERROR_INVALID_VALUE; /* the real one takes an event that was not recorded */
+    if (event->asked++ == 0)
+        return CUDA_ERROR_NOT_READY;
+    run(event->stream);
+    return getenv("FAKE_CUDA_EVENTS_FAIL") ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent event)
+{
+    if (!event)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    events--;
+    pthread_mutex_unlock(&lock);
+    free(event);
     return CUDA_SUCCESS;
 }
 

@@ -53,7 +53,7 @@ fn suite(provider: &str, devices: &str, only: &[&str]) -> String {
     outcome.stderr
 }
 
-/// Each counter of each rank is above 0: the fake's memory was used, and bounce buffers were pinned.
+/// Each counter of each rank is above 0: the fake's memory was used, copies were asked for, and bounce buffers were pinned.
 fn was_used(stderr: &str, pinned: bool) {
     let lines: Vec<&str> = stderr
         .lines()
@@ -63,6 +63,7 @@ fn was_used(stderr: &str, pinned: bool) {
     assert!(lines.len() >= 2, "{stderr}");
     for line in lines {
         assert!(!line.contains(" 0 copies"), "{line}");
+        assert!(!line.contains(" 0 events"), "{line}");
         assert_eq!(!line.contains(" 0 pinned"), pinned, "{line}");
     }
 }
@@ -86,6 +87,28 @@ fn device_tests_over_each_provider() {
 #[test]
 fn the_window_suite_on_the_device() {
     was_used(&suite("shm", "1", &[]), true);
+}
+
+/// The operation ends with the error, which names the copy.
+#[test]
+fn a_copy_that_fails_while_others_are_under_way() {
+    let check = ["check", "--np", "2", "--suite", "device", "--only"];
+    let mut command = Command::new(host_stub());
+    command
+        .args(check)
+        .args(["device/large", "--provider", "shm"]);
+    command.arg("--plugin").arg(ofi_plugin());
+    command.env("LD_LIBRARY_PATH", place());
+    let outcome = run(command.env("FAKE_CUDA_EVENTS_FAIL", "1"), LIMIT);
+    let said = outcome.transcript();
+    assert!(outcome.stdout.contains("0 passed, 1 failed"), "{said}");
+    for part in [
+        "a put on 3145851 bytes of device memory",
+        "cuMemcpyAsync of 131072 bytes",
+        "cuEventQuery returned CUDA_ERROR_ILLEGAL_ADDRESS",
+    ] {
+        assert!(outcome.stderr.contains(part), "no {part}: {said}");
+    }
 }
 
 #[test]
@@ -128,6 +151,19 @@ fn without_a_device_there_is_level_1() {
         assert!(outcome.status.success(), "{said}");
         assert!(outcome.stdout.contains("level 1"), "{said}");
         assert!(outcome.stdout.contains("no device is known"), "{said}");
+    }
+}
+
+/// The driver is not started for a program that has no devices: that costs each process files and time.
+#[test]
+fn a_host_that_wants_no_devices_starts_no_driver() {
+    for provider in ["shm", "tcp;ofi_rxm"] {
+        let check = ["check", "--np", "2", "--only", "window/create"];
+        let unwanted = ["--mca", "host_cuda", "0", "--provider", provider];
+        let outcome = host(&[check, unwanted].concat(), "1");
+        let said = outcome.transcript();
+        assert!(outcome.status.success(), "{said}");
+        assert!(!outcome.stderr.contains("fake CUDA"), "{said}");
     }
 }
 
@@ -184,5 +220,5 @@ fn the_header_compiles_for_a_device() {
         ptx.lines().filter(of_it).filter_map(words).collect()
     };
     assert_eq!(of_memory(&made), of_memory(&shipped));
-    assert_eq!(made.matches("ld.acquire.sys").count(), 17, "{made}");
+    assert_eq!(made.matches("ld.acquire.sys").count(), 22, "{made}");
 }

@@ -304,6 +304,15 @@ impl Devices {
 }
 
 impl Options {
+    /// The same for a user that never has device memory: nobody looks for devices.
+    pub fn without_devices(mut self) -> Options {
+        self.devices = Devices {
+            by_provider: Some(false),
+            thread: false,
+        };
+        self
+    }
+
     /// Every parameter of the transport.
     pub fn declarations() -> &'static [Declaration] {
         &DECLARATIONS

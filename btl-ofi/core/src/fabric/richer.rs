@@ -54,13 +54,11 @@ pub(super) fn with_messages(
 /// Requests device memory where there may be some: takes the provider's entry with FI_HMEM if its other attributes
 /// are the same. Not for providers whose transfers are replaced by copies (`policy::takes_devices`).
 pub(super) fn with_devices(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
-    let wanted = options
-        .devices
-        .by_provider
-        .unwrap_or_else(|| cuda::devices() > 0);
     // FI_MR_HMEM is not combined with the old modes.
     let old = is_old(info.get().domain_attr().mr_mode as u32);
-    if !wanted || old || wants_local(info.get()) || !policy::takes_devices(info.get()) {
+    let wanted = options.devices.by_provider;
+    let never = wanted == Some(false) || (wanted.is_none() && !cuda::has_driver());
+    if never || old || wants_local(info.get()) || !policy::takes_devices(info.get()) {
         return Ok(info);
     }
     let better = richer(&info, (options, calling), takes_devices, |h| {
@@ -68,7 +66,9 @@ pub(super) fn with_devices(info: Info, options: &Options, calling: Calling) -> R
         *h.caps |= ffi::FI_HMEM;
     });
     match better {
-        Ok(better) => Ok(better.unwrap_or(info)),
+        // The devices are counted last: that starts their driver, which costs a process files and time.
+        Ok(Some(better)) if wanted.is_some() || cuda::devices() > 0 => Ok(better),
+        Ok(_) => Ok(info),
         // Device memory is optional: without it the entry stays as it is.
         Err(why) => {
             tracing::info!("no access to device memory was asked of the provider: {why}");

@@ -1,13 +1,14 @@
-//! Copies of device memory by the user's functions that are complete later.
+//! Copies of device memory that are complete later: by the user's functions, or by CUDA's driver.
 
 use std::ffi::c_void;
 use std::ptr;
 
 use libfabric_sys as ffi;
-use plugin_api::{CopyFromAsyncFn, CopyToAsyncFn, EventQueryFn, OverrideOps};
+use plugin_api::{CopyFromAsyncFn, CopyToAsyncFn, EventQueryFn, OverrideOps, hmem_iface};
 
 use super::copy::{Copier, run};
 use super::copy_error::CopyError;
+use super::cuda::{Direction, UnderWay};
 
 /// Fewest bytes of such a copy. An event costs more than a smaller copy takes.
 const LEAST: usize = 8 * 1024;
@@ -29,14 +30,22 @@ unsafe impl Sync for Later {}
 
 /// A copy under way.
 pub(crate) struct Event {
-    event: *mut c_void,
-    query: EventQueryFn,
+    asked: Asked,
     /// Names the copy, with the answer at its start.
     copy: CopyError,
 }
 
-// SAFETY: the event is a token for the user's function, which any thread may call.
-unsafe impl Send for Event {}
+/// Who tells whether a copy is over.
+enum Asked {
+    User {
+        event: *mut c_void,
+        query: EventQueryFn,
+    },
+    Driver(UnderWay),
+}
+
+// SAFETY: the user's event is a token for the user's function, which any thread may call.
+unsafe impl Send for Asked {}
 
 impl Later {
     /// The functions of a table that can ask for events.
@@ -127,7 +136,8 @@ impl Later {
         if answer >= 0 && !event.is_null() {
             // Some bytes are being copied. If they are fewer than asked for, the copy fails when they are copied.
             let query = self.query;
-            return Some(Ok(Some(Event { event, query, copy })));
+            let asked = Asked::User { event, query };
+            return Some(Ok(Some(Event { asked, copy })));
         }
         Some(copy.judge().map(|()| None))
     }
@@ -136,22 +146,59 @@ impl Later {
 impl Event {
     /// `None` while the copy is under way. Not to be called again after another answer.
     pub(crate) fn stand(&self) -> Option<Result<(), CopyError>> {
-        // SAFETY: the user's function gave the event and did not say that it is over.
-        match unsafe { (self.query)(self.event) } {
-            0 => None,
-            1 => Some(self.copy.judge()),
-            answer => Some(Err(CopyError {
-                answer: answer as isize,
-                ..self.copy
-            })),
-        }
+        let answer = match &self.asked {
+            // SAFETY: the user's function gave the event and did not say that it is over.
+            Asked::User { event, query } => match unsafe { query(*event) } {
+                0 => return None,
+                1 => return Some(self.copy.judge()),
+                answer => answer as isize,
+            },
+            Asked::Driver(copy) => match copy.stand()? {
+                0 => return Some(Ok(())),
+                answer => answer,
+            },
+        };
+        Some(Err(CopyError {
+            answer,
+            ..self.copy
+        }))
+    }
+
+    /// Starts a copy by CUDA's driver. `None`: it is to be made at once.
+    ///
+    /// # Safety
+    /// As for [`UnderWay::start`].
+    unsafe fn by_the_driver(
+        direction: Direction,
+        address: u64,
+        host: *mut u8,
+        size: usize,
+    ) -> Option<Event> {
+        // SAFETY: the caller guarantees the memory.
+        let copy = unsafe { UnderWay::start(direction, address, host, size) }?;
+        Some(Event {
+            asked: Asked::Driver(copy),
+            copy: CopyError {
+                function: "cuMemcpyAsync",
+                iface: hmem_iface::CUDA,
+                address,
+                size,
+                answer: size as isize,
+            },
+        })
     }
 }
 
 impl Copier {
     /// Whether [`start_read`](Self::start_read) of `size` bytes may be complete later.
-    pub(crate) fn reads_later(&self, size: usize) -> bool {
-        size >= LEAST && self.later.is_some_and(|later| later.from.is_some())
+    pub(crate) fn reads_later(&self, iface: u32, size: usize) -> bool {
+        let by_the_user = || self.later.is_some_and(|later| later.from.is_some());
+        size >= LEAST && (by_the_user() || self.asks_the_driver(iface, size))
+    }
+
+    /// Whether CUDA's driver makes copies that are complete later.
+    fn asks_the_driver(&self, iface: u32, size: usize) -> bool {
+        size >= LEAST && iface == hmem_iface::CUDA && !self.is_overridden() && self.later.is_none()
     }
 
     /// As [`read`](Self::read), which may be complete later: then returns its event.
@@ -171,6 +218,13 @@ impl Copier {
         });
         if let Some(started) = started {
             return started;
+        }
+        if self.asks_the_driver(iface, size) {
+            // SAFETY: the caller guarantees `dest` until the event is over.
+            let event = unsafe { Event::by_the_driver(Direction::FromDevice, at, dest, size) };
+            if event.is_some() {
+                return Ok(event);
+            }
         }
         // SAFETY: the caller guarantees `dest` and the device memory.
         unsafe { self.read(iface, at, dest, size) }.map(|()| None)
@@ -193,6 +247,14 @@ impl Copier {
         });
         if let Some(started) = started {
             return started;
+        }
+        if self.asks_the_driver(iface, size) {
+            let from = src.cast_mut();
+            // SAFETY: the caller guarantees `src` until the event is over, and the copy only reads it.
+            let event = unsafe { Event::by_the_driver(Direction::ToDevice, at, from, size) };
+            if event.is_some() {
+                return Ok(event);
+            }
         }
         // SAFETY: the caller guarantees `src` and the device memory.
         unsafe { self.write(iface, at, src, size) }.map(|()| None)

@@ -38,7 +38,10 @@ const OF_EVERY_BTL: [&str; 6] = [
     "bandwidth",
 ];
 
-/// The variables of the last registration, in the order of the declarations; `None` for parameters of every BTL.
+/// Parameters of device memory, which this component never gets: without use, so not registered.
+const OF_DEVICES: [&str; 2] = ["hmem", "hmem_thread"];
+
+/// The variables of the last registration, in the order of the declarations; `None` for parameters of every BTL and of devices.
 static VARIABLES: Mutex<Vec<Option<Variable>>> = Mutex::new(Vec::new());
 
 /// See [`names_providers`].
@@ -70,7 +73,7 @@ pub(crate) fn register(template: ffi::mca_btl_base_module_t) -> Result<(), Strin
             ..declared.clone()
         };
         let own = declared.name.strip_prefix(PREFIX).unwrap_or(&declared.name);
-        if OF_EVERY_BTL.contains(&own) {
+        if OF_EVERY_BTL.contains(&own) || OF_DEVICES.contains(&own) {
             variables.push(None);
             continue;
         }
@@ -141,7 +144,7 @@ pub(crate) fn resolve() -> Result<Options, Error> {
         .map(|kept| kept.clone())
         .unwrap_or_default();
     let mut at = 0;
-    Options::resolve(|declared| {
+    let options = Options::resolve(|declared| {
         let variable = variables.get(at).copied().flatten();
         at += 1;
         let value = match variable {
@@ -159,7 +162,8 @@ pub(crate) fn resolve() -> Result<Options, Error> {
             );
         }
         check_allowed(declared, value)
-    })
+    })?;
+    Ok(options.without_devices())
 }
 
 /// The value of a parameter that no source set under the component's own name.

@@ -49,6 +49,11 @@ pub(super) fn cases() -> Vec<Case> {
         ("device/garbage-rings", garbage::rings),
         #[cfg(feature = "cuda")]
         ("device/started-by-a-kernel", super::kernel::by_a_kernel),
+        #[cfg(feature = "cuda")]
+        (
+            "device/started-by-many-threads",
+            super::kernel::by_many_threads,
+        ),
     ];
     let cases = all.iter();
     cases.map(|(name, run)| Case::new(*name, *run)).collect()

@@ -1,24 +1,26 @@
-//! The kernel of `cuda/started.cu` on the suite's device: what it asks for through a ring, the host does.
+//! The kernels of `cuda/started.cu` on the suite's device: what they ask for through a ring, the host does.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUresult};
-use plugin_api::hmem_iface;
+use plugin_api::{HmemInfo, hmem_iface};
 
-use super::started::{free, zeroed};
+use super::started::{free, words, zeroed};
 use crate::buffer::{DEVICE, DeviceBuffer};
 use crate::case::{Context, Failure, Outcome, ensure, same, say};
 use host_stub::device::{Level, Ring, XpuEndpoint};
-use host_stub::win::Proxy;
+use host_stub::win::{Proxy, Window};
 
 /// Compiled from `cuda/started.cu`, which says how.
 const PTX: &str = concat!(
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../cuda/started.ptx")),
     "\0"
 );
-/// Words of the kernel's answers.
-const ANSWERS: usize = 6;
+/// Blocks of the kernel of many threads, the threads of each, and the rounds of each thread.
+const BLOCKS: u32 = 2;
+const THREADS: u32 = 32;
+const ROUNDS: usize = 4;
 
 fn done(call: &str, result: CUresult) -> Outcome {
     ensure(result == CUresult::CUDA_SUCCESS, || {
@@ -26,7 +28,11 @@ fn done(call: &str, result: CUresult) -> Outcome {
     })
 }
 
-/// The kernel under way, in the device's primary context, which is current as long as this lives.
+/// What both kernels get: the ring's endpoint, the window's number there and the target; then one of their own; and memory of the
+/// host that receives answers.
+type Arguments<'a> = ((XpuEndpoint, u32, i32), u64, &'a mut [u64]);
+
+/// A kernel under way, in the device's primary context, which is current as long as this lives.
 struct Launched {
     device: i32,
     stream: sys::CUstream,
@@ -34,11 +40,11 @@ struct Launched {
 }
 
 impl Launched {
-    /// Launches it with the arguments of `host_stub_started`.
+    /// Launches a kernel with blocks of that many threads.
     fn new(
         device: i32,
-        (mut ep, mut window): (XpuEndpoint, u32),
-        (mut target, mut local, answers): (i32, u64, &mut [u64; ANSWERS]),
+        (kernel, blocks, threads): (&CStr, u32, u32),
+        ((mut ep, mut window, mut target), mut own, answers): Arguments<'_>,
     ) -> Result<Launched, Failure> {
         let mut context = std::ptr::null_mut();
         let mut launched = Launched {
@@ -71,7 +77,7 @@ impl Launched {
                 sys::cuModuleLoadData(&mut launched.module, image),
             )?;
             let mut function = std::ptr::null_mut();
-            let name = c"host_stub_started".as_ptr();
+            let name = kernel.as_ptr();
             done(
                 "cuModuleGetFunction",
                 sys::cuModuleGetFunction(&mut function, launched.module, name),
@@ -85,17 +91,17 @@ impl Launched {
                 (&raw mut ep).cast(),
                 (&raw mut window).cast(),
                 (&raw mut target).cast(),
-                (&raw mut local).cast(),
+                (&raw mut own).cast(),
                 (&raw mut at).cast(),
             ];
             done(
                 "cuLaunchKernel",
                 sys::cuLaunchKernel(
                     function,
+                    blocks,
                     1,
                     1,
-                    1,
-                    1,
+                    threads,
                     1,
                     1,
                     0,
@@ -118,7 +124,7 @@ impl Launched {
     }
 
     /// Gives everything back, once the kernel is over.
-    fn finish(self, answers: &mut [u64; ANSWERS]) -> Outcome {
+    fn finish(self, answers: &mut [u64]) -> Outcome {
         let mut before = std::ptr::null_mut();
         // SAFETY: all of it was made above, and nothing uses it any more.
         unsafe {
@@ -133,38 +139,60 @@ impl Launched {
     }
 }
 
-/// A kernel puts, updates, gets and flushes.
-pub(super) fn by_a_kernel(context: &Context<'_>) -> Outcome {
+/// Runs a kernel to its end, with a ring of 8 slots and `window`, which is then closed for access. Its target is the next rank.
+fn run(
+    context: &Context<'_>,
+    window: &Arc<Window>,
+    kernel: (&CStr, u32, u32),
+    own: u64,
+    answers: &mut [u64],
+) -> Outcome {
     let devices = context.job.devices();
     let device = devices.device(DEVICE)?;
-    let info = context.job.transport().query_hmem(hmem_iface::CUDA);
-    if info.is_none_or(|info| info.devices == 0) || !device.starts {
-        say(context, "this machine has no CUDA device");
-        return Ok(());
-    }
-    let window = zeroed(context)?;
-    let buffer = DeviceBuffer::new(devices, 64, 0)?;
-    let words = |words: &[u64]| -> Vec<u8> { words.iter().flat_map(|w| w.to_ne_bytes()).collect() };
-    buffer.write(0, &words(&[10, 11, 12, 13]))?;
     let next = (context.rank + 1) % context.size;
     let ring = Arc::new(Ring::new(8));
     let mapped = devices.map_ring(DEVICE, &ring)?;
-    let mut answers = [u64::MAX; ANSWERS];
     let proxy = Proxy::new(context.job, &ring, Level::DeviceOnBoth)?;
-    let number = proxy.add_window(Arc::clone(&window))?;
-    let local = buffer.pointer(0)? as u64;
-    let arguments = (next as i32, local, &mut answers);
-    let known = (mapped.endpoint(), number);
-    let launched = Launched::new(device.number as i32, known, arguments)?;
+    let number = proxy.add_window(Arc::clone(window))?;
+    let known = (mapped.endpoint(), number, next as i32);
+    let launched = Launched::new(device.number as i32, kernel, (known, own, answers))?;
     let engine = context.job.runtime().engine();
     while !launched.is_over()? {
         if engine.progress() == 0 {
             std::thread::yield_now();
         }
     }
-    launched.finish(&mut answers)?;
+    launched.finish(answers)?;
     drop(proxy);
-    window.unlock_all()?;
+    Ok(window.unlock_all()?)
+}
+
+/// Whether the suite's device runs kernels.
+fn runs_kernels(context: &Context<'_>) -> Result<bool, Failure> {
+    let device = context.job.devices().device(DEVICE)?;
+    let info = context.job.transport().query_hmem(hmem_iface::CUDA);
+    // A pretended device brings copy functions.
+    let real = |info: HmemInfo| info.devices > 0 && info.overrides == HmemInfo::NONE;
+    let runs = info.is_some_and(real) && device.starts;
+    if !runs {
+        say(context, "the suite's device is no CUDA device");
+    }
+    Ok(runs)
+}
+
+/// A kernel puts, updates, gets and flushes.
+pub(super) fn by_a_kernel(context: &Context<'_>) -> Outcome {
+    if !runs_kernels(context)? {
+        return Ok(());
+    }
+    let window = zeroed(context)?;
+    let buffer = DeviceBuffer::new(context.job.devices(), 64, 0)?;
+    let words = |words: &[u64]| -> Vec<u8> { words.iter().flat_map(|w| w.to_ne_bytes()).collect() };
+    buffer.write(0, &words(&[10, 11, 12, 13]))?;
+    let mut answers = [u64::MAX; 6];
+    let local = buffer.pointer(0)? as u64;
+    let kernel = (c"host_stub_started", 1, 1);
+    run(context, &window, kernel, local, &mut answers)?;
     ensure(answers == [1, 1, 1, 10, 3, 0], || {
         format!("the kernel was answered {answers:?}")
     })?;
@@ -174,6 +202,34 @@ pub(super) fn by_a_kernel(context: &Context<'_>) -> Outcome {
     same("what was put", &found, &words(&[17, 11, 12, 13]))?;
     buffer.read(32, &mut found)?;
     same("what was got", &found, &words(&[17, 11, 12, 13]))?;
+    context.meet()?;
+    free(window)
+}
+
+/// Many threads of a kernel, more than the ring has slots, update one word: each value was found once. Takes 2 s where two ranks
+/// share a GPU, whose driver gives each process turns of milliseconds: every update of a window on the device copies twice.
+pub(super) fn by_many_threads(context: &Context<'_>) -> Outcome {
+    if !runs_kernels(context)? {
+        return Ok(());
+    }
+    let window = zeroed(context)?;
+    let updates = (BLOCKS * THREADS) as usize * ROUNDS;
+    let mut found = vec![u64::MAX; updates];
+    let kernel = (c"host_stub_started_by_many", BLOCKS, THREADS);
+    run(context, &window, kernel, ROUNDS as u64, &mut found)?;
+    let in_turn = |of_thread: &[u64]| of_thread.is_sorted();
+    ensure(found.chunks(ROUNDS).all(in_turn), || {
+        format!("a thread found values that shrink: {found:?}")
+    })?;
+    found.sort_unstable();
+    ensure(found.iter().copied().eq(0..updates as u64), || {
+        format!("the threads found {found:?}")
+    })?;
+    context.meet()?;
+    let sum = words(&window, 1)?;
+    ensure(sum == [updates as u64], || {
+        format!("{updates} updates came to {sum:?}")
+    })?;
     context.meet()?;
     free(window)
 }

@@ -95,7 +95,7 @@ impl Side {
 impl Side {
     /// Whether [`start_read`](Self::start_read) of `size` bytes may be complete later.
     pub(super) fn reads_later(&self, size: usize) -> bool {
-        matches!(self, Side::Device(_, _, copier) if copier.reads_later(size))
+        matches!(self, Side::Device(region, _, copier) if copier.reads_later(region.iface, size))
     }
 
     /// As [`read`](Self::read), which may be complete later: then returns its event.

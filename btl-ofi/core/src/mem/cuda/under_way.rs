@@ -1,0 +1,91 @@
+//! Copies that are asked for.
+
+use cudarc::driver::sys::{self, CUevent, CUresult};
+
+use super::Direction;
+use super::driver::{Current, FAILED, Place, devices, done, forget, place_of};
+
+/// A copy that was started, with the event that follows it.
+pub(crate) struct UnderWay {
+    place: Place,
+    event: CUevent,
+}
+
+// SAFETY: both are tokens of the driver, which any thread may use.
+unsafe impl Send for UnderWay {}
+
+impl UnderWay {
+    /// Starts a copy of `n` bytes between `device`, an address of device memory, and `host`. `None` if that is not
+    /// possible: a copy that is waited for works, or says why not.
+    ///
+    /// # Safety
+    /// Until [`stand`](Self::stand) answers, `host` is memory of `n` bytes, readable or, for a copy out of a device,
+    /// writable, and nobody else uses it.
+    pub(crate) unsafe fn start(
+        direction: Direction,
+        device: u64,
+        host: *mut u8,
+        n: usize,
+    ) -> Option<UnderWay> {
+        if devices() == 0 {
+            return None;
+        }
+        let place = place_of(device)?;
+        let _current = Current::make(place.context)?;
+        let mut event = std::ptr::null_mut();
+        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+        // SAFETY: the context is current; `event` receives the new event.
+        if !done("cuEventCreate", unsafe {
+            sys::cuEventCreate(&mut event, flags)
+        }) {
+            return None;
+        }
+        let under_way = UnderWay { place, event };
+        let host = host as u64;
+        let (to, from, stream) = match direction {
+            Direction::FromDevice => (host, device, place.out_of),
+            Direction::ToDevice => (device, host, place.into),
+        };
+        // SAFETY: the stream's context is current. The caller guarantees `host`; the driver checks the device's
+        // address.
+        let copied = unsafe { sys::cuMemcpyAsync(to, from, n, stream) };
+        if !done("cuMemcpyAsync", copied) {
+            return None;
+        }
+        // SAFETY: event and stream are of the current context.
+        if !done("cuEventRecord", unsafe {
+            sys::cuEventRecord(event, stream)
+        }) {
+            // The copy may use the memory. Copying it once more, afterwards, does no harm.
+            // SAFETY: the stream is ours.
+            done("cuStreamSynchronize", unsafe {
+                sys::cuStreamSynchronize(stream)
+            });
+            return None;
+        }
+        Some(under_way)
+    }
+
+    /// `None` while the copy is under way; then 0, or a negative errno.
+    pub(crate) fn stand(&self) -> Option<isize> {
+        // SAFETY: the event is ours. The call needs no current context.
+        match unsafe { sys::cuEventQuery(self.event) } {
+            CUresult::CUDA_ERROR_NOT_READY => None,
+            CUresult::CUDA_SUCCESS => Some(0),
+            failed => {
+                done("cuEventQuery", failed);
+                forget(self.place);
+                Some(FAILED)
+            }
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        // SAFETY: `start` made the event, and only this drop ends it. The driver keeps what a copy under way needs.
+        done("cuEventDestroy", unsafe {
+            sys::cuEventDestroy_v2(self.event)
+        });
+    }
+}

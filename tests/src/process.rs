@@ -44,6 +44,8 @@ pub fn run(command: &mut Command, limit: Duration) -> Outcome {
 /// As [`run`], but leaves it to the caller what to do about a program that did not end in time.
 pub fn attempt(command: &mut Command, limit: Duration) -> Outcome {
     let mut child = command
+        // A machine with a GPU gives the results of one without. The fake of the driver does not read this.
+        .env("CUDA_VISIBLE_DEVICES", "")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -202,6 +202,8 @@ pub(crate) fn run(case: &Case) -> Seen {
         .args(["--nocapture", "--test-threads=1"])
         .env("XDG_RUNTIME_DIR", &place)
         .env("OMPI_MCA_mca_base_param_files", "none")
+        // CUDA's driver keeps files open.
+        .env("OMPI_MCA_host_cuda", "0")
         .envs(["FI_TCP_IFACE", "FI_SOCKETS_IFACE", "FI_UDP_IFACE"].map(|name| (name, "lo")))
         .env(KIND, case.kind)
         .env(FATE, format!("{:?}", case.fate))

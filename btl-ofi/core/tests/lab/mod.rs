@@ -209,6 +209,8 @@ fn command(test: &str, role: &str, folder: &Path) -> Command {
         .env("FI_PROVIDER_PATH", folder)
         .env(REPORT, folder.join("report"))
         .env(STATS, folder.join("stats"))
+        // A machine with a GPU gives the results of one without.
+        .env("CUDA_VISIBLE_DEVICES", "")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

@@ -7,6 +7,7 @@ pub(crate) mod ranks;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The command under test.
@@ -148,7 +149,11 @@ pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
     pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("hs-test-{}-{name}", std::process::id()));
+        // Two tests of a process may give the same name at the same time.
+        static PLACES: AtomicUsize = AtomicUsize::new(0);
+        let number = PLACES.fetch_add(1, Ordering::Relaxed);
+        let unique = format!("hs-test-{}-{number}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(unique);
         std::fs::create_dir_all(&path).expect("create");
         Place(path)
     }

@@ -737,8 +737,8 @@ typedef struct btl_component_vtable {
     btl_status (*init)(btl_component *component, uint32_t thread_level, btl_module **modules,
                        size_t *count);
 
-    /* Makes progress on every module; returns the number of completions or a negative status. A
-     * callback may call it. */
+    /* Makes progress on every module; returns the number of completions, or more where it served
+     * peers, or a negative status. A callback may call it. */
     int32_t (*progress)(btl_component *component);
 
     /* Ends the component: finalises its live modules and frees it. */

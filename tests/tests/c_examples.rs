@@ -126,6 +126,25 @@ fn ranks_that_compute_hold_nobody_up() {
     }
 }
 
+/// By shared memory and by messages, for memory of the host and of a device.
+#[test]
+fn ranks_that_wait_serve_others_at_once() {
+    let program = compile("asked_while_waiting", "c");
+    let plugin = ofi_plugin().to_str().unwrap();
+    let name = "asked_while_waiting";
+    for (provider, same_node) in [("shm", "auto"), ("tcp;ofi_rxm", "auto"), ("net", "off")] {
+        let mca = |name, value| ["--mca", name, value];
+        let over = ["--plugin", plugin, "--provider", provider];
+        let route = mca("btl_ofi_same_node", same_node);
+        let device = mca("host_pretended_devices", "1");
+        let waits = [&over[..], &route, &device].concat();
+        passes(name, 2, &waits, &program);
+        let thread = mca("host_progress_thread", "1");
+        let computes = [&waits[..], &thread].concat();
+        passes_with(name, 2, &computes, &program, &["thread"]);
+    }
+}
+
 #[test]
 fn windows_of_two_tables_side_by_side_and_a_hook() {
     program("windows", &[2, 4]);

@@ -99,6 +99,19 @@ impl NearPace {
         self.read_clock()
     }
 
+    /// Whether visits are a nap apart.
+    pub(super) fn naps(&self) -> bool {
+        self.napping
+    }
+
+    /// Something happened, probably for a peer that asks again soon: visits follow each other as at the beginning.
+    pub(super) fn wake(&mut self) {
+        *self = NearPace {
+            spins: self.spins,
+            ..NearPace::new(false)
+        };
+    }
+
     #[cold]
     fn read_clock(&mut self) -> bool {
         let waited = self.since.get_or_insert_with(Instant::now).elapsed();

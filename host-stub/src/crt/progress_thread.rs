@@ -31,6 +31,8 @@ const AWAKE: Duration = Duration::from_millis(2);
 /// Time between two visits in that sleep. With some providers only progress of this process answers its peers, and
 /// no peer can wake it.
 const SERVE: Duration = Duration::from_millis(2);
+/// Time without a request of a peer after which it sleeps again. The answer to one mostly brings the next.
+const LINGER: Duration = Duration::from_micros(200);
 /// Time between two wakeups of all waiters, so that each checks the job.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -107,7 +109,7 @@ fn keep(engine: &Engine, stop: &AtomicBool) {
         if let Some(_token) = engine.queue.take_for_progress_thread() {
             work(engine, stop, &mut looked);
         }
-        rest(engine, cond);
+        rest(engine, stop, cond);
     }
 }
 
@@ -147,7 +149,7 @@ fn work(engine: &Engine, stop: &AtomicBool, looked: &mut Instant) {
 }
 
 /// Sleeps until it is woken. While operations were issued lately, returns now and then to look at those without a waiter.
-fn rest(engine: &Engine, cond: &Cond) {
+fn rest(engine: &Engine, stop: &AtomicBool, cond: &Cond) {
     // Joining the queue and passing the token raise the condition, which keeps a signal that comes before this:
     // none is missed. A nudge is for waiters only.
     let Ok(Begun::Waiting(signal)) = cond.begin(false) else {
@@ -165,11 +167,29 @@ fn rest(engine: &Engine, cond: &Cond) {
         } else if since.elapsed() >= AWAKE && engine.queue.fall_asleep() {
             while !cond.sleep(signal, Some(SERVE)) {
                 if let Some(_token) = engine.queue.try_take() {
-                    engine.visited(engine.drive());
+                    serve(engine, stop);
                 }
             }
             engine.queue.wake_up();
             return;
         }
+    }
+}
+
+/// Makes progress once, and while peers of this process ask for something. A thread that waits gets the token.
+fn serve(engine: &Engine, stop: &AtomicBool) {
+    let mut pace = Pace::default();
+    let mut asked = None::<Instant>;
+    loop {
+        let completed = engine.drive();
+        engine.visited(completed);
+        if completed > 0 {
+            asked = Some(Instant::now());
+        }
+        let lingers = asked.is_some_and(|asked| asked.elapsed() < LINGER);
+        if !lingers || engine.queue.take_wanted() || stop.load(Ordering::Acquire) {
+            return;
+        }
+        pace.after(completed > 0, engine.oversubscribed());
     }
 }

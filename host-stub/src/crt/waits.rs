@@ -130,10 +130,13 @@ impl Engine {
         let mut visits = 0u32;
         while !is_over() {
             visits = visits.wrapping_add(1);
-            if visits.is_multiple_of(PROGRESS) || self.queue.is_waiting() {
+            if visits.is_multiple_of(PROGRESS) || pace.naps() || self.queue.is_waiting() {
                 let completed = self.drive();
                 if completed < 0 {
                     return Err(what.progress_failed(completed));
+                }
+                if completed > 0 {
+                    pace.wake();
                 }
             }
             if pace.after() {

@@ -135,7 +135,7 @@ impl Transport {
     }
 
     /// Reports what messages brought that were completed. Releases the lock, and returns the number of operations that
-    /// are over.
+    /// are over; 1 if there are none, because a message came or left.
     pub(crate) fn report_messages(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
         context.has_found();
         let mut n = self.take_ended(context, &mut state);
@@ -153,7 +153,7 @@ impl Transport {
         n += self.deliver_ready(context, ready);
         match arrived {
             Some(arrived) => n + self.deliver_sends(context, arrived),
-            None => n,
+            None => n.max(1),
         }
     }
 

@@ -30,7 +30,8 @@ const BUSY_POLLS: u32 = 8;
 impl Transport {
     /// Makes progress: polls this thread's context. If that finds nothing, and at intervals otherwise, it also
     /// polls one other context, in turn, so that the operations of a thread that stopped polling still
-    /// complete. Runs callbacks; callbacks may call it. Returns the number of completed operations.
+    /// complete. Runs callbacks; callbacks may call it. Returns the number of completed operations, or more where it
+    /// served peers: 0 if nothing happened.
     #[inline(always)]
     pub fn progress(&self) -> usize {
         // Checked first, so that the poll can be a tail call.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use plugin_api::Status;
 
+use crate::base::hints::branch;
 use crate::base::lock::Guard;
 use crate::base::ticks;
 use crate::engine::context::{Context, State};
@@ -64,8 +65,8 @@ impl Transport {
     }
 
     /// Executes the commands that arrived, reads answers and delivers them. Returns the guard if this context has no
-    /// rings, and if `with_queue` when the caller must read the provider's queue: at intervals, and when nothing
-    /// completes here and a peer is reached through the provider.
+    /// rings, and if `with_queue` when the caller must read the provider's queue: at intervals, and when the rings have
+    /// nothing and a peer is reached through the provider.
     #[inline(always)]
     fn poll_channel<'a>(
         &self,
@@ -81,8 +82,12 @@ impl Transport {
             return Err(state);
         }
         let only_rings = !(with_queue && self.node.uses_fabric.load(Ordering::Relaxed));
-        if !channel.is_active() {
+        if channel.is_quiet() {
             return self.nothing_in_rings(context, state, only_rings);
+        }
+        branch();
+        if !channel.is_active() {
+            return Ok(self.only_served(context, state));
         }
         let mut done = Done::new();
         channel.collect(&mut done);
@@ -120,6 +125,15 @@ impl Transport {
         } else {
             Err(state)
         }
+    }
+
+    /// Peers had commands executed, and no ring had an answer. Counts as something done: the next commands probably come soon.
+    #[inline(never)]
+    fn only_served(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+        if let Some(channel) = &mut state.channel {
+            channel.clear_served();
+        }
+        self.without_entry(context, state) + 1
     }
 
     #[cold]

@@ -160,6 +160,17 @@ impl Channel {
         self.server.attend(regions);
     }
 
+    /// Whether nothing is to be done after [`attend`](Self::attend): no ring may have an answer, and no command was executed.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.active.len() | self.server.served_lately == 0
+    }
+
+    /// Forgets that commands were executed.
+    pub(crate) fn clear_served(&mut self) {
+        self.server.served_lately = 0;
+    }
+
     /// Makes progress read the answers of a ring, after a post to it.
     #[inline]
     pub(crate) fn list(&mut self, requester: &mut Requester) {

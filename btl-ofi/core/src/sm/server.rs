@@ -24,6 +24,8 @@ pub(crate) struct Server {
     /// Number of entries of `watched` in use.
     watching: usize,
     polls: u32,
+    /// Not 0 if commands were executed since this was cleared.
+    pub(super) served_lately: usize,
     responder: Responder,
 }
 
@@ -42,6 +44,7 @@ impl Server {
             watched: [Watched::default(); MOST_WATCHED],
             watching: 0,
             polls: 0,
+            served_lately: 0,
             responder: Responder::default(),
         }
     }
@@ -120,6 +123,7 @@ impl Server {
         if !ring.slot(next).is_published(next) {
             return;
         }
+        self.served_lately = 1;
         let regions = regions.lock();
         let from = (&self.segment, ring);
         for _ in 0..BATCH {

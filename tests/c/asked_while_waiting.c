@@ -1,0 +1,109 @@
+/* A rank that has waited for long sleeps between its looks. Another one's operations, which only its progress executes, wake it:
+ * they do not each wait for its next look. Rank 0 counts how often the other sleeps meanwhile, in a barrier or, with the
+ * argument `thread`, in its progress thread while its program computes. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "example.h"
+
+enum { WORDS = 64, TIMES = 200, BYTES = 65536, DEVICE_TIMES = 20 };
+enum { COUNTER, PROCESS, GO_ON };
+
+/* Sleeps until now of the thread of that name of a process, or of its first thread. */
+static long sleeps(long process, const char *name) {
+    char path[512], line[256];
+    long thread = process, found = -1;
+    snprintf(path, sizeof path, "/proc/%ld/task", process);
+    DIR *threads = opendir(path);
+    EXPECT(threads);
+    for (struct dirent *entry; name && (entry = readdir(threads));) {
+        snprintf(path, sizeof path, "/proc/%ld/task/%.32s/comm", process, entry->d_name);
+        FILE *file = fopen(path, "r");
+        if (file && fgets(line, sizeof line, file) && strncmp(line, name, strlen(name)) == 0)
+            thread = atol(entry->d_name);
+        if (file)
+            fclose(file);
+    }
+    closedir(threads);
+    EXPECT(!name || thread != process);
+    snprintf(path, sizeof path, "/proc/%ld/task/%ld/status", process, thread);
+    FILE *file = fopen(path, "r");
+    EXPECT(file);
+    while (fgets(line, sizeof line, file))
+        sscanf(line, "voluntary_ctxt_switches: %ld", &found);
+    fclose(file);
+    EXPECT(found >= 0);
+    return found;
+}
+
+/* Rank 0: operations on the other's memory, which sleeps less often than the half of them are. */
+static void ask(host_win_t *win, host_win_t *device, const char *name) {
+    uint64_t one = 1, got = 0, process = 0;
+    static char bytes[BYTES];
+    MUST(host_get(&process, 8, 1, PROCESS, win));
+    MUST(host_win_flush(1, win));
+    usleep(100000); /* the other has been waiting for long */
+    long before = sleeps((long)process, name);
+    for (int i = 0; i < TIMES; i++) {
+        MUST(host_fetch_and_op(&one, &got, HOST_UINT64, HOST_SUM, 1, COUNTER, win));
+        MUST(host_win_flush(1, win));
+        EXPECT(got == (uint64_t)i);
+    }
+    long during = sleeps((long)process, name) - before;
+    fprintf(stderr, "%ld sleeps in %d operations\n", during, TIMES);
+    EXPECT(during < TIMES / 2);
+    if (device == NULL)
+        return;
+    usleep(100000);
+    before = sleeps((long)process, name);
+    for (int i = 0; i < DEVICE_TIMES; i++) {
+        MUST(host_put(bytes, BYTES, 1, 0, device));
+        MUST(host_win_flush(1, device));
+    }
+    during = sleeps((long)process, name) - before;
+    fprintf(stderr, "%ld sleeps in %d operations on a device\n", during, DEVICE_TIMES);
+    EXPECT(during < DEVICE_TIMES / 2 + 5);
+}
+
+int main(int argc, char **argv) {
+    const char *thread = argc > 1 && strcmp(argv[1], "thread") == 0 ? "host-progress" : NULL;
+    uint64_t yes = 1, *words = calloc(WORDS, sizeof *words);
+    host_comm_t *world = NULL;
+    host_win_t *win = NULL, *device = NULL;
+    MUST(host_init());
+    MUST(host_comm_world(&world));
+    words[PROCESS] = (uint64_t)getpid();
+    /* Memory that the other cannot map, so that this process executes what updates it. */
+    MUST(host_win_create_over(world, words, WORDS * sizeof *words, 8, NULL, &win));
+    MUST(host_win_lock_all(win));
+    if (host_device_count() > 0) {
+        host_info_t *info = NULL;
+        MUST(host_info_create(&info));
+        MUST(host_info_set(info, "device_num", "0"));
+        MUST(host_win_allocate_over(world, BYTES, 1, info, &device));
+        MUST(host_info_free(&info));
+        MUST(host_win_lock_all(device));
+    }
+    MUST(host_comm_barrier(world));
+    if (host_rank() == 0) {
+        ask(win, device, thread);
+        MUST(host_put(&yes, 8, 1, GO_ON, win));
+        MUST(host_win_flush(1, win));
+    } else if (thread) {
+        while (__atomic_load_n(&words[GO_ON], __ATOMIC_ACQUIRE) == 0)
+            usleep(1000);
+    }
+    MUST(host_comm_barrier(world));
+    if (device) {
+        MUST(host_win_unlock_all(device));
+        MUST(host_win_free(&device));
+    }
+    MUST(host_win_unlock_all(win));
+    MUST(host_win_free(&win));
+    MUST(host_finalize());
+    free(words);
+    printf("passed\n");
+    return 0;
+}

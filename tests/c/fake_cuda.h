@@ -48,6 +48,33 @@ enum {
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
 };
 
+/* Rows of equal length at equal distances, of one side and of the other. */
+typedef struct CUDA_MEMCPY2D {
+    size_t srcXInBytes, srcY;
+    unsigned srcMemoryType;
+    const void *srcHost;
+    CUdeviceptr srcDevice;
+    void *srcArray;
+    size_t srcPitch;
+    size_t dstXInBytes, dstY;
+    unsigned dstMemoryType;
+    void *dstHost;
+    CUdeviceptr dstDevice;
+    void *dstArray;
+    size_t dstPitch;
+    size_t WidthInBytes, Height;
+} CUDA_MEMCPY2D;
+
+/* Programs have the names without versions. */
+#define cuCtxPopCurrent cuCtxPopCurrent_v2
+#define cuCtxPushCurrent cuCtxPushCurrent_v2
+#define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
+#define cuEventDestroy cuEventDestroy_v2
+#define cuMemAlloc cuMemAlloc_v2
+#define cuMemFree cuMemFree_v2
+#define cuMemcpy2DAsync cuMemcpy2DAsync_v2
+#define cuStreamDestroy cuStreamDestroy_v2
+
 CUresult cuInit(unsigned flags);
 CUresult cuDeviceGetCount(int *count);
 CUresult cuDeviceGet(CUdevice *device, int ordinal);
@@ -79,6 +106,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                         CUstream stream, void **parameters, void **extra);
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream);
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *blocks, CUstream stream);
 CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuMemHostRegister_v2(void *base, size_t size, unsigned flags);
 CUresult cuMemHostUnregister(void *base);

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use integration_tests::fixtures::{c_program, host_stub, lab_provider, ofi_plugin};
+use integration_tests::fixtures::{
+    c_program, compile_for_host, host_stub, lab_provider, ofi_plugin,
+};
 use integration_tests::process::{Outcome, run};
 
 const LIMIT: Duration = Duration::from_secs(280);
@@ -87,6 +89,30 @@ fn device_tests_over_each_provider() {
 #[test]
 fn the_window_suite_on_the_device() {
     was_used(&suite("shm", "1", &[]), true);
+}
+
+/// A program's own copy functions, over a stream of its own.
+#[test]
+fn a_program_copies_on_its_own_stream() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("example-cuda_streams");
+    let headers = format!("-I{}", here.join("c/cuda").display());
+    let library = format!("-L{}", place().display());
+    let needed = String::from("-Wl,--no-as-needed");
+    let options = [headers, library, needed, String::from("-lcuda")];
+    let source = here.join("../host-stub/c/examples/cuda_streams.c");
+    compile_for_host(&source, &program, &options);
+    for provider in ["shm", "tcp;ofi_rxm"] {
+        let mut command = Command::new(host_stub());
+        command.args(["launch", "-n", "2", "--provider", provider, "--plugin"]);
+        command.arg(ofi_plugin()).arg("--").arg(&program);
+        command.env("FAKE_CUDA_SAY", "1");
+        let outcome = run(command.env("LD_LIBRARY_PATH", place()), LIMIT);
+        let said = outcome.transcript();
+        assert!(outcome.status.success(), "{said}");
+        assert_eq!(outcome.stdout.matches("passed").count(), 2, "{said}");
+        was_used(&outcome.stderr, true);
+    }
 }
 
 /// The operation ends with the error, which names the copy.

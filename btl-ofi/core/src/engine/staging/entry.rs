@@ -88,7 +88,8 @@ impl Transport {
             });
         }
         let copier = self.copier();
-        let ours = !copier.is_overridden() && iface == hmem_iface::CUDA && length > 0;
+        let cuda = iface == hmem_iface::CUDA && length > 0;
+        let ours = cuda && !copier.is_overridden();
         // The device that owns the pointer, whichever device the caller names.
         let device = match ours {
             true => cuda::device_of(base as u64).unwrap_or(device),
@@ -103,8 +104,9 @@ impl Transport {
                 Err(e) => self.fall_back(iface, &e),
             }
         }
-        // `meet` also pins the bounce buffers.
-        let reached = copier.may_reach(iface) && (!ours || cuda::meet(base as u64));
+        // From now on bounce buffers are pinned, which copies by the user's functions need as much as ours.
+        let met = cuda && cuda::meet(base as u64);
+        let reached = copier.may_reach(iface) && (met || !ours);
         if !reached {
             return Err(Error::Call {
                 doing: format!(

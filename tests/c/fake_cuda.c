@@ -17,7 +17,6 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -384,14 +383,11 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
     return CUDA_SUCCESS;
 }
 
-/* The kernel runs on no device: threads that call the same source, compiled for the host. They wait in loops, so the threads of
- * the host go first. */
+/* The kernel runs on no device: threads that call the same source, compiled for the host. */
 static void *kernel(void *argument)
 {
     struct started *started = argument;
     CUstream s = started->stream;
-    struct sched_param none = {0};
-    pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);
     own_number = started->number;
     s->kernel->run(s->ep, s->win, s->target, s->local, s->answers);
     __atomic_add_fetch(&s->over, 1, __ATOMIC_RELEASE);

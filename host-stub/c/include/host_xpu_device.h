@@ -47,7 +47,9 @@ HOST_XPU_FUNC unsigned long long host_xpu_load(const unsigned long long *at) {
 HOST_XPU_FUNC void host_xpu_store(unsigned long long *at, unsigned long long value) {
     asm volatile("st.release.sys.u64 [%0], %1;" : : "l"(at), "l"(value) : "memory");
 }
+HOST_XPU_FUNC void host_xpu_pause(void) {}
 #else
+#include <sched.h>
 #define HOST_XPU_FUNC static inline
 HOST_XPU_FUNC bool host_xpu_draw(unsigned long long *at, unsigned long long old) {
     return __atomic_compare_exchange_n(at, &old, old + 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
@@ -58,6 +60,8 @@ HOST_XPU_FUNC unsigned long long host_xpu_load(const unsigned long long *at) {
 HOST_XPU_FUNC void host_xpu_store(unsigned long long *at, unsigned long long value) {
     __atomic_store_n(at, value, __ATOMIC_RELEASE);
 }
+/* A thread that waits leaves its processor to those that it waits for; a device needs none for them. */
+HOST_XPU_FUNC void host_xpu_pause(void) { sched_yield(); }
 #endif
 
 /* What a ring begins with: the device's half, and the host's. The layout is that of host_stub::device::Ring. */
@@ -165,8 +169,10 @@ HOST_XPU_FUNC int host_xpu_post(const host_xpu_ep_t *ep, host_xpu_win_t win, con
             return -ECANCELED;
         ticket = host_xpu_load(&ring->tickets);
         slot = host_xpu_slot_of(ring, ticket);
-        if (ticket + 1 > ring->slots && host_xpu_load(&slot->taken) < ticket + 1 - ring->slots)
+        if (ticket + 1 > ring->slots && host_xpu_load(&slot->taken) < ticket + 1 - ring->slots) {
+            host_xpu_pause();
             return -EAGAIN;
+        }
     } while (!host_xpu_draw(&ring->tickets, ticket));
     slot->command[0] = c->kind | mark | (unsigned long long)win.number << 32;
     slot->command[1] = c->rank | (unsigned long long)(datatype | op << 8) << 32;
@@ -280,9 +286,8 @@ HOST_XPU_FUNC int host_xpu_cq_read(const host_xpu_ep_t *ep, host_xpu_context_t *
 /* The same, and waits while it is under way. */
 HOST_XPU_FUNC int host_xpu_cq_sread(const host_xpu_ep_t *ep, host_xpu_context_t *context) {
     int read;
-    do {
-        read = host_xpu_cq_read(ep, context);
-    } while (read == -EAGAIN);
+    while ((read = host_xpu_cq_read(ep, context)) == -EAGAIN)
+        host_xpu_pause();
     return read;
 }
 

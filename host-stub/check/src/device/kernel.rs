@@ -19,7 +19,7 @@ const PTX: &str = concat!(
 );
 /// Blocks of the kernel of many threads, the threads of each, and the rounds of each thread.
 const BLOCKS: u32 = 2;
-const THREADS: u32 = 32;
+const THREADS: u32 = 16;
 const ROUNDS: usize = 4;
 
 fn done(call: &str, result: CUresult) -> Outcome {

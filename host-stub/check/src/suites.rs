@@ -47,7 +47,7 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         name: "device",
-        about: "windows and buffers on a pretended device, whose memory only copies reach",
+        about: "windows and buffers on the first device, or a pretended one where there is none",
         passes: device::passes,
     },
 ];

@@ -57,7 +57,8 @@ pub enum Kind {
     Flush,
     /// The part of a flush in which nothing was found to do.
     Wait,
-    /// A progress call that completed `id` operations and executed `bytes` commands (rings) or messages of peers.
+    /// A progress call that returned `id` (operations that it completed, or one more where it served peers) and executed `bytes`
+    /// commands (rings) or messages of peers.
     Progress,
     /// No progress was made.
     Quiet,

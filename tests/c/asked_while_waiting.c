@@ -3,6 +3,7 @@
  * argument `thread`, in its progress thread while its program computes. */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <fcntl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -11,10 +12,12 @@
 enum { WORDS = 64, TIMES = 200, BYTES = 65536, DEVICE_TIMES = 20 };
 enum { COUNTER, PROCESS, GO_ON };
 
-/* Sleeps until now of the thread of that name of a process, or of its first thread. */
-static long sleeps(long process, const char *name) {
+static int status_of_other; /* its file in /proc: opened once, since the other may sleep while this rank looks for it */
+
+/* Opens the status of the thread of that name of a process, or of its first thread. */
+static void find(long process, const char *name) {
     char path[512], line[256];
-    long thread = process, found = -1;
+    long thread = process;
     snprintf(path, sizeof path, "/proc/%ld/task", process);
     DIR *threads = opendir(path);
     EXPECT(threads);
@@ -29,42 +32,54 @@ static long sleeps(long process, const char *name) {
     closedir(threads);
     EXPECT(!name || thread != process);
     snprintf(path, sizeof path, "/proc/%ld/task/%ld/status", process, thread);
-    FILE *file = fopen(path, "r");
-    EXPECT(file);
-    while (fgets(line, sizeof line, file))
-        sscanf(line, "voluntary_ctxt_switches: %ld", &found);
-    fclose(file);
-    EXPECT(found >= 0);
-    return found;
+    status_of_other = open(path, O_RDONLY | O_CLOEXEC);
+    EXPECT(status_of_other >= 0);
 }
 
-/* Rank 0: operations on the other's memory, which sleeps less often than the half of them are. */
+/* How often that thread has slept until now. */
+static long sleeps(void) {
+    static const char field[] = "\nvoluntary_ctxt_switches:";
+    char text[8192];
+    ssize_t size = pread(status_of_other, text, sizeof text - 1, 0);
+    EXPECT(size > 0);
+    text[size] = 0;
+    const char *found = strstr(text, field);
+    EXPECT(found);
+    return atol(found + sizeof field - 1);
+}
+
+/* Rank 0: operations on the other's memory, which sleeps during fewer than half of them. Another program may keep this rank from
+ * its processor for a while: then the other sleeps during one. */
 static void ask(host_win_t *win, host_win_t *device, const char *name) {
     uint64_t one = 1, got = 0, process = 0;
     static char bytes[BYTES];
+    int slept = 0;
     MUST(host_get(&process, 8, 1, PROCESS, win));
     MUST(host_win_flush(1, win));
+    find((long)process, name);
     usleep(100000); /* the other has been waiting for long */
-    long before = sleeps((long)process, name);
     for (int i = 0; i < TIMES; i++) {
+        long before = sleeps();
         MUST(host_fetch_and_op(&one, &got, HOST_UINT64, HOST_SUM, 1, COUNTER, win));
         MUST(host_win_flush(1, win));
         EXPECT(got == (uint64_t)i);
+        slept += sleeps() != before;
     }
-    long during = sleeps((long)process, name) - before;
-    fprintf(stderr, "%ld sleeps in %d operations\n", during, TIMES);
-    EXPECT(during < TIMES / 2);
-    if (device == NULL)
+    fprintf(stderr, "slept during %d of %d operations\n", slept, TIMES);
+    EXPECT(slept < TIMES / 2);
+    /* Beside a progress thread it may: what the provider transfers meanwhile is not seen as a request. */
+    if (device == NULL || name)
         return;
     usleep(100000);
-    before = sleeps((long)process, name);
+    slept = 0;
     for (int i = 0; i < DEVICE_TIMES; i++) {
+        long before = sleeps();
         MUST(host_put(bytes, BYTES, 1, 0, device));
         MUST(host_win_flush(1, device));
+        slept += sleeps() != before;
     }
-    during = sleeps((long)process, name) - before;
-    fprintf(stderr, "%ld sleeps in %d operations on a device\n", during, DEVICE_TIMES);
-    EXPECT(during < DEVICE_TIMES / 2 + 5);
+    fprintf(stderr, "slept during %d of %d operations on a device\n", slept, DEVICE_TIMES);
+    EXPECT(slept < DEVICE_TIMES / 2);
 }
 
 int main(int argc, char **argv) {

@@ -1,6 +1,6 @@
 /* CUDA memory that the program copies itself: on a stream of its own, by one call for the cells of a column, and with an event
  * for each long copy, so that the next one begins while the first travels. Each rank has a grid on the device. It puts its last
- * column beside the first one of the next rank, and then all of its cells.
+ * column into the next rank's first, and then all of its cells.
  *
  *   cc ... -I/usr/local/cuda/include cuda_streams.c -lhost_stub -lcuda
  *   host-stub launch -n 2 -- ./cuda_streams
@@ -79,7 +79,7 @@ static ptrdiff_t copy_to(const struct iovec *iov, const uint32_t *iface, size_t 
     return copy(iov, count, offset, (char *)(uintptr_t)src, size, 1);
 }
 
-/* Rows of blocks at equal distances: a call of the driver for each row, of which a column has one. */
+/* Rows of blocks at equal distances: each row takes one call of the driver, and a column is a single row. */
 static ptrdiff_t copy_blocks(CUdeviceptr base, size_t block, const size_t *stride, const size_t *count, char *flat, size_t size,
                              int to) {
     if (!enter())
@@ -127,7 +127,8 @@ static ptrdiff_t start_from(void *of_program, void *dest, size_t size, const str
     if (n > 0 && GOOD(cuEventRecord(over, stream))) {
         atomic_fetch_add(&events, 1);
         *event = over;
-        return leave(n);
+        leave(0);
+        return n; /* the copy is under way, whatever else failed */
     }
     GOOD(cuStreamSynchronize(stream));
     GOOD(cuEventDestroy(over));

@@ -60,7 +60,7 @@ HOST_XPU_FUNC unsigned long long host_xpu_load(const unsigned long long *at) {
 HOST_XPU_FUNC void host_xpu_store(unsigned long long *at, unsigned long long value) {
     __atomic_store_n(at, value, __ATOMIC_RELEASE);
 }
-/* A thread that waits leaves its processor to those that it waits for; a device needs none for them. */
+/* A thread of the host that waits yields its processor to the threads that will answer; a device need not. */
 HOST_XPU_FUNC void host_xpu_pause(void) { sched_yield(); }
 #endif
 

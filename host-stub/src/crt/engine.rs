@@ -216,7 +216,7 @@ impl Engine {
         &self.busy
     }
 
-    /// Makes progress once. The number of completions, or a negative status.
+    /// Makes progress once. The number of completions, or more where it served peers, or a negative status.
     #[inline]
     pub fn progress(&self) -> i32 {
         let completed = self.transport.progress();

@@ -58,33 +58,36 @@ const NEAR_LOOK: Duration = Duration::from_millis(250);
 /// The state of a loop over a word that another process writes: each visit is a load, and the answer
 /// comes within microseconds where that process has a processor.
 pub(super) struct NearPace {
-    spins: u32,
+    oversubscribed: bool,
     idle: u32,
+    /// When the clock was first read since anything happened.
     since: Option<Instant>,
     napping: bool,
-    looks: u32,
+    /// When the job was looked at, or the clock first read.
+    looked: Option<Instant>,
 }
 
 impl NearPace {
     pub(super) fn new(oversubscribed: bool) -> NearPace {
         NearPace {
-            spins: if oversubscribed {
-                NEAR_SPINS_OVERSUBSCRIBED
-            } else {
-                NEAR_SPINS
-            },
+            oversubscribed,
             idle: 0,
             since: None,
             napping: false,
-            looks: 0,
+            looked: None,
         }
     }
 
     /// After one visit in vain. True when it is time to look at the job.
     #[inline]
     pub(super) fn after(&mut self) -> bool {
+        let spins = if self.oversubscribed {
+            NEAR_SPINS_OVERSUBSCRIBED
+        } else {
+            NEAR_SPINS
+        };
         self.idle = self.idle.wrapping_add(1).max(1);
-        if self.idle <= self.spins {
+        if self.idle <= spins {
             std::hint::spin_loop();
             return false;
         }
@@ -104,22 +107,51 @@ impl NearPace {
         self.napping
     }
 
-    /// Something happened, probably for a peer that asks again soon: visits follow each other as at the beginning.
-    pub(super) fn wake(&mut self) {
-        *self = NearPace {
-            spins: self.spins,
-            ..NearPace::new(false)
-        };
+    /// Progress did something, probably for a peer that asks again soon. Visits follow each other as at the beginning, unless
+    /// ranks outnumber processors: there others may need this one meanwhile. True when it is time to look at the job, also where
+    /// peers never stop asking.
+    pub(super) fn served(&mut self) -> bool {
+        if !self.oversubscribed {
+            self.idle = 0;
+            self.since = None;
+            self.napping = false;
+        }
+        self.is_look_due(Instant::now())
     }
 
     #[cold]
     fn read_clock(&mut self) -> bool {
-        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
-        self.napping = waited > AWAKE;
-        if waited >= NEAR_LOOK * (self.looks + 1) {
-            self.looks += 1;
-            return true;
+        let now = Instant::now();
+        let since = *self.since.get_or_insert(now);
+        self.napping = now.duration_since(since) > AWAKE;
+        self.is_look_due(now)
+    }
+
+    fn is_look_due(&mut self, now: Instant) -> bool {
+        let looked = self.looked.get_or_insert(now);
+        let due = now.duration_since(*looked) >= NEAR_LOOK;
+        if due {
+            *looked = now;
         }
-        false
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A wait for a rank that is gone ends by these looks.
+    #[test]
+    fn peers_that_never_stop_asking_do_not_postpone_looks() {
+        for oversubscribed in [false, true] {
+            let mut pace = NearPace::new(oversubscribed);
+            let begun = Instant::now();
+            let mut looks = 0;
+            while begun.elapsed() < 4 * NEAR_LOOK {
+                looks += u32::from(pace.after()) + u32::from(pace.served());
+            }
+            assert!(looks >= 1, "oversubscribed: {oversubscribed}");
+        }
     }
 }

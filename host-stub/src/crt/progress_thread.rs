@@ -116,7 +116,7 @@ fn keep(engine: &Engine, stop: &AtomicBool) {
 /// Makes progress until nothing is outstanding, or a spinning waiter asks for the token.
 fn work(engine: &Engine, stop: &AtomicBool, looked: &mut Instant) {
     let mut pace = Pace::default();
-    let mut idle = 0u32;
+    let (mut idle, mut visits) = (0u32, 0u32);
     engine.queue.take_wanted();
     while !stop.load(Ordering::Acquire) {
         let completed = engine.drive();
@@ -130,14 +130,15 @@ fn work(engine: &Engine, stop: &AtomicBool, looked: &mut Instant) {
         }
         let waiting = engine.queue.is_waiting();
         idle = if completed > 0 { 0 } else { idle + 1 };
-        if idle >= ASK && idle.is_multiple_of(ASK) {
-            if !waiting && (completed < 0 || !engine.is_busy()) {
-                return;
-            }
-            if waiting && looked.elapsed() >= LOOK {
-                *looked = Instant::now();
-                engine.queue.wake_all();
-            }
+        let asks = idle >= ASK && idle.is_multiple_of(ASK);
+        if asks && !waiting && (completed < 0 || !engine.is_busy()) {
+            return;
+        }
+        visits = visits.wrapping_add(1);
+        // Also where every visit serves a peer.
+        if waiting && visits.is_multiple_of(ASK) && looked.elapsed() >= LOOK {
+            *looked = Instant::now();
+            engine.queue.wake_all();
         }
         if idle < LONG {
             pace.after(completed > 0, engine.oversubscribed());
@@ -176,7 +177,7 @@ fn rest(engine: &Engine, stop: &AtomicBool, cond: &Cond) {
     }
 }
 
-/// Makes progress once, and while peers of this process ask for something. A thread that waits gets the token.
+/// Makes progress once, and while peers of this process ask for something and none of its own threads waits.
 fn serve(engine: &Engine, stop: &AtomicBool) {
     let mut pace = Pace::default();
     let mut asked = None::<Instant>;
@@ -187,7 +188,8 @@ fn serve(engine: &Engine, stop: &AtomicBool) {
             asked = Some(Instant::now());
         }
         let lingers = asked.is_some_and(|asked| asked.elapsed() < LINGER);
-        if !lingers || engine.queue.take_wanted() || stop.load(Ordering::Acquire) {
+        let needed = engine.queue.is_waiting() || engine.queue.take_wanted();
+        if !lingers || needed || stop.load(Ordering::Acquire) {
             return;
         }
         pace.after(completed > 0, engine.oversubscribed());

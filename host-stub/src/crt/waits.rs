@@ -135,8 +135,8 @@ impl Engine {
                 if completed < 0 {
                     return Err(what.progress_failed(completed));
                 }
-                if completed > 0 {
-                    pace.wake();
+                if completed > 0 && pace.served() {
+                    what.look()?;
                 }
             }
             if pace.after() {

@@ -310,7 +310,7 @@ impl Transport {
     }
 
     /// Progresses every module of the component and runs callbacks of what completed; may be
-    /// called from one. Returns the number of completions, or a negative [`Status`].
+    /// called from one. Returns the number of completions, or more where it served peers, or a negative [`Status`].
     #[inline]
     pub fn progress(&self) -> i32 {
         // SAFETY: the component lives as long as `self`.

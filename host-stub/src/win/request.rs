@@ -145,10 +145,9 @@ impl<'w> Request<'w> {
     /// Progress for a future that nobody else makes progress for.
     pub(super) fn poll_progress(&self) -> WinResult<()> {
         let link = self.link();
-        if link.progress(self.call)? == 0 {
-            link.check(self.call)?;
-        }
-        Ok(())
+        link.progress(self.call)?;
+        // Also where progress served peers, which may never stop asking.
+        link.check(self.call)
     }
 
     /// Progresses, and says whether the operation is complete. Once it is, its failure is reported

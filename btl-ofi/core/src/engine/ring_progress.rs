@@ -99,6 +99,9 @@ impl Transport {
                 self.examine(endpoint, refused);
                 return Ok(0);
             }
+            if channel.has_served() {
+                return Ok(self.only_served(context, state));
+            }
             return self.nothing_in_rings(context, state, only_rings);
         }
         state.counts.completed += done.finished().len() as u64;

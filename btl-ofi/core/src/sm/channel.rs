@@ -166,6 +166,12 @@ impl Channel {
         self.active.len() | self.server.served_lately == 0
     }
 
+    /// Whether commands were executed since that was forgotten.
+    #[inline]
+    pub(crate) fn has_served(&self) -> bool {
+        self.server.served_lately != 0
+    }
+
     /// Forgets that commands were executed.
     pub(crate) fn clear_served(&mut self) {
         self.server.served_lately = 0;

@@ -59,7 +59,7 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// Registers every parameter. The variable system resolves each value at once.
+/// Registers every parameter that has a use here. The variable system resolves each value at once.
 ///
 /// `template` is a module structure with all functions set: Open MPI removes flags whose functions are NULL.
 pub(crate) fn register(template: ffi::mca_btl_base_module_t) -> Result<(), String> {

@@ -33,8 +33,9 @@ impl Transport {
         // Held meanwhile: of two changes at once, the provider and the transport take the same one last.
         let mut offer = self.offer();
         regions.set_copier(copier);
-        let stands_in = cuda::devices() > 0 && regions.all_direct(copy::reaches);
-        let fits = copier.is_complete() || (copier.is_overridden() && stands_in);
+        // Asked last, because counting the devices starts their driver.
+        let stands_in = || cuda::devices() > 0 && regions.all_direct(copy::reaches);
+        let fits = copier.is_complete() || (copier.is_overridden() && stands_in());
         if !fits && !offer.is_taken() {
             return;
         }

@@ -175,11 +175,12 @@ impl Known {
             return Some(*place);
         }
         let _current = Current::make(context)?;
+        let stream = new_stream()?;
         let place = Place {
             context,
-            stream: new_stream()?,
-            out_of: new_stream()?,
-            into: new_stream()?,
+            stream,
+            out_of: new_stream().unwrap_or(stream),
+            into: new_stream().unwrap_or(stream),
         };
         self.places.push(place);
         Some(place)

@@ -1,6 +1,6 @@
 //! Copies that are asked for.
 
-use cudarc::driver::sys::{self, CUevent, CUresult};
+use cudarc::driver::sys::{self, CUevent, CUresult, CUstream};
 
 use super::Direction;
 use super::driver::{Current, FAILED, Place, devices, done, forget, place_of};
@@ -8,10 +8,11 @@ use super::driver::{Current, FAILED, Place, devices, done, forget, place_of};
 /// A copy that was started, with the event that follows it.
 pub(crate) struct UnderWay {
     place: Place,
+    stream: CUstream,
     event: CUevent,
 }
 
-// SAFETY: both are tokens of the driver, which any thread may use.
+// SAFETY: all are tokens of the driver, which any thread may use.
 unsafe impl Send for UnderWay {}
 
 impl UnderWay {
@@ -40,29 +41,28 @@ impl UnderWay {
         }) {
             return None;
         }
-        let under_way = UnderWay { place, event };
+        let mut under_way = UnderWay {
+            place,
+            stream: place.stream,
+            event,
+        };
         let host = host as u64;
         let (to, from, stream) = match direction {
             Direction::FromDevice => (host, device, place.out_of),
             Direction::ToDevice => (device, host, place.into),
         };
         // SAFETY: the stream's context is current. The caller guarantees `host`; the driver checks the device's
-        // address.
-        let copied = unsafe { sys::cuMemcpyAsync(to, from, n, stream) };
-        if !done("cuMemcpyAsync", copied) {
+        // address. The event is of the same context.
+        let started = unsafe {
+            done("cuMemcpyAsync", sys::cuMemcpyAsync(to, from, n, stream))
+                && done("cuEventRecord", sys::cuEventRecord(event, stream))
+        };
+        if !started {
+            // No copy may use the memory while another one is made in its place.
+            settle(place, stream);
             return None;
         }
-        // SAFETY: event and stream are of the current context.
-        if !done("cuEventRecord", unsafe {
-            sys::cuEventRecord(event, stream)
-        }) {
-            // The copy may use the memory. Copying it once more, afterwards, does no harm.
-            // SAFETY: the stream is ours.
-            done("cuStreamSynchronize", unsafe {
-                sys::cuStreamSynchronize(stream)
-            });
-            return None;
-        }
+        under_way.stream = stream;
         Some(under_way)
     }
 
@@ -70,14 +70,30 @@ impl UnderWay {
     pub(crate) fn stand(&self) -> Option<isize> {
         // SAFETY: the event is ours. The call needs no current context.
         match unsafe { sys::cuEventQuery(self.event) } {
-            CUresult::CUDA_ERROR_NOT_READY => None,
             CUresult::CUDA_SUCCESS => Some(0),
+            // The second: refused while a thread of the program captures a graph, and the copy goes on.
+            CUresult::CUDA_ERROR_NOT_READY | CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED => {
+                None
+            }
             failed => {
                 done("cuEventQuery", failed);
+                if let Some(_current) = Current::make(self.place.context) {
+                    settle(self.place, self.stream);
+                }
                 forget(self.place);
                 Some(FAILED)
             }
         }
+    }
+}
+
+/// Waits until no copy of a stream uses its memory; the context is current. Where that fails, the context is of no use any more.
+fn settle(place: Place, stream: CUstream) {
+    // SAFETY: the stream is ours, and its context is current.
+    if !done("cuStreamSynchronize", unsafe {
+        sys::cuStreamSynchronize(stream)
+    }) {
+        forget(place);
     }
 }
 

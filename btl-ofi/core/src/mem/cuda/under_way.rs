@@ -1,4 +1,4 @@
-//! Copies that are asked for.
+//! Copies that are polled.
 
 use cudarc::driver::sys::{self, CUevent, CUresult, CUstream};
 
@@ -41,15 +41,15 @@ impl UnderWay {
         }) {
             return None;
         }
-        let mut under_way = UnderWay {
-            place,
-            stream: place.stream,
-            event,
-        };
         let host = host as u64;
         let (to, from, stream) = match direction {
             Direction::FromDevice => (host, device, place.out_of),
             Direction::ToDevice => (device, host, place.into),
+        };
+        let under_way = UnderWay {
+            place,
+            stream,
+            event,
         };
         // SAFETY: the stream's context is current. The caller guarantees `host`; the driver checks the device's
         // address. The event is of the same context.
@@ -62,7 +62,6 @@ impl UnderWay {
             settle(place, stream);
             return None;
         }
-        under_way.stream = stream;
         Some(under_way)
     }
 

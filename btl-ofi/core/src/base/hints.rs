@@ -16,6 +16,23 @@ pub fn branch() {
     }
 }
 
+/// The value itself. The compiler takes it for any value and so keeps it in the register where it lies, where it would otherwise put
+/// a value that it knows into another one.
+#[inline(always)]
+pub(crate) fn opaque(value: i32) -> i32 {
+    #[cfg(not(miri))]
+    {
+        let mut value = value;
+        // SAFETY: the assembly is empty, so it changes no state.
+        unsafe {
+            std::arch::asm!("/* {0:e} */", inout(reg) value, options(pure, nomem, nostack, preserves_flags));
+        }
+        value
+    }
+    #[cfg(miri)]
+    value
+}
+
 /// What the quick path of a request is for.
 pub type Way = u8;
 /// Peers that the provider serves.
@@ -24,6 +41,13 @@ pub const PROVIDER: Way = 0;
 pub const MESSAGE: Way = 1;
 /// Other peers, and requests that begin a message.
 pub const OTHER: Way = 2;
+/// Peers that the provider serves, for requests whose completion nobody is told.
+pub const UNTOLD: Way = 3;
+
+/// Whether the way is one for peers that the provider serves.
+pub(crate) const fn is_by_provider(way: Way) -> bool {
+    way == PROVIDER || way == UNTOLD
+}
 
 /// Defines a function of a door's table, `$name`, in three functions; `$slow` is written beside them. All have the same
 /// arguments in the same order, so that the compiler makes a call of the next one a jump (a tail call):
@@ -32,6 +56,8 @@ pub const OTHER: Way = 2;
 ///   pointer, because the compiler makes one call of a function a jump, not several. With `$way` [`MESSAGE`], for
 ///   transports that use messages, it is `$quick`, and jumps to `$other` where that returned `None`;
 /// - `$direct` is `$quick` with `$way` [`PROVIDER`], `$other` with [`OTHER`];
+/// - `$untold`, which an entry may have, takes the place of `$direct` for requests whose `$callback` is NULL. It is `$quick` with
+///   [`UNTOLD`], and jumps to `$direct` where that returned `None`. Such a request needs no record, so it has fewer registers to save;
 /// - `$slow` serves everything else, after `$quick` returned `None`, before any side effect.
 ///
 /// The constant `T` means that calls may overlap. A door's table has the functions of its case.
@@ -39,7 +65,7 @@ pub const OTHER: Way = 2;
 #[macro_export]
 macro_rules! quick_entry {
     (
-        $name:ident, $direct:ident, $other:ident, $slow:ident, $route:ident,
+        $name:ident, $direct:ident, $other:ident, $slow:ident, $route:ident, $($untold:ident without $callback:ident,)?
         ($module:ident: $module_type:ty, $endpoint:ident: $endpoint_type:ty, $($arg:ident: $type:ty),* $(,)?),
         $way:ident, $quick:block -> $result:ty
     ) => {
@@ -62,12 +88,25 @@ macro_rules! quick_entry {
                 {
                     // A branch, where the compiler would choose the address by the condition, with one instruction more.
                     $crate::hints::branch();
-                    $direct::<T>
+                    'told: {
+                        $(
+                            if $callback.is_none() {
+                                $crate::hints::branch();
+                                break 'told $untold::<T>;
+                            }
+                        )?
+                        $direct::<T>
+                    }
                 } else {
                     $other::<T>
                 };
             // SAFETY: the arguments are the host's own, unchanged, and a quick path did nothing.
             unsafe { next($module, $endpoint, $($arg),*) }
+        }
+
+        $crate::quick_entry! {
+            @untold ($($untold)?), $endpoint, $crate::hints::UNTOLD, $direct::<T>,
+            ($module: $module_type, $endpoint: $endpoint_type, $($arg: $type),*), $way, $quick -> $result
         }
 
         $crate::quick_entry! {
@@ -80,8 +119,10 @@ macro_rules! quick_entry {
             ($module: $module_type, $endpoint: $endpoint_type, $($arg: $type),*), $way, $quick -> $result
         }
     };
+    (@untold (), $($rest:tt)*) => {};
+    (@untold ($untold:ident), $($rest:tt)*) => { $crate::quick_entry! { @path $untold, $($rest)* } };
     (
-        @path $name:ident, $endpoint:ident, $served:expr, $slow:ident,
+        @path $name:ident, $endpoint:ident, $served:expr, $next:expr,
         ($($arg:ident: $type:ty),*), $way:ident, $quick:block -> $result:ty
     ) => {
         #[inline(never)]
@@ -96,7 +137,7 @@ macro_rules! quick_entry {
                 return status;
             }
             // SAFETY: the arguments are the host's own, unchanged, and the quick path did nothing.
-            unsafe { $slow($($arg),*) }
+            unsafe { $next($($arg),*) }
         }
     };
 }

@@ -95,6 +95,14 @@ impl<T> Lock<T> {
         Guard { lock: self }
     }
 
+    /// The exclusive access that a guard of this thread [left](Guard::leave_locked).
+    ///
+    /// # Safety
+    /// This thread left the lock locked, and takes it up once.
+    pub(crate) unsafe fn left_locked(&self) -> Guard<'_, T> {
+        Guard { lock: self }
+    }
+
     #[cold]
     #[inline(never)]
     fn lock_contended(&self) -> Guard<'_, T> {
@@ -125,6 +133,13 @@ pub(crate) struct Guard<'a, T> {
 }
 
 impl<T> Guard<'_, T> {
+    /// Gives the guard up and leaves the lock locked, for a function of the same thread that takes it up by
+    /// [`Lock::left_locked`].
+    #[inline(always)]
+    pub(crate) fn leave_locked(self) {
+        let _ = ManuallyDrop::new(self);
+    }
+
     /// Unlocks, for a caller that knows at compile time whether calls may overlap.
     ///
     /// # Safety

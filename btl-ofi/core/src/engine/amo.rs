@@ -139,7 +139,7 @@ impl Transport {
             }
             let (target, word) = self.word(1 << kind as u32, (op, flags), remote, at)?;
             let mut posting =
-                self.begin::<T, true>(endpoint, (ptr::null_mut(), word.bytes()), completion)?;
+                self.begin::<T>(endpoint, (ptr::null_mut(), word.bytes()), completion)?;
             let operands = (posting.operand(operand), 1);
             let message = posting.state.message.update(
                 operands,
@@ -198,7 +198,7 @@ impl Transport {
                 );
             }
             let (target, word) = self.word(1 << kind as u32, (op, flags), remote, at)?;
-            let posting = self.begin::<T, true>(endpoint, (local, word.bytes()), completion)?;
+            let posting = self.begin::<T>(endpoint, (local, word.bytes()), completion)?;
             let context = posting.context;
             let rc = (context.calls.fetch)(
                 context.tx,
@@ -263,7 +263,7 @@ impl Transport {
                 );
             }
             let (target, word) = self.word(1 << kind as u32, (SWAP, flags), remote, at)?;
-            let posting = self.begin::<T, true>(endpoint, (local, word.bytes()), completion)?;
+            let posting = self.begin::<T>(endpoint, (local, word.bytes()), completion)?;
             let context = posting.context;
             let rc = (context.calls.compare)(
                 context.tx,

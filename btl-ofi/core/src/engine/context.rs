@@ -3,6 +3,7 @@
 mod message;
 
 use std::ffi::c_void;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use libfabric_sys as ffi;
@@ -156,9 +157,21 @@ pub(crate) struct Refusing {
     pub(crate) last: u64,
 }
 
+/// An operation for which the provider is called, kept in memory for the case that it refuses: in registers, it would cost each
+/// post to save them around the call.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    /// The context pointer that the provider was given.
+    pub(crate) pointer: *mut c_void,
+    /// What was counted (`plugin_api::counters`).
+    pub(crate) bytes: usize,
+}
+
 /// State under a context's lock. The lock also serializes calls on the provider's endpoint and queue.
 pub(crate) struct State {
     pub(crate) pool: Pool,
+    /// What the provider was last called for.
+    pub(crate) asked: Asked,
     pub(crate) message: Message,
     /// The provider's `fi_cq_read`; a function that reads nothing once the endpoints are closed (`failure`).
     pub(crate) read: CqRead,
@@ -276,6 +289,10 @@ impl Context {
         };
         let state = State {
             pool: Pool::new(claimed),
+            asked: Asked {
+                pointer: ptr::null_mut(),
+                bytes: 0,
+            },
             message: Message::new(),
             read: entry!(queue, read, "fi_cq_read"),
             ready: Vec::new(),

@@ -110,6 +110,7 @@ impl Transport {
         .over(&rails, options);
         announce(options, &device, &capabilities, &node.networks);
         let trace = Trace::open(options, &title(info, &node));
+        let outstanding_limit = policy.depth.min(options.contexts.progress_threshold);
         Ok(Transport {
             module: NO_TABLE,
             quick: Quick {
@@ -117,7 +118,8 @@ impl Transport {
                 counters: counters.share(),
                 several: contexts.len() > 1,
                 delivered: policy::DELIVERED,
-                outstanding_limit: policy.depth.min(options.contexts.progress_threshold),
+                outstanding_limit,
+                untold_limit: if policy.untracked { outstanding_limit } else { 0 },
                 records: !policy.untracked,
                 virtual_addresses: registrar.virtual_addresses,
             },

@@ -12,9 +12,9 @@ use std::ptr::{self, NonNull};
 use plugin_api::Status;
 use plugin_api::counters::{Carrier, PeerCounters};
 
-use crate::base::hints::branch;
+use crate::base::hints::{branch, opaque};
 use crate::base::lock::Guard;
-use crate::engine::context::{Context, State};
+use crate::engine::context::{Asked, Context, State};
 use crate::engine::liveness::LONG;
 use crate::engine::transport::Transport;
 use crate::op::completion::{Completion, Finished};
@@ -36,6 +36,8 @@ pub(crate) struct Quick {
     /// Outstanding operations on a context from which on a post leaves the fast path, to make progress or be
     /// refused.
     pub(crate) outstanding_limit: u32,
+    /// The same for operations without callback: 0 where they need a record too.
+    pub(crate) untold_limit: u32,
     /// Whether there is more than one context.
     pub(crate) several: bool,
     /// Whether operations without callback need a record too.
@@ -95,8 +97,22 @@ pub(crate) struct Posting<'a> {
     pub(crate) state: Guard<'a, State>,
     /// The context pointer to give to the provider.
     pub(crate) pointer: *mut c_void,
-    /// What was counted (`plugin_api::counters`).
-    bytes: usize,
+}
+
+impl<'a> Posting<'a> {
+    #[inline(always)]
+    fn new(
+        context: &'a Context,
+        mut state: Guard<'a, State>,
+        (pointer, bytes): (*mut c_void, usize),
+    ) -> Self {
+        state.asked = Asked { pointer, bytes };
+        Posting {
+            context,
+            state,
+            pointer,
+        }
+    }
 }
 
 impl Posting<'_> {
@@ -183,24 +199,68 @@ impl Transport {
     /// # Safety
     /// `endpoint` is live; `T` is whether the transport was opened for threads.
     #[inline(always)]
-    pub(crate) unsafe fn begin<const T: bool, const RECORD: bool>(
+    pub(crate) unsafe fn begin<const T: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         (local_address, bytes): (*mut c_void, usize),
         completion: Option<Completion>,
     ) -> Option<Posting<'_>> {
-        // SAFETY: the caller guarantees that `endpoint` is live.
-        let peer = unsafe { endpoint.as_ref() };
+        // SAFETY: the caller's guarantees.
+        let (context, mut state) = unsafe { self.lock_for::<T, true>(endpoint) }?;
+        let Some(taken) = state.pool.take_ready() else {
+            // SAFETY: `lock_for` locked with the same `T`.
+            unsafe { state.unlock_as(T) };
+            return None;
+        };
+        let tag = self.count_posted::<T>(context, endpoint, bytes);
+        // SAFETY: the record was just taken from the pool, so nothing else uses it.
+        unsafe { Record::fill(taken, tag, completion, local_address, ptr::null_mut()) };
+        let pointer = taken.as_ptr().cast();
+        Some(Posting::new(context, state, (pointer, bytes)))
+    }
+
+    /// [`begin`](Self::begin) for an operation without callback, which needs no record, except with providers that claim a context
+    /// for each; for those, `None`.
+    ///
+    /// # Safety
+    /// As for [`begin`](Self::begin).
+    #[inline(always)]
+    pub(crate) unsafe fn begin_untold<const T: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        bytes: usize,
+    ) -> Option<Posting<'_>> {
+        // SAFETY: the caller's guarantees.
+        let (context, state) = unsafe { self.lock_for::<T, false>(endpoint) }?;
+        let pointer = self.count_posted::<T>(context, endpoint, bytes).untracked();
+        Some(Posting::new(context, state, (pointer, bytes)))
+    }
+
+    /// Locks this thread's context for a post, with a record or without one; `None` if the peer failed, or many operations are
+    /// outstanding.
+    ///
+    /// # Safety
+    /// As for [`begin`](Self::begin).
+    #[inline(always)]
+    unsafe fn lock_for<const T: bool, const RECORD: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+    ) -> Option<(&Context, Guard<'_, State>)> {
         let context = self.context_as::<T>();
         // SAFETY: the caller guarantees `T`, and contexts use the same threading as their transport.
-        let mut state = unsafe { context.state.lock_as(T) };
-        // The lock covers this check and the raise of the counts below, so that threads together keep the
+        let state = unsafe { context.state.lock_as(T) };
+        // The lock covers this check and the raise of the counts that follows, so that threads together keep the
         // bound. It also covers the check of the peer, because `cut_off` marks a peer as failed with all
         // contexts locked.
-        // SAFETY: the caller guarantees that `T` is the transport's threading.
-        let ordinary = unsafe { peer.is_well::<T>() } && {
+        // SAFETY: the caller guarantees that `endpoint` is live and that `T` is the transport's threading.
+        let ordinary = unsafe { endpoint.as_ref().is_well::<T>() } && {
             branch();
-            context.count.outstanding() < self.quick.outstanding_limit
+            let quick = &self.quick;
+            context.count.outstanding()
+                < match RECORD {
+                    true => quick.outstanding_limit,
+                    false => quick.untold_limit,
+                }
         };
         if !ordinary {
             // SAFETY: the lock was taken above with the same `T`.
@@ -208,34 +268,22 @@ impl Transport {
             return None;
         }
         branch();
-        // One condition of both, by numbers, so that the callback's arguments are loaded behind it.
-        let recorded =
-            completion.map_or(0, |c| c.function as usize) | usize::from(self.quick.records);
-        if !RECORD && recorded == 0 {
-            let tag = Tag::new(endpoint, context.count.raise(T), peer.count.raise(T));
-            self.count_carried(peer, Carrier::Provider, bytes, T && self.quick.several);
-            return Some(Posting {
-                context,
-                state,
-                pointer: tag.untracked(),
-                bytes,
-            });
-        }
-        let Some(taken) = state.pool.take_ready() else {
-            // SAFETY: the lock was taken above with the same `T`.
-            unsafe { state.unlock_as(T) };
-            return None;
-        };
+        Some((context, state))
+    }
+
+    /// Counts an operation that the provider will be called for.
+    #[inline(always)]
+    fn count_posted<const T: bool>(
+        &self,
+        context: &Context,
+        endpoint: NonNull<Endpoint>,
+        bytes: usize,
+    ) -> Tag {
+        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
         let tag = Tag::new(endpoint, context.count.raise(T), peer.count.raise(T));
         self.count_carried(peer, Carrier::Provider, bytes, T && self.quick.several);
-        // SAFETY: the record was just taken from the pool, so nothing else uses it.
-        unsafe { Record::fill(taken, tag, completion, local_address, ptr::null_mut()) };
-        Some(Posting {
-            context,
-            state,
-            pointer: taken.as_ptr().cast(),
-            bytes,
-        })
+        tag
     }
 
     /// Finishes a post with the provider's return code.
@@ -248,18 +296,16 @@ impl Transport {
         posting: Posting<'_>,
         rc: isize,
     ) -> Option<Status> {
-        let Posting {
-            context,
-            state,
-            pointer,
-            bytes,
-        } = posting;
+        let Posting { context, state, .. } = posting;
         if rc != 0 {
-            return Some(self.unposted_on_fast_path(context, state, (pointer, bytes), rc));
+            state.leave_locked();
+            // Read again rather than kept in a register, where no lock needs it after the call.
+            let context = if T { context } else { self.context_as::<T>() };
+            return Some(self.unposted_on_fast_path(context, rc));
         }
         // SAFETY: the caller guarantees that `begin` locked the context with the same `T`.
         unsafe { state.unlock_as(T) };
-        Some(Status::SUCCESS)
+        Some(Status(opaque(rc as i32)))
     }
 
     /// Posts one operation on the slow path: `call` calls the provider.
@@ -325,16 +371,11 @@ impl Transport {
             tag.untracked()
         };
         self.count_carried(peer, Carrier::Provider, bytes, self.setup.threaded);
-        let mut posting = Posting {
-            context,
-            state,
-            pointer,
-            bytes,
-        };
+        let mut posting = Posting::new(context, state, (pointer, bytes));
         let rc = call(&mut posting);
         let Posting { state, .. } = posting;
         if rc != 0 {
-            return self.unposted(context, state, (pointer, bytes), rc);
+            return self.unposted(context, state, rc);
         }
         drop(state);
         if bytes >= LONG {

@@ -1,6 +1,5 @@
 //! Posts that the provider refused, and operations that need no provider.
 
-use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
@@ -10,7 +9,7 @@ use plugin_api::counters::Carrier;
 
 use crate::base::error::status_of;
 use crate::base::lock::Guard;
-use crate::engine::context::{Context, Refusing, State};
+use crate::engine::context::{Asked, Context, Refusing, State};
 use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::Transport;
 use crate::op::tag::Tag;
@@ -27,11 +26,11 @@ impl Transport {
     pub(super) fn unposted_on_fast_path(
         &self,
         context: &Context,
-        state: Guard<'_, State>,
-        counted: (*mut c_void, usize),
         rc: isize,
     ) -> Status {
-        guarded(|| self.unposted(context, state, counted, rc))
+        // SAFETY: the caller left the context locked for this.
+        let state = unsafe { context.state.left_locked() };
+        guarded(|| self.unposted(context, state, rc))
     }
 
     /// Undoes an operation that the provider refused.
@@ -41,9 +40,9 @@ impl Transport {
         &self,
         context: &Context,
         mut state: Guard<'_, State>,
-        (pointer, bytes): (*mut c_void, usize),
         rc: isize,
     ) -> Status {
+        let Asked { pointer, bytes } = state.asked;
         let tag = match (Tag::from_untracked(pointer), NonNull::new(pointer.cast())) {
             (Some(tag), _) => tag,
             // SAFETY: `begin` or `post` took the record from the pool; the provider refused the operation and

@@ -8,7 +8,7 @@ use plugin_api::Status;
 use plugin_api::counters::Carrier;
 
 use crate::base::cma::{self, Refused};
-use crate::base::hints::{MESSAGE, PROVIDER, Way, branch};
+use crate::base::hints::{MESSAGE, UNTOLD, Way, branch, is_by_provider};
 use crate::engine::context::Context;
 use crate::engine::post::guarded;
 use crate::engine::ring_transfers::MOST;
@@ -25,9 +25,9 @@ impl Transport {
     /// provider makes, messages that gather, or else peers of this node and new messages.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); the constants have the values named above. With
-    /// [`PROVIDER`](crate::hints::PROVIDER), the peer
-    /// [sends transfers by the provider](Endpoint::sends_transfers_by_fabric).
+    /// As for [`submit`](Self::submit); the constants have the values named above. With [`PROVIDER`](crate::hints::PROVIDER) and
+    /// [`UNTOLD`], the peer [sends transfers by the provider](Endpoint::sends_transfers_by_fabric); with `UNTOLD`, `completion` is
+    /// `None`.
     #[inline(always)]
     pub unsafe fn try_put<const T: bool, const WAY: Way>(
         &self,
@@ -48,7 +48,7 @@ impl Transport {
             };
         }
         // SAFETY: the caller guarantees that `T` is the transport's threading.
-        if WAY != PROVIDER && !unsafe { peer.sends_transfers_on_node::<T>() } {
+        if !is_by_provider(WAY) && !unsafe { peer.sends_transfers_on_node::<T>() } {
             // SAFETY: as above.
             if unsafe { peer.sends_transfers_by_message::<T>() } {
                 let to = (remote, remote_address);
@@ -70,7 +70,7 @@ impl Transport {
         // completion; `open_target` checked that the target's region allows writes; the message is used only
         // while the context is locked.
         unsafe {
-            if WAY != PROVIDER {
+            if !is_by_provider(WAY) {
                 if size <= MOST {
                     let to = (remote, remote_address);
                     let posted =
@@ -83,7 +83,10 @@ impl Transport {
                 let copied = cma::write(peer.pid(), local, remote_address, size);
                 return self.copied::<T>(endpoint, size, completion, copied);
             }
-            let mut posting = self.begin::<T, false>(endpoint, (local, size), completion)?;
+            let mut posting = match WAY {
+                UNTOLD => self.begin_untold::<T>(endpoint, size)?,
+                _ => self.begin::<T>(endpoint, (local, size), completion)?,
+            };
             let context = posting.context;
             let message = posting.state.message.put(
                 (local, size),
@@ -119,7 +122,7 @@ impl Transport {
             };
         }
         // SAFETY: the caller guarantees that `T` is the transport's threading.
-        if WAY != PROVIDER && !unsafe { peer.sends_transfers_on_node::<T>() } {
+        if !is_by_provider(WAY) && !unsafe { peer.sends_transfers_on_node::<T>() } {
             // SAFETY: as above.
             if unsafe { peer.sends_transfers_by_message::<T>() } {
                 let to = (remote, remote_address);
@@ -141,7 +144,7 @@ impl Transport {
         // completion; `open_target` checked that the target's region allows reads. A read completes when its
         // data has arrived, so it needs no delivery flags.
         unsafe {
-            if WAY != PROVIDER {
+            if !is_by_provider(WAY) {
                 if size <= MOST {
                     let to = (remote, remote_address);
                     let posted =
@@ -154,7 +157,10 @@ impl Transport {
                 let copied = self.read(endpoint, local, remote, remote_address, size);
                 return self.copied::<T>(endpoint, size, completion, copied);
             }
-            let posting = self.begin::<T, false>(endpoint, (local, size), completion)?;
+            let posting = match WAY {
+                UNTOLD => self.begin_untold::<T>(endpoint, size)?,
+                _ => self.begin::<T>(endpoint, (local, size), completion)?,
+            };
             let context = posting.context;
             let rc = (context.calls.read)(
                 context.tx,

@@ -111,7 +111,7 @@ impl Transport {
                 return self.try_command(endpoint, &caller, &atomic);
             }
             let local = local.cast_mut();
-            let mut posting = self.begin::<T, false>(endpoint, (local, size), completion)?;
+            let mut posting = self.begin::<T>(endpoint, (local, size), completion)?;
             let message = posting.state.message.update(
                 (local, count),
                 (peer.address, target.address, target.key),
@@ -177,7 +177,7 @@ impl Transport {
                 };
                 return self.try_command(endpoint, &caller, &atomic);
             }
-            let posting = self.begin::<T, false>(endpoint, (result, size), completion)?;
+            let posting = self.begin::<T>(endpoint, (result, size), completion)?;
             let context = posting.context;
             let rc = (context.calls.fetch)(
                 context.tx,

@@ -11,7 +11,7 @@ use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
 
 quick_entry! {
-    put, direct_put, other_put, slow_put, sends_transfers_by_fabric,
+    put, direct_put, other_put, slow_put, sends_transfers_by_fabric, untold_put without callback,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,
@@ -82,7 +82,7 @@ pub(super) unsafe extern "C" fn slow_put(
 }
 
 quick_entry! {
-    get, direct_get, other_get, slow_get, sends_transfers_by_fabric,
+    get, direct_get, other_get, slow_get, sends_transfers_by_fabric, untold_get without callback,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,

@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
 use self::by_target::WordOperands;
-use crate::base::hints::{PROVIDER, Way, branch};
+use crate::base::hints::{PROVIDER, UNTOLD, Way, branch, is_by_provider};
 use crate::engine::transport::Transport;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::policy::Policy;
@@ -125,7 +125,7 @@ impl Transport {
                 operand,
                 compare: 0,
             };
-            if WAY != PROVIDER {
+            if !is_by_provider(WAY) {
                 // SAFETY: the caller guarantees that `T` is the transport's threading.
                 return self.try_word_by_target::<T, WAY>(
                     endpoint,
@@ -138,12 +138,17 @@ impl Transport {
                 );
             }
             let (target, word) = self.word(1 << kind as u32, (op, flags), remote, at)?;
+            // Known to the compiler, which then loads none of its parts.
+            let completion = match WAY {
+                UNTOLD => None,
+                _ => completion,
+            };
             let mut posting =
                 self.begin::<T>(endpoint, (ptr::null_mut(), word.bytes()), completion)?;
-            let operands = (posting.operand(operand), 1);
+            let operand = posting.operand(operand);
             let message = posting.state.message.update(
-                operands,
-                (peer.address, target.address, target.key),
+                operand,
+                (peer.address, target.address, remote.key()),
                 (word.datatype as u32, word.op as u32),
                 posting.pointer,
             );

@@ -231,7 +231,7 @@ impl Transport {
                     Operands::Buffer(buffer) => buffer.cast_mut(),
                 };
                 let Target { address, key } = remote.target;
-                let message = posting.state.message.update(
+                let message = posting.state.message.update_of(
                     (operands, remote.count),
                     (endpoint.as_ref().address, address, key),
                     (remote.datatype as u32, remote.op as u32),

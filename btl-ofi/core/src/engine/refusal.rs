@@ -23,11 +23,7 @@ impl Transport {
     /// [`unposted`](Self::unposted) for the fast path.
     #[cold]
     #[inline(never)]
-    pub(super) fn unposted_on_fast_path(
-        &self,
-        context: &Context,
-        rc: isize,
-    ) -> Status {
+    pub(super) fn unposted_on_fast_path(&self, context: &Context, rc: isize) -> Status {
         // SAFETY: the caller left the context locked for this.
         let state = unsafe { context.state.left_locked() };
         guarded(|| self.unposted(context, state, rc))

@@ -112,7 +112,7 @@ impl Transport {
             }
             let local = local.cast_mut();
             let mut posting = self.begin::<T>(endpoint, (local, size), completion)?;
-            let message = posting.state.message.update(
+            let message = posting.state.message.update_of(
                 (local, count),
                 (peer.address, target.address, target.key),
                 (datatype, op),

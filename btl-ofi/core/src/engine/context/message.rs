@@ -16,9 +16,56 @@ struct Parts {
     local: ffi::iovec,
     remote: ffi::fi_rma_iov,
     descriptor: *mut c_void,
-    update: ffi::fi_msg_atomic,
+    /// Of one element, and of any number.
+    word: Update,
+    vector: Update,
+}
+
+struct Update {
+    message: ffi::fi_msg_atomic,
     operands: ffi::fi_ioc,
     target: ffi::fi_rma_ioc,
+}
+
+impl Update {
+    /// # Safety
+    /// `update` is the place in which it stays.
+    unsafe fn prepare(update: *mut Update) {
+        // SAFETY: the caller guarantees that the place is valid.
+        unsafe {
+            (*update).message.msg_iov = &raw const (*update).operands;
+            (*update).message.iov_count = 1;
+            (*update).message.rma_iov = &raw const (*update).target;
+            (*update).message.rma_iov_count = 1;
+            (*update).operands.count = 1;
+            (*update).target.count = 1;
+        }
+    }
+
+    /// Fills in all but the counts.
+    ///
+    /// # Safety
+    /// `update` is valid, and nothing else uses it.
+    #[inline(always)]
+    unsafe fn fill(
+        update: *mut Update,
+        operands: *mut c_void,
+        (peer, address, key): (ffi::fi_addr_t, u64, u64),
+        (datatype, op): (ffi::fi_datatype, ffi::fi_op),
+        context: *mut c_void,
+    ) -> *const ffi::fi_msg_atomic {
+        // SAFETY: the caller guarantees that the place is valid. No reference is made to it, because the message has pointers to it.
+        unsafe {
+            (*update).operands.addr = operands;
+            (*update).target.addr = address;
+            (*update).target.key = key;
+            (*update).message.addr = peer;
+            (*update).message.datatype = datatype;
+            (*update).message.op = op;
+            (*update).message.context = context;
+            &raw const (*update).message
+        }
+    }
 }
 
 impl Message {
@@ -33,10 +80,8 @@ impl Message {
             (*p).put.iov_count = 1;
             (*p).put.rma_iov = &raw const (*p).remote;
             (*p).put.rma_iov_count = 1;
-            (*p).update.msg_iov = &raw const (*p).operands;
-            (*p).update.iov_count = 1;
-            (*p).update.rma_iov = &raw const (*p).target;
-            (*p).update.rma_iov_count = 1;
+            Update::prepare(&raw mut (*p).word);
+            Update::prepare(&raw mut (*p).vector);
         }
         Message(parts)
     }
@@ -74,29 +119,35 @@ impl Message {
         }
     }
 
-    /// Fills in an update: operands, peer address with remote address and key, type and operation, and the
+    /// Fills in an update of one element: operand, peer address with remote address and key, type and operation, and the
     /// operation's context. Valid until the next call.
     #[inline(always)]
     pub(crate) fn update(
         &mut self,
-        (operands, count): (*mut c_void, usize),
-        (peer, address, key): (ffi::fi_addr_t, u64, u64),
-        (datatype, op): (ffi::fi_datatype, ffi::fi_op),
+        operand: *mut c_void,
+        to: (ffi::fi_addr_t, u64, u64),
+        how: (ffi::fi_datatype, ffi::fi_op),
         context: *mut c_void,
     ) -> *const ffi::fi_msg_atomic {
-        let p = self.0.as_ptr();
+        // SAFETY: `self` owns the allocation, and the borrow is exclusive.
+        unsafe { Update::fill(&raw mut (*self.0.as_ptr()).word, operand, to, how, context) }
+    }
+
+    /// The same for a number of elements.
+    #[inline(always)]
+    pub(crate) fn update_of(
+        &mut self,
+        (operands, count): (*mut c_void, usize),
+        to: (ffi::fi_addr_t, u64, u64),
+        how: (ffi::fi_datatype, ffi::fi_op),
+        context: *mut c_void,
+    ) -> *const ffi::fi_msg_atomic {
         // SAFETY: `self` owns the allocation, and the borrow is exclusive.
         unsafe {
-            (*p).operands.addr = operands;
-            (*p).operands.count = count;
-            (*p).target.addr = address;
-            (*p).target.count = count;
-            (*p).target.key = key;
-            (*p).update.addr = peer;
-            (*p).update.datatype = datatype;
-            (*p).update.op = op;
-            (*p).update.context = context;
-            &raw const (*p).update
+            let update = &raw mut (*self.0.as_ptr()).vector;
+            (*update).operands.count = count;
+            (*update).target.count = count;
+            Update::fill(update, operands, to, how, context)
         }
     }
 }

@@ -78,14 +78,14 @@ const FORMS: [Form; 3] = [
         name: "messages",
         atomics: "0",
         mode: 0,
-        connected: 192,
+        connected: 80,
         used: 800,
     },
     Form {
         name: "sends",
         atomics: "0",
         mode: 2,
-        connected: 224,
+        connected: 112,
         used: 800,
     },
 ];
@@ -228,7 +228,13 @@ fn one_form() {
     // The last farewell may not have reached the target.
     let kept = inserted as u64 - counts["removed"];
     assert!(kept <= u64::from(form.atomics == "0"), "{counts:?}");
-    assert_eq!(counts["looked"], 0, "{counts:?}");
+    // Where messages are used, names are read back: when an address is inserted and removed, and as the table of names grows.
+    let looked = if form.atomics == "1" {
+        0
+    } else {
+        5 * MANY as u64
+    };
+    assert!(counts["looked"] <= looked, "{counts:?}");
     assert!(counts["named"] <= 4, "{counts:?}");
     // The receives of both, the puts, and messages about them.
     assert!(counts["posted"] <= 64, "{counts:?}");

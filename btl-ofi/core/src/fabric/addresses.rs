@@ -3,14 +3,18 @@
 //! A process may be a connected peer and an origin of messages at the same time. Providers disagree about an address that is
 //! inserted twice: shm (1.17) returns the first entry, and forgets it at the first removal. So where messages are used, an
 //! address is inserted once, and its uses are counted here.
+//!
+//! A job may have a million processes, and the provider keeps their names, so no name is kept here too: it is read back where two are
+//! compared.
 
-use std::hash::{BuildHasher, RandomState};
+mod counted;
+
 use std::sync::{Mutex, PoisonError};
 
-use hashbrown::HashTable;
 use libfabric_sys as ffi;
 use libfabric_sys::fi_addr_t;
 
+use self::counted::Counted;
 use crate::base::error::{CallError, check};
 
 /// The entries of an address vector.
@@ -18,84 +22,6 @@ pub(crate) struct Addresses {
     av: *mut ffi::fid_av,
     /// The counted entries; `None` if each insertion is an entry of its own.
     counted: Mutex<Option<Counted>>,
-}
-
-/// A name that is inserted, its address, and the number of its uses.
-struct Entry {
-    name: Box<[u8]>,
-    address: fi_addr_t,
-    uses: u32,
-}
-
-/// Entries, and their numbers by name and by address: a job may have a hundred thousand, so each name is kept once.
-#[derive(Default)]
-struct Counted {
-    entries: Vec<Entry>,
-    free: Vec<u32>,
-    by_name: HashTable<u32>,
-    by_address: HashTable<u32>,
-    hasher: RandomState,
-}
-
-impl Counted {
-    /// Begins another use of a name that is inserted already.
-    fn use_again(&mut self, name: &[u8]) -> Option<fi_addr_t> {
-        let entries = &mut self.entries;
-        let same = |n: &u32| *entries[*n as usize].name == *name;
-        let number = *self.by_name.find(self.hasher.hash_one(name), same)?;
-        entries[number as usize].uses += 1;
-        Some(entries[number as usize].address)
-    }
-
-    /// Notes the first use of a name.
-    fn add(&mut self, name: &[u8], address: fi_addr_t) {
-        let entry = Entry {
-            name: name.into(),
-            address,
-            uses: 1,
-        };
-        let number = match self.free.pop() {
-            Some(number) => {
-                self.entries[number as usize] = entry;
-                number
-            }
-            None => {
-                self.entries.push(entry);
-                self.entries.len() as u32 - 1
-            }
-        };
-        let (entries, hasher) = (&self.entries, &self.hasher);
-        let by_name = |n: &u32| hasher.hash_one(&*entries[*n as usize].name);
-        self.by_name
-            .insert_unique(by_name(&number), number, by_name);
-        let by_address = |n: &u32| hasher.hash_one(entries[*n as usize].address);
-        self.by_address
-            .insert_unique(by_address(&number), number, by_address);
-    }
-
-    /// Ends one use of an address. Returns whether others are left.
-    fn end_use(&mut self, address: fi_addr_t) -> bool {
-        let entries = &mut self.entries;
-        let same = |n: &u32| entries[*n as usize].address == address;
-        let hash = self.hasher.hash_one(address);
-        let Ok(found) = self.by_address.find_entry(hash, same) else {
-            return false;
-        };
-        let number = *found.get();
-        let entry = &mut entries[number as usize];
-        entry.uses -= 1;
-        if entry.uses > 0 {
-            return true;
-        }
-        found.remove();
-        let hash = self.hasher.hash_one(&*entry.name);
-        if let Ok(found) = self.by_name.find_entry(hash, |n| *n == number) {
-            found.remove();
-        }
-        entry.name = Box::default();
-        self.free.push(number);
-        false
-    }
 }
 
 // SAFETY: libfabric's address vector may be used by any thread under FI_THREAD_COMPLETION; under FI_THREAD_DOMAIN the host
@@ -118,8 +44,11 @@ impl Addresses {
     #[cfg(test)]
     pub(crate) fn that_keep(name: &[u8]) -> Addresses {
         let mut counted = Counted::default();
-        counted.add(name, 0);
-        counted.entries[0].uses = u32::MAX / 2;
+        let asked = |_: fi_addr_t, _: &mut [u8]| None;
+        counted.add(name, 0, &asked);
+        for _ in 0..1000 {
+            counted.use_again(name, &asked);
+        }
         Addresses {
             av: std::ptr::null_mut(),
             counted: Mutex::new(Some(counted)),
@@ -135,6 +64,15 @@ impl Addresses {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Reads the name of an entry; returns its length, `None` if that cannot be had.
+    fn name(&self, address: fi_addr_t, name: &mut [u8]) -> Option<usize> {
+        let mut length = name.len();
+        // SAFETY: the address vector is live, and has the entry; the buffer has `length` bytes.
+        let found =
+            unsafe { ffi::fi_av_lookup(self.av, address, name.as_mut_ptr().cast(), &mut length) };
+        (found == 0 && length <= name.len()).then_some(length)
+    }
+
     /// The entry of an address; `None` if the provider does not accept it.
     ///
     /// # Safety
@@ -142,7 +80,7 @@ impl Addresses {
     pub(crate) unsafe fn insert(&self, name: &[u8]) -> Result<Option<fi_addr_t>, CallError> {
         let mut counted = self.lock();
         if let Some(counted) = &mut *counted
-            && let Some(address) = counted.use_again(name)
+            && let Some(address) = counted.use_again(name, &|at, name| self.name(at, name))
         {
             return Ok(Some(address));
         }
@@ -155,7 +93,7 @@ impl Addresses {
             return Ok(None);
         }
         if let Some(counted) = &mut *counted {
-            counted.add(name, address);
+            counted.add(name, address, &|at, name| self.name(at, name));
         }
         Ok(Some(address))
     }
@@ -164,7 +102,7 @@ impl Addresses {
     pub(crate) fn remove(&self, address: fi_addr_t) -> Result<(), CallError> {
         let mut counted = self.lock();
         if let Some(counted) = &mut *counted
-            && counted.end_use(address)
+            && counted.end_use(address, &|at, name| self.name(at, name))
         {
             return Ok(());
         }

@@ -1,0 +1,139 @@
+//! The uses of each entry of an address vector.
+//!
+//! Most providers number their entries from some address on. Such an entry takes the 4 bytes of its count, and about 10 in a table
+//! by names, which the provider is asked for. Entries of other providers are kept with their names.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+use libfabric_sys::fi_addr_t;
+
+/// The longest name that is read back.
+const LONGEST: usize = 256;
+/// Numbers that a provider may leave out between two entries.
+const GAP: usize = 16;
+
+/// Reads the name of an entry into a buffer, and returns its length; `None` if that cannot be had.
+pub(super) type Names<'a> = dyn Fn(fi_addr_t, &mut [u8]) -> Option<usize> + 'a;
+
+/// An entry whose name is kept.
+struct Other {
+    address: fi_addr_t,
+    uses: u32,
+}
+
+/// Entries that are in use.
+#[derive(Default)]
+pub(super) struct Counted {
+    /// The address of the first numbered entry, and the uses of all from there on: 0 for those that are not in use.
+    first: fi_addr_t,
+    uses: Vec<u32>,
+    /// The places of numbered entries in `uses`, by their names.
+    by_name: HashTable<u32>,
+    others: HashMap<Box<[u8]>, Other>,
+    other_names: HashMap<fi_addr_t, Box<[u8]>>,
+    hasher: RandomState,
+}
+
+impl Counted {
+    /// Begins another use of a name that is in use already.
+    pub(super) fn use_again(&mut self, name: &[u8], names: &Names<'_>) -> Option<fi_addr_t> {
+        let first = self.first;
+        let is_its = |place: &u32| has_name(names, first + u64::from(*place), name);
+        if let Some(place) = self.by_name.find(self.hasher.hash_one(name), is_its) {
+            self.uses[*place as usize] += 1;
+            return Some(first + u64::from(*place));
+        }
+        let other = self.others.get_mut(name)?;
+        other.uses += 1;
+        Some(other.address)
+    }
+
+    /// Notes the first use of a name.
+    pub(super) fn add(&mut self, name: &[u8], address: fi_addr_t, names: &Names<'_>) {
+        match self
+            .place(address)
+            .filter(|_| has_name(names, address, name))
+        {
+            Some(place) => {
+                if place as usize >= self.uses.len() {
+                    self.uses.resize(place as usize + 1, 0);
+                }
+                self.uses[place as usize] = 1;
+                let (first, hasher) = (self.first, &self.hasher);
+                let by_name = |place: &u32| hash(hasher, names, first + u64::from(*place));
+                self.by_name
+                    .insert_unique(hasher.hash_one(name), place, by_name);
+            }
+            None => {
+                self.other_names.insert(address, name.into());
+                self.others.insert(name.into(), Other { address, uses: 1 });
+            }
+        }
+    }
+
+    /// The place of an entry that is not in use: one that was, or about the next one.
+    fn place(&mut self, address: fi_addr_t) -> Option<u32> {
+        if self.uses.is_empty() {
+            self.first = address;
+        }
+        let place = u32::try_from(address.checked_sub(self.first)?).ok()?;
+        let is_free = match self.uses.get(place as usize) {
+            Some(uses) => *uses == 0,
+            None => place as usize - self.uses.len() <= GAP,
+        };
+        is_free.then_some(place)
+    }
+
+    /// Ends one use of an entry, which is still in the address vector. Returns whether others are left.
+    pub(super) fn end_use(&mut self, address: fi_addr_t, names: &Names<'_>) -> bool {
+        if let Some(name) = self.other_names.get(&address) {
+            let Some(other) = self.others.get_mut(name) else {
+                return false;
+            };
+            other.uses -= 1;
+            if other.uses > 0 {
+                return true;
+            }
+            self.others.remove(name);
+            self.other_names.remove(&address);
+            return false;
+        }
+        let place = address.checked_sub(self.first);
+        let Some(place) = place.and_then(|place| u32::try_from(place).ok()) else {
+            return false;
+        };
+        match self.uses.get_mut(place as usize) {
+            Some(uses) if *uses > 0 => {
+                *uses -= 1;
+                if *uses > 0 {
+                    return true;
+                }
+            }
+            _ => return false,
+        }
+        let hash = hash(&self.hasher, names, address);
+        if let Ok(found) = self.by_name.find_entry(hash, |other| *other == place) {
+            found.remove();
+        }
+        false
+    }
+}
+
+/// Whether the entry has this name.
+fn has_name(names: &Names<'_>, address: fi_addr_t, name: &[u8]) -> bool {
+    let mut buffer = [0; LONGEST];
+    names(address, &mut buffer).is_some_and(|length| buffer[..length] == *name)
+}
+
+/// The hash of an entry's name.
+fn hash(hasher: &RandomState, names: &Names<'_>, address: fi_addr_t) -> u64 {
+    let mut buffer = [0; LONGEST];
+    // Only entries whose names could be read have places.
+    let length = names(address, &mut buffer).unwrap_or(0);
+    hasher.hash_one(&buffer[..length])
+}
+
+#[cfg(test)]
+mod tests;

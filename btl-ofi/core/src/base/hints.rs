@@ -2,6 +2,8 @@
 //!
 //! The functions of the plugin's table (`btl-ofi/plugin/src/module/rma.rs`) are an example.
 
+use plugin_api::Status;
+
 #[doc(inline)]
 pub use crate::quick_entry;
 
@@ -16,21 +18,22 @@ pub fn branch() {
     }
 }
 
-/// The value itself. The compiler takes it for any value and so keeps it in the register where it lies, where it would otherwise put
-/// a value that it knows into another one.
+/// The status itself. The compiler would otherwise put a success, which it knows beforehand, into a register that it must save
+/// around the provider's call.
 #[inline(always)]
-pub(crate) fn opaque(value: i32) -> i32 {
-    #[cfg(not(miri))]
-    {
-        let mut value = value;
-        // SAFETY: the assembly is empty, so it changes no state.
-        unsafe {
-            std::arch::asm!("/* {0:e} */", inout(reg) value, options(pure, nomem, nostack, preserves_flags));
+pub fn not_before(status: Status) -> Status {
+    match status {
+        Status::SUCCESS => {
+            let mut success = 0u64;
+            #[cfg(not(miri))]
+            // SAFETY: the assembly is empty, so it changes no state.
+            unsafe {
+                std::arch::asm!("/* {0} */", inout(reg) success, options(pure, nomem, nostack, preserves_flags));
+            }
+            Status(success as i32)
         }
-        value
+        refused => refused,
     }
-    #[cfg(miri)]
-    value
 }
 
 /// What the quick path of a request is for.

@@ -153,7 +153,8 @@ impl Transport {
                 posting.pointer,
             );
             let context = posting.context;
-            let rc = (context.calls.update)(context.tx, message, self.quick.delivered);
+            let delivered = self.quick.delivered;
+            let rc = (context.calls.update)(context.tx, message, delivered);
             self.end::<T>(posting, rc)
         }
     }

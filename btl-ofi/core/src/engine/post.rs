@@ -12,7 +12,7 @@ use std::ptr::{self, NonNull};
 use plugin_api::Status;
 use plugin_api::counters::{Carrier, PeerCounters};
 
-use crate::base::hints::{branch, opaque};
+use crate::base::hints::branch;
 use crate::base::lock::Guard;
 use crate::engine::context::{Asked, Context, State};
 use crate::engine::liveness::LONG;
@@ -305,7 +305,7 @@ impl Transport {
         }
         // SAFETY: the caller guarantees that `begin` locked the context with the same `T`.
         unsafe { state.unlock_as(T) };
-        Some(Status(opaque(rc as i32)))
+        Some(Status::SUCCESS)
     }
 
     /// Posts one operation on the slow path: `call` calls the provider.

@@ -93,7 +93,9 @@ impl Transport {
                 (peer.address, target.address, remote.key()),
                 posting.pointer,
             );
-            let rc = (context.calls.writemsg)(context.tx, message, self.quick.delivered);
+            // Read first, so that `self` need not stay in its register.
+            let delivered = self.quick.delivered;
+            let rc = (context.calls.writemsg)(context.tx, message, delivered);
             self.end::<T>(posting, rc)
         }
     }

@@ -101,18 +101,32 @@ impl<'a> Call<'a> {
     /// `Transport::answer_at_once`, which this component does not call, enables inline completions.
     #[inline]
     pub(super) fn settle(&self, what: &str, status: Status) -> c_int {
-        if status == Status::SUCCESS || status.is_again() || status == Status::NOT_SUPPORTED {
-            return status.0;
+        match status {
+            Status::SUCCESS => 0,
+            _ => refused(self.module, self.endpoint, what, status),
         }
+    }
+}
+
+/// [`settle`](Call::settle) for an operation that the transport refused.
+#[cold]
+#[inline(never)]
+pub(super) fn refused(
+    module: &Module,
+    endpoint: NonNull<Endpoint>,
+    what: &str,
+    status: Status,
+) -> c_int {
+    if !status.is_again() && status != Status::NOT_SUPPORTED {
         // SAFETY: `add_procs` returned the endpoint, and it is live until `del_procs`.
-        let process = unsafe { self.endpoint.as_ref() }.proc();
-        self.module.fail(
-            self.endpoint.as_ptr(),
+        let process = unsafe { endpoint.as_ref() }.proc();
+        module.fail(
+            endpoint.as_ptr(),
             status,
             &format!("a {what} to process {process} was refused: {status}"),
         );
-        status.0
     }
+    status.0
 }
 
 /// Runs an operation, whose body returns what [`settle`](Call::settle) does. A panic, or an error of the body, ends the job like

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use plugin_api::{CompletionFn, Endpoint, Handle, Module, Status};
 
 use transport::Op;
-use transport::hints::{branch, quick_entry};
+use transport::hints::{branch, not_before, quick_entry};
 
 use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
@@ -43,7 +43,7 @@ quick_entry! {
                 remote,
                 size,
                 completion(callback, context, data),
-            )
+            ).map(not_before)
         }
     } -> Status
 }
@@ -114,7 +114,7 @@ quick_entry! {
                 remote,
                 size,
                 completion(callback, context, data),
-            )
+            ).map(not_before)
         }
     } -> Status
 }

@@ -204,9 +204,10 @@ fn holdings() -> Result<(usize, usize), Failure> {
     Ok((files, segments.count()))
 }
 
-/// Nothing was left. Connections of the transport to other nodes may have been closed meanwhile.
+/// Nothing was left. The transport may have closed connections to other nodes meanwhile, and given up what it had mapped of
+/// windows that ended before.
 fn no_more(before: (usize, usize), after: (usize, usize)) -> Outcome {
-    ensure(after.0 <= before.0 && after.1 == before.1, || {
+    ensure(after.0 <= before.0 && after.1 <= before.1, || {
         format!("{before:?}, then {after:?}")
     })
 }

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use btl_ofi::hints::{MESSAGE, OTHER, PROVIDER};
+use btl_ofi::hints::{MESSAGE, OTHER, PROVIDER, UNTOLD};
 use btl_ofi::{Completion, Endpoint, Handle, Op, Transport};
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
@@ -12,18 +12,23 @@ type Local = *mut plugin_api::Handle;
 type Done = Option<Completion>;
 
 /// Tries the quick paths of a call in the order of a door's table; a traced transport's table has none. `$route` says
-/// whether the provider serves the peer.
+/// whether the provider serves the peer, `$untold`, if it is given, whether nobody is told of the completion.
 macro_rules! quick {
-    ($transport:expr, $route:ident, $call:ident, $arguments:tt) => {{
+    ($transport:expr, $route:ident, $call:ident, $arguments:tt $(, $untold:expr)?) => {{
         let (t, (peer, ..)) = ($transport, $arguments);
+        let untold = false $(|| $untold)?;
         // SAFETY: the constants are the transport's, and the caller of the operation guarantees the rest.
         unsafe {
             match (t.is_threaded(), t.uses_messages()) {
                 _ if t.is_traced() => None,
                 (false, false) if peer.as_ref().$route::<false>() => {
-                    t.$call::<false, PROVIDER>$arguments
+                    let first = untold.then(|| t.$call::<false, UNTOLD>$arguments);
+                    first.flatten().or_else(|| t.$call::<false, PROVIDER>$arguments)
                 }
-                (true, false) if peer.as_ref().$route::<true>() => t.$call::<true, PROVIDER>$arguments,
+                (true, false) if peer.as_ref().$route::<true>() => {
+                    let first = untold.then(|| t.$call::<true, UNTOLD>$arguments);
+                    first.flatten().or_else(|| t.$call::<true, PROVIDER>$arguments)
+                }
                 (false, false) => t.$call::<false, OTHER>$arguments,
                 (true, false) => t.$call::<true, OTHER>$arguments,
                 (false, true) => {
@@ -61,7 +66,8 @@ pub(crate) trait Calls {
                 self.transport(),
                 sends_transfers_by_fabric,
                 try_put,
-                (peer, local, at, h, size, done)
+                (peer, local, at, h, size, done),
+                done.is_none()
             )
         {
             return status;
@@ -85,7 +91,8 @@ pub(crate) trait Calls {
                 self.transport(),
                 sends_transfers_by_fabric,
                 try_get,
-                (peer, local, at, h, size, done)
+                (peer, local, at, h, size, done),
+                done.is_none()
             )
         {
             return status;
@@ -109,7 +116,8 @@ pub(crate) trait Calls {
             self.transport(),
             sends_atomics_by_fabric,
             try_atomic_op,
-            (peer, at, h, codes, operand, done)
+            (peer, at, h, codes, operand, done),
+            done.is_none()
         ) {
             return status;
         }

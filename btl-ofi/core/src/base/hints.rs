@@ -24,6 +24,7 @@ pub fn branch() {
 pub fn not_before(status: Status) -> Status {
     match status {
         Status::SUCCESS => {
+            #[cfg_attr(miri, allow(unused_mut))]
             let mut success = 0u64;
             #[cfg(not(miri))]
             // SAFETY: the assembly is empty, so it changes no state.
@@ -52,7 +53,7 @@ pub(crate) const fn is_by_provider(way: Way) -> bool {
     way == PROVIDER || way == UNTOLD
 }
 
-/// Defines a function of a door's table, `$name`, in three functions; `$slow` is written beside them. All have the same
+/// Defines a function of a door's table, `$name`, in three functions or four; `$slow` is written beside them. All have the same
 /// arguments in the same order, so that the compiler makes a call of the next one a jump (a tail call):
 /// - `$name`, with `$way` [`PROVIDER`], only asks `$route`, a method of [`Endpoint`](crate::Endpoint), whether the provider
 ///   serves the endpoint, and jumps to `$direct` or `$other`. It saves no register, which it would if it did more, and it calls a

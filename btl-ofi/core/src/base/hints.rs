@@ -18,23 +18,20 @@ pub fn branch() {
     }
 }
 
-/// The status itself. The compiler would otherwise put a success, which it knows beforehand, into a register that it must save
-/// around the provider's call.
+/// The same status. The compiler loads the number of a success only where it is returned. Otherwise it loads it before the provider's
+/// call, into a register that it must then save.
 #[inline(always)]
-pub fn not_before(status: Status) -> Status {
-    match status {
-        Status::SUCCESS => {
-            #[cfg_attr(miri, allow(unused_mut))]
-            let mut success = 0u64;
-            #[cfg(not(miri))]
-            // SAFETY: the assembly is empty, so it changes no state.
-            unsafe {
-                std::arch::asm!("/* {0} */", inout(reg) success, options(pure, nomem, nostack, preserves_flags));
-            }
-            Status(success as i32)
+pub fn late_success(status: Status) -> Status {
+    #[cfg(not(miri))]
+    if status == Status::SUCCESS {
+        let success: u64;
+        // SAFETY: the assembly is empty, so it changes no state.
+        unsafe {
+            std::arch::asm!("/* {0} */", inlateout(reg) 0u64 => success, options(pure, nomem, nostack, preserves_flags));
         }
-        refused => refused,
+        return Status(success as i32);
     }
+    status
 }
 
 /// What the quick path of a request is for.
@@ -45,12 +42,12 @@ pub const PROVIDER: Way = 0;
 pub const MESSAGE: Way = 1;
 /// Other peers, and requests that begin a message.
 pub const OTHER: Way = 2;
-/// Peers that the provider serves, for requests whose completion nobody is told.
-pub const UNTOLD: Way = 3;
+/// Peers that the provider serves, for requests without callback.
+pub const NO_CALLBACK: Way = 3;
 
 /// Whether the way is one for peers that the provider serves.
 pub(crate) const fn is_by_provider(way: Way) -> bool {
-    way == PROVIDER || way == UNTOLD
+    way == PROVIDER || way == NO_CALLBACK
 }
 
 /// Defines a function of a door's table, `$name`, in three functions or four; `$slow` is written beside them. All have the same
@@ -60,8 +57,8 @@ pub(crate) const fn is_by_provider(way: Way) -> bool {
 ///   pointer, because the compiler makes one call of a function a jump, not several. With `$way` [`MESSAGE`], for
 ///   transports that use messages, it is `$quick`, and jumps to `$other` where that returned `None`;
 /// - `$direct` is `$quick` with `$way` [`PROVIDER`], `$other` with [`OTHER`];
-/// - `$untold`, which an entry may have, takes the place of `$direct` for requests whose `$callback` is NULL. It is `$quick` with
-///   [`UNTOLD`], and jumps to `$direct` where that returned `None`. Such a request needs no record, so it has fewer registers to save;
+/// - `$no_callback`, which an entry may have, takes the place of `$direct` for requests whose `$callback` is NULL. It is `$quick` with
+///   [`NO_CALLBACK`], and jumps to `$direct` where that returned `None`. Such a request has fewer registers to save;
 /// - `$slow` serves everything else, after `$quick` returned `None`, before any side effect.
 ///
 /// The constant `T` means that calls may overlap. A door's table has the functions of its case.
@@ -69,7 +66,7 @@ pub(crate) const fn is_by_provider(way: Way) -> bool {
 #[macro_export]
 macro_rules! quick_entry {
     (
-        $name:ident, $direct:ident, $other:ident, $slow:ident, $route:ident, $($untold:ident without $callback:ident,)?
+        $name:ident, $direct:ident, $other:ident, $slow:ident, $route:ident, $($no_callback:ident for no $callback:ident,)?
         ($module:ident: $module_type:ty, $endpoint:ident: $endpoint_type:ty, $($arg:ident: $type:ty),* $(,)?),
         $way:ident, $quick:block -> $result:ty
     ) => {
@@ -92,11 +89,11 @@ macro_rules! quick_entry {
                 {
                     // A branch, where the compiler would choose the address by the condition, with one instruction more.
                     $crate::hints::branch();
-                    'told: {
+                    'chosen: {
                         $(
                             if $callback.is_none() {
                                 $crate::hints::branch();
-                                break 'told $untold::<T>;
+                                break 'chosen $no_callback::<T>;
                             }
                         )?
                         $direct::<T>
@@ -109,7 +106,7 @@ macro_rules! quick_entry {
         }
 
         $crate::quick_entry! {
-            @untold ($($untold)?), $endpoint, $crate::hints::UNTOLD, $direct::<T>,
+            @no_callback ($($no_callback)?), $endpoint, $crate::hints::NO_CALLBACK, $direct::<T>,
             ($module: $module_type, $endpoint: $endpoint_type, $($arg: $type),*), $way, $quick -> $result
         }
 
@@ -123,8 +120,8 @@ macro_rules! quick_entry {
             ($module: $module_type, $endpoint: $endpoint_type, $($arg: $type),*), $way, $quick -> $result
         }
     };
-    (@untold (), $($rest:tt)*) => {};
-    (@untold ($untold:ident), $($rest:tt)*) => { $crate::quick_entry! { @path $untold, $($rest)* } };
+    (@no_callback (), $($rest:tt)*) => {};
+    (@no_callback ($name:ident), $($rest:tt)*) => { $crate::quick_entry! { @path $name, $($rest)* } };
     (
         @path $name:ident, $endpoint:ident, $served:expr, $next:expr,
         ($($arg:ident: $type:ty),*), $way:ident, $quick:block -> $result:ty

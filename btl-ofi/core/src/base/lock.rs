@@ -95,11 +95,11 @@ impl<T> Lock<T> {
         Guard { lock: self }
     }
 
-    /// The exclusive access that a guard of this thread [left](Guard::leave_locked).
+    /// A guard in place of one that was [leaked](Guard::leak).
     ///
     /// # Safety
-    /// This thread left the lock locked, and takes it up once.
-    pub(crate) unsafe fn left_locked(&self) -> Guard<'_, T> {
+    /// This thread leaked its guard, and makes one other for it.
+    pub(crate) unsafe fn make_guard_unchecked(&self) -> Guard<'_, T> {
         Guard { lock: self }
     }
 
@@ -133,10 +133,9 @@ pub(crate) struct Guard<'a, T> {
 }
 
 impl<T> Guard<'_, T> {
-    /// Gives the guard up and leaves the lock locked, for a function of the same thread that takes it up by
-    /// [`Lock::left_locked`].
+    /// Gives the guard up and leaves the lock locked, for [`Lock::make_guard_unchecked`]. (The names are lock_api's.)
     #[inline(always)]
-    pub(crate) fn leave_locked(self) {
+    pub(crate) fn leak(self) {
         let _ = ManuallyDrop::new(self);
     }
 

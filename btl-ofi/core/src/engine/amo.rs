@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
 use self::by_target::WordOperands;
-use crate::base::hints::{PROVIDER, UNTOLD, Way, branch, is_by_provider};
+use crate::base::hints::{NO_CALLBACK, PROVIDER, Way, branch, is_by_provider};
 use crate::engine::transport::Transport;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::policy::Policy;
@@ -138,9 +138,9 @@ impl Transport {
                 );
             }
             let (target, word) = self.word(1 << kind as u32, (op, flags), remote, at)?;
-            // Known to the compiler, which then loads none of its parts.
+            // With a constant, the compiler loads no part of it.
             let completion = match WAY {
-                UNTOLD => None,
+                NO_CALLBACK => None,
                 _ => completion,
             };
             let mut posting =

@@ -157,10 +157,10 @@ pub(crate) struct Refusing {
     pub(crate) last: u64,
 }
 
-/// An operation for which the provider is called, kept in memory for the case that it refuses: in registers, it would cost each
-/// post to save them around the call.
+/// The operation for which the provider was last called, for the case that it refuses. In registers, which each post would have to save
+/// around the call, this would cost more.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct Attempt {
     /// The context pointer that the provider was given.
     pub(crate) pointer: *mut c_void,
     /// What was counted (`plugin_api::counters`).
@@ -170,8 +170,7 @@ pub(crate) struct Asked {
 /// State under a context's lock. The lock also serializes calls on the provider's endpoint and queue.
 pub(crate) struct State {
     pub(crate) pool: Pool,
-    /// What the provider was last called for.
-    pub(crate) asked: Asked,
+    pub(crate) attempt: Attempt,
     pub(crate) message: Message,
     /// The provider's `fi_cq_read`; a function that reads nothing once the endpoints are closed (`failure`).
     pub(crate) read: CqRead,
@@ -289,7 +288,7 @@ impl Context {
         };
         let state = State {
             pool: Pool::new(claimed),
-            asked: Asked {
+            attempt: Attempt {
                 pointer: ptr::null_mut(),
                 bytes: 0,
             },

@@ -119,12 +119,11 @@ impl Transport {
                 several: contexts.len() > 1,
                 delivered: policy::DELIVERED,
                 outstanding_limit,
-                untold_limit: if policy.untracked {
+                untracked_limit: if policy.untracked {
                     outstanding_limit
                 } else {
                     0
                 },
-                records: !policy.untracked,
                 virtual_addresses: registrar.virtual_addresses,
             },
             atomics: Atomics::new(chosen.atomics, scratch, &policy),

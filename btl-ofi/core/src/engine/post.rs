@@ -14,7 +14,7 @@ use plugin_api::counters::{Carrier, PeerCounters};
 
 use crate::base::hints::branch;
 use crate::base::lock::Guard;
-use crate::engine::context::{Asked, Context, State};
+use crate::engine::context::{Attempt, Context, State};
 use crate::engine::liveness::LONG;
 use crate::engine::transport::Transport;
 use crate::op::completion::{Completion, Finished};
@@ -36,12 +36,10 @@ pub(crate) struct Quick {
     /// Outstanding operations on a context from which on a post leaves the fast path, to make progress or be
     /// refused.
     pub(crate) outstanding_limit: u32,
-    /// The same for operations without callback: 0 where they need a record too.
-    pub(crate) untold_limit: u32,
+    /// The same for untracked operations: 0 where every operation needs a record.
+    pub(crate) untracked_limit: u32,
     /// Whether there is more than one context.
     pub(crate) several: bool,
-    /// Whether operations without callback need a record too.
-    pub(crate) records: bool,
     /// Whether the provider addresses memory by virtual address.
     pub(crate) virtual_addresses: bool,
 }
@@ -106,7 +104,7 @@ impl<'a> Posting<'a> {
         mut state: Guard<'a, State>,
         (pointer, bytes): (*mut c_void, usize),
     ) -> Self {
-        state.asked = Asked { pointer, bytes };
+        state.attempt = Attempt { pointer, bytes };
         Posting {
             context,
             state,
@@ -219,13 +217,13 @@ impl Transport {
         Some(Posting::new(context, state, (pointer, bytes)))
     }
 
-    /// [`begin`](Self::begin) for an operation without callback, which needs no record, except with providers that claim a context
-    /// for each; for those, `None`.
+    /// [`begin`](Self::begin) for an untracked operation, which has no callback and no record. `None` where every operation needs a
+    /// record (`Policy::untracked`).
     ///
     /// # Safety
     /// As for [`begin`](Self::begin).
     #[inline(always)]
-    pub(crate) unsafe fn begin_untold<const T: bool>(
+    pub(crate) unsafe fn begin_untracked<const T: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         bytes: usize,
@@ -259,7 +257,7 @@ impl Transport {
             context.count.outstanding()
                 < match RECORD {
                     true => quick.outstanding_limit,
-                    false => quick.untold_limit,
+                    false => quick.untracked_limit,
                 }
         };
         if !ordinary {
@@ -298,8 +296,8 @@ impl Transport {
     ) -> Option<Status> {
         let Posting { context, state, .. } = posting;
         if rc != 0 {
-            state.leave_locked();
-            // Read again rather than kept in a register, where no lock needs it after the call.
+            state.leak();
+            // Without threads nothing else needs the context after the call, so it is looked up again instead of kept.
             let context = if T { context } else { self.context_as::<T>() };
             return Some(self.unposted_on_fast_path(context, rc));
         }
@@ -350,7 +348,7 @@ impl Transport {
             context.count.raise(self.setup.threaded),
             peer.count.raise(self.setup.threaded),
         );
-        let pointer = if needs.record || caller.completion.is_some() || self.quick.records {
+        let pointer = if needs.record || caller.completion.is_some() || !self.policy.untracked {
             let Some(taken) = state.pool.take() else {
                 drop(state);
                 self.lower(context, tag, 1);

@@ -9,7 +9,7 @@ use plugin_api::counters::Carrier;
 
 use crate::base::error::status_of;
 use crate::base::lock::Guard;
-use crate::engine::context::{Asked, Context, Refusing, State};
+use crate::engine::context::{Attempt, Context, Refusing, State};
 use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::Transport;
 use crate::op::tag::Tag;
@@ -25,7 +25,7 @@ impl Transport {
     #[inline(never)]
     pub(super) fn unposted_on_fast_path(&self, context: &Context, rc: isize) -> Status {
         // SAFETY: the caller left the context locked for this.
-        let state = unsafe { context.state.left_locked() };
+        let state = unsafe { context.state.make_guard_unchecked() };
         guarded(|| self.unposted(context, state, rc))
     }
 
@@ -38,7 +38,7 @@ impl Transport {
         mut state: Guard<'_, State>,
         rc: isize,
     ) -> Status {
-        let Asked { pointer, bytes } = state.asked;
+        let Attempt { pointer, bytes } = state.attempt;
         let tag = match (Tag::from_untracked(pointer), NonNull::new(pointer.cast())) {
             (Some(tag), _) => tag,
             // SAFETY: `begin` or `post` took the record from the pool; the provider refused the operation and

@@ -8,7 +8,7 @@ use plugin_api::Status;
 use plugin_api::counters::Carrier;
 
 use crate::base::cma::{self, Refused};
-use crate::base::hints::{MESSAGE, UNTOLD, Way, branch, is_by_provider};
+use crate::base::hints::{MESSAGE, NO_CALLBACK, Way, branch, is_by_provider};
 use crate::engine::context::Context;
 use crate::engine::post::guarded;
 use crate::engine::ring_transfers::MOST;
@@ -26,7 +26,7 @@ impl Transport {
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); the constants have the values named above. With [`PROVIDER`](crate::hints::PROVIDER) and
-    /// [`UNTOLD`], the peer [sends transfers by the provider](Endpoint::sends_transfers_by_fabric); with `UNTOLD`, `completion` is
+    /// [`NO_CALLBACK`], the peer [sends transfers by the provider](Endpoint::sends_transfers_by_fabric); with `NO_CALLBACK`, `completion` is
     /// `None`.
     #[inline(always)]
     pub unsafe fn try_put<const T: bool, const WAY: Way>(
@@ -84,7 +84,7 @@ impl Transport {
                 return self.copied::<T>(endpoint, size, completion, copied);
             }
             let mut posting = match WAY {
-                UNTOLD => self.begin_untold::<T>(endpoint, size)?,
+                NO_CALLBACK => self.begin_untracked::<T>(endpoint, size)?,
                 _ => self.begin::<T>(endpoint, (local, size), completion)?,
             };
             let context = posting.context;
@@ -160,7 +160,7 @@ impl Transport {
                 return self.copied::<T>(endpoint, size, completion, copied);
             }
             let posting = match WAY {
-                UNTOLD => self.begin_untold::<T>(endpoint, size)?,
+                NO_CALLBACK => self.begin_untracked::<T>(endpoint, size)?,
                 _ => self.begin::<T>(endpoint, (local, size), completion)?,
             };
             let context = posting.context;

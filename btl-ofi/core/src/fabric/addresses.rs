@@ -43,15 +43,9 @@ impl Addresses {
     /// One that has this name, with so many uses that it stays.
     #[cfg(test)]
     pub(crate) fn that_keep(name: &[u8]) -> Addresses {
-        let mut counted = Counted::default();
-        let asked = |_: fi_addr_t, _: &mut [u8]| None;
-        counted.add(name, 0, &asked);
-        for _ in 0..1000 {
-            counted.use_again(name, &asked);
-        }
         Addresses {
             av: std::ptr::null_mut(),
-            counted: Mutex::new(Some(counted)),
+            counted: Mutex::new(Some(Counted::that_keep(name))),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use btl_ofi::hints::{MESSAGE, OTHER, PROVIDER, UNTOLD};
+use btl_ofi::hints::{MESSAGE, NO_CALLBACK, OTHER, PROVIDER};
 use btl_ofi::{Completion, Endpoint, Handle, Op, Transport};
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
@@ -12,21 +12,21 @@ type Local = *mut plugin_api::Handle;
 type Done = Option<Completion>;
 
 /// Tries the quick paths of a call in the order of a door's table; a traced transport's table has none. `$route` says
-/// whether the provider serves the peer, `$untold`, if it is given, whether nobody is told of the completion.
+/// whether the provider serves the peer, `$no_callback`, if it is given, whether there is no callback.
 macro_rules! quick {
-    ($transport:expr, $route:ident, $call:ident, $arguments:tt $(, $untold:expr)?) => {{
+    ($transport:expr, $route:ident, $call:ident, $arguments:tt $(, $no_callback:expr)?) => {{
         let (t, (peer, ..)) = ($transport, $arguments);
-        let untold = false $(|| $untold)?;
+        let no_callback = false $(|| $no_callback)?;
         // SAFETY: the constants are the transport's, and the caller of the operation guarantees the rest.
         unsafe {
             match (t.is_threaded(), t.uses_messages()) {
                 _ if t.is_traced() => None,
                 (false, false) if peer.as_ref().$route::<false>() => {
-                    let first = untold.then(|| t.$call::<false, UNTOLD>$arguments);
+                    let first = no_callback.then(|| t.$call::<false, NO_CALLBACK>$arguments);
                     first.flatten().or_else(|| t.$call::<false, PROVIDER>$arguments)
                 }
                 (true, false) if peer.as_ref().$route::<true>() => {
-                    let first = untold.then(|| t.$call::<true, UNTOLD>$arguments);
+                    let first = no_callback.then(|| t.$call::<true, NO_CALLBACK>$arguments);
                     first.flatten().or_else(|| t.$call::<true, PROVIDER>$arguments)
                 }
                 (false, false) => t.$call::<false, OTHER>$arguments,

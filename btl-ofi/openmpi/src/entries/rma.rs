@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
 use btl_ofi::Endpoint;
-use btl_ofi::hints::{UNTOLD, branch, quick_entry};
+use btl_ofi::hints::{NO_CALLBACK, branch, quick_entry};
 use plugin_api::Status;
 
 use super::call::{Btl, BtlCallback, BtlEndpoint, BtlHandle, Call, completion, operation, refused};
@@ -14,7 +14,7 @@ use crate::module::Module;
 use crate::transfers::{Kind, Transfer};
 
 quick_entry! {
-    put, direct_put, other_put, slow_put, sends_transfers_by_fabric, untold_put without callback,
+    put, direct_put, other_put, slow_put, sends_transfers_by_fabric, put_no_callback for no callback,
     (
     btl: Btl,
     endpoint: BtlEndpoint,
@@ -41,7 +41,7 @@ quick_entry! {
             let status = call.module.transport().try_put::<T, WAY>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
             (call, status?)
         };
-        Some(if status == Status::SUCCESS { 0 } else if WAY == UNTOLD { refused(call.module, call.endpoint, "put", status) } else {
+        Some(if status == Status::SUCCESS { 0 } else if WAY == NO_CALLBACK { refused(call.module, call.endpoint, "put", status) } else {
             let transfer = Transfer { kind: Kind::Put, local, local_handle, remote, handle: *call.handle, size, done: completion(callback, context, data) };
             kept::settle(&call, status, &transfer)
         })

@@ -12,7 +12,7 @@ use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
 
 quick_entry! {
-    atomic_op, direct_atomic_op, other_atomic_op, slow_atomic_op, sends_atomics_by_fabric, untold_atomic_op without callback,
+    atomic_op, direct_atomic_op, other_atomic_op, slow_atomic_op, sends_atomics_by_fabric, atomic_op_no_callback for no callback,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,

@@ -5,13 +5,13 @@ use std::ffi::c_void;
 use plugin_api::{CompletionFn, Endpoint, Handle, Module, Status};
 
 use transport::Op;
-use transport::hints::{branch, not_before, quick_entry};
+use transport::hints::{branch, late_success, quick_entry};
 
 use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
 
 quick_entry! {
-    put, direct_put, other_put, slow_put, sends_transfers_by_fabric, untold_put without callback,
+    put, direct_put, other_put, slow_put, sends_transfers_by_fabric, put_no_callback for no callback,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,
@@ -43,7 +43,7 @@ quick_entry! {
                 remote,
                 size,
                 completion(callback, context, data),
-            ).map(not_before)
+            ).map(late_success)
         }
     } -> Status
 }
@@ -82,7 +82,7 @@ pub(super) unsafe extern "C" fn slow_put(
 }
 
 quick_entry! {
-    get, direct_get, other_get, slow_get, sends_transfers_by_fabric, untold_get without callback,
+    get, direct_get, other_get, slow_get, sends_transfers_by_fabric, get_no_callback for no callback,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,
@@ -114,7 +114,7 @@ quick_entry! {
                 remote,
                 size,
                 completion(callback, context, data),
-            ).map(not_before)
+            ).map(late_success)
         }
     } -> Status
 }

@@ -37,6 +37,18 @@ pub(super) struct Counted {
 }
 
 impl Counted {
+    /// One that has this name at address 0, with so many uses that it stays.
+    #[cfg(test)]
+    pub(super) fn that_keep(name: &[u8]) -> Counted {
+        let mut counted = Counted::default();
+        let uses = u32::MAX / 2;
+        counted
+            .others
+            .insert(name.into(), Other { address: 0, uses });
+        counted.other_names.insert(0, name.into());
+        counted
+    }
+
     /// Begins another use of a name that is in use already.
     pub(super) fn use_again(&mut self, name: &[u8], names: &Names<'_>) -> Option<fi_addr_t> {
         let first = self.first;

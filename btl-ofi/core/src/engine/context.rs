@@ -4,7 +4,7 @@ mod message;
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libfabric_sys as ffi;
 
@@ -12,6 +12,7 @@ use crate::base::error::Error;
 use crate::base::lock::Lock;
 use crate::base::params::MAX_CQ_READ;
 use crate::base::ticks;
+use crate::engine::delivering::Delivering;
 use crate::engine::failure::never_read;
 use crate::fabric::confirmation::{Confirmations, writemsg_to_confirm};
 use crate::fabric::msg::Messages;
@@ -157,8 +158,8 @@ pub(crate) struct Refusing {
     pub(crate) last: u64,
 }
 
-/// The operation for which the provider was last called, for the case that it refuses. In registers, which each post would have to save
-/// around the call, this would cost more.
+/// The operation that is being posted, kept for a refusal. It lies here and not in registers, because every post would have to
+/// save those around the provider's call.
 #[derive(Clone, Copy)]
 pub(crate) struct Attempt {
     /// The context pointer that the provider was given.
@@ -226,9 +227,7 @@ pub(crate) struct Context {
     pub(crate) count: OutstandingCount,
     /// Transfers completed inline, without the provider.
     pub(crate) direct: AtomicU64,
-    /// Set while callbacks of this context run, so that operations issued by a callback do not deliver
-    /// recursively.
-    pub(crate) delivering: AtomicBool,
+    pub(crate) delivering: Delivering,
     /// Polls of this context by its threads. Used only with several contexts.
     pub(crate) polls: AtomicU32,
     pub(crate) other_polls: AtomicU32,
@@ -312,7 +311,7 @@ impl Context {
             calls,
             count: OutstandingCount::new(),
             direct: AtomicU64::new(0),
-            delivering: AtomicBool::new(false),
+            delivering: Delivering::default(),
             polls: AtomicU32::new(0),
             other_polls: AtomicU32::new(0),
             read_at: AtomicU64::new(0),

@@ -14,28 +14,11 @@ impl Transport {
         if finished.is_empty() {
             return;
         }
-        let nested = self.begin_delivering(context);
+        let nested = context.delivering.begin();
         for f in finished {
             self.call_back(context, f, status, self.setup.threaded);
         }
-        self.end_delivering(context, nested);
-    }
-
-    /// Returns whether callbacks of this context were already running. Two threads may mistake each other's callbacks for
-    /// nested ones. So the flag decides only whether a post polls once more (`must_not_poll`), and nothing that would go on without
-    /// end if it were wrong.
-    #[inline(always)]
-    pub(crate) fn begin_delivering(&self, context: &Context) -> bool {
-        let nested = context.delivering.load(Ordering::Relaxed);
-        context.delivering.store(true, Ordering::Relaxed);
-        nested
-    }
-
-    #[inline(always)]
-    pub(crate) fn end_delivering(&self, context: &Context, nested: bool) {
-        if !nested {
-            context.delivering.store(false, Ordering::Relaxed);
-        }
+        context.delivering.end(nested);
     }
 
     /// Runs an operation's callback, and counts the operation as done.

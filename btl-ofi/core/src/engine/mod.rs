@@ -6,6 +6,7 @@ pub(crate) mod compound;
 mod confirmation;
 pub(crate) mod context;
 mod deliver;
+mod delivering;
 mod describe;
 pub(crate) mod doubt;
 mod error_completions;

@@ -158,7 +158,7 @@ impl Transport {
                 }
             }
             if messages.is_full() {
-                // Another thread hands to the host what came before.
+                // A thread, perhaps this one further up its stack, hands to the host what came before.
                 return 0;
             }
         }
@@ -249,9 +249,9 @@ impl Transport {
         let finished = unsafe { state.pool.give_back(record) };
         // SAFETY: the caller guarantees `T`.
         unsafe { state.unlock_as(T) };
-        let nested = self.begin_delivering(context);
+        let nested = context.delivering.begin();
         self.call_back(context, &finished, Status::SUCCESS, T);
-        self.end_delivering(context, nested);
+        context.delivering.end(nested);
         1
     }
 

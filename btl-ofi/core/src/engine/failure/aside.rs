@@ -88,7 +88,7 @@ impl Transport {
     /// may run.
     #[inline]
     pub(crate) fn must_not_poll(&self, context: &Context) -> bool {
-        context.delivering.load(Ordering::Relaxed) || self.quiet().is_some()
+        context.delivering.is_set() || self.quiet().is_some()
     }
 
     /// Puts something aside if a lock is held. Returns whether that is so.

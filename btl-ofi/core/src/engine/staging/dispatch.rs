@@ -217,10 +217,7 @@ impl Transport {
             self.lower(context, finished.tag, 1);
             return Status::OUT_OF_RESOURCE;
         }
-        if !context
-            .delivering
-            .load(std::sync::atomic::Ordering::Relaxed)
-        {
+        if !context.delivering.is_set() {
             self.drive();
         }
         Status::SUCCESS

@@ -1,0 +1,35 @@
+//! The mark of running callbacks under the model checker: every interleaving of two threads that deliver.
+
+#[path = "../src/engine/delivering.rs"]
+mod delivering;
+
+/// The folder in which the source finds what it uses.
+mod base {
+    pub(crate) mod sync {
+        pub(crate) use loom::sync::atomic::{AtomicBool, Ordering};
+    }
+}
+
+use delivering::Delivering;
+use loom::sync::Arc;
+use loom::thread;
+
+/// A mark that stayed would keep every later post from polling.
+#[test]
+fn nothing_is_marked_when_no_callback_runs() {
+    loom::model(|| {
+        let delivering = Arc::new(Delivering::default());
+        let threads = [(), ()].map(|()| {
+            let delivering = Arc::clone(&delivering);
+            // Once: loom loses the order of a thread's stores when another thread reads them after stores of its own.
+            thread::spawn(move || {
+                let nested = delivering.begin();
+                delivering.end(nested);
+            })
+        });
+        for thread in threads {
+            assert!(thread.join().is_ok());
+        }
+        assert!(!delivering.is_set());
+    });
+}

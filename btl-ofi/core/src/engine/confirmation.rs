@@ -33,6 +33,17 @@ use crate::peer::endpoint::Endpoint;
 /// Bytes of the word that is read.
 const WORD: usize = size_of::<u64>();
 
+/// What [`forget_puts`](Transport::forget_puts) took.
+#[derive(Default)]
+pub(super) struct Forgotten<'a> {
+    /// The puts of each context.
+    pub(super) puts: Vec<(&'a Context, Puts)>,
+    /// How many they are.
+    pub(super) number: u32,
+    /// Whether a read from the peer is outstanding, which may still name it.
+    pub(super) is_named: bool,
+}
+
 /// Registers the word that peers read to confirm their puts, where puts go by order.
 pub(super) fn register_word(
     policy: &Policy,
@@ -111,6 +122,8 @@ impl Transport {
                 Some(confirmations) => confirmations.abandon(endpoint),
                 None => Puts::default(),
             };
+            // A release that waits for the puts keeps the endpoint until this is over.
+            let _reporting = (status == Status::UNREACH).then(|| Reporting::begin(self));
             drop(state);
             let ended = self.end_puts(
                 context,
@@ -290,19 +303,22 @@ impl Transport {
         }
     }
 
-    /// Forgets a peer that is released. Returns whether a read from it is outstanding, which may still name it.
-    pub(crate) fn forget_puts(&self, endpoint: NonNull<Endpoint>) -> bool {
-        self.abandon_puts(
-            endpoint,
-            Status::TIMEOUT,
-            "its process was released before it was confirmed",
-        );
-        let mut outstanding = false;
-        for context in &self.contexts {
-            if let Some(confirmations) = &mut context.state.lock().confirmations {
-                outstanding |= confirmations.forget(endpoint);
+    /// Takes the puts that are to be confirmed at a peer that is released, and forgets the peer. The caller holds the locks of all
+    /// contexts, whose states are `guards`, and ends the puts.
+    pub(super) fn forget_puts<'a>(
+        &'a self,
+        guards: &mut [Guard<'_, State>],
+        endpoint: NonNull<Endpoint>,
+    ) -> Forgotten<'a> {
+        let mut forgotten = Forgotten::default();
+        for (context, state) in self.contexts.iter().zip(guards) {
+            if let Some(confirmations) = &mut state.confirmations {
+                let puts = confirmations.abandon(endpoint);
+                forgotten.number += puts.count();
+                forgotten.puts.push((context, puts));
+                forgotten.is_named |= confirmations.forget(endpoint);
             }
         }
-        outstanding
+        forgotten
     }
 }

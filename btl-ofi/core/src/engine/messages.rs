@@ -46,9 +46,10 @@ impl Transport {
     }
 
     /// Adds `operand` to the 64-bit word at `address` of the peer, unreported: no count and no flush covers it, and nobody is
-    /// told if the region is no longer registered there. It is executed in order with the peer's other atomics. Sends it before it
-    /// returns, and makes progress for that if it must; a later progress sends it if callbacks run that receive nothing more. `None`, before side effects, where the peer's atomics do not travel as
-    /// messages, for bad arguments, and if there is no room at the moment.
+    /// told if the region is no longer registered there. It is executed in order with the peer's other atomics. It has left when
+    /// this returns, which makes progress for that if it must. One exception: within the host's receive function, while so much waits
+    /// for the host that nothing more is received; then a later progress sends it. `None`, before side effects, where the peer's
+    /// atomics do not travel as messages, for bad arguments, and if there is no room at the moment.
     pub fn add_unreported(
         &self,
         peer: &Endpoint,
@@ -157,8 +158,8 @@ impl Transport {
         }
     }
 
-    /// Moves the operations that answers have ended to where they are reported, and returns their number. The caller calls
-    /// [`tell_failures`](Self::tell_failures) if that says so.
+    /// Moves the operations that answers have ended to where they are reported, and returns the number of those without a
+    /// callback. The caller calls [`tell_failures`](Self::tell_failures) if that says so.
     pub(crate) fn take_ended(&self, context: &Context, state: &mut State) -> usize {
         let State {
             messages: Some(messages),
@@ -171,16 +172,18 @@ impl Transport {
         let ended = messages.ended();
         let n = ended.finished.len();
         ready.append(&mut ended.finished);
-        // Untracked operations include those that failed, which `tell_failures` reports.
+        // Untracked operations include those that failed.
         let mut failed = 0;
         for (tag, n, _) in &ended.lost {
             self.count_lost(*tag, *n);
             failed += *n as usize;
         }
-        let mut untracked = 0;
-        for (tag, n) in ended.untracked.drain(..) {
-            self.lower(context, tag, n);
-            untracked += n as usize;
+        let untracked = ended.untracked.iter().map(|(_, n)| *n as usize).sum();
+        // Reported first, if some failed: a release waits until their counts are lowered.
+        if ended.lost.is_empty() {
+            for (tag, n) in ended.untracked.drain(..) {
+                self.lower(context, tag, n);
+            }
         }
         state.counts.completed += (n + untracked - failed) as u64;
         untracked
@@ -193,7 +196,12 @@ impl Transport {
         let Some(messages) = &mut state.messages else {
             return 0;
         };
-        let Ended { refused, lost, .. } = std::mem::take(messages.ended());
+        let Ended {
+            refused,
+            lost,
+            untracked,
+            ..
+        } = std::mem::take(messages.ended());
         let broken: Vec<_> = std::iter::from_fn(|| messages.take_broken()).collect();
         // A release meanwhile keeps the endpoints.
         let _reporting = (!broken.is_empty()).then(|| Reporting::begin(self));
@@ -203,6 +211,9 @@ impl Transport {
         let what = "the target refused it: its handle names no region there with this access, or the memory is not mapped";
         for (tag, n, status) in lost {
             self.report_lost(tag, n, status, what);
+        }
+        for (tag, n) in untracked {
+            self.lower(context, tag, n);
         }
         let n = refused.len();
         for (f, status) in refused {

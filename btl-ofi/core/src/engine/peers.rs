@@ -234,18 +234,18 @@ impl Transport {
             self.wait_for_sends(Some(endpoint), Instant::now() + self.patience());
         }
         self.leave_mailboxes(Some(endpoint));
-        let is_named = self.forget_puts(endpoint);
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
-        let state = &mut *guards[0];
         let mut peers = self.lock_peers();
         if peer.disconnect_unless_last() {
             // Connected again meanwhile, perhaps by a callback during the flush.
             return Status::SUCCESS;
         }
+        let unconfirmed = self.forget_puts(&mut guards, endpoint);
+        let state = &mut *guards[0];
         if let Some(channel) = &mut state.channel {
             channel.remove(endpoint);
         }
-        let outstanding = peer.count.outstanding();
+        let outstanding = peer.count.outstanding().saturating_sub(unconfirmed.number);
         let mut ended = Ended::default();
         let mut delivering = false;
         if let Some(messages) = &mut state.messages {
@@ -260,7 +260,8 @@ impl Transport {
         }
         // A late completion may still name the endpoint, or a thread that reports failures or hands messages to the host.
         let reporting = self.failures.reporting.load(Ordering::Acquire) > 0;
-        let late = outstanding > 0 || is_named || reporting || delivering;
+        let late =
+            outstanding + unconfirmed.number > 0 || unconfirmed.is_named || reporting || delivering;
         if !late {
             // With the contexts locked: under their locks, threads count to the common slot without locked instructions.
             self.counters.give_back(peer.counters);
@@ -285,6 +286,10 @@ impl Transport {
         let tracks = self.rails.take_tracks(proc, outstanding > 0);
         drop(peers);
         self.disconnect_rails(tracks, outstanding > 0);
+        for (context, puts) in unconfirmed.puts {
+            let why = "its process was released before it was confirmed";
+            self.end_puts(context, puts, Status::TIMEOUT, why);
+        }
         let why = "it was released before it answered";
         self.report_abandoned(endpoint, ended, Status::TIMEOUT, why);
         if outstanding > 0 && self.node.has_rings {

@@ -83,6 +83,13 @@ impl Puts {
         }
     }
 
+    /// Number of records. The caller holds the pool's lock.
+    pub(crate) fn count(&self) -> u32 {
+        // SAFETY: `push` vouched for all records of the list, and the caller holds the lock.
+        let next = |record: &NonNull<Record>| unsafe { Record::linked(*record) };
+        std::iter::successors(self.first, next).map(|_| 1).sum()
+    }
+
     /// Removes the first record. The caller holds the pool's lock.
     pub(crate) fn pop(&mut self) -> Option<NonNull<Record>> {
         let first = self.first?;

@@ -310,6 +310,14 @@ impl Requester {
     /// peer that resumes later does not make it.
     pub(crate) fn abandon(&mut self) -> Option<Finished> {
         let mut position = self.head;
+        // All fragments first: an answer counts for the transfer at the front of the queue, whose own fragments may be given up.
+        while position != self.tail {
+            if self.pending(position).used == Use::QueuedFragment {
+                self.give_up(position);
+            }
+            position = position.wrapping_add(1);
+        }
+        position = self.head;
         while position != self.tail {
             let Pending { used, finished, .. } = *self.pending(position);
             self.give_up(position);

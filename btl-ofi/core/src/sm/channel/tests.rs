@@ -16,6 +16,7 @@ use crate::peer::endpoint::LocalPeer;
 use crate::peer::liveness::ProcessId;
 use crate::peer::route::{Facts, Route};
 use crate::peer::table::{Endpoints, Placed};
+use crate::sm::requester::Direction;
 use crate::sm::ring::{Answer, Command, Slot};
 use crate::sm::segment::{PAYLOAD, Place};
 
@@ -149,6 +150,21 @@ impl Origin {
                 ptr::null_mut(),
                 finished,
             )
+        };
+    }
+
+    /// Queues a put, whose fragments are posted as far as there is room.
+    fn queue(&mut self, bytes: &[u8]) {
+        let finished = self.finished();
+        let command = Command {
+            what: responder::PUT,
+            ..Command::default()
+        };
+        let local = (bytes.as_ptr().cast_mut().cast(), bytes.len());
+        // SAFETY: the bytes are only read, and live until the ring is given up.
+        unsafe {
+            self.requester()
+                .queue(Direction::Put, command, local, finished)
         };
     }
 
@@ -315,6 +331,35 @@ fn an_abandoned_atomic_keeps_its_ring() {
             assert_eq!(target.first_ring(), None);
         }
     }
+}
+
+/// The target may go on while its ring is given up: an answer to a later transfer must not end an earlier one, which was
+/// not made.
+#[test]
+fn an_abandoned_transfer_is_not_ended_by_the_answers_to_another() {
+    let target = Target::new();
+    let mut origin = Origin::new();
+    origin.claim(&target);
+    let bytes = [1; 2 * FRAGMENT];
+    origin.queue(&bytes);
+    origin.post(&[1; 4]);
+    origin.queue(&bytes);
+    let endpoint = origin.endpoint;
+    let mut done = Done::new();
+    // The first to end is the atomic.
+    assert!(origin.channel.abandon(endpoint, &mut done).is_some());
+    for position in 0..5 {
+        let slot = target.slot(position);
+        assert!(slot.is_published(position));
+        assert_eq!(slot.take(position), position == 2, "slot {position}");
+        slot.answer(position, NOTHING);
+    }
+    origin.collect();
+    for _ in 0..2 {
+        assert!(origin.channel.abandon(endpoint, &mut done).is_some());
+    }
+    assert!(origin.channel.abandon(endpoint, &mut done).is_none());
+    assert!(done.finished().is_empty());
 }
 
 /// No answer is awaited from a target that closed its transport before or after the release.

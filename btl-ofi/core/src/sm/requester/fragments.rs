@@ -120,6 +120,10 @@ impl Requester {
     #[cold]
     #[inline(never)]
     pub(super) fn post_fragments(&mut self) {
+        // SAFETY: the endpoint outlives its ring, so the pointer is valid.
+        if unsafe { self.endpoint.as_ref() }.failure().is_some() {
+            return;
+        }
         for index in 0..self.queued.len() {
             while let Some(queued) = self.queued.get(index) {
                 let left = queued.size - queued.asked;

@@ -26,7 +26,7 @@ use crate::mem::handle::Handle;
 use crate::peer::endpoint::Endpoint;
 
 /// Requests after which a lane is returned even if more are waiting, because other origins may wait for a lane.
-/// They carry 16 MiB of data, compared to which the cost of taking a lane is negligible.
+/// They carry 8 or 16 MiB of data, compared to which the cost of taking a lane is negligible.
 const TURN: usize = 64;
 
 /// Memory that the provider reads and writes for a channel. It never moves, and is freed after the provider.

@@ -22,6 +22,7 @@ use crate::mem::handle::Handle;
 use crate::op::record::Record;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::State;
+use crate::peer::reach::standing;
 
 /// A transport's operations on device memory, and its mailbox.
 #[derive(Default)]
@@ -401,12 +402,15 @@ impl Transport {
         let interval = Duration::from_millis(self.setup.check_interval_ms);
         server.release_lost(interval, |word| {
             let peers = self.lock_peers();
-            let mut local = peers.known.iter_local();
+            let known = &peers.known;
+            let mut local = known.iter_local();
             local.any(|peer| {
                 peer.process().is_some_and(|process| {
                     let node = self.node.id;
-                    let failed = || peer.failure().is_some() || process.state() == State::Gone;
-                    Holder { node, process }.has(word) && failed()
+                    // A peer that was given up may live, and go on in its lane.
+                    let is_gone =
+                        || standing(process, known.probe(peer.proc)).state() == State::Gone;
+                    Holder { node, process }.has(word) && is_gone()
                 })
             })
         });

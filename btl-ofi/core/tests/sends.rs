@@ -227,6 +227,56 @@ fn what_has_left_needs_no_progress() {
     }
 }
 
+/// A message behind a large put has left when the provider says so: part of the put may still wait for progress.
+#[test]
+fn what_is_behind_a_put_has_not_left() {
+    for provider in ["tcp;ofi_rxm", "net"] {
+        let settings = [
+            ("btl_ofi_mode", Value::Int(2)),
+            common::SAME_NODE_OFF,
+            ("btl_ofi_stream_window", Value::Unsigned(0)),
+        ];
+        let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Single, &settings));
+        b.connect(a.address(), 0).unwrap();
+        let peer = a.connect(b.address(), 1).unwrap();
+        let inbox = Inbox::of(&b);
+        let mut window = vec![0u64; 2 << 20];
+        let region = register(&b, &mut window, Access::all());
+        let h = region.handle();
+        let from = vec![1u64; 2 << 20];
+        let size = size_of_val(&*from);
+        let (to, local) = (h.base(), from.as_ptr().cast_mut().cast());
+        // They know each other, and all is answered.
+        attended(&b, || {
+            send(&a, peer, 0, b"first");
+            inbox.wait(&a, 1);
+            // SAFETY: the memory outlives the flush.
+            let put = || unsafe { a.put(peer, local, to, ptr::null_mut(), &h, size, None) };
+            insist(&a, put);
+            assert_eq!(a.flush(None), Status::SUCCESS);
+        });
+        // SAFETY: as above.
+        let put = || unsafe { a.put(peer, local, to, ptr::null_mut(), &h, size, None) };
+        insist(&a, put);
+        let now = try_to_send(&a, peer, (0, Leaves::Now), b"now");
+        assert!(now.is_err_and(Status::is_again), "{provider}");
+        let later = try_to_send(&a, peer, (0, Leaves::Later), b"later").unwrap();
+        assert_ne!(later, Sent::Left, "{provider}");
+        let deadline = Instant::now() + PATIENCE;
+        // SAFETY: the endpoint is connected.
+        while unsafe { !a.has_sent(peer, later) } {
+            assert!(Instant::now() < deadline, "{provider}: it does not leave");
+            a.progress();
+            b.progress();
+        }
+        inbox.wait(&b, 2);
+        attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+        drop(region);
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+}
+
 /// Also where one long message fills the window, or three do.
 #[test]
 fn small_windows_do_not_hold_messages_up() {

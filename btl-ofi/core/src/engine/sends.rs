@@ -67,9 +67,11 @@ impl Transport {
         let Some(messages) = &mut state.messages else {
             return Err(Status::NOT_SUPPORTED);
         };
+        // What else goes to the peer may be ahead in the provider's queue.
+        let is_alone = peer.count.outstanding() == 0;
         // SAFETY: the caller guarantees a live endpoint and that `fill` writes `size` bytes; the line of a peer is removed
         // before its endpoint is.
-        let sent = unsafe { messages.send(endpoint, (tag, size, leaves), fill) };
+        let sent = unsafe { messages.send(endpoint, (tag, size, leaves), is_alone, fill) };
         let failures = messages.has_failures();
         match sent {
             Ok(_) => {
@@ -129,7 +131,7 @@ impl Transport {
         let mut n = 0;
         let mut next = Some(arrived);
         while let Some(arrived) = next {
-            let nested = self.begin_delivering(context);
+            let nested = context.delivering.begin();
             for message in arrived.iter() {
                 n += 1;
                 if let Some(Receive { function, context }) = receive {
@@ -145,7 +147,7 @@ impl Transport {
                     unsafe { function(owner, endpoint, message.tag, data, size, context) };
                 }
             }
-            self.end_delivering(context, nested);
+            context.delivering.end(nested);
             let mut state = context.state.lock();
             next = state
                 .messages

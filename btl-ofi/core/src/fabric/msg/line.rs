@@ -14,7 +14,7 @@ pub(super) const WINDOW: usize = 64;
 pub(super) const MOST_DUE: usize = 8;
 /// Complete batches that may wait for the window; further commands are refused for the moment.
 pub(super) const MOST_WAITING: usize = 4;
-/// A batch that still has room is sent only while fewer batches than this are unanswered: the more there is to send, the
+/// A batch of operations that still has room is sent only while fewer answers than this are due: the more there is to send, the
 /// more gathers.
 pub(super) const EAGER: usize = 2;
 /// A send leaves at once while fewer batches than this are unanswered; then sends gather until the next progress. It is more

@@ -54,8 +54,8 @@ pub(crate) use self::batch::{Batch, Ended};
 pub(crate) use self::inbox::Arrived;
 use self::inbox::{Buffer, Inbox};
 use self::line::Asker;
-use self::origin::Origin;
 pub(crate) use self::origin::{Broken, Heard};
+use self::origin::{HANDED_ON, Origin};
 pub use self::origin::{Leaves, Sent};
 use self::port::Port;
 use self::receives::Receives;
@@ -154,8 +154,8 @@ impl Messages {
         Ok(messages)
     }
 
-    /// The batch that gathers for a peer, if the last command was for it too, and a command of this form can be added without
-    /// another batch and without memory, also if that [`is_expected`](Batch::expect).
+    /// The batch that gathers for a peer, if the last command was for it too, and a command of this form fits without beginning
+    /// another batch and without allocating; nor does [`expect`](Batch::expect) allocate then.
     #[inline(always)]
     pub(crate) fn gathering(
         &mut self,
@@ -210,10 +210,15 @@ impl Messages {
         &mut self,
         endpoint: NonNull<Endpoint>,
         message: (u8, usize, Leaves),
+        is_alone: bool,
         fill: impl FnOnce(*mut u8),
     ) -> Result<Sent, Status> {
+        let is_alone = is_alone && self.target.owed_bytes() <= HANDED_ON;
         // SAFETY: the caller guarantees the endpoint and `fill`.
-        unsafe { self.origin.send(&self.port, endpoint, message, fill) }
+        unsafe {
+            self.origin
+                .send(&self.port, endpoint, message, is_alone, fill)
+        }
     }
 
     /// Whether a send to a peer has left.
@@ -405,6 +410,11 @@ impl Messages {
     #[cold]
     pub(crate) fn remove_idle(&mut self, endpoint: NonNull<Endpoint>) -> bool {
         self.origin.remove_idle(&self.port, endpoint)
+    }
+
+    /// Whether there is a line of messages to a peer.
+    pub(crate) fn has_line(&self, endpoint: NonNull<Endpoint>) -> bool {
+        self.origin.has_line(endpoint)
     }
 
     /// Peers for which the provider took no message when it was asked last.

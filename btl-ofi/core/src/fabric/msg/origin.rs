@@ -10,6 +10,7 @@ mod unreported;
 use current::{Last, NONE};
 pub(crate) use heartbeat::Heard;
 use knock::is_before;
+pub(super) use sends::HANDED_ON;
 pub use sends::{Leaves, Sent};
 pub(super) use spare::SPARE;
 

@@ -23,8 +23,9 @@ use crate::op::responder::Responder;
 use crate::peer::address::check_form;
 use crate::peer::endpoint::Endpoint;
 
-/// An origin that sends batches here. It stays until its farewell. That of an origin that died, or whose farewell its
-/// provider did not take, stays until the transport closes: some hundred bytes, and an entry of the address vector.
+/// An origin that sends batches here. It stays until its farewell or, if none arrives (the origin died, or its provider could
+/// not send it), until the transport closes: some hundred bytes, an entry of the address vector, and its parked answers (at
+/// most [`MOST_DUE`](crate::fabric::msg::line::MOST_DUE)).
 pub(super) struct Client {
     pub(super) address: fi_addr_t,
     /// What identifies its line at the origin.
@@ -71,6 +72,8 @@ pub(super) struct Target {
     parked: Vec<u32>,
     /// Number of receipts that have not left.
     receipts: usize,
+    /// Words of the answers that were made and have not left.
+    owed_words: usize,
 }
 
 impl Target {
@@ -94,6 +97,7 @@ impl Target {
             unsent: VecDeque::new(),
             parked: Vec::new(),
             receipts: 0,
+            owed_words: 0,
         }
     }
 
@@ -219,6 +223,7 @@ impl Target {
         if header.kind == Kind::Unanswered {
             self.free_answer(reply);
         } else {
+            self.owe(reply, true);
             self.send_answer(port, reply);
         }
     }

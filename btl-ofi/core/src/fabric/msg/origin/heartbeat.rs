@@ -99,4 +99,8 @@ impl Origin {
         }
         idle
     }
+
+    pub(in crate::fabric::msg) fn has_line(&self, endpoint: NonNull<Endpoint>) -> bool {
+        self.by_endpoint.contains_key(&endpoint)
+    }
 }

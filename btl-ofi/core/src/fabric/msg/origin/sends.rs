@@ -16,7 +16,7 @@ use crate::peer::endpoint::Endpoint;
 
 /// Bytes of unanswered batches that the provider hands on when they are posted, although it reports that later: an empty socket's buffer
 /// has room for them.
-const HANDED_ON: usize = 16 * 1024;
+pub(in crate::fabric::msg) const HANDED_ON: usize = 16 * 1024;
 
 /// When a send is to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,7 @@ impl Origin {
         port: &Port,
         endpoint: NonNull<Endpoint>,
         (tag, size, leaves): (u8, usize, Leaves),
+        is_alone: bool,
         fill: impl FnOnce(*mut u8),
     ) -> Result<Sent, Status> {
         let form = Form::of_send(size);
@@ -53,7 +54,7 @@ impl Origin {
             let bytes = size_of::<u64>() * (Header::WORDS + form.words());
             let number = self.line_to(endpoint);
             let line = self.lines[number as usize].as_ref();
-            if !line.is_some_and(|line| line.may_send_now(bytes)) {
+            if !line.is_some_and(|line| is_alone && line.may_send_now(bytes)) {
                 return Err(Status::TEMP_OUT_OF_RESOURCE);
             }
         }
@@ -67,7 +68,7 @@ impl Origin {
             return Ok(Sent::Left);
         };
         if self.batches[batch as usize].held {
-            return Ok(match line.unanswered_bytes() <= HANDED_ON {
+            return Ok(match is_alone && line.unanswered_bytes() <= HANDED_ON {
                 true => Sent::Left,
                 false => Sent::In(line.cookie, self.batches[batch as usize].sequence),
             });

@@ -60,12 +60,22 @@ impl Side {
     }
 
     fn try_to_send(&mut self, size: usize, leaves: Leaves) -> Result<Sent, Status> {
+        self.try_to_send_beside(size, leaves, true)
+    }
+
+    /// `is_alone`: nothing else may be ahead of it in the provider's queue.
+    fn try_to_send_beside(
+        &mut self,
+        size: usize,
+        leaves: Leaves,
+        is_alone: bool,
+    ) -> Result<Sent, Status> {
         let message = (1, size, leaves);
+        let (port, peer) = (&self.port, NonNull::from(&*self.peer));
         // SAFETY: the peer is live, and all bytes are filled in.
         unsafe {
-            self.origin.send(&self.port, self.peer(), message, |to| {
-                to.write_bytes(0, size)
-            })
+            self.origin
+                .send(port, peer, message, is_alone, |to| to.write_bytes(0, size))
         }
     }
 
@@ -404,6 +414,19 @@ fn a_send_leaves_now_or_not_at_all() {
     assert_eq!(side.try_to_send(8, Leaves::Now), REFUSED, "one is ahead");
     side.origin.send_waiting(&side.port, Asker::Progress);
     assert_eq!(side.line().sequence, 4, "two messages, in two batches");
+}
+
+#[test]
+fn a_send_behind_other_traffic_leaves_when_the_provider_says_so() {
+    let mut side = Side::new();
+    let now = side.try_to_send_beside(8, Leaves::Now, false);
+    assert_eq!(now, Err(Status::TEMP_OUT_OF_RESOURCE));
+    assert!(!side.line().has_more());
+    let later = side.try_to_send_beside(8, Leaves::Later, false).unwrap();
+    assert_eq!(later, side.batch(1));
+    assert!(!side.has_sent(later));
+    side.leave();
+    assert!(side.has_sent(later));
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub(super) struct Answer {
     pub(super) words: Vec<u64>,
     pub(super) receiver: Receiver,
     pub(super) is_receipt: bool,
+    /// Whether its words count in [`Target::owed_words`].
+    pub(super) is_owed: bool,
     /// How often it could not be sent.
     pub(super) failures: u32,
 }
@@ -46,6 +48,22 @@ impl Target {
     /// Whether answers are not sent yet, or the provider still reads them.
     pub(in crate::fabric::msg) fn owes_answers(&self) -> bool {
         self.free_answers.len() + self.parked.len() + self.receipts < self.answers.len()
+    }
+
+    /// Bytes of answers that are not sent yet, or that the provider still reads.
+    #[inline]
+    pub(in crate::fabric::msg) fn owed_bytes(&self) -> usize {
+        self.owed_words * size_of::<u64>()
+    }
+
+    /// Says whether an answer is not sent yet, or the provider still reads it.
+    pub(super) fn owe(&mut self, number: u32, is_owed: bool) {
+        let answer = &mut self.answers[number as usize];
+        match (std::mem::replace(&mut answer.is_owed, is_owed), is_owed) {
+            (false, true) => self.owed_words += answer.words.len(),
+            (true, false) => self.owed_words -= answer.words.len(),
+            _ => {}
+        }
     }
 
     /// Sends the answers that the provider had no room for.
@@ -80,6 +98,7 @@ impl Target {
 
     /// Makes an answer free that the provider does not read.
     pub(super) fn free_answer(&mut self, number: u32) {
+        self.owe(number, false);
         let answer = &mut self.answers[number as usize];
         if std::mem::take(&mut answer.is_receipt) {
             self.receipts -= 1;
@@ -145,6 +164,7 @@ impl Target {
         {
             client.parked += 1;
             self.parked.push(number);
+            self.owe(number, false);
         } else {
             self.free_answer(number);
         }

@@ -95,11 +95,13 @@ fn an_answer_that_cannot_be_sent_is_kept() {
     let (mut target, port) = (target(), Port::that_takes_all());
     assert_eq!(come(&mut target, &port, 0), Ok(()));
     assert!(target.owes_answers());
+    assert!(target.owed_bytes() > 0);
     for _ in 0..MOST_FAILURES {
         target.answer_failed(0, ffi::FI_EIO as i32);
         target.send_waiting(&port);
     }
     assert!(!target.owes_answers() && !target.has_unsent());
+    assert_eq!(target.owed_bytes(), 0, "the provider does not have it");
     let other = Header {
         cookie: 1,
         ..header(Kind::Alive, 0)

@@ -161,13 +161,17 @@ impl Transport {
         // SAFETY: endpoints live until the transport closes, or their line is removed.
         let peer = unsafe { endpoint.as_ref() };
         let messages = state.messages.as_mut();
+        let mut peers = self.lock_peers();
+        let heartbeats = &mut peers.watches.heartbeats;
+        // Another call may have found this, and removed the line.
+        let is_known = heartbeats.left.contains(&peer.proc);
         let left = peer.count.outstanding() == 0
-            && messages.is_some_and(|messages| messages.remove_idle(endpoint));
+            && messages.is_some_and(|messages| {
+                messages.remove_idle(endpoint) || is_known && !messages.has_line(endpoint)
+            });
         if left {
-            let proc = peer.proc;
-            let mut peers = self.lock_peers();
-            peers.watches.heartbeats.forget(proc);
-            peers.watches.heartbeats.left.insert(proc);
+            heartbeats.forget(peer.proc);
+            heartbeats.left.insert(peer.proc);
         }
         left
     }

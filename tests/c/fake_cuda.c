@@ -43,11 +43,12 @@ struct CUctx_st {
     int retained;
 };
 
-/* A copy that a stream has yet to do. */
+/* A copy that a stream has yet to do; without `from`, bytes of a value. */
 struct copy {
     struct copy *next;
     CUdeviceptr to, from;
     size_t size;
+    unsigned char value;
 };
 
 struct CUstream_st {
@@ -309,26 +310,6 @@ CUresult cuMemFree_v2(CUdeviceptr at)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemsetD8_v2(CUdeviceptr at, unsigned char value, size_t size)
-{
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (!current())
-        return CUDA_ERROR_INVALID_CONTEXT;
-    pthread_mutex_lock(&lock);
-    struct allocation *a = find(at);
-    if (a && at + size <= (CUdeviceptr)a->seen + a->size) {
-        memset(a->reached + (at - (CUdeviceptr)a->seen), value, size);
-        result = CUDA_SUCCESS;
-    }
-    pthread_mutex_unlock(&lock);
-    return result;
-}
-
-CUresult cuCtxSynchronize(void)
-{
-    return current() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-}
-
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr at)
 {
     CUresult result = CUDA_ERROR_NOT_FOUND;
@@ -436,6 +417,29 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s
     return result;
 }
 
+CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t size, CUstream stream)
+{
+    int on_device = 0;
+    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+    struct copy *copy = calloc(1, sizeof *copy);
+    if (!copy)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *copy = (struct copy){.to = at, .size = size, .value = value};
+    pthread_mutex_lock(&lock);
+    if (stream && current() == stream->context && (result = judge(at, size, &on_device)) == CUDA_SUCCESS) {
+        if (on_device) {
+            *stream->last = copy;
+            stream->last = &copy->next;
+            copy = NULL;
+        } else {
+            result = CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    free(copy);
+    return result;
+}
+
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *blocks, CUstream stream)
 {
     int from_device = blocks->srcMemoryType == CU_MEMORYTYPE_DEVICE;
@@ -465,8 +469,12 @@ static void run(CUstream stream)
     pthread_mutex_lock(&lock);
     while (stream->first) {
         struct copy *copy = stream->first;
-        memmove(reach(copy->to), reach(copy->from), copy->size);
-        counts[1]++;
+        if (copy->from) {
+            memmove(reach(copy->to), reach(copy->from), copy->size);
+            counts[1]++;
+        } else {
+            memset(reach(copy->to), copy->value, copy->size);
+        }
         stream->first = copy->next;
         free(copy);
     }

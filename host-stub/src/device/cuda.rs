@@ -97,8 +97,7 @@ mod driver {
                 // SAFETY: the context is current; `at` receives the address of `len` bytes.
                 unsafe {
                     done("cuMemAlloc", sys::cuMemAlloc_v2(&mut at, len))?;
-                    let zeroed = done("cuMemsetD8", sys::cuMemsetD8_v2(at, 0, len))
-                        .and_then(|()| done("cuCtxSynchronize", sys::cuCtxSynchronize()));
+                    let zeroed = zero(at, len);
                     if zeroed.is_err() {
                         let _ = sys::cuMemFree_v2(at);
                     }
@@ -110,6 +109,23 @@ mod driver {
                 len,
                 primary: Arc::clone(primary),
             })
+        }
+    }
+
+    /// Zeroes memory of the current context, on a stream of its own: a kernel that waits for the host must not be waited
+    /// for.
+    ///
+    /// # Safety
+    /// `at` has `len` bytes.
+    unsafe fn zero(at: u64, len: usize) -> Result<(), String> {
+        let mut stream = std::ptr::null_mut();
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: `stream` receives the stream, which is used until it is destroyed; the caller guarantees the memory.
+        unsafe {
+            done("cuStreamCreate", sys::cuStreamCreate(&mut stream, flags))?;
+            let zeroed = done("cuMemsetD8Async", sys::cuMemsetD8Async(at, 0, len, stream))
+                .and_then(|()| done("cuStreamSynchronize", sys::cuStreamSynchronize(stream)));
+            zeroed.and(done("cuStreamDestroy", sys::cuStreamDestroy_v2(stream)))
         }
     }
 
@@ -277,7 +293,7 @@ mod driver {
                     Ok((pinned.at, Box::new(pinned) as Box<dyn Send + Sync>))
                 };
                 let ways = Ways {
-                    allocate: Some(Box::new(allocate)),
+                    allocate: Some(Arc::new(allocate)),
                     map: Some(Box::new(map)),
                 };
                 let number = self.add_with(device, ways)?;

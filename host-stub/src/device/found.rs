@@ -116,13 +116,11 @@ impl Devices {
     pub fn allocate(&self, device: i32, len: usize) -> Result<Box<dyn DeviceBuffer>, DeviceError> {
         let name = self.device(device)?.name;
         let refused = |why: &str| DeviceError::NoMemory(device, name.clone(), String::from(why));
-        let buffer = {
-            let table = self.table();
-            let Some(allocate) = &table.devices[device as usize].ways.allocate else {
-                return Err(refused("give its memory to the window"));
-            };
-            allocate(len.max(1)).map_err(|why| refused(&why))?
+        let allocate = self.table().devices[device as usize].ways.allocate.clone();
+        let Some(allocate) = allocate else {
+            return Err(refused("give its memory to the window"));
         };
+        let buffer = allocate(len.max(1)).map_err(|why| refused(&why))?;
         // SAFETY: just allocated there, and forgotten before the buffer goes.
         unsafe { self.add_memory(device, buffer.base(), buffer.len()) }?;
         Ok(Box::new(Allocated {

@@ -215,7 +215,7 @@ impl Devices {
                 why: String::new(),
             },
             Ways {
-                allocate: Some(Box::new(move |len| room.give(len))),
+                allocate: Some(Arc::new(move |len| room.give(len))),
                 ..Ways::default()
             },
         )

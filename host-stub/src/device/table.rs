@@ -1,7 +1,7 @@
 //! What is known of memory: told, mapped, or found by lookups.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::error::DeviceError;
 use super::location::{HOST, Location, decode_location};
@@ -40,8 +40,9 @@ pub(super) struct Mapped {
     pub(super) left: usize,
 }
 
+/// Shared, so that it is called without the lock of the table, which progress takes.
 pub(super) type Allocate =
-    Box<dyn Fn(usize) -> Result<Box<dyn DeviceBuffer>, String> + Send + Sync>;
+    Arc<dyn Fn(usize) -> Result<Box<dyn DeviceBuffer>, String> + Send + Sync>;
 
 /// Maps the memory of a ring for a device: the address that it has there, and what keeps it mapped.
 pub(super) type Map =

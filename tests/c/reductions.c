@@ -187,6 +187,19 @@ static void persistent(host_comm_t *comm) {
     MUST(host_coll_free(&sum));
     EXPECT(host_coll_start(ended_one) == HOST_ERR_ARG);
     MUST(host_coll_free(&from_last));
+    /* One that the first rank alone refuses counts there too: the next one is the same at every rank. */
+    cast.datatype = rank == 0 ? 99 : HOST_INT64;
+    EXPECT(host_coll_init(comm, HOST_COLL_BCAST, &cast, &none) == (rank == 0 ? HOST_ERR_ARG : HOST_SUCCESS));
+    cast.datatype = HOST_INT64;
+    MUST(host_coll_init(comm, HOST_COLL_BCAST, &cast, &from_last));
+    broadcast = rank == size - 1 ? 77 : 0;
+    MUST(host_coll_start(from_last));
+    MUST(host_coll_finish(from_last));
+    EXPECT(broadcast == 77);
+    MUST(host_coll_free(&from_last));
+    if (rank != 0) {
+        MUST(host_coll_free(&none));
+    }
     EXPECT(host_coll_init(comm, HOST_COLL_ENTRIES, &args, &sum) == HOST_ERR_ARG);
     EXPECT(host_coll_init(comm, HOST_COLL_BCAST, NULL, &sum) == HOST_ERR_ARG);
     args.op = HOST_REPLACE;

@@ -270,6 +270,60 @@ fn rank_without_blocking_entries() {
 }
 
 #[test]
+fn a_mismatch_with_a_layers_nonblocking_entry_ends_the_communicator() {
+    passes_with(
+        3,
+        "rank_disagrees_above_a_layer",
+        &[("OMPI_MCA_host_check", "1")],
+    );
+}
+
+/// What the layer began at two ranks can never end: these hear of the mismatch, and no rank waits after it.
+#[test]
+#[ignore = "a rank of a_mismatch_with_a_layers_nonblocking_entry_ends_the_communicator"]
+fn rank_disagrees_above_a_layer() {
+    let job = join();
+    let world = Comm::world(&job).expect("world");
+    let hooks = job.comm_hooks();
+    hooks.register_create(Layer::PROGRAM, slow_down, ());
+    hooks.register_destroy(Layer::PROGRAM, restore, ());
+    for tested in [false, true] {
+        let comm = world.dup().expect("dup");
+        let outcome = if comm.rank() == 2 {
+            // SAFETY: nothing is sent.
+            let request = unsafe { comm.ibcast(std::ptr::null_mut(), 0, Datatype::Int64, 0) };
+            request.expect("ibcast").wait()
+        } else {
+            let mut request = comm.ibarrier().expect("ibarrier");
+            if tested {
+                loop {
+                    match request.test() {
+                        Ok(false) => {}
+                        Ok(true) => break Ok(()),
+                        Err(error) => break Err(error),
+                    }
+                }
+            } else {
+                request.wait()
+            }
+        };
+        assert!(
+            matches!(outcome, Err(CommError::Mismatch { .. })),
+            "{outcome:?}"
+        );
+        let after = comm.barrier();
+        let ended = matches!(
+            after,
+            Err(CommError::Broken { .. } | CommError::Mismatch { .. })
+        );
+        assert!(ended, "{after:?}");
+    }
+    world.barrier().expect("the world is another communicator");
+    job.finalize().expect("finalize");
+    println!("passed");
+}
+
+#[test]
 fn the_checking_mode_names_what_differs_and_where() {
     for node in ["0", "1"] {
         let settings = [

@@ -147,7 +147,14 @@ impl Comm {
         if is_default {
             return begin();
         }
-        Ok(CollRequest::after(agree(false)?, begin()?))
+        let ticket = agree(false)?;
+        match begin() {
+            Ok(second) => Ok(CollRequest::after(ticket, second)),
+            Err(error) => {
+                self.any_engine(collective.name())?.detach(ticket);
+                Err(error)
+            }
+        }
     }
 
     /// Takes part in a collective only to refuse it, where what this rank was given makes no arguments. In the checking mode

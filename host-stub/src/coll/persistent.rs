@@ -100,6 +100,16 @@ impl Comm {
     }
 }
 
+impl Comm {
+    /// Counts a persistent collective that this rank refuses, where what it was given makes no arguments: it counts at
+    /// the others.
+    pub fn refuse_persistent(&self) {
+        if let Ok(number) = self.scope().new_persistent() {
+            self.scope().end_persistent(number);
+        }
+    }
+}
+
 impl Persistent {
     /// Starts it.
     ///

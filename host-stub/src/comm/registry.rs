@@ -105,6 +105,7 @@ impl Registry {
                     });
                 }
                 World::Making(_) => {}
+                World::Left => return Err(CommError::Freed { call: "world" }),
                 World::None => {
                     *world = World::Making(caller);
                     self.making.store(true, Ordering::Relaxed);
@@ -141,9 +142,13 @@ impl Registry {
 
     /// Takes the world away, to be freed.
     pub(crate) fn take_world(&self) -> Option<Comm> {
-        match std::mem::take(&mut *self.lock_world()) {
-            World::Made(world) => Some(world),
-            World::None | World::Making(_) => None,
+        let mut world = self.lock_world();
+        match std::mem::replace(&mut *world, World::Left) {
+            World::Made(made) => Some(made),
+            other => {
+                *world = other;
+                None
+            }
         }
     }
 }
@@ -155,6 +160,8 @@ enum World {
     None,
     Making(Caller),
     Made(Comm),
+    /// The job is being left.
+    Left,
 }
 
 /// A thread, and the task on it that calls, if it is one.

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 
 use host::coll::{Collective, Persistent};
-use host::comm::CommResult;
+use host::comm::{Comm, CommResult};
 
 use crate::base::error::{Error, Result, guarded};
 use crate::base::handles::{Handles, place};
@@ -39,24 +39,42 @@ pub unsafe extern "C" fn host_coll_init(
         // SAFETY: passed on.
         let persistent = unsafe { place(call, persistent) }?;
         let comm = comm(call, over)?;
-        let found = usize::try_from(collective).ok();
-        let found = found.and_then(|at| Collective::ALL.get(at).copied());
-        let collective = found.ok_or_else(|| {
-            let last = Collective::ALL.len() - 1;
-            Error::argument(
-                call,
-                &format!("no collective {collective}; they are 0 to {last}"),
-            )
-        })?;
+        let mut is_counted = false;
         // SAFETY: the caller guarantees arguments and buffers.
-        let made = unsafe {
-            with_args(call, args, (collective, &comm), |args| {
-                Ok(comm.init_collective(collective, args)?)
-            })
-        }?;
-        *persistent = ALL.add(Mutex::new(made));
+        let made = unsafe { init(call, &comm, collective, args, &mut is_counted) };
+        if !is_counted {
+            comm.refuse_persistent();
+        }
+        *persistent = ALL.add(Mutex::new(made?));
         Ok(())
     })
+}
+
+/// # Safety
+/// As for [`host_coll_init`].
+unsafe fn init(
+    call: &'static str,
+    comm: &Comm,
+    collective: c_int,
+    args: *const host_coll_args_t,
+    is_counted: &mut bool,
+) -> Result<Persistent> {
+    let found = usize::try_from(collective).ok();
+    let found = found.and_then(|at| Collective::ALL.get(at).copied());
+    let collective = found.ok_or_else(|| {
+        let last = Collective::ALL.len() - 1;
+        Error::argument(
+            call,
+            &format!("no collective {collective}; they are 0 to {last}"),
+        )
+    })?;
+    // SAFETY: the caller guarantees arguments and buffers.
+    unsafe {
+        with_args(call, args, (collective, comm), |args| {
+            *is_counted = true;
+            Ok(comm.init_collective(collective, args)?)
+        })
+    }
 }
 
 /// Runs `then` on a persistent collective, which one thread at a time uses.

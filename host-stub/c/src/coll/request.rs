@@ -92,8 +92,9 @@ fn wait(call: &'static str, place: &mut *mut host_coll_request_t) -> Result {
     let job = crate::job::job(call)?;
     // Before the handle goes: the collective continues, and the program must still wait for it.
     let _entered = job.runtime().enter(call)?;
-    let handle = std::mem::replace(place, std::ptr::null_mut());
-    Ok(take(call, handle)?.wait()?)
+    let taken = take(call, *place)?;
+    *place = std::ptr::null_mut();
+    Ok(taken.wait()?)
 }
 
 /// Waits until a collective is done, and sets the handle to NULL.

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use super::layered::{Pending, Run};
 use super::staged::{Staged, give_back};
 use crate::comm::{Comm, CommResult};
+use crate::schedule::CommError;
 use crate::schedule::Ticket;
 
 enum Work {
@@ -129,11 +130,14 @@ impl CollRequest {
                 Work::Layer(_) => return None,
                 Work::Both(ticket, _) => {
                     let first = look(*ticket)?;
-                    if first.is_ok()
-                        && let Work::Both(_, second) = std::mem::replace(&mut self.work, Work::Done)
-                    {
-                        self.go_on_as(*second);
-                        continue;
+                    if let Work::Both(_, second) = std::mem::replace(&mut self.work, Work::Done) {
+                        match &first {
+                            Ok(()) => {
+                                self.go_on_as(*second);
+                                continue;
+                            }
+                            Err(error) => self.give_up(*second, error),
+                        }
                     }
                     first
                 }
@@ -161,6 +165,17 @@ impl CollRequest {
         outcome
     }
 
+    /// Ends what has begun here although the ranks disagree. It can never end at a rank that did not begin it, so the
+    /// communicator is of no use any more.
+    #[cold]
+    fn give_up(&self, mut second: CollRequest, error: &CommError) {
+        if let Some(engine) = self.comm.registry().engine() {
+            engine.break_off(self.comm.scope(), &error.to_string());
+        }
+        // Its failure is this one.
+        let _ = second.finish();
+    }
+
     fn finish(&mut self) -> CommResult<()> {
         let comm = self.comm.clone();
         let (job, Some(engine)) = (comm.job(), comm.registry().engine()) else {
@@ -180,7 +195,10 @@ impl CollRequest {
                         self.go_on_as(*second);
                         continue;
                     }
-                    failed => failed,
+                    Err(error) => {
+                        self.give_up(*second, &error);
+                        Err(error)
+                    }
                 },
             };
             return self.ended(outcome);

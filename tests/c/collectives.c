@@ -54,6 +54,27 @@ static int refuse(host_comm_t *comm, void *param) {
     return -77;
 }
 
+/* A layer below, which keeps a window over the world until host_finalize ends both. */
+static host_win_t *over_world;
+static int finalizing;
+
+static int world_made(host_comm_t *comm, void *param) {
+    (void)comm, (void)param;
+    return HOST_SUCCESS;
+}
+
+static int world_ended(host_comm_t *comm, void *param) {
+    (void)param;
+    if (finalizing) {
+        host_comm_t *another = NULL;
+        finalizing++;
+        EXPECT(host_rank() == host_comm_rank(comm));
+        EXPECT(host_comm_world(&another) != HOST_SUCCESS && host_finalize() == HOST_ERR_STATE);
+        MUST(host_win_free(&over_world));
+    }
+    return HOST_SUCCESS;
+}
+
 static int64_t sum(host_comm_t *comm, int64_t value) {
     int64_t total = 0;
     MUST(host_allreduce(&value, &total, 1, HOST_INT64, HOST_SUM, comm));
@@ -64,6 +85,7 @@ int main(void) {
     host_comm_t *world = NULL, *copy = NULL, *other = NULL, *half = NULL, *node = NULL, *alone = NULL;
     layer_t layer = {0, 0, 0, 0, 0};
     MUST(host_init());
+    MUST(host_comm_hooks_register(LAYER - 1, world_made, world_ended, NULL));
     MUST(host_comm_world(&world));
     int rank = host_comm_rank(world), size = host_comm_size(world), before = host_coll_live_tables();
     EXPECT(sum(world, rank) == (int64_t)size * (size - 1) / 2);
@@ -156,7 +178,10 @@ int main(void) {
     EXPECT(host_bcast(mine, 1, HOST_INT32, size, world) == HOST_ERR_ARG);
     EXPECT(host_allreduce(mine, all, 1, HOST_DOUBLE, HOST_BXOR, world) == HOST_ERR_ARG);
     EXPECT(host_reduce_scatter(mine, all, NULL, HOST_INT32, HOST_SUM, world) == HOST_ERR_ARG);
+    MUST(host_win_create_over(world, NULL, 0, 8, NULL, &over_world));
+    finalizing = 1;
     MUST(host_finalize());
+    EXPECT(finalizing == 2 && over_world == NULL && host_rank() == HOST_ERR_STATE);
     EXPECT(host_comm_barrier(world) == HOST_ERR_ARG);
     printf("passed\n");
     return 0;

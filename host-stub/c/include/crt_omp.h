@@ -50,8 +50,9 @@ static inline int crt_omp_detach(host_request_t **request, omp_event_handle_t ev
     return code;
 }
 
+/* A task that yields continues on its own thread. */
 static void *crt_omp_running(void) {
-    static char inside;
+    static __thread char inside;
     return omp_in_parallel() ? &inside : NULL;
 }
 
@@ -99,7 +100,9 @@ static inline int crt_omp_yields(void) {
  * A task that yields stays on its thread's stack below those that run meanwhile, and goes on after
  * them. So what a task waits for must not depend on what an earlier task of its thread does after its
  * own wait; detached tasks have no such limit. A flush is such a wait: it comes after a flush of the same
- * target that is under way, so tasks that yield wait for their requests and leave flushes to one task. */
+ * target that is under way, so tasks that yield wait for their requests and leave flushes to one task.
+ * The creation of a communicator is another, and so is the first collective on one that spans nodes: one
+ * task at a time makes these. */
 static inline int crt_omp_yield_in_waits(void) {
     crt_hooks_t hooks = {CRT_HOOKS_MAGIC, sizeof(crt_hooks_t), CRT_CAN_YIELD, 0,
                          crt_omp_running, NULL,                NULL,          crt_omp_yield};

@@ -1,6 +1,7 @@
 //! The job of this process. `host_finalize` lives in `finalize`, above the handles that it releases.
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use host::crt::Level;
@@ -36,11 +37,30 @@ pub(crate) fn job(call: &str) -> Result<Arc<Job>> {
         })
 }
 
-/// Leaves the job: from here on this process has none. `forget` then releases the handles that hold the job.
+/// Whether the job is being left.
+static LEAVING: AtomicBool = AtomicBool::new(false);
+
+/// The end of leaving the job, also after a panic: from here on this process has none.
+struct Left;
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        *JOB.write().unwrap_or_else(PoisonError::into_inner) = None;
+        LEAVING.store(false, Ordering::Release);
+    }
+}
+
+/// Leaves the job. Hooks and layers, which this calls, still have it. `forget` then releases the handles that hold the job.
 pub(crate) fn leave(call: &str, forget: impl FnOnce()) -> Result {
     let job = job(call)?;
-    *JOB.write().unwrap_or_else(PoisonError::into_inner) = None;
-    let left = job.finalize();
+    if LEAVING.swap(true, Ordering::AcqRel) {
+        let reason = format!("{call}: the job is being left already");
+        return Err(Error::new(HOST_ERR_STATE, reason));
+    }
+    let left = {
+        let _left = Left;
+        job.finalize()
+    };
     forget();
     Ok(left?)
 }

@@ -15,15 +15,30 @@ use std::time::Duration;
 
 use common::{Finished, HOST_STUB, Killed, Place, eventually, finish, host_stub, lives};
 
-/// In this time a job whose rank died must be gone.
-const BOUND: Duration = Duration::from_secs(2);
+/// In this time a job whose rank died must be gone. Far less than the ranks sleep.
+const BOUND: Duration = Duration::from_secs(15);
 
 /// Longer than any test may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
+/// `await N` in a rank's script: waits until so many processes have written their numbers.
+const AWAIT: &str = r#"await() {
+    until [ "$(cat "$XDG_RUNTIME_DIR"/pid* 2>/dev/null | wc -l)" -ge "$1" ]; do sleep 0.02; done
+}
+"#;
+
 /// `host-stub launch` of a shell script, with its private directory in `place`.
 fn launch(place: &Place, ranks: u32, script: &str) -> Command {
-    let mut command = host_stub(["launch", "-n", &ranks.to_string(), "--", "sh", "-c", script]);
+    let script = format!("{AWAIT}{script}");
+    let mut command = host_stub([
+        "launch",
+        "-n",
+        &ranks.to_string(),
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
     command.env("XDG_RUNTIME_DIR", &place.0);
     command
 }
@@ -335,7 +350,7 @@ fn ranks_that_ignore_sigterm_are_killed_in_time() {
         &place,
         3,
         "trap '' TERM; echo $$ > \"$XDG_RUNTIME_DIR/pid-$HOST_STUB_RANK\"
-         if [ $HOST_STUB_RANK = 0 ]; then sleep 0.3; exit 1; fi
+         if [ $HOST_STUB_RANK = 0 ]; then await 3; exit 1; fi
          while :; do sleep 1; done",
     );
     assert_eq!(run.code(), Some(1), "{}", run.stderr());
@@ -458,7 +473,7 @@ fn shared_memory_of_killed_ranks_is_removed_and_nobody_elses() {
         "echo x > /dev/shm/$$:0:0; echo x > /dev/shm/$$:0:1_5
          echo x > /dev/shm/host-stub-$HOST_STUB_JOB-win
          echo $$ > \"$XDG_RUNTIME_DIR/pid-$HOST_STUB_RANK\"
-         if [ $HOST_STUB_RANK = 1 ]; then sleep 0.2; kill -9 $$; fi; sleep 60",
+         if [ $HOST_STUB_RANK = 1 ]; then await 2; kill -9 $$; fi; sleep 60",
     );
     assert_eq!(run.code(), Some(137), "{}", run.stderr());
     let pids = pids(&place, 2);
@@ -551,21 +566,26 @@ fn json_tells_how_each_rank_ended() {
     assert_eq!(outcome["ranks"][0]["end"]["signal"], libc::SIGTERM);
 }
 
-/// A job inside a rank of a job: the outer's end takes the inner with it.
+/// A job inside a rank of a job: the outer's end takes the inner with it, whose guard cleans up where its launcher cannot.
 #[test]
 fn nested_jobs_end_with_the_outer_one() {
-    let place = Place::new("nested");
-    let script = format!(
-        "if [ $HOST_STUB_RANK = 1 ]; then sleep 1; exit 7; fi
-         exec {HOST_STUB} launch -n 2 -- sh -c '
-            echo $$ > \"$XDG_RUNTIME_DIR/pid-$HOST_STUB_RANK\"; exec sleep 60'"
-    );
-    let run = run(&place, 2, &script);
-    assert_eq!(run.code(), Some(7), "{}", run.stderr());
-    for pid in pids(&place, 2) {
-        assert!(!lives(pid), "process {pid} outlived its job");
+    let quick = "exec sleep 60";
+    let stubborn = "trap \"\" TERM; while :; do sleep 1; done";
+    for inner in [quick, stubborn] {
+        let place = Place::new("nested");
+        let script = format!(
+            "if [ $HOST_STUB_RANK = 1 ]; then await 2; exit 7; fi
+             exec {HOST_STUB} launch -n 2 -- sh -c '
+                echo $$ > \"$XDG_RUNTIME_DIR/pid-$HOST_STUB_RANK\"; {inner}'"
+        );
+        let run = run(&place, 2, &script);
+        assert_eq!(run.code(), Some(7), "{}", run.stderr());
+        let pids = pids(&place, 2);
+        eventually(BOUND, "every process is gone", || {
+            pids.iter().all(|pid| !lives(*pid))
+        });
+        eventually(BOUND, "both private directories are gone", || {
+            private_directories(&place).is_empty()
+        });
     }
-    eventually(BOUND, "both private directories are gone", || {
-        private_directories(&place).is_empty()
-    });
 }

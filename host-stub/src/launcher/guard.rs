@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::directory::{Directory, PREFIX};
-use super::members::Members;
+use super::members::{MEMBER_ENV, Members};
 use super::{LAST, LaunchError, TICK, remains};
 
 /// The argument by which a program is asked to be a guard.
@@ -57,6 +57,8 @@ impl Guard {
         let mut command = Command::new(program);
         command
             .arg(ARGUMENT)
+            // Of no outer job: it has to outlive this launcher when that job's end takes it.
+            .env_remove(MEMBER_ENV)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             // A reader of the launcher's stderr must not wait for the guard to end.

@@ -141,7 +141,7 @@ installs() {
 # A user's program: compiled with what the distribution has.
 compiles() {
     debian_inside apt-get -qq install -y --no-install-recommends gcc libc6-dev pkg-config libopenmpi-dev >/dev/null || return 1
-    as_user 'mpicc -std=gnu11 -O2 -o your_program hello_window.c'
+    as_user 'mpicc -std=gnu11 -O2 -o hello_window hello_window.c'
 }
 
 # Open MPI lists both components without any setting.
@@ -164,7 +164,7 @@ runs_line() {
 runs_without_options() {
     local out
     out=$(as_user 'mkdir -p ~/.openmpi && cp /usr/share/btl-ofi-rs/ofi_rs.conf ~/.openmpi/mca-params.conf &&
-        OMPI_MCA_btl_ofi_verbose=1 mpirun -n 2 ./your_program') || { printf '%s\n' "$out"; return 1; }
+        OMPI_MCA_btl_ofi_verbose=1 mpirun -n 2 ./hello_window') || { printf '%s\n' "$out"; return 1; }
     rm -r "$root/home/user/.openmpi"
     said "$out" "$went_well" "$moved"
 }
@@ -172,11 +172,11 @@ runs_without_options() {
 # Both components are loaded; parameters under the usual names reach this one, in numbers and in words.
 stands_beside() {
     local out run='mpirun -n 2 --mca btl self,vader,tcp,ofi,ofi_rs --mca btl_ofi_provider_include "tcp;ofi_rxm"'
-    out=$(as_user "OMPI_MCA_btl_ofi_verbose=1 $run ./your_program") || { printf '%s\n' "$out"; return 1; }
+    out=$(as_user "OMPI_MCA_btl_ofi_verbose=1 $run ./hello_window") || { printf '%s\n' "$out"; return 1; }
     said "$out" "$went_well" "$moved" 'btl:ofi:provider_include' || return 1
-    out=$(as_user "$run --mca btl_ofi_mode 7 ./your_program") || return 1
+    out=$(as_user "$run --mca btl_ofi_mode 7 ./hello_window") || return 1
     said "$out" "$went_well" 'btl_ofi_mode: `7` is not allowed' || return 1
-    out=$(as_user "$run --mca btl_ofi_progress_mode never ./your_program") || return 1
+    out=$(as_user "$run --mca btl_ofi_progress_mode never ./hello_window") || return 1
     said "$out" "$went_well" 'btl_ofi_progress_mode: `never` is not allowed' || return 1
     # The limits that Open MPI registers for every BTL, with the C component loaded and without.
     for run in 'self,ofi,ofi_rs' 'self,ofi_rs'; do

@@ -20,7 +20,7 @@ another_openmpi_package() {
 # The component under an Open MPI that calls itself another series.
 another_series() {
     local out
-    out=$(as_user "cc -shared -fPIC -o other_series.so other_series.c && $one_flag -x LD_PRELOAD=/opt/project/other_series.so ./your_program") ||
+    out=$(as_user "cc -shared -fPIC -o other_series.so other_series.c && $one_flag -x LD_PRELOAD=/opt/project/other_series.so ./hello_window") ||
         { printf '%s\n' "$out"; return 1; }
     said "$out" "$went_well" "built for Open MPI $series\\.x and steps aside: it was loaded by 4\\.0\\.3.*Build it against that release"
 }
@@ -46,7 +46,7 @@ END
     out=$(as_user "cd $old && cc -shared -fPIC -Wno-builtin-declaration-mismatch -Wl,--version-script=older.map -Wl,-soname,libfabric.so.1 older.c -o libfabric.so.1") ||
         { printf '%s\n' "$out"; return 1; }
     if ! openmpi_needs_libfabric; then
-        out=$(as_user "$one_flag -x LD_LIBRARY_PATH=$old ./your_program") || { printf '%s\n' "$out"; return 1; }
+        out=$(as_user "$one_flag -x LD_LIBRARY_PATH=$old ./hello_window") || { printf '%s\n' "$out"; return 1; }
         said "$out" "$went_well" 'goes on with its other transports.*libfabric: 1\.10 is too old\. Install 1\.14 or newer' || return 1
     fi
     if out=$(as_user "LD_LIBRARY_PATH=$old host-stub info"); then return 1; fi
@@ -69,7 +69,7 @@ missing_libfabric() {
 missing_libfabric_said() {
     local out
     if ! openmpi_needs_libfabric; then
-        out=$(as_user "$one_flag ./your_program") || { printf '%s\n' "$out"; return 1; }
+        out=$(as_user "$one_flag ./hello_window") || { printf '%s\n' "$out"; return 1; }
         said "$out" "$went_well" \
             'btl/ofi_rs.*goes on with its other transports.*libfabric: cannot be loaded .*Install 1\.14 or newer .*apt-get install libfabric1' || return 1
     fi
@@ -84,7 +84,7 @@ home_without_write_access() {
     local out home=/opt/home
     mkdir -p "$root$home"
     chmod 555 "$root$home"
-    out=$(as_user "OMPI_MCA_btl_ofi_verbose=1 $one_flag ./your_program && host-stub check --np 2 --provider shm --only put && host-stub doctor") ||
+    out=$(as_user "OMPI_MCA_btl_ofi_verbose=1 $one_flag ./hello_window && host-stub check --np 2 --provider shm --only put && host-stub doctor") ||
         { printf '%s\n' "$out"; return 1; }
     said "$out" "$went_well" "$moved" '^[1-9][0-9]* passed, 0 failed' 'note +home +/opt/home cannot be written' || return 1
     if out=$(as_user "tar xzf target/packages/$archive.tar.gz && ./$archive/install.sh --prefix ~/btl-ofi"); then return 1; fi
@@ -99,7 +99,7 @@ newer_libfabric() {
         return 0
     fi
     (cd "$to" && python3 -m zipfile -e ./*.whl . && mv "$(find . -name libfabric.so.1)" . && chmod 755 "$to" libfabric.so.1) || return 1
-    out=$(as_user "OMPI_MCA_btl_ofi_verbose=1 $one_flag -x LD_LIBRARY_PATH=/opt/project/newer ./your_program") || { printf '%s\n' "$out"; return 1; }
+    out=$(as_user "OMPI_MCA_btl_ofi_verbose=1 $one_flag -x LD_LIBRARY_PATH=/opt/project/newer ./hello_window") || { printf '%s\n' "$out"; return 1; }
     said "$out" "$went_well" "$moved" || return 1
     out=$(as_user 'export LD_LIBRARY_PATH=/opt/project/newer && host-stub check --np 2 --provider shm | tail -1 && host-stub doctor') ||
         { printf '%s\n' "$out"; return 1; }
@@ -120,7 +120,7 @@ two_versions() {
     local out path
     debian_inside sh -c 'cd /opt/project && apt-get -qq install -y ./target/packages/*.deb' >/dev/null || return 1
     path=$(sed -n 's/^--mca mca_base_component_path //p' "$root/home/user/btl-ofi/share/btl-ofi-rs/ofi_rs.conf")
-    out=$(as_user "export OMPI_MCA_mca_base_component_path=$path && OMPI_MCA_btl_ofi_verbose=1 $one_flag ./your_program && host-stub doctor") ||
+    out=$(as_user "export OMPI_MCA_mca_base_component_path=$path && OMPI_MCA_btl_ofi_verbose=1 $one_flag ./hello_window && host-stub doctor") ||
         { printf '%s\n' "$out"; return 1; }
     said "$out" "$went_well" "$moved" '2 files have the name ofi_rs; Open MPI takes /home/user/btl-ofi/.* and not /usr/lib' \
         'export OMPI_MCA_mca_base_component_path=/usr/lib[^:]*:/home/user' || return 1

@@ -8,19 +8,30 @@ debian_die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
 # Ends what still runs in there.
 debian_end() {
-    local process
+    local process real
+    real=$(realpath -m -- "$root")
     for process in /proc/[0-9]*; do
-        if [ "$(readlink "$process/root" 2>/dev/null)" = "$root" ]; then
+        if [ "$(readlink "$process/root" 2>/dev/null)" = "$real" ]; then
             kill -KILL "${process#/proc/}" 2>/dev/null || true
         fi
     done
 }
 
-# Takes down every mount below the root, the deepest first.
+# Mounts below the root, the deepest first. /proc/mounts has resolved paths, with blanks as \040.
+debian_mounts() {
+    local real at
+    real=$(realpath -m -- "$root")
+    awk '{ print $2 }' /proc/mounts | while IFS= read -r at; do
+        at=$(printf '%b' "${at//\\/\\0}")
+        if [[ $at == "$real"/* ]]; then printf '%s\n' "$at"; fi
+    done | sort -r
+}
+
+# Takes down every mount below the root.
 debian_unmount() {
     local at
     debian_end
-    awk -v below="$root/" 'index($2, below) == 1 { print $2 }' /proc/mounts | sort -r | while read -r at; do
+    debian_mounts | while IFS= read -r at; do
         umount "$at" || umount -l "$at"
     done
 }
@@ -28,7 +39,7 @@ debian_unmount() {
 debian_remove() {
     debian_unmount
     # A mount that would not go must not be emptied.
-    if grep -q " $root/" /proc/mounts; then
+    if [ -n "$(debian_mounts)" ]; then
         debian_die "something is still mounted under $root; it was left in place"
     fi
     rm -rf --one-file-system "$root"

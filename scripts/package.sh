@@ -10,6 +10,8 @@
 #
 # The packages are made by dpkg-deb from trees that are laid out here; docs/packaging.md says why.
 set -euo pipefail
+# What is packaged is readable, whatever this user's files are.
+umask 022
 cd "$(dirname "$0")/.."
 
 out=$(pwd)/target/packages

@@ -20,7 +20,9 @@ TEXT
 # What the soak runs on, in a folder of its own: builds and edits in the working tree do not change it meanwhile.
 soak_build() {
     local tests file
-    soak_files=$(mktemp -d)
+    # Not in /tmp, from which some machines run nothing.
+    mkdir -p "$target"
+    soak_files=$(mktemp -d "$(readlink -f "$target")/soak.XXXXXX")
     # The set of packages decides which features are built, so it is that of the tests (fixtures.rs).
     cargo build --quiet --release -p host-stub-command -p btl-ofi-plugin -p mca-btl-ofi -p host-stub-c -p lab-provider
     for file in host-stub libbtl_ofi.so liblab_fi.so; do

@@ -64,9 +64,10 @@ def run(command, limit, environment=None):
         process.terminate()
         try:
             out, _ = process.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as late:
+            # Not waited for: a process that it left may hold the pipe.
             process.kill()
-            out, _ = process.communicate()
+            out = os.fsdecode(late.output or b"")
         wrong = f"no end after {limit} s: {' '.join(command)}"
     found = {}
     for line in out.splitlines():

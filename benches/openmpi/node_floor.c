@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 enum { LARGEST = 64 << 20, BATCHES = 200, BURST = 64 };
@@ -126,6 +127,7 @@ int main(int argc, char **argv)
     memset(local, 1, LARGEST);
     pid_t other = fork();
     if (other == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         pin(1);
         throw_back();
     }

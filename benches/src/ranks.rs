@@ -8,7 +8,7 @@ use std::sync::Arc;
 use host_stub::bootstrap::local::Environment;
 use host_stub::bootstrap::pmix;
 use host_stub::job::{Job, JobOptions};
-use host_stub::launcher::{LaunchOptions, launch};
+use host_stub::launcher::{Interrupts, LaunchOptions, launch};
 use plugin_api::ThreadLevel;
 
 /// Runs a program as `ranks` ranks over a provider: started by hand it launches itself with the same
@@ -36,6 +36,7 @@ fn start(name: &str, provider: &str, ranks: u32) -> Result<u8, String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut options = LaunchOptions::new(ranks, program);
     options.arguments = std::env::args_os().skip(1).collect();
+    options.interrupts = Interrupts::install().ok();
     let outcome = launch(&options).map_err(|e| e.to_string())?;
     if let Some(failure) = outcome.failure {
         eprintln!("{name} over {provider}: {failure}");

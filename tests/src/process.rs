@@ -43,6 +43,17 @@ pub fn run(command: &mut Command, limit: Duration) -> Outcome {
 
 /// As [`run`], but leaves it to the caller what to do about a program that did not end in time.
 pub fn attempt(command: &mut Command, limit: Duration) -> Outcome {
+    // A test that is ended takes its programs with it: a launcher ends its job then. The thread that starts a program waits
+    // for it, so the thread's end is the test's.
+    // SAFETY: prctl is a system call, which a child may make between fork and exec.
+    unsafe {
+        command.pre_exec(
+            || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            },
+        );
+    }
     let mut child = command
         // A machine with a GPU gives the results of one without. The fake of the driver does not read this.
         .env("CUDA_VISIBLE_DEVICES", "")

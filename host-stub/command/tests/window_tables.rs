@@ -1,5 +1,5 @@
 //! Windows whose ranks share memory, in jobs of several processes over the C plugin: a rank that
-//! goes while others wait for what it holds, the seed's two windows over communicators, and memory
+//! goes while others wait for what it holds, the two windows of source document 003 over communicators, and memory
 //! that nothing remains of.
 //!
 //! The tests named `rank_` are what each rank runs.

@@ -135,6 +135,12 @@ impl Bench {
                 "bench tables: --svg, --save, --compare and --against are for single operations",
             ));
         }
+        if self.common.json && !self.against.is_empty() && self.svg.is_none() {
+            return Err(CommandError::new(
+                Exit::Usage,
+                "--json prints the figures of this run alone: add --svg for those of --against",
+            ));
+        }
         if !self.against.is_empty() && pmix::launched() {
             return Err(CommandError::new(
                 Exit::Usage,
@@ -224,12 +230,11 @@ impl Bench {
     /// Draws, keeps and compares what was measured.
     fn show(&self, report: &Report, earlier: Option<&Report>) -> Result<Exit, CommandError> {
         // First, because nothing that comes later may lose it.
-        if let Some(path) = &self.save {
-            report.save(path)?;
-        }
+        let saved = self.save.as_ref().map_or(Ok(()), |path| report.save(path));
         if self.common.json {
             print_json(report)?;
         }
+        saved?;
         let mut panels = table::panels(report, "host-stub");
         for peer in &self.against {
             let seconds = self.seconds_of_a_size(report.rows.len()).as_secs_f64();

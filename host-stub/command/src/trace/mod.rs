@@ -61,7 +61,7 @@ struct Draw {
     #[arg(short, long, value_name = "OUT.svg")]
     output: PathBuf,
 
-    /// Where to begin, in milliseconds since the first record [default: where most is posted].
+    /// Where to begin, in milliseconds since the first record [default: with --for, where most is posted; else the beginning].
     #[arg(long, value_name = "MS")]
     from: Option<f64>,
 

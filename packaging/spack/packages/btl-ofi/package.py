@@ -26,7 +26,8 @@ class BtlOfi(Package):
     def setup_build_environment(self, env):
         env.set("CARGO_HOME", join_path(self.stage.path, "cargo"))
         if self.spec.satisfies("+openmpi"):
-            env.set("MCA_BTL_OFI_OMPI_PREFIX", self.spec["openmpi"].prefix)
+            # mpicc of this Open MPI also names the folders of hwloc, libevent and PMIx, which the headers include.
+            env.prepend_path("PATH", self.spec["openmpi"].prefix.bin)
             env.set("MCA_BTL_OFI_NAME", "ofi_rs")
             env.set("LIBCLANG_PATH", self.spec["llvm"].prefix.lib)
 

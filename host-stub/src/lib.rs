@@ -24,7 +24,7 @@
 //! - [`win`] is the same with everything that MPI's one-sided chapter has. Calls with buffers are unsafe, because their
 //!   operations outlive the calls.
 //! - [`coll`] and [`comm`] are collectives and communicators, [`crt`] is how calls wait, [`device`] is memory of devices.
-//! - The examples of this crate are a halo exchange, a hash table, a shared counter, and a window on a device.
+//! - The examples of this crate are hello, a halo exchange, a hash table, a shared counter, and a window on a device.
 //!
 //! # Layers
 //!

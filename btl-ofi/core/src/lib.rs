@@ -57,7 +57,7 @@
 //! | [`ErrorReport`] | the host's function for failures that no callback reports | `tests/gone.rs` |
 //! | [`Error`], [`CallError`] | why a call failed | `btl-ofi/plugin/src/module.rs` |
 //! | [`log`] | the way of log lines to the host | `btl-ofi/plugin/src/component.rs` |
-//! | [`hints`] | for the quick paths of doors | `btl-ofi/plugin/src/module/rma.rs` |
+//! | [`hints`] | for the fast paths of doors | `btl-ofi/plugin/src/module/rma.rs` |
 //! | [`sizes`] | bytes of messages and peers, for models | `benches/src/model/traffic.rs` |
 //!
 //! # Layers
@@ -71,7 +71,7 @@
 //! | `peer` | endpoints and their table, addresses, outstanding counts, liveness, access to a peer's memory (`reach`), routes |
 //! | `op` | requests (`Op`) and their records, arithmetic of atomics |
 //! | `fabric` | provider selection, quirks of providers, completion policy, libfabric's objects, registration |
-//! | `sm` | the ways of one node: segment, ring, payload pool, requester and responder |
+//! | `sm` | transport within one node: segment, rings, payload pool, requester and responder |
 //! | `hmem` | staged device memory: mailbox, its server at the target, and bounce buffers |
 //! | `engine` | contexts, posting, progress, flush, failures, and [`Transport`] |
 //!

@@ -1,5 +1,5 @@
-//! The guard of every function that Open MPI calls: a panic becomes a return value and a log line, and never unwinds
-//! into C.
+//! The guard of the functions that Open MPI calls, but for the quick paths of operations, which do not unwind: a panic becomes
+//! a return value and a log line, and never unwinds into C.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,8 +8,8 @@ use crate::log;
 
 /// Runs `body`. If it panics, logs the panic and returns `otherwise`.
 ///
-/// Unwind safety: a panic may leave state half changed, but the function then fails, and a failed operation ends the
-/// job (see `entries::call`).
+/// Unwind safety: a panic may leave state half changed, but the function then fails. A panic in an operation also ends the job
+/// (`entries::call::operation`).
 #[inline]
 pub(crate) fn guarded<T>(function: &str, otherwise: T, body: impl FnOnce() -> T) -> T {
     match catch_unwind(AssertUnwindSafe(body)) {

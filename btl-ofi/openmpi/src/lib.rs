@@ -5,7 +5,7 @@
 //! `btl-ofi`, not here. Bindgen generates the layouts from Open MPI's headers and asserts the size and offset of every
 //! field at compile time.
 //!
-//! No panic crosses into Open MPI: every function that it can call runs under `guard`.
+//! No panic crosses into Open MPI: functions run under `guard`, but for the quick paths of operations, which do not unwind.
 //!
 //! The crate is empty if its build script found no headers.
 

@@ -1,4 +1,4 @@
-//! The one BTL module: Open MPI's structure and the transport behind it; opens, reports errors and ends. The functions
+//! A BTL module: Open MPI's structure and the transport behind it; opens, reports errors and ends. The functions
 //! that Open MPI calls are in `entries`.
 
 use std::ffi::{CString, c_char, c_void};
@@ -117,8 +117,8 @@ impl Module {
     pub(crate) fn end(module: NonNull<Module>) {
         // SAFETY: `open` leaked the module's box, and Open MPI finalises a module once.
         let mut module = unsafe { Box::from_raw(module.as_ptr()) };
-        // Open MPI may have unloaded pml/ob1 (4.1 has): from here on, no function of it is called. Messages that still arrive
-        // are dropped.
+        // Open MPI may have unloaded pml/ob1 (4.1 has): from here on its functions for messages and errors are not called.
+        // Functions of operations still are; MPI_Win_free has waited for those. Messages that still arrive are dropped.
         module.transport().on_receive(None);
         module.transport().on_error(None);
         module.failed.store(true, Ordering::Relaxed);

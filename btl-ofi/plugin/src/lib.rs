@@ -1,8 +1,8 @@
 //! `libbtl_ofi.so`: the transport behind the plugin ABI.
 //!
 //! What lives here: the tables of the ABI. Each function is one guarded call: it checks pointers for NULL, converts
-//! codes and turns a panic into a status and a log line. `plugin-api` documents the functions; the crate `transport`
-//! does the work.
+//! codes and turns a panic into a status and a log line. `plugin-api` documents the functions; the crate `btl-ofi`
+//! (imported as `transport`) does the work.
 
 mod component;
 mod guard;

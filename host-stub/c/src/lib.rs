@@ -1,11 +1,12 @@
 //! The host for C programs: `libhost_stub.so`. cbindgen makes
 //! `host_stub.h` from these functions.
 //!
-//! Arrows run downwards only: `base` < `job`, `crt`, `memory` < `device`, `comm` < `coll` | `win` < `finalize`.
+//! Folders are layers, the lowest first: `base` < `job`, `crt`, `memory` < `device`, `comm` < `coll` | `win` < `finalize`.
 //!
 //! Every function is one guarded call: arguments are checked for NULL, a panic becomes
 //! [`HOST_ERR_PANIC`](base::error::HOST_ERR_PANIC), and an error leaves its text for
-//! [`host_error_text`](base::error::host_error_text). Handles are addresses of boxes, and belong to their caller until the call that ends them.
+//! [`host_error_text`](base::error::host_error_text). Handles of communicators, hints and
+//! collective requests are numbers that are never reused; windows are addresses. A handle belongs to its caller until the call that ends it.
 #![allow(
     non_camel_case_types,
     reason = "the names of types are those that C programs see"

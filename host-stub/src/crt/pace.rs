@@ -52,7 +52,7 @@ const CLOCK: u32 = 256;
 /// Time without anything happening after which visits are a nap apart.
 const AWAKE: Duration = Duration::from_millis(20);
 const NEAR_NAP: Duration = Duration::from_micros(50);
-/// Time without anything happening between two looks at the job.
+/// Time between two looks at the job.
 const NEAR_LOOK: Duration = Duration::from_millis(250);
 
 /// The state of a loop over a word that another process writes: each visit is a load, and the answer

@@ -1,7 +1,7 @@
 //! What OpenMP has mapped, if this process has an OpenMP runtime with devices: the host asks the
 //! runtime's `omp_target_is_present` and `omp_get_mapped_ptr` (OpenMP 5.1). It finds them by name at the
 //! first question, so neither the build nor the run needs them. `c/omp_target.c` has the functions of
-//! seed 004 for programs.
+//! source document 004 for programs.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;

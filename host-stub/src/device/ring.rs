@@ -193,9 +193,9 @@ impl Ring {
         }
     }
 
-    /// Publishes a command; waits for a slot if none is free. Returns its ticket, for which somebody
-    /// has to [`wait`](Self::wait) unless the command is untracked: a thread may have as many tickets open
-    /// as there are slots.
+    /// Publishes a command; waits for a slot if none is free. Returns its ticket, for which somebody has to
+    /// [`wait`](Self::wait) unless the command is untracked: all threads together may have as many tickets open as there are
+    /// slots. One more waits, perhaps for an answer that its own thread has to take.
     pub fn submit(&self, command: &Command) -> u64 {
         let ticket = self.header().tickets.fetch_add(1, Ordering::Relaxed);
         let slot = self.slot(ticket);

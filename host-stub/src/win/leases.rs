@@ -25,8 +25,8 @@ impl Leases {
         if !held.last().is_some_and(|last| last.is_same(&lease)) {
             held.push(lease);
         }
-        // Release pairs with the Acquire of `take`, though what it guards is behind the lock: a
-        // flush of the same thread sees it in any case, and another's may be later.
+        // The lock guards the list; this pairs with the Acquire in `is_any`. A flush by this thread always sees the flag.
+        // Another thread's flush may miss it, and leaves the lease to a later flush.
         self.any.store(true, Ordering::Release);
         held.len()
     }

@@ -44,8 +44,8 @@ pub struct Transfer<'a> {
     pub result: *mut u8,
     /// Where elements lie in the result buffer; none for calls that fetch nothing.
     pub result_layout: Option<&'a Layout>,
-    /// Counts the pieces of a call without a request of which the buffers here stand for others: the host completes it
-    /// when they have ended.
+    /// Set where a call without a request uses buffers of the host in place of the program's. It counts the pieces, and the
+    /// host completes the call when all have ended.
     pub(super) record: Option<&'a RequestState>,
 }
 

@@ -68,8 +68,8 @@ const PAGE: usize = 4096;
 const BLOCK: usize = 1024;
 
 impl Reach {
-    /// Copies `size` bytes from this process's own memory into a window. An aligned word of 4 or 8 bytes is written
-    /// by one store, as a thread that polls it expects.
+    /// Copies `size` bytes from this process's own memory into a window. An aligned word of 4 or 8 bytes is written by one
+    /// store, as a thread that polls it expects (not where the kernel copies).
     ///
     /// # Safety
     /// `from` is readable for `size` bytes. `window` names memory that may be written as far as it is mapped. The
@@ -102,8 +102,8 @@ impl Reach {
         Ok(())
     }
 
-    /// Copies `size` bytes of a window to this process's own memory. An aligned word of 4 or 8 bytes is read by one
-    /// load.
+    /// Copies `size` bytes of a window to this process's own memory. An aligned word of 4 or 8 bytes is read by one load (not
+    /// where the kernel copies).
     ///
     /// # Safety
     /// `to` is writable for `size` bytes. `window` names memory that may be read as far as it is mapped. The ranges

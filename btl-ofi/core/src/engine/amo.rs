@@ -101,9 +101,9 @@ impl Transport {
     /// messages.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); the constants have the values named above. With
-    /// [`PROVIDER`](crate::hints::PROVIDER), the peer
-    /// [sends atomics by the provider](Endpoint::sends_atomics_by_fabric).
+    /// As for [`submit`](Self::submit); the constants have the values named above. With [`PROVIDER`](crate::hints::PROVIDER),
+    /// the peer [sends atomics by the provider](Endpoint::sends_atomics_by_fabric). With
+    /// [`NO_CALLBACK`](crate::hints::NO_CALLBACK), also, `completion` is `None`.
     #[inline(always)]
     pub unsafe fn try_atomic_op<const T: bool, const WAY: Way>(
         &self,

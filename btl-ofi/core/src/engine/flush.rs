@@ -79,8 +79,8 @@ impl Transport {
     /// Waits until every operation that this thread issued before, to `endpoint` or to all peers, is complete
     /// and its callback has run. Must not be called from callbacks.
     ///
-    /// Returns [`Status::UNREACH`] if a peer that it waits for is gone, and [`Status::ERROR`] if operations
-    /// without callback failed since the last flush.
+    /// Returns the status with which a peer that it waits for failed ([`Status::UNREACH`], or [`Status::FATAL`] if the module
+    /// can no longer be used), and [`Status::ERROR`] if operations without callback failed since the last flush.
     pub fn flush(&self, endpoint: Option<&Endpoint>) -> Status {
         if self.setup.flushes_more {
             return self.flush_more(endpoint);

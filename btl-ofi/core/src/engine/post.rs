@@ -287,7 +287,8 @@ impl Transport {
     /// Finishes a post with the provider's return code.
     ///
     /// # Safety
-    /// `T` is whether the transport was opened for threads, and [`begin`](Self::begin) made the posting.
+    /// `T` is whether the transport was opened for threads, and [`begin`](Self::begin) or
+    /// [`begin_untracked`](Self::begin_untracked) made the posting.
     #[inline(always)]
     pub(crate) unsafe fn end<const T: bool>(
         &self,
@@ -301,7 +302,7 @@ impl Transport {
             let context = if T { context } else { self.context_as::<T>() };
             return Some(self.unposted_on_fast_path(context, rc));
         }
-        // SAFETY: the caller guarantees that `begin` locked the context with the same `T`.
+        // SAFETY: the caller guarantees that the posting locked the context with the same `T`.
         unsafe { state.unlock_as(T) };
         Some(Status::SUCCESS)
     }

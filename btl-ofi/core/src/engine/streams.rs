@@ -28,10 +28,10 @@ use crate::mem::handle::Target;
 use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 
-/// Smallest transfer that counts in the window. Those below have a packet of loopback to themselves, and gain less than a compound
-/// operation costs.
+/// Smallest transfer that counts in the window. Smaller ones fit into one packet of loopback, and would gain less than a
+/// compound operation costs.
 pub(crate) const SMALLEST: usize = 64 * 1024;
-/// Largest piece, and smallest one, but for a last one.
+/// Largest piece, and smallest one, except for a first ([`head`]) or last one.
 const LARGEST_PIECE: usize = 4 * PACKET - PAGE;
 const SMALLEST_PIECE: usize = 16 * 1024;
 /// Largest transfer that may go whole.

@@ -295,8 +295,8 @@ impl Endpoint {
         unsafe { is::<T>(&self.atomics, Atomics::Fabric as u8) }
     }
 
-    /// Whether operations to the peer may be outstanding at the provider. Under the context's lock, `false` is final
-    /// for a peer whose ring is claimed.
+    /// Whether operations to the peer may be outstanding at the provider. Under the context's lock, `false` is final for a peer
+    /// whose ring is claimed, unless it leaves its route: such posts check under the lock that the endpoints are open.
     pub(crate) fn uses_provider(&self) -> bool {
         matches!(self.transfers(), Transfers::Fabric | Transfers::Message)
             || matches!(self.atomics(), Atomics::Fabric | Atomics::Message)

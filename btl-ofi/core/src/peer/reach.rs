@@ -1,13 +1,12 @@
 //! Whether the kernel lets this process reach a local peer's memory by cross-memory attach (`base/cma.rs`), and
 //! whether that memory still belongs to the peer.
 //!
-//! **Identity.** A process id and a start time identify a process, but not its program: `exec` keeps both. So each
-//! process announces a *probe*: the address of a word and the word's value. This process reads the probe when it
-//! connects the peer, in each check of the failure detector, and before it revokes a ring transfer and makes the
-//! transfer by CMA. If the word has another value or is not mapped, the peer's transport is gone. Two checks are
-//! `btl_ofi_peer_check_interval` apart, and at least 256 copies if the host never polls. Between them a copy may still
-//! reach memory that is no longer the peer's, if the other program has memory mapped at the same addresses and runs
-//! as the same user.
+//! **Identity.** A process id and a start time identify a process, but not its program: `exec` keeps both. So each process
+//! announces a *probe*: the address of a word and the word's value. This process reads the probe when it connects the peer, in
+//! each check of the failure detector, and before it revokes a ring transfer and makes the transfer by CMA. If the word has
+//! another value or is not mapped, the peer's transport is gone. Checks are at least `btl_ofi_peer_check_interval` apart. For a
+//! host that never polls, every 256th copy asks whether one is due. Between them a copy may still reach memory that is no
+//! longer the peer's, if the other program has memory mapped at the same addresses and runs as the same user.
 //!
 //! **Permission** may be lost later: by `PR_SET_DUMPABLE`, by a seccomp filter, or because the main thread ends (the
 //! kernel then finds no memory under the process id). From then on puts and gets to that peer go through its ring,

@@ -12,8 +12,8 @@
 //! atomics would not exclude them (`Facts::processor_atomics`). And with `btl_ofi_same_node` off, at either side, the
 //! second row does not apply, nor does the first unless messages or the provider require it.
 //!
-//! **Same node is what was proved**: a word of the peer's memory was read, held the random value that the peer announced,
-//! and was written (`peer::reach`). Equal names, boot ids and process ids prove nothing.
+//! **Same node is what was proved**: a word of the peer's memory was read, and held the random value that the peer announced
+//! (`peer::reach`). Equal names, boot ids and process ids prove nothing.
 //!
 //! **Atomicity.** Origins of one window may take different routes. The ring's responder, the own thread, origins that map
 //! the memory and the software of the providers in question all change an element by one atomic instruction, so they exclude each other without a
@@ -85,7 +85,7 @@ pub(crate) struct Facts {
     pub(crate) own: bool,
     /// This process and the peer both allow the ways of one node (`btl_ofi_same_node`).
     pub(crate) same_node: bool,
-    /// The peer's memory was read and written, and is the peer's.
+    /// The peer's memory was read, and is the peer's.
     pub(crate) reached: bool,
     /// The peer offers a ring.
     pub(crate) ring: bool,

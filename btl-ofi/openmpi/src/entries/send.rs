@@ -28,8 +28,8 @@ fn limit(module: &Module) -> usize {
     limit.saturating_sub(sender::LONGEST)
 }
 
-/// A descriptor for a message of `size` bytes. NULL if a message is not that long, which ends the job: osc/rdma would ask again
-/// for ever.
+/// A descriptor for a message of `size` bytes. A size above the module's limit ends the job and returns NULL, because osc/rdma
+/// would ask again for ever: osc/rdma would ask again for ever.
 pub(super) unsafe extern "C" fn alloc(
     btl: Btl,
     _endpoint: BtlEndpoint,

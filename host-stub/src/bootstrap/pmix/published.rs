@@ -37,7 +37,7 @@ pub(super) struct Own {
     generation: u64,
     /// Of what is published, in bytes.
     length: u64,
-    /// How often it was published; as often by every rank.
+    /// Calls of `publish` so far, also those that put nothing; the same at every rank.
     fences: u64,
 }
 

@@ -85,7 +85,7 @@ impl Counted {
         }
     }
 
-    /// The place of an entry that is not in use: one that was, or about the next one.
+    /// The place for a new entry: a free one, or one shortly behind the last.
     fn place(&mut self, address: fi_addr_t) -> Option<u32> {
         if self.uses.is_empty() {
             self.first = address;

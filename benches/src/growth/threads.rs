@@ -14,26 +14,71 @@ const COUNTS: [usize; 4] = [1, 2, 4, 8];
 /// Puts between two flushes.
 const BURST: usize = 32;
 
-/// The least that more threads than cores are to reach of the rate of as many as there are. Over the lab provider, which
-/// has no thread of its own, one context for each thread costs nothing.
-fn least(provider: &str, contexts: usize, threads: usize) -> f64 {
-    match provider {
-        "lab" if contexts == threads => 0.99,
-        _ => 0.95,
+/// A way in which threads put.
+struct Way {
+    name: &'static str,
+    provider: &'static str,
+    /// Whether the lab provider only copies. With its checks it takes most of the time, and its threads meet in the kernel.
+    bare: bool,
+    /// Whether each thread has a peer of its own; otherwise they put to one.
+    own_peers: bool,
+}
+
+const WAYS: [Way; 4] = [
+    Way {
+        name: "lab",
+        provider: "lab",
+        bare: false,
+        own_peers: false,
+    },
+    Way {
+        name: "bare lab, a peer for each thread",
+        provider: "lab",
+        bare: true,
+        own_peers: true,
+    },
+    Way {
+        name: "bare lab, one peer",
+        provider: "lab",
+        bare: true,
+        own_peers: false,
+    },
+    Way {
+        name: "sockets",
+        provider: "sockets",
+        bare: false,
+        own_peers: false,
+    },
+];
+
+impl Way {
+    /// The least that more threads than cores are to reach of the rate of as many as there are. Over the lab provider, which
+    /// has no thread of its own, one context for each thread costs nothing.
+    fn least(&self, contexts: usize, threads: usize) -> f64 {
+        match self.provider {
+            "lab" if contexts == threads => PERFECT,
+            _ => 0.95,
+        }
     }
 }
 
+/// What threads with a context each are to reach of their number times the rate of one.
+const PERFECT: f64 = 0.99;
+
 /// Operations per second of `count` threads together.
-fn rate(local: &Local, count: usize, time: Duration) -> Result<f64, String> {
+fn rate(local: &Local, own_peers: bool, count: usize, time: Duration) -> Result<f64, String> {
     let address = local.transport.address();
-    let peer = local.transport.connect(address, 0);
-    let peer = peer
-        .map_err(|e| e.to_string())?
-        .as_ptr()
-        .expose_provenance();
+    let peers = (0..count as u64).map(|thread| {
+        // The peer is this process, whatever its number.
+        let number = if own_peers { thread } else { 0 };
+        let peer = local.transport.connect(address, number);
+        peer.map(|peer| peer.as_ptr().expose_provenance())
+    });
+    let peers = peers.collect::<Result<Vec<_>, _>>();
+    let peers = peers.map_err(|e| e.to_string())?;
     let together = Barrier::new(count);
     let run = |thread: usize| -> Result<f64, String> {
-        let peer = std::ptr::NonNull::new(std::ptr::with_exposed_provenance_mut(peer))
+        let peer = std::ptr::NonNull::new(std::ptr::with_exposed_provenance_mut(peers[thread]))
             .ok_or("no endpoint")?;
         together.wait();
         let (start, mut done) = (Instant::now(), 0);
@@ -65,17 +110,20 @@ pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
         true => (5, Duration::from_millis(60)),
         false => (15, Duration::from_millis(100)),
     };
-    for provider in ["lab", "sockets"] {
+    for way in &WAYS {
+        let name = way.name;
+        // SAFETY: no transport is open, and this program has no other thread.
+        unsafe { std::env::set_var("LAB_BARE", u8::from(way.bare).to_string()) };
         let mut locals = Vec::new();
         for contexts in COUNTS {
             let settings = [("btl_ofi_num_contexts_per_module", contexts as i32)];
-            locals.push(open(provider, ThreadLevel::Multiple, &settings)?);
+            locals.push(open(way.provider, ThreadLevel::Multiple, &settings)?);
         }
         let mut rates = [const { [const { Vec::<f64>::new() }; COUNTS.len()] }; COUNTS.len()];
         for round in 0..=rounds {
             for (local, of_contexts) in locals.iter().zip(&mut rates) {
                 for (count, of_threads) in COUNTS.into_iter().zip(of_contexts) {
-                    let rate = rate(local, count, time)?;
+                    let rate = rate(local, way.own_peers, count, time)?;
                     if round > 0 {
                         of_threads.push(rate);
                     }
@@ -85,7 +133,7 @@ pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
         for (contexts, of_contexts) in COUNTS.into_iter().zip(&rates) {
             let of = |at: usize| median(of_contexts[at].clone()) / 1e6;
             report.row(format!(
-                "{provider}: {contexts} contexts: {:.3}, {:.3}, {:.3}, {:.3} million puts a second of \
+                "{name}: {contexts} contexts: {:.3}, {:.3}, {:.3}, {:.3} million puts a second of \
                  1, 2, 4, 8 threads",
                 of(0),
                 of(1),
@@ -107,20 +155,51 @@ pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
                 let ratio = Figure::of(ratios.map(|(more, fit)| more / fit).collect());
                 report.target(
                     format!(
-                        "{provider}: rate of {} threads on {} contexts over that of {} on {}, {cores} cores",
+                        "{name}: rate of {} threads on {} contexts over that of {} on {}, {cores} cores",
                         COUNTS[threads], COUNTS[contexts], COUNTS[of_threads], COUNTS[of_contexts]
                     ),
                     ratio.median,
                     Bound::Least,
-                    least(provider, COUNTS[contexts], COUNTS[threads]),
+                    way.least(COUNTS[contexts], COUNTS[threads]),
                     "times",
                     Some(ratio.spread()),
                 );
             }
+        }
+        if way.bare {
+            perfection(report, name, &rates, cores);
         }
         for local in locals {
             local.close()?;
         }
     }
     Ok(())
+}
+
+/// Judges threads with a context and a core each by the rate of one.
+fn perfection(
+    report: &mut Report,
+    name: &str,
+    rates: &[[Vec<f64>; COUNTS.len()]; COUNTS.len()],
+    cores: usize,
+) {
+    for (at, &threads) in COUNTS.iter().enumerate().skip(1) {
+        if threads > cores {
+            break;
+        }
+        let ratios = rates[at][at].iter().zip(&rates[0][0]);
+        let ratio = Figure::of(
+            ratios
+                .map(|(all, one)| all / (threads as f64 * one))
+                .collect(),
+        );
+        report.target(
+            format!("{name}: rate of {threads} threads on {threads} contexts over {threads} times that of one"),
+            ratio.median,
+            Bound::Least,
+            PERFECT,
+            "times",
+            Some(ratio.spread()),
+        );
+    }
 }

@@ -35,6 +35,7 @@
 //! | `LAB_PINS` | 1: a region that somebody may write (FI_READ, FI_RECV, FI_REMOTE_WRITE) is refused with EFAULT where its memory can only be read, as by the kernel when it pins pages | 0 |
 //! | `LAB_ENDPOINTS` | types of endpoints that are offered, in this order: `RDM`, `MSG`, `DGRAM` | RDM |
 //! | `LAB_DOMAINS` | domains, which stand for NICs: `lab0`, `lab1`, ... | 1 |
+//! | `LAB_BARE` | 1: writes to this process are made at the post, and nothing is checked, delayed or counted, so that a measurement is of the user | 0 |
 //! | `LAB_FAULTS` | see [`Faults`]; of the domain `lab0` | none |
 //! | `LAB_RAIL_FAULTS` | likewise, of the other domains | none |
 
@@ -121,6 +122,7 @@ pub(crate) struct Config {
     /// Types of endpoints, in the order of the offers.
     pub(crate) endpoints: Vec<u32>,
     pub(crate) domains: usize,
+    pub(crate) bare: bool,
     pub(crate) faults: Faults,
 }
 
@@ -239,6 +241,7 @@ impl Config {
             pins: number("LAB_PINS", 0) != 0,
             endpoints: endpoints(),
             domains: number("LAB_DOMAINS", 1),
+            bare: number("LAB_BARE", 0) != 0,
             faults: Faults::from_environment("LAB_FAULTS"),
         }
     }

@@ -2,6 +2,7 @@
 //! endpoints (`rma`, `atomics`, `message`, with `post` for what these have in common).
 
 pub(crate) mod atomics;
+mod bare;
 pub(crate) mod counter;
 pub(crate) mod domain;
 pub(crate) mod endpoint;

@@ -161,6 +161,16 @@ impl Queue {
         0
     }
 
+    /// Takes a write that was made.
+    pub(crate) fn made(&self, context: *mut c_void) -> isize {
+        let mut state = self.enter();
+        if state.ready.len() >= self.domain.inner.config.tx_size {
+            return -(ffi::FI_EAGAIN as isize);
+        }
+        state.ready.push_back(Ready::Operation(context as u64));
+        0
+    }
+
     /// Takes a receive, or says why not with a negative error.
     ///
     /// # Safety
@@ -271,7 +281,7 @@ unsafe extern "C" fn read(cq: *mut ffi::fid_cq, buffer: *mut c_void, count_: usi
     let config = queue.inner.domain.inner.config;
     let entries = buffer.cast::<ffi::fi_cq_entry>();
     let mut state = queue.inner.enter();
-    if state.errors.is_empty() || state.ready.is_empty() {
+    if !config.bare && (state.errors.is_empty() || state.ready.is_empty()) {
         state.advance(config, count_);
     }
     // Successes come out before the failure that followed them.
@@ -283,7 +293,9 @@ unsafe extern "C" fn read(cq: *mut ffi::fid_cq, buffer: *mut c_void, count_: usi
         };
         // SAFETY: the caller passes room for `count_` entries, of which i are taken.
         unsafe { (*entries.add(i)).op_context = context as *mut c_void };
-        count(counter);
+        if !config.bare {
+            count(counter);
+        }
     }
     match n {
         0 if state.errors.is_empty() => -(ffi::FI_EAGAIN as isize),

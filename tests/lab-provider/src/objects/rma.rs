@@ -6,6 +6,7 @@ use libfabric_sys as ffi;
 
 use crate::base::missing::Missing;
 use crate::base::report::violation;
+use crate::objects::bare;
 use crate::objects::post::post;
 use crate::work::operation::{Local, Operation, Work};
 
@@ -88,6 +89,10 @@ unsafe extern "C" fn writemsg(
     if near.iov_len != far.len {
         violation("fi_writemsg with pieces of different lengths");
         return -(ffi::FI_EINVAL as isize);
+    }
+    // SAFETY: the caller passes the arguments of fi_writemsg.
+    if let Some(code) = unsafe { bare::write(ep, near, far, message.context) } {
+        return code;
     }
     // SAFETY: descriptors are NULL, or one for each piece.
     let desc = unsafe { message.desc.as_ref() }.map_or(std::ptr::null_mut(), |d| *d);

@@ -147,6 +147,15 @@ pub(crate) fn around(domain: u64, base: u64, length: u64) -> Option<(usize, Expo
     Some((index, exposed))
 }
 
+/// The base of a region of this process.
+pub(crate) fn base(domain: u64, key: u64) -> Option<u64> {
+    let high = LIST.high.load(Ordering::Acquire) as usize;
+    let slot = LIST.slots[..high].iter().find(|s| {
+        s.domain.load(Ordering::Acquire) == domain && s.key.load(Ordering::Relaxed) == key
+    })?;
+    Some(slot.base.load(Ordering::Relaxed))
+}
+
 /// Lets a region be used.
 pub(crate) fn enable(index: usize) {
     LIST.slots[index].enabled.store(1, Ordering::Release);

@@ -1,0 +1,36 @@
+//! `LAB_BARE`: writes to this process, made at the post. Their checks, delays and counts would take longer than their user does,
+//! and threads would meet in them.
+
+use std::ffi::c_void;
+
+use libfabric_sys as ffi;
+
+use crate::objects::endpoint::EndpointObject;
+use crate::objects::object::Object;
+use crate::reach::regions;
+
+/// Makes a write, if the provider is bare.
+///
+/// # Safety
+/// `ep` is an endpoint of ours. If the provider is bare, the bytes lie within a region of this process that its key names.
+pub(super) unsafe fn write(
+    ep: *mut ffi::fid_ep,
+    near: &ffi::iovec,
+    far: &ffi::fi_rma_iov,
+    context: *mut c_void,
+) -> Option<isize> {
+    // SAFETY: the caller vouches for the endpoint.
+    let object: &EndpointObject = unsafe { Object::of(ep, "fi_writemsg") }.ok()?;
+    let domain = &object.inner.domain.inner;
+    if !domain.config.bare {
+        return None;
+    }
+    let queue = object.inner.lock().queue?;
+    let base = regions::base(domain.number, far.key)?;
+    // SAFETY: the caller vouches for the bytes.
+    unsafe {
+        let to = std::ptr::with_exposed_provenance_mut::<u8>((base + far.addr) as usize);
+        std::ptr::copy_nonoverlapping(near.iov_base.cast::<u8>(), to, near.iov_len);
+    }
+    Some(queue.inner.made(context))
+}

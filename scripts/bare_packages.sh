@@ -222,6 +222,7 @@ tarball() {
     debian_inside apt-get -qq remove -y host-stub openmpi-btl-ofi-rs >/dev/null || return 1
     out=$(as_user "tar xzf target/packages/$archive.tar.gz && ./$archive/install.sh --prefix ~/btl-ofi") || { printf '%s\n' "$out"; return 1; }
     run=$(sed -n 's/^  \(mpirun .*\)/\1/p' <<<"$out")
+    run=${run/'./your_program'/./hello_window}
     said "$out" 'mpirun --tune /home/user/btl-ofi/share' 'export PATH=/home/user/btl-ofi/bin' || return 1
     setting=$(sed -n 's/^  \(export OMPI_MCA_.*\)/\1/p' <<<"$out")
     out=$(as_user "${setting:-:} && OMPI_MCA_btl_ofi_verbose=1 ${run/mpirun/mpirun -n 2}") || { printf '%s\n' "$out"; return 1; }

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -53,7 +54,8 @@ def mpirun(options, provider, ours, program):
 def run(command, limit, environment=None):
     """Measurements of one run as {(name, bytes, threads): (value, unit)}, and whether it ended well. What was measured
     until then counts as well."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+                               start_new_session=True)
     wrong = None
     try:
         out, err = process.communicate(timeout=limit)
@@ -65,8 +67,9 @@ def run(command, limit, environment=None):
         try:
             out, _ = process.communicate(timeout=10)
         except subprocess.TimeoutExpired as late:
-            # Not waited for: a process that it left may hold the pipe.
-            process.kill()
+            # Its group goes with it. What is left elsewhere may hold the pipe, so that is not waited for.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
             out = os.fsdecode(late.output or b"")
         wrong = f"no end after {limit} s: {' '.join(command)}"
     found = {}

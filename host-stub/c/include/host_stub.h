@@ -966,7 +966,8 @@ typedef void (*host_op_fn)(const void *left, void *right, size_t count, size_t s
 /**
  * Makes progress with a collective that a layer runs: 1 when it is done, 0 when not, or a negative
  * code. Not called again after the end or an error; then `state` is the layer's again. Never called
- * by two threads at once.
+ * by two threads at once. It has to end with an error once a rank is gone or the communicator has
+ * failed, as the host's own requests do.
  */
 typedef int (*host_coll_pending_fn)(void *state);
 

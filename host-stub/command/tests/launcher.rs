@@ -569,14 +569,14 @@ fn json_tells_how_each_rank_ended() {
 /// A job inside a rank of a job: the outer's end takes the inner with it, whose guard cleans up where its launcher cannot.
 #[test]
 fn nested_jobs_end_with_the_outer_one() {
-    let quick = "exec sleep 60";
-    let stubborn = "trap \"\" TERM; while :; do sleep 1; done";
-    for inner in [quick, stubborn] {
+    let quick = ("", "exec sleep 60");
+    let stubborn = ("trap \"\" TERM;", "while :; do sleep 1; done");
+    for (trap, inner) in [quick, stubborn] {
         let place = Place::new("nested");
         let script = format!(
             "if [ $HOST_STUB_RANK = 1 ]; then await 2; exit 7; fi
              exec {HOST_STUB} launch -n 2 -- sh -c '
-                echo $$ > \"$XDG_RUNTIME_DIR/pid-$HOST_STUB_RANK\"; {inner}'"
+                {trap} echo $$ > \"$XDG_RUNTIME_DIR/pid-$HOST_STUB_RANK\"; {inner}'"
         );
         let run = run(&place, 2, &script);
         assert_eq!(run.code(), Some(7), "{}", run.stderr());

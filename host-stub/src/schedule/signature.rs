@@ -8,9 +8,9 @@ pub(crate) struct Signature {
     pub(crate) call: u64,
     /// Elements per rank, or a digest of the counts.
     pub(crate) count: u64,
-    /// The number of the element type, or 0 where there is none, or 0 where there is none.
+    /// The number of the element type, or 0 where there is none.
     pub(crate) datatype: u64,
-    /// The number of the operation, or 0, or 0.
+    /// The number of the operation, or 0.
     pub(crate) op: u64,
     /// The root plus one, or 0.
     pub(crate) root: u64,

@@ -52,7 +52,7 @@ pub(crate) struct Policy {
     pub(crate) headers: Option<Headers>,
     /// Whether the provider says nothing of a peer that refuses its connection, at the address that the peer published.
     pub(crate) hides_refusals: bool,
-    /// Whether an operation that has neither a callback nor an operand to keep goes without a record (untracked) (untracked).
+    /// Whether an operation that has neither a callback nor an operand to keep goes without a record (untracked).
     pub(crate) untracked: bool,
     /// Whether updates are posted as fetching atomics whose results are discarded.
     pub(crate) updates_fetch: bool,

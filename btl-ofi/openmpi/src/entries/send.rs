@@ -29,7 +29,7 @@ fn limit(module: &Module) -> usize {
 }
 
 /// A descriptor for a message of `size` bytes. A size above the module's limit ends the job and returns NULL, because osc/rdma
-/// would ask again for ever: osc/rdma would ask again for ever.
+/// would ask again for ever.
 pub(super) unsafe extern "C" fn alloc(
     btl: Btl,
     _endpoint: BtlEndpoint,

@@ -18,7 +18,8 @@ pub struct host_coll_request_t {
 
 /// Makes progress with a collective that a layer runs: 1 when it is done, 0 when not, or a negative
 /// code. Not called again after the end or an error; then `state` is the layer's again. Never called
-/// by two threads at once.
+/// by two threads at once. It has to end with an error once a rank is gone or the communicator has
+/// failed, as the host's own requests do.
 pub type host_coll_pending_fn = Option<unsafe extern "C" fn(state: *mut c_void) -> c_int>;
 
 // A mutex, since a layer's request may be used by one thread at a time.

@@ -11,8 +11,8 @@ use crate::schedule::Scope;
 pub trait Pending: Send {
     /// Makes progress, and says whether the collective is done. After true or an error it is not
     /// called again. Any thread that makes progress calls it, so it must not wait. Freeing the communicator
-    /// calls it until then: one that waits for a rank which is gone has to end with an error, as the
-    /// requests of the host do.
+    /// calls it until then: one that waits for a rank which is gone, or in a communicator that has failed, has to end with an
+    /// error, as the requests of the host do.
     fn test(&mut self) -> CommResult<bool>;
 }
 

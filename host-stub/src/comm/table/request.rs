@@ -27,6 +27,8 @@ pub struct CollRequest {
     work: Work,
     /// Buffers on a device, to which results go back once the work is done.
     staged: Vec<Staged>,
+    /// What the ranks disagree in, if the work is to end for that.
+    disagreed: Option<CommError>,
 }
 
 impl CollRequest {
@@ -36,6 +38,7 @@ impl CollRequest {
             comm: comm.clone(),
             work: Work::Done,
             staged: Vec::new(),
+            disagreed: None,
         }
     }
 
@@ -45,6 +48,7 @@ impl CollRequest {
             comm: comm.clone(),
             work: Work::Layer(Run::new(comm, pending)),
             staged: Vec::new(),
+            disagreed: None,
         }
     }
 
@@ -55,6 +59,7 @@ impl CollRequest {
             comm: comm.clone(),
             work: Work::Scheduled(ticket),
             staged: Vec::new(),
+            disagreed: None,
         }
     }
 
@@ -63,6 +68,7 @@ impl CollRequest {
             comm: request.comm.clone(),
             work: Work::Both(ticket, Box::new(request)),
             staged: Vec::new(),
+            disagreed: None,
         }
     }
 
@@ -80,6 +86,7 @@ impl CollRequest {
 
     /// What the work came to, once its results are where they belong.
     fn ended(&mut self, outcome: CommResult<()>) -> CommResult<()> {
+        let outcome = self.disagreed.take().map_or(outcome, Err);
         if self.staged.is_empty() {
             return outcome;
         }
@@ -131,15 +138,12 @@ impl CollRequest {
                 Work::Both(ticket, _) => {
                     let first = look(*ticket)?;
                     if let Work::Both(_, second) = std::mem::replace(&mut self.work, Work::Done) {
-                        match &first {
-                            Ok(()) => {
-                                self.go_on_as(*second);
-                                continue;
-                            }
-                            Err(error) => self.give_up(*second, error),
+                        match first {
+                            Ok(()) => self.go_on_as(*second),
+                            Err(error) => self.go_on_in_vain(*second, error),
                         }
                     }
-                    first
+                    continue;
                 }
             };
             self.work = Work::Done;
@@ -165,15 +169,15 @@ impl CollRequest {
         outcome
     }
 
-    /// Ends what has begun here although the ranks disagree. It can never end at a rank that did not begin it, so the
-    /// communicator is of no use any more.
+    /// Goes on as what has begun here although the ranks disagree. It can never end well at a rank that did not begin it: the
+    /// communicator is of no use any more, which ends it. `error` is what this one came to.
     #[cold]
-    fn give_up(&self, mut second: CollRequest, error: &CommError) {
+    fn go_on_in_vain(&mut self, second: CollRequest, error: CommError) {
         if let Some(engine) = self.comm.registry().engine() {
             engine.break_off(self.comm.scope(), &error.to_string());
         }
-        // Its failure is this one.
-        let _ = second.finish();
+        self.go_on_as(second);
+        self.disagreed = Some(error);
     }
 
     fn finish(&mut self) -> CommResult<()> {
@@ -190,16 +194,13 @@ impl CollRequest {
                     engine.wait_until(job, || run.advance());
                     run.outcome()
                 }
-                Work::Both(ticket, second) => match engine.wait(job, ticket) {
-                    Ok(()) => {
-                        self.go_on_as(*second);
-                        continue;
+                Work::Both(ticket, second) => {
+                    match engine.wait(job, ticket) {
+                        Ok(()) => self.go_on_as(*second),
+                        Err(error) => self.go_on_in_vain(*second, error),
                     }
-                    Err(error) => {
-                        self.give_up(*second, &error);
-                        Err(error)
-                    }
-                },
+                    continue;
+                }
             };
             return self.ended(outcome);
         }

@@ -27,9 +27,13 @@ pub(super) unsafe fn write(
     }
     let queue = object.inner.lock().queue?;
     let base = regions::base(domain.number, far.key)?;
+    let offset = match domain.config.virtual_addresses() {
+        true => far.addr - base,
+        false => far.addr,
+    };
     // SAFETY: the caller vouches for the bytes.
     unsafe {
-        let to = std::ptr::with_exposed_provenance_mut::<u8>((base + far.addr) as usize);
+        let to = std::ptr::with_exposed_provenance_mut::<u8>((base + offset) as usize);
         std::ptr::copy_nonoverlapping(near.iov_base.cast::<u8>(), to, near.iov_len);
     }
     Some(queue.inner.made(context))

@@ -281,7 +281,8 @@ unsafe extern "C" fn read(cq: *mut ffi::fid_cq, buffer: *mut c_void, count_: usi
     let config = queue.inner.domain.inner.config;
     let entries = buffer.cast::<ffi::fi_cq_entry>();
     let mut state = queue.inner.enter();
-    if !config.bare && (state.errors.is_empty() || state.ready.is_empty()) {
+    let bare = config.bare && state.pending.is_empty() && state.receivers.is_empty();
+    if !bare && (state.errors.is_empty() || state.ready.is_empty()) {
         state.advance(config, count_);
     }
     // Successes come out before the failure that followed them.

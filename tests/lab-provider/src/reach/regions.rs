@@ -147,11 +147,14 @@ pub(crate) fn around(domain: u64, base: u64, length: u64) -> Option<(usize, Expo
     Some((index, exposed))
 }
 
-/// The base of a region of this process.
+/// The base of a region of this process that can be used, and is not of a device.
 pub(crate) fn base(domain: u64, key: u64) -> Option<u64> {
     let high = LIST.high.load(Ordering::Acquire) as usize;
     let slot = LIST.slots[..high].iter().find(|s| {
-        s.domain.load(Ordering::Acquire) == domain && s.key.load(Ordering::Relaxed) == key
+        s.domain.load(Ordering::Acquire) == domain
+            && s.key.load(Ordering::Relaxed) == key
+            && s.enabled.load(Ordering::Acquire) != 0
+            && s.device.load(Ordering::Relaxed) == 0
     })?;
     Some(slot.base.load(Ordering::Relaxed))
 }

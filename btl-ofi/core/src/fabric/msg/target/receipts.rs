@@ -46,6 +46,7 @@ impl Target {
         if std::mem::take(&mut client.parked) > 0 {
             for number in self.take_parked(receiver) {
                 self.answers[number as usize].failures = 0;
+                self.owe(number, true);
                 self.unsent.push_back(number);
             }
         }

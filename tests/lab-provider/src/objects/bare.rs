@@ -2,12 +2,22 @@
 //! and threads would meet in them.
 
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libfabric_sys as ffi;
 
+use crate::base::config::Config;
 use crate::objects::endpoint::EndpointObject;
 use crate::objects::object::Object;
 use crate::reach::regions;
+
+/// Whether a bare fabric was opened.
+static OPENED: AtomicBool = AtomicBool::new(false);
+
+/// A fabric is opened.
+pub(super) fn opened(config: &Config) {
+    OPENED.fetch_or(config.bare, Ordering::Relaxed);
+}
 
 /// Makes a write, if the provider is bare.
 ///
@@ -19,6 +29,10 @@ pub(super) unsafe fn write(
     far: &ffi::fi_rma_iov,
     context: *mut c_void,
 ) -> Option<isize> {
+    // Before a look at the endpoint, which reports what is wrong with it.
+    if !OPENED.load(Ordering::Relaxed) {
+        return None;
+    }
     // SAFETY: the caller vouches for the endpoint.
     let object: &EndpointObject = unsafe { Object::of(ep, "fi_writemsg") }.ok()?;
     let domain = &object.inner.domain.inner;

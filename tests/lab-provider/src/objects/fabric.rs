@@ -8,6 +8,7 @@ use libfabric_sys as ffi;
 use crate::base::config::Config;
 use crate::base::missing::Missing;
 use crate::base::report;
+use crate::objects::bare;
 use crate::objects::domain;
 use crate::objects::object::{Object, fid, or_return};
 use crate::reach::memory;
@@ -44,6 +45,7 @@ pub(crate) unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     let config: &'static Config = Box::leak(Box::new(Config::from_environment()));
+    bare::opened(config);
     let rc = config.faults.at_open("fabric");
     if rc != 0 {
         return rc;

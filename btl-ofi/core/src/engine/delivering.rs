@@ -4,7 +4,7 @@ use crate::base::sync::{AtomicBool, Ordering};
 
 /// Set while callbacks of a context run, so that operations issued by a callback do not deliver recursively. Two threads may
 /// mistake each other's callbacks for nested ones. So it decides only whether a post polls once more (`must_not_poll`), and
-/// nothing that would go on without end if it were wrong. Only who sets it clears it, so it is clear when no callbacks run.
+/// no loop ends by it. Only the caller that set it clears it, so it is clear when no callbacks run.
 #[derive(Default)]
 pub(crate) struct Delivering(AtomicBool);
 

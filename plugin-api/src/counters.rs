@@ -14,9 +14,11 @@ pub const NAME: &CStr = c"btl-ofi-counters";
 /// The first word of the file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BTLCOUNT");
 /// Identifies this layout. Another layout has another version.
-pub const VERSION: u32 = 1;
-/// Most peers with counters of their own. All others share those of slot 0.
-pub const SLOTS: usize = 4096;
+pub const VERSION: u32 = 2;
+/// Slots of a share: one for all peers without counters of their own, and 4,094 of one peer each.
+pub const SLOTS: usize = 4095;
+/// Most shares: with `MPI_THREAD_MULTIPLE`, each context of a transport has one.
+pub const SHARES: usize = 256;
 /// The value of [`PeerCounters::proc`] in a slot of no peer.
 pub const NO_PEER: u64 = u64::MAX;
 
@@ -75,7 +77,7 @@ pub struct Carried {
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct PeerCounters {
-    /// The peer in the host's numbering, or [`NO_PEER`].
+    /// The peer in the host's numbering, or [`NO_PEER`]. Only in the first share.
     pub proc: AtomicU64,
     /// By [`Carrier`].
     pub carried: [Carried; CARRIERS],
@@ -101,8 +103,8 @@ pub struct Front {
     pub version: AtomicU32,
     /// Slots that are or were in use, counted from 0.
     pub used: AtomicU32,
-    /// Calls that made progress.
-    pub polls: AtomicU64,
+    /// Number of shares.
+    pub shares: AtomicU32,
     /// The provider and its interface, as UTF-8 that zeros end.
     pub title: [AtomicU8; 128],
     /// The process whose transport it is, by its id in its own namespace: a child that it forked has the file open, too. 0 in
@@ -110,17 +112,24 @@ pub struct Front {
     pub owner: AtomicU32,
 }
 
-/// The file.
+/// What one context counts for each operation, on cache lines that no other context writes for that. A peer has the same slot in
+/// each share; only the first share says whose it is, and has waits.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Counters {
-    /// What it begins with.
-    pub front: Front,
+pub struct Share {
+    /// Calls that made progress.
+    pub polls: AtomicU64,
     /// Slot 0 counts for all peers without a slot of their own, and waits for all peers at once.
     pub peers: [PeerCounters; SLOTS],
 }
 
+/// Where a share begins in the file, in bytes: shares follow the [`Front`]. The file ends with the last share.
+pub const fn start_of(share: usize) -> usize {
+    size_of::<Front>() + share * size_of::<Share>()
+}
+
 const _: () = assert!(size_of::<PeerCounters>() == 128 && size_of::<Front>() == 4096);
+const _: () = assert!(size_of::<Share>() == 512 << 10);
 
 /// Why a file has no counters that this version can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use integration_tests::fixtures::{host_stub, ofi_plugin, skipped};
 use integration_tests::host::TestHost;
 use integration_tests::process::{Outcome, run};
 use integration_tests::session::Session;
-use plugin_api::counters::{Carrier, Counters, MAGIC, NAME, VERSION};
+use plugin_api::counters::{Carrier, MAGIC, NAME, VERSION, start_of};
 use plugin_api::{Stats, Status};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -180,31 +180,39 @@ impl Drop for Sleeper {
     }
 }
 
-/// Counters of another version, of no version, cut short, and with a count of slots that lies.
+/// Counters of another version, of no version, cut short, and with counts of slots and shares that lie.
 #[test]
 fn counters_that_cannot_be_read() {
-    let front = |magic: u64, version: u32, used: u32| {
+    let front = |magic: u64, version: u32, (used, shares): (u32, u32)| {
         let mut bytes = magic.to_ne_bytes().to_vec();
         bytes.extend(version.to_ne_bytes());
         bytes.extend(used.to_ne_bytes());
+        bytes.extend(shares.to_ne_bytes());
         bytes
     };
     let whole = |front: Vec<u8>| {
         let mut bytes = front;
-        bytes.resize(size_of::<Counters>(), 0);
+        bytes.resize(start_of(1), 0);
         bytes
     };
     let later = VERSION + 1;
     let cases = [
         (
-            whole(front(MAGIC, later, 1)),
+            whole(front(MAGIC, later, (1, 1))),
             format!("have version {later}, and this program reads version {VERSION}"),
         ),
         (
-            whole(front(7, VERSION, 1)),
+            whole(front(7, VERSION, (1, 1))),
             String::from("these are no counters"),
         ),
-        (front(MAGIC, VERSION, 1), String::from("cannot be read")),
+        (
+            front(MAGIC, VERSION, (1, 1)),
+            String::from("cannot be read"),
+        ),
+        (
+            whole(front(MAGIC, VERSION, (1, u32::MAX))),
+            String::from("cannot be read"),
+        ),
         (Vec::new(), String::from("cannot be read")),
     ];
     for (bytes, said) in cases {
@@ -213,10 +221,10 @@ fn counters_that_cannot_be_read() {
         assert!(refused.stderr.contains(&said), "{}", refused.transcript());
     }
     // Slots beyond the end of the table are not read.
-    let lies = Sleeper::new(NAME, &whole(front(MAGIC, VERSION, u32::MAX))).read();
+    let lies = Sleeper::new(NAME, &whole(front(MAGIC, VERSION, (u32::MAX, 1)))).read();
     assert!(lies.status.success(), "{}", lies.transcript());
     // Another file in memory.
-    let other = Sleeper::new(c"something", &whole(front(MAGIC, VERSION, 1))).read();
+    let other = Sleeper::new(c"something", &whole(front(MAGIC, VERSION, (1, 1)))).read();
     assert!(
         other.stderr.contains("has no counters"),
         "{}",

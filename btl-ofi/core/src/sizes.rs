@@ -2,8 +2,10 @@
 //!
 //! They come from the code that sends and stores, so a model that uses them cannot differ from it.
 
+use std::mem::offset_of;
+
 use plugin_api::AtomicKind;
-use plugin_api::counters::{Front as CountersFront, PeerCounters, SLOTS as COUNTED_PEERS};
+use plugin_api::counters::{PeerCounters, SLOTS as COUNTED_PEERS, Share, start_of};
 
 use crate::fabric::msg::{self, Form, Header, MOST_WORDS};
 use crate::op::responder::{GET, PUT};
@@ -90,6 +92,7 @@ impl Request {
 /// Bytes of the counters of a transport with so many peers, by the pages that are allocated.
 pub fn counters(peers: usize) -> usize {
     let slots = (peers + 1).min(COUNTED_PEERS) * size_of::<PeerCounters>();
+    let share = offset_of!(Share, peers) + slots;
     // The last page gives the file its size.
-    size_of::<CountersFront>() + slots.next_multiple_of(PAGE) + PAGE
+    start_of(0) + share.next_multiple_of(PAGE) + PAGE
 }

@@ -202,6 +202,69 @@ fn peers_that_go() {
     t.close().unwrap();
 }
 
+/// Threads with a context each count in shares of their own, some of which have a second page; readers get the sums.
+#[test]
+fn by_several_contexts() {
+    const THREADS: u64 = 4;
+    let path = format!("{}/shares.jsonl", env!("CARGO_TARGET_TMPDIR"));
+    let _ = fs::remove_file(&path);
+    let off = ("btl_ofi_same_node", Value::str("off"));
+    let settings = [
+        (
+            "btl_ofi_num_contexts_per_module",
+            Value::Int(THREADS as i32),
+        ),
+        ("btl_ofi_stats_file", Value::String(path.clone().into())),
+        off.clone(),
+    ];
+    let a = open("sockets", ThreadLevel::Multiple, &settings);
+    let b = open("sockets", ThreadLevel::Multiple, &[off]);
+    let mut window = vec![0u64; 64];
+    let region = register(&b, &mut window, Access::all());
+    let peers: Vec<_> = (0..40)
+        .map(|proc| unsafe_ref(a.connect(b.address(), proc).unwrap()))
+        .collect();
+    attended(&b, || {
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for peer in &peers {
+                        operate(&a, NonNull::from(*peer), &region.handle(), 2, 8);
+                    }
+                });
+            }
+        });
+    });
+    let stats = a.stats();
+    let each = (2 * THREADS * 4, 2 * THREADS * 28);
+    let sums = (
+        stats.operations.iter().sum::<u64>(),
+        stats.bytes.iter().sum::<u64>(),
+    );
+    assert_eq!(sums, (40 * each.0, 40 * each.1), "{stats:?}");
+    assert_eq!(stats.posted, stats.completed + stats.failed, "{stats:?}");
+    region.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+    let line: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let peers = line["peers"].as_array().unwrap();
+    let of = |peer: &serde_json::Value, what: &str| -> u64 {
+        let carried = peer["carried"].as_array().unwrap();
+        carried.iter().map(|c| c[what].as_u64().unwrap()).sum()
+    };
+    let by_peer: Vec<_> = peers
+        .iter()
+        .filter(|peer| !peer["peer"].is_null())
+        .collect();
+    assert_eq!(by_peer.len(), 40, "{line}");
+    for (peer, proc) in by_peer.iter().zip(0..) {
+        assert_eq!(peer["peer"], proc);
+        assert_eq!((of(peer, "operations"), of(peer, "bytes")), each, "{line}");
+    }
+    assert!(line["polls"].as_u64().unwrap() >= stats.polls, "{line}");
+}
+
 /// One line of JSON for each transport that closed, with the peers that were released before.
 #[test]
 fn a_file_at_the_end() {

@@ -157,7 +157,7 @@ impl Lane {
         let mut state = self.state.lock();
         // SAFETY: loom checks that the lock gives this to one thread at a time.
         state.entered.with_mut(|e| unsafe { *e += 1 });
-        let phase = self.count.raise(true);
+        let phase = self.count.raise(self.count.pair(), true);
         let taken = state.pool.take().expect("a record");
         let completion = Completion {
             function: never_called,
@@ -201,12 +201,14 @@ impl Lane {
         self.effects.reports[number].fetch_add(1, Ordering::Relaxed);
         // SAFETY: loom checks each access.
         self.effects.wrote[number].with_mut(|w| unsafe { *w = 1 });
-        self.count.lower(finished.tag.context_phase(), 1, true);
+        self.count
+            .pair()
+            .lower(finished.tag.context_phase(), 1, true);
     }
 
     fn flush(&self) {
-        let mark = self.count.mark();
-        while !self.count.settle(mark) {
+        let mark = self.count.total().mark();
+        while !self.count.total().settle(mark) {
             self.poll();
             thread::yield_now();
         }
@@ -314,7 +316,9 @@ fn an_operation_is_given_up_or_completed() {
         let own = completed
             .function
             .is_some_and(|f| ptr::fn_addr_eq(f, never_called as plugin_api::CompletionFn));
-        lane.count.lower(completed.tag.context_phase(), 1, true);
+        lane.count
+            .pair()
+            .lower(completed.tag.context_phase(), 1, true);
         let reported = failing.join().unwrap() + u32::from(own);
         assert_eq!(reported, 1, "reported by both, or by none");
         assert_eq!(lane.count.outstanding(), 0);

@@ -53,31 +53,31 @@ fn a_flush_sees_what_the_callback_wrote() {
     model.check(|| {
         let count = Arc::new(OutstandingCount::new());
         let effect = Arc::new(Effect(UnsafeCell::new(0)));
-        let phase = count.raise(true);
+        let phase = count.raise(count.pair(), true);
         let completer = {
             let (count, effect) = (Arc::clone(&count), Arc::clone(&effect));
             thread::spawn(move || {
                 // SAFETY: loom checks each access.
                 effect.0.with_mut(|e| unsafe { *e = 1 });
-                count.lower(phase, 1, true);
+                count.pair().lower(phase, 1, true);
             })
         };
         let other = {
             let count = Arc::clone(&count);
             thread::spawn(move || {
-                let phase = count.raise(true);
-                count.lower(phase, 1, true);
+                let phase = count.raise(count.pair(), true);
+                count.pair().lower(phase, 1, true);
             })
         };
-        let mark = count.mark();
-        while !count.settle(mark) {
+        let mark = count.total().mark();
+        while !count.total().settle(mark) {
             thread::yield_now();
         }
         // SAFETY: loom checks each access.
         assert_eq!(effect.0.with(|e| unsafe { *e }), 1);
         completer.join().unwrap();
         other.join().unwrap();
-        assert_eq!(count.outstanding(), 0);
+        assert_eq!(count.total().outstanding(), 0);
     });
 }
 
@@ -90,11 +90,11 @@ fn two_flushes_at_once_both_end() {
         let done = Arc::new(AtomicU32::new(0));
         let flusher = |count: Arc<OutstandingCount>, done: Arc<AtomicU32>| {
             move || {
-                let phase = count.raise(true);
+                let phase = count.raise(count.pair(), true);
                 done.fetch_add(1, Ordering::Relaxed);
-                count.lower(phase, 1, true);
-                let mark = count.mark();
-                while !count.settle(mark) {
+                count.pair().lower(phase, 1, true);
+                let mark = count.total().mark();
+                while !count.total().settle(mark) {
                     thread::yield_now();
                 }
             }
@@ -103,7 +103,7 @@ fn two_flushes_at_once_both_end() {
         flusher(Arc::clone(&count), Arc::clone(&done))();
         a.join().unwrap();
         assert_eq!(done.load(Ordering::Relaxed), 2);
-        assert_eq!(count.outstanding(), 0);
+        assert_eq!(count.total().outstanding(), 0);
     });
 }
 
@@ -115,30 +115,30 @@ fn an_operation_raised_late_is_waited_for() {
     model.preemption_bound = Some(2);
     model.check(|| {
         let count = Arc::new(OutstandingCount::new());
-        let early = count.raise(true);
+        let early = count.raise(count.pair(), true);
         let advancing = {
             let count = Arc::clone(&count);
             thread::spawn(move || {
-                let mark = count.mark();
-                count.settle(mark);
-                count.lower(early, 1, true);
-                count.settle(mark);
+                let mark = count.total().mark();
+                count.total().settle(mark);
+                count.pair().lower(early, 1, true);
+                count.total().settle(mark);
             })
         };
         let other = {
             let count = Arc::clone(&count);
             thread::spawn(move || {
-                let phase = count.raise(true);
-                count.lower(phase, 1, true);
+                let phase = count.raise(count.pair(), true);
+                count.pair().lower(phase, 1, true);
             })
         };
-        let phase = count.raise(true);
-        let mark = count.mark();
-        assert!(!count.settle(mark), "its operation is outstanding");
+        let phase = count.raise(count.pair(), true);
+        let mark = count.total().mark();
+        assert!(!count.total().settle(mark), "its operation is outstanding");
         advancing.join().unwrap();
         other.join().unwrap();
-        assert!(!count.settle(mark), "its operation is outstanding");
-        count.lower(phase, 1, true);
-        assert!(count.settle(mark));
+        assert!(!count.total().settle(mark), "its operation is outstanding");
+        count.pair().lower(phase, 1, true);
+        assert!(count.total().settle(mark));
     });
 }

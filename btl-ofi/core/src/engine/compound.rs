@@ -248,11 +248,7 @@ impl Transport {
             return Err(Status::OUT_OF_RESOURCE);
         }
         let record = state.pool.take().ok_or(Status::OUT_OF_RESOURCE)?;
-        let tag = Tag::new(
-            endpoint,
-            context.count.raise(self.setup.threaded),
-            peer.count.raise(self.setup.threaded),
-        );
+        let tag = context.raise(peer, self.setup.threaded);
         let (local, handle) = (caller.local_address, caller.local_handle);
         // SAFETY: the record was just taken from the pool, so nothing else uses it.
         unsafe { Record::fill(record, tag.whole(), caller.completion, local, handle) };

@@ -3,7 +3,7 @@
 mod message;
 
 use std::ffi::c_void;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libfabric_sys as ffi;
@@ -18,7 +18,10 @@ use crate::fabric::confirmation::{Confirmations, writemsg_to_confirm};
 use crate::fabric::msg::Messages;
 use crate::op::completion::Finished;
 use crate::op::record::Pool;
-use crate::peer::outstanding::OutstandingCount;
+use crate::op::tag::Tag;
+use crate::peer::endpoint::Endpoint;
+use crate::peer::outstanding::{OutstandingCount, Phase};
+use crate::peer::share::Share;
 use crate::sm::channel::Channel;
 pub(crate) use message::Message;
 
@@ -225,6 +228,8 @@ pub(crate) struct Context {
     pub(crate) cq: *mut ffi::fid_cq,
     pub(crate) calls: Calls,
     pub(crate) count: OutstandingCount,
+    /// Where this context counts its operations to a peer.
+    pub(crate) share: Share,
     /// Transfers completed inline, without the provider.
     pub(crate) direct: AtomicU64,
     pub(crate) delivering: Delivering,
@@ -256,7 +261,7 @@ impl Context {
         tx: *mut ffi::fid_ep,
         cq: *mut ffi::fid_cq,
         provider: &str,
-        threaded: bool,
+        (threaded, share): (bool, Share),
         claimed: bool,
     ) -> Result<Context, Error> {
         macro_rules! entry {
@@ -310,6 +315,7 @@ impl Context {
             cq,
             calls,
             count: OutstandingCount::new(),
+            share,
             direct: AtomicU64::new(0),
             delivering: Delivering::default(),
             polls: AtomicU32::new(0),
@@ -319,6 +325,20 @@ impl Context {
             found_at: AtomicU64::new(0),
             state: Lock::new(state, threaded),
         })
+    }
+
+    /// Counts an operation that is about to be posted as outstanding at this context and at its peer.
+    #[inline(always)]
+    pub(crate) fn raise(&self, peer: &Endpoint, threaded: bool) -> Tag {
+        let (own, peers) = self.raise_both(peer, threaded);
+        Tag::new(NonNull::from(peer), own, peers)
+    }
+
+    /// [`raise`](Self::raise) for a caller that keeps the phases: this context's, and the peer's.
+    #[inline(always)]
+    pub(crate) fn raise_both(&self, peer: &Endpoint, threaded: bool) -> (Phase, Phase) {
+        let own = self.count.raise(self.count.pair(), threaded);
+        (own, peer.raise(self.share, threaded))
     }
 
     /// Has puts go by order (`fabric::confirmation`). Every operation of the context must then have a record.

@@ -215,7 +215,7 @@ impl Transport {
             Some(others) => self.report_broken(peer.proc, &others),
             None if self.policy.dead_peer_blocks
                 && peer.uses_provider()
-                && peer.count.outstanding() > 0 =>
+                && peer.total().outstanding() > 0 =>
             {
                 self.give_up(peer.proc);
             }
@@ -286,7 +286,7 @@ impl Transport {
         // Staged operations are counted beside their transfers. One that ends meanwhile has given its record back before its count is
         // lowered, so the provider may seem to have one operation too many, never one too few.
         let staged: u32 = guards.iter().map(staged).sum();
-        let outstanding = peer.count.outstanding();
+        let outstanding = peer.total().outstanding();
         if outstanding <= staged || self.failures.broken.load(Ordering::Relaxed) {
             return None;
         }
@@ -411,15 +411,20 @@ impl Transport {
             for peer in peers.known.iter() {
                 let endpoint = NonNull::from(peer);
                 let mut untracked = 0;
-                for phase in 0..2 {
-                    let here = |tag: &Tag| {
-                        tag.endpoint() == endpoint.as_ptr() && tag.endpoint_phase() == phase
-                    };
-                    let here = recorded.iter().filter(|(_, tag)| here(tag)).count() as u32;
-                    let n = peer.count.outstanding_in(phase).saturating_sub(here);
-                    self.count_lost(Tag::new(endpoint, 0, 0), n);
-                    peer.count.lower(phase, n, self.setup.threaded);
-                    untracked += n;
+                for (share, pair) in peer.total().pairs().enumerate() {
+                    for phase in 0..2 {
+                        let here = |(index, tag): &(usize, Tag)| {
+                            let at = (self.contexts[*index].share.number(), tag.endpoint());
+                            at == (share, endpoint.as_ptr()) && tag.endpoint_phase() == phase
+                        };
+                        let here = recorded.iter().filter(|one| here(one)).count() as u32;
+                        let n = pair.outstanding_in(phase).saturating_sub(here);
+                        if n > 0 {
+                            self.count_lost(Tag::new(endpoint, 0, 0), n);
+                            pair.lower(phase, n, self.setup.threaded);
+                            untracked += n;
+                        }
+                    }
                 }
                 if untracked > 0 {
                     suspects.push(endpoint.as_ptr());
@@ -431,8 +436,9 @@ impl Transport {
             for phase in 0..2 {
                 let here = |i: usize, tag: Tag| i == index && tag.context_phase() == phase;
                 let here = recorded.iter().filter(|(i, tag)| here(*i, *tag)).count() as u32;
-                let n = context.count.outstanding_in(phase).saturating_sub(here);
-                context.count.lower(phase, n, self.setup.threaded);
+                let pair = context.count.pair();
+                let n = pair.outstanding_in(phase).saturating_sub(here);
+                pair.lower(phase, n, self.setup.threaded);
             }
         }
         drop(guards);

@@ -11,7 +11,7 @@ use crate::base::sys;
 use crate::engine::transport::Transport;
 use crate::peer::counters::add;
 use crate::peer::endpoint::Endpoint;
-use crate::peer::outstanding::{Mark, OutstandingCount};
+use crate::peer::outstanding::Total;
 
 /// How long to poll without a completion before yielding the processor, which a peer may need in order to
 /// answer, in nanoseconds. An answer over shm takes about 1 us; a yield would double that.
@@ -114,10 +114,12 @@ impl Transport {
         deadline: Option<Instant>,
     ) -> Status {
         if let Some(peer) = endpoint {
-            let status = self.wait((&peer.count, self.counters_of(peer)), deadline, || {
-                peer.failure()
-            });
-            let lost = peer.lost.swap(0, Ordering::Relaxed);
+            let status = self.wait_for(peer, deadline);
+            let lost = match peer.lost.load(Ordering::Relaxed) {
+                // An exchange would take the cache line from threads that post to this peer.
+                0 => 0,
+                _ => peer.lost.swap(0, Ordering::Relaxed),
+            };
             if lost == 0 {
                 return status;
             }
@@ -137,7 +139,11 @@ impl Transport {
                     .load(Ordering::Relaxed)
                     .then_some(Status::UNREACH)
             };
-            match self.wait((&context.count, self.counters.common()), deadline, degraded) {
+            let count = context.count.total();
+            if count.is_idle() {
+                continue;
+            }
+            match self.wait_long((count, self.counters.common()), deadline, degraded) {
                 Status::UNREACH => {
                     status = self.flush_living(deadline);
                     break;
@@ -181,11 +187,7 @@ impl Transport {
         for endpoint in living {
             // SAFETY: the host releases endpoints, and does not do so during its flush.
             let peer = unsafe { endpoint.as_ref() };
-            if peer.failure().is_none()
-                && self.wait((&peer.count, self.counters_of(peer)), deadline, || {
-                    peer.failure()
-                }) == Status::TIMEOUT
-            {
+            if peer.failure().is_none() && self.wait_for(peer, deadline) == Status::TIMEOUT {
                 settled = Status::TIMEOUT;
             }
         }
@@ -197,30 +199,29 @@ impl Transport {
         }
     }
 
-    /// Makes progress until the count settles, the deadline passes, or `give_up` returns a status to stop with.
+    /// Waits until what was posted to a peer is complete, the deadline passes, or the peer fails.
     #[inline]
-    fn wait(
+    fn wait_for(&self, peer: &Endpoint, deadline: Option<Instant>) -> Status {
+        if peer.is_idle() {
+            return Status::SUCCESS;
+        }
+        let count = (peer.total(), self.counters_of(peer));
+        self.wait_long(count, deadline, || peer.failure())
+    }
+
+    /// Makes progress until the count settles, the deadline passes, or `give_up` returns a status to stop with. Apart, so that a
+    /// flush without operations outstanding saves no registers for it.
+    ///
+    /// The phase advances only after the first call of progress: that often ends all operations, and threads that post to
+    /// the peer read the phase.
+    #[inline(never)]
+    fn wait_long(
         &self,
-        (count, counters): (&OutstandingCount, &PeerCounters),
+        (count, counters): (Total<'_>, &PeerCounters),
         deadline: Option<Instant>,
         give_up: impl Fn() -> Option<Status>,
     ) -> Status {
         let mark = count.mark();
-        if count.settle(mark) {
-            return Status::SUCCESS;
-        }
-        self.wait_long(mark, (count, counters), deadline, give_up)
-    }
-
-    /// [`wait`](Self::wait), for operations that are outstanding. Apart, so that a flush without any saves no registers for it.
-    #[inline(never)]
-    fn wait_long(
-        &self,
-        mark: Mark,
-        (count, counters): (&OutstandingCount, &PeerCounters),
-        deadline: Option<Instant>,
-        give_up: impl Fn() -> Option<Status>,
-    ) -> Status {
         let (mut turns, mut idle) = (0u32, 0u32);
         let mut quiet_since: Option<u64> = None;
         let mut waiting = Waiting {

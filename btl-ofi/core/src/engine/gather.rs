@@ -200,7 +200,7 @@ impl Transport {
         let peer = unsafe { endpoint.as_ref() };
         // SAFETY: the caller guarantees the operands and the room.
         unsafe { batch.push((&told.command, form), (told.operands, size)) };
-        let (own, peers) = (context.count.raise(threaded), peer.count.raise(threaded));
+        let (own, peers) = context.raise_both(peer, threaded);
         if caller.expects(form) {
             let finished = caller.finished(Tag::new(endpoint, own, peers));
             // SAFETY: the caller guarantees that the result is writable until completion.
@@ -208,7 +208,7 @@ impl Transport {
         } else {
             batch.count(own, peers);
         }
-        self.count_carried(peer, Carrier::Message, size, false);
+        self.count_by_first(peer, Carrier::Message, size);
     }
 
     /// The quick path of a put or get by message that begins a batch. `None`, before side effects, for anything unusual.

@@ -101,7 +101,7 @@ impl Watches {
         passed: u64,
         limit: u64,
     ) -> Option<String> {
-        let idle = peer.count.outstanding() == 0;
+        let idle = peer.total().outstanding() == 0;
         let asked = self.heartbeats.awaits(peer);
         if state.is_none() && idle && !asked {
             self.peers.remove(&peer.proc);
@@ -111,8 +111,8 @@ impl Watches {
         let more = self.long.time_of(peer);
         let Some(watched) = self.peers.get_mut(&peer.proc) else {
             let watched = Watched {
-                mark: peer.count.mark(),
-                backlog: peer.count.backlog(),
+                mark: peer.total().mark(),
+                backlog: peer.total().backlog(),
                 silent: 0,
                 away: is_away(state).then_some(0),
             };
@@ -211,7 +211,7 @@ impl Transport {
                 let found = others.map(|process| (process, reach::standing(process, probe)));
                 let state = found.map(|(_, standing)| standing.state());
                 let suspected = suspect == Some(NonNull::from(peer));
-                let due = idle_too || suspected || peer.count.outstanding() > 0;
+                let due = idle_too || suspected || peer.total().outstanding() > 0;
                 if let Some((process, standing)) = found
                     && let Some(why) = standing.end(process)
                 {
@@ -286,17 +286,17 @@ impl Watched {
         let copies = peer.take_mark(COPY_FOR_DETECTOR);
         if asked {
             self.silent += passed;
-            self.mark = peer.count.mark();
-        } else if peer.count.settle(self.mark) {
-            self.mark = peer.count.mark();
+            self.mark = peer.total().mark();
+        } else if peer.total().settle(self.mark) {
+            self.mark = peer.total().mark();
             self.silent = 0;
-        } else if part || peer.count.backlog().is_less_than(self.backlog) {
+        } else if part || peer.total().backlog().is_less_than(self.backlog) {
             // Some operations completed, or parts of one, though not yet all of the backlog.
             self.silent = 0;
         } else if !copies {
             self.silent += passed;
         }
-        self.backlog = peer.count.backlog();
+        self.backlog = peer.total().backlog();
         self.away = is_away(state).then(|| self.away.map_or(0, |before| before + passed));
     }
 

@@ -28,7 +28,6 @@ use crate::mem::handle::Handle;
 use crate::op::element::{self, Elements};
 use crate::op::request::Operands;
 use crate::op::responder;
-use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::{Atomics, Transfers};
 use crate::sm::mapped::{Found, Mapping, Use};
@@ -128,8 +127,7 @@ impl Transport {
             Some(_) if self.setup.answers_at_once => status = Status::COMPLETED,
             Some(_) => {
                 let threaded = self.setup.threaded;
-                let (own, peers) = (context.count.raise(threaded), peer.count.raise(threaded));
-                let tag = Tag::new(endpoint, own, peers);
+                let tag = context.raise(peer, threaded);
                 state.ready.push(caller.finished(tag));
             }
         }
@@ -158,7 +156,7 @@ impl Transport {
             match self.mapped.find(endpoint, remote, self.setup.threaded) {
                 Found::Mapped(used) => return Ok(Some(used)),
                 Found::Unmappable => return Ok(None),
-                Found::Unknown if is_new && peer.count.outstanding() == 0 => {
+                Found::Unknown if is_new && peer.total().outstanding() == 0 => {
                     self.map_region(endpoint, remote)?;
                 }
                 Found::Unknown => break,

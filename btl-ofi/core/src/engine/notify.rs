@@ -298,7 +298,7 @@ impl Transport {
             return self.untold(endpoint);
         };
         let threaded = self.setup.threaded;
-        let (own, peers) = (context.count.raise(threaded), peer.count.raise(threaded));
+        let (own, peers) = context.raise_both(peer, threaded);
         if caller.completion.is_none() {
             batch.count(own, peers);
         } else {
@@ -307,7 +307,7 @@ impl Transport {
             // SAFETY: a put has no result.
             unsafe { batch.expect((&form, put.size), nowhere.cast(), finished) };
         }
-        self.count_carried(peer, Carrier::Message, put.size, false);
+        self.count_by_first(peer, Carrier::Message, put.size);
         drop(state);
         if full {
             self.poll_while_sending(context);

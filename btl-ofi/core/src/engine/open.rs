@@ -36,6 +36,7 @@ use crate::peer::counters::{CounterTable, CountersRef};
 use crate::peer::liveness::{self, ProcessId};
 use crate::peer::networks::Networks;
 use crate::peer::reach;
+use crate::peer::share::{self, Share};
 use crate::sm::channel::Channel;
 use crate::sm::mapped::MappedRegions;
 use crate::sm::segment::{self, Segment};
@@ -92,10 +93,11 @@ impl Transport {
             &policy,
         )?;
         let contexts = make_contexts(&device, threaded, segment, &policy)?;
-        let counters = CounterTable::new(&title(info, &node), options.stats_file.clone())?;
+        let shares = share::number(contexts.len(), threaded);
+        let counters = CounterTable::new(&title(info, &node), shares, options.stats_file.clone())?;
         if policy.uses_messages() {
             let mut state = contexts[0].state.lock();
-            let messages = open_messages(&device, &registrar, options, counters.share());
+            let messages = open_messages(&device, &registrar, options, counters.reference());
             state.messages = Some(messages?);
             state.carriers = Carriers::Messages;
         }
@@ -115,7 +117,7 @@ impl Transport {
             module: NO_TABLE,
             quick: Quick {
                 first: contexts.as_ptr(),
-                counters: counters.share(),
+                counters: counters.reference(),
                 several: contexts.len() > 1,
                 delivered: policy::DELIVERED,
                 outstanding_limit,
@@ -136,7 +138,7 @@ impl Transport {
             node,
             failures: failures(options),
             detector: Detector::new(),
-            peers: Mutex::new(Peers::default()),
+            peers: Mutex::new(Peers::new(shares)),
             counters,
             further,
             receive: Mutex::new(None),
@@ -328,9 +330,16 @@ fn make_contexts(
     let info = device.info();
     let (provider, claimed) = (info.provider(), info.claims_contexts());
     let mut contexts = Vec::new();
-    for (tx, cq) in device.lanes() {
+    let lanes = device.lanes();
+    let shares = share::number(lanes.len(), threaded);
+    for (number, (tx, cq)) in lanes.into_iter().enumerate() {
+        let share = match shares {
+            1 => Share::ONLY,
+            _ => Share::of_several(number),
+        };
         // SAFETY: the transport holds the device, which keeps the endpoints and queues live.
-        contexts.push(unsafe { Context::new(tx, cq, &provider, threaded, claimed)? });
+        let context = unsafe { Context::new(tx, cq, &provider, (threaded, share), claimed)? };
+        contexts.push(context);
     }
     if let (Some(segment), Some(context)) = (segment, contexts.first()) {
         let mut state = context.state.lock();

@@ -19,7 +19,7 @@ use crate::fabric::policy;
 use crate::fabric::shm_room;
 use crate::mem::handle::Target;
 use crate::peer::address::Blob;
-use crate::peer::endpoint::{Endpoint, LocalPeer, OFF_ROUTE, SAME_MACHINE};
+use crate::peer::endpoint::{Endpoint, LocalPeer, OFF_ROUTE, REMOVED, SAME_MACHINE};
 use crate::peer::liveness::State;
 use crate::peer::networks::{self, Meeting};
 use crate::peer::reach::{self, Probe, Reach};
@@ -28,7 +28,6 @@ use crate::peer::table::{Endpoints, Placed};
 use crate::sm::segment::Place;
 
 /// The connected peers and their state.
-#[derive(Default)]
 pub(crate) struct Peers {
     pub(crate) known: Endpoints,
     /// State of the last liveness check.
@@ -38,6 +37,15 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
+    /// No peers yet, for a transport with so many shares (`peer::share`).
+    pub(crate) fn new(shares: usize) -> Peers {
+        Peers {
+            known: Endpoints::new(shares),
+            watches: Watches::default(),
+            words: HashMap::new(),
+        }
+    }
+
     /// The probe that identifies a peer's memory.
     pub(crate) fn probe(&self, peer: &Endpoint) -> Option<Probe> {
         self.known.probe(peer.proc)
@@ -245,7 +253,10 @@ impl Transport {
         if let Some(channel) = &mut state.channel {
             channel.remove(endpoint);
         }
-        let outstanding = peer.count.outstanding().saturating_sub(unconfirmed.number);
+        let outstanding = peer
+            .total()
+            .outstanding()
+            .saturating_sub(unconfirmed.number);
         let mut ended = Ended::default();
         let mut delivering = false;
         if let Some(messages) = &mut state.messages {
@@ -317,7 +328,7 @@ impl Transport {
 
     /// Removes a peer's address from the provider's address vector, if it is still there.
     pub(crate) fn remove_address(&self, peer: &Endpoint) -> Result<(), CallError> {
-        if peer.removed.swap(true, Ordering::Relaxed) {
+        if peer.mark(REMOVED) {
             return Ok(());
         }
         self.device.addresses().remove(peer.address)

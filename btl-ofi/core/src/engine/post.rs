@@ -23,6 +23,7 @@ use crate::op::request::Op;
 use crate::op::tag::Tag;
 use crate::peer::counters::{CountersRef, add};
 use crate::peer::endpoint::Endpoint;
+use crate::peer::share::Share;
 
 /// Constants that every operation reads.
 #[repr(C)]
@@ -170,24 +171,30 @@ impl Transport {
         &self.contexts[self.own_index()]
     }
 
-    /// The counters of a peer.
+    /// The counters of a peer, of the first context's share.
     #[inline(always)]
     pub(crate) fn counters_of<'a>(&self, peer: &'a Endpoint) -> &'a PeerCounters {
-        self.quick.counters.of(peer)
+        self.quick.counters.of_first(peer)
     }
 
-    /// Counts an operation. `shared` says that another thread may count for the same peer and carrier at the same time.
+    /// Counts an operation in a context's share. `shared` says that another thread may count for the same context, peer and
+    /// carrier at the same time.
     #[inline(always)]
     pub(crate) fn count_carried(
         &self,
-        peer: &Endpoint,
-        carrier: Carrier,
-        bytes: usize,
+        share: Share,
+        (peer, carrier, bytes): (&Endpoint, Carrier, usize),
         shared: bool,
     ) {
-        let carried = &self.counters_of(peer).carried[carrier as usize];
+        let carried = &self.quick.counters.of(peer, share).carried[carrier as usize];
         add(&carried.operations, 1, shared);
         add(&carried.bytes, bytes as u64, shared);
+    }
+
+    /// Counts an operation that goes by a ring or a message: only the first context has those, and it is locked.
+    #[inline(always)]
+    pub(crate) fn count_by_first(&self, peer: &Endpoint, carrier: Carrier, bytes: usize) {
+        self.count_carried(Share::ONLY, (peer, carrier, bytes), false);
     }
 
     /// Begins to post an operation on the fast path; `None`, before side effects, for anything unusual. The
@@ -279,8 +286,9 @@ impl Transport {
     ) -> Tag {
         // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
-        let tag = Tag::new(endpoint, context.count.raise(T), peer.count.raise(T));
-        self.count_carried(peer, Carrier::Provider, bytes, T && self.quick.several);
+        let tag = context.raise(peer, T);
+        let share = if T { context.share } else { Share::ONLY };
+        self.count_carried(share, (peer, Carrier::Provider, bytes), false);
         tag
     }
 
@@ -336,7 +344,8 @@ impl Transport {
             state = match self.make_room(context, state, needs.alone) {
                 Ok(state) => state,
                 Err(status) => {
-                    add(&self.counters_of(peer).again, 1, self.setup.threaded);
+                    let counters = self.quick.counters.of(peer, context.share);
+                    add(&counters.again, 1, self.setup.threaded);
                     return status;
                 }
             };
@@ -344,11 +353,7 @@ impl Transport {
                 return status;
             }
         }
-        let tag = Tag::new(
-            endpoint,
-            context.count.raise(self.setup.threaded),
-            peer.count.raise(self.setup.threaded),
-        );
+        let tag = context.raise(peer, self.setup.threaded);
         let pointer = if needs.record || caller.completion.is_some() || !self.policy.untracked {
             let Some(taken) = state.pool.take() else {
                 drop(state);
@@ -369,7 +374,7 @@ impl Transport {
         } else {
             tag.untracked()
         };
-        self.count_carried(peer, Carrier::Provider, bytes, self.setup.threaded);
+        self.count_carried(context.share, (peer, Carrier::Provider, bytes), false);
         let mut posting = Posting::new(context, state, (pointer, bytes));
         let rc = call(&mut posting);
         let Posting { state, .. } = posting;
@@ -435,7 +440,9 @@ impl Transport {
     pub(crate) fn lower_as(&self, context: &Context, tag: Tag, n: u32, threaded: bool) {
         // SAFETY: endpoints outlive the operations whose tags name them.
         let peer = unsafe { &*tag.endpoint() };
-        peer.count.lower(tag.endpoint_phase(), n, threaded);
-        context.count.lower(tag.context_phase(), n, threaded);
+        let pair = peer.pair(context.share, threaded);
+        pair.lower(tag.endpoint_phase(), n, threaded);
+        let pair = context.count.pair();
+        pair.lower(tag.context_phase(), n, threaded);
     }
 }

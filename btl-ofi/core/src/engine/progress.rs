@@ -18,6 +18,7 @@ use crate::op::completion::Finished;
 use crate::op::marked::Marked;
 use crate::op::record::{Pool, Record};
 use crate::op::tag::Tag;
+use crate::peer::share::Share;
 
 /// Polls of a context without completion (in a row or not) after which the clock is read. Rare enough to cost
 /// nothing; often enough for a host that sleeps about 50 us between polls.
@@ -124,7 +125,8 @@ impl Transport {
         let Some(state) = (unsafe { context.state.try_lock_as(T) }) else {
             return 0;
         };
-        self.quick.counters.polled();
+        let share = if T { context.share } else { Share::ONLY };
+        self.quick.counters.polled(share);
         let carriers = state.carriers;
         if carriers == Carriers::None {
             // SAFETY: the caller guarantees `T`.

@@ -53,7 +53,8 @@ impl Transport {
         };
         // Under the lock: a post of another thread may count without a locked instruction.
         // SAFETY: the caller of the operation guarantees that `endpoint` is live.
-        let counters = self.counters_of(unsafe { endpoint.as_ref() });
+        let peer = unsafe { endpoint.as_ref() };
+        let counters = self.quick.counters.of(peer, context.share);
         let carried = &counters.carried[Carrier::Provider as usize];
         carried.operations.fetch_sub(1, Ordering::Relaxed);
         carried.bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
@@ -77,8 +78,9 @@ impl Transport {
         let status = i32::try_from(-rc).map_or(Status::ERROR, status_of);
         if status == Status::TEMP_OUT_OF_RESOURCE {
             // SAFETY: the caller of the operation guarantees that `endpoint` is live.
-            let again = &self.counters_of(unsafe { endpoint.as_ref() }).again;
-            add(again, 1, self.setup.threaded);
+            let peer = unsafe { endpoint.as_ref() };
+            let counters = self.quick.counters.of(peer, context.share);
+            add(&counters.again, 1, self.setup.threaded);
             if count.is_multiple_of(AGAIN_CHECK) {
                 self.check_peers(Some(endpoint));
                 // SAFETY: the caller of the operation guarantees that `endpoint` is live.
@@ -163,11 +165,7 @@ impl Transport {
         if state.ready.try_reserve(1).is_err() {
             return Status::OUT_OF_RESOURCE;
         }
-        let tag = Tag::new(
-            endpoint,
-            context.count.raise(self.setup.threaded),
-            peer.count.raise(self.setup.threaded),
-        );
+        let tag = context.raise(peer, self.setup.threaded);
         state.ready.push(caller.finished(tag));
         Status::SUCCESS
     }

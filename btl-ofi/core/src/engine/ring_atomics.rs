@@ -38,7 +38,6 @@ use crate::engine::transport::Transport;
 use crate::op::element::Elements;
 use crate::op::request::Operands;
 use crate::op::responder;
-use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::{self, ProcessId};
 use crate::peer::route::Atomics;
@@ -100,12 +99,8 @@ impl Transport {
         // SAFETY: the peer's atomics go by a ring, so it has a requester, and the lock is held.
         let requester = unsafe { &mut *Requester::of(peer) };
         let room = requester.reserve(atomic.size, true).ok()?;
-        self.count_carried(peer, Carrier::Ring, atomic.size, false);
-        let tag = Tag::new(
-            endpoint,
-            context.count.raise(self.setup.threaded),
-            peer.count.raise(self.setup.threaded),
-        );
+        self.count_by_first(peer, Carrier::Ring, atomic.size);
+        let tag = context.raise(peer, self.setup.threaded);
         let command = Command {
             what: atomic.what,
             count: atomic.count as u32,
@@ -244,17 +239,17 @@ impl Transport {
             // SAFETY: the caller guarantees that `endpoint` is live.
             let peer = unsafe { endpoint.as_ref() };
             let context = &self.contexts[0];
-            let tag = Tag::new(
-                endpoint,
-                context.count.raise(self.setup.threaded),
-                peer.count.raise(self.setup.threaded),
-            );
+            let tag = context.raise(peer, self.setup.threaded);
             state.ready.push(caller.finished(tag));
         }
         drop(state);
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
-        self.count_carried(peer, Carrier::Copy, atomic.size, self.setup.threaded);
+        self.count_carried(
+            self.context().share,
+            (peer, Carrier::Copy, atomic.size),
+            self.setup.threaded,
+        );
         self.count_direct();
         Status::SUCCESS
     }

@@ -41,7 +41,6 @@ use crate::engine::transport::Transport;
 use crate::mem::handle::Handle;
 use crate::op::completion::Completion;
 use crate::op::responder::{GET, PUT};
-use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Atomics;
 use crate::sm::requester::{Direction, GetWay, Requester};
@@ -278,12 +277,8 @@ impl Transport {
         else {
             return None;
         };
-        self.count_carried(peer, Carrier::Ring, small.size, false);
-        let tag = Tag::new(
-            endpoint,
-            context.count.raise(self.setup.threaded),
-            peer.count.raise(self.setup.threaded),
-        );
+        self.count_by_first(peer, Carrier::Ring, small.size);
+        let tag = context.raise(peer, self.setup.threaded);
         let caller = Caller {
             completion,
             local_address: small.local,
@@ -345,17 +340,13 @@ impl Transport {
             };
             return self.refused(endpoint, context, -(rc as isize), count);
         }
-        let tag = Tag::new(
-            endpoint,
-            context.count.raise(self.setup.threaded),
-            peer.count.raise(self.setup.threaded),
-        );
+        let tag = context.raise(peer, self.setup.threaded);
         let finished = caller.finished(tag);
         let local = (transfer.local, transfer.size);
         // SAFETY: the caller guarantees that the buffer is valid until completion.
         unsafe { requester.queue(transfer.direction, transfer.command(), local, finished) };
         channel.list(requester);
-        self.count_carried(peer, Carrier::Ring, transfer.size, false);
+        self.count_by_first(peer, Carrier::Ring, transfer.size);
         drop(state);
         self.poll_if_many(context);
         Status::SUCCESS

@@ -12,7 +12,6 @@ use crate::engine::ring_transfers::RingTransfer;
 use crate::engine::transport::Transport;
 use crate::mem::handle::Handle;
 use crate::op::completion::Completion;
-use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::sm::requester::{Direction, Requester};
 
@@ -105,8 +104,8 @@ impl Transport {
                 state.unlock_as(T);
                 return Tried::LeftToKernel;
             }
-            self.count_carried(peer, Carrier::Ring, size, false);
-            let tag = Tag::new(endpoint, context.count.raise(T), peer.count.raise(T));
+            self.count_by_first(peer, Carrier::Ring, size);
+            let tag = context.raise(peer, T);
             let caller = Caller {
                 completion,
                 local_address: local,

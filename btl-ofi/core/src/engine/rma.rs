@@ -17,6 +17,7 @@ use crate::mem::handle::{Handle, Target};
 use crate::op::completion::Completion;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::reach::COPIES_PER_CHECK;
+use crate::peer::share::Share;
 
 impl Transport {
     /// Quick path of a put, for callers without local handle. `None`, before side effects, for
@@ -252,7 +253,8 @@ impl Transport {
         (peer, carrier, size): (&Endpoint, Carrier, usize),
         threaded: bool,
     ) {
-        self.count_carried(peer, carrier, size, threaded);
+        let share = if threaded { context.share } else { Share::ONLY };
+        self.count_carried(share, (peer, carrier, size), threaded);
         let before = if threaded {
             context.direct.fetch_add(1, Ordering::Relaxed)
         } else {

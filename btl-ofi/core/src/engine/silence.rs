@@ -73,7 +73,7 @@ impl Silence {
 impl Silences {
     /// Looks at one peer. `asked`: a heartbeat to it is not answered.
     fn look(&mut self, peer: &Endpoint, asked: bool, passed: u64) -> Option<News> {
-        let operations = peer.count.outstanding() > 0;
+        let operations = peer.total().outstanding() > 0;
         let begun = || operations.then(|| begin(peer));
         let Some((silence, counted)) = self.peers.get_mut(&peer.proc) else {
             if operations || asked {
@@ -91,8 +91,8 @@ impl Silences {
             *counted = begun();
             return silence.note(passed, false);
         };
-        let settled = peer.count.settle(*mark);
-        let now = peer.count.backlog();
+        let settled = peer.total().settle(*mark);
+        let now = peer.total().backlog();
         let part = peer.take_mark(PART_FOR_WARNINGS);
         let copies = peer.take_mark(COPY_FOR_WARNINGS);
         let completed = settled || part || now.is_less_than(*backlog);
@@ -111,9 +111,9 @@ impl Silences {
 /// What later looks at a peer's counts are compared with. The phase of the counts may advance without a completion; it does
 /// so here, so that it does not look like one later.
 fn begin(peer: &Endpoint) -> (Mark, Backlog) {
-    let mark = peer.count.mark();
-    peer.count.settle(mark);
-    (mark, peer.count.backlog())
+    let mark = peer.total().mark();
+    peer.total().settle(mark);
+    (mark, peer.total().backlog())
 }
 
 impl Transport {
@@ -140,7 +140,7 @@ impl Transport {
                 if peer.failure().is_some() {
                     silences.forget(peer.proc);
                 } else if let Some(found) = silences.look(peer, heartbeats.awaits(peer), passed) {
-                    news.push((peer.proc, peer.count.outstanding(), found));
+                    news.push((peer.proc, peer.total().outstanding(), found));
                 }
             }
         }
@@ -175,6 +175,7 @@ impl Transport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::share::Share;
 
     #[test]
     fn silence_is_told_ever_more_rarely() {
@@ -205,13 +206,16 @@ mod tests {
         let mut silences = Silences::default();
         assert_eq!(silences.look(&peer, false, FIRST), None);
         assert!(silences.peers.is_empty(), "nothing is outstanding");
-        let (first, second) = (peer.count.raise(false), peer.count.raise(false));
+        let (first, second) = (
+            peer.raise(Share::ONLY, false),
+            peer.raise(Share::ONLY, false),
+        );
         assert_eq!(silences.look(&peer, false, FIRST), None, "the first look");
         assert_eq!(
             silences.look(&peer, false, FIRST),
             Some(News::Silent(FIRST))
         );
-        peer.count.lower(first, 1, false);
+        peer.pair(Share::ONLY, false).lower(first, 1, false);
         assert_eq!(
             silences.look(&peer, false, LOOK),
             Some(News::Answers(FIRST))
@@ -220,7 +224,7 @@ mod tests {
             silences.look(&peer, false, FIRST),
             Some(News::Silent(FIRST))
         );
-        peer.count.lower(second, 1, false);
+        peer.pair(Share::ONLY, false).lower(second, 1, false);
         assert_eq!(
             silences.look(&peer, false, LOOK),
             Some(News::Answers(FIRST))
@@ -234,7 +238,7 @@ mod tests {
         use crate::peer::route::{Facts, Route};
         let peer = Endpoint::new(0, 7, Route::decide(Facts::default()));
         let mut silences = Silences::default();
-        let posted = peer.count.raise(false);
+        let posted = peer.raise(Share::ONLY, false);
         assert_eq!(silences.look(&peer, false, FIRST), None, "the first look");
         for _ in 0..3 {
             peer.waits_for_copy();
@@ -244,7 +248,7 @@ mod tests {
         assert_eq!(silences.look(&peer, false, FIRST), silent);
         peer.waits_for_copy();
         assert_eq!(silences.look(&peer, false, FIRST), None);
-        peer.count.lower(posted, 1, false);
+        peer.pair(Share::ONLY, false).lower(posted, 1, false);
         let answers = Some(News::Answers(FIRST));
         assert_eq!(silences.look(&peer, false, LOOK), answers);
     }
@@ -258,11 +262,11 @@ mod tests {
         assert_eq!(silences.look(&peer, true, FIRST), None, "the first look");
         let silent = Some(News::Silent(FIRST));
         assert_eq!(silences.look(&peer, true, FIRST), silent);
-        let posted = peer.count.raise(false);
+        let posted = peer.raise(Share::ONLY, false);
         for _ in 0..3 {
             assert_eq!(silences.look(&peer, true, LOOK), None);
         }
-        peer.count.lower(posted, 1, false);
+        peer.pair(Share::ONLY, false).lower(posted, 1, false);
         let lasted = FIRST + 3 * LOOK;
         let answers = Some(News::Answers(lasted));
         assert_eq!(silences.look(&peer, false, LOOK), answers);

@@ -252,12 +252,7 @@ impl Transport {
     /// Operations to a peer so far, by carrier. Several threads may count at the same time; then an operation may be recorded
     /// with another one's carrier.
     fn carried(&self, peer: &Endpoint) -> [u64; CARRIERS] {
-        let counters = self.counters_of(peer);
-        Carrier::ALL.map(|c| {
-            counters.carried[c as usize]
-                .operations
-                .load(Ordering::Relaxed)
-        })
+        Carrier::ALL.map(|carrier| self.counters.operations(peer, carrier))
     }
 
     /// What there was no room in.

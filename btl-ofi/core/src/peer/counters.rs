@@ -1,10 +1,11 @@
 //! The counters of this transport, in a file that `host-stub stats` reads (`plugin_api::counters` has its layout).
 //!
-//! Each peer has a slot, by its offset in [`Endpoint::counters`](crate::peer::endpoint::Endpoint::counters); peers for which
-//! there is none share slot 0. The counting thread holds the lock of the context, or counts by [`add`] as if other threads
-//! counted, too.
+//! Each peer has a slot, by its offset in [`Endpoint::counters`](crate::peer::endpoint::Endpoint::counters), in each context's
+//! [share](crate::peer::share); peers for which there is none have slot 0 in common. The counting thread holds the lock of the
+//! context, or counts by [`add`] as if other threads counted, too.
 
 use std::alloc::{self, Layout};
+use std::ffi::c_void;
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;
@@ -14,20 +15,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use plugin_api::Stats;
-use plugin_api::counters::{Counters, MAGIC, NAME, NO_PEER, PeerCounters, SLOTS, VERSION};
+use plugin_api::counters::{
+    Carrier, Front, MAGIC, NAME, NO_PEER, PeerCounters, SLOTS, Share as CountersShare, VERSION,
+    start_of,
+};
 
 use crate::base::error::Error;
-use crate::base::mapping::{Mapped, allocate};
+use crate::base::mapping::allocate;
 use crate::base::sys;
 use crate::peer::endpoint::Endpoint;
+use crate::peer::share::Share;
 
 mod append;
 mod report;
 
 const PAGE: usize = 4096;
 const SLOT: usize = size_of::<PeerCounters>();
-/// Slots in a page of the file.
-const SLOTS_PER_PAGE: u32 = (PAGE / SLOT) as u32;
+/// What lies before the slots of a share.
+const HEAD: usize = offset_of!(CountersShare, peers);
 
 /// Adds to a counter. `shared` says that another thread may add at the same time; without it no locked instruction is
 /// used.
@@ -45,7 +50,7 @@ pub(crate) fn add(counter: &AtomicU64, n: u64, shared: bool) {
 
 /// The counters of a transport, for its parts, which the table outlives (`Transport::close`).
 #[derive(Clone, Copy)]
-pub(crate) struct CountersRef(NonNull<Counters>);
+pub(crate) struct CountersRef(NonNull<Front>);
 
 // SAFETY: the counters are atomics in memory that is tied to no thread.
 unsafe impl Send for CountersRef {}
@@ -53,33 +58,49 @@ unsafe impl Send for CountersRef {}
 unsafe impl Sync for CountersRef {}
 
 impl CountersRef {
-    /// The counters of a peer.
+    /// The counters of a peer in a context's share.
     #[inline(always)]
-    pub(crate) fn of(self, peer: &Endpoint) -> &PeerCounters {
-        // SAFETY: the offset is that of a slot of this table (`take`), which outlives the transport's peers.
+    pub(crate) fn of(self, peer: &Endpoint, share: Share) -> &PeerCounters {
+        // SAFETY: the offset is that of a slot of this table (`take`), which outlives the transport's peers and has the shares of
+        // its contexts.
         unsafe {
-            let first = self.0.byte_add(offset_of!(Counters, peers));
-            first.byte_add(peer.counters as usize).cast().as_ref()
+            let first = self.0.byte_add(start_of(0) + HEAD);
+            let slot = first.byte_add(share.counters() + peer.counters as usize);
+            slot.cast().as_ref()
         }
     }
 
-    /// Counts a call that makes progress. Threads that do so at the same time may lose a count.
+    /// The counters of a peer in the first context's share.
     #[inline(always)]
-    pub(crate) fn polled(self) {
-        // SAFETY: the table outlives what holds this.
-        add(unsafe { &self.0.as_ref().front.polls }, 1, false);
+    pub(crate) fn of_first(self, peer: &Endpoint) -> &PeerCounters {
+        self.of(peer, Share::ONLY)
+    }
+
+    /// Counts a call that makes progress. The context of the share is locked.
+    #[inline(always)]
+    pub(crate) fn polled(self, share: Share) {
+        // SAFETY: the table outlives what holds this, and has the shares of the transport's contexts.
+        let share: &CountersShare = unsafe {
+            let first = self.0.byte_add(start_of(0));
+            first.byte_add(share.counters()).cast().as_ref()
+        };
+        add(&share.polls, 1, false);
     }
 }
 
 enum Memory {
-    File(OwnedFd, Mapped<Counters>),
+    File(OwnedFd),
     /// Where the kernel gives no file: counted, but read by this process only.
-    Heap(NonNull<Counters>),
+    Heap(Layout),
 }
 
 /// The counters of a transport.
 pub(crate) struct CounterTable {
     memory: Memory,
+    /// What the memory begins with.
+    at: NonNull<Front>,
+    /// Number of shares behind it.
+    shares: usize,
     slots: Mutex<Slots>,
     /// The file for the counters when the transport closes. Until then peers that are released keep their slots.
     file: Option<PathBuf>,
@@ -97,55 +118,78 @@ struct Slots {
 }
 
 impl CounterTable {
-    /// The counters of a transport over `title`: its provider and interface. They are [written](Self::write) to `report`.
+    /// The counters of a transport over `title`: its provider and interface, with so many shares. They are [written](Self::write) to `report`.
     ///
     /// # Errors
     /// There is no memory.
-    pub(crate) fn new(title: &str, report: Option<PathBuf>) -> Result<CounterTable, Error> {
-        let memory = match file() {
+    pub(crate) fn new(
+        title: &str,
+        shares: usize,
+        report: Option<PathBuf>,
+    ) -> Result<CounterTable, Error> {
+        let (memory, at) = match file(shares) {
             Ok(memory) => memory,
             Err(e) => {
                 tracing::info!("host-stub stats cannot read the counters of this process: {e}");
-                heap()?
+                heap(shares)?
             }
         };
         let table = CounterTable {
             memory,
+            at: at.cast(),
+            shares,
             slots: Mutex::new(Slots {
                 used: 1,
                 free: Vec::new(),
             }),
             file: report,
         };
-        let (front, own) = (&table.counters().front, &table.counters().peers[0]);
+        let (front, own) = (table.front(), table.common());
         for (to, from) in front.title.iter().zip(title.bytes()).take(127) {
             to.store(from, Ordering::Relaxed);
         }
         own.proc.store(NO_PEER, Ordering::Relaxed);
         front.owner.store(std::process::id(), Ordering::Relaxed);
         front.used.store(1, Ordering::Relaxed);
+        front.shares.store(shares as u32, Ordering::Relaxed);
         front.version.store(VERSION, Ordering::Relaxed);
         // Release: all else is written before, as a reader of the file expects.
         front.magic.store(MAGIC, Ordering::Release);
         Ok(table)
     }
 
-    pub(crate) fn counters(&self) -> &Counters {
-        match &self.memory {
-            Memory::File(_, mapped) => mapped,
-            // SAFETY: `heap` allocated the memory, and only `drop` frees it. Any bytes are valid counters.
-            Memory::Heap(at) => unsafe { at.as_ref() },
-        }
+    pub(crate) fn front(&self) -> &Front {
+        // SAFETY: the table owns the memory, and any bytes are valid counters.
+        unsafe { self.at.as_ref() }
     }
 
     /// The counters, for parts of the transport.
-    pub(crate) fn share(&self) -> CountersRef {
-        CountersRef(NonNull::from(self.counters()))
+    pub(crate) fn reference(&self) -> CountersRef {
+        CountersRef(self.at)
     }
 
-    /// The slot of all peers without one, and of waits for all peers.
+    /// All shares.
+    pub(crate) fn shares(&self) -> &[CountersShare] {
+        // SAFETY: the memory has so many shares, and any bytes are valid counters.
+        unsafe {
+            let first = self.at.byte_add(start_of(0)).cast();
+            std::slice::from_raw_parts(first.as_ptr(), self.shares)
+        }
+    }
+
+    /// The first share's slot of all peers without one, and of waits for all peers.
     pub(crate) fn common(&self) -> &PeerCounters {
-        &self.counters().peers[0]
+        &self.shares()[0].peers[0]
+    }
+
+    /// Operations to a peer so far by a carrier.
+    pub(crate) fn operations(&self, peer: &Endpoint, carrier: Carrier) -> u64 {
+        let slot = peer.counters as usize / SLOT;
+        let of = |share: &CountersShare| {
+            let carried = &share.peers[slot].carried[carrier as usize];
+            carried.operations.load(Ordering::Relaxed)
+        };
+        self.shares().iter().map(of).sum()
     }
 
     /// Gives a peer a slot, and returns its offset; 0, the common slot, if there is none.
@@ -160,24 +204,24 @@ impl CounterTable {
                 slots.used - 1
             }
         };
-        let counters = self.counters();
-        let peer = &counters.peers[number as usize];
+        let peer = &self.shares()[0].peers[number as usize];
         peer.proc.store(proc, Ordering::Relaxed);
         // Release: whose slot it is was written before, as a reader of the file expects.
-        counters.front.used.store(slots.used, Ordering::Release);
+        self.front().used.store(slots.used, Ordering::Release);
         number * SLOT as u32
     }
 
     /// Whether a slot that was never used has memory; allocates it if the slot is the first of its page.
     fn has_page(&self, number: u32) -> bool {
-        let Memory::File(file, _) = &self.memory else {
+        let Memory::File(file) = &self.memory else {
             return true;
         };
-        if !number.is_multiple_of(SLOTS_PER_PAGE) {
+        let at = HEAD + number as usize * SLOT;
+        if !at.is_multiple_of(PAGE) {
             return true;
         }
-        let at = offset_of!(Counters, peers) + number as usize * SLOT;
-        allocate(file, at, PAGE).is_ok()
+        let mut shares = 0..self.shares;
+        shares.all(|share| allocate(file, start_of(share) + at, PAGE).is_ok())
     }
 
     /// Takes a peer's slot back. What it counted goes to the common slot. No operation to the peer is outstanding.
@@ -186,11 +230,14 @@ impl CounterTable {
         if offset == 0 || self.file.is_some() {
             return;
         }
-        let (number, common) = (offset / SLOT as u32, self.common());
-        let peer = &self.counters().peers[number as usize];
-        for (from, to) in words(peer).into_iter().zip(words(common)) {
-            add(to, from.swap(0, Ordering::Relaxed), true);
+        let number = offset / SLOT as u32;
+        for share in self.shares() {
+            let (peer, common) = (&share.peers[number as usize], &share.peers[0]);
+            for (from, to) in words(peer).into_iter().zip(words(common)) {
+                add(to, from.swap(0, Ordering::Relaxed), true);
+            }
         }
+        let peer = &self.shares()[0].peers[number as usize];
         peer.proc.store(NO_PEER, Ordering::Relaxed);
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         // Without memory for the number the slot stays unused.
@@ -201,10 +248,10 @@ impl CounterTable {
 
     /// Adds what was counted for all peers.
     pub(crate) fn add_to(&self, stats: &mut Stats) {
-        let counters = self.counters();
-        let used = counters.front.used.load(Ordering::Relaxed) as usize;
+        let used = self.front().used.load(Ordering::Relaxed) as usize;
         let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        for peer in counters.peers.iter().take(used) {
+        let shares = self.shares().iter();
+        for peer in shares.flat_map(|share| share.peers.iter().take(used)) {
             for (carried, i) in peer.carried.iter().zip(0..) {
                 stats.operations[i] += read(&carried.operations);
                 stats.bytes[i] += read(&carried.bytes);
@@ -214,7 +261,7 @@ impl CounterTable {
             stats.waits += read(&peer.waits);
             stats.waited += read(&peer.waited);
         }
-        stats.polls += read(&counters.front.polls);
+        stats.polls += self.shares().iter().map(|s| read(&s.polls)).sum::<u64>();
     }
 }
 
@@ -222,7 +269,7 @@ impl CounterTable {
     /// Appends a line to the file that was asked for. A failure is logged; the transport closes nevertheless.
     pub(crate) fn write(&self) {
         let Some(path) = &self.file else { return };
-        let mut line = report::line(self.counters());
+        let mut line = report::line(self.front(), self.shares());
         line.push('\n');
         if let Err(e) = append::append(path, line.as_bytes()) {
             tracing::warn!(
@@ -235,9 +282,19 @@ impl CounterTable {
 
 impl Drop for CounterTable {
     fn drop(&mut self) {
-        if let Memory::Heap(at) = self.memory {
-            // SAFETY: `heap` allocated the memory with this layout, and nothing uses it any more.
-            unsafe { alloc::dealloc(at.as_ptr().cast(), Layout::new::<Counters>()) };
+        // SAFETY: `file` mapped the memory with this size, or `heap` allocated it with this layout, and nothing uses it any more.
+        unsafe {
+            match &self.memory {
+                Memory::File(_) => {
+                    let size = start_of(self.shares);
+                    if let Err(e) = sys::unmap(self.at.cast(), size) {
+                        tracing::warn!(
+                            "the counters of a transport stay mapped, {size} bytes: {e}"
+                        );
+                    }
+                }
+                Memory::Heap(layout) => alloc::dealloc(self.at.as_ptr().cast(), *layout),
+            }
         }
     }
 }
@@ -267,18 +324,23 @@ fn words(peer: &PeerCounters) -> [&AtomicU64; WORDS] {
     ]
 }
 
-/// A file with the memory of its first and its last page; `take` allocates the others.
-fn file() -> io::Result<Memory> {
+/// A file with the memory of its first page, its last page, and the first page of each share; `take` allocates the others.
+fn file(shares: usize) -> io::Result<(Memory, NonNull<c_void>)> {
     let file = sys::memory_file(NAME)?;
-    allocate(&file, size_of::<Counters>() - PAGE, PAGE)?;
-    allocate(&file, 0, offset_of!(Counters, peers) + PAGE)?;
-    let mapped = Mapped::new(&file, 0)?;
-    Ok(Memory::File(file, mapped))
+    allocate(&file, start_of(shares) - PAGE, PAGE)?;
+    allocate(&file, 0, PAGE)?;
+    for share in 0..shares {
+        allocate(&file, start_of(share), PAGE)?;
+    }
+    let at = sys::map_shared(&file, 0, start_of(shares))?;
+    Ok((Memory::File(file), at))
 }
 
-fn heap() -> Result<Memory, Error> {
+fn heap(shares: usize) -> Result<(Memory, NonNull<c_void>), Error> {
+    let failed = || Error::OutOfMemory("the counters of a transport");
+    let layout = Layout::from_size_align(start_of(shares), align_of::<Front>());
+    let layout = layout.map_err(|_| failed())?;
     // SAFETY: the layout's size is not 0.
-    let at = NonNull::new(unsafe { alloc::alloc_zeroed(Layout::new::<Counters>()) });
-    let at = at.ok_or(Error::OutOfMemory("the counters of a transport"))?;
-    Ok(Memory::Heap(at.cast()))
+    let at = NonNull::new(unsafe { alloc::alloc_zeroed(layout) });
+    Ok((Memory::Heap(layout), at.ok_or_else(failed)?.cast()))
 }

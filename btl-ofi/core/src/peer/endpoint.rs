@@ -1,16 +1,15 @@
 //! The state of one peer: its address, its outstanding count, its failure, and its route.
 
 use std::ptr;
-use std::sync::atomic::{
-    AtomicBool, AtomicI16, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering,
-};
+use std::sync::atomic::{AtomicI16, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use libfabric_sys::fi_addr_t;
 use plugin_api::Status;
 
 use crate::peer::liveness::ProcessId;
-use crate::peer::outstanding::OutstandingCount;
+use crate::peer::outstanding::{OutstandingCount, Pair, Phase, Total};
 use crate::peer::route::{Atomics, Route, Transfers};
+use crate::peer::share::{PAIRS, Share};
 
 /// Mark of a peer from which a get was made, where fetching atomics need that (`Policy::fetch_alone`).
 pub(crate) const WAS_READ: u8 = 1;
@@ -25,6 +24,8 @@ pub(crate) const PART_FOR_WARNINGS: u8 = 16;
 /// Marks of a peer to which an operation waits for a copy of this process. The time is not the peer's silence. One for each reader.
 pub(crate) const COPY_FOR_DETECTOR: u8 = 32;
 pub(crate) const COPY_FOR_WARNINGS: u8 = 64;
+/// Mark of a peer whose address was removed from the provider's address vector.
+pub(crate) const REMOVED: u8 = 128;
 
 /// A peer. It takes 48 bytes, at an address that is a multiple of 16, so that operations can carry the address with
 /// tag bits in their context pointer. The transport's table of peers owns the memory until the transport closes. The
@@ -36,25 +37,25 @@ pub struct Endpoint {
     pub(crate) address: fi_addr_t,
     /// The process in the host's numbering.
     pub(crate) proc: u64,
-    /// Operations outstanding to the peer.
-    pub(crate) count: OutstandingCount,
+    /// Operations outstanding to the peer: all of them with one share (`peer::share`), else only the phase.
+    count: OutstandingCount,
     /// Number of operations without callback that failed since the last flush.
     pub(crate) lost: AtomicU32,
     /// 0, or the status of every further operation because the peer is gone.
     failed: AtomicI16,
     /// Number of connects without a release. Guarded by the peers' lock.
     pub(super) connected: AtomicU16,
-    /// Where the peer's counters are: the offset of its slot in bytes (`peer::counters`).
+    /// Where the peer's counters are: the offset of its slot in a share, in bytes (`peer::counters`).
     pub(crate) counters: u32,
     /// The process id of a local peer, whose endpoint is the first field of a [`LocalPeer`]; 0 for a remote peer.
     pid: u32,
     /// A [`Transfers`].
     transfers: AtomicU8,
-    /// What is known of the peer, or was done to it: [`SAME_MACHINE`], [`WAS_READ`], [`OFF_ROUTE`] and those of
+    /// What is known of the peer, or was done to it: [`SAME_MACHINE`], [`WAS_READ`], [`OFF_ROUTE`], [`REMOVED`] and those of
     /// [`part_completed`](Endpoint::part_completed) and [`waits_for_copy`](Endpoint::waits_for_copy).
     marks: AtomicU8,
-    /// Whether the address was removed from the provider's address vector.
-    pub(crate) removed: AtomicBool,
+    /// The last share, where there are several; else 0.
+    pub(super) last_share: u8,
     /// An [`Atomics`].
     atomics: AtomicU8,
 }
@@ -112,8 +113,53 @@ impl Endpoint {
             pid: 0,
             transfers: AtomicU8::new(route.transfers as u8),
             marks: AtomicU8::new(0),
-            removed: AtomicBool::new(false),
+            last_share: 0,
             atomics: AtomicU8::new(route.atomics as u8),
+        }
+    }
+
+    /// The pair in which a context's operations to this peer count. `threaded` is whether calls may overlap.
+    #[inline(always)]
+    pub(crate) fn pair(&self, share: Share, threaded: bool) -> &Pair {
+        let shared = match threaded {
+            // SAFETY: contexts and the table of peers have the same shares (`Transport::open`).
+            true => unsafe { share.pair_of(self) },
+            false => None,
+        };
+        shared.unwrap_or(self.count.pair())
+    }
+
+    /// Counts an operation that is about to be posted; see [`OutstandingCount::raise`].
+    #[inline(always)]
+    pub(crate) fn raise(&self, share: Share, threaded: bool) -> Phase {
+        self.count.raise(self.pair(share, threaded), threaded)
+    }
+
+    /// Whether no operation to the peer is outstanding; see [`Total::is_idle`].
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        match self.last_share {
+            0 => self.count.total().is_idle(),
+            _ => self.shares_are_idle(),
+        }
+    }
+
+    #[inline(never)]
+    fn shares_are_idle(&self) -> bool {
+        self.total().is_idle()
+    }
+
+    /// Operations outstanding to the peer, of all shares.
+    #[inline]
+    pub(crate) fn total(&self) -> Total<'_> {
+        if self.last_share == 0 {
+            return self.count.total();
+        }
+        let pairs = usize::from(self.last_share) + 1;
+        // SAFETY: the table set the number of shares that it has (`Endpoints::insert`).
+        unsafe {
+            let first = Share::of_several(0).pair_of(self);
+            self.count.total_of(first.unwrap_unchecked(), pairs, PAIRS)
         }
     }
 
@@ -230,9 +276,9 @@ impl Endpoint {
         self.marks.load(Ordering::Relaxed) & mark != 0
     }
 
-    /// Marks the peer.
-    pub(crate) fn mark(&self, mark: u8) {
-        self.marks.fetch_or(mark, Ordering::Relaxed);
+    /// Marks the peer. Returns whether it had the mark.
+    pub(crate) fn mark(&self, mark: u8) -> bool {
+        self.marks.fetch_or(mark, Ordering::Relaxed) & mark != 0
     }
 
     /// Removes a mark. Returns whether the peer had it.

@@ -1,26 +1,45 @@
 //! Counts of outstanding operations. A flush can wait for the operations issued before it, and for no others.
 //!
-//! An [`OutstandingCount`] has a phase number and two counters. An operation counts in the counter of the phase in
-//! which it is issued (phase modulo 2). The phase may advance from `f` to `f + 1` only while the counter that `f + 1`
-//! will use is zero, that is, when all operations of phase `f - 1` are done. So a flush that began in phase `f` is
+//! A count has a phase number and pairs of counters. An operation counts in one pair, in the counter of the phase in
+//! which it is issued (phase modulo 2). The phase may advance from `f` to `f + 1` only while the counters that `f + 1`
+//! will use are zero, that is, when all operations of phase `f - 1` are done. So a flush that began in phase `f` is
 //! over once the phase is `f + 2`: the advance to `f + 1` proves that phase `f - 1` is empty, and the advance to
 //! `f + 2` proves that phase `f` is empty. Operations issued meanwhile count in later phases and do not prolong the
-//! flush. (The scheme is that of the two indices of sleepable RCU.)
+//! flush. (The scheme is that of the two indices of sleepable RCU, which has a pair for each processor.)
 //!
 //! A thread that raises a counter reads the phase again. If the phase has advanced meanwhile, it lowers that counter and
 //! raises the other one. Otherwise it could count in a counter that was already seen as zero for the next advance, and its
-//! own flush would end too early.
+//! own flush would end too early. This holds for each pair by itself, so it does not matter that the pairs of a count are read
+//! one after the other.
+
+use std::marker::PhantomData;
 
 use crate::base::sync::{AtomicU32, Ordering};
 
 /// The counter in which an operation counts: 0 or 1.
 pub(crate) type Phase = u32;
 
-/// Outstanding operations of one context or one peer.
+/// Outstanding operations, by phase.
+#[derive(Debug)]
+pub(crate) struct Pair([AtomicU32; 2]);
+
+/// Outstanding operations of one context or one peer: the phase, and a pair. A peer may have other pairs elsewhere
+/// (`peer::share`); then its own is not used.
 #[derive(Debug)]
 pub(crate) struct OutstandingCount {
     phase: AtomicU32,
-    outstanding: [AtomicU32; 2],
+    pair: Pair,
+}
+
+/// The phase and all pairs of a count.
+#[derive(Clone, Copy)]
+pub(crate) struct Total<'a> {
+    phase: &'a AtomicU32,
+    first: *const Pair,
+    number: usize,
+    /// Bytes from one pair to the next.
+    stride: usize,
+    pairs: PhantomData<&'a Pair>,
 }
 
 /// The phase in which a flush began.
@@ -43,52 +62,17 @@ impl Backlog {
     }
 }
 
-impl OutstandingCount {
+impl Pair {
     pub(crate) fn new() -> Self {
-        OutstandingCount {
-            phase: AtomicU32::new(0),
-            outstanding: [AtomicU32::new(0), AtomicU32::new(0)],
-        }
-    }
-
-    /// Counts an operation that is about to be posted. The caller later passes the result to [`lower`](Self::lower).
-    /// `threaded` is false where calls never overlap; then no locked instruction is used.
-    #[inline]
-    pub(crate) fn raise(&self, threaded: bool) -> Phase {
-        if threaded {
-            return self.raise_among_others();
-        }
-        let phase = self.phase.load(Ordering::Relaxed) & 1;
-        let count = &self.outstanding[phase as usize];
-        count.store(
-            count.load(Ordering::Relaxed).wrapping_add(1),
-            Ordering::Relaxed,
-        );
-        phase
-    }
-
-    #[inline]
-    fn raise_among_others(&self) -> Phase {
-        // SeqCst on the phase and the counters, here and in `settle`: either `settle` sees this count before it advances the
-        // phase, or the second load sees the advanced phase.
-        let mut phase = self.phase.load(Ordering::SeqCst);
-        loop {
-            self.outstanding[(phase & 1) as usize].fetch_add(1, Ordering::SeqCst);
-            let now = self.phase.load(Ordering::SeqCst);
-            if now == phase {
-                return phase & 1;
-            }
-            self.lower(phase, 1, true);
-            phase = now;
-        }
+        Pair([AtomicU32::new(0), AtomicU32::new(0)])
     }
 
     /// Counts `n` operations of `phase` as done. Called after their callbacks.
     #[inline]
     pub(crate) fn lower(&self, phase: Phase, n: u32, threaded: bool) {
-        let count = &self.outstanding[(phase & 1) as usize];
-        // Release pairs with the loads in `drained`, `settle`, `outstanding_in` and `outstanding`: a flush that reads the
-        // lower count also sees the writes of the callback.
+        let count = &self.0[(phase & 1) as usize];
+        // Release pairs with the loads in `outstanding_in` and `settle`: a flush that reads the lower count also sees the
+        // writes of the callback.
         if threaded {
             count.fetch_sub(n, Ordering::Release);
         } else {
@@ -99,39 +83,139 @@ impl OutstandingCount {
         }
     }
 
+    /// Operations outstanding in one phase.
+    #[inline]
+    pub(crate) fn outstanding_in(&self, phase: Phase) -> u32 {
+        // Acquire pairs with the Release in `lower`: this thread sees the writes of the callbacks.
+        self.0[(phase & 1) as usize].load(Ordering::Acquire)
+    }
+
     /// Operations outstanding now: the sum of two separate reads.
     #[inline]
     pub(crate) fn outstanding(&self) -> u32 {
-        // Acquire pairs with the Release in `lower`.
-        self.outstanding[0]
-            .load(Ordering::Acquire)
-            .wrapping_add(self.outstanding[1].load(Ordering::Acquire))
+        self.outstanding_in(0).wrapping_add(self.outstanding_in(1))
     }
+}
 
-    /// Operations outstanding in one phase.
-    pub(crate) fn outstanding_in(&self, phase: Phase) -> u32 {
-        // Acquire pairs with the Release in `lower`.
-        self.outstanding[(phase & 1) as usize].load(Ordering::Acquire)
-    }
-
-    /// Operations outstanding in the phase before the current one.
-    pub(crate) fn backlog(&self) -> Backlog {
-        // Acquire pairs with the exchange in `settle`.
-        let phase = self.phase.load(Ordering::Acquire);
-        Backlog {
-            phase,
-            count: self.outstanding_in(phase.wrapping_add(1)),
+impl OutstandingCount {
+    pub(crate) fn new() -> Self {
+        OutstandingCount {
+            phase: AtomicU32::new(0),
+            pair: Pair::new(),
         }
     }
 
-    fn drained(&self, phase: Phase) -> bool {
-        // Acquire pairs with the Release in `lower`: this thread sees the writes of the callbacks.
-        self.outstanding[(phase & 1) as usize].load(Ordering::Acquire) == 0
+    /// Operations outstanding in the count's own pair.
+    #[inline]
+    pub(crate) fn outstanding(&self) -> u32 {
+        self.pair.outstanding()
+    }
+
+    /// The count's own pair.
+    #[inline(always)]
+    pub(crate) fn pair(&self) -> &Pair {
+        &self.pair
+    }
+
+    /// Counts an operation that is about to be posted. The caller later passes the result to [`Pair::lower`], of the same pair.
+    /// `threaded` is false where calls never overlap; then no locked instruction is used.
+    #[inline]
+    pub(crate) fn raise(&self, pair: &Pair, threaded: bool) -> Phase {
+        if threaded {
+            return self.raise_among_others(pair);
+        }
+        let phase = self.phase.load(Ordering::Relaxed) & 1;
+        let count = &pair.0[phase as usize];
+        count.store(
+            count.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Relaxed,
+        );
+        phase
+    }
+
+    #[inline]
+    fn raise_among_others(&self, pair: &Pair) -> Phase {
+        // SeqCst on the phase and the counters, here and in `settle`: either `settle` sees this count before it advances the
+        // phase, or the second load sees the advanced phase.
+        let mut phase = self.phase.load(Ordering::SeqCst);
+        loop {
+            pair.0[(phase & 1) as usize].fetch_add(1, Ordering::SeqCst);
+            let now = self.phase.load(Ordering::SeqCst);
+            if now == phase {
+                return phase & 1;
+            }
+            pair.lower(phase, 1, true);
+            phase = now;
+        }
+    }
+
+    /// The phase and the own pair.
+    #[inline(always)]
+    pub(crate) fn total(&self) -> Total<'_> {
+        // SAFETY: the pair lives as long as the count.
+        unsafe { self.total_of(&self.pair, 1, 0) }
+    }
+
+    /// The phase and `number` pairs, one every `stride` bytes.
+    ///
+    /// # Safety
+    /// The pairs live as long as the count.
+    #[inline(always)]
+    pub(crate) unsafe fn total_of(
+        &self,
+        first: *const Pair,
+        number: usize,
+        stride: usize,
+    ) -> Total<'_> {
+        Total {
+            phase: &self.phase,
+            first,
+            number,
+            stride,
+            pairs: PhantomData,
+        }
+    }
+}
+
+impl<'a> Total<'a> {
+    /// All pairs.
+    #[inline(always)]
+    pub(crate) fn pairs(self) -> impl Iterator<Item = &'a Pair> {
+        // SAFETY: `total_of`'s caller guarantees so many pairs.
+        (0..self.number).map(move |i| unsafe { &*self.first.byte_add(i * self.stride) })
+    }
+
+    /// Operations outstanding now: the sum of separate reads.
+    #[inline]
+    pub(crate) fn outstanding(self) -> u32 {
+        self.pairs()
+            .fold(0, |sum: u32, pair| sum.wrapping_add(pair.outstanding()))
+    }
+
+    /// Operations outstanding in the phase before the current one.
+    pub(crate) fn backlog(self) -> Backlog {
+        // Acquire pairs with the exchange in `settle`.
+        let phase = self.phase.load(Ordering::Acquire);
+        let before = phase.wrapping_add(1);
+        let counts = self.pairs().map(|pair| pair.outstanding_in(before));
+        Backlog {
+            phase,
+            count: counts.fold(0, u32::wrapping_add),
+        }
+    }
+
+    /// Whether no operation of those that the calling thread issued before is outstanding, nor any other: the common case of
+    /// [`settle`](Self::settle).
+    #[inline]
+    pub(crate) fn is_idle(self) -> bool {
+        // The caller's operations were raised in one of a pair's two phases before this read.
+        self.pairs()
+            .all(|pair| pair.outstanding_in(0) == 0 && pair.outstanding_in(1) == 0)
     }
 
     /// Begins a flush.
     #[inline]
-    pub(crate) fn mark(&self) -> Mark {
+    pub(crate) fn mark(self) -> Mark {
         // Acquire pairs with the exchange in `settle`.
         Mark(self.phase.load(Ordering::Acquire))
     }
@@ -139,20 +223,19 @@ impl OutstandingCount {
     /// Whether all operations that the calling thread issued before `mark` are done. Advances the phase if possible.
     /// If false, the caller makes progress and calls again.
     #[inline]
-    pub(crate) fn settle(&self, mark: Mark) -> bool {
-        // The common case: no operation is outstanding. The caller's operations were raised in one of these two
-        // phases before this read.
-        if self.drained(0) && self.drained(1) {
+    pub(crate) fn settle(self, mark: Mark) -> bool {
+        if self.is_idle() {
             return true;
         }
         loop {
-            // SeqCst on the phase and the counter: as in `raise_among_others`.
+            // SeqCst on the phase and the counters: as in `raise_among_others`.
             let phase = self.phase.load(Ordering::SeqCst);
             if phase.wrapping_sub(mark.0) >= 2 {
                 return true;
             }
             let next = phase.wrapping_add(1);
-            if self.outstanding[(next & 1) as usize].load(Ordering::SeqCst) != 0 {
+            let count = |pair: &Pair| pair.0[(next & 1) as usize].load(Ordering::SeqCst);
+            if self.pairs().any(|pair| count(pair) != 0) {
                 return false;
             }
             // If the exchange fails, another flush advanced the phase; the loop reads it again. It releases what this thread
@@ -172,24 +255,24 @@ mod tests {
     fn waits_for_what_was_issued_before() {
         model(|| {
             let t = OutstandingCount::new();
-            let early = t.raise(true);
-            let mark = t.mark();
-            assert!(!t.settle(mark));
-            let late = t.raise(true);
+            let early = t.raise(t.pair(), true);
+            let mark = t.total().mark();
+            assert!(!t.total().settle(mark));
+            let late = t.raise(t.pair(), true);
             assert_ne!(
                 early, late,
                 "an operation issued after the flush counts elsewhere"
             );
-            t.lower(early, 1, true);
+            t.pair().lower(early, 1, true);
             assert!(
-                t.settle(mark),
+                t.total().settle(mark),
                 "later operations must not prolong the flush"
             );
-            let second = t.mark();
-            assert!(!t.settle(second));
-            t.lower(late, 1, true);
-            assert!(t.settle(second));
-            assert_eq!(t.outstanding(), 0);
+            let second = t.total().mark();
+            assert!(!t.total().settle(second));
+            t.pair().lower(late, 1, true);
+            assert!(t.total().settle(second));
+            assert_eq!(t.total().outstanding(), 0);
         });
     }
 
@@ -197,20 +280,26 @@ mod tests {
     fn a_backlog_tells_progress_from_silence() {
         model(|| {
             let t = OutstandingCount::new();
-            let (a, b) = (t.raise(true), t.raise(true));
-            let mark = t.mark();
-            assert!(!t.settle(mark), "moves new operations to the other phase");
-            let before = t.backlog();
-            let c = t.raise(true);
-            assert!(!t.backlog().is_less_than(before), "nothing completed");
-            t.lower(a, 1, true);
-            assert!(t.backlog().is_less_than(before));
-            let before = t.backlog();
-            t.lower(b, 1, true);
-            assert!(t.settle(mark));
-            assert!(!t.settle(t.mark()));
-            assert!(t.backlog().is_less_than(before));
-            t.lower(c, 1, true);
+            let (a, b) = (t.raise(t.pair(), true), t.raise(t.pair(), true));
+            let mark = t.total().mark();
+            assert!(
+                !t.total().settle(mark),
+                "moves new operations to the other phase"
+            );
+            let before = t.total().backlog();
+            let c = t.raise(t.pair(), true);
+            assert!(
+                !t.total().backlog().is_less_than(before),
+                "nothing completed"
+            );
+            t.pair().lower(a, 1, true);
+            assert!(t.total().backlog().is_less_than(before));
+            let before = t.total().backlog();
+            t.pair().lower(b, 1, true);
+            assert!(t.total().settle(mark));
+            assert!(!t.total().settle(t.total().mark()));
+            assert!(t.total().backlog().is_less_than(before));
+            t.pair().lower(c, 1, true);
         });
     }
 
@@ -218,20 +307,20 @@ mod tests {
     fn is_not_starved() {
         model(|| {
             let t = OutstandingCount::new();
-            let mut open = vec![t.raise(true)];
-            let mark = t.mark();
+            let mut open = vec![t.raise(t.pair(), true)];
+            let mark = t.total().mark();
             let mut turns = 0;
-            while !t.settle(mark) {
-                open.push(t.raise(true));
+            while !t.total().settle(mark) {
+                open.push(t.raise(t.pair(), true));
                 let oldest = open.remove(0);
-                t.lower(oldest, 1, true);
+                t.pair().lower(oldest, 1, true);
                 turns += 1;
                 assert!(
                     turns < 10,
                     "a steady stream of operations starves the flush"
                 );
             }
-            assert!(t.outstanding() > 0);
+            assert!(t.total().outstanding() > 0);
         });
     }
 
@@ -239,12 +328,12 @@ mod tests {
     fn unthreaded_counts_alike() {
         model(|| {
             let t = OutstandingCount::new();
-            let a = t.raise(false);
-            let b = t.raise(false);
-            assert_eq!(t.outstanding(), 2);
-            t.lower(a, 1, false);
-            t.lower(b, 1, false);
-            assert!(t.settle(t.mark()));
+            let a = t.raise(t.pair(), false);
+            let b = t.raise(t.pair(), false);
+            assert_eq!(t.total().outstanding(), 2);
+            t.pair().lower(a, 1, false);
+            t.pair().lower(b, 1, false);
+            assert!(t.total().settle(t.total().mark()));
         });
     }
 }

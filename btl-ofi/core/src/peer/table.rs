@@ -3,7 +3,8 @@
 //! Operations name endpoints by address, so endpoints lie in chunks that never move. Local peers have their own
 //! chunks: only they carry the data by which their process is reached, and only their processes are checked by the
 //! failure detector. The [index](index) takes nothing for peers that are connected in the order of their numbers. So a
-//! million remote peers take 48 bytes each.
+//! million remote peers take 48 bytes each. With several contexts the pairs of counters of each context follow a chunk
+//! (`peer::share`).
 
 mod index;
 
@@ -16,6 +17,7 @@ use index::Index;
 
 use crate::peer::endpoint::{Endpoint, LocalPeer};
 use crate::peer::reach::{Probe, Reach};
+use crate::peer::share;
 
 /// Number of endpoints in a chunk: so many that what is added to each chunk counts for little. What is not in use is not
 /// touched, so it takes no memory.
@@ -26,9 +28,18 @@ const LOCAL: u32 = 1 << 31;
 /// Memory for values that keep their address until the table is dropped. A value that is given back stays readable
 /// until a later value takes its place.
 struct Places<T> {
-    chunks: Vec<NonNull<T>>,
+    chunks: Vec<Chunk<T>>,
+    /// The pairs of so many shares follow each chunk, if there are several.
+    shares: usize,
     used: u32,
     free: Vec<u32>,
+}
+
+/// Memory for [`CHUNK`] values.
+struct Chunk<T> {
+    first: NonNull<T>,
+    /// As it was allocated: from there to `first` it is unused.
+    memory: NonNull<u8>,
 }
 
 // SAFETY: the table owns its memory exclusively, and moves to another thread with its values, which are `Send`.
@@ -36,26 +47,33 @@ unsafe impl<T: Send> Send for Places<T> {}
 // SAFETY: a shared table gives access to the values only, which are `Sync`.
 unsafe impl<T: Sync> Sync for Places<T> {}
 
-impl<T> Default for Places<T> {
-    fn default() -> Self {
+impl<T> Places<T> {
+    fn new(shares: usize) -> Self {
+        const {
+            assert!(size_of::<T>() > 0 && !std::mem::needs_drop::<T>());
+            assert!(size_of::<[T; CHUNK]>() <= share::CHUNK && align_of::<T>() <= share::CHUNK);
+        };
         Places {
             chunks: Vec::new(),
+            shares,
             used: 0,
             free: Vec::new(),
         }
     }
-}
 
-impl<T> Places<T> {
-    const LAYOUT: Layout = {
-        assert!(size_of::<T>() > 0 && !std::mem::needs_drop::<T>());
-        Layout::new::<[T; CHUNK]>()
-    };
+    /// The layout of a chunk's memory.
+    fn layout(&self) -> Option<Layout> {
+        if self.shares == 1 {
+            return Some(Layout::new::<[T; CHUNK]>());
+        }
+        // Twice `share::CHUNK`, so that `grow` can align the chunk.
+        Layout::array::<u8>(2 * share::CHUNK + self.shares * share::PAIRS).ok()
+    }
 
     fn at(&self, place: u32) -> Option<NonNull<T>> {
         let chunk = self.chunks.get(place as usize / CHUNK)?;
         // SAFETY: a chunk has CHUNK places, and the index is below CHUNK.
-        (place < self.used).then(|| unsafe { chunk.add(place as usize % CHUNK) })
+        (place < self.used).then(|| unsafe { chunk.first.add(place as usize % CHUNK) })
     }
 
     /// Stores a value and returns its place. `None` if memory or the range of place numbers is exhausted.
@@ -80,11 +98,24 @@ impl<T> Places<T> {
             return None;
         }
         self.chunks.try_reserve(1).ok()?;
-        // SAFETY: the layout's size is not 0.
-        let chunk = NonNull::new(unsafe { alloc::alloc(Self::LAYOUT) })?.cast::<T>();
-        // Operations and completions name endpoints by address (`Tag::endpoint`, `Endpoint::local_peer`).
-        chunk.as_ptr().expose_provenance();
-        self.chunks.push(chunk);
+        let layout = self.layout()?;
+        let (memory, before) = if self.shares == 1 {
+            // SAFETY: the layout's size is not 0.
+            (unsafe { alloc::alloc(layout) }, 0)
+        } else {
+            // Zeros, which count nothing. Pages that nobody touches take no memory, which a layout of a larger alignment would
+            // not achieve.
+            // SAFETY: the layout's size is not 0.
+            let memory = unsafe { alloc::alloc_zeroed(layout) };
+            (memory, memory.addr().wrapping_neg() % share::CHUNK)
+        };
+        let memory = NonNull::new(memory)?;
+        // Operations and completions name endpoints by address (`Tag::endpoint`, `Endpoint::local_peer`), and pairs are found
+        // from there.
+        memory.as_ptr().expose_provenance();
+        // SAFETY: `before` is 0, or less than the additional `share::CHUNK` bytes of the layout.
+        let first = unsafe { memory.byte_add(before) }.cast();
+        self.chunks.push(Chunk { first, memory });
         Some(())
     }
 
@@ -102,17 +133,18 @@ impl<T> Places<T> {
 
 impl<T> Drop for Places<T> {
     fn drop(&mut self) {
+        let Some(layout) = self.layout() else { return };
         for chunk in &self.chunks {
-            // SAFETY: `grow` allocated the chunk with this layout, and the values need no drop.
-            unsafe { alloc::dealloc(chunk.as_ptr().cast(), Self::LAYOUT) };
+            // SAFETY: `grow` allocated the memory with this layout, and the values need no drop.
+            unsafe { alloc::dealloc(chunk.memory.as_ptr(), layout) };
         }
     }
 }
 
 /// All peers. A peer that is released with operations outstanding keeps its memory, since a late completion may name
 /// it, but is no longer found.
-#[derive(Default)]
 pub(crate) struct Endpoints {
+    last_share: u8,
     remote: Places<Endpoint>,
     local: Places<LocalPeer>,
     /// By the places of local peers, how their memory is reached.
@@ -156,6 +188,17 @@ impl Reached {
 }
 
 impl Endpoints {
+    /// An empty table of peers with so many shares, from 1 to [``plugin_api::counters::SHARES``].
+    pub(crate) fn new(shares: usize) -> Endpoints {
+        Endpoints {
+            last_share: (shares - 1) as u8,
+            remote: Places::new(shares),
+            local: Places::new(shares),
+            reached: Reached::default(),
+            index: Index::default(),
+        }
+    }
+
     /// Number of peers.
     pub(crate) fn len(&self) -> usize {
         self.index.len()
@@ -196,10 +239,11 @@ impl Endpoints {
     }
 
     /// Adds a peer that is not in the table; `None` if memory is exhausted.
-    pub(crate) fn insert(&mut self, peer: Placed) -> Option<NonNull<Endpoint>> {
+    pub(crate) fn insert(&mut self, mut peer: Placed) -> Option<NonNull<Endpoint>> {
         if !self.reserve() {
             return None;
         }
+        peer.endpoint().last_share = self.last_share;
         let (proc, word) = match peer {
             Placed::Remote(peer) => (peer.proc, self.remote.keep(peer)?),
             Placed::Local(peer, reach) => {

@@ -105,7 +105,7 @@ mod tests {
     use std::os::fd::{FromRawFd, OwnedFd};
     use std::os::unix::fs::FileExt;
 
-    use plugin_api::counters::{Counters, Front, MAGIC, NAME, VERSION};
+    use plugin_api::counters::{Front, MAGIC, NAME, VERSION, start_of};
 
     use super::*;
 
@@ -117,7 +117,7 @@ mod tests {
             assert!(file >= 0);
             File::from(OwnedFd::from_raw_fd(file))
         };
-        file.set_len(size_of::<Counters>() as u64).unwrap();
+        file.set_len(start_of(1) as u64).unwrap();
         let mut front = MAGIC.to_ne_bytes().to_vec();
         front.extend(VERSION.to_ne_bytes());
         file.write_all_at(&front, 0).unwrap();

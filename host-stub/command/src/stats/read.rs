@@ -8,8 +8,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use plugin_api::counters::{
-    CARRIERS, Carried, Carrier, Counters, Front, MAGIC, NAME, NO_PEER, PeerCounters, SLOTS,
-    Unreadable, VERSION,
+    CARRIERS, Carried, Carrier, Front, MAGIC, NAME, NO_PEER, PeerCounters, SHARES, SLOTS, Share,
+    Unreadable, VERSION, start_of,
 };
 use serde::Serialize;
 
@@ -232,18 +232,28 @@ impl Transport {
             return Ok(None);
         }
         let used = (half(&front, offset_of!(Front, used)) as usize).min(SLOTS);
-        let size = size_of::<PeerCounters>();
-        let slots = bytes
-            .at(offset_of!(Counters, peers), used * size)
-            .map_err(unreadable)?;
+        let shares = (half(&front, offset_of!(Front, shares)) as usize).min(SHARES);
+        let (mut polls, mut slots) = (0, vec![Peer::default(); used]);
+        let (head, size) = (offset_of!(Share, peers), size_of::<PeerCounters>());
+        for number in 0..shares {
+            let at = start_of(number);
+            let share = bytes.at(at, head + used * size).map_err(unreadable)?;
+            polls = u64::wrapping_add(polls, word(&share, offset_of!(Share, polls)));
+            for (slot, counted) in slots.iter_mut().zip(share[head..].chunks_exact(size)) {
+                match number {
+                    0 => *slot = peer(counted),
+                    _ => slot.add(&peer(counted)),
+                }
+            }
+        }
         let title = &front[offset_of!(Front, title)..offset_of!(Front, owner)];
         let title = title.split(|byte| *byte == 0).next().unwrap_or_default();
         let metadata = file.metadata().map_err(unreadable)?;
         Ok(Some(Transport {
             file: (metadata.dev(), metadata.ino()),
             title: String::from_utf8_lossy(title).into_owned(),
-            polls: word(&front, offset_of!(Front, polls)),
-            peers: peers(slots.chunks_exact(size).map(peer)),
+            polls,
+            peers: peers(slots.into_iter()),
         }))
     }
 }

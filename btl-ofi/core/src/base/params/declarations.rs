@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use mca_params::{Allowed, Declaration, Kind, Level, Named, Scope, Value};
-use plugin_api::ModuleFlags;
+use plugin_api::{ModuleFlags, counters};
 
 use super::{DEFAULT_EXCLUDE, EXCLUSIVITY, MAX_CQ_READ, MESSAGE_LIMIT, STREAM_WINDOW};
 
@@ -117,7 +117,10 @@ pub(super) static DECLARATIONS: [Declaration; 32] = [
         "btl_ofi_num_contexts_per_module",
         Kind::Int,
         Value::Int(1),
-        Allowed::Range { min: 1, max: 256 },
+        Allowed::Range {
+            min: 1,
+            max: counters::SHARES as i64,
+        },
         Level::TUNER_DETAIL,
         "Number of transmit contexts. More let threads send without waiting for each other; it \
          should not exceed the number of cores. Needs a provider with scalable endpoints.",

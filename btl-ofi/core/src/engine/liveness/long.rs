@@ -38,7 +38,7 @@ impl LongTransfers {
     /// Counts a transfer that was posted.
     pub(super) fn add(&mut self, peer: &Endpoint, bytes: usize) {
         let flight = self.0.entry(peer.proc).or_insert_with(|| Flight {
-            mark: peer.count.mark(),
+            mark: peer.total().mark(),
             before: 0,
             since: 0,
         });
@@ -50,9 +50,9 @@ impl LongTransfers {
         let Some(flight) = self.0.get_mut(&peer.proc) else {
             return 0;
         };
-        if peer.count.settle(flight.mark) {
+        if peer.total().settle(flight.mark) {
             *flight = Flight {
-                mark: peer.count.mark(),
+                mark: peer.total().mark(),
                 before: flight.since,
                 since: 0,
             };
@@ -90,6 +90,7 @@ impl Transport {
 mod tests {
     use super::*;
     use crate::peer::route::{Facts, Route};
+    use crate::peer::share::Share;
 
     const SIZE: usize = 1 << 20;
     const TIME: u64 = SIZE as u64 / PACE;
@@ -99,22 +100,22 @@ mod tests {
         let peer = Endpoint::new(0, 7, Route::decide(Facts::default()));
         let mut long = LongTransfers::default();
         assert_eq!(long.time_of(&peer), 0);
-        let first = peer.count.raise(false);
+        let first = peer.raise(Share::ONLY, false);
         long.add(&peer, SIZE);
         for _ in 0..4 {
             assert_eq!(long.time_of(&peer), TIME, "it is outstanding");
         }
-        let second = peer.count.raise(false);
+        let second = peer.raise(Share::ONLY, false);
         long.add(&peer, SIZE);
         assert_eq!(
             (long.time_of(&peer), long.time_of_all()),
             (2 * TIME, 2 * TIME)
         );
-        peer.count.lower(first, 1, false);
+        peer.pair(Share::ONLY, false).lower(first, 1, false);
         for _ in 0..4 {
             assert!(long.time_of(&peer) >= TIME, "the second one is outstanding");
         }
-        peer.count.lower(second, 1, false);
+        peer.pair(Share::ONLY, false).lower(second, 1, false);
         long.time_of(&peer);
         long.time_of(&peer);
         assert!(long.0.is_empty());
@@ -127,12 +128,12 @@ mod tests {
         let mut long = LongTransfers::default();
         let mut outstanding = std::collections::VecDeque::new();
         for _ in 0..1000 {
-            outstanding.push_back(peer.count.raise(false));
+            outstanding.push_back(peer.raise(Share::ONLY, false));
             long.add(&peer, SIZE);
             if outstanding.len() > 4
                 && let Some(oldest) = outstanding.pop_front()
             {
-                peer.count.lower(oldest, 1, false);
+                peer.pair(Share::ONLY, false).lower(oldest, 1, false);
             }
             assert!(long.time_of(&peer) <= 16 * TIME);
         }

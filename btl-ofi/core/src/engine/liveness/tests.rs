@@ -1,5 +1,6 @@
 use super::*;
 use crate::peer::route::{Facts, Route};
+use crate::peer::share::Share;
 
 const LIMIT: u64 = 1000;
 
@@ -9,7 +10,7 @@ fn idle_peers_of_other_nodes_are_not_kept() {
         .map(|proc| Endpoint::new(0, proc, Route::decide(Facts::default())))
         .collect();
     let mut watches = Watches::default();
-    let busy = peers[7].count.raise(false);
+    let busy = peers[7].raise(Share::ONLY, false);
     let mut look = |passed| -> (usize, Vec<bool>) {
         let found = peers.iter();
         let found = found.map(|peer| watches.observe(peer, None, passed, LIMIT).is_some());
@@ -21,9 +22,9 @@ fn idle_peers_of_other_nodes_are_not_kept() {
     look(LIMIT);
     let (kept, silent) = look(LIMIT);
     assert_eq!((kept, silent.iter().position(|s| *s)), (1, Some(7)));
-    peers[7].count.lower(busy, 1, false);
+    peers[7].pair(Share::ONLY, false).lower(busy, 1, false);
     assert_eq!(look(LIMIT), (0, vec![false; 100]));
-    let _later = peers[7].count.raise(false);
+    let _later = peers[7].raise(Share::ONLY, false);
     assert_eq!(
         look(LIMIT),
         (1, vec![false; 100]),
@@ -37,19 +38,19 @@ fn idle_peers_of_other_nodes_are_not_kept() {
 fn parts_prove_life() {
     let peer = Endpoint::new(0, 1, Route::decide(Facts::default()));
     let mut watches = Watches::default();
-    let whole = peer.count.raise(false);
+    let whole = peer.raise(Share::ONLY, false);
     let mut look = || watches.observe(&peer, None, LIMIT, LIMIT).is_some();
     assert!(!look());
     // The phase of its counts may advance at a look without a completion.
     look();
     for _ in 0..10 {
-        let part = peer.count.raise(false);
-        peer.count.lower(part, 1, false);
+        let part = peer.raise(Share::ONLY, false);
+        peer.pair(Share::ONLY, false).lower(part, 1, false);
         peer.part_completed();
         assert!(!look());
     }
     assert!(look());
-    peer.count.lower(whole, 1, false);
+    peer.pair(Share::ONLY, false).lower(whole, 1, false);
 }
 
 /// Time in which an operation waits for a copy of this process is not its peer's silence. It does not end a silence either.
@@ -57,7 +58,7 @@ fn parts_prove_life() {
 fn copies_of_this_process_are_no_silence() {
     let peer = Endpoint::new(0, 1, Route::decide(Facts::default()));
     let mut watches = Watches::default();
-    let whole = peer.count.raise(false);
+    let whole = peer.raise(Share::ONLY, false);
     let mut look = |passed| watches.observe(&peer, None, passed, LIMIT).is_some();
     // The phase of its counts may advance at a look without a completion.
     assert!(!look(0) && !look(0));
@@ -67,7 +68,7 @@ fn copies_of_this_process_are_no_silence() {
         assert!(!look(LIMIT));
     }
     assert!(look(1));
-    peer.count.lower(whole, 1, false);
+    peer.pair(Share::ONLY, false).lower(whole, 1, false);
 }
 
 /// A peer has more time while a long transfer to it is outstanding, and no more once that is complete.
@@ -75,7 +76,7 @@ fn copies_of_this_process_are_no_silence() {
 fn long_transfers_have_more_time() {
     let peer = Endpoint::new(0, 1, Route::decide(Facts::default()));
     let mut watches = Watches::default();
-    let transfer = peer.count.raise(false);
+    let transfer = peer.raise(Share::ONLY, false);
     watches.long.add(&peer, 16 * LONG);
     let more = watches.long.time_of(&peer);
     let silence_of = |watches: &mut Watches| {
@@ -84,9 +85,9 @@ fn long_transfers_have_more_time() {
     };
     let lasted = silence_of(&mut watches);
     assert!(lasted.is_some_and(|lasted| lasted >= LIMIT + more));
-    peer.count.lower(transfer, 1, false);
+    peer.pair(Share::ONLY, false).lower(transfer, 1, false);
     assert!(watches.observe(&peer, None, 1, LIMIT).is_none());
-    let _small = peer.count.raise(false);
+    let _small = peer.raise(Share::ONLY, false);
     let lasted = silence_of(&mut watches);
     assert!(lasted.is_some_and(|lasted| lasted < LIMIT + 10));
 }

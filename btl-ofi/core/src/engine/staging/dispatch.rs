@@ -14,7 +14,6 @@ use crate::mem::handle::Handle;
 use crate::mem::rights;
 use crate::op::record::Record;
 use crate::op::request::{Action, Op};
-use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 
 impl Transport {
@@ -173,11 +172,7 @@ impl Transport {
             let Some(record) = state.pool.take() else {
                 return Status::OUT_OF_RESOURCE;
             };
-            let tag = Tag::new(
-                endpoint,
-                context.count.raise(self.setup.threaded),
-                peer.count.raise(self.setup.threaded),
-            );
+            let tag = context.raise(peer, self.setup.threaded);
             // SAFETY: the record was just taken from the pool, so nothing else uses it.
             unsafe {
                 Record::fill(

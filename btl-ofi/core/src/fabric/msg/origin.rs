@@ -243,7 +243,7 @@ impl Origin {
                     line.is_sent(kind, bytes);
                     // SAFETY: the line of a peer is removed before its endpoint is.
                     let peer = unsafe { line.endpoint.as_ref() };
-                    add(&self.counters.of(peer).messages, 1, false);
+                    add(&self.counters.of_first(peer).messages, 1, false);
                 }
                 EAGAIN => return,
                 rc => {

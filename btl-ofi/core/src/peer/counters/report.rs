@@ -2,18 +2,19 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use plugin_api::counters::{Carrier, Counters, NO_PEER, PeerCounters};
+use plugin_api::counters::{Carrier, Front, NO_PEER, PeerCounters, Share};
 use serde_json::{Value, json};
 
-pub(super) fn line(counters: &Counters) -> String {
-    let used = counters.front.used.load(Ordering::Relaxed) as usize;
+pub(super) fn line(front: &Front, shares: &[Share]) -> String {
+    let used = front.used.load(Ordering::Relaxed) as usize;
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let peers = counters.peers.iter().take(used).map(peer);
+    let peers = (0..used).map(|slot| peer(shares, slot));
+    let polls = shares.iter().map(|share| read(&share.polls));
     json!({
         "host": host.trim_end(),
         "pid": std::process::id(),
-        "title": counters.front.title(),
-        "polls": read(&counters.front.polls),
+        "title": front.title(),
+        "polls": polls.sum::<u64>(),
         "peers": peers.flatten().collect::<Value>(),
     })
     .to_string()
@@ -23,29 +24,38 @@ fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// `None` for a peer without traffic.
-fn peer(peer: &PeerCounters) -> Option<Value> {
-    let carried = Carrier::ALL.iter().zip(&peer.carried);
-    let carried = carried.map(|(carrier, carried)| {
-        json!({
-            "carrier": carrier.name(),
-            "operations": read(&carried.operations),
-            "bytes": read(&carried.bytes),
-        })
+/// What all contexts counted; `None` for a peer without traffic.
+fn peer(shares: &[Share], slot: usize) -> Option<Value> {
+    let sum = |of: &dyn Fn(&PeerCounters) -> &AtomicU64| -> u64 {
+        let each = shares.iter().map(|share| read(of(&share.peers[slot])));
+        each.sum()
+    };
+    let carried = Carrier::ALL.map(|carrier| {
+        let operations = sum(&|peer| &peer.carried[carrier as usize].operations);
+        let bytes = sum(&|peer| &peer.carried[carrier as usize].bytes);
+        (carrier, operations, bytes)
     });
-    let operations: u64 = peer.carried.iter().map(|c| read(&c.operations)).sum();
-    let others = [&peer.again, &peer.messages, &peer.waits];
-    if operations == 0 && others.into_iter().all(|counter| read(counter) == 0) {
+    let (again, messages) = (sum(&|peer| &peer.again), sum(&|peer| &peer.messages));
+    let waits = sum(&|peer| &peer.waits);
+    let operations: u64 = carried.iter().map(|(_, operations, _)| operations).sum();
+    if operations + again + messages + waits == 0 {
         return None;
     }
-    let proc = read(&peer.proc);
+    let carried = carried.map(|(carrier, operations, bytes)| {
+        json!({
+            "carrier": carrier.name(),
+            "operations": operations,
+            "bytes": bytes,
+        })
+    });
+    let proc = read(&shares.first()?.peers[slot].proc);
     Some(json!({
         "peer": (proc != NO_PEER).then_some(proc),
-        "carried": carried.collect::<Value>(),
-        "again": read(&peer.again),
-        "revoked": read(&peer.revoked),
-        "messages": read(&peer.messages),
-        "waits": read(&peer.waits),
-        "waited_ns": read(&peer.waited),
+        "carried": carried,
+        "again": again,
+        "revoked": sum(&|peer| &peer.revoked),
+        "messages": messages,
+        "waits": waits,
+        "waited_ns": sum(&|peer| &peer.waited),
     }))
 }

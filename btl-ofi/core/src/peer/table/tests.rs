@@ -3,6 +3,7 @@
 use super::*;
 use crate::peer::liveness::ProcessId;
 use crate::peer::route::{Facts, Route};
+use crate::peer::share::Share;
 
 fn remote(proc: u64) -> Placed {
     Placed::Remote(Endpoint::new(
@@ -36,7 +37,7 @@ fn of(peers: &Endpoints, proc: u64) -> &Endpoint {
 
 #[test]
 fn peers_are_found_by_number_and_keep_their_address() {
-    let mut peers = Endpoints::default();
+    let mut peers = Endpoints::new(1);
     let place = |proc: u64| {
         if proc.is_multiple_of(3) {
             local(proc)
@@ -66,7 +67,7 @@ fn peers_are_found_by_number_and_keep_their_address() {
 #[test]
 fn a_place_is_used_again_unless_it_may_be_named() {
     for make in [remote, local] {
-        let mut peers = Endpoints::default();
+        let mut peers = Endpoints::new(1);
         let first = peers.insert(make(1)).unwrap();
         peers.remove(1, false);
         assert!(peers.find(1).is_none());
@@ -81,7 +82,7 @@ fn a_place_is_used_again_unless_it_may_be_named() {
 
 #[test]
 fn what_reaches_a_peer_goes_with_it() {
-    let mut peers = Endpoints::default();
+    let mut peers = Endpoints::new(1);
     for proc in 0..10 {
         peers.insert(local(proc)).unwrap();
     }
@@ -105,7 +106,7 @@ fn the_index_is_a_map() {
         (state >> 33) % bound
     };
     for numbers in [300, 20_000] {
-        let mut peers = Endpoints::default();
+        let mut peers = Endpoints::new(1);
         let mut model = std::collections::BTreeMap::new();
         // In order first, as hosts connect, then in none.
         let in_order = (0..200).map(Some);
@@ -128,4 +129,50 @@ fn the_index_is_a_map() {
         }
         assert_eq!(peers.iter().count(), model.len());
     }
+}
+
+/// Each share of each peer counts by itself, on cache lines of its own.
+#[test]
+fn shares_count_apart() {
+    const SHARES: usize = 3;
+    let mut peers = Endpoints::new(SHARES);
+    let make = |proc: u64| match proc % 2 {
+        0 => remote(proc),
+        _ => local(proc),
+    };
+    // More than a chunk of each.
+    let number = 2 * CHUNK as u64 + 200;
+    for proc in 0..number {
+        peers.insert(make(proc)).unwrap();
+    }
+    let mut pairs = std::collections::BTreeMap::new();
+    for proc in 0..number {
+        let peer = of(&peers, proc);
+        for share in 0..SHARES {
+            let pair = peer.pair(Share::of_several(share), true);
+            let at = std::ptr::from_ref(pair).addr();
+            assert_eq!(pairs.insert(at, (proc, share)), None, "{proc}, {share}");
+            assert_eq!(pair.outstanding(), 0, "{proc}, {share}");
+            peer.raise(Share::of_several(share), true);
+        }
+        assert_eq!(peer.total().outstanding(), SHARES as u32, "{proc}");
+    }
+    // No pair lies on a line of another share, nor of an endpoint.
+    let lines = pairs.iter().map(|(at, (_, share))| (at / 64, *share));
+    let lines: std::collections::BTreeMap<_, _> = lines.collect();
+    for (at, (proc, share)) in &pairs {
+        assert_eq!(lines[&(at / 64)], *share, "{proc}, {share}");
+    }
+    for peer in peers.iter() {
+        let at = std::ptr::from_ref(peer).addr();
+        assert!(!lines.contains_key(&(at / 64)), "{}", peer.proc);
+    }
+    // A place that is used again begins with nothing outstanding.
+    let peer = of(&peers, 7);
+    for share in 0..SHARES {
+        peer.pair(Share::of_several(share), true).lower(0, 1, true);
+    }
+    peers.remove(7, false);
+    peers.insert(make(number + 1)).unwrap();
+    assert!(of(&peers, number + 1).is_idle());
 }

@@ -78,7 +78,7 @@ struct Origin {
 
 impl Origin {
     fn new() -> Origin {
-        let mut peers = Endpoints::default();
+        let mut peers = Endpoints::new(1);
         let local = LocalPeer::new(
             0,
             0,
@@ -91,7 +91,7 @@ impl Origin {
             channel: Channel::new(Segment::make(1).unwrap()),
             peers,
             endpoint,
-            counters: CounterTable::new("test", None).unwrap(),
+            counters: CounterTable::new("test", 1, None).unwrap(),
         }
     }
 
@@ -101,7 +101,7 @@ impl Origin {
             claim,
             self.endpoint,
             None,
-            self.counters.share(),
+            self.counters.reference(),
         ));
         assert!(self.channel.add(requester).is_ok());
     }

@@ -265,7 +265,7 @@ impl Requester {
         };
         // SAFETY: the endpoint outlives its ring, so the pointer is valid.
         let peer = unsafe { self.endpoint.as_ref() };
-        add(&self.counters.of(peer).revoked, 1, false);
+        add(&self.counters.of_first(peer).revoked, 1, false);
         let pid = peer.pid();
         // SAFETY: the data of a put lies in `command` or in the payload, which the responder does not access because
         // the command is revoked. The caller of `transfer` guarantees that the buffer of a get is writable until

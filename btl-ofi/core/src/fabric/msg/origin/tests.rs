@@ -34,12 +34,12 @@ impl Side {
 
     /// One that has not introduced itself.
     fn stranger() -> Side {
-        let table = CounterTable::new("test", None).expect("counters");
+        let table = CounterTable::new("test", 1, None).expect("counters");
         let peer = Box::new(Endpoint::new(0, 1, Route::decide(Facts::default())));
         let origin = Origin::new(
             vec![1; 16],
             (MOST_WORDS, usize::MAX, WINDOW as u8),
-            table.share(),
+            table.reference(),
         );
         Side {
             _table: table,

@@ -1,0 +1,79 @@
+//! Shares: where each of several contexts counts its operations to a peer.
+//!
+//! If threads counted in the same place, its cache line would go from core to core with each operation. So with several
+//! contexts each has a share of every peer, on cache lines that no other context writes for each operation: a [`Pair`] of outstanding
+//! operations behind the chunk of memory in which the peer's endpoint lies (`peer::table`), and a slot of counters
+//! (`plugin_api::counters`). With one context, or where calls never overlap, there is one share, and the pair lies in the endpoint.
+//!
+//! ```text
+//! chunk of endpoints        pairs of share 0          pairs of share 1
+//! 64 KiB                    32 KiB and two lines      32 KiB and two lines
+//! at a multiple of 64 KiB   8 bytes for each 16 bytes of the chunk
+//! ```
+
+use std::ptr;
+
+use plugin_api::counters;
+
+use crate::peer::endpoint::Endpoint;
+use crate::peer::outstanding::Pair;
+
+/// Bytes from a chunk of endpoints to the pairs of share 0, and the alignment of the chunk.
+pub(crate) const CHUNK: usize = 64 << 10;
+/// Bytes from a share's pairs to the next one's: two cache lines more than they take, so that the pairs of a peer do not all fall
+/// in one set of a processor's cache.
+pub(crate) const PAIRS: usize = CHUNK / align_of::<Endpoint>() * size_of::<Pair>() + 128;
+
+/// The number of shares of a transport with so many contexts, whose calls overlap or never do.
+pub(crate) fn number(contexts: usize, threaded: bool) -> usize {
+    if threaded { contexts } else { 1 }
+}
+
+/// A context's share of every peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    /// Bytes from a chunk of endpoints to this share's pairs; 0 where pairs lie in the endpoints.
+    pairs: usize,
+    /// Bytes from the first share of the counters to this one.
+    counters: usize,
+}
+
+impl Share {
+    /// The share of all calls, where there is one.
+    pub(crate) const ONLY: Share = Share {
+        pairs: 0,
+        counters: 0,
+    };
+
+    /// One of several shares.
+    pub(crate) const fn of_several(number: usize) -> Share {
+        Share {
+            pairs: CHUNK + number * PAIRS,
+            counters: number * size_of::<counters::Share>(),
+        }
+    }
+
+    /// Its number, from 0.
+    pub(crate) fn number(self) -> usize {
+        self.counters / size_of::<counters::Share>()
+    }
+
+    /// Bytes from the first share of the counters to this one.
+    #[inline(always)]
+    pub(crate) fn counters(self) -> usize {
+        self.counters
+    }
+
+    /// This share's pair of a peer; `None` if it lies in the endpoint.
+    ///
+    /// # Safety
+    /// The peer lies in a table that has this share.
+    #[inline(always)]
+    pub(crate) unsafe fn pair_of(self, peer: &Endpoint) -> Option<&Pair> {
+        let at = ptr::from_ref(peer).addr();
+        let within = at % CHUNK;
+        let pair = at - within + self.pairs + within / align_of::<Endpoint>() * size_of::<Pair>();
+        // SAFETY: the caller guarantees the share. The table exposed the memory of the chunk and of its pairs.
+        (self.pairs != 0).then(|| unsafe { &*ptr::with_exposed_provenance(pair) })
+    }
+}

@@ -7,6 +7,8 @@
     reason = "tests fail by panicking"
 )]
 
+#[path = "outstanding_model/effect.rs"]
+mod effect;
 #[allow(
     dead_code,
     reason = "the file is built again here, and not all of it is used"
@@ -33,14 +35,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 
+use effect::Effect;
 use outstanding::OutstandingCount;
-
-/// One operation's effect, written by the completing thread and read after the flush. loom reports a
-/// data race if the flush does not order the two.
-struct Effect(UnsafeCell<u32>);
-
-// SAFETY: loom checks each access.
-unsafe impl Sync for Effect {}
 
 /// Thread A issues and flushes; thread B completes A's operation; thread C issues and completes one
 /// of its own at any time. A's flush returns only after B's callback, and sees what it wrote.

@@ -7,6 +7,8 @@
     reason = "tests fail by panicking"
 )]
 
+#[path = "outstanding_model/effect.rs"]
+mod effect;
 #[allow(
     dead_code,
     reason = "the file is built again here, and not all of it is used"
@@ -84,14 +86,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
+use effect::Effect;
 use outstanding::{OutstandingCount, Pair, Total};
-
-/// One operation's effect, written by the completing thread and read after the flush. loom reports a
-/// data race if the flush does not order the two.
-struct Effect(UnsafeCell<u32>);
-
-// SAFETY: loom checks each access.
-unsafe impl Sync for Effect {}
 
 /// A count with two pairs, as a peer has with two contexts.
 struct Shared {
@@ -118,14 +114,19 @@ impl Shared {
     }
 }
 
+/// Runs a test through the interleavings with up to three preemptions.
+fn check(test: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(test);
+}
+
 /// Thread A issues by the first pair and flushes. Thread B issues by the second pair, completes both, and flushes, too. Neither flush
 /// ends before its operation is complete, although the pairs are read one after the other; and both see what the callback
 /// wrote.
 #[test]
 fn pairs_are_flushed_as_one_count() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| {
+    check(|| {
         let shared = Shared::new();
         let effect = Arc::new(Effect(UnsafeCell::new(0)));
         let first = shared.raise(0);
@@ -159,9 +160,7 @@ fn pairs_are_flushed_as_one_count() {
 /// A thread that is delayed while it raises the counter of one pair, and another that advances the phase by the other pair.
 #[test]
 fn an_operation_raised_late_in_another_pair_is_waited_for() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| {
+    check(|| {
         let shared = Shared::new();
         let early = shared.raise(0);
         let advancing = {

@@ -213,10 +213,7 @@ impl Transport {
         self.report_failed(endpoint, status, why);
         match others {
             Some(others) => self.report_broken(peer.proc, &others),
-            None if self.policy.dead_peer_blocks
-                && peer.uses_provider()
-                && peer.total().outstanding() > 0 =>
-            {
+            None if self.policy.dead_peer_blocks && peer.uses_provider() && !peer.is_idle() => {
                 self.give_up(peer.proc);
             }
             None => {}

@@ -122,10 +122,7 @@ impl Transport {
             }
         }
         let idle = known.iter().filter(|peer| {
-            is_carried(peer)
-                && peer.failure().is_none()
-                && peer.total().outstanding() == 0
-                && heard.has(peer)
+            is_carried(peer) && peer.failure().is_none() && peer.is_idle() && heard.has(peer)
         });
         let idle = idle.map(|peer| (peer.proc, NonNull::from(peer)));
         for endpoint in watches.heartbeats.choose(idle.collect()) {
@@ -165,7 +162,7 @@ impl Transport {
         let heartbeats = &mut peers.watches.heartbeats;
         // Another call may have found this, and removed the line.
         let is_known = heartbeats.left.contains(&peer.proc);
-        let left = peer.total().outstanding() == 0
+        let left = peer.is_idle()
             && messages.is_some_and(|messages| {
                 messages.remove_idle(endpoint) || is_known && !messages.has_line(endpoint)
             });

@@ -101,7 +101,7 @@ impl Watches {
         passed: u64,
         limit: u64,
     ) -> Option<String> {
-        let idle = peer.total().outstanding() == 0;
+        let idle = peer.is_idle();
         let asked = self.heartbeats.awaits(peer);
         if state.is_none() && idle && !asked {
             self.peers.remove(&peer.proc);
@@ -211,7 +211,7 @@ impl Transport {
                 let found = others.map(|process| (process, reach::standing(process, probe)));
                 let state = found.map(|(_, standing)| standing.state());
                 let suspected = suspect == Some(NonNull::from(peer));
-                let due = idle_too || suspected || peer.total().outstanding() > 0;
+                let due = idle_too || suspected || !peer.is_idle();
                 if let Some((process, standing)) = found
                     && let Some(why) = standing.end(process)
                 {

@@ -156,7 +156,7 @@ impl Transport {
             match self.mapped.find(endpoint, remote, self.setup.threaded) {
                 Found::Mapped(used) => return Ok(Some(used)),
                 Found::Unmappable => return Ok(None),
-                Found::Unknown if is_new && peer.total().outstanding() == 0 => {
+                Found::Unknown if is_new && peer.is_idle() => {
                     self.map_region(endpoint, remote)?;
                 }
                 Found::Unknown => break,

@@ -253,10 +253,8 @@ impl Transport {
         if let Some(channel) = &mut state.channel {
             channel.remove(endpoint);
         }
-        let outstanding = peer
-            .total()
-            .outstanding()
-            .saturating_sub(unconfirmed.number);
+        let all = peer.total().outstanding();
+        let outstanding = all.saturating_sub(unconfirmed.number);
         let mut ended = Ended::default();
         let mut delivering = false;
         if let Some(messages) = &mut state.messages {

@@ -68,7 +68,7 @@ impl Transport {
             return Err(Status::NOT_SUPPORTED);
         };
         // What else goes to the peer may be ahead in the provider's queue.
-        let is_alone = peer.total().outstanding() == 0;
+        let is_alone = peer.is_idle();
         // SAFETY: the caller guarantees a live endpoint and that `fill` writes `size` bytes; the line of a peer is removed
         // before its endpoint is.
         let sent = unsafe { messages.send(endpoint, (tag, size, leaves), is_alone, fill) };

@@ -73,7 +73,7 @@ impl Silence {
 impl Silences {
     /// Looks at one peer. `asked`: a heartbeat to it is not answered.
     fn look(&mut self, peer: &Endpoint, asked: bool, passed: u64) -> Option<News> {
-        let operations = peer.total().outstanding() > 0;
+        let operations = !peer.is_idle();
         let begun = || operations.then(|| begin(peer));
         let Some((silence, counted)) = self.peers.get_mut(&peer.proc) else {
             if operations || asked {

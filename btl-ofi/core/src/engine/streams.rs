@@ -267,7 +267,7 @@ impl Transport {
         }
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
-        let is_busy = peer.total().outstanding() > 0;
+        let is_busy = !peer.is_idle();
         let head = if is_busy {
             0
         } else {

@@ -118,7 +118,8 @@ struct Slots {
 }
 
 impl CounterTable {
-    /// The counters of a transport over `title`: its provider and interface, with so many shares. They are [written](Self::write) to `report`.
+    /// The counters of a transport over `title`: its provider and interface, with so many shares. They are
+    /// [written](Self::write) to `report`.
     ///
     /// # Errors
     /// There is no memory.

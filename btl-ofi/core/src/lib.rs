@@ -97,6 +97,7 @@ pub use base::capabilities::{Capabilities, ErrorReport};
 pub use base::error::{CallError, Error};
 pub use base::hints;
 pub use base::log;
+pub use base::maps::own_object;
 pub use base::params::Options;
 pub use engine::sends::Receive;
 pub use engine::transport::Transport;

@@ -34,6 +34,8 @@ mod module;
 #[cfg(openmpi)]
 mod modules;
 #[cfg(openmpi)]
+mod own_words;
+#[cfg(openmpi)]
 mod params;
 #[cfg(openmpi)]
 mod peers;

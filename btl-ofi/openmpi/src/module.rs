@@ -17,6 +17,7 @@ use crate::guard::guarded;
 use crate::identity;
 use crate::last_lock::LastLock;
 use crate::log::{self, counts};
+use crate::own_words::OwnWords;
 use crate::params;
 use crate::peers::Peers;
 use crate::registrations::Registrations;
@@ -38,6 +39,7 @@ pub(crate) struct Module {
     fragments: Fragments,
     transfers: Transfers,
     last_lock: LastLock,
+    own_words: OwnWords,
     /// An [`ErrorCallback`], or NULL.
     error: AtomicPtr<c_void>,
     /// Set by the first error that ends the job, other than a lost peer; later errors, which follow from it, are not reported.
@@ -80,6 +82,7 @@ impl Module {
             fragments: Fragments::default(),
             transfers: Transfers::default(),
             last_lock: LastLock::default(),
+            own_words: OwnWords::default(),
             error: AtomicPtr::new(null_mut()),
             failed: AtomicBool::new(false),
         });
@@ -151,20 +154,21 @@ impl Module {
         self.btl.btl_component.cast_const().cast()
     }
 
-    /// The endpoint of this process and the handle of its region at `address`, for a compare-and-swap on the own window,
-    /// for which osc/rdma passes no handle. `None` for another endpoint.
+    /// The endpoint of this process and the handle of its region of `size` bytes at `address`, for a compare-and-swap on the own
+    /// window, for which osc/rdma passes no handle. `None` for another endpoint, and where the peers change the word under
+    /// osc/rdma's lock.
     #[cold]
     pub(crate) fn own_word(
         &self,
         endpoint: *const Endpoint,
-        address: u64,
+        (address, size): (u64, u64),
     ) -> Option<(&Module, NonNull<Endpoint>, Handle)> {
         let own = self.peers().own()?;
         if !endpoint.is_null() && endpoint != own.as_ptr().cast_const() {
             return None;
         }
-        let handle = self.transport().own_handle(address, 8)?;
-        Some((self, own, handle))
+        let handle = self.transport().own_handle(address, size)?;
+        (!self.own_words.is_locked(&handle)).then_some((self, own, handle))
     }
 
     /// Sets Open MPI's error callback.

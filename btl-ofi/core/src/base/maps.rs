@@ -69,6 +69,12 @@ pub(crate) fn shared_object(process: &str, base: u64, length: u64) -> Option<Obj
     asked(&maps, base, length).unwrap_or_else(|_| listed(&path, base, length))
 }
 
+/// Where a byte of this process lies in an object that it maps shared, and to be read and written: what the kernel calls the
+/// object, and the offset there in bytes. `None` for other memory.
+pub fn own_object(address: u64) -> Option<(String, u64)> {
+    shared_object("self", address, 1).map(|object| (object.name, object.offset))
+}
+
 /// Whether `process` maps all `length` bytes at `base` privately, and to be read and written.
 pub(crate) fn is_private(process: &str, base: u64, length: u64) -> bool {
     let path = format!("/proc/{process}/maps");

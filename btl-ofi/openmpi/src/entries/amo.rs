@@ -210,6 +210,9 @@ pub(super) unsafe extern "C" fn slow_atomic_cswap(
 ) -> c_int {
     use_argument(order);
     operation("compare-and-swap", btl, || {
+        let Some(flags) = OpFlags::from_bits(flags as u32) else {
+            return Ok(Status::NOT_SUPPORTED.0);
+        };
         let own;
         // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let call = match unsafe { Call::new(btl, endpoint, remote_handle) } {
@@ -218,7 +221,12 @@ pub(super) unsafe extern "C" fn slow_atomic_cswap(
             None => {
                 // SAFETY: Open MPI passes NULL or the live module.
                 let module = unsafe { Module::of(btl) };
-                match module.and_then(|m| m.own_word(endpoint.cast(), remote)) {
+                let size = if flags.contains(OpFlags::WORD_32) {
+                    4
+                } else {
+                    8
+                };
+                match module.and_then(|m| m.own_word(endpoint.cast(), (remote, size))) {
                     Some((module, endpoint, handle)) => {
                         own = handle;
                         let handle = &own;
@@ -231,9 +239,6 @@ pub(super) unsafe extern "C" fn slow_atomic_cswap(
                     None => return Ok(Status::NOT_SUPPORTED.0),
                 }
             }
-        };
-        let Some(flags) = OpFlags::from_bits(flags as u32) else {
-            return Ok(Status::NOT_SUPPORTED.0);
         };
         locks::attempt(&call, flags, (remote, compare, value));
         let done = completion(callback, context, data);

@@ -8,8 +8,7 @@
 //! - An atomic that the provider lacks must return NOT_SUPPORTED; osc/rdma then takes its locked path. It never checks
 //!   the flags of single operations before the call. The transport returns this status.
 //! - 4.1.4 passes no handle for a compare-and-swap on the own window, and after NOT_SUPPORTED does it by plain loads and
-//!   stores under its lock. Peers' compare-and-swaps go through the provider without that lock, so one of the two would be
-//!   lost. Such a call takes the handle of the own region, and is executed like those of the peers.
+//!   stores under its lock. Whether that is right depends on what the peers do with the same word (`own_words`).
 //! - A put with no request, handle or fragment has a NULL callback. A local handle is NULL up to the registration
 //!   thresholds: for all sizes, unless `btl_ofi_mr_local` admits a provider that needs local handles.
 //! - It calls flush with a NULL endpoint, for all peers. Flush must run callbacks before it returns, because they use

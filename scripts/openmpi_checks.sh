@@ -663,7 +663,7 @@ openmpi_test_apart() {
     fi
     for provider in 'tcp;ofi_rxm' net; do
         for ranks in 2 4; do
-            for program in hello_window transfers atomics window_life threads; do
+            for program in hello_window transfers atomics swaps window_life threads; do
                 openmpi_check "$program, $ranks ranks on two nodes, $provider" \
                     openmpi_program_apart "$provider" "$ranks" "$program"
             done

@@ -309,6 +309,42 @@ fn a_killed_peer_fails_those_that_wait() {
     }
 }
 
+/// A peer that never took anything is given up alone: a transfer that waits for its first piece to be taken is not at the provider,
+/// so the endpoints stay open for the others.
+#[test]
+fn a_silent_peer_with_nothing_on_the_way_is_given_up_alone() {
+    let t = open(
+        "net",
+        ThreadLevel::Single,
+        &[
+            ("btl_ofi_peer_check_interval", Value::Unsigned(20)),
+            ("btl_ofi_peer_timeout", Value::Unsigned(300)),
+        ],
+    );
+    let mut memory = vec![0u64; 128 * 1024 / 8 + 1024];
+    // As a large block of malloc lies: a first piece goes alone.
+    let skipped = (4096 + 16 - memory.as_ptr() as usize % 4096) % 4096 / 8;
+    let mine = &mut memory[skipped..][..128 * 1024 / 8];
+    let (lost, kept) = (Seen::default(), Seen::default());
+    let stopped = Target::start(&t, "net", false);
+    let living = Target::start_as(1, &t, "net", false);
+    signal(stopped.child.id(), libc::SIGSTOP);
+    post_many(&t, (stopped.peer, &stopped.handle), mine, &lost, 1);
+    let deadline = Instant::now() + PATIENCE;
+    while lost.all() == 0 {
+        assert!(Instant::now() < deadline, "nobody ends it");
+        t.progress();
+    }
+    assert_eq!(lost.both(), (0, 1));
+    post_many(&t, (living.peer, &living.handle), mine, &kept, 2);
+    assert!(!t.flush(None).is_ok(), "the loss is told once");
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    assert_eq!(kept.both(), (2, 0));
+    signal(stopped.child.id(), libc::SIGCONT);
+    drop((stopped, living));
+    t.close().unwrap();
+}
+
 /// A peer that is released while it takes nothing: those that wait are reported, and the transport closes.
 #[test]
 fn a_released_peer_ends_those_that_wait() {

@@ -213,8 +213,11 @@ impl Transport {
         self.report_failed(endpoint, status, why);
         match others {
             Some(others) => self.report_broken(peer.proc, &others),
-            None if self.policy.dead_peer_blocks && peer.uses_provider() && !peer.is_idle() => {
-                self.give_up(peer.proc);
+            None if self.policy.dead_peer_blocks && peer.uses_provider() => {
+                let is_there = self.is_at_provider(peer, &self.lock_contexts());
+                if is_there {
+                    self.give_up(peer.proc);
+                }
             }
             None => {}
         }
@@ -267,27 +270,37 @@ impl Transport {
 
     /// Stops the provider from touching the buffers of operations outstanding at a peer. No available provider
     /// can drop the operations of one peer (removing its address does not), so this closes the endpoints. That
-    /// also disconnects all other peers reached through the provider, which are returned. `None` if nothing was
-    /// outstanding there: an operation on device memory that waits for a copy is not.
+    /// also disconnects all other peers reached through the provider, which are returned. `None` if nothing is
+    /// at the provider for this peer.
     fn cut_off(&self, peer: &Endpoint) -> Option<Vec<NonNull<Endpoint>>> {
         // Every post holds one of these locks and checks for the failure after taking it.
-        let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
-        let staged = |state: &Guard<'_, State>| {
-            let records = state.pool.in_use(Some(NonNull::from(peer)));
-            // SAFETY: `in_use` found the records in use, and the lock is held.
-            let staged = records
-                .into_iter()
-                .filter(|r| unsafe { self.is_staged(*r) });
-            staged.count() as u32
-        };
-        // Staged operations are counted beside their transfers. One that ends meanwhile has given its record back before its count is
-        // lowered, so the provider may seem to have one operation too many, never one too few.
-        let staged: u32 = guards.iter().map(staged).sum();
-        let outstanding = peer.total().outstanding();
-        if outstanding <= staged || self.failures.broken.load(Ordering::Relaxed) {
+        let mut guards = self.lock_contexts();
+        let is_there = self.is_at_provider(peer, &guards);
+        if !is_there || self.failures.broken.load(Ordering::Relaxed) {
             return None;
         }
         Some(self.disconnect_all(&mut guards))
+    }
+
+    fn lock_contexts(&self) -> Vec<Guard<'_, State>> {
+        self.contexts.iter().map(|c| c.state.lock()).collect()
+    }
+
+    /// Whether the provider has operations of a peer. Those in parts and those on device memory may have none there: they wait
+    /// for room, or for a copy. All contexts are locked by `guards`.
+    fn is_at_provider(&self, peer: &Endpoint, guards: &[Guard<'_, State>]) -> bool {
+        let whole = |state: &Guard<'_, State>| {
+            let records = state.pool.in_use(Some(NonNull::from(peer)));
+            let whole = records
+                .into_iter()
+                // SAFETY: `in_use` found the records in use, and the lock is held.
+                .filter(|r| unsafe { Record::tag(*r) }.is_whole());
+            whole.count() as u32
+        };
+        // They are counted beside their parts. One that ends meanwhile has given its record back before its count is lowered, so the
+        // provider may seem to have one operation too many, never one too few.
+        let whole: u32 = guards.iter().map(whole).sum();
+        peer.total().outstanding() > whole
     }
 
     /// Closes the endpoints. Returns the peers that were reached through the provider and had not failed. All contexts are

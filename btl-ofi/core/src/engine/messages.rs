@@ -17,7 +17,7 @@ use crate::engine::failure::Reporting;
 use crate::engine::gather::Told;
 use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::{Transport, thread_number};
-use crate::fabric::msg::{Broken, Ended};
+use crate::fabric::msg::{Arrived, Broken, Ended};
 use crate::mem::handle::Handle;
 use crate::op::marked::Message;
 use crate::op::responder::{self, Command};
@@ -132,12 +132,18 @@ impl Transport {
             return 0;
         };
         messages.completed(message, self.registrar.table());
-        self.report_messages(context, state)
+        let (n, arrived) = self.report_messages(context, state);
+        n + self.deliver_arrived(context, arrived)
     }
 
     /// Reports what messages brought that were completed. Releases the lock, and returns the number of operations that
-    /// are over; 1 if there are none, because a message came or left.
-    pub(crate) fn report_messages(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+    /// are over, and the messages that are to be [delivered](Self::deliver_arrived) then; 1 if there are neither, because a
+    /// message came or left.
+    pub(crate) fn report_messages(
+        &self,
+        context: &Context,
+        mut state: Guard<'_, State>,
+    ) -> (usize, Option<Arrived>) {
         context.has_found();
         let mut n = self.take_ended(context, &mut state);
         let ready = state.take_ready();
@@ -153,9 +159,14 @@ impl Transport {
         }
         n += self.deliver_ready(context, ready);
         match arrived {
-            Some(arrived) => n + self.deliver_sends(context, arrived),
-            None => n.max(1),
+            Some(_) => (n, arrived),
+            None => (n.max(1), None),
         }
+    }
+
+    /// Hands to the host what [`report_messages`](Self::report_messages) returned. Returns the number of messages.
+    pub(crate) fn deliver_arrived(&self, context: &Context, arrived: Option<Arrived>) -> usize {
+        arrived.map_or(0, |arrived| self.deliver_sends(context, arrived))
     }
 
     /// Moves the operations that answers have ended to where they are reported, and returns the number of those without a
@@ -222,7 +233,12 @@ impl Transport {
         }
         for (endpoint, broken) in broken {
             let why = match broken {
-                Broken::Lost => String::from("a message to it, or its answer, was lost on the way"),
+                // Its process lives: what the provider has for it may still write to the callers' buffers.
+                Broken::Lost => {
+                    let why = "a message to it, or its answer, was lost on the way";
+                    self.abandon_peer(endpoint, why);
+                    continue;
+                }
                 Broken::Code(rc) => {
                     let code = i32::try_from(-rc).unwrap_or(ffi::FI_EOTHER as i32);
                     if peer_is_gone(code) && self.has_left(endpoint) {

@@ -309,8 +309,11 @@ impl Transport {
         self.lower_untracked(context, run, length);
         let mut n = n - stray;
         state.counts.completed += n as u64;
+        let mut arrived = None;
         if told {
-            n += self.report_messages(context, state);
+            let reported;
+            (reported, arrived) = self.report_messages(context, state);
+            n += reported;
         } else {
             let ready = state.take_ready();
             drop(state);
@@ -320,7 +323,9 @@ impl Transport {
         let finished =
             unsafe { std::slice::from_raw_parts(finished.as_ptr().cast::<Finished>(), recorded) };
         self.deliver(context, finished, Status::SUCCESS);
-        n + self.end_puts(context, confirmed, Status::SUCCESS, "")
+        n += self.end_puts(context, confirmed, Status::SUCCESS, "");
+        // Last: it goes on while messages come, and a flush of another thread may wait for the above.
+        n + self.deliver_arrived(context, arrived)
     }
 
     /// Counts a run of untracked operations as done.

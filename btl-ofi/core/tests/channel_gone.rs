@@ -45,6 +45,30 @@ fn add(
     unsafe { t.atomic_fop(peer, out.cast(), h.base(), none, h, op, 1, f, completion) }
 }
 
+/// A flush of one peer returns the peer's failure also if callbacks told of every operation.
+#[test]
+fn a_flush_tells_what_callbacks_told() {
+    let t = open(near(), ThreadLevel::Single, &[]);
+    let mut target = Target::start_as(0, &t, near(), false);
+    let (peer, h) = (target.peer, target.handle);
+    let mut old = [0u64; 8];
+    insist(&t, || add(&t, peer, &h, &raw mut old[0], None));
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    signal(target.child.id(), libc::SIGSTOP);
+    let seen = Seen::default();
+    for out in &mut old {
+        assert_eq!(add(&t, peer, &h, out, seen.completion()), Status::SUCCESS);
+    }
+    target.child.kill().unwrap();
+    target.child.wait().unwrap();
+    // SAFETY: endpoints live as long as the transport.
+    let flushed = t.flush(Some(unsafe { peer.as_ref() }));
+    assert_eq!((flushed, seen.both()), (Status::UNREACH, (0, 8)));
+    assert_eq!(t.flush(None), Status::UNREACH, "one flush of all tells it");
+    drop(target);
+    t.close().unwrap();
+}
+
 /// Three targets. One is stopped, gets operations of every kind, and is killed; the other two are
 /// sent operations before, meanwhile and afterwards, which complete.
 #[test]

@@ -6,6 +6,9 @@ use std::sync::atomic::Ordering;
 use plugin_api::Status;
 
 use crate::base::cma::Refused;
+use crate::base::lock::Guard;
+use crate::engine::context::State;
+use crate::engine::failure::Reporting;
 use crate::engine::transport::Transport;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::reach::{Standing, reason, standing};
@@ -44,6 +47,22 @@ impl Transport {
             }
             _ => None,
         }
+    }
+
+    /// Handles a refusal for a peer that was found under a lock, and releases the lock. The peer fails with its outstanding
+    /// operations, or the target executes them.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn examine_later(
+        &self,
+        state: Guard<'_, State>,
+        endpoint: NonNull<Endpoint>,
+        refused: Refused,
+    ) {
+        // A release meanwhile keeps the endpoint.
+        let _reporting = Reporting::begin(self);
+        drop(state);
+        self.examine(endpoint, refused);
     }
 
     /// Checks a peer that was found gone while nothing was outstanding, before an operation to it.

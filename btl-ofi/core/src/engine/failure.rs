@@ -21,7 +21,7 @@ use crate::engine::staging::told;
 use crate::engine::transport::Transport;
 use crate::fabric::shm_orphans;
 use crate::op::completion::Finished;
-use crate::op::record::Record;
+use crate::op::record::{Pool, Record};
 use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 
@@ -115,7 +115,11 @@ impl Transport {
             self.lose(first.tag, silent, status, what);
         }
         if self.failures.every {
-            let told = count(|f| f.function.is_some_and(|function| !is_own(function)));
+            let is_host = |f: &Finished| f.function.is_some_and(|function| !is_own(function));
+            let told = finished
+                .iter()
+                .filter(|f| is_host(f) && !Pool::was_reported(f));
+            let told = told.count() as u32;
             if told > 0 {
                 self.report_lost(first.tag, told, status, what);
             }
@@ -329,10 +333,12 @@ impl Transport {
     /// living peers on this process's memory; docs/failures.md says what may follow.
     #[cold]
     fn give_up(&self, dead: u64) {
-        if self.failures.broken.swap(true, Ordering::Relaxed) {
-            return;
-        }
         let others: Vec<NonNull<Endpoint>> = {
+            // A peer whose atomics go over to the provider does so under this lock: it sees the mark, or is found here.
+            let _state = self.contexts[0].state.lock();
+            if self.failures.broken.swap(true, Ordering::Relaxed) {
+                return;
+            }
             let peers = self.lock_peers();
             let reached_so = peers.known.iter().filter(|p| p.uses_provider());
             let living = reached_so.filter(|p| p.fail(Status::FATAL));
@@ -451,6 +457,8 @@ impl Transport {
                 pair.lower(phase, n, self.setup.threaded);
             }
         }
+        // A release meanwhile keeps the endpoints, although nothing is outstanding any more.
+        let _reporting = Reporting::begin(self);
         drop(guards);
         let what = "the provider reported an error without naming the operation";
         for (endpoint, n) in lost {

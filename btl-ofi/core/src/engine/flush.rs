@@ -153,7 +153,8 @@ impl Transport {
             }
         }
         if status.is_ok() && self.failures.degraded.load(Ordering::Relaxed) {
-            // A failed peer may have left nothing outstanding.
+            // A failed peer may have left nothing outstanding. In another thread, the callbacks of what was may still run.
+            self.wait_for_reports(deadline);
             status = Status(self.failures.last_failure.swap(0, Ordering::Relaxed));
         }
         if self.failures.lost.load(Ordering::Relaxed) > 0 {
@@ -203,10 +204,21 @@ impl Transport {
     #[inline]
     fn wait_for(&self, peer: &Endpoint, deadline: Option<Instant>) -> Status {
         if peer.is_idle() {
+            if peer.failure().is_some() {
+                self.wait_for_reports(deadline);
+            }
             return Status::SUCCESS;
         }
         let count = (peer.total(), self.counters_of(peer));
-        self.wait_long(count, deadline, || peer.failure())
+        let status = self.wait_long(count, deadline, || peer.failure());
+        match peer.failure() {
+            Some(why) if status.is_ok() => {
+                // All are over because the peer failed: in another thread, their callbacks may still run.
+                self.wait_for_reports(deadline);
+                why
+            }
+            _ => status,
+        }
     }
 
     /// Makes progress until the count settles, the deadline passes, or `give_up` returns a status to stop with. Apart, so that a

@@ -319,6 +319,8 @@ impl Transport {
     /// Gives up a peer on the rails, because it failed. They are kept from touching the buffers of operations, because the
     /// peer may live: only the first interface may have failed.
     pub(crate) fn fail_on_rails(&self, proc: u64, why: &str) {
+        // A release meanwhile keeps the endpoints that are read here.
+        let _reporting: Vec<_> = self.rails.rails.iter().map(Reporting::begin).collect();
         let tracks = self.rails.tracks(proc).map(|(tracks, _)| tracks);
         for track in tracks.into_iter().flatten().flatten() {
             if let Some(rail) = self.rails.get(track.rail) {

@@ -94,9 +94,7 @@ impl Transport {
         let n = done.finished().len() + usize::from(done.refused.is_some());
         if n == 0 {
             if let Some((endpoint, refused)) = done.doubted {
-                drop(state);
-                // The peer fails with its outstanding operations, or the target executes them.
-                self.examine(endpoint, refused);
+                self.examine_later(state, endpoint, refused);
                 return Ok(0);
             }
             if channel.has_served() {

@@ -377,6 +377,7 @@ impl Transport {
             hmem,
             rails,
             counters,
+            compounds,
             ..
         } = self;
         counters.write();
@@ -399,7 +400,7 @@ impl Transport {
         // Peers find it as long as the allocator leaves it there.
         node.probe.store(0, Ordering::Relaxed);
         // Dropped after the provider, which may still have written to this memory.
-        let memory = (memory, peers, node, hmem, counters);
+        let memory = (memory, peers, node, hmem, counters, compounds);
         match &shut {
             Ok(()) => drop(memory),
             // The provider may still use it.

@@ -84,6 +84,8 @@ pub(crate) struct Engine {
     /// Whether the state counts itself in `busy`; changed with the state locked.
     active: AtomicBool,
     busy: Busy,
+    /// When those that ask instead of waiting last looked at the other ranks.
+    looked: Mutex<Instant>,
 }
 
 impl Engine {
@@ -112,6 +114,7 @@ impl Engine {
             ended: AtomicUsize::new(0),
             active: AtomicBool::new(false),
             busy: busy.clone(),
+            looked: Mutex::new(Instant::now()),
         }
     }
 
@@ -130,13 +133,12 @@ impl Engine {
         (plane, sequence): (Plane, u32),
         build: impl FnOnce(&mut Plan),
     ) -> CommResult<Ticket> {
-        if let Some(reason) = scope.broken() {
-            return Err(CommError::Broken {
-                call,
-                reason: reason.to_owned(),
-            });
-        }
         let mut state = self.lock();
+        // Under the lock: another thread may break the scope off, which ends what is running there.
+        if let Some(reason) = scope.broken() {
+            let reason = reason.to_owned();
+            return Err(CommError::Broken { call, reason });
+        }
         let mut plan = state.plans.pop().unwrap_or_default();
         plan.begin(scope);
         build(&mut plan);
@@ -281,6 +283,21 @@ impl Engine {
     pub(crate) fn look(&self, job: &Job) {
         // Nobody waits outside, so nothing fails.
         let _ = self.look_for(&|scope| concerned(job, scope), None);
+    }
+
+    /// The same for those that ask again and again instead of waiting: at intervals.
+    pub(crate) fn look_sometimes(&self, job: &Job) {
+        let is_due = {
+            let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_due = looked.elapsed() >= LOOK;
+            if is_due {
+                *looked = Instant::now();
+            }
+            is_due
+        };
+        if is_due {
+            self.look(job);
+        }
     }
 
     /// Both, with what the job reports of a scope.

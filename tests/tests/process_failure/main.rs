@@ -31,7 +31,7 @@ pub(crate) enum Fate {
 }
 
 /// What the ranks do meanwhile.
-pub(crate) const KINDS: [&str; 7] = [
+pub(crate) const KINDS: [&str; 8] = [
     "fence",
     "post-start-complete-wait",
     "lock shared",
@@ -39,6 +39,7 @@ pub(crate) const KINDS: [&str; 7] = [
     "lock_all and flush",
     "window creation",
     "barrier",
+    "barrier, polled",
 ];
 
 pub(crate) const PROVIDERS: [&str; 3] = ["shm", "tcp;ofi_rxm", "sockets"];
@@ -50,7 +51,7 @@ const TABLES: [&str; 4] = ["btl", "mixed", "btl", "shm"];
 
 /// Kinds that have a window whose table matters.
 fn has_table(kind: &str) -> bool {
-    !matches!(kind, "window creation" | "barrier")
+    !matches!(kind, "window creation" | "barrier" | "barrier, polled")
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use host_stub::win::{Assertion, Datatype, Info, Layout, LockKind, Op, Target, Window};
-use host_stub::{Job, JobOptions};
+use host_stub::{Comm, Job, JobOptions};
 use integration_tests::random::Random;
 use integration_tests::usage;
 
@@ -180,6 +180,13 @@ impl Rank {
             "barrier" => {
                 self.pause();
                 self.job.barrier()?;
+            }
+            "barrier, polled" => {
+                self.pause();
+                let mut request = Comm::world(&self.job)?.ibarrier()?;
+                while !request.test()? {
+                    std::thread::yield_now();
+                }
             }
             other => panic!("no epochs of kind {other}"),
         }

@@ -146,7 +146,7 @@ pub unsafe extern "C" fn host_coll_test(
         let call = "host_coll_test";
         // SAFETY: passed on.
         let (kept, done) = unsafe { (place(call, request)?, place(call, done)?) };
-        *done = 1;
+        *done = c_int::from(kept.is_null());
         if kept.is_null() {
             return Ok(());
         }
@@ -154,11 +154,9 @@ pub unsafe extern "C" fn host_coll_test(
         let _entered = job.runtime().enter(call)?;
         let mut taken = take(call, *kept)?;
         match taken.test() {
-            Ok(false) => {
-                *done = 0;
-                REQUESTS.put_back(*kept, Mutex::new(taken));
-            }
+            Ok(false) => REQUESTS.put_back(*kept, Mutex::new(taken)),
             ended => {
+                *done = 1;
                 *kept = std::ptr::null_mut();
                 ended?;
             }

@@ -241,7 +241,7 @@ pub unsafe extern "C" fn host_test(request: *mut *mut host_request_t, done: *mut
         }
         // SAFETY: the caller guarantees the place; the other was checked above.
         let (request, done) = unsafe { (handles::place(call, request)?, &mut *done) };
-        *done = 1;
+        *done = c_int::from(request.is_null());
         if request.is_null() {
             return Ok(());
         }
@@ -253,9 +253,9 @@ pub unsafe extern "C" fn host_test(request: *mut *mut host_request_t, done: *mut
             REQUESTS.end(*request);
             ended(kept.win);
             *request = std::ptr::null_mut();
+            *done = 1;
         } else {
             REQUESTS.put_back(*request, kept);
-            *done = 0;
         }
         tested.map(drop).map_err(|error| told_of(win, error))
     })

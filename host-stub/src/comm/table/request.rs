@@ -106,6 +106,9 @@ impl CollRequest {
             self.outcome()
         });
         let Some(outcome) = outcome else {
+            if let Some(engine) = self.comm.registry().engine() {
+                engine.look_sometimes(&job);
+            }
             return Ok(false);
         };
         // Its last messages leave: other ranks wait for them, and this one may make no progress for long.
@@ -222,6 +225,7 @@ impl Future for CollRequest {
         };
         if !waiting.has_progress_thread() {
             waiting.progress();
+            engine.look_sometimes(comm.job());
         }
         if let Some(outcome) = self.advance(|ticket| engine.poll(ticket, context.waker())) {
             return Poll::Ready(outcome);

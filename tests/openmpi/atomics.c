@@ -63,6 +63,8 @@ static void every_operation(MPI_Win win, int target)
     WHOLE(int64_t, "%ld", MPI_INT64_T, -5, 3);
     WHOLE(int64_t, "%ld", MPI_INT64_T, INT64_C(0x7000000000000001), INT64_C(-0x7000000000000000));
     WHOLE(uint64_t, "%lu", MPI_UINT64_T, 6, 12);
+    WHOLE(uint64_t, "%lu", MPI_UINT64_T, UINT64_C(0x8000000000000000), 1);
+    WHOLE(uint32_t, "%u", MPI_UINT32_T, 0x80000000u, 1);
     WHOLE(int32_t, "%d", MPI_INT32_T, -5, 3);
     WHOLE(int32_t, "%d", MPI_INT32_T, 0x70000001, -0x70000000);
     WHOLE(uint32_t, "%u", MPI_UINT32_T, 6, 0x70000000);

@@ -4,13 +4,21 @@ use std::ffi::{c_int, c_void};
 
 use btl_ofi::Op;
 use btl_ofi::hints::{branch, quick_entry};
-use plugin_api::{OpFlags, Status};
+use plugin_api::{BtlAtomicOp, OpFlags, Status};
 
 use super::call::{Btl, BtlCallback, BtlEndpoint, BtlHandle, Call, completion, operation};
 use super::locks::{self, EXCLUSIVE};
 use crate::bindings as ffi;
 use crate::guard::use_argument;
 use crate::module::Module;
+
+/// Whether an operation is one that osc/rdma must make itself: it passes a minimum or maximum of unsigned words as that of signed
+/// ones, and does not ask what is declared.
+#[inline(always)]
+fn compares(op: ffi::mca_btl_base_atomic_op_t) -> bool {
+    op == BtlAtomicOp::Min as ffi::mca_btl_base_atomic_op_t
+        || op == BtlAtomicOp::Max as ffi::mca_btl_base_atomic_op_t
+}
 
 quick_entry! {
     atomic_op, direct_atomic_op, other_atomic_op, slow_atomic_op, sends_atomics_by_fabric,
@@ -29,7 +37,7 @@ quick_entry! {
     ),
     WAY, {
         branch();
-        if locks::may_release(op, operand) {
+        if locks::may_release(op, operand) || compares(op) {
             return None;
         }
         // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
@@ -65,7 +73,11 @@ pub(super) unsafe extern "C" fn slow_atomic_op(
             return Ok(Status::NOT_SUPPORTED.0);
         };
         let may_release = locks::may_release(op, operand);
-        let (Ok(op), Some(flags)) = (op.try_into(), OpFlags::from_bits(flags as u32)) else {
+        let (false, Ok(op), Some(flags)) = (
+            compares(op),
+            op.try_into(),
+            OpFlags::from_bits(flags as u32),
+        ) else {
             return Ok(Status::NOT_SUPPORTED.0);
         };
         if locks::release(&call, (op, flags), (remote, operand)) {
@@ -103,7 +115,7 @@ quick_entry! {
     ),
     WAY, {
         branch();
-        if !local_handle.is_null() {
+        if !local_handle.is_null() || compares(op) {
             return None;
         }
         // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
@@ -140,7 +152,11 @@ pub(super) unsafe extern "C" fn slow_atomic_fop(
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
             return Ok(Status::NOT_SUPPORTED.0);
         };
-        let (Ok(op), Some(flags)) = (op.try_into(), OpFlags::from_bits(flags as u32)) else {
+        let (false, Ok(op), Some(flags)) = (
+            compares(op),
+            op.try_into(),
+            OpFlags::from_bits(flags as u32),
+        ) else {
             return Ok(Status::NOT_SUPPORTED.0);
         };
         let done = completion(callback, context, data);

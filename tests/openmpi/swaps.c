@@ -52,11 +52,19 @@ int main(int argc, char **argv)
     MPI_Win_allocate(BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
     raise_all(win, "memory of MPI_Win_allocate");
     MPI_Win_free(&win);
-    MPI_Win_allocate_shared(BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &memory);
-    win = window(base, BYTES);
-    raise_all(win, "memory of MPI_Win_allocate_shared");
-    MPI_Win_free(&win);
-    MPI_Win_free(&memory);
+    MPI_Comm node;
+    int of_node;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    MPI_Comm_size(node, &of_node);
+    /* Only the ranks of one node have such memory. */
+    if (of_node == world_size) {
+        MPI_Win_allocate_shared(BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &memory);
+        win = window(base, BYTES);
+        raise_all(win, "memory of MPI_Win_allocate_shared");
+        MPI_Win_free(&win);
+        MPI_Win_free(&memory);
+    }
+    MPI_Comm_free(&node);
     finish("swaps");
     return 0;
 }

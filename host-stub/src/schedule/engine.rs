@@ -287,15 +287,7 @@ impl Engine {
 
     /// The same for those that ask again and again instead of waiting: at intervals.
     pub(crate) fn look_sometimes(&self, job: &Job) {
-        let is_due = {
-            let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_due = looked.elapsed() >= LOOK;
-            if is_due {
-                *looked = Instant::now();
-            }
-            is_due
-        };
-        if is_due {
+        if is_due(&self.looked) {
             self.look(job);
         }
     }
@@ -350,6 +342,16 @@ impl Source for Engine {
 /// Time between two looks at the other ranks.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// Whether it is time for another look; then this one counts.
+fn is_due(looked: &Mutex<Instant>) -> bool {
+    let mut looked = looked.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_due = looked.elapsed() >= LOOK;
+    if is_due {
+        *looked = Instant::now();
+    }
+    is_due
+}
+
 /// A wait for collectives.
 struct Wait<'a, F> {
     engine: &'a Engine,
@@ -370,9 +372,7 @@ impl<F: Fn() -> bool + Sync> Blocking for Wait<'_, F> {
     }
 
     fn look(&self) -> Result<(), i32> {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        if looked.elapsed() >= LOOK {
-            *looked = Instant::now();
+        if is_due(&self.looked) {
             self.engine.look(self.job);
         }
         Ok(())

@@ -53,7 +53,7 @@ impl Transport {
     /// operations, or the target executes them.
     #[cold]
     #[inline(never)]
-    pub(crate) fn examine_later(
+    pub(crate) fn unlock_and_examine(
         &self,
         state: Guard<'_, State>,
         endpoint: NonNull<Endpoint>,

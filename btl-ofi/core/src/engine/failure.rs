@@ -109,17 +109,13 @@ impl Transport {
         let Some(first) = finished.first() else {
             return;
         };
-        let count = |of: fn(&Finished) -> bool| finished.iter().filter(|f| of(f)).count() as u32;
+        let count = |of: fn(&&Finished) -> bool| finished.iter().filter(of).count() as u32;
         let silent = count(|f| f.function.is_none());
         if silent > 0 {
             self.lose(first.tag, silent, status, what);
         }
         if self.failures.every {
-            let is_host = |f: &Finished| f.function.is_some_and(|function| !is_own(function));
-            let told = finished
-                .iter()
-                .filter(|f| is_host(f) && !Pool::was_reported(f));
-            let told = told.count() as u32;
+            let told = count(|f| f.function.is_some_and(|f| !is_own(f)) && !Pool::was_reported(f));
             if told > 0 {
                 self.report_lost(first.tag, told, status, what);
             }

@@ -94,7 +94,7 @@ impl Transport {
         let n = done.finished().len() + usize::from(done.refused.is_some());
         if n == 0 {
             if let Some((endpoint, refused)) = done.doubted {
-                self.examine_later(state, endpoint, refused);
+                self.unlock_and_examine(state, endpoint, refused);
                 return Ok(0);
             }
             if channel.has_served() {

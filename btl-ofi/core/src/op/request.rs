@@ -189,7 +189,7 @@ impl<'a> Op<'a> {
     }
 }
 
-/// The type and operation of a BTL atomic. The BTL passes no signedness; osc/rdma means signed minimum and maximum.
+/// The type and operation of a BTL atomic. The BTL passes no signedness: minimum and maximum are of signed words.
 #[inline]
 pub(crate) fn typed(op: BtlAtomicOp, flags: OpFlags) -> (Datatype, AtomicOp) {
     let typed = match op {

@@ -27,7 +27,8 @@ static void dimensions(void) {
     dims[1] = -2;
     refused(host_dims_create(24, 3, dims), "dimension 1 is -2");
     refused(host_dims_create(-1, 3, dims), "a grid of -1 ranks");
-    refused(host_dims_create(24, 3, NULL), "is NULL");
+    refused(host_dims_create(24, 3, NULL), "the dimensions are NULL");
+    refused(host_dims_create(24, (size_t)-1, dims), "more than an int can count");
 }
 
 /* Two rows; the columns are rings, and the last rank of an odd number has no place. */
@@ -36,7 +37,8 @@ static void grid(void) {
     int columns = size / 2, dims[2] = {2, columns}, periods[2] = {0, 1}, found[2], closed[2], at[2];
     EXPECT(host_comm_topology(world) == HOST_TOPOLOGY_NONE);
     refused(host_cart_rank(world, 2, dims), "without a topology");
-    refused(host_cart_create(world, 2, dims, NULL, 0, &grid), "is NULL");
+    refused(host_cart_create(world, 2, dims, NULL, 0, &grid), "the periods are NULL");
+    refused(host_cart_create(world, (size_t)-1, dims, periods, 0, &grid), "more than an int can count");
     dims[0] = size + 1;
     refused(host_cart_create(world, 2, dims, periods, 0, &grid), columns == 0 ? "is 0" : "more places");
     dims[0] = 2;
@@ -59,6 +61,7 @@ static void grid(void) {
     at[0] = 2;
     refused(host_cart_rank(grid, 2, at), "open borders");
     refused(host_cart_rank(grid, 1, at), "1 coordinates");
+    refused(host_cart_rank(grid, (size_t)-1, at), "coordinates in a grid of 2 dimensions");
     MUST(host_cart_coords(grid, 2 * columns - 1, 2, at));
     EXPECT(at[0] == 1 && at[1] == columns - 1);
     refused(host_cart_coords(grid, 2 * columns, 2, at), "no rank");

@@ -22,6 +22,10 @@ pub(crate) struct Script {
     pub(crate) put_ends: Status,
     /// Gets stay under way.
     pub(crate) hold_gets: bool,
+    /// Gets that are accepted from now on; those after them are refused.
+    pub(crate) gets_left: usize,
+    /// What registrations return.
+    pub(crate) register: Status,
     /// Registrations that were not ended.
     pub(crate) registrations: usize,
     under_way: Vec<Operation>,
@@ -33,6 +37,8 @@ impl Default for Script {
             put: Status::SUCCESS,
             put_ends: Status::SUCCESS,
             hold_gets: false,
+            gets_left: usize::MAX,
+            register: Status::SUCCESS,
             registrations: 0,
             under_way: Vec::new(),
         }
@@ -135,6 +141,9 @@ static MODULE: ModuleVtable = ModuleVtable {
     trace: None,
 };
 
+/// The longest get, bytes.
+pub(crate) const GET_LIMIT: usize = 4096;
+
 /// An entry that the host requires and no test calls.
 const fn absent<F: Copy>() -> Option<F> {
     unsafe extern "C" fn unused() -> Status {
@@ -154,7 +163,7 @@ static ATTRIBUTES: Attributes = Attributes {
         .bits(),
     atomic_flags: 0,
     put_limit: 0,
-    get_limit: 0,
+    get_limit: GET_LIMIT as u64,
     put_alignment: 0,
     get_alignment: 0,
     put_local_registration_threshold: 0,
@@ -231,16 +240,17 @@ unsafe extern "C" fn register_mem(
     _access: u32,
     handle: *mut *mut Handle,
 ) -> Status {
-    // SAFETY: a module of `init`; the host's argument is writable.
-    unsafe {
-        (*module.cast::<Scripted>())
-            .script
-            .lock()
-            .unwrap()
-            .registrations += 1;
-        handle.write(Box::into_raw(Box::new(0_u64)).cast());
+    // SAFETY: a module of `init`.
+    let mut script = unsafe { &*module.cast::<Scripted>() }
+        .script
+        .lock()
+        .unwrap();
+    if script.register == Status::SUCCESS {
+        script.registrations += 1;
+        // SAFETY: the host's argument is writable.
+        unsafe { handle.write(Box::into_raw(Box::new(0_u64)).cast()) };
     }
-    Status::SUCCESS
+    script.register
 }
 
 unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) -> Status {
@@ -311,6 +321,10 @@ unsafe extern "C" fn get(
         .script
         .lock()
         .unwrap();
+    if script.gets_left == 0 {
+        return Status::UNREACH;
+    }
+    script.gets_left -= 1;
     script.under_way.push(Operation {
         is_get: true,
         from: remote as *const u8,

@@ -133,6 +133,24 @@ impl State {
         }
     }
 
+    /// The error of a schedule whose memory, which a job rank was to read or to fill, could not be registered. Of that, the other
+    /// ranks of its scope learn by the flag, and other scopes go on; where there is no flag, that rank is told alone.
+    pub(super) fn not_registered(
+        &mut self,
+        index: usize,
+        job_rank: usize,
+        size: usize,
+        status: Status,
+    ) -> CommError {
+        let schedule = self.schedule(index);
+        let (call, flag) = schedule.map_or(("collective", None), |s| (s.call, s.scope.flag()));
+        if flag.is_none() {
+            self.mailbox.give_up(job_rank);
+        }
+        let reason = status.to_string();
+        CommError::Registration { call, size, reason }
+    }
+
     /// Ends every schedule that a job rank takes part in.
     pub(super) fn lost(&mut self, job_rank: usize, status: Status) {
         self.mailbox.give_up(job_rank);

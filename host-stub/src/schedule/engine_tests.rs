@@ -9,8 +9,8 @@ use crate::crt::{Busy, Source};
 use crate::loader::{Transport, scripted};
 use crate::mailbox::line_tests::mailboxes;
 
-/// Bytes that no message holds.
-const LONG: usize = 4096;
+/// Bytes that no message holds, and one get fetches.
+const LONG: usize = scripted::GET_LIMIT;
 
 /// A rank.
 struct Rank {
@@ -254,4 +254,84 @@ fn what_comes_late_for_one_offer_ends_no_other() {
         assert!(matches!(ranks[rank].engine.test(ticket), Some(Ok(()))));
     }
     assert!(found == new);
+}
+
+#[test]
+fn a_fetch_that_is_refused_half_way_keeps_its_registration_while_gets_run() {
+    let transport = scripted::transport();
+    let ranks = ranks::<2>(&transport);
+    let from = vec![7_u8; 2 * LONG];
+    let mut into = vec![0_u8; 2 * LONG];
+    let at = into.as_mut_ptr();
+    let registrations = || scripted::script(&transport).registrations;
+    let before = registrations();
+    scripted::script(&transport).hold_gets = true;
+    scripted::script(&transport).gets_left = 1;
+    let sends = ranks[0].start(|plan| plan.send(1, from.as_ptr(), 2 * LONG));
+    let receives = ranks[1].start(|plan| plan.receive(0, at, 2 * LONG));
+    progress(&transport, &ranks);
+    let outcome = ranks[1].engine.test(receives);
+    assert!(matches!(outcome, Some(Err(CommError::Peer { .. }))));
+    assert_eq!(scripted::script(&transport).gets(), 1);
+    assert_eq!(
+        registrations() - before,
+        2,
+        "of the offer, and of the fetch that one get still writes for"
+    );
+
+    scripted::script(&transport).hold_gets = false;
+    transport.progress();
+    let waits = ranks[1].try_start(&scope(2, 1, 1), |_| {}).unwrap();
+    assert!(matches!(ranks[1].engine.test(waits), Some(Ok(()))));
+    assert_eq!(registrations() - before, 1, "of the offer");
+    ranks[0].engine.detach(sends);
+}
+
+#[test]
+fn memory_that_cannot_be_registered_ends_its_communicator_and_no_other() {
+    for sender_fails in [true, false] {
+        let transport = scripted::transport();
+        let ranks = ranks::<2>(&transport);
+        let from = vec![7_u8; LONG];
+        let mut into = vec![0_u8; LONG];
+        let at = into.as_mut_ptr();
+        let send = || ranks[0].start(|plan| plan.send(1, from.as_ptr(), LONG));
+        let receive = || ranks[1].start(|plan| plan.receive(0, at, LONG));
+        let refuse = |status| scripted::script(&transport).register = status;
+        let (fails, waits);
+        if sender_fails {
+            waits = (1, receive());
+            refuse(Status::OUT_OF_RESOURCE);
+            fails = (0, send());
+        } else {
+            waits = (0, send());
+            refuse(Status::OUT_OF_RESOURCE);
+            fails = (1, receive());
+            progress(&transport, &ranks);
+        }
+        refuse(Status::SUCCESS);
+        let outcome = ranks[fails.0].engine.test(fails.1);
+        assert!(
+            matches!(
+                outcome,
+                Some(Err(CommError::Registration { size: LONG, .. }))
+            ),
+            "{outcome:?}"
+        );
+        look(&transport, &ranks, waits.0);
+        let outcome = ranks[waits.0].engine.test(waits.1);
+        assert!(
+            matches!(outcome, Some(Err(CommError::Broken { .. }))),
+            "{outcome:?}"
+        );
+
+        let other = [scope(2, 0, 1), scope(2, 1, 1)];
+        let signals = ranks[0].try_start(&other[0], |plan| plan.signal(1));
+        let awaits = ranks[1].try_start(&other[1], |plan| plan.await_signal(0));
+        progress(&transport, &ranks);
+        look(&transport, &ranks, 1);
+        for (rank, ticket) in [(0, signals.unwrap()), (1, awaits.unwrap())] {
+            assert!(matches!(ranks[rank].engine.test(ticket), Some(Ok(()))));
+        }
+    }
 }

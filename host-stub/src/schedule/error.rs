@@ -75,6 +75,16 @@ pub enum CommError {
         /// What the transport says.
         reason: String,
     },
+    /// This rank could not register the memory of a message that is too long to be sent in one piece.
+    #[error("{call}: {size} B of memory could not be registered for a message: {reason}")]
+    Registration {
+        /// The call.
+        call: &'static str,
+        /// The size of the memory, bytes.
+        size: usize,
+        /// What the transport says.
+        reason: String,
+    },
     /// The job failed while the call waited.
     #[error("{call} gave up waiting: {reason}")]
     Job {

@@ -124,7 +124,8 @@ impl State {
             Ok(fetch) => self.fetches.push(fetch),
             Err(error) => {
                 self.tracks.give_back(track);
-                let error = self.peer_failed(expected.schedule, from, error.status);
+                let size = expected.len;
+                let error = self.not_registered(expected.schedule, from, size, error.status);
                 self.finish(expected.schedule, error);
             }
         }
@@ -156,23 +157,28 @@ impl State {
         let mut moved = false;
         let mut at = 0;
         while let Some(fetch) = self.fetches.get_mut(at) {
-            let asked = fetch.ask(&self.transport, &self.mailbox, &self.tracks);
-            let track = fetch.track;
-            let failure = match asked {
+            let refused = match fetch.ask(&self.transport, &self.mailbox, &self.tracks) {
                 Ok(asked) => {
                     moved |= asked;
-                    if !fetch.is_done(&self.tracks) {
-                        at += 1;
-                        continue;
-                    }
-                    self.tracks.track(track).take_failure()
+                    None
                 }
-                Err(status) => Some(status),
+                // Earlier gets may be under way, so the fetch and its registration stay until they have ended.
+                Err(status) => fetch.schedule.take().map(|index| (index, status)),
             };
+            let from = fetch.from;
+            if let Some((index, status)) = refused {
+                moved = true;
+                let error = self.peer_failed(index, from, status);
+                self.finish(index, error);
+            }
+            if !self.fetches[at].is_done(&self.tracks) {
+                at += 1;
+                continue;
+            }
             moved = true;
             let fetch = self.fetches.swap_remove(at);
-            let (from, schedule) = (fetch.from, fetch.schedule);
-            match (failure, schedule) {
+            let failure = self.tracks.track(fetch.track).take_failure();
+            match (failure, fetch.schedule) {
                 (None, Some(index)) => {
                     self.say_fetched(from, fetch.key, fetch.offer.name);
                     self.done(index);
@@ -183,7 +189,7 @@ impl State {
                 }
                 (_, None) => {}
             }
-            self.tracks.give_back(track);
+            self.tracks.give_back(fetch.track);
         }
         moved
     }

@@ -254,19 +254,34 @@ pub(crate) fn root_code(root: usize) -> c_int {
     }
 }
 
+/// Numbers from C. A count that no `int` holds is refused before anything is read: it was negative.
+///
+/// # Safety
+/// `list` is NULL or `count` numbers, which stay as they are.
+pub(crate) unsafe fn numbers<'a>(
+    call: &str,
+    what: &str,
+    list: *const c_int,
+    count: usize,
+) -> Result<&'a [c_int]> {
+    if c_int::try_from(count).is_err() {
+        let text = format!("{count} {what}, more than an int can count");
+        return Err(Error::argument(call, &text));
+    }
+    match (list.is_null(), count) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Error::argument(call, &format!("the {what} are NULL"))),
+        // SAFETY: the caller guarantees so many.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(list, count) }),
+    }
+}
+
 /// Ranks from C.
 ///
 /// # Safety
-/// `ranks` is NULL or `count` numbers.
+/// As for [`numbers`].
 pub(crate) unsafe fn ranks(call: &str, ranks: *const c_int, count: usize) -> Result<Vec<usize>> {
-    if count == 0 {
-        return Ok(Vec::new());
-    }
-    if ranks.is_null() {
-        return Err(Error::argument(call, "the ranks are NULL"));
-    }
-    (0..count)
-        // SAFETY: the caller guarantees so many.
-        .map(|index| rank(call, unsafe { *ranks.add(index) }))
-        .collect()
+    // SAFETY: passed on.
+    let ranks = unsafe { numbers(call, "ranks", ranks, count) }?;
+    ranks.iter().map(|given| rank(call, *given)).collect()
 }

@@ -79,6 +79,7 @@ impl From<CommError> for Error {
             CommError::Freed { .. } => HOST_ERR_STATE,
             CommError::Level(_) => HOST_ERR_LEVEL,
             CommError::Peer { .. } | CommError::Job { .. } => HOST_ERR_JOB,
+            CommError::Registration { .. } => HOST_ERR_TRANSPORT,
             CommError::Layer { code, .. } => *code,
             _ => HOST_ERR_COMM,
         };

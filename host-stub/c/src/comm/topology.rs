@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use host::Comm;
 use host::comm::{Cartesian, Topology, balanced};
 
-use crate::base::codes::{HOST_PROC_NULL, ranks};
+use crate::base::codes::{HOST_PROC_NULL, numbers, ranks};
 use crate::base::error::{Error, Result, guarded};
 use crate::base::handles::place;
 use crate::comm::communicator::{comm, host_comm_t, make, number, or_refuse};
@@ -16,19 +16,6 @@ pub const HOST_TOPOLOGY_NONE: c_int = 0;
 pub const HOST_TOPOLOGY_CART: c_int = 1;
 /// A communicator whose ranks have named their neighbours.
 pub const HOST_TOPOLOGY_GRAPH: c_int = 2;
-
-/// Numbers from C.
-///
-/// # Safety
-/// `list` is NULL or `count` numbers.
-unsafe fn numbers<'a>(call: &str, list: *const c_int, count: usize) -> Result<&'a [c_int]> {
-    match (list.is_null(), count) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(Error::argument(call, "a list is NULL")),
-        // SAFETY: the caller guarantees so many.
-        (false, _) => Ok(unsafe { std::slice::from_raw_parts(list, count) }),
-    }
-}
 
 /// Fills a list of C, which has exactly so many places.
 ///
@@ -74,7 +61,7 @@ pub unsafe extern "C" fn host_dims_create(ranks: c_int, count: usize, dims: *mut
         let size = usize::try_from(ranks)
             .map_err(|_| Error::argument(call, &format!("a grid of {ranks} ranks")))?;
         // SAFETY: passed on.
-        let given = dimensions(call, unsafe { numbers(call, dims, count) }?)?;
+        let given = dimensions(call, unsafe { numbers(call, "dimensions", dims, count) }?)?;
         let filled = balanced(size, &given)?;
         // SAFETY: passed on.
         unsafe { fill(call, (dims, count), filled.iter().map(|dim| *dim as c_int)) }
@@ -101,9 +88,9 @@ pub unsafe extern "C" fn host_cart_create(
     let create = || {
         let parent = comm(call, parent)?;
         // SAFETY: passed on.
-        let lists = unsafe { numbers(call, dims, count) }.and_then(|dims| {
+        let lists = unsafe { numbers(call, "dimensions", dims, count) }.and_then(|dims| {
             // SAFETY: passed on.
-            let periods = unsafe { numbers(call, periods, count) }?;
+            let periods = unsafe { numbers(call, "periods", periods, count) }?;
             Ok((dimensions(call, dims)?, periods))
         });
         let (dims, periods) = or_refuse(call, &parent, lists)?;
@@ -249,10 +236,17 @@ pub unsafe extern "C" fn host_cart_rank(
     let mut found = 0;
     let rc = guarded(|| {
         let call = "host_cart_rank";
-        // SAFETY: passed on.
-        let place = unsafe { numbers(call, coordinates, count) }?;
-        let place: Vec<i64> = place.iter().map(|one| i64::from(*one)).collect();
-        found = with_grid(call, comm, |_, grid| Ok(grid.rank(&place)?))?;
+        found = with_grid(call, comm, |_, grid| {
+            let dims = grid.dims().len();
+            if count != dims {
+                let text = format!("{count} coordinates in a grid of {dims} dimensions");
+                return Err(Error::argument(call, &text));
+            }
+            // SAFETY: passed on.
+            let place = unsafe { numbers(call, "coordinates", coordinates, count) }?;
+            let place: Vec<i64> = place.iter().map(|one| i64::from(*one)).collect();
+            Ok(grid.rank(&place)?)
+        })?;
         Ok(())
     });
     if rc == 0 { found as c_int } else { rc }

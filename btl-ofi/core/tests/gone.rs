@@ -19,7 +19,7 @@ use btl_ofi::ErrorReport;
 use common::Calls as _;
 use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
-use common::pair::{Target, serve_as_target};
+use common::pair::{Target, WORDS, serve_as_target};
 use common::seen::Seen;
 use common::{PATIENCE, insist, open, signal, worked};
 
@@ -168,4 +168,37 @@ fn sockets() {
 #[test]
 fn udp_rxd() {
     survives("udp;ofi_rxd");
+}
+
+/// A process of another node that died before anything reached it, at which the host insists on one put that is too large for a
+/// message: over providers that do not say that a connection is refused.
+#[test]
+fn dead_before_the_first_put() {
+    for provider in ["tcp;ofi_rxm", "net"] {
+        let t = open(provider, ThreadLevel::Single, &[]);
+        let mut target = Target::start(&t, provider, false);
+        // Its node's number is behind 8 bytes (`core/src/peer/address.rs`).
+        let mut elsewhere = target.address.clone();
+        elsewhere[8..16].iter_mut().for_each(|byte| *byte = !*byte);
+        let (peer, h) = (t.connect(&elsewhere, 1).unwrap(), target.handle);
+        target.child.kill().unwrap();
+        target.child.wait().unwrap();
+        let mut large = vec![0u64; WORDS];
+        let (local, size) = (large.as_mut_ptr().cast(), WORDS * 8);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            // SAFETY: the peer is connected, and the buffer lives to the end of the test.
+            let status = unsafe { t.put(peer, local, h.base(), ptr::null_mut(), &h, size, None) };
+            if status == Status::UNREACH {
+                break;
+            }
+            assert!(
+                status.is_again() || status == Status::SUCCESS,
+                "{provider}: {status}"
+            );
+            assert!(Instant::now() < deadline, "{provider}: not noticed");
+        }
+        drop(target);
+        t.close().unwrap();
+    }
 }

@@ -251,7 +251,7 @@ impl Transport {
             }
         }
         self.mapped.sweep();
-        self.check_connections();
+        self.check_connections(suspect);
         for (endpoint, why) in silent {
             self.abandon_peer(endpoint, &why);
         }
@@ -263,11 +263,11 @@ impl Transport {
     }
 
     /// Has broken connections noticed, and gives up peers whose processes refuse new ones.
-    fn check_connections(&self) {
+    fn check_connections(&self, suspect: Option<NonNull<Endpoint>>) {
         if self.policy.uses_messages() {
             self.knock();
         }
-        for endpoint in self.refusing_peers() {
+        for endpoint in self.refusing_peers(suspect) {
             if !self.has_left(endpoint) {
                 self.fail_peer(endpoint, Status::UNREACH, "its process refuses connections");
             }

@@ -8,13 +8,16 @@ use crate::peer::endpoint::Endpoint;
 use crate::peer::trial::{Listener, Trial, is_refusal};
 
 impl Transport {
-    /// Peers that the provider takes no message for, and whose processes refuse connections.
+    /// Peers that the provider takes no message for, or no operation of the suspect, and whose processes refuse connections.
     #[cold]
-    pub(crate) fn refusing_peers(&self) -> Vec<NonNull<Endpoint>> {
+    pub(crate) fn refusing_peers(
+        &self,
+        suspect: Option<NonNull<Endpoint>>,
+    ) -> Vec<NonNull<Endpoint>> {
         if !self.policy.hides_refusals {
             return Vec::new();
         }
-        let stuck: HashSet<u64> = {
+        let mut stuck: HashSet<u64> = {
             let state = self.contexts[0].state.lock();
             let stuck = state.messages.iter().flat_map(|m| m.stuck());
             // SAFETY: the line of a peer is removed before its endpoint is, under this lock.
@@ -24,6 +27,10 @@ impl Transport {
         let peers = &mut *peers;
         let mut refusing = Vec::new();
         let trials = &mut peers.watches.trials;
+        if let Some(suspect) = suspect {
+            // SAFETY: a report that the caller began keeps the endpoint.
+            stuck.insert(unsafe { suspect.as_ref() }.proc);
+        }
         trials.retain(|proc, _| stuck.contains(proc));
         for proc in stuck {
             let Some(endpoint) = peers.known.find(proc) else {

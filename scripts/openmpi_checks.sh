@@ -88,7 +88,7 @@ openmpi_valgrind() {
     [ -z "$errors" ] || { printf '%s\n' "$errors"; return 1; }
 }
 
-# openmpi_counts CALL KIND: the instructions of a put or get inside the component, over the test provider, are at most 20
+# openmpi_counts CALL KIND: the instructions of an operation inside the component, over the test provider, are at most 20
 # more than those of the plugin's KIND, as benches/instructions.json has them.
 openmpi_counts() {
     local call=$1 kind=$2 files=$openmpi_dir/counted out limit each
@@ -96,7 +96,7 @@ openmpi_counts() {
     mkdir -p "$files"
     out=$(export FI_PROVIDER_PATH=$(pwd)/$openmpi_dir/lab
         OPENMPI_LIMIT=300 openmpi_run lab 2 -x FI_PROVIDER_PATH valgrind --quiet --tool=callgrind --collect-atstart=no \
-            --callgrind-out-file="$files/%p" "--toggle-collect=*entries::rma::$call*" "$openmpi_dir/bin/counted" 2>&1) ||
+            --callgrind-out-file="$files/%p" "--toggle-collect=*entries::$call*" "$openmpi_dir/bin/counted" 2>&1) ||
         { printf '%s\n' "$out"; return 1; }
     limit=$(sed -n '/"lab"/,/}/s/^ *"'"$kind"'": \([0-9]*\).*/\1/p' benches/instructions.json)
     # Lines of cost follow the object that they are of; the line after `calls=` is what was called.
@@ -505,7 +505,7 @@ openmpi_trace() {
 openmpi_compile_tests() {
     local program
     for program in hello_window transfers atomics swaps window_life threads passive_target killed_peer no_room unwritten freed_early \
-        counted pvars sent_alone unlocked_alone; do
+        counted pvars sent_alone unlocked_alone long_messages; do
         openmpi_compile "tests/openmpi/$program.c"
     done
     # Open MPI's inner headers have warnings of their own, and its core library is not linked by mpicc.
@@ -600,8 +600,10 @@ openmpi_test() {
     openmpi_programs sockets 2 hello_window transfers atomics freed_early
     openmpi_programs shm 2 passive_target
     openmpi_test_valgrind
-    openmpi_check "instructions of a put" openmpi_counts put put
-    openmpi_check "instructions of a get" openmpi_counts get 'get with callback'
+    openmpi_check "instructions of a put" openmpi_counts rma::put put
+    openmpi_check "instructions of a get" openmpi_counts rma::get 'get with callback'
+    openmpi_check "instructions of a fetch" openmpi_counts amo::atomic_fop 'fetch-add with callback'
+    openmpi_check "instructions of a compare-and-swap" openmpi_counts amo::atomic_cswap 'compare-swap with callback'
     openmpi_check "building mpi4py" openmpi_mpi4py
     openmpi_check "mpi4py's skipped tests would be noticed" openmpi_mpi4py_notices
     for provider in shm 'tcp;ofi_rxm'; do
@@ -636,6 +638,12 @@ openmpi_test_alone() {
         openmpi_check "NWChem over this component alone, $provider" openmpi_nwchem "$provider" 2
     done
     openmpi_check "whole mpi4py over this component alone, 3 ranks, net" openmpi_mpi4py_whole net 3
+    # Where the receiver cannot get, pml/ob1 has the sender put each piece of a message at once.
+    for provider in net 'tcp;ofi_rxm'; do
+        openmpi_check "long messages by short puts, $provider" \
+            openmpi_program "$provider" 2 long_messages --mca pml ob1 --mca "btl_${openmpi_name}_mode" 2 \
+            --mca "btl_${openmpi_name}_flags" send,put,inplace --mca "btl_${openmpi_name}_put_limit" 65536
+    done
     unset OPENMPI_BTL OPENMPI_RUN
 }
 

@@ -1,4 +1,4 @@
-/* Puts and gets of one word, whose instructions the caller counts: 400 of each, eight to a flush. */
+/* Puts, gets, fetches and compare-and-swaps of one word, whose instructions the caller counts: 400 of each, eight to a flush. */
 #include "check.h"
 
 enum { CALLS = 400, BURST = 8 };
@@ -24,6 +24,18 @@ int main(int argc, char **argv)
         if (BURST - 1 == i % BURST) MPI_Win_flush(1, win);
     }
     CHECK(0 != world_rank || 0 == word, "the word got is %ld", (long) word);
+    int64_t one = 1, before = -1;
+    for (int i = 0; 0 == world_rank && i < CALLS; ++i) {
+        MPI_Fetch_and_op(&one, &before, MPI_INT64_T, 1, 5, MPI_SUM, win);
+        if (BURST - 1 == i % BURST) MPI_Win_flush(1, win);
+    }
+    CHECK(0 != world_rank || CALLS - 1 == before, "the word fetched is %ld", (long) before);
+    for (int64_t i = 0; 0 == world_rank && i < CALLS; ++i) {
+        int64_t next = i + 1;
+        MPI_Compare_and_swap(&next, &i, &before, MPI_INT64_T, 1, 6, win);
+        MPI_Win_flush(1, win);
+        CHECK(i == before, "the word compared is %ld, not %ld", (long) before, (long) i);
+    }
     MPI_Win_unlock_all(win);
     MPI_Win_free(&win);
     finish("counted");

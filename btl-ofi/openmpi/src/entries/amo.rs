@@ -115,7 +115,7 @@ quick_entry! {
     ),
     WAY, {
         branch();
-        if !local_handle.is_null() || compares(op) {
+        if compares(op) {
             return None;
         }
         // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
@@ -188,10 +188,6 @@ quick_entry! {
     data: *mut c_void,
     ),
     WAY, {
-        branch();
-        if !local_handle.is_null() {
-            return None;
-        }
         branch();
         if value == EXCLUSIVE {
             return None;

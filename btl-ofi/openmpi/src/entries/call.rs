@@ -10,7 +10,8 @@
 //! - 4.1.4 passes no handle for a compare-and-swap on the own window, and after NOT_SUPPORTED does it by plain loads and
 //!   stores under its lock. Whether that is right depends on what the peers do with the same word (`own_words`).
 //! - A put with no request, handle or fragment has a NULL callback. A local handle is NULL up to the registration
-//!   thresholds: for all sizes, unless `btl_ofi_mr_local` admits a provider that needs local handles.
+//!   thresholds: for all sizes, unless `btl_ofi_mr_local` admits a provider that needs local handles. Fetching atomics always
+//!   come with that of osc/rdma's fragment, which is ignored: no path of atomics needs one.
 //! - It calls flush with a NULL endpoint, for all peers. Flush must run callbacks before it returns, because they use
 //!   requests that osc/rdma frees afterwards. The transport's flush does both.
 //! - Callbacks may call atomics and progress: this module holds no lock around a call, and the transport none around a

@@ -136,7 +136,8 @@ pub(crate) fn limit_sends(btl: &mut ffi::mca_btl_base_module_t, limit: usize) {
         btl.btl_rndv_eager_limit = set.btl_rndv_eager_limit.min(limit);
         btl.btl_max_send_size = set.btl_max_send_size.min(limit);
         btl.btl_rdma_pipeline_send_length = set.btl_rdma_pipeline_send_length;
-        btl.btl_rdma_pipeline_frag_size = set.btl_rdma_pipeline_frag_size;
+        // pml/ob1 puts each piece at once, whatever the limit of puts.
+        btl.btl_rdma_pipeline_frag_size = set.btl_rdma_pipeline_frag_size.min(btl.btl_put_limit);
         btl.btl_min_rdma_pipeline_size = set.btl_min_rdma_pipeline_size;
     }
 }

@@ -180,6 +180,28 @@ fn rank_of_threads() {
 }
 
 #[test]
+fn a_rank_with_a_setting_that_is_not_allowed_keeps_nobody_waiting() {
+    passes(3, "rank_with_a_bad_setting");
+}
+
+#[test]
+#[ignore = "a rank of a_rank_with_a_setting_that_is_not_allowed_keeps_nobody_waiting"]
+fn rank_with_a_bad_setting() {
+    let odd = std::env::var("HOST_STUB_RANK").expect("a rank") == "1";
+    if odd {
+        // SAFETY: no other thread uses the environment.
+        unsafe { std::env::set_var("OMPI_MCA_host_coll_node", "perhaps") };
+    }
+    let job = join();
+    let failed = Comm::world(&job).expect_err("rank 1 cannot take part");
+    assert!(failed.to_string().contains("perhaps"), "{failed}");
+    let by_others = matches!(failed, CommError::Creation { rank: 1, .. });
+    assert!(odd || by_others, "{failed:?}");
+    job.finalize().expect("finalize");
+    println!("passed");
+}
+
+#[test]
 fn the_checking_mode_names_a_rank_that_cannot_start_a_persistent_collective() {
     for node in ["0", "1"] {
         let settings = [

@@ -129,9 +129,15 @@ impl Registry {
 
     /// What all communicators need; collective.
     fn prepare(&self, job: &Arc<Job>, defaults: &Defaults) -> CommResult<()> {
-        self.checked.store(is_set(job, &CHECK)?, Ordering::Relaxed);
-        let register = (defaults.layers)(job)?;
-        let engine = Arc::new(connect(job)?);
+        let settings = is_set(job, &CHECK).and_then(|checked| {
+            let register = (defaults.layers)(job)?;
+            Ok((checked, register))
+        });
+        // The others hear of settings that this rank cannot take, and do not wait for it.
+        let engine = connect(job, settings.as_ref().err());
+        let (checked, register) = settings?;
+        let engine = Arc::new(engine?);
+        self.checked.store(checked, Ordering::Relaxed);
         // What fails above may be tried again; this is done once.
         register(&self.hooks);
         job.runtime().engine().add_source(engine.clone());
@@ -218,18 +224,21 @@ pub(crate) fn is_set(job: &Job, parameter: &'static Declaration) -> CommResult<b
     Ok(value.as_bool() == Some(true))
 }
 
-/// Makes the mailboxes of all ranks; collective.
-fn connect(job: &Arc<Job>) -> CommResult<Engine> {
+/// Makes the mailboxes of all ranks; collective. An error at each if `refused` says why this one makes none.
+fn connect(job: &Arc<Job>, refused: Option<&CommError>) -> CommResult<Engine> {
     let call = "world creation";
     let (me, ranks) = (job.rank() as usize, job.size() as usize);
     let failed = |error: &dyn std::fmt::Display| CommError::Job {
         call,
         reason: error.to_string(),
     };
-    let local = Mailbox::new(job.transport(), me, ranks);
+    let local = match refused {
+        Some(error) => Err(error.to_string()),
+        None => Mailbox::new(job.transport(), me, ranks).map_err(|error| error.to_string()),
+    };
     let card = match &local {
         Ok(mailbox) => [&[0], mailbox.card().as_slice()].concat(),
-        Err(error) => [&[1], error.to_string().as_bytes()].concat(),
+        Err(error) => [&[1], error.as_bytes()].concat(),
     };
     let cards = agreed(job, &card)?;
     let connected = local

@@ -86,6 +86,8 @@ pub(crate) struct Engine {
     busy: Busy,
     /// When those that ask instead of waiting last looked at the other ranks.
     looked: Mutex<Instant>,
+    /// When futures were last woken to look.
+    woken: Mutex<Instant>,
 }
 
 impl Engine {
@@ -115,6 +117,7 @@ impl Engine {
             active: AtomicBool::new(false),
             busy: busy.clone(),
             looked: Mutex::new(Instant::now()),
+            woken: Mutex::new(Instant::now()),
         }
     }
 
@@ -334,6 +337,10 @@ impl Source for Engine {
             Err(TryLockError::WouldBlock) => return false,
         };
         let moved = state.is_active() && state.advance();
+        // A future that a progress thread wakes asks at its end only, and somebody has to look meanwhile.
+        if !moved && state.has_futures() && is_due(&self.woken) {
+            state.wake_futures();
+        }
         self.release(state);
         moved
     }
@@ -388,6 +395,23 @@ impl State {
     /// ended, and its receiver waits for it.
     fn is_active(&self) -> bool {
         !self.running.is_empty() || self.queues.iter().any(|queue| !queue.outgoing.is_empty())
+    }
+
+    fn futures(&mut self) -> impl Iterator<Item = &mut Option<Waker>> {
+        let schedules = self.places.iter_mut().filter_map(|p| p.schedule.as_mut());
+        schedules.map(|schedule| &mut schedule.waker)
+    }
+
+    /// Whether futures wait for an end.
+    fn has_futures(&mut self) -> bool {
+        self.futures().any(|waker| waker.is_some())
+    }
+
+    /// Has futures ask although nothing ended.
+    #[cold]
+    fn wake_futures(&mut self) {
+        let wakers: Vec<Waker> = self.futures().filter_map(Option::take).collect();
+        self.woken.extend(wakers);
     }
 
     fn take_outcome(&mut self, ticket: Ticket) -> Option<CommResult<()>> {

@@ -31,7 +31,7 @@ pub(crate) enum Fate {
 }
 
 /// What the ranks do meanwhile.
-pub(crate) const KINDS: [&str; 8] = [
+pub(crate) const KINDS: [&str; 9] = [
     "fence",
     "post-start-complete-wait",
     "lock shared",
@@ -40,7 +40,11 @@ pub(crate) const KINDS: [&str; 8] = [
     "window creation",
     "barrier",
     "barrier, polled",
+    AWAITED,
 ];
+
+/// A future, for which a progress thread makes progress.
+pub(crate) const AWAITED: &str = "barrier, awaited";
 
 pub(crate) const PROVIDERS: [&str; 3] = ["shm", "tcp;ofi_rxm", "sockets"];
 
@@ -51,7 +55,10 @@ const TABLES: [&str; 4] = ["btl", "mixed", "btl", "shm"];
 
 /// Kinds that have a window whose table matters.
 fn has_table(kind: &str) -> bool {
-    !matches!(kind, "window creation" | "barrier" | "barrier, polled")
+    !matches!(
+        kind,
+        "window creation" | "barrier" | "barrier, polled" | AWAITED
+    )
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use integration_tests::fixtures::{host_stub, ofi_plugin};
 use integration_tests::usage::shared_memory_files;
 
-use crate::Fate;
+use crate::{AWAITED, Fate};
 
 pub(crate) const KIND: &str = "CHAOS_KIND";
 pub(crate) const FATE: &str = "CHAOS_FATE";
@@ -189,6 +189,7 @@ pub(crate) fn run(case: &Case) -> Seen {
         Fate::Killed => "0",
         Fate::Stopped => TIMEOUT,
     };
+    let progress_thread = if case.kind == AWAITED { "1" } else { "0" };
     let files = shared_memory_files();
     let mut child = Command::new(host_stub())
         .args(["launch", "-n", &RANKS.to_string(), "--enable-recovery"])
@@ -196,6 +197,7 @@ pub(crate) fn run(case: &Case) -> Seen {
         .arg(ofi_plugin())
         .args(["--provider", case.provider])
         .args(["--mca", "host_win_table", case.table])
+        .args(["--mca", "host_progress_thread", progress_thread])
         .args(["--mca", "btl_ofi_peer_timeout", timeout, "--"])
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "rank_that_fails_or_survives", "--ignored"])

@@ -225,8 +225,8 @@ impl Future for CollRequest {
         };
         if !waiting.has_progress_thread() {
             waiting.progress();
-            engine.look_sometimes(comm.job());
         }
+        engine.look_sometimes(comm.job());
         if let Some(outcome) = self.advance(|ticket| engine.poll(ticket, context.waker())) {
             return Poll::Ready(outcome);
         }

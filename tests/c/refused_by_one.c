@@ -29,8 +29,8 @@ static void communicators(host_comm_t *world) {
     heard(host_comm_create(world, wrong ? NULL : &first, 1, &made), "are NULL");
     heard(host_comm_create(world, wrong ? &none : &first, 1, &made), "no rank -1");
     heard(host_comm_create(world, wrong ? &stranger : &first, 1, &made), "rank");
-    heard(host_cart_create(world, 1, wrong ? NULL : &one, &first, 0, &made), "is NULL");
-    heard(host_cart_create(world, 1, &one, wrong ? NULL : &first, 0, &made), "is NULL");
+    heard(host_cart_create(world, 1, wrong ? NULL : &one, &first, 0, &made), "the dimensions are NULL");
+    heard(host_cart_create(world, 1, &one, wrong ? NULL : &first, 0, &made), "the periods are NULL");
     heard(host_cart_create(world, 1, wrong ? &none : &one, &first, 0, &made), "is -1");
     heard(host_dist_graph_create_adjacent(world, wrong, NULL, 0, NULL, &made), "are NULL");
     heard(host_dist_graph_create_adjacent(world, 0, NULL, wrong, &none, &made), "no rank -1");

@@ -87,7 +87,7 @@ pub(crate) struct Engine {
     /// When those that ask instead of waiting last looked at the other ranks.
     looked: Mutex<Instant>,
     /// When futures were last woken to look.
-    woken: Mutex<Instant>,
+    futures_woken: Mutex<Instant>,
 }
 
 impl Engine {
@@ -117,7 +117,7 @@ impl Engine {
             active: AtomicBool::new(false),
             busy: busy.clone(),
             looked: Mutex::new(Instant::now()),
-            woken: Mutex::new(Instant::now()),
+            futures_woken: Mutex::new(Instant::now()),
         }
     }
 
@@ -338,7 +338,7 @@ impl Source for Engine {
         };
         let moved = state.is_active() && state.advance();
         // A future that a progress thread wakes asks at its end only, and somebody has to look meanwhile.
-        if !moved && state.has_futures() && is_due(&self.woken) {
+        if !moved && state.has_futures() && is_due(&self.futures_woken) {
             state.wake_futures();
         }
         self.release(state);
@@ -397,6 +397,7 @@ impl State {
         !self.running.is_empty() || self.queues.iter().any(|queue| !queue.outgoing.is_empty())
     }
 
+    /// The wakers of futures that wait for schedules.
     fn futures(&mut self) -> impl Iterator<Item = &mut Option<Waker>> {
         let schedules = self.places.iter_mut().filter_map(|p| p.schedule.as_mut());
         schedules.map(|schedule| &mut schedule.waker)

@@ -217,8 +217,11 @@ impl Report {
             )?;
             writeln!(
                 out,
-                "  estimates       {} us, {} Mbit/s, exclusivity {}, {} contexts",
-                module.latency, module.bandwidth, module.exclusivity, module.contexts
+                "  estimates       latency {}, bandwidth {}, exclusivity {}, {} contexts",
+                estimate(module.latency, "us"),
+                estimate(module.bandwidth, "Mbit/s"),
+                module.exclusivity,
+                module.contexts
             )?;
         }
         if let Some(registrations) = &self.registrations {
@@ -253,9 +256,38 @@ fn names_of<F: bitflags::Flags + Copy>(flags: F) -> String {
     }
 }
 
+/// Providers without a limit give the largest number, some of them less a few bytes: more than any object has.
 fn bytes(count: usize) -> String {
-    match count {
-        usize::MAX => "any size".to_owned(),
-        count => format!("{count} B"),
+    match isize::try_from(count) {
+        Ok(count) => format!("{count} B"),
+        Err(_) => "no limit".to_owned(),
+    }
+}
+
+/// An estimate of a module, which is 0 where the provider gives none.
+fn estimate(value: u32, unit: &str) -> String {
+    match value {
+        0 => "unknown".to_owned(),
+        value => format!("{value} {unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_no_object_has_are_no_limit() {
+        assert_eq!(bytes(usize::MAX), "no limit");
+        // net of libfabric 1.17.
+        assert_eq!(bytes(18_446_744_073_709_547_519), "no limit");
+        assert_eq!(bytes(8 << 20), "8388608 B");
+        assert_eq!(bytes(0), "0 B");
+    }
+
+    #[test]
+    fn an_estimate_of_zero_is_unknown() {
+        assert_eq!(estimate(0, "Mbit/s"), "unknown");
+        assert_eq!(estimate(10_000, "Mbit/s"), "10000 Mbit/s");
     }
 }

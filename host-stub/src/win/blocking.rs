@@ -1,5 +1,8 @@
 //! Transport operations that a call waits for: single words of control blocks, and bytes to and
 //! from buffers of the window.
+//!
+//! An operation ends with its own target's failure only, never with that of another rank: a living target executes what was
+//! handed to the transport, so a wait that ended before would not know what became of a lock.
 
 use std::ffi::c_void;
 
@@ -53,7 +56,7 @@ impl Window {
     ) -> WinResult<Status> {
         let mut status = post();
         if status.is_again() {
-            let mut waiter = self.link.waiter(call);
+            let mut waiter = self.link.waiter_of(call, rank);
             while status.is_again() {
                 waiter.step()?;
                 status = post();
@@ -106,7 +109,11 @@ impl Window {
     /// because the operation may still complete.
     fn wait_issued(&self, call: &'static str, issued: &Issued<'_>) -> WinResult<()> {
         let state = self.parts.slots.slot(issued.slot);
-        let wait = || self.link.wait_until(call, || state.status().is_some());
+        let rank = issued.peer.rank;
+        let wait = || {
+            self.link
+                .wait_until_of(call, rank, || state.status().is_some())
+        };
         match self.parts.slots.any_free() {
             true => wait(),
             // A task that ran meanwhile might want a slot, and none would come back before it has ended: they lie below it

@@ -156,12 +156,38 @@ impl Link {
             return Ok(());
         }
         *looked = Instant::now();
-        match self.watched.iter().find(|(_, process)| process.is_gone()) {
+        self.find_gone(call, |_| true)
+    }
+
+    /// An error once the transport, or a member, has failed.
+    #[cold]
+    fn check_member(&self, call: &'static str, member: usize) -> WinResult<()> {
+        let failed = self
+            .job
+            .failed_among(|proc| self.is_process_of(member, proc));
+        match failed {
+            Some(failure) => Err(job_failed(call, &failure)),
+            // One process is looked for at each look: `looked` is of all.
+            None => self.find_gone(call, |rank| rank == member),
+        }
+    }
+
+    /// An error if the process of a rank that this one sees, and `concerns`, is gone.
+    fn find_gone(&self, call: &'static str, concerns: impl Fn(usize) -> bool) -> WinResult<()> {
+        let mut watched = self.watched.iter();
+        match watched.find(|(rank, process)| concerns(*rank) && process.is_gone()) {
             None => Ok(()),
             Some((rank, process)) => Err(WinError::Job {
                 call,
                 reason: format!("rank {rank} (process {}) is gone", process.pid),
             }),
+        }
+    }
+
+    fn check_for(&self, call: &'static str, member: Option<usize>) -> WinResult<()> {
+        match member {
+            Some(member) => self.check_member(call, member),
+            None => self.check(call),
         }
     }
 
@@ -171,8 +197,18 @@ impl Link {
         Waiter {
             link: self,
             call,
+            member: None,
             pace: Pace::default(),
             stay: None,
+        }
+    }
+
+    /// As [`waiter`](Self::waiter), for what ends with a member's failure only: an operation on it.
+    #[inline]
+    pub(super) fn waiter_of(&self, call: &'static str, member: usize) -> Waiter<'_> {
+        Waiter {
+            member: Some(member),
+            ..self.waiter(call)
         }
     }
 
@@ -186,6 +222,23 @@ impl Link {
         self.engine().wait(&Until {
             link: self,
             call,
+            member: None,
+            done,
+        })
+    }
+
+    /// As [`wait_until`](Self::wait_until), for what ends with a member's failure only: an operation on it.
+    #[inline]
+    pub(super) fn wait_until_of(
+        &self,
+        call: &'static str,
+        member: usize,
+        done: impl Fn() -> bool + Sync,
+    ) -> WinResult<()> {
+        self.engine().wait(&Until {
+            link: self,
+            call,
+            member: Some(member),
             done,
         })
     }
@@ -200,6 +253,7 @@ impl Link {
         let until = Until {
             link: self,
             call,
+            member: None,
             done: || completion.is_complete(),
         };
         self.engine().wait_request(&until, completion)
@@ -245,6 +299,8 @@ fn job_failed(call: &'static str, failure: &Failure) -> WinError {
 struct Until<'a, F> {
     link: &'a Link,
     call: &'static str,
+    /// Whose failure ends it; none: that of any rank of the window.
+    member: Option<usize>,
     done: F,
 }
 
@@ -261,7 +317,7 @@ impl<F: Fn() -> bool + Sync> Blocking for Until<'_, F> {
     }
 
     fn look(&self) -> WinResult<()> {
-        self.link.check(self.call)
+        self.link.check_for(self.call, self.member)
     }
 
     fn progress_failed(&self, code: i32) -> WinError {
@@ -274,6 +330,8 @@ impl<F: Fn() -> bool + Sync> Blocking for Until<'_, F> {
 pub(super) struct Waiter<'a> {
     link: &'a Link,
     call: &'static str,
+    /// Whose failure ends it; none: that of any rank of the window.
+    member: Option<usize>,
     pace: Pace,
     /// Has the loop watched from its first visit on, if long waits are reported.
     stay: Option<Stay>,
@@ -283,14 +341,14 @@ impl Waiter<'_> {
     /// One visit.
     #[inline]
     pub(super) fn step(&mut self) -> WinResult<()> {
-        let (link, call) = (self.link, self.call);
+        let (link, call, member) = (self.link, self.call, self.member);
         if self.stay.is_none() {
             self.stay = link.engine().stay(call);
         }
         link.engine().step(
             &mut self.pace,
             |code| link.progress_failed(call, code),
-            || link.check(call),
+            || link.check_for(call, member),
         )
     }
 

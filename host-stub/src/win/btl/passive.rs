@@ -25,9 +25,11 @@ pub(in crate::win) const LOCKS_AT_ONCE: usize = 16;
 pub(super) fn lock(window: &Window, rank: usize, kind: LockKind) -> WinResult<()> {
     let call = "lock";
     let peer = window.peer(call, rank)?;
+    let mut waiter = window.link.waiter(call);
+    let word = Remote { window, call, peer };
     match kind {
-        LockKind::Shared => lock_shared(window, call, peer)?,
-        LockKind::Exclusive => lock_alone(window, call, peer)?,
+        LockKind::Shared => lock_shared(&word, |tries| waiter.back_off(tries))?,
+        LockKind::Exclusive => lock_alone(&word, |tries| waiter.back_off(tries))?,
     }
     // Local accesses after the lock see what earlier holders wrote.
     fence(Ordering::SeqCst);
@@ -39,58 +41,103 @@ const fn waiters(word: u64) -> u64 {
     word & (EXCLUSIVE - WAITING)
 }
 
-fn lock_shared(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
-    let mut waiter = window.link.waiter(call);
+/// The lock word of a target.
+trait LockWord {
+    /// Adds to it; gives what was there.
+    fn add(&self, operand: u64) -> WinResult<u64>;
+
+    /// Replaces it if it has a value; gives what was there.
+    fn swap_if(&self, compare: u64, value: u64) -> WinResult<u64>;
+}
+
+/// The word in a target's control block.
+struct Remote<'a> {
+    window: &'a Window,
+    call: &'static str,
+    peer: &'a Peer,
+}
+
+impl LockWord for Remote<'_> {
+    fn add(&self, operand: u64) -> WinResult<u64> {
+        self.window.add_word(self.call, self.peer, LOCK, operand)
+    }
+
+    fn swap_if(&self, compare: u64, value: u64) -> WinResult<u64> {
+        self.window
+            .swap_word_if(self.call, self.peer, LOCK, compare, value)
+    }
+}
+
+/// `back_off` waits, longer with each of the tries that it is told; its error ends the call.
+fn lock_shared(
+    word: &impl LockWord,
+    mut back_off: impl FnMut(u32) -> WinResult<()>,
+) -> WinResult<()> {
     let (mut tries, mut since) = (0, None);
     loop {
-        let before = window.add_word(call, peer, LOCK, 1)?;
+        let before = word.add(1)?;
         let stand_back =
             waiters(before) != 0 && since.get_or_insert_with(Instant::now).elapsed() < PATIENCE;
         if before & EXCLUSIVE == 0 && !stand_back {
             return Ok(());
         }
-        release(window, call, peer, LockKind::Shared)?;
-        waiter.back_off(tries)?;
+        word.add(taken_by(LockKind::Shared).wrapping_neg())?;
+        back_off(tries)?;
         tries += 1;
     }
 }
 
-fn lock_alone(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
-    let mut waiter = window.link.waiter(call);
-    let (mut tries, mut expected, mut announced) = (0, 0, 0);
+/// As [`lock_shared`].
+fn lock_alone(
+    word: &impl LockWord,
+    mut back_off: impl FnMut(u32) -> WinResult<()>,
+) -> WinResult<()> {
+    let found = word.swap_if(0, EXCLUSIVE)?;
+    if found == 0 {
+        return Ok(());
+    }
+    let found = word.add(WAITING)? + WAITING;
+    let locked = lock_announced(word, found, &mut back_off);
+    if locked.is_err() {
+        // Otherwise shared lockers would stand back for a waiter that is not there. Best effort: the first error is the one to
+        // return.
+        let _ = word.add(WAITING.wrapping_neg());
+    }
+    locked
+}
+
+/// Takes a lock after this rank has announced itself; `found` is the word with that. After an error it is still announced.
+fn lock_announced(
+    word: &impl LockWord,
+    mut found: u64,
+    back_off: &mut impl FnMut(u32) -> WinResult<()>,
+) -> WinResult<()> {
+    let mut tries = 0;
     loop {
-        let mut found =
-            window.swap_word_if(call, peer, LOCK, expected, expected - announced + EXCLUSIVE)?;
+        let expected = waiters(found);
+        if found != expected {
+            back_off(tries)?;
+            tries += 1;
+        }
+        found = word.swap_if(expected, expected - WAITING + EXCLUSIVE)?;
         if found == expected {
             return Ok(());
         }
-        if announced == 0 {
-            announced = WAITING;
-            found = window.add_word(call, peer, LOCK, WAITING)? + WAITING;
-        }
-        expected = waiters(found);
-        if found == expected {
-            // Nobody holds it now.
-            continue;
-        }
-        if let Err(error) = waiter.back_off(tries) {
-            // Best effort: the job has failed.
-            let _ = window.add_word(call, peer, LOCK, WAITING.wrapping_neg());
-            return Err(error);
-        }
-        tries += 1;
+    }
+}
+
+/// What a holder has added to the word.
+const fn taken_by(kind: LockKind) -> u64 {
+    match kind {
+        LockKind::Exclusive => EXCLUSIVE,
+        LockKind::Shared => 1,
     }
 }
 
 fn release(window: &Window, call: &'static str, peer: &Peer, kind: LockKind) -> WinResult<()> {
-    let held = match kind {
-        // Subtracted, not overwritten: others may have added themselves meanwhile.
-        LockKind::Exclusive => EXCLUSIVE,
-        LockKind::Shared => 1,
-    };
-    window
-        .add_word(call, peer, LOCK, held.wrapping_neg())
-        .map(drop)
+    // Subtracted, not overwritten: others may have added themselves meanwhile.
+    let word = Remote { window, call, peer };
+    word.add(taken_by(kind).wrapping_neg()).map(drop)
 }
 
 pub(super) fn unlock(window: &Window, rank: usize, held: Option<LockKind>) -> WinResult<()> {
@@ -142,8 +189,10 @@ fn lock_batch<'p>(
         };
         let is_free = before & EXCLUSIVE == 0 && waiters(before) == 0;
         if !is_free && outcome.is_ok() {
+            let mut waiter = window.link.waiter(call);
+            let word = Remote { window, call, peer };
             outcome = release(window, call, peer, LockKind::Shared)
-                .and_then(|()| lock_shared(window, call, peer));
+                .and_then(|()| lock_shared(&word, |tries| waiter.back_off(tries)));
             if outcome.is_err() {
                 continue;
             }
@@ -222,4 +271,101 @@ pub(in crate::win) fn flush_all(window: &Window, call: &'static str) -> WinResul
         outcome = outcome.and(flush(window, call, rank));
     }
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::win::WinError;
+
+    fn failed() -> WinError {
+        WinError::Job {
+            call: "lock",
+            reason: String::new(),
+        }
+    }
+
+    /// A word in this process, and the number of swaps that succeed before one fails without effect.
+    struct Local {
+        word: Cell<u64>,
+        swaps: Cell<u32>,
+    }
+
+    impl Local {
+        fn new(word: u64, swaps: u32) -> Local {
+            Local {
+                word: Cell::new(word),
+                swaps: Cell::new(swaps),
+            }
+        }
+    }
+
+    impl LockWord for Local {
+        fn add(&self, operand: u64) -> WinResult<u64> {
+            let before = self.word.get();
+            self.word.set(before.wrapping_add(operand));
+            Ok(before)
+        }
+
+        fn swap_if(&self, compare: u64, value: u64) -> WinResult<u64> {
+            let left = self.swaps.get();
+            self.swaps.set(left.checked_sub(1).ok_or_else(failed)?);
+            let before = self.word.get();
+            if before == compare {
+                self.word.set(value);
+            }
+            Ok(before)
+        }
+    }
+
+    #[test]
+    fn a_failed_wait_leaves_no_waiter() {
+        for held in [1, EXCLUSIVE, EXCLUSIVE + WAITING] {
+            let word = Local::new(held, u32::MAX);
+            assert!(
+                lock_alone(&word, |tries| if tries < 3 {
+                    Ok(())
+                } else {
+                    Err(failed())
+                })
+                .is_err()
+            );
+            assert_eq!(word.word.get(), held);
+        }
+    }
+
+    #[test]
+    fn a_failed_swap_leaves_no_waiter() {
+        for swaps in 0..4 {
+            let word = Local::new(EXCLUSIVE, swaps);
+            assert!(lock_alone(&word, |_| Ok(())).is_err());
+            assert_eq!(word.word.get(), EXCLUSIVE, "after {swaps} swaps");
+        }
+    }
+
+    #[test]
+    fn a_failed_wait_leaves_no_shared_holder() {
+        let word = Local::new(EXCLUSIVE, 0);
+        assert!(lock_shared(&word, |_| Err(failed())).is_err());
+        assert_eq!(word.word.get(), EXCLUSIVE);
+    }
+
+    #[test]
+    fn one_that_waits_gets_the_lock_when_it_is_given_back() {
+        let word = Local::new(EXCLUSIVE, u32::MAX);
+        let give_back = |tries| {
+            if tries == 2 {
+                let _ = word.add(EXCLUSIVE.wrapping_neg());
+            }
+            Ok(())
+        };
+        lock_alone(&word, give_back).unwrap();
+        assert_eq!(word.word.get(), EXCLUSIVE);
+        // Another waiter stays announced.
+        let word = Local::new(WAITING, u32::MAX);
+        lock_alone(&word, |_| Err(failed())).unwrap();
+        assert_eq!(word.word.get(), EXCLUSIVE + WAITING);
+    }
 }

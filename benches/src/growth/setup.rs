@@ -57,7 +57,9 @@ pub(crate) fn open(
         })
     });
     let options = options.map_err(|e| e.to_string())?;
-    let transport = Transport::open(&options, level).map_err(|e| format!("{provider}: {e}"))?;
+    // SAFETY: benchmarks whose threads call the transport at the same time open it at the level MULTIPLE.
+    let transport = unsafe { Transport::open_at(&options, level) };
+    let transport = transport.map_err(|e| format!("{provider}: {e}"))?;
     let window = vec![0u64; WINDOW / 8].leak().as_mut_ptr().cast::<u8>();
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     // SAFETY: the memory is never freed, and only operations of this program change it.

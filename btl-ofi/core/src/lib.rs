@@ -11,7 +11,7 @@
 //!
 //! ```no_run
 //! use btl_ofi::{Op, Options, Transport};
-//! use plugin_api::{Access, ThreadLevel};
+//! use plugin_api::Access;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Every parameter has its default, except that the provider is named.
@@ -21,7 +21,7 @@
 //!         _ => declaration.default.clone(),
 //!     })
 //! })?;
-//! let transport = Transport::open(&options, ThreadLevel::Single)?;
+//! let transport = Transport::open(&options)?;
 //! let peer = transport.connect(transport.address(), 0)?;
 //! let mut window = [0u64; 8];
 //! let word = 7u64;

@@ -46,7 +46,7 @@ fn opening_process() {
         "btl_ofi_provider_include",
         mca_params::Value::str("sockets"),
     )];
-    let t = btl_ofi::Transport::open(&common::options(&options), ThreadLevel::Single).unwrap();
+    let t = common::try_open(&common::options(&options), ThreadLevel::Single).unwrap();
     println!("@value {:?}", std::env::var_os(VARIABLE));
     println!("@said {}", said.lock().unwrap().join(" "));
     t.close().unwrap();

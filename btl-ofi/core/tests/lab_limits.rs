@@ -19,7 +19,7 @@ use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
-use common::{insist, open, options};
+use common::{insist, open, options, try_open};
 use lab::{Tally, child, child_role, shape};
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -236,7 +236,7 @@ fn passed_over() {
         o.need_limit(need);
         o
     };
-    let open = |o: &Options| Transport::open(o, ThreadLevel::Serialized);
+    let open = |o: &Options| try_open(o, ThreadLevel::Serialized);
     let refused = open(&offered("lab", 4096)).err().unwrap().to_string();
     let why = "it moves at most 4095 bytes at once";
     assert!(
@@ -389,7 +389,7 @@ fn progress_modes() {
                 if (offered, asked) == ("manual", "auto") {
                     let include = ("btl_ofi_provider_include", Value::str("lab"));
                     let o = options(&[include, mode]);
-                    assert!(Transport::open(&o, ThreadLevel::Single).is_err());
+                    assert!(try_open(&o, ThreadLevel::Single).is_err());
                     tally.refused += 1;
                     continue;
                 }

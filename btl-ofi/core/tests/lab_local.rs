@@ -15,12 +15,11 @@ mod lab;
 use std::ptr;
 use std::time::Duration;
 
-use btl_ofi::Transport;
 use mca_params::Value;
 use plugin_api::{Access, ModuleFlags, Status, ThreadLevel, hmem_iface};
 
 use common::attending::attended;
-use common::{Calls as _, insist, open, options, register};
+use common::{Calls as _, insist, open, options, register, try_open};
 use lab::group::{Plan, Shape, judged, opened};
 use lab::{Tally, child, child_role, shape};
 
@@ -217,7 +216,7 @@ fn ends() {
     for shaped in [("MESSAGES", "0"), ("MODE", "CONTEXT"), ("MAX_MSG", "8000")] {
         shape(&[("MR_MODE", "LOCAL"), shaped]);
         let o = options(&[("btl_ofi_provider_include", Value::str("lab")), allowed()]);
-        let why = match Transport::open(&o, ThreadLevel::Single) {
+        let why = match try_open(&o, ThreadLevel::Single) {
             Ok(_) => panic!("{shaped:?}: it was opened"),
             Err(why) => why.to_string(),
         };

@@ -14,11 +14,10 @@ mod lab;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use btl_ofi::Transport;
 use mca_params::Value;
 use plugin_api::ThreadLevel;
 
-use common::{open, options};
+use common::{open, options, try_open};
 use lab::dice::Dice;
 use lab::group::{Plan, Shape, judged};
 use lab::{Tally, child, child_role, descriptors, registration_modes, shape, violations};
@@ -251,7 +250,7 @@ fn refused_shapes() {
     for (name, value, why) in shapes {
         shape(&[("ATOMICS", "0"), (name, value)]);
         let o = options(&[("btl_ofi_provider_include", Value::str("lab"))]);
-        let said = match Transport::open(&o, ThreadLevel::Single) {
+        let said = match try_open(&o, ThreadLevel::Single) {
             Ok(_) => panic!("{name} {value}: it was opened"),
             Err(e) => e.to_string(),
         };

@@ -15,13 +15,12 @@ use std::collections::HashMap;
 use std::ptr;
 use std::time::Duration;
 
-use btl_ofi::Transport;
 use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{Access, BtlAtomicOp, ModuleFlags, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, serve_as_target};
-use common::{insist, open, options};
+use common::{insist, open, options, try_open};
 use lab::dice::Dice;
 use lab::judge::Judge;
 use lab::model::SLOT;
@@ -184,7 +183,7 @@ fn every_supported_mode() {
 fn refusal() -> String {
     let include = Value::str("lab");
     let o = options(&[("btl_ofi_provider_include", include)]);
-    match Transport::open(&o, ThreadLevel::Single) {
+    match try_open(&o, ThreadLevel::Single) {
         Ok(_) => panic!("it was opened"),
         Err(e) => e.to_string(),
     }

@@ -17,7 +17,7 @@ use btl_ofi::Transport;
 use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
-use common::{Calls as _, insist, open, register};
+use common::{Calls as _, insist, open, register, try_open};
 use lab::{Tally, child, child_role, shape};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ fn opened(modules: &'static str) -> Vec<Transport> {
     let first = open("lab", ThreadLevel::Single, &settings);
     let further = first.further_modules().to_vec();
     let further = further.iter().map(|options| {
-        let module = Transport::open(options, ThreadLevel::Single).unwrap();
+        let module = try_open(options, ThreadLevel::Single).unwrap();
         assert!(module.further_modules().is_empty());
         module
     });

@@ -17,7 +17,7 @@ use btl_ofi::Transport;
 use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
-use common::{open, options};
+use common::{open, options, try_open};
 use lab::{Tally, child, child_role, descriptors, shape, stats};
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -40,7 +40,7 @@ fn open_failing(
         ("btl_ofi_provider_include", Value::str("lab")),
         ("btl_ofi_num_contexts_per_module", n),
     ]);
-    Transport::open(&o, ThreadLevel::Single)
+    try_open(&o, ThreadLevel::Single)
 }
 
 /// Steps of opening, the calls that take them, contexts, and how often each is taken.
@@ -148,7 +148,7 @@ fn types_of_endpoints() {
     let mut tally = Tally::default();
     for offered in ["MSG", "DGRAM", "MSG,DGRAM"] {
         shape(&[("ENDPOINTS", offered)]);
-        let why = match Transport::open(&o, ThreadLevel::Single) {
+        let why = match try_open(&o, ThreadLevel::Single) {
             Ok(_) => panic!("{offered}: it was opened"),
             Err(why) => why.to_string(),
         };
@@ -161,10 +161,7 @@ fn types_of_endpoints() {
     }
     for offered in ["DGRAM,MSG,RDM", "RDM,MSG"] {
         shape(&[("ENDPOINTS", offered)]);
-        Transport::open(&o, ThreadLevel::Single)
-            .unwrap()
-            .close()
-            .unwrap();
+        try_open(&o, ThreadLevel::Single).unwrap().close().unwrap();
         tally.run += 1;
     }
     tally.tell();

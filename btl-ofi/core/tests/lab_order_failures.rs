@@ -16,12 +16,12 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use btl_ofi::{Completion, Transport};
+use btl_ofi::Completion;
 use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{Access, Module, Status, ThreadLevel};
 
-use common::{insist, open, options, register};
+use common::{insist, open, options, register, try_open};
 use lab::said::Losses;
 use lab::{Tally, child, child_role, shape};
 
@@ -176,7 +176,7 @@ fn refusals() {
     let refused = |pairs: &[(&str, &str)], why: &str| {
         shape(pairs);
         let lab = [("btl_ofi_provider_include", Value::str("lab"))];
-        let opened = Transport::open(&options(&lab), ThreadLevel::Single);
+        let opened = try_open(&options(&lab), ThreadLevel::Single);
         let said = opened.err().unwrap().to_string();
         assert!(said.contains(why), "{said}");
     };

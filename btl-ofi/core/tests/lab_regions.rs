@@ -20,7 +20,7 @@ use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
-use common::{PATIENCE, open, options, register, tell};
+use common::{PATIENCE, open, options, register, tell, try_open};
 use lab::{Tally, child, child_role, shape};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -238,7 +238,7 @@ fn like_rxm_over_verbs() {
     unordered[3] = ("READ_ORDER", "0");
     shape(&unordered);
     let include = [("btl_ofi_provider_include", Value::str(IMITATED))];
-    let refused = Transport::open(&options(&include), ThreadLevel::Single).err();
+    let refused = try_open(&options(&include), ThreadLevel::Single).err();
     let said = refused.unwrap().to_string();
     assert!(said.contains("lacks FI_ORDER_RMA_RAW"), "{said}");
     let tally = Tally {

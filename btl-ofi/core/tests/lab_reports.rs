@@ -15,12 +15,12 @@ use std::ptr;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use btl_ofi::{ErrorReport, Transport};
+use btl_ofi::ErrorReport;
 use mca_params::Value;
 use plugin_api::{Access, Module, Status, ThreadLevel};
 
 use common::seen::Seen;
-use common::{Calls as _, insist, options, register};
+use common::{Calls as _, insist, options, register, try_open};
 use lab::{Tally, child, child_role, shape};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -51,7 +51,7 @@ fn reports(every: bool) -> Vec<String> {
         options.report_every_failure();
     }
     let reports: Mutex<Vec<String>> = Mutex::default();
-    let t = Transport::open(&options, ThreadLevel::Single).unwrap();
+    let t = try_open(&options, ThreadLevel::Single).unwrap();
     t.on_error(Some(ErrorReport {
         function: reported,
         context: (&raw const reports).cast_mut().cast(),

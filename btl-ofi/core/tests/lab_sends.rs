@@ -20,7 +20,7 @@ use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
-use common::{PATIENCE, open, options, register};
+use common::{PATIENCE, open, options, register, try_open};
 use lab::dice::Dice;
 use lab::{Tally, child, child_role, shape, violations};
 
@@ -219,12 +219,12 @@ fn refused_shapes() {
                 ("btl_ofi_mode", Value::Int(mode)),
             ])
         };
-        let said = match Transport::open(&of(1), ThreadLevel::Single) {
+        let said = match try_open(&of(1), ThreadLevel::Single) {
             Ok(_) => panic!("{name} {value}: it was opened"),
             Err(e) => e.to_string(),
         };
         assert!(said.contains("btl_ofi_mode"), "{name} {value}: {said}");
-        let one_sided = Transport::open(&of(0), ThreadLevel::Single).unwrap();
+        let one_sided = try_open(&of(0), ThreadLevel::Single).unwrap();
         one_sided.close().unwrap();
     }
     let tally = Tally {

@@ -22,7 +22,7 @@ use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
 use common::attending::attended;
 use common::pair::{hex, unhex};
-use common::{insist, loopback, open, options, register};
+use common::{insist, loopback, open, options, register, try_open};
 
 const MIB: u64 = 1 << 20;
 const INSIDE: &str = "BTL_OFI_TEST_INSIDE";
@@ -206,7 +206,7 @@ fn too_small_a_folder_is_named() {
     loopback();
     let candidates = Transport::survey(&shm_alone(), ThreadLevel::Single).unwrap();
     let shm = candidates.iter().find(|c| c.name == "shm").unwrap();
-    let opened = Transport::open(&shm_alone(), ThreadLevel::Single);
+    let opened = try_open(&shm_alone(), ThreadLevel::Single);
     let opened = opened.err().expect("there is no room").to_string();
     for text in [shm.refusal.as_ref().unwrap(), &opened] {
         let needed = format!("{}.0 MiB", 16 * processors());

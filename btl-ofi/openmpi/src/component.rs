@@ -195,7 +195,11 @@ unsafe extern "C" fn init(
         } else {
             ThreadLevel::Serialized
         };
-        let open = |options| Module::open(entries::of_module(exported()), options, level);
+        let open = |options| {
+            // SAFETY: Open MPI's calls overlap under MPI_THREAD_MULTIPLE and where it has threads of its own only; `level` is
+            // MULTIPLE then.
+            unsafe { Module::open(entries::of_module(exported()), options, level) }
+        };
         let module = match open(options) {
             Ok(module) => module,
             Err(reason) => {

@@ -64,7 +64,10 @@ pub(crate) struct Functions {
 
 impl Module {
     /// Selects and opens a provider, and fills in Open MPI's structure.
-    pub(crate) fn open(
+    ///
+    /// # Safety
+    /// Below [`ThreadLevel::Multiple`], Open MPI's calls of the module never overlap.
+    pub(crate) unsafe fn open(
         functions: Functions,
         mut options: Options,
         level: ThreadLevel,
@@ -89,7 +92,8 @@ impl Module {
         // Before libfabric can start threads: see `Registrations::open`.
         module.registrations = Registrations::open(&raw mut module.transport);
         log_choice(&options, level);
-        let transport = match Transport::open(&options, level) {
+        // SAFETY: the caller guarantees that calls below MULTIPLE do not overlap.
+        let transport = match unsafe { Transport::open_at(&options, level) } {
             Ok(transport) => transport,
             Err(e) => {
                 module.registrations.close();

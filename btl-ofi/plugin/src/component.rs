@@ -186,7 +186,8 @@ unsafe extern "C" fn init(
         if !component.module.current().is_null() {
             return Status::RESOURCE_BUSY;
         }
-        let transport = match Transport::open(&component.options, level) {
+        // SAFETY: the host promises the level with its call of `init`.
+        let transport = match unsafe { Transport::open_at(&component.options, level) } {
             Ok(transport) => transport,
             Err(e) => {
                 log_line(component.host, LogLevel::Error, &e.to_string());

@@ -52,12 +52,31 @@ impl Transport {
         select::survey(options, level)
     }
 
-    /// Opens the first usable provider.
+    /// Opens the first usable provider. Any threads may use the transport at the same time ([`ThreadLevel::Multiple`]).
     ///
     /// # Errors
     /// [`Error::NoProvider`] lists every provider with the reason for its refusal; other errors name the
     /// libfabric call.
-    pub fn open(options: &Options, level: ThreadLevel) -> Result<Transport, Error> {
+    pub fn open(options: &Options) -> Result<Transport, Error> {
+        // SAFETY: this level asks nothing of the caller.
+        unsafe { Transport::open_at(options, ThreadLevel::Multiple) }
+    }
+
+    /// [`open`](Self::open) for a host that promises a thread level. Below [`ThreadLevel::Multiple`] locks cost one branch.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    ///
+    /// # Safety
+    /// Below [`ThreadLevel::Multiple`], calls of the transport never overlap, nor do they overlap with the end of its regions,
+    /// and each sees what the one before it wrote: they are made by one thread, or the host orders them. The transport is
+    /// [`Sync`], so the compiler does not check this:
+    ///
+    /// ```compile_fail,E0133
+    /// # let options: btl_ofi::Options = todo!();
+    /// btl_ofi::Transport::open_at(&options, plugin_api::ThreadLevel::Single);
+    /// ```
+    pub unsafe fn open_at(options: &Options, level: ThreadLevel) -> Result<Transport, Error> {
         let threaded = level == ThreadLevel::Multiple;
         let mut chosen = select::choose(options, Calling::at(level))?;
         let device = Arc::new(chosen.device);
@@ -84,7 +103,8 @@ impl Transport {
         let scratch = OwnMemory::new(&registrar, scratch)?;
         node.word = register_word(&policy, &node.probe, &registrar)?;
         let (rails, further) = rails_or_modules(options, chosen.rails);
-        let rails = Rails::open(options, level, &rails, &registrar)?;
+        // SAFETY: rails are called by calls of this transport only, of which the caller guarantees the same.
+        let rails = unsafe { Rails::open(options, level, &rails, &registrar) }?;
         node.address = address(
             (info, name.to_vec()),
             &registrar,

@@ -106,7 +106,10 @@ impl Polls {
 impl Rails {
     /// Opens a transport for each place. Goes without those that cannot be opened, and, where peers find rails by number, without
     /// those behind.
-    pub(crate) fn open(
+    ///
+    /// # Safety
+    /// As for [`Transport::open_at`].
+    pub(crate) unsafe fn open(
         options: &Options,
         level: ThreadLevel,
         places: &[Place],
@@ -115,7 +118,8 @@ impl Rails {
         let mut rails = Rails::default();
         for place in places {
             let options = options.for_rail(place);
-            match Transport::open(&options, level) {
+            // SAFETY: the caller guarantees that calls of the rails do not overlap below MULTIPLE.
+            match unsafe { Transport::open_at(&options, level) } {
                 Ok(rail) => rails.rails.push(rail),
                 Err(e) => {
                     tracing::warn!("rail {} is not used: {e}", place.domain);

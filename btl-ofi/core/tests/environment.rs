@@ -1,5 +1,5 @@
 //! What providers read from the environment is set in a process of one thread, and in no other: there the user
-//! is told what to export.
+//! is told what to export. Where the environment hides the provider that is asked for, the refusal says so.
 
 #![allow(
     clippy::unwrap_used,
@@ -93,5 +93,33 @@ fn the_users_value_stays() {
             opened_with(threads, Some("5")),
             ["value Some(\"5\")", "said "]
         );
+    }
+}
+
+/// Tells why sockets cannot be opened.
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn refused_process() {
+    let options = [(
+        "btl_ofi_provider_include",
+        mca_params::Value::str("sockets"),
+    )];
+    let opened = common::try_open(&common::options(&options), ThreadLevel::Single);
+    println!("@{}", opened.err().expect("a refusal"));
+    std::process::exit(0);
+}
+
+#[test]
+fn a_refusal_names_the_filter_of_the_environment() {
+    for filter in ["shm", "^sockets", "no_such_provider"] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "refused_process", "--ignored", "--nocapture"]);
+        let output = command.env("FI_PROVIDER", filter).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let named = format!(
+            "(btl_ofi_provider_include is \"sockets\"; FI_PROVIDER is \"{filter}\" in the environment, which \
+             limits what libfabric offers)"
+        );
+        assert!(text.contains(&named), "{text}");
     }
 }

@@ -48,6 +48,12 @@ pub(crate) fn advice(
     ))
 }
 
+/// The names by which the user limits the providers that libfabric loads, if he does.
+pub(crate) fn filter() -> Option<String> {
+    let names = std::env::var_os("FI_PROVIDER")?;
+    (!names.is_empty()).then(|| names.to_string_lossy().into_owned())
+}
+
 /// Whether this process has one thread, according to `/proc`; false where `/proc` cannot be read.
 fn has_one_thread() -> bool {
     sys::threads("self").is_ok_and(|threads| threads.len() == 1)

@@ -114,15 +114,26 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
             refusals.push(refusal);
         }
     }
-    let wanted = if options.provider.include.is_empty() {
-        String::new()
-    } else {
-        format!(
-            " (btl_ofi_provider_include is \"{}\")",
-            options.provider.include.join(",")
-        )
-    };
+    let wanted = wanted(options, environment::filter().as_deref());
     Err(Error::NoProvider { wanted, refusals })
+}
+
+/// The lists that narrowed the choice, the parameter's and libfabric's own, for the end of a sentence.
+fn wanted(options: &Options, filter: Option<&str>) -> String {
+    let include = options.provider.include.join(",");
+    let lists = [
+        (!include.is_empty()).then(|| format!("btl_ofi_provider_include is \"{include}\"")),
+        filter.map(|filter| {
+            format!(
+                "FI_PROVIDER is \"{filter}\" in the environment, which limits what libfabric offers"
+            )
+        }),
+    ];
+    let lists: Vec<String> = lists.into_iter().flatten().collect();
+    match lists.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", lists.join("; ")),
+    }
 }
 
 /// Lists every provider: [`Transport::survey`](crate::Transport::survey).

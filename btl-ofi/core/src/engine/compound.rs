@@ -279,16 +279,22 @@ impl Transport {
 
     /// Removes an operation. Returns the index of its context and what its callback needs. The caller lowers the counts.
     fn remove_compound(&self, compound: NonNull<Compound>) -> (usize, Finished) {
+        // SAFETY: the operation lives until it is dropped below. A shared reference: `watch` may hold another one, and the lock on
+        // the parts, until the list forgets the operation.
+        let (context, record) = unsafe {
+            let compound = compound.as_ref();
+            (compound.context, compound.record)
+        };
+        let mut state = self.contexts[context].state.lock();
+        self.compounds.0.lock().all.remove(&record);
         // SAFETY: `begin_compound` made the pointer with Box::leak, no part of the operation is outstanding, and each
-        // operation is removed once. The list forgets it below.
+        // operation is removed once. `watch` follows pointers of the list only, under its lock.
         let mut compound = unsafe { Box::from_raw(compound.as_ptr()) };
         let parts = compound.parts.get_mut();
         let striped = match parts.unwrap_or_else(PoisonError::into_inner) {
             Parts::Striped(_) => 1,
             Parts::Notified(_) | Parts::Streamed(_) => 0,
         };
-        let mut state = self.contexts[compound.context].state.lock();
-        self.compounds.0.lock().all.remove(&compound.record);
         // Lowered before the outstanding count, so that meanwhile the provider seems to have one operation too many, never
         // one too few.
         self.compounds.0.held.fetch_sub(1, Ordering::Relaxed);
@@ -298,8 +304,9 @@ impl Transport {
             .fetch_sub(striped, Ordering::Relaxed);
         self.hmem.rest();
         // SAFETY: `begin_compound` took the record from this pool, and only this call gives it back.
-        let finished = unsafe { state.pool.give_back(compound.record) };
-        (compound.context, finished)
+        let finished = unsafe { state.pool.give_back(record) };
+        drop(state);
+        (context, finished)
     }
 
     /// Takes the first step of an operation that has just begun: one of its own, so that a caller inside a callback runs none.

@@ -24,7 +24,7 @@ use plugin_api::{
     ThreadLevel,
 };
 
-use common::{insist, loopback, open, options, try_open};
+use common::{insist, loopback, near, open, options, try_open};
 
 const PROVIDERS: [&str; 4] = ["shm", "tcp;ofi_rxm", "sockets", "udp;ofi_rxd"];
 
@@ -308,6 +308,48 @@ fn contexts_of_a_scalable_endpoint() {
     // SAFETY: every operation was flushed.
     assert_eq!(unsafe { *word.get() }, 800);
     assert_eq!(window.load(Ordering::Relaxed), 4);
+}
+
+/// A host that makes no progress has the callbacks of operations made within the call all the same.
+#[test]
+fn callbacks_of_copies_do_not_pile_up() {
+    const THRESHOLD: u32 = 50;
+    for level in [ThreadLevel::Single, ThreadLevel::Multiple] {
+        let threshold = Value::Int(THRESHOLD as i32);
+        let t = open(near(), level, &[("btl_ofi_progress_threshold", threshold)]);
+        let peer = t.connect(t.address(), 0).unwrap();
+        let mut window = [0u64; 2];
+        // SAFETY: the window outlives the transport.
+        let region = unsafe { t.register(window.as_mut_ptr().cast(), 16, Access::all()) }.unwrap();
+        let (h, none) = (region.handle(), ptr::null_mut());
+        let at = h.base();
+        let (mut word, done) = (7u64, AtomicU32::new(0));
+        let local = (&raw mut word).cast();
+        let with = Some(Completion {
+            function: count,
+            context: (&raw const done).cast_mut().cast(),
+            data: 77 as *mut c_void,
+        });
+        let (add, flags) = (BtlAtomicOp::Add, OpFlags::empty());
+        for issued in (1..3000).step_by(3) {
+            // SAFETY: the buffers and the counter live to the end of the test.
+            let statuses = unsafe {
+                [
+                    t.put(peer, local, at, none, &h, 8, with),
+                    t.get(peer, local, at, none, &h, 0, with),
+                    t.atomic_op(peer, at + 8, &h, add, 1, flags, with),
+                ]
+            };
+            assert_eq!(statuses, [Status::SUCCESS; 3]);
+            let waiting = issued + 2 - done.load(Ordering::Relaxed);
+            assert!(waiting < THRESHOLD + 3, "{waiting} callbacks wait");
+        }
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        assert_eq!(done.load(Ordering::Relaxed), 3000);
+        drop(region);
+        t.close().unwrap();
+        assert_eq!(window, [7, 1000]);
+    }
 }
 
 #[test]

@@ -131,10 +131,10 @@ impl Transport {
                 state.ready.push(caller.finished(tag));
             }
         }
-        drop(state);
         drop(used);
         let carried = (peer, Carrier::Copy, atomic.size);
         self.count_copy(self.context(), carried, self.setup.threaded);
+        self.limit_ready(context, state);
         Some(status)
     }
 

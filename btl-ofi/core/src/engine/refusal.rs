@@ -149,7 +149,7 @@ impl Transport {
     }
 
     /// Completes an operation that needs no provider: immediately without callback, otherwise on the next
-    /// progress call.
+    /// progress call. If this is refused for want of memory, the caller repeats a transfer that was made, with the same effect.
     #[cold]
     pub(crate) fn complete_empty(&self, endpoint: NonNull<Endpoint>, caller: Caller) -> Status {
         // SAFETY: the caller of the operation guarantees that `endpoint` is live.
@@ -167,6 +167,17 @@ impl Transport {
         }
         let tag = context.raise(peer, self.setup.threaded);
         state.ready.push(caller.finished(tag));
+        self.limit_ready(context, state);
         Status::SUCCESS
+    }
+
+    /// After an operation was added to those whose callbacks the next progress runs: makes that progress if there are
+    /// `btl_ofi_progress_threshold` of them, as a post does. Otherwise a host that makes no progress would fill the memory.
+    pub(crate) fn limit_ready(&self, context: &Context, state: Guard<'_, State>) {
+        let is_full = state.ready.len() >= self.setup.progress_threshold as usize;
+        drop(state);
+        if is_full && !self.must_not_poll(context) {
+            self.poll(context);
+        }
     }
 }

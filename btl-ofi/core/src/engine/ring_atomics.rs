@@ -241,8 +241,10 @@ impl Transport {
             let context = &self.contexts[0];
             let tag = context.raise(peer, self.setup.threaded);
             state.ready.push(caller.finished(tag));
+            self.limit_ready(context, state);
+        } else {
+            drop(state);
         }
-        drop(state);
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         self.count_carried(

@@ -206,12 +206,14 @@ pub(crate) struct Place {
 impl Place {
     /// Opens the segment and checks that it is the announced one.
     pub(crate) fn open(self) -> io::Result<File> {
-        let path = format!("/proc/{}/fd/{}", self.pid, self.descriptor);
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)
-            .open(path)?;
+        let file = self.open_of(&self.pid.to_string()).or_else(|e| {
+            // The kernel shows no files under the process id once the main thread has ended, but those of other threads.
+            let threads = sys::threads(&self.pid.to_string()).unwrap_or_default();
+            let mut threads = threads.into_iter().flatten();
+            let found =
+                threads.find_map(|id| self.open_of(&format!("{}/task/{id}", self.pid)).ok());
+            found.ok_or(e)
+        })?;
         let other = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
         let metadata = file.metadata()?;
         if !metadata.is_file() || metadata.size() != size_of::<Layout>() as u64 {
@@ -227,6 +229,15 @@ impl Place {
             return other("a segment of another process or of another build");
         }
         Ok(file)
+    }
+
+    /// Opens the descriptor of a process, or of a thread, of this folder of `/proc`.
+    fn open_of(self, folder: &str) -> io::Result<File> {
+        File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(format!("/proc/{folder}/fd/{}", self.descriptor))
     }
 
     /// Opens the part in which the segment's owner announces regions.

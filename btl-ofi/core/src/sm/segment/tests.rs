@@ -224,3 +224,45 @@ fn a_segment_without_its_seals_is_refused() {
     drop(script);
     assert!(place.open().is_ok());
 }
+
+extern "C" fn wait_for_the_end(_: *mut libc::c_void) -> *mut libc::c_void {
+    loop {
+        // SAFETY: pause takes no argument.
+        unsafe { libc::pause() };
+    }
+}
+
+/// A process whose main thread has ended lives on with its other threads, and so does its segment.
+#[test]
+fn a_segment_is_found_under_other_threads() {
+    let segment = Segment::make(7).unwrap();
+    // SAFETY: the child makes system calls, and one thread that makes them.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let mut thread = 0;
+        let (attributes, none) = (ptr::null(), ptr::null_mut());
+        // SAFETY: the function takes any pointer; the call ends this thread alone.
+        unsafe {
+            libc::pthread_create(&mut thread, attributes, wait_for_the_end, none);
+            libc::syscall(libc::SYS_exit, 0);
+        }
+    }
+    let own = Place {
+        pid: child as u32,
+        ..place(&segment, 7)
+    };
+    let stat = format!("/proc/{child}/task/{child}/stat");
+    while !std::fs::read_to_string(&stat).unwrap().contains(") Z ") {
+        std::thread::yield_now();
+    }
+    let threads = sys::threads(&child.to_string()).unwrap();
+    let allocated = own.claim().and_then(|claim| claim.allocate_own(OWN_LONG));
+    // SAFETY: the child is this process's own.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, ptr::null_mut(), 0);
+    }
+    assert_eq!(threads.len(), 2);
+    assert_eq!(allocated.unwrap(), OWN_LONG);
+}

@@ -3,6 +3,7 @@
 
 pub(crate) mod capabilities;
 pub(crate) mod cma;
+pub(crate) mod descriptors;
 pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod guard;

@@ -62,7 +62,8 @@ pub(crate) use network::{
     stream_socket,
 };
 pub(crate) use process::{
-    effective_user, file_size_limit, find_process, page_size, permit_tracing, processors, threads,
+    descriptor_limits, effective_user, file_size_limit, find_process, page_size, permit_tracing,
+    processors, set_descriptor_limits, threads,
 };
 pub(crate) use signals::{action, keep_mapped, object_of, program_headers, set_action};
 pub(crate) use time::{block_signals, monotonic, realtime, thread, thread_of};

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use plugin_api::{Module, ThreadLevel};
 
 use crate::base::capabilities::Capabilities;
+use crate::base::descriptors;
 use crate::base::error::Error;
 use crate::base::guard::Installed;
 use crate::base::params::{Options, Place};
@@ -78,6 +79,7 @@ impl Transport {
     /// ```
     pub unsafe fn open_at(options: &Options, level: ThreadLevel) -> Result<Transport, Error> {
         let threaded = level == ThreadLevel::Multiple;
+        descriptors::raise_limit();
         let mut chosen = select::choose(options, Calling::at(level))?;
         let device = Arc::new(chosen.device);
         let (info, name) = (device.info(), device.name()?);

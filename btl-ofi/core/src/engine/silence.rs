@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use crate::base::descriptors;
 use crate::engine::liveness::Watches;
 use crate::engine::transport::Transport;
 use crate::peer::endpoint::{COPY_FOR_WARNINGS, Endpoint, PART_FOR_WARNINGS};
@@ -145,6 +146,11 @@ impl Transport {
             }
         }
         let of = &self.failures.of;
+        let silent = news
+            .iter()
+            .any(|(.., news)| matches!(news, News::Silent(_)));
+        let short = silent.then(descriptors::shortage).flatten();
+        let short = short.map_or_else(String::new, |short| format!("; {short}"));
         for (proc, outstanding, news) in news.iter().take(MOST) {
             match news {
                 News::Silent(lasted) => {
@@ -154,7 +160,7 @@ impl Transport {
                     };
                     tracing::warn!(
                         "{of}process {proc} has not answered for {} s, {waits}: it computes without communicating, is \
-                         stopped, or its host or the network is down (btl_ofi_peer_timeout would give it up)",
+                         stopped, or its host or the network is down (btl_ofi_peer_timeout would give it up){short}",
                         lasted / 1000
                     );
                 }

@@ -59,13 +59,37 @@ pub(crate) fn page_size() -> Result<usize, CallError> {
 /// Largest size in bytes to which this process may extend a file (RLIMIT_FSIZE).
 pub(crate) fn file_size_limit() -> Result<u64, CallError> {
     scripted!("getrlimit");
+    limit(libc::RLIMIT_FSIZE).map(|limit| limit.rlim_cur)
+}
+
+/// How many descriptors this process may have: the soft limit, and the hard one (RLIMIT_NOFILE).
+pub(crate) fn descriptor_limits() -> Result<(u64, u64), CallError> {
+    scripted!("getrlimit", "descriptors");
+    limit(libc::RLIMIT_NOFILE).map(|limit| (limit.rlim_cur, limit.rlim_max))
+}
+
+/// Sets the limits of [`descriptor_limits`].
+pub(crate) fn set_descriptor_limits((soft, hard): (u64, u64)) -> Result<(), CallError> {
+    scripted!("setrlimit");
+    let limit = libc::rlimit {
+        rlim_cur: soft,
+        rlim_max: hard,
+    };
+    // SAFETY: setrlimit reads the limit only.
+    checked("setrlimit", unsafe {
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit)
+    })
+    .map(drop)
+}
+
+fn limit(resource: libc::__rlimit_resource_t) -> Result<libc::rlimit, CallError> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
     // SAFETY: `limit` is a local that getrlimit may write.
     checked("getrlimit", unsafe {
-        libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit)
+        libc::getrlimit(resource, &mut limit)
     })?;
-    Ok(limit.rlim_cur)
+    Ok(limit)
 }

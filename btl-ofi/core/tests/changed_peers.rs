@@ -24,7 +24,7 @@ use plugin_api::{BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, WORDS, serve_as_target, succeed_target};
 use common::seen::Seen;
-use common::{PATIENCE, insist, near, open, signal};
+use common::{Patience, insist, near, open, signal};
 
 /// Milliseconds between two looks at the peers.
 const LOOK: u64 = 50;
@@ -112,9 +112,9 @@ fn puts_alone_find_out() {
     settle(&t, &target);
     target.act("exec");
     let mut words = vec![7u64; 2048];
-    let started = Instant::now();
+    let patience = Patience::new();
     while put(&t, &target, &mut words, None) != Status::UNREACH {
-        assert!(started.elapsed() < PATIENCE, "written to for ever");
+        assert!(patience.lasts(), "written to for ever");
     }
     drop(target);
     t.close().unwrap();
@@ -150,9 +150,9 @@ fn a_put_that_waits_is_not_made_in_the_next_program() {
     target.sees(0, 0);
     let (seen, mut words) = (Seen::default(), [7u64; 4]);
     // Until one is left to the target: those that the kernel makes are complete with the next poll.
-    let (deadline, mut posted) = (Instant::now() + PATIENCE, 0);
+    let (deadline, mut posted) = (Patience::new(), 0);
     while seen.both().0 == posted {
-        assert!(Instant::now() < deadline, "none is left to the target");
+        assert!(deadline.lasts(), "none is left to the target");
         assert_eq!(put(&t, &target, &mut words, Some(&seen)), Status::SUCCESS);
         posted += 1;
         t.progress();

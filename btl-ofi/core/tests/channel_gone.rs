@@ -23,7 +23,7 @@ use plugin_api::{Access, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status, Threa
 use common::pair::{Target, hex, serve_as_target, unhex};
 use common::reference::Numbers;
 use common::seen::Seen;
-use common::{PATIENCE, insist, near, open, signal, worked};
+use common::{Patience, insist, near, open, signal, worked};
 
 const FLOOD: &str = "BTL_OFI_TEST_FLOOD";
 
@@ -225,11 +225,11 @@ fn killed_initiators_leave_a_target_that_serves() {
         while byte != *b"@" {
             out.read_exact(&mut byte).unwrap();
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         // SAFETY: the word is inside the window, which only this process changes, in its calls.
         while unsafe { base.read_volatile() } == before {
             t.progress();
-            assert!(Instant::now() < deadline, "nothing arrives");
+            assert!(deadline.lasts(), "nothing arrives");
         }
         let until = Instant::now() + Duration::from_micros(numbers.below(20_000) as u64);
         while Instant::now() < until {
@@ -263,13 +263,13 @@ fn killed_initiators_leave_a_target_that_serves() {
     let mut old = 0u64;
     for i in 0..100 {
         assert_eq!(add(&other, peer, &h, &raw mut old, None), Status::SUCCESS);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         let mut seen = other.stats().completed;
         while seen <= i {
             t.progress();
             other.progress();
             seen = other.stats().completed;
-            assert!(Instant::now() < deadline, "it is not served");
+            assert!(deadline.lasts(), "it is not served");
         }
         assert_eq!(old, before + i);
     }

@@ -14,7 +14,6 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use common::Calls as _;
@@ -22,7 +21,7 @@ use mca_params::Value;
 use plugin_api::{Access, IoVec, Module, OverrideOps, Status, ThreadLevel, hmem_iface};
 
 use common::pair::{DeviceWay, Target, WORDS, serve_as_target};
-use common::{PATIENCE, device, insist, near, open};
+use common::{Patience, device, insist, near, open};
 
 #[test]
 #[ignore = "a child process of other tests, which start it"]
@@ -405,10 +404,10 @@ fn a_peer_that_dies_during_a_copy() {
         put(Some(done));
         put(None);
         // A staged one takes a lane first.
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         while with(|device| device.under_way.is_empty()) {
             t.progress();
-            assert!(Instant::now() < deadline, "no copy begins");
+            assert!(deadline.lasts(), "no copy begins");
         }
         dead.child.kill().unwrap();
         dead.child.wait().unwrap();

@@ -16,14 +16,13 @@ use std::process::{Child, Command, Stdio};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
-use std::time::Instant;
 
 use btl_ofi::{Completion, Handle, Transport};
 use common::Calls as _;
 use plugin_api::{Access, Module, OverrideOps, Status, ThreadLevel, hmem_iface};
 
 use common::pair::{hex, unhex};
-use common::{PATIENCE, device, insist, open};
+use common::{Patience, device, insist, open};
 
 const PROVIDER: &str = "BTL_OFI_TEST_LANES_PROVIDER";
 const OWNER: &str = "BTL_OFI_TEST_LANES_OWNER";
@@ -133,13 +132,13 @@ impl Initiator {
 
     /// What it says next, while the owner makes progress.
     fn says(&self, t: &Transport) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         loop {
             if let Ok(said) = self.hear.try_recv() {
                 return said;
             }
             t.progress();
-            assert!(Instant::now() < deadline, "the initiator waits for ever");
+            assert!(deadline.lasts(), "the initiator waits for ever");
         }
     }
 }

@@ -25,7 +25,7 @@ use plugin_api::{
 
 use common::device;
 use common::pair::{DeviceWay, Target, serve_as_target};
-use common::{PATIENCE, insist, open};
+use common::{Patience, insist, open};
 
 /// Requests after which the transport gives a lane back though it has more to ask.
 const TURN: u32 = 64;
@@ -106,14 +106,10 @@ impl<'a> Initiator<'a> {
 
     /// Makes progress until so many operations are over.
     fn reach(&self, over: u32) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         while self.over() < over {
             self.t.progress();
-            assert!(
-                Instant::now() < deadline,
-                "{} of {over} operations",
-                self.over()
-            );
+            assert!(deadline.lasts(), "{} of {over} operations", self.over());
             std::thread::yield_now();
         }
     }
@@ -227,17 +223,17 @@ fn shares(provider: &str) {
             initiator.t.progress();
         }
     };
-    let deadline = Instant::now() + 3 * PATIENCE;
+    let deadline = Patience::times(3);
     while busy.iter().any(|initiator| initiator.over() == 0) {
         work(&mut busy);
-        assert!(Instant::now() < deadline, "{provider}: no lane for each");
+        assert!(deadline.lasts(), "{provider}: no lane for each");
     }
     let mut late = Initiator::new(&t, target.peer, &target);
     late.add(ORDERED, None);
     while late.over() == 0 {
         work(&mut busy);
         t.progress();
-        assert!(Instant::now() < deadline, "{provider}: never its turn");
+        assert!(deadline.lasts(), "{provider}: never its turn");
     }
     for initiator in &busy {
         initiator.reach(initiator.posted);

@@ -11,11 +11,10 @@
 mod common;
 
 use std::ptr;
-use std::time::Instant;
 
 use plugin_api::{Access, Status, ThreadLevel};
 
-use common::{Calls as _, PATIENCE, open, register};
+use common::{Calls as _, Patience, open, register};
 
 const PEERS: u32 = 500;
 /// Most descriptors of one connection within this process, both ends and what a provider opens with its first.
@@ -53,18 +52,18 @@ fn connects_on_first_use(provider: &str) {
     });
     assert_eq!(descriptors(), before, "{provider}: connected");
     let value = 7u64;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     let local = (&raw const value).cast_mut().cast();
     // SAFETY: the peer is connected; the value lives until the put is complete.
     let post = || unsafe { t.put(peer, local, h.base(), ptr::null_mut(), &h, 8, None) };
     while post() != Status::SUCCESS {
-        assert!(Instant::now() < deadline, "{provider}: not taken");
+        assert!(deadline.lasts(), "{provider}: not taken");
         t.progress();
         target.progress();
     }
     // SAFETY: the window lives, and the provider may change it meanwhile.
     while unsafe { (&raw const window[0]).read_volatile() } != value {
-        assert!(Instant::now() < deadline, "{provider}: not there");
+        assert!(deadline.lasts(), "{provider}: not there");
         t.progress();
         target.progress();
     }

@@ -13,7 +13,7 @@ mod common;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use btl_ofi::ErrorReport;
 use common::Calls as _;
@@ -21,7 +21,7 @@ use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, WORDS, serve_as_target};
 use common::seen::Seen;
-use common::{PATIENCE, insist, open, signal, worked};
+use common::{Patience, insist, open, signal, worked};
 
 #[test]
 #[ignore = "a child process of other tests, which start it"]
@@ -93,11 +93,11 @@ fn survives(provider: &str) {
     let before = worked();
     let flushed = t.flush(None);
     assert!(!flushed.is_ok(), "{provider}: {flushed}");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     while seen.all() < posted {
         t.progress();
         assert!(
-            Instant::now() < deadline,
+            deadline.lasts(),
             "{provider}: an operation is never reported"
         );
     }
@@ -185,7 +185,7 @@ fn dead_before_the_first_put() {
         target.child.wait().unwrap();
         let mut large = vec![0u64; WORDS];
         let (local, size) = (large.as_mut_ptr().cast(), WORDS * 8);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         loop {
             // SAFETY: the peer is connected, and the buffer lives to the end of the test.
             let status = unsafe { t.put(peer, local, h.base(), ptr::null_mut(), &h, size, None) };
@@ -196,7 +196,7 @@ fn dead_before_the_first_put() {
                 status.is_again() || status == Status::SUCCESS,
                 "{provider}: {status}"
             );
-            assert!(Instant::now() < deadline, "{provider}: not noticed");
+            assert!(deadline.lasts(), "{provider}: not noticed");
         }
         drop(target);
         t.close().unwrap();

@@ -11,7 +11,6 @@ mod common;
 
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
-use std::time::Instant;
 
 use btl_ofi::{Completion, Transport};
 use common::Calls as _;
@@ -22,7 +21,7 @@ use plugin_api::{Access, Status, ThreadLevel};
 use common::attending::attended;
 use common::pair::{Target, serve_as_target};
 use common::seen::Seen;
-use common::{PATIENCE, insist, open, register, signal, tell};
+use common::{Patience, insist, open, register, signal, tell};
 
 #[test]
 #[ignore = "a child process of other tests, which start it"]
@@ -122,9 +121,9 @@ fn transfer((a, b): (&Transport, &Transport), case: &Case, with_callback: bool, 
                 false => a.get(peer, local, remote, none, &h, case.size, completion),
             });
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         while with_callback && calls.load(Ordering::Relaxed) == 0 {
-            assert!(Instant::now() < deadline, "no callback");
+            assert!(deadline.lasts(), "no callback");
             a.progress();
         }
         assert_eq!(a.flush(None), Status::SUCCESS);
@@ -217,9 +216,9 @@ fn a_killed_peer_fails_it_once() {
             target.child.kill().unwrap();
             target.child.wait().unwrap();
             assert!(!t.flush(None).is_ok(), "{provider}");
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Patience::new();
             while seen.all() == 0 {
-                assert!(Instant::now() < deadline, "{provider}: never reported");
+                assert!(deadline.lasts(), "{provider}: never reported");
                 t.progress();
             }
             assert_eq!((seen.all(), seen.failed()), (1, 1), "{provider}, {put}");

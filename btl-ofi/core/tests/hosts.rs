@@ -29,11 +29,9 @@ mod rails;
 #[path = "hosts/rank.rs"]
 mod rank;
 
-use std::time::Instant;
-
 use plugin_api::Status;
 
-use common::PATIENCE;
+use common::Patience;
 use common::tally::{Tally, check};
 use driver::{Posted, Rank, Seen};
 use namespaces::{Host, available, serve_as_host};
@@ -257,9 +255,9 @@ impl<'a> Cut<'a> {
             Load::Provider => posted.large == all,
         };
         assert!(fits, "{provider}: {load:?}: {posted:?}");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         while !origin.repeats() {
-            assert!(Instant::now() < deadline, "{provider}: nothing is sent");
+            assert!(deadline.lasts(), "{provider}: nothing is sent");
         }
         Cut {
             end,

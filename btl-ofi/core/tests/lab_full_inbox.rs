@@ -15,13 +15,13 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use btl_ofi::{Endpoint, Handle, Leaves, Receive, Transport};
 use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
-use common::{PATIENCE, register};
+use common::{Patience, register};
 use lab::group::{Shape, opened};
 use lab::{Tally, child, child_role};
 
@@ -125,8 +125,8 @@ fn updating() {
                 thread::yield_now();
             }
         });
-        let deadline = Instant::now() + PATIENCE;
-        let in_time = || assert!(Instant::now() < deadline, "the other thread is stuck");
+        let deadline = Patience::new();
+        let in_time = || assert!(deadline.lasts(), "the other thread is stuck");
         assert_eq!(try_send(&b, to_a), Status::SUCCESS);
         while !gate.entered.load(Ordering::Relaxed) {
             in_time();
@@ -153,10 +153,10 @@ fn updating() {
     assert!((2..UPDATES).contains(&taken), "{taken}");
     // What was taken is made.
     let word = ptr::with_exposed_provenance::<u64>(gate.handle.base() as usize);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     // SAFETY: the window is live, and the target writes it in this thread.
     while unsafe { word.read_volatile() } < taken {
-        assert!(Instant::now() < deadline, "not all updates arrive");
+        assert!(deadline.lasts(), "not all updates arrive");
         a.progress();
         b.progress();
     }

@@ -19,7 +19,7 @@ use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
 use common::attending::attended;
-use common::{Calls as _, PATIENCE, insist, register};
+use common::{Calls as _, Patience, insist, register};
 use lab::group::{Shape, opened};
 use lab::{Tally, child, child_role};
 
@@ -97,13 +97,13 @@ fn wait(t: &Transport, milliseconds: u64) {
 
 /// Makes progress until a peer has failed.
 fn wait_for_failure(t: &Transport, peer: &Peer) -> Status {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     loop {
         t.progress();
         if let Some(failure) = peer.failure() {
             return failure;
         }
-        assert!(Instant::now() < deadline, "the silent peer is not noticed");
+        assert!(deadline.lasts(), "the silent peer is not noticed");
     }
 }
 

@@ -23,7 +23,7 @@ use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
 use common::attending::attended;
-use common::{PATIENCE, insist, register};
+use common::{Patience, insist, register};
 use lab::group::{Shape, opened};
 use lab::{Tally, child, child_role};
 
@@ -117,9 +117,9 @@ fn send(t: &Transport, peer: NonNull<Endpoint>) {
 
 /// Makes progress of all until `done`.
 fn until(ts: &[&Transport], what: &str, done: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     while !done() {
-        assert!(Instant::now() < deadline, "{what}");
+        assert!(deadline.lasts(), "{what}");
         ts.iter().for_each(|t| {
             t.progress();
         });

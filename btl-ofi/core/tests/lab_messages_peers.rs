@@ -12,7 +12,7 @@ mod lab;
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use mca_params::Value;
@@ -20,7 +20,7 @@ use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
 use common::attending::attended;
 use common::pair::{Target, serve_as_target};
-use common::{Calls as _, PATIENCE, insist, register, worked};
+use common::{Calls as _, Patience, insist, register, worked};
 use lab::group::{FAILED, Shape, counters, counting, opened};
 use lab::{Tally, child, child_role};
 
@@ -74,7 +74,7 @@ fn try_post(
 
 /// Posts an operation until it is taken or refused for good; whether it was taken.
 fn post(t: &Transport, to: Place, i: usize, word: &mut u64, calls: &AtomicU32) -> bool {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     loop {
         let status = try_post(t, to, i, word, counting(calls));
         if status == Status::SUCCESS {
@@ -85,10 +85,7 @@ fn post(t: &Transport, to: Place, i: usize, word: &mut u64, calls: &AtomicU32) -
             assert!(gone.contains(&status), "{status}");
             return false;
         }
-        assert!(
-            Instant::now() < deadline,
-            "nothing is taken, and nobody ends it"
-        );
+        assert!(deadline.lasts(), "nothing is taken, and nobody ends it");
         t.progress();
     }
 }
@@ -348,11 +345,11 @@ fn owing() {
     let to_a = Place(c.connect(a.address(), 1).unwrap(), regions[0].handle());
     let mut word = 0;
     assert_eq!(try_post(&c, to_a, 2, &mut word, None), Status::SUCCESS);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     let executed = ptr::with_exposed_provenance::<u64>((to_a.1.base() + 16) as usize);
     // SAFETY: a word of the window, which lives.
     while unsafe { executed.read_volatile() } == 0 {
-        assert!(Instant::now() < deadline, "the target executes nothing");
+        assert!(deadline.lasts(), "the target executes nothing");
         c.progress();
         a.progress();
     }

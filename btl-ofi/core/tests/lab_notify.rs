@@ -13,13 +13,13 @@ mod lab;
 
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use btl_ofi::{Notice, Op};
 use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
-use common::{PATIENCE, register};
+use common::{Patience, register};
 use lab::dice::Dice;
 use lab::group::{Shape, counters, counting, opened};
 use lab::{Tally, child, child_role, violations};
@@ -87,7 +87,7 @@ fn run(seed: u64) -> u32 {
             }
         }
     };
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     for (i, words) in sizes.iter().enumerate() {
         let local = (source.as_ptr().cast_mut().cast(), ptr::null_mut());
         let put = Op::put(&h, h.base() + (8 * PLACE * i) as u64, local, 8 * words);
@@ -99,7 +99,7 @@ fn run(seed: u64) -> u32 {
         };
         // SAFETY: the endpoint is connected; source and counters outlive the transport.
         while unsafe { t.put_notify(peer, &put, &notice) } != Status::SUCCESS {
-            assert!(Instant::now() < deadline, "seed {seed}: nothing is taken");
+            assert!(deadline.lasts(), "seed {seed}: nothing is taken");
             t.progress();
             target.progress();
             look();
@@ -107,7 +107,7 @@ fn run(seed: u64) -> u32 {
     }
     let done = |c: &AtomicU32| c.load(Ordering::Relaxed) > 0;
     while !calls.iter().all(done) {
-        assert!(Instant::now() < deadline, "seed {seed}: never complete");
+        assert!(deadline.lasts(), "seed {seed}: never complete");
         t.progress();
         look();
         target.progress();

@@ -13,14 +13,14 @@ mod lab;
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use btl_ofi::{Completion, Endpoint, Handle, Region, Transport};
 use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
-use common::{PATIENCE, open, options, register, tell, try_open};
+use common::{Patience, open, options, register, tell, try_open};
 use lab::{Tally, child, child_role, shape};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -43,9 +43,9 @@ impl Pair<'_> {
     fn outcome(&self, mut post: impl FnMut(Option<Completion>) -> Status) -> Status {
         const NONE: i32 = i32::MAX;
         let (status, calls) = (AtomicI32::new(NONE), AtomicU32::new(0));
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         let turn = || {
-            assert!(Instant::now() < deadline, "it does not end");
+            assert!(deadline.lasts(), "it does not end");
             self.t.progress();
             self.target.progress();
         };

@@ -14,13 +14,13 @@ mod lab;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use btl_ofi::{Endpoint, Transport};
 use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
-use common::{Calls as _, PATIENCE, open, register, worked};
+use common::{Calls as _, Patience, open, register, worked};
 use lab::group::counting;
 use lab::{Tally, announce, child, child_role, shape, stats};
 
@@ -145,11 +145,11 @@ impl Pair {
         let h = region.handle();
         let values: Vec<u64> = (1..=peers.len() as u64).collect();
         let calls = AtomicU32::new(0);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         let turn = || {
             self.t.progress();
             self.target.progress();
-            assert!(Instant::now() < deadline, "{calls:?} of {}", peers.len());
+            assert!(deadline.lasts(), "{calls:?} of {}", peers.len());
         };
         for (i, peer) in peers.iter().enumerate() {
             let local = (&raw const values[i]).cast_mut().cast();

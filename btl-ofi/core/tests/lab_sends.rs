@@ -13,14 +13,14 @@ mod lab;
 
 use std::ffi::c_void;
 use std::ptr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use btl_ofi::{Leaves, Receive, Transport};
 use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
-use common::{PATIENCE, open, options, register, try_open};
+use common::{Patience, open, options, register, try_open};
 use lab::dice::Dice;
 use lab::{Tally, child, child_role, shape, violations};
 
@@ -112,14 +112,14 @@ fn one_seed(seed: u64) -> Tally {
     let h = region.handle();
     let peer = a.connect(b.address(), 1).unwrap();
     let values: Vec<u64> = (1..=MANY as u64).collect();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     let insist = |post: &mut dyn FnMut() -> Status| loop {
         let status = post();
         if status.is_ok() {
             break;
         }
         assert!(status.is_again(), "seed {seed}: {status}");
-        assert!(Instant::now() < deadline, "seed {seed}: no room");
+        assert!(deadline.lasts(), "seed {seed}: no room");
         a.progress();
         b.progress();
     };
@@ -153,7 +153,7 @@ fn one_seed(seed: u64) -> Tally {
     let done = || window_is_done(&a);
     while came.next < MANY || !done() {
         assert!(
-            Instant::now() < deadline,
+            deadline.lasts(),
             "seed {seed}: {} of {MANY} came",
             came.next
         );

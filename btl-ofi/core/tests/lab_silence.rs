@@ -12,7 +12,7 @@ mod common;
 mod lab;
 
 use std::ptr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use btl_ofi::Transport;
 use common::Calls as _;
@@ -21,7 +21,7 @@ use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, serve_as_target};
 use common::seen::Seen;
-use common::{PATIENCE, open, worked};
+use common::{Patience, open, worked};
 use lab::{Tally, child, child_role, shape};
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -42,7 +42,7 @@ fn post(t: &Transport, target: &Target<'_>, i: usize, word: &mut u64, seen: &See
     let completion = seen.completion();
     let (local, at) = ((&raw mut *word).cast(), h.base() + 8 * i as u64);
     let (add, f) = (BtlAtomicOp::Add, OpFlags::empty());
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     loop {
         // SAFETY: words and counters outlive the transport.
         let status = unsafe {
@@ -63,7 +63,7 @@ fn post(t: &Transport, target: &Target<'_>, i: usize, word: &mut u64, seen: &See
             return false;
         }
         assert!(
-            Instant::now() < deadline,
+            deadline.lasts(),
             "the provider takes nothing, and nobody ends it"
         );
         t.progress();

@@ -21,7 +21,7 @@ use plugin_api::{Access, OverrideOps, Status, ThreadLevel, hmem_iface};
 use common::Calls as _;
 use common::pair::DeviceWay;
 use common::seen::Seen;
-use common::{PATIENCE, device, insist, register};
+use common::{Patience, device, insist, register};
 use lab::group::{Shape, opened};
 use lab::{Tally, child, child_role};
 
@@ -84,11 +84,11 @@ fn long_put() {
         let peer = t.connect(target.address(), 1).unwrap();
         let mut source = vec![1u64; bytes / 8];
         let seen = Seen::default();
-        let begun = Instant::now();
+        let (begun, patience) = (Instant::now(), Patience::new());
         put(&t, peer, (&h, h.base()), &mut source, &seen);
         while failure(peer).is_none() {
             t.progress();
-            assert!(begun.elapsed() < PATIENCE, "it is not noticed");
+            assert!(patience.lasts(), "it is not noticed");
         }
         // Less than an interval may be missing, which began before the put.
         let lasted = begun.elapsed().as_millis() as u64;
@@ -145,10 +145,10 @@ fn fragments() {
         t.progress();
     }
     put(&t, peer, (&h, at), &mut source, &seen);
-    let begun = Instant::now();
+    let patience = Patience::new();
     while seen.all() == 1 {
         t.progress();
-        assert!(begun.elapsed() < PATIENCE, "it is not noticed");
+        assert!(patience.lasts(), "it is not noticed");
     }
     assert_eq!((seen.failed(), seen.status()), (1, Status::UNREACH));
     t.close().unwrap();

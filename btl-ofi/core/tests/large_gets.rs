@@ -15,13 +15,12 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Instant;
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use common::Calls as _;
 use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
-use common::{PATIENCE, insist, near, open, register};
+use common::{Patience, insist, near, open, register};
 
 const WORDS: usize = 1 << 20;
 /// How often a get of so many words is expected to look after others: every MiB.
@@ -126,7 +125,7 @@ fn a_large_get_lets_others_in() {
     };
     chain.post();
     let mut got = vec![0u64; WORDS];
-    let deadline = Instant::now() + 3 * PATIENCE;
+    let deadline = Patience::times(3);
     let mut most = (0, 0);
     let over = AtomicBool::new(false);
     thread::scope(|s| {
@@ -136,7 +135,7 @@ fn a_large_get_lets_others_in() {
                 b.progress();
             }
         });
-        while (most.0 < LOOKS || most.1 < u64::from(LOOKS)) && Instant::now() < deadline {
+        while (most.0 < LOOKS || most.1 < u64::from(LOOKS)) && deadline.lasts() {
             let peer = a.connect(b.address(), 0).unwrap();
             let to = got.as_mut_ptr();
             // The first one finds the ring, the next one uses it, whatever was found out before.

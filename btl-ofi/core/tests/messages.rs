@@ -13,7 +13,6 @@ mod common;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
-use std::time::Instant;
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use common::Calls as _;
@@ -22,7 +21,7 @@ use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
 use common::attending::attended;
 use common::reference::Numbers;
-use common::{PATIENCE, insist, open, register, tell};
+use common::{Patience, insist, open, register, tell};
 
 /// Providers whose small transfers and atomics travel as messages: one with atomics of its own, and one without.
 const PROVIDERS: [&str; 2] = ["tcp;ofi_rxm", "net"];
@@ -280,7 +279,7 @@ fn room_comes_back() {
                 h.base() + 8 * (i as u64 % 1024),
                 ptr::from_ref(value).cast_mut().cast(),
             );
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Patience::new();
             loop {
                 // SAFETY: the values outlive the flush below.
                 let status = unsafe { a.put(peer, local, at, ptr::null_mut(), &h, 8, None) };
@@ -288,7 +287,7 @@ fn room_comes_back() {
                     break;
                 }
                 assert!(status.is_again(), "{provider}: {status}");
-                assert!(Instant::now() < deadline, "{provider}: no room");
+                assert!(deadline.lasts(), "{provider}: no room");
                 refused += 1;
                 // The target makes progress only now.
                 b.progress();

@@ -15,7 +15,6 @@ mod threads;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
 
 use btl_ofi::{Completion, Endpoint, Handle, Notice, Op, Transport};
 use mca_params::Value;
@@ -24,7 +23,7 @@ use plugin_api::{Access, Status, ThreadLevel};
 use common::attending::{attended, attended_at_times};
 use common::pair::{Target, serve_as_target};
 use common::reference::Numbers;
-use common::{PATIENCE, SAME_NODE, SAME_NODE_OFF, insist, open, register, tell};
+use common::{Patience, SAME_NODE, SAME_NODE_OFF, insist, open, register, tell};
 
 const PROVIDERS: [&str; 5] = ["tcp;ofi_rxm", "net", "sockets", "shm", "udp;ofi_rxd"];
 const SIZES: [usize; 7] = [0, 1, 8, 40, 4096, 4097, 65536];
@@ -117,7 +116,7 @@ unsafe impl Sync for Seen {}
 impl Seen {
     /// Looks at the counters until all are raised; the bytes of each must be there when it is first seen.
     fn watch(&self, adds: &[u64], sent: &[Vec<u8>], provider: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         let mut left: Vec<usize> = (0..adds.len()).collect();
         while !left.is_empty() {
             left.retain(|&i| {
@@ -138,10 +137,7 @@ impl Seen {
                 }
                 false
             });
-            assert!(
-                Instant::now() < deadline,
-                "{provider}: {left:?} not counted"
-            );
+            assert!(deadline.lasts(), "{provider}: {left:?} not counted");
             std::hint::spin_loop();
         }
     }

@@ -11,7 +11,6 @@ mod common;
 
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
-use std::time::Instant;
 
 use btl_ofi::{Completion, Handle, Notice, Op, Transport};
 use mca_params::Value;
@@ -19,7 +18,7 @@ use plugin_api::{Access, Status, ThreadLevel};
 
 use common::attending::attended;
 use common::pair::{Target, serve_as_target};
-use common::{PATIENCE, SAME_NODE, SAME_NODE_OFF, insist, open, register, tell};
+use common::{Patience, SAME_NODE, SAME_NODE_OFF, insist, open, register, tell};
 
 #[test]
 #[ignore = "a child process of other tests, which start it"]
@@ -204,11 +203,11 @@ fn killed(provider: &str, same_node: (&'static str, Value), stopped: bool) {
         posted.push(!refused);
     }
     t.flush(None);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     let over = |i: usize| outcomes[i].calls.load(Ordering::Relaxed) > 0 || !posted[i];
     while !(0..MANY).all(over) {
         t.progress();
-        assert!(Instant::now() < deadline, "{provider}: never reported");
+        assert!(deadline.lasts(), "{provider}: never reported");
     }
     (0..1000).for_each(|_| {
         t.progress();

@@ -14,7 +14,6 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::ptr::{self, NonNull};
-use std::time::Instant;
 
 use btl_ofi::{Endpoint, Handle, Transport};
 use common::Calls as _;
@@ -22,7 +21,7 @@ use plugin_api::{Access, AtomicOp, Datatype, Status, ThreadLevel};
 
 use common::attending::attended;
 use common::pair::{hex, unhex};
-use common::{PATIENCE, insist, near, open, register};
+use common::{Patience, insist, near, open, register};
 
 /// Blocks of a segment, their bytes, what a ring takes, and what it takes with a payload of its own for these vectors.
 const BLOCKS: usize = 64;
@@ -211,7 +210,7 @@ fn blocks_of_the_dead_are_used_again() {
         attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
         taken
     };
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     let mut least = 16;
     loop {
         let now = fit(&a);
@@ -219,7 +218,7 @@ fn blocks_of_the_dead_are_used_again() {
             break;
         }
         least = least.min(now);
-        assert!(Instant::now() < deadline, "no block was found again");
+        assert!(deadline.lasts(), "no block was found again");
     }
     assert_eq!(least, 1, "at first there was none");
     let took = allocated(&b);

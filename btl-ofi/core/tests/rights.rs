@@ -15,7 +15,7 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{mem, thread};
 
 use btl_ofi::{Endpoint, Handle, Region, Transport};
@@ -26,7 +26,7 @@ use plugin_api::{
 };
 
 use common::attending::attended;
-use common::{PATIENCE, device, insist, near, open, register};
+use common::{Patience, device, insist, near, open, register};
 use lab::{Tally, child, role, shape};
 
 /// Words of a region: more than a small transfer.
@@ -355,9 +355,9 @@ fn large_gets_of_what_is_deregistered() {
                 }
             });
             // Both sides must run at once, which on a busy machine they seldom do.
-            let deadline = Instant::now() + 6 * PATIENCE;
+            let deadline = Patience::times(6);
             let mut refused = None;
-            while refused.is_none() && Instant::now() < deadline {
+            while refused.is_none() && deadline.lasts() {
                 let region = register(&b, &mut theirs, Access::all());
                 let h = region.handle();
                 first.store(0, Ordering::Relaxed);

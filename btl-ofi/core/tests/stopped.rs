@@ -25,7 +25,7 @@ use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, serve_as_target};
 use common::seen::Seen;
-use common::{PATIENCE, insist, open, signal, worked};
+use common::{Patience, insist, open, signal, worked};
 
 /// The time given to a peer, milliseconds.
 const LIMIT: u64 = 400;
@@ -137,13 +137,10 @@ fn given_up(provider: &str) {
     let before = worked();
     let flushed = t.flush(None);
     assert!(!flushed.is_ok(), "{provider}: {flushed}");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     while seen.all() < posted {
         t.progress();
-        assert!(
-            Instant::now() < deadline,
-            "{provider}: one is never reported"
-        );
+        assert!(deadline.lasts(), "{provider}: one is never reported");
     }
     // The time given, a look at the peers, and closing the endpoints, which may wait for 5 s.
     let spent = worked() - before;
@@ -206,13 +203,13 @@ fn given_up_in_time(provider: &str) {
         let mut out = vec![0u64; WORDS];
         let seen = Seen::default();
         acquaint(&t, &target, &mut out);
-        let (struck, before) = (Instant::now(), worked());
+        let (struck, before, patience) = (Instant::now(), worked(), Patience::new());
         signal(target.child.id(), libc::SIGSTOP);
         let posted = fetch(&t, &target, &mut out, &seen);
         assert!(posted > 0, "{provider}");
         while seen.failed() == 0 {
             t.progress();
-            assert!(struck.elapsed() < PATIENCE, "{provider}: not given up");
+            assert!(patience.lasts(), "{provider}: not given up");
         }
         let (passed, worked) = (struck.elapsed(), worked() - before);
         let limit = Duration::from_millis(limit);
@@ -336,10 +333,10 @@ fn a_busy_thread_does_not_hide_a_dead_peer() {
         });
         let seen = Seen::default();
         // The other thread's operations may leave no room for a while.
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         let mut posted = 0;
         while posted == 0 {
-            assert!(Instant::now() < deadline, "nothing is taken");
+            assert!(deadline.lasts(), "nothing is taken");
             posted = fetch(&t, &target, &mut out, &seen);
         }
         while done.load(Ordering::Relaxed) == 0 {

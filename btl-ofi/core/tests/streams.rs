@@ -13,7 +13,6 @@ mod callbacks;
 mod common;
 
 use std::ptr::{self, NonNull};
-use std::time::Instant;
 
 use btl_ofi::{Endpoint, Handle, Transport};
 use common::Calls as _;
@@ -25,7 +24,7 @@ use common::attending::attended;
 use common::pair::{Target, serve_as_target};
 use common::reference::Numbers;
 use common::seen::Seen;
-use common::{PATIENCE, insist, open, register, signal};
+use common::{Patience, insist, open, register, signal};
 
 const PROVIDERS: [&str; 2] = ["tcp;ofi_rxm", "net"];
 /// The smallest transfer that counts in the window.
@@ -108,9 +107,9 @@ fn make((a, b): (&Transport, &Transport), address: &[u8], transfers: &[Transfer]
             });
         }
         assert_eq!(a.flush(None), Status::SUCCESS);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         while seen.all() < transfers.len().div_ceil(2) as u32 {
-            assert!(Instant::now() < deadline, "no callback");
+            assert!(deadline.lasts(), "no callback");
             a.progress();
         }
     });
@@ -292,13 +291,9 @@ fn a_killed_peer_fails_those_that_wait() {
         target.child.kill().unwrap();
         target.child.wait().unwrap();
         assert!(!t.flush(None).is_ok(), "{provider}");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         while seen.all() < 1 + COUNT {
-            assert!(
-                Instant::now() < deadline,
-                "{provider}: {} reports",
-                seen.all()
-            );
+            assert!(deadline.lasts(), "{provider}: {} reports", seen.all());
             t.progress();
         }
         assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
@@ -330,9 +325,9 @@ fn a_silent_peer_with_nothing_on_the_way_is_given_up_alone() {
     let living = Target::start_as(1, &t, "net", false);
     signal(stopped.child.id(), libc::SIGSTOP);
     post_many(&t, (stopped.peer, &stopped.handle), mine, &lost, 1);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     while lost.all() == 0 {
-        assert!(Instant::now() < deadline, "nobody ends it");
+        assert!(deadline.lasts(), "nobody ends it");
         t.progress();
     }
     assert_eq!(lost.both(), (0, 1));

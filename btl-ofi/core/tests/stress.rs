@@ -16,6 +16,7 @@ mod lab;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use common::Calls as _;
@@ -23,7 +24,7 @@ use mca_params::Value;
 use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, WORDS, serve_as_target};
-use common::{PATIENCE, insist, open};
+use common::{insist, open};
 
 const WORKERS: usize = 4;
 const REGISTRARS: usize = 2;
@@ -328,7 +329,7 @@ fn stress_over_lab() {
 
 #[test]
 fn lab_provider() {
-    let tally = lab::child("stress_over_lab", "stress", PATIENCE * 6);
+    let tally = lab::child("stress_over_lab", "stress", Duration::from_secs(120));
     tally.summary("stress over the lab provider, 1, 4 and 8 contexts");
     assert_eq!(tally.run, 3);
 }

@@ -15,7 +15,7 @@ use std::process::Command;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport, log};
 use common::Calls as _;
@@ -25,7 +25,7 @@ use plugin_api::trace::{HEAD, Head, Kind, NO_RANK, RECORD, Record};
 use plugin_api::{Access, BtlAtomicOp, LogLevel, OpFlags, Status, ThreadLevel};
 
 use common::attending::attended;
-use common::{PATIENCE, insist, near, open, register, tell};
+use common::{Patience, insist, near, open, register, tell};
 
 /// A folder for the files of a test.
 fn folder(test: &str) -> PathBuf {
@@ -202,10 +202,10 @@ fn what_is_refused() {
     let put = || unsafe { a.put(peer, local, h.base(), ptr::null_mut(), &h, 1024, None) };
     // Without a connection the provider takes nothing.
     attended(&b, || operate(&a, peer, &h));
-    let until = Instant::now() + PATIENCE;
+    let until = Patience::new();
     let mut refused = 0;
     while refused < 3 {
-        assert!(Instant::now() < until, "everything is taken");
+        assert!(until.lasts(), "everything is taken");
         refused += u64::from(put().is_again());
     }
     attended(&b, || {
@@ -266,10 +266,10 @@ fn a_wait_that_lasts() {
     // Nobody makes progress at the target until two records say that the wait lasts.
     let lasting = std::thread::scope(|scope| {
         let flush = scope.spawn(|| a.flush(None));
-        let until = Instant::now() + PATIENCE;
+        let until = Patience::new();
         let lasting = loop {
             let open: Vec<_> = waits().into_iter().filter(|wait| wait.open).collect();
-            if open.len() >= 2 || Instant::now() > until {
+            if open.len() >= 2 || !until.lasts() {
                 break open;
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -365,9 +365,9 @@ fn a_full_disk() {
     };
     // SAFETY: the limit is a local; this process is the test's own.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
-    let until = Instant::now() + PATIENCE;
+    let until = Patience::new();
     while fs::metadata(&files(&folder)[0]).unwrap().len() < most as u64 {
-        assert!(Instant::now() < until);
+        assert!(until.lasts());
         operate(&t, peer, &region.handle());
     }
     for _ in 0..100 {

@@ -8,6 +8,8 @@ pub(crate) use calls::Calls;
 pub(crate) mod device;
 pub(crate) mod memory;
 pub(crate) mod pair;
+mod patience;
+pub(crate) use patience::{BLOCKED, Patience};
 pub(crate) mod reference;
 pub(crate) mod seen;
 pub(crate) mod shows;
@@ -18,14 +20,11 @@ use std::ffi::c_void;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use btl_ofi::{Error, Options, Region, Transport};
 use mca_params::Value;
 use plugin_api::{Access, Module, Status, ThreadLevel};
-
-/// Bounds every wait of a test.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Makes neighbours reach each other by the provider.
 pub(crate) const SAME_NODE_OFF: (&str, Value) = ("btl_ofi_same_node", Value::str("off"));
@@ -123,14 +122,14 @@ pub(crate) fn loopback() {
 
 /// Tries until the provider takes the operation.
 pub(crate) fn insist(t: &Transport, mut post: impl FnMut() -> Status) {
-    let deadline = Instant::now() + PATIENCE;
+    let patience = Patience::new();
     loop {
         let status = post();
         if status == Status::SUCCESS {
             return;
         }
         assert!(status.is_again(), "{status}");
-        assert!(Instant::now() < deadline, "the provider takes nothing");
+        assert!(patience.lasts(), "the provider takes nothing");
         t.progress();
     }
 }

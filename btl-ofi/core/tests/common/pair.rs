@@ -5,14 +5,13 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::ptr::{self, NonNull};
 use std::sync::mpsc;
-use std::time::Instant;
 
 use btl_ofi::{Endpoint, Handle, Transport};
 use mca_params::Value;
 use plugin_api::{Access, OverrideOps, ThreadLevel, hmem_iface};
 
 use super::memory::{Memory, Window, remove_files};
-use super::{PATIENCE, device, open};
+use super::{BLOCKED, Patience, device, open};
 
 const ROLE: &str = "BTL_OFI_TEST_PROVIDER";
 const PASSIVE: &str = "BTL_OFI_TEST_PASSIVE";
@@ -341,7 +340,7 @@ impl<'a> Target<'a> {
     /// Likewise, without progress here.
     pub(crate) fn act_unattended(&mut self, what: &str) {
         self.say(what);
-        assert_eq!(self.hear.recv_timeout(PATIENCE).unwrap(), "done");
+        assert_eq!(self.hear.recv_timeout(BLOCKED).unwrap(), "done");
     }
 
     /// How many words of the program that it executed were changed, at the place of its window.
@@ -351,14 +350,14 @@ impl<'a> Target<'a> {
     }
 
     fn answer(&self) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         loop {
             if let Ok(line) = self.hear.try_recv() {
                 return line;
             }
             // The target may need us to answer it, connecting for instance.
             self.t.progress();
-            assert!(Instant::now() < deadline, "the target does not answer");
+            assert!(deadline.lasts(), "the target does not answer");
             std::thread::yield_now();
         }
     }
@@ -366,10 +365,10 @@ impl<'a> Target<'a> {
     /// Lets the target end by itself.
     pub(crate) fn end(mut self) {
         self.to = None;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         while self.child.try_wait().unwrap().is_none() {
             self.t.progress();
-            assert!(Instant::now() < deadline, "the target does not end");
+            assert!(deadline.lasts(), "the target does not end");
             std::thread::yield_now();
         }
     }

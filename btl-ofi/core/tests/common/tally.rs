@@ -5,13 +5,12 @@ use std::collections::HashSet;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::thread;
-use std::time::Instant;
 
 use btl_ofi::{Endpoint, Handle, Transport};
 use plugin_api::{AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
 use super::reference::Numbers;
-use super::{Calls as _, PATIENCE};
+use super::{Calls as _, Patience};
 
 /// Words of the window, by what is done to them.
 const COUNTED: u64 = 0;
@@ -86,14 +85,14 @@ impl<'a> Origin<'a> {
 
     /// Posts until it is taken, and waits until it is complete.
     fn complete(&self, mut post: impl FnMut(&Transport) -> Status) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         loop {
             let status = post(self.t);
             if status == Status::SUCCESS {
                 break;
             }
             assert!(status.is_again(), "{status}");
-            assert!(Instant::now() < deadline, "nothing is taken");
+            assert!(deadline.lasts(), "nothing is taken");
             self.t.progress();
             thread::yield_now();
         }

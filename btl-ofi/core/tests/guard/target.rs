@@ -5,14 +5,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::ptr::{self, NonNull};
 use std::sync::mpsc;
-use std::time::Instant;
 
 use btl_ofi::{Endpoint, Handle, Region, Transport};
 use mca_params::Value;
 use plugin_api::{Access, ThreadLevel};
 
 use super::common::pair::{hex, unhex};
-use super::common::{PATIENCE, near, open};
+use super::common::{Patience, near, open};
 
 const ROLE: &str = "BTL_OFI_TEST_GUARD";
 /// Bytes of each window.
@@ -257,14 +256,14 @@ impl<'a> Target<'a> {
     /// Lets it end by itself, in order.
     pub(crate) fn end(mut self) {
         self.to = None;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 assert!(status.success(), "{status}");
                 return;
             }
             self.t.progress();
-            assert!(Instant::now() < deadline, "the target does not end");
+            assert!(deadline.lasts(), "the target does not end");
             std::thread::yield_now();
         }
     }

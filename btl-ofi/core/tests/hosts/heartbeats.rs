@@ -1,11 +1,9 @@
 //! Ranks that wait: a link that goes down, or a peer that is killed, with nothing outstanding; a peer that is stopped.
 
-use std::time::Instant;
-
 use plugin_api::Status;
 
 use crate::PROVIDERS;
-use crate::common::PATIENCE;
+use crate::common::Patience;
 use crate::driver::{Rank, Seen};
 use crate::namespaces::{Host, available};
 use crate::two_hosts;
@@ -32,14 +30,14 @@ fn pair<'a>(
 
 /// Waits until the rank has reported something, which it does while nobody asks it for anything but that.
 fn reported(rank: &Rank<'_>) -> String {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     loop {
         rank.wait_for_checks();
         let reports = rank.ask("reports");
         if !reports.is_empty() {
             return reports;
         }
-        assert!(Instant::now() < deadline, "nothing is reported");
+        assert!(deadline.lasts(), "nothing is reported");
     }
 }
 
@@ -104,9 +102,9 @@ fn stopped_before_the_first_answer() {
         origin.connect(1, &target);
         target.signal(libc::SIGSTOP);
         let posted = origin.post(1, 400);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         while origin.connections() < 2 {
-            assert!(Instant::now() < deadline, "{provider}: no trial");
+            assert!(deadline.lasts(), "{provider}: no trial");
             origin.wait_for_checks();
         }
         target.signal(libc::SIGCONT);

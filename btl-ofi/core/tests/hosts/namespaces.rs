@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use crate::common::{ANY, IFACE_VARIABLES, INTERFACE, PATIENCE};
+use crate::common::{ANY, BLOCKED, IFACE_VARIABLES, INTERFACE};
 
 const NAME: &str = "BTL_OFI_TEST_HOST";
 const SHARED: &str = "BTL_OFI_TEST_HOST_SHARED";
@@ -201,10 +201,9 @@ impl Host {
         writeln!(&self.to, "{line}").unwrap();
     }
 
-    /// The next line of a rank; of the first process for 0. A transfer may wait for the silence of a rail meanwhile, which
-    /// takes most of [`PATIENCE`] by itself, and more on a busy machine.
+    /// The next line of a rank; of the first process for 0. A transfer may wait for the silence of a rail meanwhile.
     pub(crate) fn answer(&self, rank: usize) -> String {
-        let line = self.said[rank].recv_timeout(3 * PATIENCE);
+        let line = self.said[rank].recv_timeout(BLOCKED);
         line.unwrap_or_else(|e| panic!("rank {rank} (0 is the host): {e}"))
     }
 }

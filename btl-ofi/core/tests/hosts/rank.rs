@@ -15,7 +15,7 @@ use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
 use crate::common::pair::{hex, unhex};
 use crate::common::tally::Origin;
-use crate::common::{Calls as _, PATIENCE, SAME_NODE, open};
+use crate::common::{Calls as _, Patience, SAME_NODE, open};
 use crate::counters::{connections, packets, repeats};
 
 /// Words of a rank's window: for atomics, for one put each, and for puts that exceed a message.
@@ -262,7 +262,7 @@ impl Rank {
         let (mut tracked, mut untracked, mut large) = (0, 0, 0);
         let mut status = Status::SUCCESS;
         let (mut i, count) = (0, fields[2].parse::<u64>().unwrap());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         while i < count {
             let (kind, place) = match fields[0] {
                 "any" => (i % 4, i % 16),
@@ -299,7 +299,7 @@ impl Rank {
                     _ => self.t.put(peer, word, mine, none, &h, 8, done),
                 }
             };
-            if status.is_again() && fields[0] == "steady" && Instant::now() < deadline {
+            if status.is_again() && fields[0] == "steady" && deadline.lasts() {
                 self.t.progress();
                 continue;
             }

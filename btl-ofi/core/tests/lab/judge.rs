@@ -10,7 +10,6 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use btl_ofi::{Completion, Endpoint, Handle, Notice, Op, Transport};
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
@@ -19,7 +18,7 @@ use super::Tally;
 use super::dice::Dice;
 use super::model::{Issued, SLOT, Words, arithmetic, bytes, first, from_bytes, replace};
 use super::said::{Kept, Losses, note};
-use crate::common::PATIENCE;
+use crate::common::Patience;
 
 /// Polls of origin and target after which nothing is under way that was sent before. No script delays anything longer.
 const QUIET: u64 = 300;
@@ -264,7 +263,7 @@ impl Judge<'_> {
 
     /// Posts until the provider takes the operation; what it is refused with otherwise.
     fn insist(&self, mut post: impl FnMut() -> Status) -> Option<Status> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         loop {
             let status = post();
             if status == Status::SUCCESS {
@@ -274,7 +273,7 @@ impl Judge<'_> {
                 assert!(self.faults, "a post was refused: {status}");
                 return Some(status);
             }
-            assert!(Instant::now() < deadline, "the provider takes nothing");
+            assert!(deadline.lasts(), "the provider takes nothing");
             self.t.progress();
         }
     }
@@ -362,13 +361,13 @@ impl Judge<'_> {
     /// A peer that was given up may still change what operations outstanding at it name: waits until
     /// the provider holds none, or touches nothing any more.
     fn settle(&self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         loop {
             let stats = self.t.stats();
             if self.losses.is_cut_off() || stats.posted == stats.completed + stats.failed {
                 break;
             }
-            assert!(Instant::now() < deadline, "operations never end: {stats:?}");
+            assert!(deadline.lasts(), "operations never end: {stats:?}");
             self.t.progress();
         }
         let Some(polls) = self.target_polls else {
@@ -379,7 +378,7 @@ impl Judge<'_> {
         }
         let until = polls.load(Ordering::Relaxed) + QUIET;
         while polls.load(Ordering::Relaxed) < until {
-            assert!(Instant::now() < deadline, "the target does nothing");
+            assert!(deadline.lasts(), "the target does nothing");
             self.t.progress();
             std::thread::yield_now();
         }

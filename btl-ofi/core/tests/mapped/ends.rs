@@ -1,11 +1,9 @@
 //! The ends of mapped memory: files that shrink, regions that are deregistered, and targets that go.
 
-use std::time::Instant;
-
 use mca_params::Value;
 
 use super::*;
-use crate::common::PATIENCE;
+use crate::common::Patience;
 
 /// Checks local peers as often as possible.
 const OFTEN: (&str, Value) = ("btl_ofi_peer_check_interval", Value::Unsigned(1));
@@ -25,10 +23,10 @@ fn all_fail(there: &There<'_>) {
 
 /// Makes progress, whose checks give back the memory of regions that are gone, until at most `most` mappings are left.
 fn until_unmapped(t: &Transport, file: u64, most: usize) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     while mappings(file) > most {
         t.progress();
-        assert!(Instant::now() < deadline, "the memory stays mapped");
+        assert!(deadline.lasts(), "the memory stays mapped");
     }
 }
 
@@ -116,7 +114,7 @@ fn many_regions() {
 
 /// Writes until the failure of the target is noticed.
 fn until_it_fails(there: &There<'_>, file: u64) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     let mut value = 0;
     loop {
         value += 1;
@@ -126,7 +124,7 @@ fn until_it_fails(there: &There<'_>, file: u64) {
         }
         assert_eq!(status, Status::SUCCESS);
         there.t.progress();
-        assert!(Instant::now() < deadline, "the target's end is not noticed");
+        assert!(deadline.lasts(), "the target's end is not noticed");
     }
     assert_eq!(there.fetch_add(0, &mut 0, None), Status::UNREACH);
     assert_eq!(mappings(file), 0, "the memory of a peer that is gone");

@@ -1,13 +1,11 @@
 //! Private memory of neighbours, attached by XPMEM: over a fake of its library (`tests/fake-xpmem`), which nothing here
 //! distinguishes from the library and its kernel module.
 
-use std::time::Instant;
-
 use libloading::os::unix::Library;
 use mca_params::Value;
 
 use super::*;
-use crate::common::PATIENCE;
+use crate::common::Patience;
 
 /// Runs a test of this file in a process of its own in which the loader finds the fake.
 fn over_the_fake(test: &str) {
@@ -84,10 +82,10 @@ fn private_memory_that_is_deregistered() {
     assert_eq!(in_use(), 2);
     target.act("deregister");
     assert_eq!(there.put(3, &[1; 8], None), Status::PERM);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     while in_use() > 0 {
         t.progress();
-        assert!(Instant::now() < deadline, "the memory stays attached");
+        assert!(deadline.lasts(), "the memory stays attached");
     }
     assert_eq!(there.put(3, &[1; 8], None), Status::PERM);
     assert_eq!(target.sees(3, 4), (5, 0));

@@ -18,9 +18,9 @@ unsafe extern "C" fn keep_behind_gate(
 ) {
     // SAFETY: the context is the test's gate.
     let gate = unsafe { &*context.cast::<Gate>() };
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Patience::new();
     while !gate.open.load(Ordering::Acquire) {
-        assert!(Instant::now() < deadline, "the gate stays shut");
+        assert!(deadline.lasts(), "the gate stays shut");
         std::thread::yield_now();
     }
     let inbox = (&raw const gate.inbox).cast_mut().cast();

@@ -59,9 +59,9 @@ fn a_released_sender_is_nobody() {
         // The first message introduces the sender. The next three wait for its answer, and then leave together.
         (0..4).for_each(|tag| send(&a, peer, tag, b"hello"));
         let wait = |n: usize| {
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Patience::new();
             while releaser.senders.lock().unwrap().len() < n {
-                assert!(Instant::now() < deadline, "{provider}: not all came");
+                assert!(deadline.lasts(), "{provider}: not all came");
                 a.progress();
                 other.progress();
                 b.progress();

@@ -1,5 +1,7 @@
 //! Targets that are stopped or killed.
 
+use std::time::Duration;
+
 use super::*;
 
 /// A target process that is stopped and goes on at any moment, also while it makes a transfer: each is made

@@ -3,13 +3,12 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
-use std::time::Instant;
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use plugin_api::{Access, Status, ThreadLevel};
 
 use crate::common::attending::attended;
-use crate::common::{Calls as _, PATIENCE, open, register};
+use crate::common::{Calls as _, Patience, open, register};
 use crate::{PROVIDERS, SMALLEST};
 
 /// A transfer whose pieces need more room than the smallest.
@@ -42,7 +41,7 @@ impl Chain<'_> {
             4 => LARGE,
             _ => SMALLEST,
         };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Patience::new();
         loop {
             // SAFETY: the buffers and the chain live until the flush, and the endpoint stays connected.
             let status = unsafe {
@@ -55,7 +54,7 @@ impl Chain<'_> {
                 return self.posted.set(self.posted.get() + 1);
             }
             assert!(status.is_again(), "{status}");
-            assert!(Instant::now() < deadline, "nothing goes on");
+            assert!(deadline.lasts(), "nothing goes on");
             self.refused.set(self.refused.get() + 1);
             self.t.progress();
         }
@@ -114,9 +113,9 @@ fn callbacks_post_into_a_full_queue() {
             (0..FIRST).for_each(|_| chain.put());
             assert_eq!(a.flush(None), Status::SUCCESS);
             // Callbacks in the flush posted more.
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Patience::new();
             while chain.ended.get() < chain.posted.get() {
-                assert!(Instant::now() < deadline, "nothing goes on");
+                assert!(deadline.lasts(), "nothing goes on");
                 a.progress();
             }
         });

@@ -1,5 +1,6 @@
 //! What providers read from the environment is set in a process of one thread, and in no other: there the user
-//! is told what to export. Where the environment hides the provider that is asked for, the refusal says so.
+//! is told what to export. Where the environment hides the provider that is asked for, the refusal says so. The limit
+//! on descriptors is raised, and a process that has none left ends all the same.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,9 +12,11 @@
 mod common;
 
 use std::process::Command;
+use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use plugin_api::{LogLevel, ThreadLevel};
+use common::Calls as _;
+use plugin_api::{Access, LogLevel, ThreadLevel};
 
 const ROLE: &str = "BTL_OFI_TEST_THREADS";
 const VARIABLE: &str = "FI_SOCKETS_PE_WAITTIME";
@@ -122,4 +125,82 @@ fn a_refusal_names_the_filter_of_the_environment() {
         );
         assert!(text.contains(&named), "{text}");
     }
+}
+
+/// The soft limit on descriptors, and the hard one.
+fn limits() -> libc::rlimit {
+    let mut limits = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limits` is writable.
+    let got = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limits) };
+    assert_eq!(got, 0);
+    limits
+}
+
+fn set_soft_limit(limit: u64) {
+    let mut limits = limits();
+    limits.rlim_cur = limit;
+    // SAFETY: the call reads the limits only.
+    let set = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limits) };
+    assert_eq!(set, 0);
+}
+
+/// Opens with few descriptors allowed. Then allows none, puts to a peer that is not connected yet, and ends.
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn process_without_descriptors() {
+    set_soft_limit(200);
+    let opened = || common::open("tcp;ofi_rxm", ThreadLevel::Single, &[]);
+    let (t, target) = (opened(), opened());
+    assert_eq!(limits().rlim_cur, limits().rlim_max.min(1 << 20));
+    let mut words = [0u64; 2];
+    // SAFETY: the words outlive the transports.
+    let region = unsafe { target.register(words.as_mut_ptr().cast(), 16, Access::all()) }.unwrap();
+    let peer = t.connect(target.address(), 1).unwrap();
+    let handle = region.handle();
+    // The number that the next descriptor would have.
+    // SAFETY: calls with integers; the copy is closed at once.
+    let (next, closed) = unsafe {
+        let next = libc::dup(0);
+        (next, libc::close(next))
+    };
+    assert!(next > 0 && closed == 0);
+    set_soft_limit(next as u64);
+    let local = (&raw mut words[1]).cast();
+    // SAFETY: the words outlive the transports.
+    let put = unsafe {
+        t.put(
+            peer,
+            local,
+            handle.base(),
+            ptr::null_mut(),
+            &handle,
+            8,
+            None,
+        )
+    };
+    println!("@put {put}");
+    for _ in 0..1000 {
+        t.progress();
+        target.progress();
+    }
+    drop(region);
+    println!(
+        "@closed {:?} {:?}",
+        t.close().is_ok(),
+        target.close().is_ok()
+    );
+    std::process::exit(0);
+}
+
+#[test]
+fn a_process_without_descriptors_ends() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "process_without_descriptors", "--ignored"]);
+    let output = command.arg("--nocapture").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.contains("@closed true true"), "{text}");
 }

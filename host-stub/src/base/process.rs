@@ -55,6 +55,35 @@ impl Process {
     }
 }
 
+/// Signals that an instruction of the thread itself raises.
+const FAULTS: [libc::c_int; 6] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+];
+
+/// Runs `spawn` with the signals blocked that are for the program's own threads: a thread that it starts begins with them
+/// blocked. Faults of the thread itself stay as they are.
+pub(crate) fn with_signals_blocked<R>(spawn: impl FnOnce() -> R) -> R {
+    // SAFETY: the sets are written before they are read; this thread's mask is put back.
+    unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        for fault in FAULTS {
+            libc::sigdelset(&mut all, fault);
+        }
+        let blocked = libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before) == 0;
+        let result = spawn();
+        if blocked {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        }
+        result
+    }
+}
+
 fn space() -> u64 {
     let Ok(boot) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
         return 0;

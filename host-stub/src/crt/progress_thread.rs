@@ -16,6 +16,7 @@ use super::cond::{Begun, Cond};
 use super::engine::Engine;
 use super::pace::Pace;
 use super::waits::watched;
+use crate::base::process::with_signals_blocked;
 
 /// Visits between two checks for outstanding operations without a waiter.
 const ASK: u32 = 64;
@@ -51,15 +52,15 @@ impl ProgressThread {
     ) -> std::io::Result<ProgressThread> {
         let stop = Arc::new(AtomicBool::new(false));
         let (its_engine, its_stop) = (Arc::clone(engine), Arc::clone(&stop));
-        let thread = std::thread::Builder::new()
-            .name("host-progress".to_owned())
-            .spawn(move || {
-                if let Some(core) = core {
-                    run_on(core);
-                }
-                // Callbacks of this thread may call the host, and must not wait for this thread.
-                watched(|| keep(&its_engine, &its_stop));
-            })?;
+        let named = std::thread::Builder::new().name("host-progress".to_owned());
+        let run = move || {
+            if let Some(core) = core {
+                run_on(core);
+            }
+            // Callbacks of this thread may call the host, and must not wait for this thread.
+            watched(|| keep(&its_engine, &its_stop));
+        };
+        let thread = with_signals_blocked(|| named.spawn(run))?;
         Ok(ProgressThread {
             engine: Arc::clone(engine),
             stop,

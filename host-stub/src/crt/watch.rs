@@ -15,6 +15,7 @@ use mca_params::{Declaration, Kind, Level as ParamLevel, Value};
 use super::hooks::running_task;
 use super::ompt::{self, OmpTask};
 use crate::base::params::Params;
+use crate::base::process::with_signals_blocked;
 
 /// When a wait is reported.
 pub static WAIT_REPORT: Declaration = Declaration::new(
@@ -161,13 +162,13 @@ impl Watcher {
     pub(super) fn start(patience: Duration) -> std::io::Result<Watcher> {
         let (stop, stopped) = channel();
         let pause = (patience / 4).clamp(SHORTEST, LONGEST);
-        let thread = std::thread::Builder::new()
-            .name("host-watch".to_owned())
-            .spawn(move || {
-                while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                    report(patience);
-                }
-            })?;
+        let named = std::thread::Builder::new().name("host-watch".to_owned());
+        let run = move || {
+            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                report(patience);
+            }
+        };
+        let thread = with_signals_blocked(|| named.spawn(run))?;
         Ok(Watcher {
             stop: Some(stop),
             thread: Some(thread),

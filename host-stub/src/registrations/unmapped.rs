@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
+use crate::base::process::with_signals_blocked;
+
 /// Ranges that may wait to be looked at.
 const RING: usize = 256;
 
@@ -196,20 +198,6 @@ fn range_arg(pages: &Range<usize>) -> RangeArg {
     RangeArg {
         start: pages.start as u64,
         len: (pages.end - pages.start) as u64,
-    }
-}
-
-fn with_signals_blocked<R>(run: impl FnOnce() -> R) -> R {
-    // SAFETY: the sets are written before they are read; this thread's mask is put back.
-    unsafe {
-        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&mut all);
-        let blocked = libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) == 0;
-        let result = run();
-        if blocked {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        }
-        result
     }
 }
 

@@ -1,6 +1,7 @@
-//! Calls about clocks and the calling thread, for traces.
+//! Calls about clocks and the calling thread, for traces and helper threads.
 
 use std::cell::Cell;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use crate::base::error::CallError;
@@ -52,7 +53,7 @@ pub(crate) fn thread_of(process: u32) -> u32 {
 /// Blocks every signal in this thread: none is handled here, and a write beyond RLIMIT_FSIZE fails with EFBIG in place
 /// of ending the process.
 pub(crate) fn block_signals() -> Result<(), CallError> {
-    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset writes the whole set, which is then read; the former set is not asked for.
     let rc = unsafe {
         libc::sigfillset(all.as_mut_ptr());
@@ -65,5 +66,71 @@ pub(crate) fn block_signals() -> Result<(), CallError> {
             call: "pthread_sigmask",
             code,
         }),
+    }
+}
+
+/// Runs `spawn` with the signals blocked that are for the host's threads: a thread that it starts begins with them blocked. Faults
+/// of the thread itself stay as they are.
+pub(crate) fn with_signals_blocked<R>(spawn: impl FnOnce() -> R) -> R {
+    let (mut all, mut before) = (
+        MaybeUninit::<libc::sigset_t>::uninit(),
+        MaybeUninit::<libc::sigset_t>::uninit(),
+    );
+    // SAFETY: sigfillset writes the whole set before it is changed and read; the call writes the former mask if it succeeds.
+    let blocked = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        for fault in FAULTS {
+            libc::sigdelset(all.as_mut_ptr(), fault);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr()) == 0
+    };
+    let result = spawn();
+    if blocked {
+        // SAFETY: `before` was written by the call above.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+    }
+    result
+}
+
+/// Signals that an instruction of the thread itself raises.
+const FAULTS: [libc::c_int; 6] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The signals that the calling thread blocks, the first one in the lowest bit.
+    fn blocked() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        u64::from_str_radix(mask.unwrap().trim(), 16).unwrap()
+    }
+
+    #[test]
+    fn a_helper_thread_takes_no_signal_of_the_host() {
+        let before = blocked();
+        let thread = with_signals_blocked(|| std::thread::spawn(blocked));
+        let theirs = thread.join().unwrap();
+        let has = |signal: libc::c_int| theirs & 1 << (signal - 1) != 0;
+        for signal in [
+            libc::SIGINT,
+            libc::SIGTERM,
+            libc::SIGUSR1,
+            libc::SIGALRM,
+            libc::SIGCHLD,
+        ] {
+            assert!(has(signal), "{signal} is not blocked");
+        }
+        for signal in FAULTS {
+            assert!(!has(signal), "{signal} is blocked");
+        }
+        assert_eq!(blocked(), before);
     }
 }

@@ -12,6 +12,7 @@ use plugin_api::Status;
 use super::channel::Channel;
 use super::local::Local;
 use super::staged::{Staged, StagedOps};
+use crate::base::sys;
 use crate::engine::failure::Reporting;
 use crate::engine::transport::Transport;
 use crate::fabric::region::Region;
@@ -125,7 +126,7 @@ impl Hmem {
         let thread = if thread {
             let server = Arc::clone(&server);
             let named = std::thread::Builder::new().name(String::from("btl-ofi-hmem"));
-            let spawned = named.spawn(move || server.run());
+            let spawned = sys::with_signals_blocked(|| named.spawn(move || server.run()));
             spawned
                 .inspect_err(|e| tracing::warn!("no thread for device memory: {e}"))
                 .ok()

@@ -505,7 +505,7 @@ openmpi_trace() {
 openmpi_compile_tests() {
     local program
     for program in hello_window transfers atomics swaps window_life threads passive_target killed_peer no_room unwritten freed_early \
-        counted pvars sent_alone unlocked_alone long_messages; do
+        counted pvars sent_alone unlocked_alone long_messages misaligned swap_lock; do
         openmpi_compile "tests/openmpi/$program.c"
     done
     # Open MPI's inner headers have warnings of their own, and its core library is not linked by mpicc.
@@ -517,7 +517,7 @@ openmpi_compile_tests() {
 openmpi_test_short() {
     openmpi_build
     openmpi_compile_tests
-    openmpi_programs shm 2 hello_window transfers atomics swaps freed_early pvars
+    openmpi_programs shm 2 hello_window transfers atomics swaps misaligned freed_early pvars
     openmpi_check "counters of a job in a file" openmpi_stats_file
     openmpi_check "a trace of each rank" openmpi_trace
     openmpi_test_valgrind
@@ -548,7 +548,7 @@ openmpi_test() {
     openmpi_check "headers of another series" openmpi_refuses_headers
     for provider in shm 'tcp;ofi_rxm'; do
         for ranks in 2 3; do
-            openmpi_programs "$provider" "$ranks" hello_window transfers atomics swaps window_life threads freed_early
+            openmpi_programs "$provider" "$ranks" hello_window transfers atomics swaps misaligned window_life threads freed_early
         done
         openmpi_check "the table called by hand, $provider" openmpi_table "$provider"
         openmpi_check "a peer killed in an epoch, $provider" openmpi_survives_kill "$provider"
@@ -671,7 +671,7 @@ openmpi_test_apart() {
     fi
     for provider in 'tcp;ofi_rxm' net; do
         for ranks in 2 4; do
-            for program in hello_window transfers atomics swaps window_life threads; do
+            for program in hello_window transfers atomics swaps misaligned window_life threads; do
                 openmpi_check "$program, $ranks ranks on two nodes, $provider" \
                     openmpi_program_apart "$provider" "$ranks" "$program"
             done
@@ -680,6 +680,10 @@ openmpi_test_apart() {
     for provider in 'tcp;ofi_rxm' net; do
         openmpi_check "what was unlocked goes to others, 4 ranks on two nodes, $provider" \
             openmpi_program_apart "$provider" 4 unlocked_alone
+    done
+    for provider in 'tcp;ofi_rxm' net; do
+        openmpi_check "a spin lock that all ranks get, 4 ranks on two nodes, $provider" \
+            openmpi_program_apart "$provider" 4 swap_lock
     done
     openmpi_check "the README's words for several nodes" openmpi_readme_apart
     for provider in shm 'tcp;ofi_rxm' net; do

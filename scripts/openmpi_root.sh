@@ -268,7 +268,7 @@ main() {
     printf '127.0.0.1 localhost %s\n' "$(hostname)" >"$root/etc/hosts"
     build_for_here
     build
-    inside sh -ec 'mkdir -p /opt/bin; for p in hello_window transfers atomics swaps window_life threads passive_target \
+    inside sh -ec 'mkdir -p /opt/bin; for p in hello_window transfers atomics swaps misaligned window_life threads passive_target \
             killed_peer no_room sent_alone; do
         mpicc -std=gnu11 -O2 -pthread -o /opt/bin/$p /opt/tests/$p.c; done'
     # Uses inner headers, which include those of PMIx, and some that the package leaves out.
@@ -287,7 +287,7 @@ main() {
     fi
     for provider in shm 'tcp;ofi_rxm'; do
         for ranks in 2 3; do
-            for program in hello_window transfers atomics swaps window_life threads; do
+            for program in hello_window transfers atomics swaps misaligned window_life threads; do
                 openmpi_check "$series: $program, $ranks ranks, $provider" program_inside "$provider" "$ranks" "$program"
             done
         done

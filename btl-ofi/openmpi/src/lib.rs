@@ -26,7 +26,6 @@ mod guard;
 #[cfg(openmpi)]
 mod identity;
 #[cfg(openmpi)]
-mod last_lock;
 #[cfg(openmpi)]
 mod log;
 #[cfg(openmpi)]

@@ -15,7 +15,6 @@ use crate::flags::{FLAGS, NOT_DECLARED};
 use crate::fragments::{Door, Fragments};
 use crate::guard::guarded;
 use crate::identity;
-use crate::last_lock::LastLock;
 use crate::log::{self, counts};
 use crate::own_words::OwnWords;
 use crate::params;
@@ -38,7 +37,6 @@ pub(crate) struct Module {
     peers: Mutex<Peers>,
     fragments: Fragments,
     transfers: Transfers,
-    last_lock: LastLock,
     own_words: OwnWords,
     /// An [`ErrorCallback`], or NULL.
     error: AtomicPtr<c_void>,
@@ -84,7 +82,6 @@ impl Module {
             peers: Mutex::new(Peers::default()),
             fragments: Fragments::default(),
             transfers: Transfers::default(),
-            last_lock: LastLock::default(),
             own_words: OwnWords::default(),
             error: AtomicPtr::new(null_mut()),
             failed: AtomicBool::new(false),
@@ -230,11 +227,6 @@ impl Module {
     pub(crate) fn is_long(&self, size: usize) -> bool {
         let eager = self.btl.btl_eager_limit;
         eager > 0 && size + params::HEADER > eager
-    }
-
-    /// The lock of osc/rdma that was tried last.
-    pub(crate) fn last_lock(&self) -> &LastLock {
-        &self.last_lock
     }
 
     /// The module's way to register memory.

@@ -7,7 +7,7 @@ use btl_ofi::hints::{branch, quick_entry};
 use plugin_api::{BtlAtomicOp, OpFlags, Status};
 
 use super::call::{Btl, BtlCallback, BtlEndpoint, BtlHandle, Call, completion, operation};
-use super::locks::{self, EXCLUSIVE};
+use super::locks;
 use crate::bindings as ffi;
 use crate::guard::use_argument;
 use crate::module::Module;
@@ -80,8 +80,8 @@ pub(super) unsafe extern "C" fn slow_atomic_op(
         ) else {
             return Ok(Status::NOT_SUPPORTED.0);
         };
-        if locks::release(&call, (op, flags), (remote, operand)) {
-            return Ok(Status::COMPLETED.0);
+        if Call::is_misaligned(remote, flags) {
+            return Ok(Status::NOT_SUPPORTED.0);
         }
         let done = completion(callback, context, data);
         // SAFETY: the endpoint is live, and the operation uses no local memory.
@@ -159,6 +159,9 @@ pub(super) unsafe extern "C" fn slow_atomic_fop(
         ) else {
             return Ok(Status::NOT_SUPPORTED.0);
         };
+        if Call::is_misaligned(remote, flags) {
+            return Ok(Status::NOT_SUPPORTED.0);
+        }
         let done = completion(callback, context, data);
         // SAFETY: osc/rdma keeps 8 bytes at `local` writable, and does not use them, until completion.
         let status = unsafe {
@@ -189,9 +192,6 @@ quick_entry! {
     ),
     WAY, {
         branch();
-        if value == EXCLUSIVE {
-            return None;
-        }
         // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
         // that stay valid until completion; `T` is that of the module's table.
         let (call, status) = unsafe {
@@ -225,6 +225,9 @@ pub(super) unsafe extern "C" fn slow_atomic_cswap(
         let Some(flags) = OpFlags::from_bits(flags as u32) else {
             return Ok(Status::NOT_SUPPORTED.0);
         };
+        if Call::is_misaligned(remote, flags) {
+            return Ok(Status::NOT_SUPPORTED.0);
+        }
         let own;
         // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let call = match unsafe { Call::new(btl, endpoint, remote_handle) } {
@@ -252,7 +255,6 @@ pub(super) unsafe extern "C" fn slow_atomic_cswap(
                 }
             }
         };
-        locks::attempt(&call, flags, (remote, compare, value));
         let done = completion(callback, context, data);
         // SAFETY: osc/rdma keeps 8 bytes at `local` writable, and does not use them, until completion.
         let status = unsafe {

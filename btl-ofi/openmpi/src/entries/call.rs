@@ -2,11 +2,12 @@
 //!
 //! osc/rdma relies on these rules:
 //! - It takes every return value of put and get except 0 as a failure and tries again, even for 1.
-//!   [`settle`](Call::settle) never returns 1. From atomics it takes 1 as complete; `locks` returns it.
+//!   [`settle`](Call::settle) never returns 1.
 //! - "Out of resource" means "make progress and try again". On every other error it loops for ever. So
 //!   [`settle`](Call::settle) first passes such an error to the error callback, which ends the job with a message.
 //! - An atomic that the provider lacks must return NOT_SUPPORTED; osc/rdma then takes its locked path. It never checks
-//!   the flags of single operations before the call. The transport returns this status.
+//!   the flags of single operations before the call. The transport returns this status. An atomic on a misaligned word, which
+//!   no processor makes, is [answered](Call::is_misaligned) so too.
 //! - 4.1.4 passes no handle for a compare-and-swap on the own window, and after NOT_SUPPORTED does it by plain loads and
 //!   stores under its lock. Whether that is right depends on what the peers do with the same word (`own_words`).
 //! - A put with no request, handle or fragment has a NULL callback. A local handle is NULL up to the registration
@@ -23,7 +24,7 @@ use std::ptr::{NonNull, null};
 
 use btl_ofi::hints::branch;
 use btl_ofi::{Completion, Endpoint, Handle, Op};
-use plugin_api::{CompletionFn, Status};
+use plugin_api::{CompletionFn, OpFlags, Status};
 
 use crate::bindings as ffi;
 use crate::guard::guarded;
@@ -88,6 +89,17 @@ impl<'a> Call<'a> {
             // SAFETY: the caller guarantees NULL or a readable handle; a handle needs no alignment.
             handle: unsafe { handle.cast::<Handle>().as_ref() }?,
         })
+    }
+
+    /// Whether the word of an atomic is not aligned to its size. All ranks find the same, so all take osc/rdma's lock for that
+    /// word.
+    pub(super) fn is_misaligned(address: u64, flags: OpFlags) -> bool {
+        let size = if flags.contains(OpFlags::WORD_32) {
+            4
+        } else {
+            8
+        };
+        !address.is_multiple_of(size)
     }
 
     /// # Safety

@@ -1,0 +1,41 @@
+/* A spin lock that programs make of MPI_Fetch_and_op with MPI_REPLACE: each try takes and releases osc/rdma's lock of rank 0. A
+ * rank whose next try travels right behind its release would shut the others out, the holder of the spin lock among them.
+ * Counted in tries, which do not depend on the machine's speed. */
+#include "check.h"
+
+enum { ROUNDS = 20, MOST = 100 * ROUNDS };
+
+int main(int argc, char **argv)
+{
+    static int64_t words[2];
+    int64_t tries = 0, most, count;
+    MPI_Win win;
+    start(&argc, &argv, MPI_THREAD_SINGLE);
+    win = window(words, sizeof words);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, win);
+    for (int round = 0; round < ROUNDS; ++round) {
+        int one = 1, zero = 0, old;
+        do {
+            ++tries;
+            MPI_Fetch_and_op(&one, &old, MPI_INT, 0, 0, MPI_REPLACE, win);
+            MPI_Win_flush(0, win);
+        } while (old);
+        /* What only the lock protects. */
+        MPI_Get(&count, 1, MPI_INT64_T, 0, 8, 1, MPI_INT64_T, win);
+        MPI_Win_flush(0, win);
+        ++count;
+        MPI_Put(&count, 1, MPI_INT64_T, 0, 8, 1, MPI_INT64_T, win);
+        MPI_Win_flush(0, win);
+        MPI_Accumulate(&zero, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_REPLACE, win);
+        MPI_Win_flush(0, win);
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Allreduce(&tries, &most, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
+    CHECK(0 != world_rank || words[1] == (int64_t) ROUNDS * world_size, "%ld", (long) words[1]);
+    if (0 == world_rank) printf("swap_lock: at most %ld tries of a rank for %d rounds\n", (long) most, ROUNDS);
+    CHECK(most <= MOST, "%ld tries of a rank", (long) most);
+    MPI_Win_free(&win);
+    finish("swap_lock");
+    return 0;
+}

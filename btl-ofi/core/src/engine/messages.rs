@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use libfabric_sys as ffi;
-use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
+use plugin_api::Status;
 
 use crate::base::error::{describe, peer_is_gone};
 use crate::base::lock::Guard;
@@ -18,12 +18,9 @@ use crate::engine::gather::Told;
 use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::{Transport, thread_number};
 use crate::fabric::msg::{Arrived, Broken, Ended};
-use crate::mem::handle::Handle;
 use crate::op::marked::Message;
-use crate::op::responder::{self, Command};
 use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
-use crate::peer::route::Atomics;
 
 /// How long a transport that closes waits until its receipts have left.
 const PARTING: Duration = Duration::from_millis(100);
@@ -43,53 +40,6 @@ impl Transport {
             }
             Status::SUCCESS
         });
-    }
-
-    /// Adds `operand` to the 64-bit word at `address` of the peer, unreported: no count and no flush covers it, and nobody is
-    /// told if the region is no longer registered there. It is executed in order with the peer's other atomics. It has left when
-    /// this returns, which makes progress for that if it must. One exception: within the host's receive function, while so much waits
-    /// for the host that nothing more is received; then a later progress sends it. `None`, before side effects, where the peer's
-    /// atomics do not travel as messages, for bad arguments, and if there is no room at the moment.
-    pub fn add_unreported(
-        &self,
-        peer: &Endpoint,
-        remote: &Handle,
-        address: u64,
-        operand: u64,
-    ) -> Option<()> {
-        let (kind, datatype, op) = (AtomicKind::Update, Datatype::Uint64, AtomicOp::Sum);
-        self.remote(kind, remote, address, datatype, op, 1).ok()?;
-        if peer.atomics() != Atomics::Message {
-            return None;
-        }
-        let command = Command {
-            what: responder::what(kind, datatype as u32, op as u32),
-            count: 1,
-            address,
-            key: remote.key(),
-            cookie: remote.cookie(),
-            compare: 0,
-        };
-        let endpoint = NonNull::from(peer);
-        let mut state = self.contexts[0].state.lock();
-        if peer.failure().is_some() {
-            return None;
-        }
-        let messages = state.messages.as_mut()?;
-        // SAFETY: the line of a peer is removed before its endpoint is.
-        let batch = unsafe { messages.update_unreported(endpoint, &command, operand) }.ok()?;
-        while let Some(messages) = &mut state.messages
-            && !messages.hand_over(endpoint, batch)
-        {
-            // Nothing is received before the host's function has taken what came, and this call is inside that function.
-            if messages.is_full() && messages.deliverer() == Some(thread_number()) {
-                break;
-            }
-            drop(state);
-            self.progress();
-            state = self.contexts[0].state.lock();
-        }
-        Some(())
     }
 
     /// Posts a request as a message.
@@ -276,7 +226,7 @@ impl Transport {
     ) {
         let lost: u32 = ended.lost.iter().map(|(_, n, _)| n).sum();
         state.counts.failed += ended.refused.len() as u64 + u64::from(lost);
-        self.count_lost(Tag::new(endpoint, 0, 0), ended.unreported());
+        self.count_lost(Tag::new(endpoint, 0, 0), ended.silent());
         for (tag, n) in &ended.untracked {
             self.lower(&self.contexts[0], *tag, *n);
         }
@@ -291,9 +241,9 @@ impl Transport {
         status: Status,
         why: &str,
     ) {
-        let unreported = ended.unreported();
-        if unreported > 0 {
-            self.report_lost(Tag::new(endpoint, 0, 0), unreported, status, why);
+        let silent = ended.silent();
+        if silent > 0 {
+            self.report_lost(Tag::new(endpoint, 0, 0), silent, status, why);
         }
         for (f, status) in ended.refused {
             self.deliver(&self.contexts[0], &[f], status);

@@ -50,8 +50,8 @@ pub(crate) struct Batch {
     /// Words that its answer may have without the header.
     most_answered: u32,
     entries: u32,
-    /// The entries that are not reported: sends, and unreported updates.
-    unreported: u32,
+    /// The entries that are sends, which are not reported.
+    sends: u32,
     /// Words of results, and one for each entry: those of the answer if all entries fail.
     answered: u32,
     /// Key and cookie of the last command's region; no cookie is 0.
@@ -91,7 +91,7 @@ impl Batch {
             wire::push_address(&mut self.words, address);
         }
         self.entries = 0;
-        self.unreported = 0;
+        self.sends = 0;
         self.answered = 0;
         self.region = (0, 0);
         self.pending.clear();
@@ -119,8 +119,8 @@ impl Batch {
     }
 
     /// Whether nobody waits for the answer to any of its entries.
-    pub(super) fn has_only_unreported(&self) -> bool {
-        self.entries == self.unreported
+    pub(super) fn has_only_sends(&self) -> bool {
+        self.entries == self.sends
     }
 
     /// What its message counts in the window of a line.
@@ -164,7 +164,7 @@ impl Batch {
     /// Whether a send of this form has room: a batch with nothing else may be as long as the longest send.
     pub(super) fn has_room_for_send(&self, form: &Form) -> bool {
         self.has_room(form)
-            || self.has_only_unreported()
+            || self.has_only_sends()
                 && self.words.len() + form.words() <= LONG_WORDS
                 && self.has_room_in_answer(form)
     }
@@ -236,15 +236,7 @@ impl Batch {
             fill(at.cast());
             self.end_entry(at, &form);
         }
-        self.unreported += 1;
-    }
-
-    /// Adds an update of one word that has room, and that is not reported.
-    pub(super) fn push_unreported(&mut self, (command, form): (&Command, &Form), operand: u64) {
-        let operand = (Operands::Value(operand), size_of::<u64>());
-        // SAFETY: the operand is a value, as long as the form of a word says.
-        unsafe { self.push((command, form), operand) };
-        self.unreported += 1;
+        self.sends += 1;
     }
 
     /// Writes a command without its operands, whose place it returns. [`end_entry`](Self::end_entry) follows.

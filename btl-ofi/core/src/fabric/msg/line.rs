@@ -240,15 +240,15 @@ impl Line {
     }
 
     /// Whether the batch that gathers may be sent before it is full. Nobody waits for the answer to one that has only
-    /// sends and unreported updates. So the next progress sends it, even if many answers are due: a process that shares its processor with the target
+    /// sends. So the next progress sends it, even if many answers are due: a process that shares its processor with the target
     /// would wait long for them.
     #[inline]
     pub(super) fn may_send_early(
         &self,
-        (has_only_unreported, bytes): (bool, usize),
+        (has_only_sends, bytes): (bool, usize),
         asker: Asker,
     ) -> bool {
-        let may = match (asker, has_only_unreported) {
+        let may = match (asker, has_only_sends) {
             (Asker::Peers, _) | (Asker::Progress, true) => true,
             (Asker::Send, true) => self.unanswered.len() < EAGER_SENDS,
             (Asker::Progress | Asker::Send, false) => self.due() < EAGER,

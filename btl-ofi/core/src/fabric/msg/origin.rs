@@ -5,7 +5,6 @@ mod heartbeat;
 mod knock;
 mod sends;
 mod spare;
-mod unreported;
 
 use current::{Last, NONE};
 pub(crate) use heartbeat::Heard;
@@ -212,10 +211,7 @@ impl Origin {
             };
             if let Some(current) = line.current
                 && let gathered = &self.batches[current as usize]
-                && line.may_send_early(
-                    (gathered.has_only_unreported(), gathered.in_window()),
-                    asker,
-                )
+                && line.may_send_early((gathered.has_only_sends(), gathered.in_window()), asker)
             {
                 line.current = None;
                 line.waiting.push_back(current);
@@ -231,7 +227,7 @@ impl Origin {
             if !line.may_send(bytes) {
                 return;
             }
-            let is_awaited = message.is_empty() || !message.has_only_unreported();
+            let is_awaited = message.is_empty() || !message.has_only_sends();
             let kind = line.kind(is_awaited, bytes);
             message.seal(kind, (line.cookie, line.client), line.sequence);
             let rc = port.send(&message.words, line.address, Message::Batch(batch));

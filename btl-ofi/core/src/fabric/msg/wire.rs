@@ -72,7 +72,7 @@ pub(super) enum Kind {
     /// Asks for a receipt. The origin also learns by it whether the connection still stands. Behind the header it has the
     /// address of the origin's endpoint, if the origin does not know its number yet.
     Alive = 5,
-    /// Sends and unreported updates only. It is not answered: the answer to a later batch covers it.
+    /// Sends only. It is not answered: the answer to a later batch covers it.
     Unanswered = 6,
     /// Tells an origin which of its batches were executed, and how many answers are still to come.
     Receipt = 7,

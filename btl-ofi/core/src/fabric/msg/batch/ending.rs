@@ -25,7 +25,7 @@ pub(crate) struct Ended {
 
 impl Ended {
     /// Number of operations that failed and have no callback.
-    pub(crate) fn unreported(&self) -> u32 {
+    pub(crate) fn silent(&self) -> u32 {
         let lost: u32 = self.lost.iter().map(|(_, n, _)| n).sum();
         let silent = self.refused.iter().filter(|(f, _)| f.function.is_none());
         lost + silent.count() as u32

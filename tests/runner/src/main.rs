@@ -4,6 +4,7 @@
 //! them with cargo, runs them side by side, prints what failed, and names those that took longest.
 //! Documentation tests are left to `cargo test --doc`.
 
+mod hang;
 mod programs;
 mod running;
 
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 
+use hang::Hang;
 use programs::Program;
 use running::{Ended, Running};
 
@@ -26,7 +28,8 @@ struct Arguments {
     /// Programs at a time; twice the number of processors unless said otherwise.
     #[arg(long)]
     jobs: Option<usize>,
-    /// Seconds after which a program is ended and has failed.
+    /// Seconds after which a program is ended and has failed: of processor time, times the number of processors, or without
+    /// output and with next to no processor time.
     #[arg(long, default_value_t = 600)]
     limit: u64,
     /// Runs only programs whose name contains this.
@@ -63,14 +66,19 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
     let jobs = arguments.jobs.unwrap_or(2 * processors).max(1);
     let limit = Duration::from_secs(arguments.limit);
+    let most = limit.saturating_mul(u32::try_from(processors).unwrap_or(u32::MAX));
     let begun = Instant::now();
-    let mut ended = several(beside, jobs, limit)?;
-    ended.extend(several(alone, 1, limit)?);
+    let mut ended = several(beside, jobs, || Hang::new(most, limit))?;
+    ended.extend(several(alone, 1, || Hang::new(most, limit))?);
     Ok(report(&mut ended, begun.elapsed()))
 }
 
 /// Runs programs, `jobs` at a time, and prints the end of each.
-fn several(programs: Vec<Program>, jobs: usize, limit: Duration) -> Result<Vec<Ended>, String> {
+fn several(
+    programs: Vec<Program>,
+    jobs: usize,
+    hang: impl Fn() -> Hang,
+) -> Result<Vec<Ended>, String> {
     let mut waiting = programs.into_iter();
     let mut running: Vec<Running> = Vec::new();
     let mut ended = Vec::new();
@@ -78,7 +86,7 @@ fn several(programs: Vec<Program>, jobs: usize, limit: Duration) -> Result<Vec<E
         while running.len() < jobs
             && let Some(program) = waiting.next()
         {
-            running.push(Running::start(program, limit)?);
+            running.push(Running::start(program, hang())?);
         }
         if running.is_empty() {
             return Ok(ended);

@@ -6,6 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::hang::Hang;
 use crate::programs::Program;
 
 /// A program under way.
@@ -14,7 +15,7 @@ pub(crate) struct Running {
     child: Child,
     output: File,
     begun: Instant,
-    limit: Duration,
+    hang: Hang,
 }
 
 /// A program that has ended.
@@ -54,7 +55,7 @@ fn end_with_the_runner() -> std::io::Result<()> {
 }
 
 impl Running {
-    pub(crate) fn start(program: Program, limit: Duration) -> Result<Running, String> {
+    pub(crate) fn start(program: Program, hang: Hang) -> Result<Running, String> {
         let output = unnamed()?;
         let copy = || output.try_clone().map_err(|error| error.to_string());
         let mut command = Command::new(&program.file);
@@ -74,18 +75,25 @@ impl Running {
             child,
             output,
             begun: Instant::now(),
-            limit,
+            hang,
         })
     }
 
-    /// The end of the program, once it has ended. One whose time is over is ended, with its process group.
+    /// The end of the program, once it has ended. One that hangs is ended, with its process group.
     pub(crate) fn poll(&mut self) -> Result<Option<Ended>, String> {
         let waited = |error| format!("{}: {error}", self.program.name);
         let status = self.child.try_wait().map_err(waited)?;
-        let late = status.is_none() && self.begun.elapsed() >= self.limit;
-        if status.is_none() && !late {
-            return Ok(None);
-        }
+        let hung = match status {
+            Some(_) => None,
+            None => {
+                let said = self.output.metadata().map_err(waited)?.len();
+                let hung = self.hang.look(self.child.id(), said);
+                if hung.is_none() {
+                    return Ok(None);
+                }
+                hung
+            }
+        };
         // What the program left behind ends too.
         if let Ok(group) = libc::pid_t::try_from(self.child.id()) {
             // SAFETY: kill takes plain numbers; the group is this child's own, and gone or ours.
@@ -103,8 +111,8 @@ impl Running {
         let output = String::from_utf8_lossy(&output).into_owned();
         Ok(Some(Ended {
             name: std::mem::take(&mut self.program.name),
-            good: status.success() && !late,
-            why: why(status, late.then_some(self.limit)),
+            good: status.success() && hung.is_none(),
+            why: hung.unwrap_or_else(|| why(status)),
             took: self.begun.elapsed(),
             passed: passed(&output),
             output,
@@ -112,11 +120,10 @@ impl Running {
     }
 }
 
-fn why(status: ExitStatus, limit: Option<Duration>) -> String {
-    match (limit, status.signal(), status.code()) {
-        (Some(limit), ..) => format!("did not end within {} s", limit.as_secs()),
-        (None, Some(signal), _) => format!("ended by signal {signal}"),
-        (None, None, code) => format!("exit code {}", code.unwrap_or_default()),
+fn why(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("ended by signal {signal}"),
+        (None, code) => format!("exit code {}", code.unwrap_or_default()),
     }
 }
 
@@ -184,7 +191,7 @@ impl Ended {
 mod tests {
     use super::*;
 
-    fn ended(script: &str, limit: Duration) -> Ended {
+    fn ended(script: &str, most: Duration, silence: Duration) -> Ended {
         let shell = Program {
             name: "shell".to_owned(),
             file: "/bin/sh".into(),
@@ -202,7 +209,7 @@ mod tests {
             child,
             output,
             begun: Instant::now(),
-            limit,
+            hang: Hang::new(most, silence),
         };
         loop {
             if let Some(ended) = running.poll().unwrap() {
@@ -215,15 +222,18 @@ mod tests {
     #[test]
     fn ends_are_told_apart() {
         let long = Duration::from_secs(60);
-        let good = ended("echo 'test result: ok. 7 passed; 0 failed'", long);
+        let good = ended("echo 'test result: ok. 7 passed; 0 failed'", long, long);
         assert!(good.good);
         assert_eq!(good.passed, 7);
-        let bad = ended("echo said; exit 3", long);
+        let bad = ended("echo said; exit 3", long, long);
         assert!(!bad.good && bad.output == "said\n" && bad.why == "exit code 3");
-        let killed = ended("kill -9 $$", long);
+        let killed = ended("kill -9 $$", long, long);
         assert!(!killed.good && killed.why == "ended by signal 9");
-        let late = ended("sleep 1000 & wait", Duration::ZERO);
-        assert!(!late.good && late.why == "did not end within 0 s");
+        let silent = ended("sleep 1000 & wait", long, Duration::ZERO);
+        assert!(!silent.good && silent.why.starts_with("no output"));
+        // A loop in a child counts.
+        let busy = ended("(while :; do :; done) & wait", long / 300, long);
+        assert!(!busy.good && busy.why.ends_with("s of processor time"));
     }
 
     #[test]

@@ -1,0 +1,159 @@
+//! Tells a program that hangs from one that a busy machine slows down: by the processor time of its processes and by its
+//! output, not by the clock on the wall.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// A program that waits for an event in a loop with pauses uses less than this part of a processor; on a busy machine one
+/// that works gets more.
+const IDLE: u32 = 50;
+/// Between two looks, each of which reads all of /proc.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What is known of a program under way.
+pub(crate) struct Hang {
+    /// Processor time of all its processes after which it is ended.
+    most: Duration,
+    /// Time without output and with next to no processor time after which it is ended.
+    silence: Duration,
+    looked: Option<Instant>,
+    /// When it was last seen to do something, and what it had used and said by then.
+    active: Instant,
+    worked: Duration,
+    said: u64,
+}
+
+impl Hang {
+    pub(crate) fn new(most: Duration, silence: Duration) -> Hang {
+        Hang {
+            most,
+            silence,
+            looked: None,
+            active: Instant::now(),
+            worked: Duration::ZERO,
+            said: 0,
+        }
+    }
+
+    /// Why a program is to be ended, if it hangs: its first process, and the bytes that it said.
+    pub(crate) fn look(&mut self, root: u32, said: u64) -> Option<String> {
+        let now = Instant::now();
+        if self.looked.is_some_and(|looked| now - looked < PAUSE) {
+            return None;
+        }
+        self.looked = Some(now);
+        self.judge(now, worked(root), said)
+    }
+
+    fn judge(&mut self, now: Instant, worked: Duration, said: u64) -> Option<String> {
+        if worked >= self.most {
+            return Some(format!("used {} s of processor time", worked.as_secs()));
+        }
+        // A child that is left by its parent takes its time with it.
+        let used = worked.abs_diff(self.worked);
+        if said != self.said || used > self.silence / IDLE {
+            (self.active, self.worked, self.said) = (now, worked, said);
+        }
+        (now - self.active >= self.silence).then(|| {
+            let silence = self.silence.as_secs();
+            format!("no output and next to no processor time for {silence} s")
+        })
+    }
+}
+
+/// Processor time of a process and its descendants, also of those that ended and were waited for.
+fn worked(root: u32) -> Duration {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Duration::ZERO;
+    };
+    let processes: HashMap<u32, (u32, u64)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            Some((pid, parent_and_ticks(&stat)?))
+        })
+        .collect();
+    let descends = |mut pid: u32| {
+        // Bounded, because processes come and go while they are read.
+        for _ in 0..processes.len() {
+            if pid == root {
+                return true;
+            }
+            match processes.get(&pid) {
+                Some((parent, _)) => pid = *parent,
+                None => return false,
+            }
+        }
+        false
+    };
+    let own = processes.iter().filter(|(pid, _)| descends(**pid));
+    let ticks: u64 = own.map(|(_, (_, ticks))| ticks).sum();
+    // SAFETY: sysconf takes a plain number.
+    let second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100);
+    Duration::from_millis(ticks * 1000 / second.max(1))
+}
+
+/// The parent of a process and the sum of utime, stime, cutime and cstime, as proc(5) has them.
+fn parent_and_ticks(stat: &str) -> Option<(u32, u64)> {
+    // The name may hold spaces and parentheses.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let parent = fields.get(1)?.parse().ok()?;
+    let times = fields.get(11..15)?.iter();
+    let ticks = times
+        .map(|field| field.parse::<u64>())
+        .sum::<Result<_, _>>();
+    Some((parent, ticks.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn only_hangs_are_ended() {
+        let mut hang = Hang::new(100 * SECOND, 50 * SECOND);
+        let begun = hang.active;
+        let mut judge = |at: u32, worked: u32, said| {
+            hang.judge(begun + at * SECOND, worked * SECOND, said)
+                .is_some()
+        };
+        // Next to no output, then next to no processor time, for longer than any limit.
+        assert!(!judge(40, 2, 0) && !judge(80, 4, 0) && !judge(120, 6, 0));
+        assert!(!judge(160, 6, 1) && !judge(200, 6, 2));
+        // Neither; a pause in a loop is not work.
+        assert!(!judge(249, 7, 2) && judge(250, 7, 2));
+        // It works for ever.
+        assert!(!judge(251, 99, 2) && judge(252, 100, 2));
+    }
+
+    #[test]
+    fn names_of_processes_do_not_confuse() {
+        let stat = "12 (a) (b c) S 7 12 12 0 -1 4194304 1 2 3 4 10 20 30 40 20 0 1 0 99";
+        assert_eq!(parent_and_ticks(stat), Some((7, 100)));
+        assert_eq!(parent_and_ticks("12 (a) S"), None);
+    }
+
+    #[test]
+    fn descendants_count() {
+        let mut child = std::process::Command::new("/bin/sh")
+            .args(["-c", "(while :; do :; done) & echo $!; wait"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut said = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+        // The shell itself only waits.
+        while worked(child.id()) < SECOND / 5 {
+            std::thread::yield_now();
+        }
+        let loops: libc::pid_t = line.trim().parse().unwrap();
+        // SAFETY: plain numbers; the process is the child's child, which is alive until it is killed here.
+        assert_eq!(unsafe { libc::kill(loops, libc::SIGKILL) }, 0);
+        assert!(child.wait().is_ok());
+    }
+}

@@ -83,6 +83,12 @@ impl Slots {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Sends that [`Port::that_takes`] took or refused on this thread.
+    pub(super) static SENDS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// The endpoints of the first context.
 pub(super) struct Port {
     tx: *mut ffi::fid_ep,
@@ -135,6 +141,7 @@ impl Port {
             _: ffi::fi_addr_t,
             _: *mut c_void,
         ) -> isize {
+            SENDS.set(SENDS.get() + 1);
             CODE
         }
         unsafe extern "C" fn posts(

@@ -1,6 +1,7 @@
 //! The target's side of messages: the origins that send batches here, and the answers to them.
 
 mod answers;
+mod pauses;
 mod receipts;
 
 use std::collections::VecDeque;
@@ -16,6 +17,7 @@ use crate::fabric::msg::inbox::{Buffer, Inbox, Sender};
 use crate::fabric::msg::line::WINDOW;
 use crate::fabric::msg::port::Port;
 use crate::fabric::msg::target::answers::{Answer, Receiver};
+use crate::fabric::msg::target::pauses::Pauses;
 use crate::fabric::msg::vacant;
 use crate::fabric::msg::wire::{Header, Kind, UNKNOWN, take_address};
 use crate::mem::regions::Regions;
@@ -39,6 +41,8 @@ pub(super) struct Client {
     pub(super) early: Vec<(Header, Vec<u64>)>,
     /// How many of its answers are [parked](Target::parked).
     parked: u8,
+    /// Whether it is sent nothing for the moment.
+    paused: bool,
     /// Whether batches were executed that no answer covers.
     has_covered: bool,
 }
@@ -66,8 +70,10 @@ pub(super) struct Target {
     free_clients: Vec<u32>,
     answers: Vec<Answer>,
     free_answers: Vec<u32>,
-    /// Answers that the provider had no room for.
+    /// Answers that are to be sent by the next progress.
     unsent: VecDeque<u32>,
+    /// Origins for which the provider had no room, and their answers.
+    pauses: Pauses,
     /// Answers that could not be sent: of each origin at most so many as it waits for at a time.
     parked: Vec<u32>,
     /// Number of receipts that have not left.
@@ -95,6 +101,7 @@ impl Target {
             answers: Vec::new(),
             free_answers: Vec::new(),
             unsent: VecDeque::new(),
+            pauses: Pauses::default(),
             parked: Vec::new(),
             receipts: 0,
             owed_words: 0,
@@ -122,6 +129,7 @@ impl Target {
     /// The endpoints are closed: nothing is sent any more.
     pub(super) fn shut(&mut self) {
         self.unsent.clear();
+        self.pauses.clear();
     }
 
     /// Executes a batch, which is in this buffer, when its turn comes, and those that waited for it.
@@ -244,6 +252,7 @@ impl Target {
             sequence: 0,
             early: Vec::new(),
             parked: 0,
+            paused: false,
             has_covered: false,
         });
         Ok((number, Header::WORDS + used))
@@ -270,9 +279,14 @@ impl Target {
             .ok_or("it is of an unknown client")?;
         if let Some(client) = slot.take_if(|client| client.is_of(header)) {
             self.free_clients.push(header.client);
+            let receiver = Receiver::Client(header.client, client.cookie);
             if client.parked > 0 {
-                let receiver = Receiver::Client(header.client, client.cookie);
                 for number in self.take_parked(receiver) {
+                    self.free_answer(number);
+                }
+            }
+            if client.paused {
+                for number in self.end_pause(receiver) {
                     self.free_answer(number);
                 }
             }

@@ -26,6 +26,17 @@ pub(super) struct Answer {
     pub(super) failures: u32,
 }
 
+/// What became of an answer that was handed to the provider.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Posted {
+    /// The provider has it.
+    Left,
+    /// The provider has no room for it.
+    Again,
+    /// It failed, or nobody gets it. It was dealt with.
+    Over,
+}
+
 /// Who gets an answer.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Receiver {
@@ -42,7 +53,7 @@ impl Target {
     /// Whether answers wait for room at the provider.
     #[inline]
     pub(in crate::fabric::msg) fn has_unsent(&self) -> bool {
-        !self.unsent.is_empty()
+        !(self.unsent.is_empty() && self.pauses.is_empty())
     }
 
     /// Whether answers are not sent yet, or the provider still reads them.
@@ -73,6 +84,9 @@ impl Target {
                 break;
             };
             self.send_answer(port, number);
+        }
+        if !self.pauses.is_empty() {
+            self.count_pauses(port);
         }
     }
 
@@ -119,7 +133,24 @@ impl Target {
         self.parked.extract_if(.., is_its).collect()
     }
 
+    /// Sends an answer, unless its receiver is paused.
     pub(super) fn send_answer(&mut self, port: &Port, number: u32) {
+        if !self.pauses.is_empty()
+            && let Receiver::Client(client, cookie) = self.answers[number as usize].receiver
+            && let Some(Some(client)) = self.clients.get(client as usize)
+            && client.cookie == cookie
+            && client.paused
+        {
+            self.keep_behind(number);
+            return;
+        }
+        if self.post_answer(port, number) == Posted::Again {
+            self.keep_back(number, 0);
+        }
+    }
+
+    /// Hands an answer to the provider.
+    pub(super) fn post_answer(&mut self, port: &Port, number: u32) -> Posted {
         let answer = &self.answers[number as usize];
         let address = match answer.receiver {
             Receiver::Nobody => None,
@@ -133,12 +164,15 @@ impl Target {
         let Some(address) = address else {
             // Its origin left without waiting for it, and the address is no longer in the address vector.
             self.free_answer(number);
-            return;
+            return Posted::Over;
         };
         match port.send(&answer.words, address, Message::Answer(number)) {
-            0 => {}
-            EAGAIN => self.unsent.push_back(number),
-            rc => self.answer_failed(number, i32::try_from(-rc).unwrap_or(ffi::FI_EOTHER as i32)),
+            0 => Posted::Left,
+            EAGAIN => Posted::Again,
+            rc => {
+                self.answer_failed(number, i32::try_from(-rc).unwrap_or(ffi::FI_EOTHER as i32));
+                Posted::Over
+            }
         }
     }
 
@@ -153,11 +187,20 @@ impl Target {
             return;
         }
         if !peer_is_gone(code) && answer.failures < MOST_FAILURES {
-            self.unsent.push_back(number);
+            let tries = answer.failures;
+            self.keep_back(number, tries);
             return;
         }
         tracing::warn!("an answer could not be sent: {}", describe(code));
-        if let Receiver::Client(client, cookie) = answer.receiver
+        self.park(number);
+    }
+
+    /// Keeps an answer until its origin asks. A receipt is not kept, nor more answers than an origin waits for.
+    #[cold]
+    pub(super) fn park(&mut self, number: u32) {
+        let answer = &self.answers[number as usize];
+        if !answer.is_receipt
+            && let Receiver::Client(client, cookie) = answer.receiver
             && let Some(Some(client)) = self.clients.get_mut(client as usize)
             && client.cookie == cookie
             && usize::from(client.parked) < MOST_DUE

@@ -43,12 +43,17 @@ impl Target {
             sequence: client.sequence,
             ..*header
         };
+        let is_paused = client.paused;
         if std::mem::take(&mut client.parked) > 0 {
             for number in self.take_parked(receiver) {
                 self.answers[number as usize].failures = 0;
                 self.owe(number, true);
                 self.unsent.push_back(number);
             }
+        }
+        if is_paused {
+            let answers = self.end_pause(receiver);
+            self.unsent.extend(answers);
         }
         self.send_receipt(port, receiver, header);
         Ok(())
@@ -61,7 +66,9 @@ impl Target {
             let Some(client) = &mut self.clients[number] else {
                 continue;
             };
-            if !std::mem::take(&mut client.has_covered) {
+            // One that cannot be reached is not waited for.
+            let is_lost = client.parked > 0;
+            if !std::mem::take(&mut client.has_covered) || is_lost {
                 continue;
             }
             let receiver = Receiver::Client(number as u32, client.cookie);

@@ -5,7 +5,9 @@
 use libfabric_sys as ffi;
 
 use super::answers::MOST_FAILURES;
+use super::pauses::LONGEST;
 use super::*;
+use crate::fabric::msg::port::SENDS;
 use crate::fabric::msg::wire::{MOST_WORDS, push_address};
 
 const COOKIE: u64 = 0x1234;
@@ -29,6 +31,7 @@ fn add_client(target: &mut Target, cookie: u64) -> u32 {
         sequence: 0,
         early: Vec::new(),
         parked: 0,
+        paused: false,
         has_covered: false,
     }));
     target.clients.len() as u32 - 1
@@ -96,9 +99,14 @@ fn an_answer_that_cannot_be_sent_is_kept() {
     assert_eq!(come(&mut target, &port, 0), Ok(()));
     assert!(target.owes_answers());
     assert!(target.owed_bytes() > 0);
-    for _ in 0..MOST_FAILURES {
+    for failure in 1..=MOST_FAILURES {
         target.answer_failed(0, ffi::FI_EIO as i32);
-        target.send_waiting(&port);
+        let before = SENDS.get();
+        progress(&mut target, &port, (1 << failure) - 1);
+        assert_eq!(SENDS.get(), before, "each pause is longer");
+        progress(&mut target, &port, 1);
+        let again = u64::from(failure < MOST_FAILURES);
+        assert_eq!(SENDS.get(), before + again);
     }
     assert!(!target.owes_answers() && !target.has_unsent());
     assert_eq!(target.owed_bytes(), 0, "the provider does not have it");
@@ -115,6 +123,79 @@ fn an_answer_that_cannot_be_sent_is_kept() {
     target.send_waiting(&port);
     target.sent(0);
     assert!(!target.has_unsent() && !target.owes_answers() && target.owed_bytes() == 0);
+}
+
+/// Makes so many calls of progress with answers that wait.
+fn progress(target: &mut Target, port: &Port, calls: u32) {
+    for _ in 0..calls {
+        if target.has_unsent() {
+            target.send_waiting(port);
+        }
+    }
+}
+
+/// The provider takes nothing for a hundred origins: each is tried less and less often, and given up at last, so that no close
+/// waits for it. One that asks then is alive.
+#[test]
+fn origins_that_cannot_be_reached_cost_little() {
+    const ORIGINS: u64 = 100;
+    const CALLS: u32 = 1 << 18;
+    let (mut target, nothing) = (target(), Port::that_takes(false));
+    let of = |kind, cookie: u64, sequence| Header {
+        cookie,
+        client: cookie as u32,
+        ..header(kind, sequence)
+    };
+    target.clients.clear();
+    for cookie in 0..ORIGINS {
+        add_client(&mut target, cookie);
+        for sequence in 0..8 {
+            let batch = of(Kind::Batch, cookie, sequence);
+            assert_eq!(come_as(&mut target, &nothing, batch), Ok(()));
+        }
+    }
+    let before = SENDS.get();
+    progress(&mut target, &nothing, CALLS);
+    let tries = SENDS.get() - before;
+    let most = ORIGINS * u64::from(LONGEST + 1 + (CALLS >> LONGEST));
+    assert!(tries <= most, "{tries} tries in {CALLS} calls");
+    assert!(target.owes_answers(), "they may still be living");
+    target.lose_patience();
+    progress(&mut target, &nothing, 1 << LONGEST);
+    assert!(!target.has_unsent() && !target.owes_answers() && target.owed_bytes() == 0);
+    let before = SENDS.get();
+    progress(&mut target, &nothing, CALLS);
+    assert_eq!(SENDS.get(), before, "nothing is tried any more");
+    let question = of(Kind::Alive, 99, 0);
+    let port = Port::that_takes_all();
+    assert_eq!(target.asked(&port, &question, &[]), Ok(()));
+    progress(&mut target, &port, 1);
+    assert_eq!(SENDS.get(), before + 9, "eight answers and a receipt");
+}
+
+/// An origin for which there is room again gets its answers, in their order, after at most twice the time; what comes meanwhile
+/// is sent behind. One that leaves is not tried.
+#[test]
+fn a_pause_ends_when_there_is_room() {
+    let (mut target, nothing) = (target(), Port::that_takes(false));
+    let port = Port::that_takes_all();
+    for sequence in 0..3 {
+        assert_eq!(come(&mut target, &nothing, sequence), Ok(()));
+    }
+    const REFUSED: u32 = 1000;
+    progress(&mut target, &nothing, REFUSED);
+    let before = SENDS.get();
+    assert_eq!(come(&mut target, &port, 3), Ok(()));
+    assert_eq!(SENDS.get(), before);
+    progress(&mut target, &port, REFUSED + 25);
+    assert_eq!(SENDS.get(), before + 4);
+    assert!(!target.has_unsent());
+    assert_eq!(come(&mut target, &port, 4), Ok(()));
+    assert_eq!(SENDS.get(), before + 5, "it is paused no longer");
+    assert_eq!(come(&mut target, &nothing, 5), Ok(()));
+    assert!(target.has_unsent());
+    assert_eq!(target.leave(&header(Kind::Farewell, 0)), Ok(()));
+    assert!(!target.has_unsent());
 }
 
 /// However many origins have answers that cannot be sent, each answer is kept, until its origin asks or leaves. More of one

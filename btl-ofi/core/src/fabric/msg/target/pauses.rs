@@ -1,0 +1,178 @@
+//! Pauses of clients to whom no answer can be sent: the provider takes none, or each one fails.
+//!
+//! Their answers wait, and one of them is tried from time to time. A pause is counted in calls of progress and doubles with each
+//! try, so a dead client costs a call next to nothing, and a living one waits at most twice as long as the provider made it
+//! wait. After [`PATIENCE`] in vain the client's answers are parked, until its process asks.
+
+use std::time::{Duration, Instant};
+
+use crate::fabric::msg::port::Port;
+use crate::fabric::msg::target::Target;
+use crate::fabric::msg::target::answers::{Posted, Receiver};
+
+/// The longest pause is 2 to this power calls of progress.
+pub(super) const LONGEST: u32 = 16;
+/// Tries after which the time is noted.
+const TIMED: u32 = 10;
+/// How long a client is tried after that before its answers are parked.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A receiver that is not sent anything for the moment.
+struct Paused {
+    receiver: Receiver,
+    /// Tries in vain.
+    tries: u32,
+    /// The call of progress in which it is tried again.
+    due: u32,
+    /// When [`TIMED`] tries had failed.
+    since: Option<Instant>,
+}
+
+/// Receivers that are not sent anything for the moment, and their answers.
+#[derive(Default)]
+pub(super) struct Pauses {
+    list: Vec<Paused>,
+    /// In the order in which they are to be sent.
+    answers: Vec<u32>,
+    /// Calls of progress with a pause.
+    calls: u32,
+    /// The call in which the next pause ends.
+    due: u32,
+}
+
+fn is_over(due: u32, calls: u32) -> bool {
+    calls.wrapping_sub(due) < 1 << 31
+}
+
+impl Pauses {
+    /// Whether nobody is paused.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+        self.answers.clear();
+    }
+
+    /// Begins a pause after so many tries in vain.
+    fn begin(&mut self, receiver: Receiver, tries: u32, since: Option<Instant>) {
+        let since = match since {
+            None if tries >= TIMED => Some(Instant::now()),
+            since => since,
+        };
+        let due = self.calls.wrapping_add(1 << tries.min(LONGEST));
+        if self.list.is_empty() || is_over(due, self.due) {
+            self.due = due;
+        }
+        self.list.push(Paused {
+            receiver,
+            tries,
+            due,
+            since,
+        });
+    }
+}
+
+impl Target {
+    /// Keeps an answer until the pause of its receiver is over, which begins now if there is none.
+    #[cold]
+    pub(super) fn keep_back(&mut self, number: u32, tries: u32) {
+        let receiver = self.answers[number as usize].receiver;
+        self.pauses.answers.push(number);
+        if !self.pauses.list.iter().any(|p| p.receiver == receiver) {
+            self.pauses.begin(receiver, tries, None);
+            self.mark_paused(receiver, true);
+        }
+    }
+
+    /// Keeps an answer until the pause of its receiver is over.
+    #[cold]
+    pub(super) fn keep_behind(&mut self, number: u32) {
+        self.pauses.answers.push(number);
+    }
+
+    fn mark_paused(&mut self, receiver: Receiver, paused: bool) {
+        if let Receiver::Client(client, cookie) = receiver
+            && let Some(Some(client)) = self.clients.get_mut(client as usize)
+            && client.cookie == cookie
+        {
+            client.paused = paused;
+        }
+    }
+
+    /// Ends the pause of a receiver, and returns its answers.
+    #[cold]
+    pub(super) fn end_pause(&mut self, receiver: Receiver) -> Vec<u32> {
+        self.pauses
+            .list
+            .retain(|paused| paused.receiver != receiver);
+        self.mark_paused(receiver, false);
+        let answers = &self.answers;
+        let is_its = |number: &mut u32| answers[*number as usize].receiver == receiver;
+        self.pauses.answers.extract_if(.., is_its).collect()
+    }
+
+    /// Counts a call of progress, and tries the receivers whose pauses are over.
+    #[inline]
+    pub(super) fn count_pauses(&mut self, port: &Port) {
+        self.pauses.calls = self.pauses.calls.wrapping_add(1);
+        if is_over(self.pauses.due, self.pauses.calls) {
+            self.try_again(port);
+        }
+    }
+
+    #[cold]
+    fn try_again(&mut self, port: &Port) {
+        let calls = self.pauses.calls;
+        let over: Vec<Paused> = (self.pauses.list)
+            .extract_if(.., |paused| is_over(paused.due, calls))
+            .collect();
+        for paused in over {
+            self.try_paused(port, paused);
+        }
+        let due = self.pauses.list.iter().map(|paused| paused.due);
+        let next = due.min_by_key(|due| due.wrapping_sub(calls));
+        self.pauses.due = next.unwrap_or(calls);
+    }
+
+    /// Sends the answers of a receiver, until the provider takes no more.
+    fn try_paused(&mut self, port: &Port, paused: Paused) {
+        let receiver = paused.receiver;
+        let mut left = self.end_pause(receiver).into_iter();
+        let mut tries = paused.tries + 1;
+        while let Some(number) = left.next() {
+            match self.post_answer(port, number) {
+                Posted::Left => tries = 0,
+                Posted::Over => {}
+                Posted::Again => {
+                    let late = paused.since.filter(|_| tries > LONGEST);
+                    let since = paused.since.filter(|_| tries > 0);
+                    if late.is_some_and(|since| since.elapsed() >= PATIENCE) {
+                        tracing::warn!("the provider takes no answer to an origin any more");
+                        for number in std::iter::once(number).chain(left) {
+                            self.park(number);
+                        }
+                        return;
+                    }
+                    self.pauses.begin(receiver, tries, since);
+                    self.mark_paused(receiver, true);
+                    self.pauses.answers.push(number);
+                    self.pauses.answers.extend(left);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Target {
+    /// Lets the time pass after which a client that was tried often enough is parked.
+    pub(super) fn lose_patience(&mut self) {
+        for paused in &mut self.pauses.list {
+            paused.since = paused.since.and_then(|since| since.checked_sub(PATIENCE));
+        }
+    }
+}

@@ -360,3 +360,38 @@ fn a_ring_changes_its_owner() {
 fn a_ring_given_away_with_a_taken_transfer_is_a_race() {
     change_owner(false);
 }
+
+/// The owner ends, with a transfer revoked or not. The next one finds in the slots where to go on, and that the target has left
+/// the payload; the target may still have to pass over what was revoked.
+#[test]
+fn a_ring_of_the_dead_is_taken_after_its_last_answer() {
+    check(|| {
+        let shared = Shared::new();
+        shared.slot(0).publish(0, &Command::default());
+        let target = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                if shared.slot(0).take(0) {
+                    // SAFETY: loom checks it.
+                    shared.payload(0).with_mut(|p| unsafe { *p += 100 });
+                }
+                let answer = Answer {
+                    status: 0,
+                    value: 0,
+                };
+                shared.slot(0).answer(0, answer);
+            })
+        };
+        let dead = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.slot(0).revoke(0))
+        };
+        if let Some((next, _)) = shared.slot(0).left_at() {
+            assert_eq!(next, 1);
+            // SAFETY: loom checks it.
+            shared.payload(0).with_mut(|p| unsafe { *p = 1 });
+        }
+        target.join().unwrap();
+        dead.join().unwrap();
+    });
+}

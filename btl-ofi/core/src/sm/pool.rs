@@ -9,7 +9,7 @@
 //! | --- | --- | --- |
 //! | idle | any ring: `take`, `retake` | Acquire, pairs with the Release in `release` |
 //! | busy | its ring: `release` | Release, pairs with the Acquire in the next `take` or `retake` |
-//! | busy and deserted | any ring: `take`, after `Claim::is_deserted` | Acquire, pairs with `take` and `allocated` |
+//! | busy and deserted | any ring: `take`, after `Claim::is_deserted`; its ring's next owner: `free` | Acquire, pairs with `take` and `allocated` |
 //!
 //! A busy block is deserted when its process is gone, or gave up the ring, and no command of the ring is left to
 //! execute.
@@ -93,6 +93,14 @@ impl Owner {
             .then_some(to)
     }
 
+    /// New owner of a ring whose last owner is gone: makes the block idle that the last one left busy, unless another ring takes it.
+    pub(crate) fn free(&self, ring: usize) {
+        let found = self.read();
+        if found.is_busy() && found.ring() == ring {
+            self.change(found, Word(found.0 & !BUSY));
+        }
+    }
+
     /// Owning ring: records that the block's pages are allocated.
     pub(crate) fn allocated(&self, busy: Word) -> Word {
         let word = Word(busy.0 | ALLOCATED);
@@ -138,6 +146,11 @@ mod tests {
             // The ring's process is gone.
             let third = owner.take(owner.read(), 4).unwrap();
             assert_eq!((third.ring(), owner.read()), (4, third));
+            owner.free(3);
+            assert_eq!(owner.read(), third, "it is another ring's");
+            owner.free(4);
+            assert!(!owner.read().is_busy());
+            assert_eq!(owner.take(third, 5), None, "the word has changed");
         });
     }
 }

@@ -365,8 +365,8 @@ impl Requester {
         self.outstanding() == 0 && self.held == 0
     }
 
-    /// Frees the ring for another process if it [may](Self::may_be_given_back). Otherwise the ring stays taken for
-    /// ever; only its block becomes free, once the responder has answered.
+    /// Frees the ring for another process if it [may](Self::may_be_given_back). Otherwise the ring stays taken until it is reclaimed;
+    /// its block becomes free once the responder has answered.
     pub(crate) fn give_back(mut self) {
         if self.may_be_given_back() {
             // All spent slots are revoked, so the responder no longer accesses the payload.

@@ -87,6 +87,9 @@ pub(crate) struct Slot {
     status: AtomicU32,
 }
 
+/// Positions that a state tells apart.
+pub(crate) const POSITIONS: u32 = 1 << 30;
+
 #[inline]
 fn published(position: u32) -> u32 {
     position.wrapping_mul(4).wrapping_add(1)
@@ -173,6 +176,18 @@ impl Slot {
     pub(crate) fn may_be_executed(&self) -> bool {
         // Odd states are published or taken, at any position. Acquire pairs with the Release in `answer`.
         self.state.load(Ordering::Acquire) % 2 == 1
+    }
+
+    /// Any process: the position behind that of the command that was posted here last, without its two highest bits, and whether
+    /// that command was revoked and may still have to be skipped. `None` while it [may be executed](Self::may_be_executed).
+    pub(crate) fn left_at(&self) -> Option<(u32, bool)> {
+        // Acquire pairs with the Release in `answer` and `revoke`: the payload of the command is no longer used.
+        let state = self.state.load(Ordering::Acquire);
+        match state % 4 {
+            0 => Some((state / 4, false)),
+            2 => Some(((state / 4 + 1) % POSITIONS, true)),
+            _ => None,
+        }
     }
 
     /// The command. The responder reads it after [`is_published`](Self::is_published) returned true; the requester

@@ -52,11 +52,14 @@ pub(crate) const OWN: u32 = 1 << 31;
 
 pub(crate) const PAGE: usize = 4096;
 /// Identifies this layout; a segment with another value is refused.
-const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO5");
+const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO6");
 /// In a claim word: the ring is taken. The low 32 bits hold the next owner's first position. The bits above this one
 /// hold the number of slots before that position that the responder may still have to skip.
 const TAKEN: u64 = 1 << 32;
 const SPENT: u32 = 33;
+
+/// The holder of a ring whose process left it with unanswered commands.
+const DESERTED: u64 = u64::MAX;
 
 /// The part that all requesters share.
 #[repr(C, align(4096))]
@@ -68,8 +71,9 @@ pub(crate) struct Front {
     closed: AtomicU32,
     pub(crate) bells: Bells,
     claims: [AtomicU64; RINGS],
-    /// For each ring, the last process that claimed it: id in the low half, start time in the high half. Used to find
-    /// blocks of dead processes. 0 if the process left the ring with unanswered commands.
+    /// For each ring that is taken, the process that has it: id in the low half, start time in the high half. Used to find
+    /// rings and blocks of dead processes. [`DESERTED`] if the process left the ring with unanswered commands. 0 while the ring
+    /// is free, claimed or given back.
     holders: [AtomicU64; RINGS],
     owners: [Owner; BLOCKS],
     /// The owner's regions that its peers may map.
@@ -260,10 +264,7 @@ impl Place {
             if taken.is_err() {
                 continue;
             }
-            let offset = offset_of!(Layout, rings) + index * size_of::<Ring>();
-            let ring = allocate(&file, offset, offset_of!(Ring, own) + OWN_SHORT)
-                .and_then(|()| Mapped::<Ring>::new(&file, offset));
-            let ring = match ring {
+            let ring = match map_ring(&file, index) {
                 Ok(ring) => ring,
                 Err(e) => {
                     // Release pairs with the Acquire of the next claim.
@@ -271,10 +272,9 @@ impl Place {
                     return Err(e);
                 }
             };
-            let own = ProcessId::own();
-            let holder = u64::from(own.pid) | u64::from(own.started) << 32;
-            // A requester reads it after it sees a block that this ring took (`Owner::read`).
-            front.holders[index].store(holder, Ordering::Relaxed);
+            // A requester reads it after it sees a block that this ring took (`Owner::read`). Release pairs with the Acquire in
+            // `reclaim`.
+            front.holders[index].store(holder_of(ProcessId::own()), Ordering::Release);
             front.bells.enlist(index);
             return Ok(Claim {
                 front,
@@ -286,8 +286,15 @@ impl Place {
                 spent: (found >> SPENT) as u32,
             });
         }
-        Err(io::Error::other("all rings are taken"))
+        self.reclaim(&file, front)
     }
+}
+
+/// Allocates and maps what a claimed ring uses.
+fn map_ring(file: &File, index: usize) -> io::Result<Mapped<Ring>> {
+    let offset = offset_of!(Layout, rings) + index * size_of::<Ring>();
+    allocate(file, offset, offset_of!(Ring, own) + OWN_SHORT)?;
+    Mapped::new(file, offset)
 }
 
 /// A claimed ring of a peer's segment. Dropped without [`give_back`](Self::give_back) it stays taken.
@@ -371,11 +378,7 @@ impl Claim {
         let ring = ring % RINGS;
         // Acquire pairs with the Release in `desert`.
         let holder = self.front.holders[ring].load(Ordering::Acquire);
-        let process = ProcessId {
-            pid: holder as u32,
-            started: (holder >> 32) as u32,
-        };
-        if holder != 0 && process.state() != State::Gone {
+        if holder != DESERTED && process_of(holder).state() != State::Gone {
             return Ok(false);
         }
         let file = self.place.open()?;
@@ -384,21 +387,26 @@ impl Claim {
         Ok(!ring.has_unanswered())
     }
 
-    /// Gives up the ring for good, because it holds unanswered commands. No process claims it again.
+    /// Gives up the ring for good, because it holds unanswered commands. Another process claims it once all rings are taken and
+    /// these are answered.
     pub(crate) fn desert(self) {
-        // Release pairs with the Acquire in `is_deserted`: all accesses to the block come before another ring takes
-        // it.
-        self.front.holders[self.index].store(0, Ordering::Release);
+        // Release pairs with the Acquire in `is_deserted` and `reclaim`: all accesses to the block come before another ring
+        // takes it.
+        self.front.holders[self.index].store(DESERTED, Ordering::Release);
     }
 
     /// Frees the ring for another process. The last `spent` commands before `next` were revoked, all others were
     /// answered.
     pub(crate) fn give_back(self, next: u32, spent: u32) {
         let word = u64::from(next) | u64::from(spent) << SPENT;
+        // Before the ring is free: if this process ends then, the holder must not name it while another process claims the ring.
+        self.front.holders[self.index].store(0, Ordering::Relaxed);
         // Release pairs with the Acquire in `Place::claim`.
         self.front.claims[self.index].store(word, Ordering::Release);
     }
 }
 
+mod reclaim;
+use reclaim::{holder_of, process_of};
 #[cfg(test)]
 mod tests;

@@ -266,3 +266,105 @@ fn a_segment_is_found_under_other_threads() {
     assert_eq!(threads.len(), 2);
     assert_eq!(allocated.unwrap(), OWN_LONG);
 }
+
+/// A holder's word that names a process that is gone.
+fn gone() -> u64 {
+    let own = ProcessId::own();
+    holder_of(ProcessId {
+        started: own.started.wrapping_sub(1),
+        ..own
+    })
+}
+
+/// A segment all of whose rings are taken by this process.
+fn full() -> (Segment, Vec<Claim>) {
+    let segment = Segment::make(1).unwrap();
+    let claims = (0..RINGS).map(|_| place(&segment, 1).claim().unwrap());
+    let claims = claims.collect();
+    (segment, claims)
+}
+
+const DONE: Answer = Answer {
+    status: 0,
+    value: 0,
+};
+
+/// The ring of a killed process serves another once the responder has left it, and one only. A command of which the responder
+/// was not told is found.
+#[test]
+fn a_ring_of_the_dead_is_claimed_once() {
+    let (segment, mut claims) = full();
+    let taken = |at: Claim| (at.index, at.position, at.spent);
+    let claim = || place(&segment, 1).claim();
+    let block = claims[300].owners()[7].read();
+    let block = claims[300].owners()[7].take(block, 300).unwrap();
+    for position in 0..131 {
+        let slot = segment.ring(300).slot(position);
+        slot.publish(position, &Command::default());
+        if position < 130 {
+            slot.answer(position, DONE);
+        }
+    }
+    segment.layout.front.holders[300].store(gone(), Ordering::Relaxed);
+    assert!(claim().is_err(), "its last command may be executed");
+    assert_eq!(segment.bells().take(300 / 64), 1 << (300 % 64));
+    assert!(claims[0].owners()[7].read().is_busy());
+    assert!(segment.ring(300).slot(130).take(130));
+    assert!(claim().is_err(), "its last command is being executed");
+    segment.ring(300).slot(130).answer(130, DONE);
+    let next = claim().unwrap();
+    assert!(!next.owners()[7].read().is_busy());
+    assert_eq!(next.owners()[7].take(block, 2), None);
+    assert!(claim().is_err(), "it is taken");
+    next.give_back(131, 0);
+    let free = &segment.layout.front.holders[300];
+    assert_eq!(free.load(Ordering::Relaxed), 0);
+    assert_eq!(claim().map(taken).unwrap(), (300, 131, 0));
+    // A process that left its ring with unanswered commands, and lives.
+    claims.swap_remove(8).desert();
+    assert_eq!(claim().map(taken).unwrap(), (8, 0, 0));
+}
+
+/// Where its last owner was, the slots say: in each lap, after the positions began again, with revoked commands at the end. A
+/// faulty process may have written anything.
+#[test]
+fn the_slots_tell_the_position() {
+    let (segment, _claims) = full();
+    let holder = &segment.layout.front.holders[3];
+    let die = || holder.store(gone(), Ordering::Relaxed);
+    let claim = || {
+        die();
+        let at = place(&segment, 1).claim().ok()?;
+        assert_eq!(at.index, 3);
+        Some((at.position, at.spent))
+    };
+    let ring = segment.ring(3);
+    assert_eq!(claim(), Some((0, 0)));
+    for position in 0..3 * SLOTS {
+        let slot = ring.slot(position);
+        slot.publish(position, &Command::default());
+        slot.answer(position, DONE);
+        assert_eq!(claim(), Some((position + 1, 0)));
+    }
+    let revoke = |position| {
+        ring.slot(position).publish(position, &Command::default());
+        assert!(ring.slot(position).revoke(position));
+    };
+    // The positions begin again at 2^30.
+    let last = (1u32 << 30).wrapping_sub(10);
+    for ahead in 0..SLOTS {
+        let position = last + ahead;
+        revoke(position);
+        if ahead < SLOTS - 20 {
+            ring.slot(position).answer(position, DONE);
+        }
+    }
+    assert_eq!(claim(), Some((SLOTS - 10, 20)));
+    let first = last + SLOTS - 20;
+    ring.slot(first).answer(first, DONE);
+    assert_eq!(claim(), Some((SLOTS - 10, 19)));
+    ring.slot(first + 5).answer(first + 5, DONE);
+    assert_eq!(claim(), None, "the responder answers in order");
+    ring.slot(first + 5).answer(first, DONE);
+    assert_eq!(claim(), None, "a slot of another position");
+}

@@ -1,0 +1,107 @@
+//! Rings that nobody gave back: their processes were killed, or left them with unanswered commands. Once no other ring is to be
+//! had, a process claims one of these, when the responder has left it too.
+//!
+//! **Arbitration.** The claim word of such a ring stays taken. The holder's word decides: a process clears it before it gives its
+//! ring back, so a word that names a process that is gone says that it had the ring at its end, and one compare-and-swap on it
+//! gives the ring to one of those who find that.
+//!
+//! **Position.** The last owner took with it where it was. The slots tell: each holds the position of its last command.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::Ordering;
+
+use crate::base::mapping::Mapped;
+use crate::peer::liveness::{ProcessId, State};
+use crate::sm::ring::{POSITIONS, RINGS};
+use crate::sm::segment::{Claim, DESERTED, Front, Place, Ring, SLOTS, map_ring};
+
+impl Place {
+    /// Claims a ring whose process is gone, or left it for good.
+    #[cold]
+    pub(super) fn reclaim(self, file: &File, front: Mapped<Front>) -> io::Result<Claim> {
+        for index in 0..RINGS {
+            // Acquire pairs with the Release in `claim` and `desert`.
+            let found = front.holders[index].load(Ordering::Acquire);
+            if found == 0 || found != DESERTED && process_of(found).state() != State::Gone {
+                continue;
+            }
+            let ring = map_ring(file, index)?;
+            if ring.has_unanswered() {
+                // The process may have ended before it told the responder of a command.
+                front.bells.ring(index);
+                continue;
+            }
+            let own = holder_of(ProcessId::own());
+            // AcqRel pairs with the Release in `claim` and `desert`, and with the Acquire in `is_deserted`.
+            let (set, fetch) = (Ordering::AcqRel, Ordering::Relaxed);
+            let taken = front.holders[index].compare_exchange(found, own, set, fetch);
+            if taken.is_err() {
+                continue;
+            }
+            // Read by the new owner: before that, another one might have used the ring and left it alike.
+            let Some((position, spent)) = ring.left_at() else {
+                // Release pairs with the Acquire above, in another process.
+                front.holders[index].store(found, Ordering::Release);
+                continue;
+            };
+            for owner in &front.owners {
+                owner.free(index);
+            }
+            return Ok(Claim {
+                front,
+                ring,
+                pool: None,
+                index,
+                place: self,
+                position,
+                spent,
+            });
+        }
+        Err(io::Error::other("all rings are taken"))
+    }
+}
+
+/// The holder's word of a process.
+pub(super) fn holder_of(process: ProcessId) -> u64 {
+    u64::from(process.pid) | u64::from(process.started) << 32
+}
+
+/// The process of a holder's word.
+pub(super) fn process_of(holder: u64) -> ProcessId {
+    ProcessId {
+        pid: holder as u32,
+        started: (holder >> 32) as u32,
+    }
+}
+
+impl Ring {
+    /// Where the next owner goes on, and the number of slots before that which hold revoked commands. `None` while the responder
+    /// may still execute a command, or if a faulty process wrote to the slots.
+    fn left_at(&self) -> Option<(u32, u32)> {
+        let (first, _) = self.slots[0].left_at()?;
+        let (mut most, mut spent) = (0, 0);
+        for slot in &self.slots {
+            let (next, is_revoked) = slot.left_at()?;
+            spent += u32::from(is_revoked);
+            let ahead = next.wrapping_sub(first) % POSITIONS;
+            if ahead < SLOTS {
+                most = most.max(ahead);
+            }
+        }
+        let next = first.wrapping_add(most) % POSITIONS;
+        let mut slots = (0..).zip(&self.slots);
+        let are_sound = slots.all(|(index, slot)| {
+            let behind = next.wrapping_sub(index + 1) % SLOTS;
+            let expected = next.wrapping_sub(behind) % POSITIONS;
+            match slot.left_at() {
+                // The responder answers in order.
+                Some((at, true)) => at == expected && behind < spent,
+                // In the first lap of a ring, nothing was posted to its last slots.
+                Some((at, false)) => at == expected || at == 0 && next < SLOTS,
+                None => false,
+            }
+        });
+        are_sound.then_some((next, spent))
+    }
+}

@@ -19,7 +19,7 @@ pub(crate) struct Faults {
     pub(crate) seed: u64,
     /// `again`: a post is turned away with FI_EAGAIN (a send too, a receive not) ...
     pub(crate) again: u64,
-    /// `burst`: ... and up to so many after it.
+    /// `burst`: ... and up to so many after it, one less with each read of the queue.
     pub(crate) burst: u64,
     /// `sendagain`: every n-th post of a send of a queue is turned away.
     pub(crate) send_again: u64,

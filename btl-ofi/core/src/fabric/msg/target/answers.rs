@@ -8,6 +8,7 @@ use crate::fabric::msg::line::MOST_DUE;
 use crate::fabric::msg::origin::SPARE;
 use crate::fabric::msg::port::{EAGAIN, Port};
 use crate::fabric::msg::target::Target;
+use crate::fabric::msg::target::pauses::PROMPT;
 use crate::fabric::msg::wire::MOST_WORDS;
 use crate::op::marked::Message;
 
@@ -187,7 +188,8 @@ impl Target {
             return;
         }
         if !peer_is_gone(code) && answer.failures < MOST_FAILURES {
-            let tries = answer.failures;
+            // It was not for want of room.
+            let tries = PROMPT + answer.failures;
             self.keep_back(number, tries);
             return;
         }

@@ -1,8 +1,9 @@
 //! Pauses of clients to whom no answer can be sent: the provider takes none, or each one fails.
 //!
-//! Their answers wait, and one of them is tried from time to time. A pause is counted in calls of progress and doubles with each
-//! try, so a dead client costs a call next to nothing, and a living one waits at most twice as long as the provider made it
-//! wait. After [`PATIENCE`] in vain the client's answers are parked, until its process asks.
+//! Their answers wait, and one of them is tried from time to time. The first [`PROMPT`] tries come one in each call of progress:
+//! a provider without room mostly has some again soon. Then the pause, counted in calls, doubles with each try. It stays short:
+//! a provider may count what it refuses, so that fewer tries make a living client wait longer. A client that is in vain tried for
+//! [`PATIENCE`] costs nothing any more: its answers are parked, until its process asks.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,13 @@ use crate::fabric::msg::port::Port;
 use crate::fabric::msg::target::Target;
 use crate::fabric::msg::target::answers::{Posted, Receiver};
 
+/// Tries after each of which the next one comes in the next call.
+pub(super) const PROMPT: u32 = 64;
 /// The longest pause is 2 to this power calls of progress.
-pub(super) const LONGEST: u32 = 16;
-/// Tries after which the time is noted.
-const TIMED: u32 = 10;
+pub(super) const LONGEST: u32 = 3;
+/// Tries after which the time is noted, and after which the pause is the longest.
+const TIMED: u32 = PROMPT;
+const LAST: u32 = PROMPT + LONGEST;
 /// How long a client is tried after that before its answers are parked.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -62,7 +66,9 @@ impl Pauses {
             None if tries >= TIMED => Some(Instant::now()),
             since => since,
         };
-        let due = self.calls.wrapping_add(1 << tries.min(LONGEST));
+        let due = self
+            .calls
+            .wrapping_add(1 << tries.saturating_sub(PROMPT).min(LONGEST));
         if self.list.is_empty() || is_over(due, self.due) {
             self.due = due;
         }
@@ -147,7 +153,7 @@ impl Target {
                 Posted::Left => tries = 0,
                 Posted::Over => {}
                 Posted::Again => {
-                    let late = paused.since.filter(|_| tries > LONGEST);
+                    let late = paused.since.filter(|_| tries > LAST);
                     let since = paused.since.filter(|_| tries > 0);
                     if late.is_some_and(|since| since.elapsed() >= PATIENCE) {
                         tracing::warn!("the provider takes no answer to an origin any more");

@@ -172,7 +172,6 @@ fn examples_under_valgrind() {
         ("collectives", "c"),
         ("reductions", "c"),
         ("topologies", "c"),
-        ("intercomm", "c"),
         ("trace", examples),
     ];
     for (name, folder) in programs {
@@ -284,12 +283,6 @@ fn every_entry_of_a_communicator() {
 #[test]
 fn topologies_and_neighbours() {
     program("topologies", &[1, 2, 5, 6]);
-}
-
-/// Two groups, whose collectives go from one to the other, below a layer that counts them.
-#[test]
-fn two_groups() {
-    program("intercomm", &[1, 2, 3, 5]);
 }
 
 /// Pairs, complex numbers, operations of the program, and persistent collectives.

@@ -76,9 +76,6 @@ static int64_t elements(host_comm_t *comm, int collective, const host_coll_args_
         return (int64_t)args->count;
     }
     size_t sources, blocks = (size_t)host_comm_size(comm);
-    if (listed && host_comm_test_inter(comm) == 1) {
-        blocks = (size_t)host_comm_remote_size(comm);
-    }
     if (among && host_neighbors_count(comm, &sources, &blocks) < 0) {
         return 0;
     }

@@ -110,15 +110,9 @@
 
 /**
  * No rank: a neighbour beyond an open border of a grid. Transfers and atomic updates of windows with this target do
- * nothing and succeed, and their requests are complete. As the root of a collective of an intercommunicator: the
- * root is another rank of this rank's group, and this rank has no part in the collective.
+ * nothing and succeed, and their requests are complete.
  */
 #define HOST_PROC_NULL -2
-
-/**
- * The root of a collective of an intercommunicator, at that rank itself.
- */
-#define HOST_ROOT -3
 
 /**
  * Added to a type: the buffers of the call are device memory, or mapped on a device; host memory then is
@@ -867,8 +861,7 @@ typedef struct host_coll_args_t {
      */
     int op;
     /**
-     * The root's rank. On an intercommunicator (host_comm_test_inter) its rank in the other group, and in its own group
-     * HOST_ROOT at the root and HOST_PROC_NULL elsewhere.
+     * The root's rank.
      */
     int root;
     /**
@@ -2403,50 +2396,6 @@ int host_comm_hooks_register(uint32_t layer,
  * freed already.
  */
 int host_comm_hooks_unregister(uint32_t layer);
-
-/**
- * A communicator of two groups: the ranks of `local` and those of another communicator, whose ranks call alike. Its
- * collectives go from one group to the other, and `rank` and `size` are those of the own group. `local_leader`, a rank of
- * `local`, finds the other group: `peer`, a communicator with both leaders in it, and `remote_leader`, the rank of the
- * other leader there, mean something at the leader only. Leaders that make several at the same time over one `peer` tell
- * them apart by `tag`, which is below 2^24. No process is in both groups. Collective over both groups.
- *
- * # Safety
- * `made` is writable.
- */
-int host_intercomm_create(struct host_comm_t *local,
-                          int local_leader,
-                          struct host_comm_t *peer,
-                          int remote_leader,
-                          uint32_t tag,
-                          struct host_comm_t **made);
-
-/**
- * A communicator of both groups of an intercommunicator. The ranks of the group that says `high` (not 0) come last; where
- * both say the same, those whose first process has the lower job rank come first. All ranks of a group say the same.
- * Collective over both groups.
- *
- * # Safety
- * `made` is writable.
- */
-int host_intercomm_merge(struct host_comm_t *inter,
-                         int high,
-                         struct host_comm_t **made);
-
-/**
- * 1 for an intercommunicator, 0 for another communicator, or a negative code.
- */
-int host_comm_test_inter(struct host_comm_t *comm);
-
-/**
- * Ranks of the other group of an intercommunicator, 0 for another communicator, or a negative code.
- */
-int host_comm_remote_size(struct host_comm_t *comm);
-
-/**
- * The job rank of a rank of the other group of an intercommunicator, or a negative code.
- */
-int host_comm_remote_job_rank(struct host_comm_t *comm, int of);
 
 /**
  * Fills the entries of `dims` that are 0, so that a grid of these dimensions has `ranks` places; the dimensions become

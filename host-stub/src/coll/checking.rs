@@ -2,7 +2,6 @@
 
 use super::{CollArgs, Collective};
 use crate::base::{ElementType, ReduceOp};
-use crate::comm::table::View;
 use crate::schedule::{Field, Signature};
 
 /// Stands beside the call of a rank whose arguments cannot be.
@@ -22,7 +21,6 @@ pub(super) enum Form {
 pub(super) fn signature(
     collective: Collective,
     args: &CollArgs<'_>,
-    view: &View<'_>,
     (form, refused): (Form, bool),
 ) -> Signature {
     let call = (collective as u64 + 1)
@@ -32,20 +30,16 @@ pub(super) fn signature(
         } else {
             0
         };
-    // Where the root is in one of two groups, most arguments mean nothing at the others of that group.
-    let over_groups = view.sides.is_some() && collective.is_rooted();
-    if collective == Collective::Barrier || refused || over_groups {
+    if collective == Collective::Barrier || refused {
         return Signature {
             call,
             ..Signature::default()
         };
     }
     let count = match collective {
-        // Groups of other sizes divide it in other ways.
-        Collective::ReduceScatter if view.sides.is_some() => args.total(view.size) as u64,
         Collective::ReduceScatter if args.counts.is_empty() => args.count as u64,
         Collective::ReduceScatter => digest(args.counts),
-        Collective::Allgatherv if view.sides.is_none() => digest(args.recv_blocks.counts),
+        Collective::Allgatherv => digest(args.recv_blocks.counts),
         // Each rank knows its own blocks only, and neighbours of others may have other ones.
         _ if collective.is_listed() || collective.is_neighbor() => 0,
         _ => args.count as u64,

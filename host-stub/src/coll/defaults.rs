@@ -41,7 +41,7 @@ unsafe fn start_numbered(
     unsafe {
         engine.start(collective.name(), comm.scope(), number, |plan| {
             if checked {
-                let mine = signature(collective, args, &view, (form, false));
+                let mine = signature(collective, args, (form, false));
                 plan.agree(mine, describe);
             }
             match staged {
@@ -153,7 +153,7 @@ pub(super) fn start_agreement(
     start: Option<u32>,
 ) -> CommResult<Ticket> {
     let engine = comm.any_engine(collective.name())?;
-    let mine = signature(collective, args, &comm.view(), (form, refused));
+    let mine = signature(collective, args, (form, refused));
     let number = match start {
         Some(start) => (Plane::Persistent, start),
         None => (Plane::User, comm.scope().next(Plane::User)),

@@ -27,5 +27,5 @@ pub use persistent::Persistent;
 
 pub use crate::comm::table::{
     BlockList, Blocking, CollArgs, CollRequest, CollTable, Collective, Collectives, LayerData,
-    Nonblocking, PROC_NULL, Pending, ROOT,
+    Nonblocking, Pending,
 };

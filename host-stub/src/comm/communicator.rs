@@ -1,6 +1,5 @@
 //! A communicator: who is in it, and its end.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -8,7 +7,6 @@ use super::attributes::Attributes;
 use super::error::{CommError, CommResult};
 use super::group::Group;
 use super::hooks::Seen;
-use super::inter::Sides;
 use super::registry::Registry;
 use super::table::{CollTable, Collective, Layered, Stack, View};
 use super::topology::Topology;
@@ -19,11 +17,7 @@ pub(super) struct Inner {
     // Before the job, with which the transport ends that it uses.
     registry: Arc<Registry>,
     job: Arc<Job>,
-    /// All ranks: of an intercommunicator those of both groups.
     scope: Arc<Scope>,
-    /// The ranks of this rank's group among them.
-    local: Range<usize>,
-    sides: Option<Sides>,
     topology: Option<Topology>,
     tables: Stack,
     attributes: Attributes,
@@ -40,7 +34,6 @@ pub(super) struct Ranks {
     /// This process among them.
     pub(super) me: usize,
     pub(super) topology: Option<Topology>,
-    pub(super) sides: Option<Sides>,
 }
 
 /// Ranks of a job with a context of their own, in which their collectives and agreements are told
@@ -56,15 +49,9 @@ impl Comm {
     /// A communicator whose hooks have not run.
     pub(super) fn bare(job: &Arc<Job>, table: &Arc<CollTable>, ranks: Ranks, context: u16) -> Comm {
         let registry = Arc::clone(Registry::of(job));
-        let all = 0..ranks.members.len();
         Comm(Arc::new(Inner {
             job: Arc::clone(job),
-            local: ranks
-                .sides
-                .as_ref()
-                .map_or(all, |sides| sides.local.clone()),
             scope: Arc::new(Scope::new(ranks.members, ranks.me, context)),
-            sides: ranks.sides,
             topology: ranks.topology,
             tables: Stack::new(Arc::clone(table)),
             registry,
@@ -106,23 +93,18 @@ impl Comm {
     /// This process's rank.
     #[inline]
     pub fn rank(&self) -> usize {
-        self.0.scope.rank() - self.0.local.start
+        self.0.scope.rank()
     }
 
     /// Ranks.
     #[inline]
     pub fn size(&self) -> usize {
-        self.0.local.len()
+        self.0.scope.size()
     }
 
-    /// The job ranks of this rank's group.
+    /// The job ranks.
     pub(super) fn members(&self) -> &[u32] {
-        &self.0.scope.members()[self.0.local.clone()]
-    }
-
-    /// Both groups of an intercommunicator.
-    pub(super) fn sides(&self) -> Option<&Sides> {
-        self.0.sides.as_ref()
+        self.0.scope.members()
     }
 
     /// The job.
@@ -156,8 +138,8 @@ impl Comm {
         self.0.topology.as_ref()
     }
 
-    /// Blocks of the send and of the receive buffer in the lists of a collective: one of each rank, of each rank of the
-    /// other group, or of each neighbour.
+    /// Blocks of the send and of the receive buffer in the lists of a collective: one of each rank, or of each
+    /// neighbour.
     pub fn listed_blocks(&self, collective: Collective) -> (usize, usize) {
         let view = self.view();
         (view.given(collective), view.taken(collective))
@@ -175,7 +157,6 @@ impl Comm {
             rank: self.rank(),
             size: self.size(),
             topology: self.topology(),
-            sides: self.sides(),
         }
     }
 
@@ -184,9 +165,9 @@ impl Comm {
         Ok(self.job().node(self.job_rank(rank)?))
     }
 
-    /// Whether all ranks share one node, those of both groups of an intercommunicator.
+    /// Whether all ranks share one node.
     pub fn is_one_node(&self) -> bool {
-        let members = self.0.scope.members();
+        let members = self.members();
         let node = |member: &u32| self.job().node(*member);
         members.iter().all(|m| node(m) == node(&members[0]))
     }

@@ -48,18 +48,6 @@ impl Turn {
             tag: tag.saturating_add(1),
         }
     }
-
-    pub(super) fn to_bytes(self) -> [u8; 8] {
-        (u64::from(self.context) << 32 | u64::from(self.tag)).to_le_bytes()
-    }
-
-    pub(super) fn from_bytes(bytes: [u8; 8]) -> Turn {
-        let word = u64::from_le_bytes(bytes);
-        Turn {
-            context: (word >> 32) as u16,
-            tag: word as u32,
-        }
-    }
 }
 
 struct Inner {
@@ -283,7 +271,6 @@ mod tests {
         ];
         turns.iter().rev().for_each(|turn| contexts.queue(*turn));
         for (index, turn) in turns.iter().enumerate() {
-            assert_eq!(Turn::from_bytes(turn.to_bytes()), *turn);
             for later in &turns[index + 1..] {
                 assert!(contexts.offer(*later).is_none());
             }

@@ -7,7 +7,6 @@ use super::context::Turn;
 use super::error::{CommError, CommResult};
 use super::exchange::exchange;
 use super::group::Group;
-use super::inter::Sides;
 use super::registry::{Defaults, Registry};
 use super::topology::{self, Topology};
 use crate::job::Job;
@@ -26,7 +25,6 @@ pub(super) struct Wish {
     /// What it says of the topology, for the others to compare.
     pub(super) terms: Vec<u8>,
     pub(super) topology: Option<Topology>,
-    pub(super) sides: Option<Sides>,
 }
 
 impl Comm {
@@ -40,7 +38,6 @@ impl Comm {
                 members,
                 me: job.rank() as usize,
                 topology: None,
-                sides: None,
             };
             let world = Comm::bare(job, table, ranks, 0);
             let seen = registry.hooks.snapshot();
@@ -49,14 +46,13 @@ impl Comm {
         })
     }
 
-    /// The same ranks with another context and the same topology, or the same groups; collective.
+    /// The same ranks with another context and the same topology; collective.
     pub fn dup(&self) -> CommResult<Comm> {
-        let made = self.make_of_all(
+        let made = self.make(
             "dup",
             Wish {
                 color: Some(0),
                 topology: self.topology().cloned(),
-                sides: self.sides().cloned(),
                 ..Wish::default()
             },
         )?;
@@ -113,7 +109,6 @@ impl Comm {
         let call = "create_from_group";
         let _entered = self.job().runtime().enter(call)?;
         let engine = self.engine(call)?;
-        self.intra(call)?;
         let refuse = |reason: String| CommError::BadArgument { call, reason };
         if let Some(stranger) = group.difference(&self.group()).job_ranks().first() {
             return Err(refuse(format!(
@@ -157,14 +152,8 @@ impl Comm {
         }
     }
 
-    /// Makes communicators of the ranks of this one, which is no intercommunicator.
+    /// Makes communicators of the ranks of this one.
     pub(super) fn make(&self, call: &'static str, wish: Wish) -> CommResult<Option<Comm>> {
-        self.intra(call)?;
-        self.make_of_all(call, wish)
-    }
-
-    /// Makes communicators of the ranks of this one, those of both groups of an intercommunicator.
-    pub(super) fn make_of_all(&self, call: &'static str, wish: Wish) -> CommResult<Option<Comm>> {
         let _entered = self.job().runtime().enter(call)?;
         let (engine, scope) = (self.engine(call)?, self.scope());
         self.agree(scope, wish, Turn::of_all(self.context()), |data| {
@@ -213,7 +202,6 @@ impl Comm {
             members,
             me,
             topology: wish.topology,
-            sides: wish.sides,
         };
         Comm::bare(self.job(), table, ranks, context)
             .complete(seen)

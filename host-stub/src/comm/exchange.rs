@@ -9,8 +9,7 @@ use crate::job::Job;
 use crate::schedule::{Engine, Extents, Plane, Scope, allgather_bruck};
 
 impl Comm {
-    /// Gives every rank what each rank gave, in the order of the ranks (of an intercommunicator first all of
-    /// one group, then all of the other, the same at every rank); collective over this
+    /// Gives every rank what each rank gave, in the order of the ranks; collective over this
     /// communicator and no other rank. Also a barrier: no rank returns before all have called.
     pub fn exchange(&self, data: &[u8]) -> CommResult<Vec<Vec<u8>>> {
         let _entered = self.job().runtime().enter("exchange")?;

@@ -29,7 +29,6 @@ impl Group for WindowRanks {
 
     fn allgather(&self, data: &[u8]) -> Result<Vec<Vec<u8>>, JobError> {
         let call = "window creation";
-        self.0.intra(call)?;
         // Another communicator may have the context of one that was freed.
         self.0.engine(call)?;
         Ok(self.0.exchange(data)?)

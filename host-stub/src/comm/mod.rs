@@ -8,13 +8,9 @@
 //! A communicator may have a [`Topology`]: the ranks lie in a grid ([`Comm::cartesian`]), or each
 //! names those that it receives from and sends to ([`Comm::graph_adjacent`]).
 //!
-//! An intercommunicator has two groups ([`Comm::intercommunicator`], over a `bridge` of their leaders): its collectives go
-//! from one to the other.
-//!
 //! What a communicator can do collectively is in [`crate::coll`]; windows are made over one.
 
 mod attributes;
-mod bridge;
 mod cartesian;
 mod communicator;
 mod context;
@@ -23,7 +19,6 @@ mod error;
 mod exchange;
 mod group;
 mod hooks;
-mod inter;
 mod members;
 mod placement;
 mod registry;
@@ -36,6 +31,5 @@ pub use creation::UNDEFINED;
 pub use error::{CommError, CommResult, HookError};
 pub use group::{Compared, Group};
 pub use hooks::{Hooks, Layer};
-pub(crate) use inter::Sides;
 pub(crate) use registry::{Defaults, Register, is_set};
 pub use topology::Topology;

@@ -1,6 +1,5 @@
 //! What one rank does in one collective.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::scope::Scope;
@@ -78,8 +77,6 @@ pub(crate) struct Plan {
     /// Those that steps copy from and to, and host memory in the place of theirs.
     pub(super) devices: Option<Arc<Devices>>,
     kept: Vec<Vec<u64>>,
-    /// The ranks of the scope that steps are added for.
-    part: Range<usize>,
 }
 
 impl Plan {
@@ -88,7 +85,6 @@ impl Plan {
         self.steps.clear();
         self.scratch_used = 0;
         self.scope = Some(Arc::clone(scope));
-        self.part = 0..scope.size();
     }
 
     /// Lets go of what the last collective used.
@@ -123,25 +119,17 @@ impl Plan {
     fn job_rank(&self, rank: usize) -> usize {
         self.scope
             .as_ref()
-            .map_or(usize::MAX, |scope| scope.job_rank(self.part.start + rank))
+            .map_or(usize::MAX, |scope| scope.job_rank(rank))
     }
 
-    /// This process's rank among those that take part.
+    /// This process's rank in the scope.
     pub(crate) fn rank(&self) -> usize {
-        let rank = self.scope.as_ref().map_or(0, |scope| scope.rank());
-        rank - self.part.start
+        self.scope.as_ref().map_or(0, |scope| scope.rank())
     }
 
-    /// Ranks that take part.
+    /// Ranks of the scope.
     pub(crate) fn size(&self) -> usize {
-        self.part.len()
-    }
-
-    /// Adds steps of some ranks of the scope, of which this process is one; meanwhile these are numbered from 0.
-    pub(crate) fn among(&mut self, ranks: Range<usize>, add: impl FnOnce(&mut Plan)) {
-        let whole = std::mem::replace(&mut self.part, ranks);
-        add(self);
-        self.part = whole;
+        self.scope.as_ref().map_or(0, |scope| scope.size())
     }
 
     /// Memory that stays until the collective is done; contents are undefined. Aligned for every

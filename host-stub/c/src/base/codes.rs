@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use host::coll::{ElementType, PROC_NULL, ROOT, ReduceOp, UserOp};
+use host::coll::{ElementType, ReduceOp, UserOp};
 use host::win::{Datatype, Op};
 
 use crate::base::error::{Error, Result, guarded};
@@ -42,11 +42,8 @@ pub const HOST_2INT: c_int = 15;
 /// Elements of collectives: struct { short value; int index; }.
 pub const HOST_SHORT_INT: c_int = 16;
 /// No rank: a neighbour beyond an open border of a grid. Transfers and atomic updates of windows with this target do
-/// nothing and succeed, and their requests are complete. As the root of a collective of an intercommunicator: the
-/// root is another rank of this rank's group, and this rank has no part in the collective.
+/// nothing and succeed, and their requests are complete.
 pub const HOST_PROC_NULL: c_int = -2;
-/// The root of a collective of an intercommunicator, at that rank itself.
-pub const HOST_ROOT: c_int = -3;
 /// Added to a type: the buffers of the call are device memory, or mapped on a device; host memory then is
 /// refused.
 pub const HOST_ON_DEVICE: c_int = 0x100;
@@ -238,20 +235,12 @@ pub(crate) fn rank(call: &str, rank: c_int) -> Result<usize> {
 
 /// The root of a collective.
 pub(crate) fn root(call: &str, root: c_int) -> Result<usize> {
-    match root {
-        HOST_ROOT => Ok(ROOT),
-        HOST_PROC_NULL => Ok(PROC_NULL),
-        _ => rank(call, root),
-    }
+    rank(call, root)
 }
 
 /// The code of a root.
 pub(crate) fn root_code(root: usize) -> c_int {
-    match root {
-        ROOT => HOST_ROOT,
-        PROC_NULL => HOST_PROC_NULL,
-        _ => c_int::try_from(root).unwrap_or(c_int::MAX),
-    }
+    c_int::try_from(root).unwrap_or(c_int::MAX)
 }
 
 /// Numbers from C. A count that no `int` holds is refused before anything is read: it was negative.

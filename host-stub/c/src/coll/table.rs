@@ -111,8 +111,7 @@ pub struct host_coll_args_t {
     pub datatype: c_int,
     /// How elements are combined.
     pub op: c_int,
-    /// The root's rank. On an intercommunicator (host_comm_test_inter) its rank in the other group, and in its own group
-    /// HOST_ROOT at the root and HOST_PROC_NULL elsewhere.
+    /// The root's rank.
     pub root: c_int,
     /// Zero.
     pub reserved: c_int,

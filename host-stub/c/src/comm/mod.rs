@@ -1,7 +1,6 @@
-//! Communicators, their topologies, those of two groups, and their hooks.
+//! Communicators, their topologies, and their hooks.
 
 pub mod attributes;
 pub mod communicator;
 pub mod hooks;
-pub mod inter;
 pub mod topology;

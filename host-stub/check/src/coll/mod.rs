@@ -1,10 +1,8 @@
 //! The suite of collectives: every collective, blocking, nonblocking and persistent, for every type, operation, root
 //! and many sizes, over communicators of several shapes, against a model that computes each rank's
-//! result from everybody's operands. Those among neighbours run over grids and graphs, those between
-//! two groups over intercommunicators.
+//! result from everybody's operands. Those among neighbours run over grids and graphs.
 
 mod flight;
-mod inter;
 mod lists;
 mod model;
 mod neighbours;
@@ -63,7 +61,6 @@ pub(super) fn cases() -> Vec<Case> {
         }
     }
     cases.extend(flight::cases());
-    cases.extend(inter::cases());
     cases.extend(neighbours::cases());
     cases.extend(persistent::cases());
     cases

@@ -23,7 +23,7 @@ const ALLGATHER_LONG: usize = 16 << 10;
 /// Bytes of a block from which all-to-all goes pair by pair.
 const ALLTOALL_LONG: usize = 256;
 
-/// Adds the steps of one rank of a communicator with one group. The arguments were checked.
+/// Adds the steps of one rank. The arguments were checked.
 pub(super) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View<'_>) {
     let (size, block) = (plan.size(), args.block());
     let what = Reduction {

@@ -11,7 +11,6 @@ mod bcast;
 mod choose;
 mod fold;
 mod gather;
-mod inter;
 mod neighbours;
 mod reduce;
 mod reduce_scatter;
@@ -27,16 +26,15 @@ use crate::schedule::Plan;
 
 /// Adds the steps of one rank. The arguments were checked.
 pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View<'_>) {
-    match (collective.is_neighbor(), view.topology, view.sides) {
-        (true, Some(topology), _) => {
+    match (collective.is_neighbor(), view.topology) {
+        (true, Some(topology)) => {
             let given = args.given_blocks(collective, view);
             let taken = args.taken_blocks(collective, view);
             neighbours::direct(plan, topology, (args.send, &given), (args.recv, &taken));
         }
         // Refused without a topology.
-        (true, None, _) => {}
-        (false, _, Some(sides)) => inter::build(plan, collective, args, (view, sides)),
-        (false, _, None) => choose::build(plan, collective, args, view),
+        (true, None) => {}
+        (false, _) => choose::build(plan, collective, args, view),
     }
 }
 

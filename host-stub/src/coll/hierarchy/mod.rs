@@ -36,9 +36,6 @@ pub(crate) fn register(hooks: &Hooks) {
 /// Looks at the nodes only. The communicators of the stages are made by the first collective that
 /// uses them, so that one without such calls costs nothing.
 fn created(comm: &Comm, _: &()) -> Result<(), HookError> {
-    if comm.is_inter() {
-        return Ok(());
-    }
     let Some(levels) = Levels::of(comm)? else {
         return Ok(());
     };

@@ -23,7 +23,7 @@ pub(crate) fn register(hooks: &Hooks) {
 }
 
 fn created(comm: &Comm, _: &()) -> Result<(), HookError> {
-    if comm.is_inter() || comm.size() < 2 || comm.size() > MOST || !comm.is_one_node() {
+    if comm.size() < 2 || comm.size() > MOST || !comm.is_one_node() {
         return Ok(());
     }
     let Some(state) = NodeState::make(comm)? else {

@@ -168,7 +168,7 @@ impl std::fmt::Display for Collective {
 #[derive(Clone, Copy, Debug)]
 pub struct CollArgs<'a> {
     /// What this rank gives. Null: it is in `recv` (MPI_IN_PLACE); of an alltoallv or alltoallw if
-    /// `send_blocks` is empty too. On an intercommunicator nothing is in place.
+    /// `send_blocks` is empty too.
     pub send: *const u8,
     /// What it gets; the buffer of a broadcast. Null where it gets nothing, and at the root of a
     /// scatter whose own block stays where it is.
@@ -182,8 +182,7 @@ pub struct CollArgs<'a> {
     pub datatype: ElementType,
     /// How elements are combined.
     pub op: ReduceOp,
-    /// The root's rank. On an intercommunicator its rank in the other group, and in the root's own group
-    /// [`ROOT`](crate::coll::ROOT) at the root and [`PROC_NULL`](crate::coll::PROC_NULL) elsewhere.
+    /// The root's rank.
     pub root: usize,
     /// Says that the buffers are device memory, or mapped on a device; host memory then is refused. For an entry that
     /// takes buffers on devices it says that at least one is; where each lies, [`crate::device::Devices`] tells.
@@ -282,9 +281,6 @@ impl CollArgs<'_> {
         let (rank, size) = (view.rank, view.size);
         if collective.is_neighbor() {
             return self.neighbours_span(collective, view);
-        }
-        if let Some(sides) = view.sides {
-            return self.inter_span(collective, view, sides);
         }
         let is_root = rank == self.root;
         let in_place = self.is_in_place(collective);

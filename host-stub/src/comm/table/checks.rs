@@ -18,9 +18,6 @@ impl CollArgs<'_> {
         if collective.is_rooted() {
             view.check_root(self.root).map_err(refuse)?;
         }
-        if view.is_idle(collective, self.root) {
-            return Ok(());
-        }
         if self.datatype.size() == 0 {
             return Err(refuse("an element of its type has no bytes".to_owned()));
         }
@@ -40,8 +37,6 @@ impl CollArgs<'_> {
         }
         let (gives, gets) = if collective.is_neighbor() {
             self.check_neighbours(collective, view)
-        } else if let Some(sides) = view.sides {
-            self.check_inter(collective, view, sides)
         } else if collective.is_listed() {
             self.check_listed(collective, view)
         } else {

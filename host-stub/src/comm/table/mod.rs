@@ -1,5 +1,5 @@
 //! The table that the collectives of a communicator go through ([`CollTable`]): the arguments of its functions
-//! (`args`, `blocks`, on intercommunicators `inter`), the communicator as the calling rank sees it (`view`), what the
+//! (`args`, `blocks`), the communicator as the calling rank sees it (`view`), what the
 //! nonblocking ones return (`request`; `layered` for requests that layers run, `placed` and `staged` for buffers of devices), which tables a process has (`tables`), and how layers change the one of a
 //! communicator (`overriding`).
 //!
@@ -9,7 +9,6 @@ mod args;
 mod blocks;
 mod checks;
 mod functions;
-mod inter;
 mod layered;
 mod overriding;
 mod placed;
@@ -21,8 +20,6 @@ mod view;
 pub use args::{CollArgs, Collective};
 pub use blocks::BlockList;
 pub use functions::{Blocking, CollTable, Collectives, LayerData, Nonblocking};
-pub(crate) use inter::Role;
-pub use inter::{PROC_NULL, ROOT};
 pub(crate) use layered::Layered;
 pub use layered::Pending;
 pub(crate) use overriding::Visit;

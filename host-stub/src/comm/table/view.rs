@@ -2,8 +2,7 @@
 //! collectives also their blocks, and the check of their arguments.
 
 use super::args::{CollArgs, Collective, Span};
-use super::inter::{PROC_NULL, ROOT};
-use crate::comm::{Sides, Topology};
+use crate::comm::Topology;
 use crate::schedule::{Extent, Extents};
 
 /// A communicator as one of its ranks sees it.
@@ -12,8 +11,6 @@ pub(crate) struct View<'a> {
     pub(crate) rank: usize,
     pub(crate) size: usize,
     pub(crate) topology: Option<&'a Topology>,
-    /// Both groups of an intercommunicator, of which `rank` and `size` are those of this rank's.
-    pub(crate) sides: Option<&'a Sides>,
 }
 
 impl<'a> View<'a> {
@@ -27,42 +24,18 @@ impl<'a> View<'a> {
         self.topology.map_or(&[], Topology::sources)
     }
 
-    /// Ranks that blocks come from and go to.
-    fn reached(&self) -> usize {
-        self.sides.map_or(self.size, |sides| sides.remote.len())
-    }
-
     /// Whether this rank is the root that it names.
     #[inline]
     pub(crate) fn is_root(&self, root: usize) -> bool {
-        match self.sides {
-            None => root == self.rank,
-            Some(_) => root == ROOT,
-        }
-    }
-
-    /// Whether this rank has no part in a collective with a root: it is in the root's group.
-    pub(super) fn is_idle(&self, collective: Collective, root: usize) -> bool {
-        self.sides.is_some() && collective.is_rooted() && root == PROC_NULL
+        root == self.rank
     }
 
     /// Says what is wrong with a root.
     pub(super) fn check_root(&self, root: usize) -> Result<(), String> {
         let size = self.size;
-        match (self.sides, root) {
-            (None, ROOT | PROC_NULL) => {
-                Err("its root is ROOT or PROC_NULL, which are for intercommunicators".to_owned())
-            }
-            (None, root) if root >= size => {
-                Err(format!("no root {root} in a communicator of {size} ranks"))
-            }
-            (Some(sides), root) if root < PROC_NULL && root >= sides.remote.len() => {
-                let size = sides.remote.len();
-                Err(format!(
-                    "no root {root} in the other group, of {size} ranks"
-                ))
-            }
-            _ => Ok(()),
+        match root < size {
+            true => Ok(()),
+            false => Err(format!("no root {root} in a communicator of {size} ranks")),
         }
     }
 
@@ -70,7 +43,7 @@ impl<'a> View<'a> {
     pub(crate) fn given(&self, collective: Collective) -> usize {
         match collective.is_neighbor() {
             true => self.destinations().len(),
-            false => self.reached(),
+            false => self.size,
         }
     }
 
@@ -78,7 +51,7 @@ impl<'a> View<'a> {
     pub(crate) fn taken(&self, collective: Collective) -> usize {
         match collective.is_neighbor() {
             true => self.sources().len(),
-            false => self.reached(),
+            false => self.size,
         }
     }
 }

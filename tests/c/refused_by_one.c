@@ -25,15 +25,10 @@ static void windows(host_comm_t *world) {
 
 static void communicators(host_comm_t *world) {
     host_comm_t *made = NULL;
-    int first = 0, one = 1, none = -1, stranger = size;
+    int first = 0, none = -1, stranger = size;
     heard(host_comm_create(world, wrong ? NULL : &first, 1, &made), "are NULL");
     heard(host_comm_create(world, wrong ? &none : &first, 1, &made), "no rank -1");
     heard(host_comm_create(world, wrong ? &stranger : &first, 1, &made), "rank");
-    heard(host_cart_create(world, 1, wrong ? NULL : &one, &first, 0, &made), "the dimensions are NULL");
-    heard(host_cart_create(world, 1, &one, wrong ? NULL : &first, 0, &made), "the periods are NULL");
-    heard(host_cart_create(world, 1, wrong ? &none : &one, &first, 0, &made), "is -1");
-    heard(host_dist_graph_create_adjacent(world, wrong, NULL, 0, NULL, &made), "are NULL");
-    heard(host_dist_graph_create_adjacent(world, 0, NULL, wrong, &none, &made), "no rank -1");
     EXPECT(made == NULL);
     MUST(host_comm_create(world, &first, 1, &made));
     if (made != NULL) {

@@ -171,7 +171,7 @@ fn examples_under_valgrind() {
         ("windows", "c"),
         ("collectives", "c"),
         ("reductions", "c"),
-        ("topologies", "c"),
+        ("no_rank", "c"),
         ("trace", examples),
     ];
     for (name, folder) in programs {
@@ -279,10 +279,10 @@ fn every_entry_of_a_communicator() {
     program("every_coll_entry", &[1, 3]);
 }
 
-/// Grids and graphs, and collectives among neighbours.
+/// Calls of windows to no rank.
 #[test]
-fn topologies_and_neighbours() {
-    program("topologies", &[1, 2, 5, 6]);
+fn transfers_to_no_rank() {
+    program("no_rank", &[1, 2]);
 }
 
 /// Pairs, complex numbers, operations of the program, and persistent collectives.

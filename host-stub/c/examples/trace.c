@@ -28,11 +28,6 @@ static const char *const names[HOST_COLL_ENTRIES] = {
     [HOST_COLL_ALLGATHERV] = "allgatherv",
     [HOST_COLL_ALLTOALLV] = "alltoallv",
     [HOST_COLL_ALLTOALLW] = "alltoallw",
-    [HOST_COLL_NEIGHBOR_ALLGATHER] = "neighbor_allgather",
-    [HOST_COLL_NEIGHBOR_ALLGATHERV] = "neighbor_allgatherv",
-    [HOST_COLL_NEIGHBOR_ALLTOALL] = "neighbor_alltoall",
-    [HOST_COLL_NEIGHBOR_ALLTOALLV] = "neighbor_alltoallv",
-    [HOST_COLL_NEIGHBOR_ALLTOALLW] = "neighbor_alltoallw",
 };
 
 /* One line of the trace. Ranks send them as 64-bit words. */
@@ -69,16 +64,12 @@ static int64_t now(void) {
 
 static int64_t elements(host_comm_t *comm, int collective, const host_coll_args_t *args) {
     /* A scatterv has the count that a rank gets, and at the root a list of what it gives. */
-    int among = collective == HOST_COLL_NEIGHBOR_ALLTOALLV || collective == HOST_COLL_NEIGHBOR_ALLTOALLW;
-    int listed = among || collective == HOST_COLL_ALLTOALLV || collective == HOST_COLL_ALLTOALLW;
+    int listed = collective == HOST_COLL_ALLTOALLV || collective == HOST_COLL_ALLTOALLW;
     const size_t *counts = listed ? args->given.counts : args->counts;
     if (!counts) {
         return (int64_t)args->count;
     }
-    size_t sources, blocks = (size_t)host_comm_size(comm);
-    if (among && host_neighbors_count(comm, &sources, &blocks) < 0) {
-        return 0;
-    }
+    size_t blocks = (size_t)host_comm_size(comm);
     int64_t sum = 0;
     for (size_t block = 0; block < blocks; block++) {
         sum += (int64_t)counts[block];
@@ -234,7 +225,7 @@ static void print(const line_t *lines, size_t count) {
     }
 }
 
-/* A program's work on the ranks of a ring: one sum in 3 steps, everything else once. */
+/* A program's work: one sum in 3 steps, everything else once. */
 static void work(host_comm_t *comm) {
     int rank = host_comm_rank(comm), size = host_comm_size(comm);
     int32_t mine[64] = {0}, all[64] = {0}, sum = 0;
@@ -284,19 +275,6 @@ static void work(host_comm_t *comm) {
     MUST(host_scatterv(all, ones, places, mine, 1, HOST_INT32, 0, comm));
     EXPECT(mine[0] == rank);
     MUST(host_gatherv(mine, 1, all, ones, places, HOST_INT32, 0, comm));
-    int behind = (rank + 1) % size;
-    for (int block = 0; block < 2; block++) {
-        ones[block] = 1, places[block] = (size_t)block, types[block] = HOST_INT32;
-        bytes[block] = (size_t)block * sizeof *mine;
-        mine[block] = 10 * rank;
-    }
-    MUST(host_neighbor_allgather(mine, all, 1, HOST_INT32, comm));
-    EXPECT(all[1] == 10 * behind);
-    MUST(host_neighbor_allgatherv(mine, 1, all, ones, places, HOST_INT32, comm));
-    MUST(host_neighbor_alltoall(mine, all, 1, HOST_INT32, comm));
-    MUST(host_neighbor_alltoallv(mine, ones, places, all, ones, places, HOST_INT32, comm));
-    MUST(host_neighbor_alltoallw(mine, ones, bytes, types, all, ones, bytes, types, comm));
-    EXPECT(all[1] == 10 * behind);
     /* Freeing the communicator waits for this one. */
     MUST(host_comm_ibarrier(comm, &request));
     MUST(host_comm_free(&comm));
@@ -319,8 +297,6 @@ static void check(const line_t *lines, size_t count, int rank, int comm, int siz
         case HOST_COLL_REDUCE_SCATTER: each = 2 * size; break;
         case HOST_COLL_ALLTOALLV:
         case HOST_COLL_ALLTOALLW: each = size; break;
-        case HOST_COLL_NEIGHBOR_ALLTOALLV:
-        case HOST_COLL_NEIGHBOR_ALLTOALLW: each = 2; break;
         }
         EXPECT(line->size == size && line->calls == calls && line->failures == 0);
         EXPECT(line->elements == calls * each);
@@ -337,14 +313,13 @@ int main(void) {
     host_comm_t *world = NULL, *half = NULL, *comm = NULL;
     MUST(host_init());
     MUST(host_comm_world(&world));
-    int rank = host_comm_rank(world), size = host_comm_size(world), closed = 1;
+    int rank = host_comm_rank(world), size = host_comm_size(world);
     MUST(host_comm_split(world, rank % 2, rank, &half));
-    int half_size = host_comm_size(half);
 
     MUST(host_comm_hooks_register(LAYER, made, ended, NULL));
-    MUST(host_cart_create(world, 1, &size, &closed, 0, &comm));
+    MUST(host_comm_dup(world, &comm));
     work(comm);
-    MUST(host_cart_create(half, 1, &half_size, &closed, 0, &comm));
+    MUST(host_comm_dup(half, &comm));
     work(comm);
     MUST(host_comm_hooks_unregister(LAYER));
     MUST(host_comm_free(&half));

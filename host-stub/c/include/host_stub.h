@@ -109,7 +109,7 @@
 #define HOST_SHORT_INT 16
 
 /**
- * No rank: a neighbour beyond an open border of a grid. Transfers and atomic updates of windows with this target do
+ * No rank. Transfers and atomic updates of windows with this target do
  * nothing and succeed, and their requests are complete.
  */
 #define HOST_PROC_NULL -2
@@ -341,34 +341,9 @@
 #define HOST_COLL_ALLTOALLW 15
 
 /**
- * Place of the neighbor_allgather entries in a table.
- */
-#define HOST_COLL_NEIGHBOR_ALLGATHER 16
-
-/**
- * Place of the neighbor_allgatherv entries in a table.
- */
-#define HOST_COLL_NEIGHBOR_ALLGATHERV 17
-
-/**
- * Place of the neighbor_alltoall entries in a table.
- */
-#define HOST_COLL_NEIGHBOR_ALLTOALL 18
-
-/**
- * Place of the neighbor_alltoallv entries in a table.
- */
-#define HOST_COLL_NEIGHBOR_ALLTOALLV 19
-
-/**
- * Place of the neighbor_alltoallw entries in a table.
- */
-#define HOST_COLL_NEIGHBOR_ALLTOALLW 20
-
-/**
  * Collectives that this host knows, at the places below this one.
  */
-#define HOST_COLL_ENTRIES 21
+#define HOST_COLL_ENTRIES 16
 
 /**
  * Places of a table.
@@ -408,21 +383,6 @@
  * last, so that calls come to its table first: below 100 for a layer that is to see every call.
  */
 #define HOST_LAYER_PROGRAM 1000
-
-/**
- * A communicator without a topology.
- */
-#define HOST_TOPOLOGY_NONE 0
-
-/**
- * A communicator whose ranks lie in a grid.
- */
-#define HOST_TOPOLOGY_CART 1
-
-/**
- * A communicator whose ranks have named their neighbours.
- */
-#define HOST_TOPOLOGY_GRAPH 2
 
 /**
  * The runtime can take a task off its thread and put it back: `running`, `suspend`, `resume`.
@@ -803,7 +763,7 @@ typedef struct host_win_t host_win_t;
 
 /**
  * Where the blocks of a buffer lie, one of each rank, in the v and w forms. The lists are as long as there are
- * ranks; among neighbours, as there are destinations for `send` and sources for `recv`.
+ * ranks.
  */
 typedef struct host_blocks_t {
     /**
@@ -815,7 +775,7 @@ typedef struct host_blocks_t {
      */
     const size_t *displacements;
     /**
-     * The type of each block in an alltoallw or neighbor_alltoallw; NULL in the others.
+     * The type of each block in an alltoallw; NULL in the others.
      */
     const int *types;
 } host_blocks_t;
@@ -843,8 +803,8 @@ typedef struct host_coll_args_t {
      */
     void *recv;
     /**
-     * Elements of a broadcast or reduction; of a block in all others. Of a gatherv, allgatherv or
-     * neighbor_allgatherv those that this rank gives, of a scatterv those that it gets.
+     * Elements of a broadcast or reduction; of a block in all others. Of a gatherv or
+     * allgatherv those that this rank gives, of a scatterv those that it gets.
      */
     size_t count;
     /**
@@ -869,12 +829,11 @@ typedef struct host_coll_args_t {
      */
     int reserved;
     /**
-     * Where the blocks of `send` lie: of a scatterv at the root, of an alltoallv or alltoallw, also among neighbours.
+     * Where the blocks of `send` lie: of a scatterv at the root, of an alltoallv or alltoallw.
      */
     struct host_blocks_t given;
     /**
-     * Where the blocks of `recv` lie: of a gatherv at the root, of an allgatherv, alltoallv or alltoallw, also among
-     * neighbours.
+     * Where the blocks of `recv` lie: of a gatherv at the root, of an allgatherv, alltoallv or alltoallw.
      */
     struct host_blocks_t taken;
 } host_coll_args_t;
@@ -1848,153 +1807,6 @@ int host_ialltoallw(const void *send,
                     struct host_coll_request_t **request);
 
 /**
- * Brings every neighbour that this rank sends to its `count` elements, and `count` of each that it receives from.
- *
- * # Safety
- * The buffers are good for the elements named, and do not overlap.
- */
-int host_neighbor_allgather(const void *send,
-                            void *recv,
-                            size_t count,
-                            int datatype,
-                            struct host_comm_t *comm);
-
-/**
- * As host_neighbor_allgather, nonblocking.
- *
- * # Safety
- * `request` is writable; buffers are good for the elements named until the collective is done.
- */
-int host_ineighbor_allgather(const void *send,
-                             void *recv,
-                             size_t count,
-                             int datatype,
-                             struct host_comm_t *comm,
-                             struct host_coll_request_t **request);
-
-/**
- * Brings every neighbour that this rank sends to its `count` elements, and of source i `counts[i]` to
- * `displacements[i]` elements from the beginning of `recv`.
- *
- * # Safety
- * The buffers are good for the elements named, and do not overlap.
- */
-int host_neighbor_allgatherv(const void *send,
-                             size_t count,
-                             void *recv,
-                             const size_t *counts,
-                             const size_t *displacements,
-                             int datatype,
-                             struct host_comm_t *comm);
-
-/**
- * As host_neighbor_allgatherv, nonblocking. The lists are read before the call returns.
- *
- * # Safety
- * `request` is writable; buffers are good for the elements named until the collective is done.
- */
-int host_ineighbor_allgatherv(const void *send,
-                              size_t count,
-                              void *recv,
-                              const size_t *counts,
-                              const size_t *displacements,
-                              int datatype,
-                              struct host_comm_t *comm,
-                              struct host_coll_request_t **request);
-
-/**
- * Brings every neighbour that this rank sends to `count` elements of its own, and `count` of each that it receives
- * from. What leaves along a dimension of a grid forwards arrives in the block of the neighbour behind, also where
- * both neighbours are one rank.
- *
- * # Safety
- * The buffers are good for the elements named, and do not overlap.
- */
-int host_neighbor_alltoall(const void *send,
-                           void *recv,
-                           size_t count,
-                           int datatype,
-                           struct host_comm_t *comm);
-
-/**
- * As host_neighbor_alltoall, nonblocking.
- *
- * # Safety
- * `request` is writable; buffers are good for the elements named until the collective is done.
- */
-int host_ineighbor_alltoall(const void *send,
-                            void *recv,
-                            size_t count,
-                            int datatype,
-                            struct host_comm_t *comm,
-                            struct host_coll_request_t **request);
-
-/**
- * As host_neighbor_alltoall, with `send_counts[i]` elements for destination i and `recv_counts[i]` of source i.
- * Displacements are in elements.
- *
- * # Safety
- * The buffers are good for the elements named, and do not overlap.
- */
-int host_neighbor_alltoallv(const void *send,
-                            const size_t *send_counts,
-                            const size_t *send_displacements,
-                            void *recv,
-                            const size_t *recv_counts,
-                            const size_t *recv_displacements,
-                            int datatype,
-                            struct host_comm_t *comm);
-
-/**
- * As host_neighbor_alltoallv, nonblocking. The lists are read before the call returns.
- *
- * # Safety
- * `request` is writable; buffers are good for the elements named until the collective is done.
- */
-int host_ineighbor_alltoallv(const void *send,
-                             const size_t *send_counts,
-                             const size_t *send_displacements,
-                             void *recv,
-                             const size_t *recv_counts,
-                             const size_t *recv_displacements,
-                             int datatype,
-                             struct host_comm_t *comm,
-                             struct host_coll_request_t **request);
-
-/**
- * As host_neighbor_alltoallv, with a type for each block, and displacements in bytes.
- *
- * # Safety
- * The buffers are good for the elements named, and do not overlap.
- */
-int host_neighbor_alltoallw(const void *send,
-                            const size_t *send_counts,
-                            const size_t *send_displacements,
-                            const int *send_types,
-                            void *recv,
-                            const size_t *recv_counts,
-                            const size_t *recv_displacements,
-                            const int *recv_types,
-                            struct host_comm_t *comm);
-
-/**
- * As host_neighbor_alltoallw, nonblocking. The lists are read before the call returns.
- *
- * # Safety
- * `request` is writable; buffers are good for the elements named until the collective is done.
- */
-int host_ineighbor_alltoallw(const void *send,
-                             const size_t *send_counts,
-                             const size_t *send_displacements,
-                             const int *send_types,
-                             void *recv,
-                             const size_t *recv_counts,
-                             const size_t *recv_displacements,
-                             const int *recv_types,
-                             struct host_comm_t *comm,
-                             struct host_coll_request_t **request);
-
-/**
  * Defines an operation for reductions, on elements of any type. `commutes` is not 0 where operands may be combined in any
  * order; otherwise they are combined in the order of the ranks. Every rank creates its own: what is compared among ranks
  * is that all reduce by an operation of the program. The same function with the same data is the same operation, and
@@ -2396,124 +2208,6 @@ int host_comm_hooks_register(uint32_t layer,
  * freed already.
  */
 int host_comm_hooks_unregister(uint32_t layer);
-
-/**
- * Fills the entries of `dims` that are 0, so that a grid of these dimensions has `ranks` places; the dimensions become
- * as equal as can be, the greater first.
- *
- * # Safety
- * `dims` is `count` writable numbers.
- */
-int host_dims_create(int ranks,
-                     size_t count,
-                     int *dims);
-
-/**
- * A communicator whose ranks lie in a grid of `count` dimensions, of which the last varies fastest: `dims[i]` ranks in
- * dimension i, where the last is followed by the first if `periods[i]` is not 0. NULL for ranks that the grid has no
- * place for. Unless `reorder` is 0 ranks may have other numbers: each node gets a block of the grid where that is
- * possible. Collective, with the same arguments at every rank.
- *
- * # Safety
- * `dims` and `periods` are `count` numbers; `made` is writable.
- */
-int host_cart_create(struct host_comm_t *parent,
-                     size_t count,
-                     const int *dims,
-                     const int *periods,
-                     int reorder,
-                     struct host_comm_t **made);
-
-/**
- * A communicator of the same ranks, each of which names the ranks that it receives from and those that it sends to. A
- * rank may be named more than once, and may name itself; each names as many edges from another as that one names to
- * it. Collective.
- *
- * # Safety
- * The lists have so many ranks of the parent; `made` is writable.
- */
-int host_dist_graph_create_adjacent(struct host_comm_t *parent,
-                                    size_t source_count,
-                                    const int *sources,
-                                    size_t destination_count,
-                                    const int *destinations,
-                                    struct host_comm_t **made);
-
-/**
- * The kind of a communicator's topology, HOST_TOPOLOGY_*, or a negative code.
- */
-int host_comm_topology(struct host_comm_t *comm);
-
-/**
- * Dimensions of a communicator's grid, or a negative code.
- */
-int host_cartdim_get(struct host_comm_t *comm);
-
-/**
- * The dimensions of a communicator's grid, whether each is periodic, and this rank's coordinates; as many of each as
- * host_cartdim_get says.
- *
- * # Safety
- * Each list has `count` writable places.
- */
-int host_cart_get(struct host_comm_t *comm,
-                  size_t count,
-                  int *dims,
-                  int *periods,
-                  int *coordinates);
-
-/**
- * The rank at a place of a communicator's grid, or a negative code. Coordinates wrap around in periodic dimensions;
- * outside of others they are refused.
- *
- * # Safety
- * `coordinates` has `count` numbers.
- */
-int host_cart_rank(struct host_comm_t *comm,
-                   size_t count,
-                   const int *coordinates);
-
-/**
- * The coordinates of a rank in a communicator's grid.
- *
- * # Safety
- * `coordinates` has `count` writable places.
- */
-int host_cart_coords(struct host_comm_t *comm, int rank, size_t count, int *coordinates);
-
-/**
- * The rank that lies `displacement` steps before this one along a dimension of the communicator's grid, and the one so
- * many behind it; HOST_PROC_NULL beyond an open border.
- *
- * # Safety
- * `source` and `destination` are writable.
- */
-int host_cart_shift(struct host_comm_t *comm,
-                    size_t dimension,
-                    int displacement,
-                    int *source,
-                    int *destination);
-
-/**
- * The number of neighbours in a communicator's topology that this rank receives from, and sends to.
- *
- * # Safety
- * `sources` and `destinations` are writable.
- */
-int host_neighbors_count(struct host_comm_t *comm, size_t *sources, size_t *destinations);
-
-/**
- * The neighbours that this rank receives from, and sends to, as many as host_neighbors_count says. Of a grid those
- * of each dimension: the rank before this one and the one behind it, or HOST_PROC_NULL. Of a graph as they were named.
- *
- * # Safety
- * The lists have so many writable places.
- */
-int host_neighbors(struct host_comm_t *comm,
-                   size_t source_count,
-                   int *sources,
-                   size_t destination_count,
-                   int *destinations);
 
 /**
  * Turns the condition off, and blocks the calling thread or task, as OMP_EXTERNAL says, until

@@ -348,43 +348,6 @@ calls! {
             ..moved(send, recv, 0, datatype, 0)
         };
 
-    /// Brings every neighbour that this rank sends to its `count` elements, and `count` of each that it receives
-    /// from, in the order of the topology. A block for a neighbour beyond an open border is left as it is.
-    neighbor_allgather, ineighbor_allgather, NeighborAllgather,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>)
-        => moved(send, recv, count, datatype, 0);
-
-    /// As `neighbor_allgather`; `blocks` says how many elements come from each source and where they go.
-    neighbor_allgatherv, ineighbor_allgatherv, NeighborAllgatherv,
-    (send: *const u8, count: usize, recv: *mut u8, blocks: BlockList<'_>, datatype: impl Into<ElementType>)
-        => CollArgs { recv_blocks: blocks, ..moved(send, recv, count, datatype, 0) };
-
-    /// Brings every neighbour that this rank sends to `count` elements of its own, and `count` of each that it
-    /// receives from, in the order of the topology. What leaves along a dimension of a grid forwards arrives in
-    /// the block of the neighbour behind, also where both neighbours are one rank.
-    neighbor_alltoall, ineighbor_alltoall, NeighborAlltoall,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>)
-        => moved(send, recv, count, datatype, 0);
-
-    /// As `neighbor_alltoall`, from `given` of this rank's send buffer, of which each destination gets one,
-    /// into `taken` of its receive buffer, of which one is for each source.
-    neighbor_alltoallv, ineighbor_alltoallv, NeighborAlltoallv,
-    (send: *const u8, given: BlockList<'_>, recv: *mut u8, taken: BlockList<'_>, datatype: impl Into<ElementType>)
-        => CollArgs {
-            send_blocks: given,
-            recv_blocks: taken,
-            ..moved(send, recv, 0, datatype, 0)
-        };
-
-    /// As `neighbor_alltoallv`, with a type for each block, and displacements in bytes.
-    neighbor_alltoallw, ineighbor_alltoallw, NeighborAlltoallw,
-    (send: *const u8, given: BlockList<'_>, recv: *mut u8, taken: BlockList<'_>)
-        => CollArgs {
-            send_blocks: given,
-            recv_blocks: taken,
-            ..moved(send, recv, 0, Datatype::Uint8, 0)
-        };
-
     /// As `alltoallv`, with a type for each block, and displacements in bytes.
     alltoallw, ialltoallw, Alltoallw,
     (send: *const u8, given: BlockList<'_>, recv: *mut u8, taken: BlockList<'_>)

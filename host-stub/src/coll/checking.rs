@@ -40,8 +40,8 @@ pub(super) fn signature(
         Collective::ReduceScatter if args.counts.is_empty() => args.count as u64,
         Collective::ReduceScatter => digest(args.counts),
         Collective::Allgatherv => digest(args.recv_blocks.counts),
-        // Each rank knows its own blocks only, and neighbours of others may have other ones.
-        _ if collective.is_listed() || collective.is_neighbor() => 0,
+        // Each rank knows its own blocks only.
+        _ if collective.is_listed() => 0,
         _ => args.count as u64,
     };
     Signature {
@@ -49,7 +49,7 @@ pub(super) fn signature(
         count,
         datatype: match collective {
             // Each pair of ranks has its own.
-            _ if collective == Collective::Alltoallw || collective.is_neighbor() => 0,
+            Collective::Alltoallw => 0,
             _ => args.datatype.number(),
         },
         op: if collective.reduces() {

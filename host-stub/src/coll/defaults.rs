@@ -131,11 +131,6 @@ defaults! {
     iallgatherv, Allgatherv;
     ialltoallv, Alltoallv;
     ialltoallw, Alltoallw;
-    ineighbor_allgather, NeighborAllgather;
-    ineighbor_allgatherv, NeighborAllgatherv;
-    ineighbor_alltoall, NeighborAlltoall;
-    ineighbor_alltoallv, NeighborAlltoallv;
-    ineighbor_alltoallw, NeighborAlltoallw;
 }
 
 /// Whether the nonblocking entry of a collective is the default.

@@ -8,8 +8,7 @@ use super::error::{CommError, CommResult};
 use super::group::Group;
 use super::hooks::Seen;
 use super::registry::Registry;
-use super::table::{CollTable, Collective, Layered, Stack, View};
-use super::topology::Topology;
+use super::table::{CollTable, Layered, Stack, View};
 use crate::job::Job;
 use crate::schedule::{Engine, Scope};
 
@@ -18,7 +17,6 @@ pub(super) struct Inner {
     registry: Arc<Registry>,
     job: Arc<Job>,
     scope: Arc<Scope>,
-    topology: Option<Topology>,
     tables: Stack,
     attributes: Attributes,
     layered: Layered,
@@ -33,7 +31,6 @@ pub(super) struct Ranks {
     pub(super) members: Vec<u32>,
     /// This process among them.
     pub(super) me: usize,
-    pub(super) topology: Option<Topology>,
 }
 
 /// Ranks of a job with a context of their own, in which their collectives and agreements are told
@@ -52,7 +49,6 @@ impl Comm {
         Comm(Arc::new(Inner {
             job: Arc::clone(job),
             scope: Arc::new(Scope::new(ranks.members, ranks.me, context)),
-            topology: ranks.topology,
             tables: Stack::new(Arc::clone(table)),
             registry,
             attributes: Attributes::default(),
@@ -133,18 +129,6 @@ impl Comm {
         Group::of_members(self.members())
     }
 
-    /// The topology that neighbourhood collectives use; none where the communicator was not made with a topology.
-    pub fn topology(&self) -> Option<&Topology> {
-        self.0.topology.as_ref()
-    }
-
-    /// Blocks of the send and of the receive buffer in the lists of a collective: one of each rank, or of each
-    /// neighbour.
-    pub fn listed_blocks(&self, collective: Collective) -> (usize, usize) {
-        let view = self.view();
-        (view.given(collective), view.taken(collective))
-    }
-
     /// Whether this rank is the root of a collective that it calls with `root`.
     pub fn is_root(&self, root: usize) -> bool {
         self.view().is_root(root)
@@ -152,11 +136,10 @@ impl Comm {
 
     /// The communicator as this rank sees it.
     #[inline]
-    pub(crate) fn view(&self) -> View<'_> {
+    pub(crate) fn view(&self) -> View {
         View {
             rank: self.rank(),
             size: self.size(),
-            topology: self.topology(),
         }
     }
 

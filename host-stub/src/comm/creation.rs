@@ -8,7 +8,6 @@ use super::error::{CommError, CommResult};
 use super::exchange::exchange;
 use super::group::Group;
 use super::registry::{Defaults, Registry};
-use super::topology::{self, Topology};
 use crate::job::Job;
 use crate::schedule::Scope;
 
@@ -22,9 +21,6 @@ pub(super) struct Wish {
     pub(super) key: i64,
     /// What this rank cannot take part for.
     pub(super) refusal: String,
-    /// What it says of the topology, for the others to compare.
-    pub(super) terms: Vec<u8>,
-    pub(super) topology: Option<Topology>,
 }
 
 impl Comm {
@@ -37,7 +33,6 @@ impl Comm {
             let ranks = Ranks {
                 members,
                 me: job.rank() as usize,
-                topology: None,
             };
             let world = Comm::bare(job, table, ranks, 0);
             let seen = registry.hooks.snapshot();
@@ -46,13 +41,12 @@ impl Comm {
         })
     }
 
-    /// The same ranks with another context and the same topology; collective.
+    /// The same ranks with another context; collective.
     pub fn dup(&self) -> CommResult<Comm> {
         let made = self.make(
             "dup",
             Wish {
                 color: Some(0),
-                topology: self.topology().cloned(),
                 ..Wish::default()
             },
         )?;
@@ -135,7 +129,7 @@ impl Comm {
     }
 
     /// Takes part in the creation of a communicator of these ranks only to refuse it: no rank gets one, and the others learn
-    /// the reason. For arguments that name no group, grid or edges at this rank alone. Collective, with the creation at
+    /// the reason. For arguments that name no group at this rank alone. Collective, with the creation at
     /// the others. An error: they could not be told.
     pub fn refuse_creation(&self, call: &'static str, reason: &str) -> CommResult<()> {
         let reason = match reason {
@@ -198,11 +192,7 @@ impl Comm {
         let me = me.ok_or_else(|| lost("communicator creation"))?;
         let table = registry.tables.base();
         let table = table.ok_or_else(|| lost("communicator creation"))?;
-        let ranks = Ranks {
-            members,
-            me,
-            topology: wish.topology,
-        };
+        let ranks = Ranks { members, me };
         Comm::bare(self.job(), table, ranks, context)
             .complete(seen)
             .map(Some)
@@ -226,23 +216,21 @@ pub(super) fn lost(call: &'static str) -> CommError {
 /// What a rank wants: color, key and rank.
 type Want = (Option<u32>, i64, usize);
 
-/// color (8), key (8), length of refusal (8), refusal, length of terms (8), terms, layers.
+/// color (8), key (8), length of refusal (8), refusal, layers.
 fn encode(wish: &Wish, layers: &[u8]) -> Vec<u8> {
     let color = wish.color.map_or(u64::MAX, u64::from);
-    let mut blob = Vec::with_capacity(32 + wish.terms.len() + layers.len());
+    let mut blob = Vec::with_capacity(24 + wish.refusal.len() + layers.len());
     blob.extend_from_slice(&color.to_le_bytes());
     blob.extend_from_slice(&wish.key.to_le_bytes());
     blob.extend_from_slice(&(wish.refusal.len() as u64).to_le_bytes());
     blob.extend_from_slice(wish.refusal.as_bytes());
-    blob.extend_from_slice(&(wish.terms.len() as u64).to_le_bytes());
-    blob.extend_from_slice(&wish.terms);
     blob.extend_from_slice(layers);
     blob
 }
 
 fn decide(all: &[Vec<u8>]) -> CommResult<Vec<Want>> {
     let mut wants = Vec::with_capacity(all.len());
-    let (mut terms, mut layers) = (Vec::new(), Vec::new());
+    let mut layers = Vec::new();
     for (rank, blob) in all.iter().enumerate() {
         let short = || CommError::Creation {
             rank,
@@ -259,7 +247,7 @@ fn decide(all: &[Vec<u8>]) -> CommResult<Vec<Want>> {
             let len = usize::try_from(word(at)?).unwrap_or(usize::MAX);
             blob[at + 8..].split_at_checked(len).ok_or_else(short)
         };
-        let (refusal, rest) = part(16)?;
+        let (refusal, shape) = part(16)?;
         if !refusal.is_empty() {
             return Err(CommError::Creation {
                 rank,
@@ -267,12 +255,9 @@ fn decide(all: &[Vec<u8>]) -> CommResult<Vec<Want>> {
             });
         }
         wants.push((u32::try_from(word(0)?).ok(), word(8)? as i64, rank));
-        let (wanted, shape) = part(blob.len() - rest.len())?;
-        terms.push(wanted);
         layers.push(shape);
     }
     same_layers(layers.into_iter())?;
-    topology::agreed(&terms)?;
     Ok(wants)
 }
 

@@ -5,13 +5,9 @@
 //! see every communicator come and go: their [`Hooks`] run from the upper layer to the lower when
 //! one is made, and in the reverse order when it is freed.
 //!
-//! A communicator may have a [`Topology`]: the ranks lie in a grid ([`Comm::cartesian`]), or each
-//! names those that it receives from and sends to ([`Comm::graph_adjacent`]).
-//!
 //! What a communicator can do collectively is in [`crate::coll`]; windows are made over one.
 
 mod attributes;
-mod cartesian;
 mod communicator;
 mod context;
 mod creation;
@@ -20,16 +16,12 @@ mod exchange;
 mod group;
 mod hooks;
 mod members;
-mod placement;
 mod registry;
 pub(crate) mod table;
-mod topology;
 
-pub use cartesian::{Cartesian, balanced};
 pub use communicator::Comm;
 pub use creation::UNDEFINED;
 pub use error::{CommError, CommResult, HookError};
 pub use group::{Compared, Group};
 pub use hooks::{Hooks, Layer};
 pub(crate) use registry::{Defaults, Register, is_set};
-pub use topology::Topology;

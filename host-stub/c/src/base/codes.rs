@@ -41,7 +41,7 @@ pub const HOST_LONG_INT: c_int = 14;
 pub const HOST_2INT: c_int = 15;
 /// Elements of collectives: struct { short value; int index; }.
 pub const HOST_SHORT_INT: c_int = 16;
-/// No rank: a neighbour beyond an open border of a grid. Transfers and atomic updates of windows with this target do
+/// No rank. Transfers and atomic updates of windows with this target do
 /// nothing and succeed, and their requests are complete.
 pub const HOST_PROC_NULL: c_int = -2;
 /// Added to a type: the buffers of the call are device memory, or mapped on a device; host memory then is

@@ -90,12 +90,12 @@ impl<'a> Lists<'a> {
             true => (&NO_BLOCKS, &NO_BLOCKS),
             false => (given, taken),
         };
-        let blocks = comm.listed_blocks(collective);
+        let ranks = comm.size();
         // SAFETY: passed on.
         unsafe {
             Ok(Lists {
-                given: Listed::read(call, given, blocks.0)?,
-                taken: Listed::read(call, taken, blocks.1)?,
+                given: Listed::read(call, given, ranks)?,
+                taken: Listed::read(call, taken, ranks)?,
             })
         }
     }

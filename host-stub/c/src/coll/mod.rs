@@ -4,7 +4,6 @@ mod blocks;
 pub mod calls;
 pub mod layers;
 pub mod listed;
-pub mod neighbors;
 pub mod ops;
 pub mod persistent;
 pub mod reduce;

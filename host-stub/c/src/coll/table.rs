@@ -41,18 +41,8 @@ pub const HOST_COLL_ALLGATHERV: c_int = 13;
 pub const HOST_COLL_ALLTOALLV: c_int = 14;
 /// Place of the alltoallw entries in a table.
 pub const HOST_COLL_ALLTOALLW: c_int = 15;
-/// Place of the neighbor_allgather entries in a table.
-pub const HOST_COLL_NEIGHBOR_ALLGATHER: c_int = 16;
-/// Place of the neighbor_allgatherv entries in a table.
-pub const HOST_COLL_NEIGHBOR_ALLGATHERV: c_int = 17;
-/// Place of the neighbor_alltoall entries in a table.
-pub const HOST_COLL_NEIGHBOR_ALLTOALL: c_int = 18;
-/// Place of the neighbor_alltoallv entries in a table.
-pub const HOST_COLL_NEIGHBOR_ALLTOALLV: c_int = 19;
-/// Place of the neighbor_alltoallw entries in a table.
-pub const HOST_COLL_NEIGHBOR_ALLTOALLW: c_int = 20;
 /// Collectives that this host knows, at the places below this one.
-pub const HOST_COLL_ENTRIES: usize = 21;
+pub const HOST_COLL_ENTRIES: usize = 16;
 /// Places of a table.
 pub const HOST_COLL_ROOM: usize = 64;
 
@@ -69,7 +59,7 @@ pub const HOST_COLL_ARGS_MAGIC: u64 = 0x3147524154534f48;
 pub const HOST_COLL_TABLE_MAGIC: u64 = 0x314c4f4354534f48;
 
 /// Where the blocks of a buffer lie, one of each rank, in the v and w forms. The lists are as long as there are
-/// ranks; among neighbours, as there are destinations for `send` and sources for `recv`.
+/// ranks.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_blocks_t {
@@ -77,7 +67,7 @@ pub struct host_blocks_t {
     pub counts: *const usize,
     /// Where each begins: so many elements from the beginning of the buffer, or bytes where there are `types`.
     pub displacements: *const usize,
-    /// The type of each block in an alltoallw or neighbor_alltoallw; NULL in the others.
+    /// The type of each block in an alltoallw; NULL in the others.
     pub types: *const c_int,
 }
 
@@ -101,8 +91,8 @@ pub struct host_coll_args_t {
     pub send: *const c_void,
     /// What it gets; the buffer of a broadcast.
     pub recv: *mut c_void,
-    /// Elements of a broadcast or reduction; of a block in all others. Of a gatherv, allgatherv or
-    /// neighbor_allgatherv those that this rank gives, of a scatterv those that it gets.
+    /// Elements of a broadcast or reduction; of a block in all others. Of a gatherv or
+    /// allgatherv those that this rank gives, of a scatterv those that it gets.
     pub count: usize,
     /// Elements that each rank gets of a reduce_scatter; NULL: `count` each.
     pub counts: *const usize,
@@ -115,10 +105,9 @@ pub struct host_coll_args_t {
     pub root: c_int,
     /// Zero.
     pub reserved: c_int,
-    /// Where the blocks of `send` lie: of a scatterv at the root, of an alltoallv or alltoallw, also among neighbours.
+    /// Where the blocks of `send` lie: of a scatterv at the root, of an alltoallv or alltoallw.
     pub given: host_blocks_t,
-    /// Where the blocks of `recv` lie: of a gatherv at the root, of an allgatherv, alltoallv or alltoallw, also among
-    /// neighbours.
+    /// Where the blocks of `recv` lie: of a gatherv at the root, of an allgatherv, alltoallv or alltoallw.
     pub taken: host_blocks_t,
 }
 

@@ -1,6 +1,5 @@
-//! Communicators, their topologies, and their hooks.
+//! Communicators and their hooks.
 
 pub mod attributes;
 pub mod communicator;
 pub mod hooks;
-pub mod topology;

@@ -4,7 +4,6 @@ use plugin_api::Datatype;
 
 use super::super::case::{Case, Context, Outcome, ensure};
 use super::super::random::Random;
-use super::among_all;
 use super::model::Call;
 use super::ops::{TestOp, operations, types};
 use super::run::{Form, Running};
@@ -29,7 +28,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 pub(super) fn any_call(random: &mut Random, size: usize) -> Call {
-    let collective = random.pick(&among_all().collect::<Vec<_>>());
+    let collective = random.pick(&Collective::ALL);
     let datatype = random.pick(&types());
     Call {
         collective,

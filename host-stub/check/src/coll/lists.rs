@@ -65,26 +65,6 @@ impl Lists {
         lists
     }
 
-    /// Blocks that follow each other without gaps, of which a call is told nothing.
-    pub(super) fn unsaid(blocks: &[(usize, ElementType)]) -> Lists {
-        let mut next = 0;
-        let places = blocks.iter().map(|(count, datatype)| {
-            let place = (next, count * datatype.size());
-            next += place.1;
-            place
-        });
-        Lists {
-            places: places.collect(),
-            ..Lists::default()
-        }
-    }
-
-    /// Says of a block that nothing is moved, whatever the lists say: it would lie over the first.
-    pub(super) fn ignore(&mut self, block: usize) {
-        self.displacements[block] = 0;
-        self.places[block] = (0, 0);
-    }
-
     /// As a call takes them.
     pub(super) fn blocks(&self) -> BlockList<'_> {
         BlockList {

@@ -1,11 +1,10 @@
 //! The suite of collectives: every collective, blocking, nonblocking and persistent, for every type, operation, root
 //! and many sizes, over communicators of several shapes, against a model that computes each rank's
-//! result from everybody's operands. Those among neighbours run over grids and graphs.
+//! result from everybody's operands.
 
 mod flight;
 mod lists;
 mod model;
-mod neighbours;
 mod ops;
 mod persistent;
 mod run;
@@ -34,16 +33,10 @@ const LONGEST: usize = 150_001;
 /// Those that are tried with every root.
 const ALL_ROOTS: [usize; 4] = [1, 111, 9001, LONGEST];
 
-/// The collectives of all ranks of a communicator.
-fn among_all() -> impl Iterator<Item = Collective> {
-    let all = Collective::ALL.into_iter();
-    all.filter(|collective| !collective.is_neighbor())
-}
-
 /// The tests of this suite.
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for collective in among_all() {
+    for collective in Collective::ALL {
         for form in Form::ALL {
             let name = format!("{}{}", form.prefix(), collective.name());
             // The schedules of persistent ones are those of nonblocking ones.
@@ -61,7 +54,6 @@ pub(super) fn cases() -> Vec<Case> {
         }
     }
     cases.extend(flight::cases());
-    cases.extend(neighbours::cases());
     cases.extend(persistent::cases());
     cases
 }

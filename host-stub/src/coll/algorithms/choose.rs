@@ -24,7 +24,7 @@ const ALLGATHER_LONG: usize = 16 << 10;
 const ALLTOALL_LONG: usize = 256;
 
 /// Adds the steps of one rank. The arguments were checked.
-pub(super) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View<'_>) {
+pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View) {
     let (size, block) = (plan.size(), args.block());
     let what = Reduction {
         op: args.op,
@@ -70,12 +70,6 @@ pub(super) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
             let inclusive = collective == Collective::Scan;
             scan::recursive_doubling(plan, &what, operand, recv, inclusive);
         }
-        // Not here.
-        Collective::NeighborAllgather
-        | Collective::NeighborAllgatherv
-        | Collective::NeighborAlltoall
-        | Collective::NeighborAlltoallv
-        | Collective::NeighborAlltoallw => {}
     }
 }
 
@@ -99,7 +93,7 @@ pub(super) fn reduced(plan: &mut Plan, what: &Reduction, held: *mut u8, root: us
     }
 }
 
-fn gathered(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View<'_>) {
+fn gathered(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View) {
     let (block, root, recv) = (args.block(), args.root, args.recv);
     let blocks = args.taken_blocks(collective, view);
     let mine = if args.send.is_null() {
@@ -115,7 +109,7 @@ fn gathered(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: 
 }
 
 /// A scatter.
-fn parted(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View<'_>) {
+fn parted(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View) {
     let (block, root) = (args.block(), args.root);
     let blocks = args.given_blocks(collective, view);
     let mine = if args.recv.is_null() {
@@ -131,7 +125,7 @@ fn parted(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &V
     }
 }
 
-fn gathered_by_all(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View<'_>) {
+fn gathered_by_all(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View) {
     let size = plan.size();
     let blocks = args.taken_blocks(collective, view);
     let mine = if args.send.is_null() {
@@ -147,7 +141,7 @@ fn gathered_by_all(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>,
 }
 
 /// An all-to-all.
-fn exchanged(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View<'_>) {
+fn exchanged(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View) {
     let size = plan.size();
     let taken = args.taken_blocks(collective, view);
     let (from, given) = if args.is_in_place(collective) {

@@ -11,32 +11,16 @@ mod bcast;
 mod choose;
 mod fold;
 mod gather;
-mod neighbours;
 mod reduce;
 mod reduce_scatter;
 mod scan;
 mod scatter;
 
 pub use choose::REDUCE_LONG;
+pub(crate) use choose::build;
 
-use super::{CollArgs, Collective};
 use crate::base::{ElementType, ReduceOp};
-use crate::comm::table::View;
 use crate::schedule::Plan;
-
-/// Adds the steps of one rank. The arguments were checked.
-pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View<'_>) {
-    match (collective.is_neighbor(), view.topology) {
-        (true, Some(topology)) => {
-            let given = args.given_blocks(collective, view);
-            let taken = args.taken_blocks(collective, view);
-            neighbours::direct(plan, topology, (args.send, &given), (args.recv, &taken));
-        }
-        // Refused without a topology.
-        (true, None) => {}
-        (false, _) => choose::build(plan, collective, args, view),
-    }
-}
 
 /// What a reduction does with how much.
 #[derive(Clone, Copy)]

@@ -43,21 +43,11 @@ pub enum Collective {
     Alltoallv,
     /// The same, of any sizes and types.
     Alltoallw,
-    /// One block of each rank to its neighbours.
-    NeighborAllgather,
-    /// The same, of any sizes.
-    NeighborAllgatherv,
-    /// A block of each rank to each of its neighbours.
-    NeighborAlltoall,
-    /// The same, of any sizes.
-    NeighborAlltoallv,
-    /// The same, of any sizes and types.
-    NeighborAlltoallw,
 }
 
 impl Collective {
     /// Every collective.
-    pub const ALL: [Collective; 21] = [
+    pub const ALL: [Collective; 16] = [
         Collective::Barrier,
         Collective::Bcast,
         Collective::Reduce,
@@ -74,11 +64,6 @@ impl Collective {
         Collective::Allgatherv,
         Collective::Alltoallv,
         Collective::Alltoallw,
-        Collective::NeighborAllgather,
-        Collective::NeighborAllgatherv,
-        Collective::NeighborAlltoall,
-        Collective::NeighborAlltoallv,
-        Collective::NeighborAlltoallw,
     ];
 
     /// The name, as MPI's function without prefix and in lower case.
@@ -100,11 +85,6 @@ impl Collective {
             Collective::Allgatherv => "allgatherv",
             Collective::Alltoallv => "alltoallv",
             Collective::Alltoallw => "alltoallw",
-            Collective::NeighborAllgather => "neighbor_allgather",
-            Collective::NeighborAllgatherv => "neighbor_allgatherv",
-            Collective::NeighborAlltoall => "neighbor_alltoall",
-            Collective::NeighborAlltoallv => "neighbor_alltoallv",
-            Collective::NeighborAlltoallw => "neighbor_alltoallw",
         }
     }
 
@@ -118,18 +98,6 @@ impl Collective {
                 | Collective::Scatter
                 | Collective::Gatherv
                 | Collective::Scatterv
-        )
-    }
-
-    /// Whether it moves data between the neighbours of a topology.
-    pub const fn is_neighbor(self) -> bool {
-        matches!(
-            self,
-            Collective::NeighborAllgather
-                | Collective::NeighborAllgatherv
-                | Collective::NeighborAlltoall
-                | Collective::NeighborAlltoallv
-                | Collective::NeighborAlltoallw
         )
     }
 
@@ -173,8 +141,8 @@ pub struct CollArgs<'a> {
     /// What it gets; the buffer of a broadcast. Null where it gets nothing, and at the root of a
     /// scatter whose own block stays where it is.
     pub recv: *mut u8,
-    /// Elements of a broadcast or reduction; of a block in all others. Of a gatherv, allgatherv or
-    /// neighbor_allgatherv those that this rank gives, of a scatterv those that it gets.
+    /// Elements of a broadcast or reduction; of a block in all others. Of a gatherv or
+    /// allgatherv those that this rank gives, of a scatterv those that it gets.
     pub count: usize,
     /// Elements that each rank gets of a reduce_scatter; none: `count` each.
     pub counts: &'a [usize],
@@ -188,10 +156,10 @@ pub struct CollArgs<'a> {
     /// takes buffers on devices it says that at least one is; where each lies, [`crate::device::Devices`] tells.
     pub on_device: bool,
     /// Where the blocks of the send buffer lie: of a scatterv at the root, of an alltoallv or
-    /// alltoallw, and of those among neighbours, with one for each destination.
+    /// alltoallw.
     pub send_blocks: BlockList<'a>,
     /// Where those of the receive buffer lie: of a gatherv at the root, of an allgatherv, alltoallv or
-    /// alltoallw, and of those among neighbours, with one for each source.
+    /// alltoallw.
     pub recv_blocks: BlockList<'a>,
 }
 
@@ -232,9 +200,8 @@ impl CollArgs<'_> {
     }
 
     /// The blocks of the send buffer as a rank has them; of arguments that were checked.
-    pub(crate) fn given_blocks(&self, collective: Collective, view: &View<'_>) -> Extents {
+    pub(crate) fn given_blocks(&self, collective: Collective, view: &View) -> Extents {
         match collective {
-            _ if collective.is_neighbor() => self.given_to_neighbours(collective, view),
             Collective::Scatterv if !view.is_root(self.root) => Extents::Even(self.block()),
             Collective::Scatterv | Collective::Alltoallv | Collective::Alltoallw => {
                 self.send_blocks.extents(self.datatype)
@@ -244,9 +211,8 @@ impl CollArgs<'_> {
     }
 
     /// The blocks of the receive buffer as a rank has them; of arguments that were checked.
-    pub(crate) fn taken_blocks(&self, collective: Collective, view: &View<'_>) -> Extents {
+    pub(crate) fn taken_blocks(&self, collective: Collective, view: &View) -> Extents {
         match collective {
-            _ if collective.is_neighbor() => self.taken_of_neighbours(collective, view),
             Collective::Gatherv if !view.is_root(self.root) => Extents::Even(self.block()),
             Collective::Gatherv
             | Collective::Allgatherv
@@ -277,11 +243,8 @@ impl CollArgs<'_> {
     }
 
     /// What a rank does with its buffers; of arguments that were checked.
-    pub(crate) fn span(&self, collective: Collective, view: &View<'_>) -> Span {
+    pub(crate) fn span(&self, collective: Collective, view: &View) -> Span {
         let (rank, size) = (view.rank, view.size);
-        if collective.is_neighbor() {
-            return self.neighbours_span(collective, view);
-        }
         let is_root = rank == self.root;
         let in_place = self.is_in_place(collective);
         if collective.is_listed() {
@@ -320,7 +283,7 @@ impl CollArgs<'_> {
     }
 
     /// As [`span`](Self::span), where lists say where blocks lie: up to the end of the last.
-    fn listed_span(&self, collective: Collective, view: &View<'_>, in_place: bool) -> Span {
+    fn listed_span(&self, collective: Collective, view: &View, in_place: bool) -> Span {
         let end = |blocks: Extents| {
             let ends = (0..view.size).map(|rank| blocks.of(rank).end());
             ends.max().unwrap_or(0)

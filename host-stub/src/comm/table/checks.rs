@@ -8,7 +8,7 @@ use crate::comm::{CommError, CommResult};
 
 impl CollArgs<'_> {
     /// Refuses what cannot be: before anything is sent.
-    pub(crate) fn check(&self, collective: Collective, view: &View<'_>) -> CommResult<()> {
+    pub(crate) fn check(&self, collective: Collective, view: &View) -> CommResult<()> {
         let (rank, size) = (view.rank, view.size);
         let call = collective.name();
         let refuse = |reason: String| CommError::BadArgument { call, reason };
@@ -35,9 +35,7 @@ impl CollArgs<'_> {
                 });
             }
         }
-        let (gives, gets) = if collective.is_neighbor() {
-            self.check_neighbours(collective, view)
-        } else if collective.is_listed() {
+        let (gives, gets) = if collective.is_listed() {
             self.check_listed(collective, view)
         } else {
             self.check_even(collective, rank, size)
@@ -93,11 +91,7 @@ impl CollArgs<'_> {
     }
 
     /// The same of lists of blocks. Those of a gatherv and a scatterv mean something at the root only.
-    fn check_listed(
-        &self,
-        collective: Collective,
-        view: &View<'_>,
-    ) -> Result<(bool, bool), String> {
+    fn check_listed(&self, collective: Collective, view: &View) -> Result<(bool, bool), String> {
         let (rank, size) = (view.rank, view.size);
         let root = rank == self.root;
         let bytes = self.count.checked_mul(self.datatype.size());

@@ -88,7 +88,7 @@ unsafe fn placed<'a>(
             if span.writes {
                 match args.taken_blocks(collective, &view) {
                     blocks @ Extents::Listed(_) => {
-                        staged.set_written(blocks, view.taken(collective));
+                        staged.set_written(blocks, view.size);
                     }
                     Extents::Even(_) => staged.set_written(Extents::Even(span.recv), 1),
                 }

@@ -1,5 +1,4 @@
-/* Reductions of pairs, of complex numbers and by operations of the program, through a layer of the program too; and
- * persistent collectives. */
+/* Reductions of pairs, of complex numbers and by operations of the program, through a layer of the program too. */
 #include <complex.h>
 
 #include "example.h"
@@ -147,65 +146,6 @@ static void pairs_and_complex_numbers(host_comm_t *comm) {
     EXPECT(host_allreduce(&one, &sum, 1, 17, HOST_SUM, comm) == HOST_ERR_ARG);
 }
 
-static void persistent(host_comm_t *comm) {
-    int64_t mine[3] = {0}, all[3] = {0}, broadcast = 0;
-    host_coll_args_t args = {
-        .magic = HOST_COLL_ARGS_MAGIC, .size = sizeof args, .send = mine, .recv = all, .count = 3,
-        .datatype = HOST_INT64, .op = HOST_SUM,
-    };
-    host_coll_args_t cast = {
-        .magic = HOST_COLL_ARGS_MAGIC, .size = sizeof cast, .recv = &broadcast, .count = 1,
-        .datatype = HOST_INT64, .root = size - 1,
-    };
-    host_persistent_t *sum = NULL, *from_last = NULL, *none = NULL;
-    MUST(host_coll_init(comm, HOST_COLL_REDUCE_SCATTER, &args, &none));
-    MUST(host_coll_free(&none));
-    EXPECT(none == NULL);
-    MUST(host_coll_init(comm, HOST_COLL_SCAN, &args, &sum));
-    MUST(host_coll_init(comm, HOST_COLL_BCAST, &cast, &from_last));
-    for (int round = 0; round < 20; round++) {
-        for (int i = 0; i < 3; i++) {
-            mine[i] = rank + round + i;
-        }
-        broadcast = rank == size - 1 ? 1000 + round : 0;
-        /* In another order at each second rank. */
-        MUST(host_coll_start(rank % 2 ? sum : from_last));
-        MUST(host_coll_start(rank % 2 ? from_last : sum));
-        EXPECT(host_coll_start(sum) == HOST_ERR_ARG && strstr(host_error_text(), "under way"));
-        int done = 0;
-        while (!done) {
-            MUST(host_coll_poll(from_last, &done));
-        }
-        MUST(host_coll_finish(sum));
-        MUST(host_coll_finish(sum));
-        for (int i = 0; i < 3; i++) {
-            EXPECT(all[i] == rank * (rank + 1) / 2 + (rank + 1) * (round + i));
-        }
-        EXPECT(broadcast == 1000 + round);
-    }
-    host_persistent_t *ended_one = sum;
-    MUST(host_coll_free(&sum));
-    EXPECT(host_coll_start(ended_one) == HOST_ERR_ARG);
-    MUST(host_coll_free(&from_last));
-    /* One that the first rank alone refuses counts there too: the next one is the same at every rank. */
-    cast.datatype = rank == 0 ? 99 : HOST_INT64;
-    EXPECT(host_coll_init(comm, HOST_COLL_BCAST, &cast, &none) == (rank == 0 ? HOST_ERR_ARG : HOST_SUCCESS));
-    cast.datatype = HOST_INT64;
-    MUST(host_coll_init(comm, HOST_COLL_BCAST, &cast, &from_last));
-    broadcast = rank == size - 1 ? 77 : 0;
-    MUST(host_coll_start(from_last));
-    MUST(host_coll_finish(from_last));
-    EXPECT(broadcast == 77);
-    MUST(host_coll_free(&from_last));
-    if (rank != 0) {
-        MUST(host_coll_free(&none));
-    }
-    EXPECT(host_coll_init(comm, HOST_COLL_ENTRIES, &args, &sum) == HOST_ERR_ARG);
-    EXPECT(host_coll_init(comm, HOST_COLL_BCAST, NULL, &sum) == HOST_ERR_ARG);
-    args.op = HOST_REPLACE;
-    EXPECT(host_coll_init(comm, HOST_COLL_SCAN, &args, &sum) == HOST_ERR_ARG);
-}
-
 int main(void) {
     host_comm_t *world = NULL, *comm = NULL;
     MUST(host_init());
@@ -215,7 +155,6 @@ int main(void) {
     rank = host_comm_rank(comm), size = host_comm_size(comm);
     matrices(comm);
     pairs_and_complex_numbers(comm);
-    persistent(comm);
     MUST(host_comm_free(&comm));
     MUST(host_finalize());
     puts("passed");

@@ -285,7 +285,7 @@ fn transfers_to_no_rank() {
     program("no_rank", &[1, 2]);
 }
 
-/// Pairs, complex numbers, operations of the program, and persistent collectives.
+/// Pairs, complex numbers, and operations of the program.
 #[test]
 fn reductions_of_every_kind() {
     program("reductions", &[1, 2, 3, 5]);

@@ -739,11 +739,6 @@ typedef struct host_device_ring_t host_device_ring_t;
 typedef struct host_info_t host_info_t;
 
 /**
- * A persistent collective. Freed by host_coll_free. Never read through.
- */
-typedef struct host_persistent_t host_persistent_t;
-
-/**
  * An operation under way. Ended by host_wait, host_waitall, host_waitany or host_test, which set the
  * handle to NULL, or by host_request_detach. Each of them takes NULL for a request that has ended.
  * Never read through: a handle that has ended, or never was one, is HOST_ERR_ARG.
@@ -1828,52 +1823,6 @@ int host_op_create(host_op_fn function,
  * `op` is writable.
  */
 int host_op_free(int *op);
-
-/**
- * Makes a persistent collective of `collective`, one of HOST_COLL_*, with these arguments, of which the lists are copied.
- * Every rank makes the persistent collectives of a communicator in the same order; it may start them in any order.
- * HOST_ON_DEVICE is added to the type of buffers on a device.
- *
- * # Safety
- * The buffers are good for the collective until it is freed, and are left alone from each start until its end. Lists
- * are NULL or have a value for each rank. `persistent` is writable.
- */
-int host_coll_init(struct host_comm_t *over,
-                   int collective,
-                   const struct host_coll_args_t *args,
-                   struct host_persistent_t **persistent);
-
-/**
- * Starts a persistent collective; refused while it is under way.
- *
- * # Safety
- * The buffers are the collective's until it is done.
- */
-int host_coll_start(struct host_persistent_t *persistent);
-
-/**
- * Waits until what was started is done; returns at once where nothing was.
- *
- * # Safety
- * Any thread that may wait calls.
- */
-int host_coll_finish(struct host_persistent_t *persistent);
-
-/**
- * Makes progress; sets `done` to whether nothing is under way.
- *
- * # Safety
- * `done` is writable.
- */
-int host_coll_poll(struct host_persistent_t *persistent, int *done);
-
-/**
- * Frees a persistent collective, after what was started, and sets the handle to NULL.
- *
- * # Safety
- * `persistent` is writable.
- */
-int host_coll_free(struct host_persistent_t **persistent);
 
 /**
  * Combines `count` elements of every rank; the root gets the result.

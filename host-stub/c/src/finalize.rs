@@ -3,7 +3,6 @@
 use std::ffi::c_int;
 
 use crate::base::error::guarded;
-use crate::coll::persistent;
 use crate::comm::communicator as comm;
 use crate::device::ring;
 use crate::job;
@@ -16,7 +15,6 @@ pub extern "C" fn host_finalize() -> c_int {
     guarded(|| {
         ring::close_all();
         job::leave("host_finalize", || {
-            persistent::forget_all();
             comm::forget_all();
             win_hooks::forget_all();
         })

@@ -58,7 +58,6 @@ impl Comm {
                     self,
                     args,
                     (Form::Blocking, checked.is_err()),
-                    None,
                 )?;
                 let engine = self.any_engine(collective.name())?;
                 let agreed = engine.wait(self.job(), ticket);
@@ -82,31 +81,15 @@ impl Comm {
         args: &CollArgs<'_>,
     ) -> CommResult<CollRequest> {
         // SAFETY: passed on.
-        unsafe { self.start_collective_as(collective, args, None) }
-    }
-
-    /// As [`start_collective`](Self::start_collective), as the start of a persistent collective where there is a number of
-    /// that.
-    ///
-    /// # Safety
-    /// As for [`start_collective`](Self::start_collective).
-    #[inline]
-    pub(super) unsafe fn start_collective_as(
-        &self,
-        collective: Collective,
-        args: &CollArgs<'_>,
-        start: Option<u32>,
-    ) -> CommResult<CollRequest> {
-        // SAFETY: passed on.
         unsafe {
             if is_looked_for() || args.on_device {
-                return self.start_collective_located(collective, args, start);
+                return self.start_collective_located(collective, args);
             }
-            self.start_collective_here(collective, args, (Ok(()), start))
+            self.start_collective_here(collective, args, Ok(()))
         }
     }
 
-    /// As [`start_collective_as`](Self::start_collective_as), with buffers that the host can follow, if
+    /// As [`start_collective`](Self::start_collective), with buffers that the host can follow, if
     /// `located` does not say why not.
     ///
     /// # Safety
@@ -115,24 +98,18 @@ impl Comm {
         &self,
         collective: Collective,
         args: &CollArgs<'_>,
-        (located, start): (CommResult<()>, Option<u32>),
+        located: CommResult<()>,
     ) -> CommResult<CollRequest> {
         let visit = Visit::enter(self, collective.name())?;
         let checked = args.check(collective, &self.view());
         let checked = checked.and(located);
         let table = visit.table();
         let is_default = defaults::is_default(table, collective);
-        // A layer's function sees the order of the starts, and numbers them in it.
-        let start = start.filter(|_| is_default);
-        let begin = || match start {
-            // SAFETY: the arguments were checked; the caller vouches for the buffers.
-            Some(start) => unsafe { defaults::start_persistent(collective, self, args, start) },
-            // SAFETY: as above.
-            None => unsafe { table.start(collective, self, args) },
-        };
+        // SAFETY: the arguments were checked; the caller vouches for the buffers.
+        let begin = || unsafe { table.start(collective, self, args) };
         let agree = |refused| {
             let form = (Form::Nonblocking, refused);
-            defaults::start_agreement(collective, self, args, form, start)
+            defaults::start_agreement(collective, self, args, form)
         };
         if !self.registry().checked() {
             checked?;
@@ -170,7 +147,7 @@ impl Comm {
             false => Form::Nonblocking,
         };
         let none = CollArgs::default();
-        let ticket = defaults::start_agreement(collective, self, &none, (form, true), None)?;
+        let ticket = defaults::start_agreement(collective, self, &none, (form, true))?;
         let engine = self.any_engine(call)?;
         match blocking {
             true => engine.wait(self.job(), ticket),

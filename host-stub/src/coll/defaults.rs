@@ -17,18 +17,6 @@ unsafe fn start(
     form: Form,
 ) -> CommResult<Ticket> {
     let number = (Plane::User, comm.scope().next(Plane::User));
-    // SAFETY: passed on.
-    unsafe { start_numbered(collective, comm, args, (form, number)) }
-}
-
-/// # Safety
-/// The buffers are good until the schedule is done.
-unsafe fn start_numbered(
-    collective: Collective,
-    comm: &Comm,
-    args: &CollArgs<'_>,
-    (form, number): (Form, (Plane, u32)),
-) -> CommResult<Ticket> {
     let engine = comm.any_engine(collective.name())?;
     let checked = comm.registry().checked();
     let view = comm.view();
@@ -66,23 +54,6 @@ pub(super) unsafe fn blocking(
     // SAFETY: the caller vouches for the buffers; the schedule is done when the wait is over.
     let ticket = unsafe { start(collective, comm, args, Form::Blocking) }?;
     comm.any_engine(collective.name())?.wait(comm.job(), ticket)
-}
-
-/// The default of the start of a persistent collective, which has a number of its own: starts may come in another order
-/// at each rank.
-///
-/// # Safety
-/// As for [`super::Nonblocking`].
-pub(super) unsafe fn start_persistent(
-    collective: Collective,
-    comm: &Comm,
-    args: &CollArgs<'_>,
-    start: u32,
-) -> CommResult<CollRequest> {
-    let number = (Plane::Persistent, start);
-    // SAFETY: the caller vouches for the buffers until the request is done.
-    let ticket = unsafe { start_numbered(collective, comm, args, (Form::Nonblocking, number)) }?;
-    Ok(CollRequest::scheduled(comm, ticket))
 }
 
 macro_rules! defaults {
@@ -138,21 +109,16 @@ pub(super) fn is_default(table: &CollTable, collective: Collective) -> bool {
     table.nonblocking(collective) as usize == FUNCTIONS.nonblocking(collective) as usize
 }
 
-/// Begins to compare what the ranks are about to do, without doing it; where `start` is the number of a persistent
-/// collective's start, with the ranks that do it.
+/// Begins to compare what the ranks are about to do, without doing it.
 pub(super) fn start_agreement(
     collective: Collective,
     comm: &Comm,
     args: &CollArgs<'_>,
     (form, refused): (Form, bool),
-    start: Option<u32>,
 ) -> CommResult<Ticket> {
     let engine = comm.any_engine(collective.name())?;
     let mine = signature(collective, args, (form, refused));
-    let number = match start {
-        Some(start) => (Plane::Persistent, start),
-        None => (Plane::User, comm.scope().next(Plane::User)),
-    };
+    let number = (Plane::User, comm.scope().next(Plane::User));
     // SAFETY: the only buffers are scratch of the plan.
     unsafe {
         engine.start(collective.name(), comm.scope(), number, |plan| {

@@ -70,13 +70,12 @@ impl Comm {
         &self,
         collective: Collective,
         args: &CollArgs<'_>,
-        start: Option<u32>,
     ) -> CommResult<CollRequest> {
         // SAFETY: passed on.
         unsafe {
             match located(self, collective, args) {
-                Ok(args) => self.start_collective_here(collective, &args, (Ok(()), start)),
-                Err(error) => self.start_collective_here(collective, args, (Err(error), start)),
+                Ok(args) => self.start_collective_here(collective, &args, Ok(())),
+                Err(error) => self.start_collective_here(collective, args, Err(error)),
             }
         }
     }

@@ -6,7 +6,6 @@
 //!   freed; a table knows the one that it overrides.
 //! - The first table is the host's default (`defaults`): published `algorithms` as schedules over
 //!   one-sided operations.
-//! - A [`Persistent`] keeps the arguments of a collective that is started again and again.
 //! - [`node`] is a layer over it: ranks of one node through shared memory. [`hierarchy`] is another: ranks of several
 //!   nodes in stages, within the nodes and between them.
 
@@ -17,13 +16,11 @@ mod defaults;
 pub mod hierarchy;
 mod located;
 pub mod node;
-mod persistent;
 pub mod sizes;
 mod staged;
 mod world;
 
 pub use crate::base::{ElementType, ReduceOp, UserFunction, UserOp};
-pub use persistent::Persistent;
 
 pub use crate::comm::table::{
     BlockList, Blocking, CollArgs, CollRequest, CollTable, Collective, Collectives, LayerData,

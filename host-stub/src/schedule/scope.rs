@@ -1,7 +1,7 @@
 //! Who takes part in a collective, and how its messages are told from others.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use crate::mailbox::{FLAGS, Header};
 
@@ -14,8 +14,6 @@ pub(crate) enum Plane {
     Control,
     /// Agreements of a part of the communicator's ranks.
     Group,
-    /// Starts of persistent collectives.
-    Persistent,
 }
 
 /// Contexts that can be told apart.
@@ -23,20 +21,6 @@ pub(crate) const CONTEXTS: usize = 1 << 12;
 
 // A rank raises the flag of a context that is of no use any more.
 const _: () = assert!(CONTEXTS <= FLAGS);
-
-/// Persistent collectives of a communicator that can be told apart.
-const PERSISTENT: u32 = 1 << 12;
-
-/// Starts of one of them that can be told apart.
-const STARTS: u32 = Header::SEQUENCES / PERSISTENT;
-
-/// The numbers of a communicator's persistent collectives.
-#[derive(Debug, Default)]
-struct Numbers {
-    /// How many were made.
-    made: u32,
-    live: Vec<u32>,
-}
 
 /// The ranks of a communicator and its context. Shared by everything that runs on it.
 #[derive(Debug)]
@@ -50,7 +34,6 @@ pub(crate) struct Scope {
     /// The ranks whose collectives have stages here.
     whole: OnceLock<Arc<Scope>>,
     sequences: [AtomicU32; 2],
-    persistent: Mutex<Numbers>,
     /// Collectives under way.
     in_flight: AtomicUsize,
     /// Why nothing more can be done here.
@@ -67,7 +50,6 @@ impl Scope {
             borrowed: false,
             whole: OnceLock::new(),
             sequences: Default::default(),
-            persistent: Mutex::default(),
             in_flight: AtomicUsize::new(0),
             broken: OnceLock::new(),
         }
@@ -147,7 +129,6 @@ impl Scope {
             Plane::User => 0,
             Plane::Control => 1,
             Plane::Group => 2,
-            Plane::Persistent => 3,
         };
         self.context << 2 | plane
     }
@@ -156,37 +137,6 @@ impl Scope {
     pub(crate) fn next(&self, plane: Plane) -> u32 {
         let index = usize::from(plane == Plane::Control);
         self.sequences[index].fetch_add(1, Ordering::Relaxed) % Header::SEQUENCES
-    }
-
-    /// The number of a new persistent collective; every rank counts the same. What is wrong, if the last that had the number
-    /// is still there.
-    pub(crate) fn new_persistent(&self) -> Result<u32, String> {
-        let mut numbers = self.numbers();
-        let number = numbers.made % PERSISTENT;
-        numbers.made = numbers.made.wrapping_add(1);
-        if numbers.live.contains(&number) {
-            return Err(format!(
-                "the persistent collective made {PERSISTENT} before this one is still there; free it"
-            ));
-        }
-        numbers.live.push(number);
-        Ok(number)
-    }
-
-    /// Gives the number of a persistent collective back.
-    pub(crate) fn end_persistent(&self, number: u32) {
-        self.numbers().live.retain(|live| *live != number);
-    }
-
-    /// What tells one start of a persistent collective from others.
-    pub(crate) fn persistent_start(number: u32, starts: u32) -> u32 {
-        number * STARTS + starts % STARTS
-    }
-
-    fn numbers(&self) -> MutexGuard<'_, Numbers> {
-        self.persistent
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A collective begins.

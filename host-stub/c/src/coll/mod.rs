@@ -5,7 +5,6 @@ pub mod calls;
 pub mod layers;
 pub mod listed;
 pub mod ops;
-pub mod persistent;
 pub mod reduce;
 pub mod request;
 pub mod table;

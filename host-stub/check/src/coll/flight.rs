@@ -57,7 +57,7 @@ fn one_communicator(context: &Context<'_>) -> Outcome {
         for index in 0..TOGETHER {
             let call = comparable(any_call(&mut common, comm.size()));
             let stream = common.fork((round * TOGETHER + index) as u64);
-            let form = common.pick(&[Form::Nonblocking, Form::Persistent, Form::Blocking]);
+            let form = common.pick(&[Form::Nonblocking, Form::Nonblocking, Form::Blocking]);
             running.push(Running::start(&comm, &call, form, &stream)?);
         }
         own.shuffle(&mut running);

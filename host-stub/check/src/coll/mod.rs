@@ -1,4 +1,4 @@
-//! The suite of collectives: every collective, blocking, nonblocking and persistent, for every type, operation, root
+//! The suite of collectives: every collective, blocking and nonblocking, for every type, operation, root
 //! and many sizes, over communicators of several shapes, against a model that computes each rank's
 //! result from everybody's operands.
 
@@ -6,7 +6,6 @@ mod flight;
 mod lists;
 mod model;
 mod ops;
-mod persistent;
 mod run;
 mod shapes;
 
@@ -39,12 +38,9 @@ pub(super) fn cases() -> Vec<Case> {
     for collective in Collective::ALL {
         for form in Form::ALL {
             let name = format!("{}{}", form.prefix(), collective.name());
-            // The schedules of persistent ones are those of nonblocking ones.
-            if form != Form::Persistent {
-                cases.push(Case::new(format!("coll/{name}/sizes"), move |context| {
-                    sizes(context, collective, form)
-                }));
-            }
+            cases.push(Case::new(format!("coll/{name}/sizes"), move |context| {
+                sizes(context, collective, form)
+            }));
             cases.push(Case::new(format!("coll/{name}/types"), move |context| {
                 types(context, collective, form)
             }));
@@ -54,7 +50,6 @@ pub(super) fn cases() -> Vec<Case> {
         }
     }
     cases.extend(flight::cases());
-    cases.extend(persistent::cases());
     cases
 }
 

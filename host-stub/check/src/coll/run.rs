@@ -8,23 +8,22 @@ use super::super::random::Random;
 use super::lists::{Lists, Places, end, lay};
 use super::model::Call;
 use super::ops::{TestOp, unsign_zeroes};
-use host_stub::coll::{CollArgs, CollRequest, Collective, ElementType, Persistent, ReduceOp};
+use host_stub::coll::{CollArgs, CollRequest, Collective, ElementType, ReduceOp};
 use host_stub::comm::Comm;
 use host_stub::device::Devices;
 
-/// Blocking, nonblocking or persistent.
+/// Blocking or nonblocking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Blocking,
     Nonblocking,
-    Persistent,
 }
 
 impl Form {
     /// Calls the collective.
     ///
     /// # Safety
-    /// As for [`Comm::collective`], [`Comm::start_collective`] and [`Comm::init_collective`].
+    /// As for [`Comm::collective`] and [`Comm::start_collective`].
     unsafe fn begin(
         self,
         comm: &Comm,
@@ -42,22 +41,16 @@ impl Form {
                     let request = comm.start_collective(collective, args)?;
                     Ok(UnderWay::Request(request))
                 }
-                Form::Persistent => {
-                    let mut made = comm.init_collective(collective, args)?;
-                    made.start()?;
-                    Ok(UnderWay::Persistent(Box::new(made)))
-                }
             }
         }
     }
 
-    pub(super) const ALL: [Form; 3] = [Form::Blocking, Form::Nonblocking, Form::Persistent];
+    pub(super) const ALL: [Form; 2] = [Form::Blocking, Form::Nonblocking];
 
     pub(super) const fn prefix(self) -> &'static str {
         match self {
             Form::Blocking => "",
             Form::Nonblocking => "i",
-            Form::Persistent => "persistent-",
         }
     }
 }
@@ -66,7 +59,6 @@ impl Form {
 enum UnderWay {
     Done,
     Request(CollRequest),
-    Persistent(Box<Persistent>),
 }
 
 /// Bytes around a buffer that must stay as they are.
@@ -329,7 +321,6 @@ impl Running {
         match &mut self.under_way {
             UnderWay::Done => Ok(true),
             UnderWay::Request(request) => Ok(request.test()?),
-            UnderWay::Persistent(made) => Ok(made.test()?),
         }
     }
 
@@ -338,7 +329,6 @@ impl Running {
         match std::mem::replace(&mut self.under_way, UnderWay::Done) {
             UnderWay::Done => {}
             UnderWay::Request(request) => request.wait()?,
-            UnderWay::Persistent(mut made) => made.wait()?,
         }
         self.op.take().map_or(Ok(()), TestOp::done)?;
         self.fetch()?;

@@ -178,7 +178,7 @@ unsafe fn start<const C: usize>(
 /// Lists an instance of a function for each collective.
 macro_rules! of_each {
     ($function:ident) => {
-        of_each!($function: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20)
+        of_each!($function: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };
     ($function:ident: $($at:literal)+) => {
         [$($function::<$at>),+]

@@ -27,9 +27,6 @@ const BAD: [&str; 11] = [
     "REFUSES_HOST",
 ];
 
-/// The header of the last release, found before today's.
-const RELEASED: &str = "abi/0.1.0";
-
 const SHARED: [&str; 4] = [
     "-shared",
     "-fPIC",
@@ -82,13 +79,6 @@ fn main() {
             &[],
         );
     }
-    // Host and plugin of the last release.
-    println!("cargo::rerun-if-changed=abi");
-    let released = ["-I", RELEASED];
-    let (host, module) = ("host-released", "libbtl_cma-released.so");
-    compile("c/host.c", &out.join(host), &[], &released, &["-ldl"]);
-    let options = [&released[..], &SHARED[..]].concat();
-    compile("c/plugin.c", &out.join(module), &[], &options, &[]);
 }
 
 fn program(out: &Path, macros: &[&str]) {

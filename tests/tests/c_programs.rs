@@ -79,27 +79,6 @@ fn rust_host_over_c_plugin() {
     }
 }
 
-/// A host and a plugin that were compiled with the header of the last release: with each other's successors, as after an
-/// upgrade of one of them.
-#[test]
-fn host_and_plugin_of_the_last_release() {
-    passes("host-released", &c_plugin(""), &[]);
-    passes("host", &c_plugin("released"), &[]);
-    for provider in PROVIDERS {
-        let setting = format!("btl_ofi_provider_include={provider}");
-        passes("host-released", ofi_plugin(), &[&setting]);
-    }
-    let outcome = run(
-        Command::new(host_stub())
-            .args(["check", "--np", "2", "--plugin"])
-            .arg(c_plugin("released")),
-        LIMIT,
-    );
-    let said = outcome.transcript();
-    assert!(outcome.status.success(), "{said}");
-    assert!(outcome.stdout.ends_with(" passed, 0 failed\n"), "{said}");
-}
-
 /// The example of device memory, which nothing but copies may reach.
 #[test]
 fn c_program_with_a_device() {

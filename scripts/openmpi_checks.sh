@@ -581,10 +581,7 @@ openmpi_test() {
     else
         openmpi_say "skipped, root is needed to see which pages memory is made of: old registrations"
     fi
-    openmpi_check "releases of locks are not waited for" openmpi_lab_program 2 table LAB_ATOMICS=0 \
-        LAB_FAULTS=seed=5,again=100 TABLE_RELEASES=early
-    openmpi_check "releases are waited for over registered pages" openmpi_lab_program 2 table LAB_ATOMICS=0 \
-        LAB_MR_MODE=ALLOCATED LAB_FAULTS=seed=5,again=100 TABLE_RELEASES=late
+    openmpi_check "a lock by messages" openmpi_lab_program 2 table LAB_ATOMICS=0 LAB_FAULTS=seed=5,again=100
     # osc/rdma does those under its lock.
     openmpi_check "atomics that the provider lacks" openmpi_lab_program 2 atomics LAB_FAULTS=seed=3,again=100 \
         "LAB_WITHOUT=$openmpi_lacking"

@@ -18,6 +18,7 @@ mod threads;
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
+use std::time::{Duration, Instant};
 
 use btl_ofi::{Completion, Endpoint, Handle, Notice, Op, Region, Transport};
 use common::Calls as _;
@@ -41,6 +42,9 @@ fn target_process() {
 fn successor_process() {
     succeed_target();
 }
+
+/// The default of `btl_ofi_peer_check_interval`.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A peer and a region of it.
 #[derive(Clone, Copy)]
@@ -308,6 +312,26 @@ fn the_order_of_atomics() {
     for region in [mapped, other] {
         region.close().unwrap();
     }
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
+/// A host that only makes atomics and no progress has its peers checked between them, which takes the locks of an atomic.
+#[test]
+fn peers_are_checked_between_atomics() {
+    let (a, b) = pair(ThreadLevel::Multiple);
+    let window = Window::new(Memory::Memfd, 512);
+    let region = register_window(&b, &window, Access::all());
+    let peer = a.connect(b.address(), 0).unwrap();
+    let h = region.handle();
+    let there = There { t: &a, peer, h };
+    let (begun, mut made, mut old) = (Instant::now(), 0, 0);
+    while begun.elapsed() < 3 * CHECK_INTERVAL {
+        assert_eq!(there.fetch_add(0, &mut old, None), Status::SUCCESS);
+        made += 1;
+    }
+    assert_eq!((there.carried(), window.word(0)), ([made, 0, 0], made));
+    region.close().unwrap();
     a.close().unwrap();
     b.close().unwrap();
 }

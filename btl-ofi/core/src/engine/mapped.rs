@@ -131,10 +131,15 @@ impl Transport {
                 state.ready.push(caller.finished(tag));
             }
         }
+        let is_full = self.is_full_of_ready(&state);
+        // The count may check the peers, which locks the state.
+        drop(state);
         drop(used);
         let carried = (peer, Carrier::Copy, atomic.size);
         self.count_copy(self.context(), carried, self.setup.threaded);
-        self.limit_ready(context, state);
+        if is_full {
+            self.run_ready(context);
+        }
         Some(status)
     }
 

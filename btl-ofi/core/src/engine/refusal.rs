@@ -167,16 +167,25 @@ impl Transport {
         }
         let tag = context.raise(peer, self.setup.threaded);
         state.ready.push(caller.finished(tag));
-        self.limit_ready(context, state);
+        let is_full = self.is_full_of_ready(&state);
+        drop(state);
+        if is_full {
+            self.run_ready(context);
+        }
         Status::SUCCESS
     }
 
-    /// After an operation was added to those whose callbacks the next progress runs: makes that progress if there are
-    /// `btl_ofi_progress_threshold` of them, as a post does. Otherwise a host that makes no progress would fill the memory.
-    pub(crate) fn limit_ready(&self, context: &Context, state: Guard<'_, State>) {
-        let is_full = state.ready.len() >= self.setup.progress_threshold as usize;
-        drop(state);
-        if is_full && !self.must_not_poll(context) {
+    /// Whether `btl_ofi_progress_threshold` callbacks wait for the next progress. Who adds one then makes that progress,
+    /// as a post does: a host that makes none would fill the memory.
+    pub(crate) fn is_full_of_ready(&self, state: &State) -> bool {
+        state.ready.len() >= self.setup.progress_threshold as usize
+    }
+
+    /// Runs callbacks that wait for the next progress. The caller holds no lock.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn run_ready(&self, context: &Context) {
+        if !self.must_not_poll(context) {
             self.poll(context);
         }
     }

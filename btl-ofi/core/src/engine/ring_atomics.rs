@@ -235,24 +235,24 @@ impl Transport {
                 return status;
             }
         }
-        if caller.completion.is_some() {
-            // SAFETY: the caller guarantees that `endpoint` is live.
-            let peer = unsafe { endpoint.as_ref() };
-            let context = &self.contexts[0];
-            let tag = context.raise(peer, self.setup.threaded);
-            state.ready.push(caller.finished(tag));
-            self.limit_ready(context, state);
-        } else {
-            drop(state);
-        }
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
+        let context = &self.contexts[0];
+        if caller.completion.is_some() {
+            let tag = context.raise(peer, self.setup.threaded);
+            state.ready.push(caller.finished(tag));
+        }
+        let is_full = self.is_full_of_ready(&state);
+        drop(state);
         self.count_carried(
             self.context().share,
             (peer, Carrier::Copy, atomic.size),
             self.setup.threaded,
         );
         self.count_direct();
+        if is_full {
+            self.run_ready(context);
+        }
         Status::SUCCESS
     }
 

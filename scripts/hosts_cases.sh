@@ -81,7 +81,8 @@ hosts_over_both() {
     for network in 0 1; do
         sent=$(($(hosts_sent "eth$network") - before[network]))
         echo "eth$network: $sent bytes"
-        [ $sent -gt 2000000 ] || return 1
+        # How much depends on the speeds that are measured; a network that is not used carries some kilobytes.
+        [ $sent -gt 500000 ] || return 1
     done
 }
 

@@ -49,6 +49,16 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
+    /// A setting of a parameter that is gone.
+    #[error("parameter {name}, set by {}, was removed: {instead}", from.place())]
+    Removed {
+        /// The parameter, by the name that the source uses.
+        name: String,
+        /// The source of the setting.
+        from: Source,
+        /// What to use instead.
+        instead: &'static str,
+    },
     /// A declaration is inconsistent.
     #[error("parameter {name} is declared wrongly: {reason}")]
     Declaration {

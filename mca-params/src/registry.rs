@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::declaration::{Allowed, Declaration, is_name};
 use crate::error::{Error, InvalidValue, Warning};
+use crate::removed::Removed;
 use crate::resolved::Resolved;
 use crate::source::{Layers, Setting, Source};
 use crate::unknown::{self, Unknown};
@@ -135,6 +136,25 @@ impl Registry {
         table
             .into_iter()
             .try_for_each(|declaration| self.register(declaration).map(drop))
+    }
+
+    /// Refuses settings of parameters that are gone.
+    ///
+    /// # Errors
+    ///
+    /// The first of the table that any source sets, by its short or long name.
+    pub fn refuse(&self, table: &[Removed]) -> Result<(), Error> {
+        for removed in table {
+            let names = [long(removed.name), removed.name.to_owned()];
+            if let Some((name, setting)) = self.layers.find(&names) {
+                return Err(Error::Removed {
+                    name: name.to_owned(),
+                    from: setting.source.clone(),
+                    instead: removed.instead,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// The registered parameter with this name, synonym or long name.

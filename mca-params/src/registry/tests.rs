@@ -178,3 +178,33 @@ fn may_be_shared() {
     fn shared<T: Send + Sync>() {}
     shared::<Registry>();
 }
+
+#[test]
+fn a_setting_of_a_removed_parameter_is_refused_with_what_to_use() {
+    static REMOVED: [Removed; 2] = [
+        Removed::new("btl_ofi_rails", "set btl_ofi_mode"),
+        Removed::new("btl_ofi_cache", "the provider's cache is used"),
+    ];
+    let refusal = |registry: &Registry| registry.refuse(&REMOVED).map_err(|e| e.to_string());
+    let mut registry = with(&[
+        ("OMPI_MCA_btl_ofi_mode", "1"),
+        ("OMPI_MCA_btl_ofi_rails_too", "1"),
+    ]);
+    assert_eq!(refusal(&registry), Ok(()));
+    registry.set("btl_ofi_cache", "").expect("a name");
+    assert_eq!(
+        refusal(&registry),
+        Err(
+            "parameter btl_ofi_cache, set by an explicit setting, was removed: the provider's cache is used"
+                .into()
+        )
+    );
+    assert_eq!(
+        refusal(&with(&[("OMPI_MCA_opal_btl_ofi_rails", "0")])),
+        Err(
+            "parameter opal_btl_ofi_rails, set by environment variable OMPI_MCA_opal_btl_ofi_rails, was removed: \
+             set btl_ofi_mode"
+                .into()
+        )
+    );
+}

@@ -1,10 +1,9 @@
 //! Every parameter of the host, for lists of them and for finding names that mean nothing. Each is declared by the layer that
-//! reads it.
+//! reads it. Beside them, the parameters that are gone.
 
-use mca_params::Declaration;
+use mca_params::{Declaration, Removed};
 
 use crate::base::log::VERBOSE;
-use crate::coll::hierarchy::HIERARCHY;
 use crate::coll::node::NODE_COLLECTIVES;
 use crate::crt::{CHECK, PROGRESS_THREAD, PROGRESS_THREAD_CORE, WAIT_REPORT};
 use crate::device::{CUDA, LEVEL, PRETENDED, PRETENDED_BYTES};
@@ -15,14 +14,13 @@ use crate::win::{HUGE_PAGES, TABLE};
 pub const PREFIX: &str = "host_";
 
 /// All of them.
-pub static DECLARATIONS: [&Declaration; 16] = [
+pub static DECLARATIONS: [&Declaration; 15] = [
     &VERBOSE,
     &PROGRESS_THREAD,
     &PROGRESS_THREAD_CORE,
     &WAIT_REPORT,
     &CHECK,
     &NODE_COLLECTIVES,
-    &HIERARCHY,
     &TABLE,
     &HUGE_PAGES,
     &REGISTRATION_ENTRIES,
@@ -33,3 +31,9 @@ pub static DECLARATIONS: [&Declaration; 16] = [
     &PRETENDED_BYTES,
     &RANKS_PER_NODE,
 ];
+
+/// What the host no longer has. A setting of one ends the job with the reason.
+pub static REMOVED: [Removed; 1] = [Removed::new(
+    "host_coll_hierarchy",
+    "collectives over several nodes have no stages; override those that need them by a layer (host_comm_hooks_register)",
+)];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::log;
 use crate::base::params::Params;
 use crate::bootstrap;
-use crate::declarations::{DECLARATIONS, PREFIX};
+use crate::declarations::{DECLARATIONS, PREFIX, REMOVED};
 use crate::job::{Job, JobError, JobOptions};
 
 impl Job {
@@ -13,6 +13,7 @@ impl Job {
     /// modules, exchange of addresses, connections to all ranks, and a fence.
     pub fn init(options: JobOptions) -> Result<Arc<Job>, JobError> {
         let params = Arc::new(Params::from_system(&options.settings)?);
+        params.read(|registry| registry.refuse(&REMOVED))?;
         let bootstrap = bootstrap::from_environment()?;
         let named = (bootstrap.size() > 1).then(|| bootstrap.rank());
         log::init(&params, named)?;

@@ -40,9 +40,6 @@ struct Row {
     openmpi: f64,
     node: f64,
     default: f64,
-    /// Over two pretended nodes of two ranks, in stages and flat.
-    stages: Option<f64>,
-    flat: Option<f64>,
 }
 
 /// Cases that are to be no slower than Open MPI: ranks and bytes.
@@ -137,28 +134,12 @@ fn ours(
     launch
 }
 
-/// Two nodes of two ranks, pretended: ranks of one node share memory, and others reach each other over TCP.
-const NODES: [(&str, &str); 2] = [("host_ranks_per_node", "2"), ("btl_ofi_same_node", "off")];
-
-/// The collectives in stages and the flat ones over [`NODES`].
-fn over_nodes(own: &Path, numbers: &[String]) -> Result<[f64; 2], Box<dyn std::error::Error>> {
-    let [per_node, far] = NODES;
-    let mut times = [0.0; 2];
-    for (time, stages) in times.iter_mut().zip(["1", "0"]) {
-        let parameters = [per_node, far, ("host_coll_hierarchy", stages)];
-        *time = run(&mut ours(own, "tcp;ofi_rxm", &parameters, 4, numbers))?;
-    }
-    Ok(times)
-}
-
 /// Times of one case, of each side, by turn.
 #[derive(Default)]
 struct Times {
     openmpi: Vec<f64>,
     node: Vec<f64>,
     default: Vec<f64>,
-    stages: Vec<f64>,
-    flat: Vec<f64>,
 }
 
 fn measure_case(
@@ -180,11 +161,6 @@ fn measure_case(
             let parameters = [("host_coll_node", node)];
             side.push(run(&mut ours(own, provider, &parameters, ranks, &numbers))?);
         }
-        if ranks == 4 {
-            let [stages, flat] = over_nodes(own, &numbers)?;
-            times.stages.push(stages);
-            times.flat.push(flat);
-        }
     }
     Ok(times)
 }
@@ -202,16 +178,8 @@ fn compare(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let place = own.parent().ok_or("this program lies nowhere")?;
     let mpi = mpi_program(place)?;
     println!(
-        "{:>5}{:>9}{:>14}{:>14}{:>14}{:>9}{:>9}{:>14}{:>14}",
-        "ranks",
-        "bytes",
-        "Open MPI us",
-        "node us",
-        "default us",
-        "node",
-        "default",
-        "2 nodes us",
-        "flat us"
+        "{:>5}{:>9}{:>14}{:>14}{:>14}{:>9}{:>9}",
+        "ranks", "bytes", "Open MPI us", "node us", "default us", "node", "default"
     );
     let (mut rows, mut targets) = (Vec::new(), Vec::new());
     for case in CASES {
@@ -221,31 +189,20 @@ fn compare(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             let name = format!("allreduce of {bytes} B over {ranks} ranks, ours over Open MPI's");
             targets.push(target(name, &times.node, &times.openmpi));
         }
-        if ranks == 4 {
-            let name =
-                format!("allreduce of {bytes} B over 2 nodes of 2 ranks, in stages over flat");
-            targets.push(target(name, &times.stages, &times.flat));
-        }
-        let over = |times: Vec<f64>| (!times.is_empty()).then(|| median(times));
         let row = Row {
             ranks,
             bytes,
             openmpi: median(times.openmpi),
             node: median(times.node),
             default: median(times.default),
-            stages: over(times.stages),
-            flat: over(times.flat),
         };
-        let shown = |time: Option<f64>| time.map_or("-".to_owned(), |time| format!("{time:.2}"));
         println!(
-            "{ranks:>5}{bytes:>9}{:>14.2}{:>14.2}{:>14.2}{:>9.2}{:>9.2}{:>14}{:>14}",
+            "{ranks:>5}{bytes:>9}{:>14.2}{:>14.2}{:>14.2}{:>9.2}{:>9.2}",
             row.openmpi,
             row.node,
             row.default,
             row.node / row.openmpi,
-            row.default / row.openmpi,
-            shown(row.stages),
-            shown(row.flat)
+            row.default / row.openmpi
         );
         rows.push(row);
     }

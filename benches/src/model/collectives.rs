@@ -1,5 +1,5 @@
-//! Barrier and allreduce of the host, as what one rank sends (`host-stub/src/coll`): within the nodes through shared memory,
-//! between their leaders by the mailbox.
+//! Barrier and allreduce of the host, as what one rank sends (`host-stub/src/coll`): by the mailbox, or, where all ranks are on
+//! one node, through shared memory.
 
 use btl_ofi::sizes::Request;
 use host_stub::coll::sizes::{FETCHED, OFFER_WORDS, REDUCE_LONG, Rings, message};
@@ -10,139 +10,177 @@ use crate::traffic::{Job, Place, Round, Script, Step, Wait};
 /// Bytes of an element: doubles.
 const ELEMENT: usize = size_of::<f64>();
 
-/// Those that the stage between nodes is among, as seen from one of them.
-struct Leaders {
-    /// How many, and this one's number; none for a rank that is none.
-    count: u64,
-    number: Option<u64>,
+/// A rank of a communicator of all ranks, and what is on its way between it and the others.
+struct Rank {
+    job: Job,
+    number: u64,
     rings: Rings,
+    script: Script,
 }
 
-impl Leaders {
-    fn of(job: Job, rank: u64) -> Leaders {
-        Leaders {
-            count: job.nodes(),
-            number: rank
-                .is_multiple_of(job.per_node)
-                .then_some(rank / job.per_node),
+impl Rank {
+    fn of(job: Job, number: u64) -> Rank {
+        Rank {
+            job,
+            number,
             rings: Rings::of(job.ranks as usize, HANDLE),
+            script: Script::default(),
         }
     }
 
-    /// A payload to another leader: one put, or an offer that the other fetches.
-    fn send(&self, bytes: usize) -> Step {
-        let payload = match bytes <= self.rings.capacity {
-            true => bytes,
-            false => OFFER_WORDS * size_of::<u64>() + HANDLE,
-        };
-        Step::one(Place::Far, Request::Put(message(payload)))
+    /// A message of the mailbox to a rank.
+    fn message(&self, to: u64, payload: usize) -> Step {
+        Step::one(
+            self.job.place(self.number, to),
+            Request::Put(message(payload)),
+        )
+    }
+
+    /// Whether a payload is offered, for the receiver to fetch.
+    fn is_long(&self, bytes: usize) -> bool {
+        bytes > self.rings.capacity
+    }
+
+    /// A payload to another rank: one put, or an offer that the other fetches.
+    fn send(&self, to: u64, bytes: usize) -> Step {
+        match self.is_long(bytes) {
+            false => self.message(to, bytes),
+            true => self.message(to, OFFER_WORDS * size_of::<u64>() + HANDLE),
+        }
     }
 
     /// What the receiver of a payload sends: nothing, or a get and the word that the offer was fetched.
-    fn receive(&self, bytes: usize) -> Vec<Step> {
-        if bytes <= self.rings.capacity {
-            return Vec::new();
+    fn receive(&self, from: u64, bytes: usize) -> Vec<Step> {
+        match self.is_long(bytes) {
+            false => Vec::new(),
+            true => vec![
+                Step::one(self.job.place(self.number, from), Request::Get(bytes)),
+                self.message(from, FETCHED),
+            ],
         }
-        vec![
-            Step::one(Place::Far, Request::Get(bytes)),
-            Step::one(Place::Far, Request::Put(message(FETCHED))),
-        ]
     }
 
-    /// Rounds in which a leader sends and receives; where the payload is offered, it waits for the get too.
-    fn rounds(&self, sent: Option<usize>, received: Option<usize>) -> Vec<Round> {
-        let send = sent.map(|bytes| self.send(bytes));
+    /// Rounds in which this rank sends bytes to a rank and receives from one; where the payload is offered, it waits for the
+    /// get too.
+    fn exchange(&mut self, sent: Option<(u64, usize)>, received: Option<(u64, usize)>) {
+        let send = sent.map(|(to, bytes)| self.send(to, bytes));
         let wait = match received {
             Some(_) => Wait::Signal,
             None => Wait::Nothing,
         };
-        let mut rounds = vec![Round::new(wait, send.into_iter().collect())];
-        let receive = received.map_or(Vec::new(), |bytes| self.receive(bytes));
-        if !receive.is_empty() {
-            rounds.push(Round::new(Wait::Answers, receive));
+        let rounds = &mut self.script.rounds;
+        rounds.push(Round::new(wait, send.into_iter().collect()));
+        if let Some((from, bytes)) = received {
+            let steps = self.receive(from, bytes);
+            if !steps.is_empty() {
+                self.script.rounds.push(Round::new(Wait::Answers, steps));
+            }
+            self.takes(from);
         }
-        // Of an offer the sender waits for the word that it was fetched.
-        if sent.is_some_and(|bytes| bytes > self.rings.capacity) && received.is_none() {
-            rounds.push(Round::new(Wait::Signal, Vec::new()));
+        if let Some((to, bytes)) = sent
+            && self.is_long(bytes)
+        {
+            // The word that it was fetched, for which a sender waits that does not wait for a payload.
+            if received.is_none() {
+                self.script
+                    .rounds
+                    .push(Round::new(Wait::Signal, Vec::new()));
+            }
+            self.takes(to);
         }
-        rounds
+    }
+
+    fn takes(&mut self, from: u64) {
+        match self.job.place(self.number, from) {
+            Place::Far => self.script.taken_far += 1,
+            _ => self.script.taken_near += 1,
+        }
     }
 }
 
-/// Stages within the nodes around one between them.
-fn staged(job: Job, bytes: usize, between: Vec<Round>) -> Script {
-    let node_stages = match (job.per_node, job.nodes()) {
-        (1, _) => 0,
-        (_, 1) => 1,
-        _ => 2,
-    };
+/// A collective of a job on one node, through its memory.
+fn within_a_node(job: Job, bytes: usize) -> Script {
+    let node_stages = u64::from(job.per_node > 1);
     Script {
         node_stages,
         node_bytes: node_stages * bytes as u64,
-        ..Script::of(between)
+        ..Script::default()
     }
 }
 
-/// A barrier: dissemination between the leaders.
+/// A barrier: dissemination.
 pub(crate) fn barrier(job: Job, rank: u64) -> Script {
-    let leaders = Leaders::of(job, rank);
-    let mut rounds = Vec::new();
+    if job.nodes() == 1 {
+        return within_a_node(job, 0);
+    }
+    let mut here = Rank::of(job, rank);
     let mut distance = 1;
-    while leaders.number.is_some() && distance < leaders.count {
-        rounds.extend(leaders.rounds(Some(0), Some(0)));
+    while distance < job.ranks {
+        let (to, from) = (rank + distance, rank + job.ranks - distance);
+        here.exchange(Some((to % job.ranks, 0)), Some((from % job.ranks, 0)));
         distance *= 2;
     }
-    staged(job, 0, rounds)
+    here.script
 }
 
-/// An allreduce of doubles: between the leaders recursive doubling, or, for long operands, Rabenseifner's algorithm, with
-/// the first leaders folded in pairs where their number is no power of two (`coll/algorithms/{allreduce,fold}.rs`).
+/// An allreduce of doubles: recursive doubling, or, for long operands, Rabenseifner's algorithm, with the first ranks folded
+/// in pairs where their number is no power of two (`coll/algorithms/{allreduce,fold}.rs`).
 pub(crate) fn allreduce(job: Job, rank: u64, bytes: usize) -> Script {
-    let leaders = Leaders::of(job, rank);
-    let count = leaders.count as usize;
-    let Some(number) = leaders.number.filter(|_| count > 1) else {
-        return staged(job, bytes, Vec::new());
+    if job.nodes() == 1 {
+        return within_a_node(job, bytes);
+    }
+    let mut here = Rank::of(job, rank);
+    let remaining = 1 << job.ranks.ilog2();
+    let pairs = job.ranks - remaining;
+    let is_folded = rank < 2 * pairs;
+    if is_folded && rank.is_multiple_of(2) {
+        here.exchange(Some((rank + 1, bytes)), None);
+        here.exchange(None, Some((rank + 1, bytes)));
+        return here.script;
+    }
+    if is_folded {
+        here.exchange(None, Some((rank - 1, bytes)));
+    }
+    let place = if is_folded { rank / 2 } else { rank - pairs };
+    let whole = |place: u64| match place < pairs {
+        true => 2 * place + 1,
+        false => place + pairs,
     };
-    let remaining = 1usize << count.ilog2();
-    let pairs = count - remaining;
-    let (number, folded) = (number as usize, (number as usize) < 2 * pairs);
-    if folded && number.is_multiple_of(2) {
-        let mut rounds = leaders.rounds(Some(bytes), None);
-        rounds.extend(leaders.rounds(None, Some(bytes)));
-        return staged(job, bytes, rounds);
-    }
-    let mut rounds = Vec::new();
-    if folded {
-        rounds.extend(leaders.rounds(None, Some(bytes)));
-    }
-    let place = if folded { number / 2 } else { number - pairs };
-    if bytes >= REDUCE_LONG && bytes / ELEMENT >= count {
-        rounds.extend(rabenseifner(&leaders, bytes / ELEMENT, remaining, place));
+    if bytes >= REDUCE_LONG && (bytes / ELEMENT) as u64 >= job.ranks {
+        rabenseifner(&mut here, bytes / ELEMENT, remaining, place, whole);
     } else {
-        for _ in 0..remaining.ilog2() {
-            rounds.extend(leaders.rounds(Some(bytes), Some(bytes)));
+        for round in 0..remaining.ilog2() {
+            let partner = Some((whole(place ^ 1 << round), bytes));
+            here.exchange(partner, partner);
         }
     }
-    if folded {
-        rounds.extend(leaders.rounds(Some(bytes), None));
+    if is_folded {
+        here.exchange(Some((rank - 1, bytes)), None);
     }
-    staged(job, bytes, rounds)
+    here.script
 }
 
-/// Halving, then doubling, among a power of two of leaders.
-fn rabenseifner(leaders: &Leaders, elements: usize, size: usize, place: usize) -> Vec<Round> {
+/// Halving, then doubling, among a power of two of ranks. `whole` gives the number among all of one of them.
+fn rabenseifner(
+    here: &mut Rank,
+    elements: usize,
+    size: u64,
+    place: u64,
+    whole: impl Fn(u64) -> u64,
+) {
+    let (size, place) = (size as usize, place as usize);
     let (least, more) = (elements / size, elements % size);
     let start = |block: usize| block * least + block.min(more);
     let bytes = |first: usize, end: usize| (start(end) - start(first)) * ELEMENT;
-    let mut rounds = Vec::new();
     let (mut first, mut end) = (0, size);
     while end - first > 1 {
         let middle = usize::midpoint(first, end);
+        let partner = whole((place ^ (middle - first)) as u64);
         let halves = [(first, middle), (middle, end)];
         let own = usize::from(place >= middle);
         let (kept, given) = (halves[own], halves[1 - own]);
-        let sent = bytes(given.0, given.1);
-        rounds.extend(leaders.rounds(Some(sent), Some(bytes(kept.0, kept.1))));
+        let sent = (partner, bytes(given.0, given.1));
+        here.exchange(Some(sent), Some((partner, bytes(kept.0, kept.1))));
         (first, end) = kept;
     }
     let mut distance = 1;
@@ -151,25 +189,24 @@ fn rabenseifner(leaders: &Leaders, elements: usize, size: usize, place: usize) -
             let first = place / distance * distance;
             bytes(first, first + distance)
         };
-        let partner = place ^ distance;
-        rounds.extend(leaders.rounds(Some(block(place)), Some(block(partner))));
+        let other = place ^ distance;
+        let partner = whole(other as u64);
+        here.exchange(Some((partner, block(place))), Some((partner, block(other))));
         distance *= 2;
     }
-    rounds
 }
 
-/// The same so often that every ring is given back evenly, with the puts of one byte by which a leader tells another, after
-/// each half of a ring's messages, that it took them. Each leader takes as many messages as it sends.
+/// The same so often that every ring is given back evenly, with the puts of one byte by which a rank tells another, after each
+/// half of a ring's messages, that it took them.
 pub(crate) fn credited(job: Job, script: &Script, times: u64) -> Script {
     let half = Rings::of(job.ranks as usize, HANDLE).slots as u64 / 2;
     let mut all = script.repeated(times);
-    let sent = all.rounds.iter().flat_map(|round| &round.steps);
-    let sent = sent.filter(|step| matches!(step.request, Request::Put(_)));
-    let step = Step {
-        targets: sent.count() as u64 / half,
-        ..Step::one(Place::Far, Request::Put(1))
-    };
-    all.rounds.push(Round::new(Wait::Nothing, vec![step]));
+    let credits = [(Place::Near, all.taken_near), (Place::Far, all.taken_far)];
+    let steps = credits.map(|(place, taken)| Step {
+        targets: taken / half,
+        ..Step::one(place, Request::Put(1))
+    });
+    all.rounds.push(Round::new(Wait::Nothing, steps.to_vec()));
     all
 }
 
@@ -178,7 +215,7 @@ mod tests {
     use super::*;
     use crate::traffic::{Near, Traffic};
 
-    /// Sums over the leaders of one rank per node.
+    /// Sums over the ranks of a job with one on each node.
     fn sum(ranks: u64, script: impl Fn(Job, u64) -> Script) -> u64 {
         let job = Job { ranks, per_node: 1 };
         let of = |rank| Traffic::of(&script(job, rank), Near::Ring, 4096).far.bytes;
@@ -187,7 +224,7 @@ mod tests {
 
     #[test]
     fn long_operands_cross_twice() {
-        // Each leader gets (n - 1) / n of the operand twice, beside the offers.
+        // Each rank gets (n - 1) / n of the operand twice, beside the offers.
         let bytes = 1 << 20;
         let got = sum(4, |job, rank| allreduce(job, rank, bytes));
         let least = 4 * 2 * bytes as u64 * 3 / 4;
@@ -195,25 +232,25 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_lead_no_node_send_nothing() {
+    fn ranks_of_one_node_send_nothing() {
         let job = Job {
-            ranks: 64,
+            ranks: 8,
             per_node: 8,
         };
         assert!(barrier(job, 1).rounds.is_empty());
-        assert_eq!(barrier(job, 8).rounds.len(), 3);
-        assert_eq!(barrier(job, 8).node_stages, 2);
+        assert_eq!(allreduce(job, 1, 8).node_stages, 1);
     }
 
     #[test]
-    fn a_ring_is_given_back_by_halves() {
+    fn a_ring_is_given_back_by_halves_to_who_filled_it() {
         let job = Job {
             ranks: 4,
-            per_node: 1,
+            per_node: 2,
         };
         let barriers = credited(job, &barrier(job, 0), 4);
         let traffic = Traffic::of(&barriers, Near::Ring, 4096);
-        // Two rounds each; a put of one byte for each of two senders.
-        assert_eq!(traffic.far.operations, 4 * 2 + 2);
+        // To rank 1 and to rank 2; a put of one byte for rank 3 and for rank 2.
+        assert_eq!(traffic.near.operations, 4);
+        assert_eq!(traffic.far.operations, 4 + 2);
     }
 }

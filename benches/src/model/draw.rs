@@ -79,11 +79,13 @@ fn sizes() -> impl Iterator<Item = u64> {
 }
 
 impl Line {
-    /// Of a rank that leads its node in collectives, and of such ranks of one that waits most.
+    /// Of the second rank and the first ranks of some nodes, the one that waits most.
     fn of(&self, job: Job) -> Script {
         let last = job.nodes() - 1;
-        let leaders = [0, 1, last / 2, last].map(|node| node.min(last) * job.per_node);
-        let scripts = leaders.into_iter().map(|rank| (self.script)(job, rank));
+        let second = 1.min(job.ranks - 1);
+        let firsts = [0, 1, last / 2, last].map(|node| node.min(last) * job.per_node);
+        let ranks = [second].into_iter().chain(firsts);
+        let scripts = ranks.map(|rank| (self.script)(job, rank));
         let waits =
             |script: &Script| -> u64 { script.rounds.iter().map(|round| round.waits).sum() };
         scripts.max_by_key(waits).unwrap_or_default()
@@ -216,7 +218,7 @@ pub(crate) fn plots(folder: &Path, per_node: u64, assumed: Assumed) -> Result<()
     ];
     let of_messages = Panel {
         title: format!(
-            "messages between nodes of a rank that leads its node, over ranks, {on_a_node}"
+            "messages between nodes of the first rank of a node, over ranks, {on_a_node}"
         ),
         curves: messages.collect(),
     };

@@ -72,11 +72,13 @@ fn of_round(round: &Round, load: Load, assumed: Assumed) -> f64 {
     let messages = traffic.far.messages + traffic.far.provider;
     let in_messages = (traffic.far.operations - messages) as f64 * shared;
     let bytes = (traffic.far.wire + traffic.far.provider_bytes) as f64 / (BANDWIDTH.value * 1e3);
+    let near_bytes = traffic.near.bytes as f64 * NODE_LONG.value / NODE_LONG_BYTES;
     latency * waits
         + further(messages) * ends * MESSAGE.value / 2.0
         + in_messages
         + further(traffic.near.operations) * ends * RING_NEXT.value
         + bytes
+        + near_bytes
 }
 
 #[cfg(test)]

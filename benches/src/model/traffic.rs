@@ -125,6 +125,9 @@ pub(crate) struct Script {
     /// Collectives of the node's ranks through shared memory, which need no transport, and the bytes of their operands.
     pub(crate) node_stages: u64,
     pub(crate) node_bytes: u64,
+    /// Messages of the mailbox that this rank takes, from its node and from others.
+    pub(crate) taken_near: u64,
+    pub(crate) taken_far: u64,
     /// Stores and loads of memory that is mapped here, which need no transport.
     pub(crate) mapped: u64,
 }
@@ -144,6 +147,8 @@ impl Script {
             rounds: rounds.collect(),
             node_stages: self.node_stages * times,
             node_bytes: self.node_bytes * times,
+            taken_near: self.taken_near * times,
+            taken_far: self.taken_far * times,
             mapped: self.mapped * times,
         }
     }

@@ -8,8 +8,7 @@ use clap::Args;
 use super::{CommandError, Common};
 use host_stub::launcher::{Interrupts, LaunchOptions, Outcome, launch};
 use host_stub::loader::PLUGIN_ENV;
-use host_stub::log;
-use host_stub::params::{self, Params};
+use host_stub::params;
 
 /// The arguments of `launch`.
 #[derive(Args)]
@@ -51,8 +50,7 @@ impl Launch {
 
 /// Launches with the common arguments passed on to the ranks, and tells how it ended.
 pub(super) fn run(common: &Common, mut options: LaunchOptions) -> Result<u8, CommandError> {
-    log::init(&Params::from_system(&common.settings())?, None)
-        .map_err(host_stub::job::JobError::from)?;
+    common.params()?;
     // A launcher that is itself a rank passes its own settings on, below these.
     options.settings = params::inherited()?;
     options.settings.extend(common.settings());

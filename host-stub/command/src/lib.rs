@@ -20,6 +20,7 @@ use std::sync::Arc;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use host_stub::bootstrap::Bootstrap;
+use host_stub::declarations::REMOVED;
 use host_stub::job::{JobError, JobOptions};
 use host_stub::launcher::{LaunchError, guard};
 use host_stub::loader::{self, HostServices, LoadError, Plugin};
@@ -145,6 +146,8 @@ impl Common {
     /// The parameters of this process; starts logging by them.
     fn params(&self) -> Result<Arc<Params>, CommandError> {
         let params = Params::from_system(&self.settings())?;
+        let refused = params.read(|registry| registry.refuse(&REMOVED));
+        refused.map_err(ParamsError::from)?;
         log::init(&params, None).map_err(JobError::from)?;
         Ok(Arc::new(params))
     }

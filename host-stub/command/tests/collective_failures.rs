@@ -11,11 +11,9 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::ranks::{passes, passes_with};
-use host_stub::coll::{CollArgs, CollTable, Collective};
-use host_stub::comm::{Comm, CommError, CommResult, HookError, Layer};
+use common::ranks::passes;
+use host_stub::comm::{Comm, CommError, CommResult};
 use host_stub::win::{Datatype, Op};
 use host_stub::{Job, JobOptions};
 
@@ -72,82 +70,12 @@ fn rank_with_a_wrong_count() {
     println!("passed");
 }
 
-/// Whether the layer below still fails.
-static FAILS: AtomicBool = AtomicBool::new(true);
-
-/// A reduction that cannot be done at rank 2.
-unsafe fn reduction(table: &CollTable, comm: &Comm, args: &CollArgs<'_>) -> CommResult<()> {
-    if comm.job().rank() == 2 && FAILS.load(Ordering::Relaxed) {
-        return Err(CommError::Layer {
-            call: "reduce",
-            code: -7,
-            reason: "it cannot".to_owned(),
-        });
-    }
-    let below = table.previous().expect("a table below");
-    // SAFETY: the arguments are passed on.
-    unsafe { below.call(Collective::Reduce, comm, args) }
-}
-
-fn override_reduction(comm: &Comm, _: &()) -> Result<(), HookError> {
-    let mut functions = comm.collectives().functions();
-    functions.set_blocking(Collective::Reduce, Some(reduction));
-    comm.override_collectives(functions, None)?;
-    Ok(())
-}
-
-fn restore(comm: &Comm, _: &()) -> Result<(), HookError> {
-    comm.restore_collectives()?;
-    Ok(())
-}
-
-/// On two nodes. The leader of the second fails in the stage of its node; the other leader waits for it in the next.
-#[test]
-fn a_stage_that_fails_at_one_rank_ends_the_collective_at_all() {
-    let nodes = ("OMPI_MCA_host_ranks_per_node", "2");
-    for node in ["0", "1"] {
-        let settings = [nodes, ("OMPI_MCA_host_coll_node", node)];
-        passes_with(4, "rank_whose_stage_fails", &settings);
-    }
-}
-
-#[test]
-#[ignore = "a rank of a_stage_that_fails_at_one_rank_ends_the_collective_at_all"]
-fn rank_whose_stage_fails() {
-    let job = join();
-    let world = Comm::world(&job).expect("world");
-    // Its hook runs after those of the host's layers, so its table is called before theirs.
-    let layer = Layer(50);
-    job.comm_hooks()
-        .register(layer, override_reduction, restore, ());
-    let comm = world.dup().expect("dup");
-    let failed = sum(&comm, 1).expect_err("a stage fails");
-    let told = match comm.rank() {
-        2 => matches!(failed, CommError::Layer { code: -7, .. }),
-        _ => matches!(failed, CommError::Broken { .. }),
-    };
-    assert!(told, "{failed:?}");
-
-    FAILS.store(false, Ordering::Relaxed);
-    let next = replaced(comm, &world);
-    assert_eq!(sum(&next, 1).expect("allreduce"), 4);
-    next.free().expect("free");
-    job.finalize().expect("finalize");
-    println!("passed");
-}
-
 /// How often communicators are made side by side.
 const ROUNDS: usize = 30;
 
 #[test]
 fn threads_that_make_communicators_do_not_wait_for_each_other() {
     passes(3, "rank_of_threads");
-    // Here the first collective makes those of its stages.
-    passes_with(
-        4,
-        "rank_of_threads",
-        &[("OMPI_MCA_host_ranks_per_node", "2")],
-    );
 }
 
 #[test]

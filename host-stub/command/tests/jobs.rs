@@ -57,6 +57,22 @@ fn own_rank() -> u32 {
 }
 
 #[test]
+fn a_removed_parameter_is_refused_with_what_to_use_instead() {
+    const REFUSAL: &str = "parameter host_coll_hierarchy, set by an explicit setting, was removed: collectives over several \
+         nodes have no stages";
+    let run = job_with(2, "rank_exchanges", &["--mca", "host_coll_hierarchy", "0"]);
+    assert_eq!(run.code(), Some(2), "{}{}", run.stdout(), run.stderr());
+    assert!(run.stderr().contains(REFUSAL), "{}", run.stderr());
+    // Under other launchers the ranks refuse it.
+    let mut options = JobOptions::default();
+    options
+        .settings
+        .push(("host_coll_hierarchy".into(), "0".into()));
+    let error = Job::init(options).expect_err("refused").to_string();
+    assert!(error.contains(REFUSAL), "{error}");
+}
+
+#[test]
 fn ranks_exchange_and_write_to_each_other() {
     let run = job(4, "rank_exchanges");
     assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());

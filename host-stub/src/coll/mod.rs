@@ -6,14 +6,12 @@
 //!   freed; a table knows the one that it overrides.
 //! - The first table is the host's default (`defaults`): published `algorithms` as schedules over
 //!   one-sided operations.
-//! - [`node`] is a layer over it: ranks of one node through shared memory. [`hierarchy`] is another: ranks of several
-//!   nodes in stages, within the nodes and between them.
+//! - [`node`] is a layer over it: ranks of one node through shared memory.
 
 pub(crate) mod algorithms;
 mod calls;
 mod checking;
 mod defaults;
-pub mod hierarchy;
 mod located;
 pub mod node;
 pub mod sizes;

@@ -1,9 +1,8 @@
-//! The first communicator, and what the host gives it: its own collectives, and its layers for nodes.
+//! The first communicator, and what the host gives it: its own collectives, and its layer for a node.
 
 use std::sync::Arc;
 
 use super::defaults::FUNCTIONS;
-use super::hierarchy::{self, HIERARCHY};
 use super::node::{self, NODE_COLLECTIVES};
 use crate::comm::{Comm, CommResult, Defaults, Group, Register, is_set};
 use crate::job::Job;
@@ -14,15 +13,9 @@ const DEFAULTS: Defaults = Defaults {
 };
 
 fn layers(job: &Job) -> CommResult<Register> {
-    let with_node = is_set(job, &NODE_COLLECTIVES)?;
-    Ok(match (with_node, is_set(job, &HIERARCHY)?) {
-        (true, true) => |hooks| {
-            node::register(hooks);
-            hierarchy::register(hooks);
-        },
-        (true, false) => node::register,
-        (false, true) => hierarchy::register,
-        (false, false) => |_| {},
+    Ok(match is_set(job, &NODE_COLLECTIVES)? {
+        true => node::register,
+        false => |_| {},
     })
 }
 

@@ -91,7 +91,6 @@ impl Comm {
                 color: position.and_then(|_| group.job_ranks().first().copied()),
                 key: position.unwrap_or(0) as i64,
                 refusal,
-                ..Wish::default()
             },
         )
     }

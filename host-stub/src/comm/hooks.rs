@@ -13,8 +13,6 @@ use super::table::CollTable;
 pub struct Layer(pub u32);
 
 impl Layer {
-    /// The host's collectives over several nodes.
-    pub const HIERARCHY: Layer = Layer(90);
     /// The host's node-local collectives.
     pub const NODE: Layer = Layer(100);
     /// Where a program puts its own layer, unless it knows better: above the host's.

@@ -67,7 +67,7 @@ impl State {
     /// taken for nothing else.
     pub(super) fn break_off(&mut self, scope: &Arc<Scope>, reason: &str) {
         // Of one rank alone nobody waits for another.
-        if scope.whole().size() < 2 || !scope.break_off(reason) {
+        if scope.size() < 2 || !scope.break_off(reason) {
             return;
         }
         if let Some(flag) = scope.flag() {
@@ -76,7 +76,7 @@ impl State {
         }
         for index in self.running.clone() {
             if let Some(schedule) = self.schedule(index)
-                && std::ptr::eq(schedule.scope.whole(), scope.whole())
+                && Arc::ptr_eq(&schedule.scope, scope)
             {
                 let (call, reason) = (schedule.call, reason.to_owned());
                 self.finish(index, CommError::Broken { call, reason });
@@ -156,7 +156,7 @@ impl State {
         self.mailbox.give_up(job_rank);
         for index in self.running.clone() {
             if let Some(schedule) = self.schedule(index)
-                && schedule.scope.whole().rank_of(job_rank).is_some()
+                && schedule.scope.rank_of(job_rank).is_some()
             {
                 let error = self.peer_failed(index, job_rank, status);
                 self.finish(index, error);
@@ -194,7 +194,7 @@ impl State {
                 continue;
             };
             want(&schedule.scope);
-            if let Some(reason) = concerned(schedule.scope.whole()) {
+            if let Some(reason) = concerned(&schedule.scope) {
                 let call = schedule.call;
                 self.finish(index, CommError::Job { call, reason });
             }
@@ -202,7 +202,7 @@ impl State {
         let mut outcome = Ok(());
         if let Some((call, scope)) = waiter {
             want(scope);
-            let reason = concerned(scope.whole());
+            let reason = concerned(scope);
             outcome = reason.map_or(Ok(()), |reason| Err(CommError::Job { call, reason }));
         }
         wanted.sort_unstable();
@@ -213,7 +213,7 @@ impl State {
             let found = self.mailbox.look(job_rank, &flags);
             let error = waiter.and_then(|(call, scope)| match found {
                 Some(Err(status)) => {
-                    scope.whole().rank_of(job_rank)?;
+                    scope.rank_of(job_rank)?;
                     Some(gone(call, scope, job_rank, status))
                 }
                 Some(Ok(flag)) if flag.is_some() && flag == scope.flag() => {
@@ -235,18 +235,18 @@ impl State {
     }
 }
 
-/// A rank of a scope, or of the larger one that it is a stage of, cannot be reached.
+/// A rank of a scope cannot be reached.
 fn gone(call: &'static str, scope: &Scope, job_rank: usize, status: Status) -> CommError {
     CommError::Peer {
         call,
-        rank: scope.whole().rank_of(job_rank).unwrap_or(job_rank),
+        rank: scope.rank_of(job_rank).unwrap_or(job_rank),
         reason: status.to_string(),
     }
 }
 
 /// A rank of such a scope cannot go on there. None for any other rank: it has the number for another communicator.
 fn broken_off(call: &'static str, scope: &Scope, job_rank: usize) -> Option<CommError> {
-    let rank = scope.whole().rank_of(job_rank)?;
+    let rank = scope.rank_of(job_rank)?;
     let reason = format!("rank {rank} cannot go on there; its own error says why");
     Some(CommError::Broken { call, reason })
 }

@@ -187,26 +187,10 @@ fn a_rank_that_fails_alone_ends_the_others_and_keeps_nothing_of_theirs() {
 }
 
 #[test]
-fn a_rank_that_waits_in_a_stage_hears_of_a_rank_that_is_missing_in_it() {
+fn who_waits_outside_of_schedules_hears_of_a_rank_that_cannot_go_on() {
     let transport = scripted::transport();
     let ranks = ranks::<3>(&transport);
-    let stage = Arc::new(Scope::new(vec![0, 1], 0, 5));
-    stage.set_whole(&ranks[0].scope);
-    let waits = || ranks[0].try_start(&stage, |plan| plan.await_signal(1));
-    let waiting = waits().unwrap();
-    look(&transport, &ranks, 0);
-    assert!(ranks[0].engine.test(waiting).is_none());
-    // It is in another stage.
     ranks[2].engine.break_off(&ranks[2].scope, "a reason");
-    look(&transport, &ranks, 0);
-    let outcome = ranks[0].engine.test(waiting);
-    assert!(
-        matches!(outcome, Some(Err(CommError::Broken { .. }))),
-        "{outcome:?}"
-    );
-    assert!(waits().is_err() && ranks[0].scope.broken().is_some());
-
-    // Who waits outside of schedules hears of it too, and of the dead.
     let mut found = Ok(());
     for _ in 0..2 {
         let waiter = Some(("a call", &ranks[1].scope));

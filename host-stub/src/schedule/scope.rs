@@ -1,7 +1,7 @@
 //! Who takes part in a collective, and how its messages are told from others.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use crate::mailbox::{FLAGS, Header};
 
@@ -31,8 +31,6 @@ pub(crate) struct Scope {
     context: u16,
     /// Whether the context is another communicator's.
     borrowed: bool,
-    /// The ranks whose collectives have stages here.
-    whole: OnceLock<Arc<Scope>>,
     sequences: [AtomicU32; 2],
     /// Collectives under way.
     in_flight: AtomicUsize,
@@ -48,7 +46,6 @@ impl Scope {
             me,
             context,
             borrowed: false,
-            whole: OnceLock::new(),
             sequences: Default::default(),
             in_flight: AtomicUsize::new(0),
             broken: OnceLock::new(),
@@ -63,29 +60,15 @@ impl Scope {
         }
     }
 
-    /// Makes this the scope of a stage of a larger one's collectives. What becomes of no use there is of no use here, and
-    /// the other way round: a rank that fails in one stage is missing in the next, whose ranks wait for it though all of
-    /// them live.
-    pub(crate) fn set_whole(&self, whole: &Arc<Scope>) {
-        let _ = self.whole.set(Arc::clone(whole));
-    }
-
-    /// The scope whose collectives have stages here, or this one: its ranks are those that a wait here depends on.
-    pub(crate) fn whole(&self) -> &Scope {
-        self.whole.get().map_or(self, Arc::as_ref)
-    }
-
     /// The flag that a rank raises when it cannot go on here. None for ranks in a context that others use too.
     pub(super) fn flag(&self) -> Option<u16> {
-        let whole = self.whole();
-        (!whole.borrowed).then_some(whole.context)
+        (!self.borrowed).then_some(self.context)
     }
 
     /// The job ranks that a wait here depends on, without this one.
     pub(super) fn watched(&self) -> impl Iterator<Item = usize> + '_ {
-        let whole = self.whole();
-        let others = whole.members.iter().enumerate();
-        let others = others.filter(move |(rank, _)| *rank != whole.me);
+        let others = self.members.iter().enumerate();
+        let others = others.filter(|(rank, _)| *rank != self.me);
         others.map(|(_, job_rank)| *job_rank as usize)
     }
 
@@ -156,13 +139,13 @@ impl Scope {
 
     /// Says that nothing more can be done here, if that was not known; the first reason stays.
     pub(super) fn break_off(&self, reason: &str) -> bool {
-        self.whole().broken.set(reason.to_owned()).is_ok()
+        self.broken.set(reason.to_owned()).is_ok()
     }
 
     /// Why nothing more can be done here.
     #[inline]
     pub(crate) fn broken(&self) -> Option<&str> {
-        self.whole().broken.get().map(String::as_str)
+        self.broken.get().map(String::as_str)
     }
 }
 
@@ -171,21 +154,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stage_and_what_it_is_a_stage_of_fail_together() {
-        let whole = Arc::new(Scope::new(vec![4, 5, 6, 7], 2, 9));
-        let stage = || {
-            let stage = Scope::new(vec![6, 7], 0, 10);
-            stage.set_whole(&whole);
-            stage
-        };
-        let (one, other) = (stage(), stage());
-        assert_eq!(one.watched().collect::<Vec<_>>(), [4, 5, 7]);
-        assert_eq!((one.flag(), one.broken()), (Some(9), None));
-        assert!(one.break_off("a reason"));
-        assert!(!whole.break_off("another"));
-        for scope in [&one, &other, &whole] {
-            assert_eq!(scope.broken(), Some("a reason"));
-        }
+    fn a_scope_breaks_off_once_and_watches_all_others() {
+        let scope = Scope::new(vec![4, 5, 6, 7], 2, 9);
+        assert_eq!(scope.watched().collect::<Vec<_>>(), [4, 5, 7]);
+        assert_eq!((scope.flag(), scope.broken()), (Some(9), None));
+        assert!(scope.break_off("a reason"));
+        assert!(!scope.break_off("another"));
+        assert_eq!(scope.broken(), Some("a reason"));
         assert_eq!(Scope::in_context_of(vec![0, 1], 0, 9).flag(), None);
     }
 }

@@ -1,5 +1,5 @@
-//! A rank dies in a collective over several nodes: the ranks of other nodes learn of it, whose own ranks and the leaders
-//! that they wait for all live.
+//! A rank dies in a collective over several nodes, which the default table serves: all others learn of it, also those that do
+//! not wait for it.
 
 use std::io::Write;
 use std::process::Command;
@@ -19,14 +19,13 @@ const VICTIM: u32 = 3;
 const BEFORE: u64 = 5;
 
 /// Runs the ranks over a provider, on nodes that are pretended.
-pub(crate) fn ranks(provider: &str, node: &str) {
+pub(crate) fn ranks(provider: &str) {
     let mut command = Command::new(host_stub());
     command
         .args(["launch", "-n", "4", "--enable-recovery", "--plugin"])
         .arg(ofi_plugin())
         .args(["--provider", provider])
-        .args(["--mca", "host_ranks_per_node", "2"])
-        .args(["--mca", "host_coll_node", node, "--"])
+        .args(["--mca", "host_ranks_per_node", "2", "--"])
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "rank_of_a_node", "--ignored"])
         .args(["--nocapture", "--test-threads=1"])

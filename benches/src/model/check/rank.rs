@@ -18,7 +18,7 @@ use super::{LIMIT, PLUGIN, wire};
 use crate::traffic::{Job, Near, Place, Sums, Traffic};
 use crate::{collectives, creation};
 
-/// Runs of a case, of which the least counts are taken: a rank that waits for long looks after the others by gets.
+/// Runs of a case, of which each rank's least counts are taken: a rank that waits for long looks after the others by gets.
 const RUNS: usize = 3;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -77,7 +77,7 @@ fn measure(job: &HostJob, rank: &mut Rank, case: &Case) -> Outcome<Vec<Vec<u64>>
         Ok(job.barrier()?)
     };
     let mut runs = Vec::new();
-    // Connections are made, and communicators of stages, in a run that is not counted.
+    // Connections are made in a run that is not counted.
     for _ in 0..=RUNS {
         settle()?;
         let before = counted(rank.shape, rank.me)?;
@@ -95,19 +95,16 @@ fn measure(job: &HostJob, rank: &mut Rank, case: &Case) -> Outcome<Vec<Vec<u64>>
     Ok(runs)
 }
 
-/// The counts of all ranks in one run of a case: in the one with the fewest operations, and of those the fewest bytes sent.
+/// The counts of all ranks, of each in the run of a case in which it made the fewest operations and then sent the fewest bytes.
 fn least(job: &HostJob, rank: &mut Rank, case: &Case) -> Outcome<Vec<Vec<u64>>> {
     let runs = measure(job, rank, case)?;
-    let runs: Outcome<Vec<_>> = runs.iter().map(|counts| gathered(job, counts)).collect();
-    let cost = |ranks: &Vec<Vec<u64>>| -> (u64, u64) {
-        let operations = |counts: &Vec<u64>| -> u64 {
-            let of_places = counts.iter().step_by(KINDS.len());
-            of_places.take(PLACES.len()).sum()
-        };
-        let sent = ranks.iter().filter_map(|counts| counts.last());
-        (ranks.iter().map(operations).sum(), sent.sum())
+    let cost = |counts: &Vec<u64>| -> (u64, u64) {
+        let of_places = counts.iter().step_by(KINDS.len());
+        let operations = of_places.take(PLACES.len()).sum();
+        (operations, counts.last().copied().unwrap_or_default())
     };
-    Ok(runs?.into_iter().min_by_key(cost).unwrap_or_default())
+    let least = runs.into_iter().min_by_key(cost).unwrap_or_default();
+    gathered(job, &least)
 }
 
 fn to_bytes(words: &[u64]) -> Vec<u8> {

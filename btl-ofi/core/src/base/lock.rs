@@ -8,6 +8,8 @@ use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
+#[cfg(debug_assertions)]
+use crate::base::sync::thread_number;
 use crate::base::sync::{AtomicBool, AtomicU32, Ordering, spin_loop, yield_now};
 
 /// Number of spins before a waiting thread yields its core.
@@ -21,6 +23,9 @@ pub(crate) struct Lock<T> {
     waiting: AtomicU32,
     /// Whether calls may overlap.
     threaded: bool,
+    /// The thread that holds the lock, in builds with assertions.
+    #[cfg(debug_assertions)]
+    holder: Holder,
     value: UnsafeCell<T>,
 }
 
@@ -35,6 +40,8 @@ impl<T> Lock<T> {
             held: AtomicBool::new(false),
             waiting: AtomicU32::new(0),
             threaded,
+            #[cfg(debug_assertions)]
+            holder: Holder::default(),
             value: UnsafeCell::new(value),
         }
     }
@@ -47,7 +54,7 @@ impl<T> Lock<T> {
         if self.threaded && self.held.swap(true, Ordering::Acquire) {
             return None;
         }
-        Some(Guard { lock: self })
+        Some(self.taken())
     }
 
     /// Locks, and waits for the holder if there is one. A holder keeps the lock for about one provider call, so a
@@ -79,7 +86,7 @@ impl<T> Lock<T> {
         if threaded && self.held.swap(true, Ordering::Acquire) {
             return None;
         }
-        Some(Guard { lock: self })
+        Some(self.taken())
     }
 
     /// [`lock`](Self::lock) for a caller that knows at compile time whether calls may overlap.
@@ -92,7 +99,20 @@ impl<T> Lock<T> {
         if threaded && self.held.swap(true, Ordering::Acquire) {
             return self.lock_contended();
         }
+        self.taken()
+    }
+
+    #[inline(always)]
+    fn taken(&self) -> Guard<'_, T> {
+        #[cfg(debug_assertions)]
+        self.holder.begin();
         Guard { lock: self }
+    }
+
+    #[inline(always)]
+    fn before_release(&self) {
+        #[cfg(debug_assertions)]
+        self.holder.end();
     }
 
     /// A guard in place of one that was [leaked](Guard::leak).
@@ -106,6 +126,11 @@ impl<T> Lock<T> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self) -> Guard<'_, T> {
+        #[cfg(debug_assertions)]
+        assert!(
+            !self.holder.is_me(),
+            "a thread waits for a lock that it holds"
+        );
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let mut spins = 0;
         loop {
@@ -124,6 +149,29 @@ impl<T> Lock<T> {
                 return guard;
             }
         }
+    }
+}
+
+/// Finds a thread that locks twice: it would wait for itself or, where calls never overlap, have two references to the
+/// value.
+#[cfg(debug_assertions)]
+#[derive(Default)]
+struct Holder(std::sync::atomic::AtomicUsize);
+
+#[cfg(debug_assertions)]
+impl Holder {
+    fn is_me(&self) -> bool {
+        self.0.load(std::sync::atomic::Ordering::Relaxed) == thread_number() && thread_number() != 0
+    }
+
+    fn begin(&self) {
+        assert!(!self.is_me(), "a thread locks twice");
+        self.0
+            .store(thread_number(), std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.0.store(0, std::sync::atomic::Ordering::Relaxed);
     }
 }
 
@@ -146,6 +194,7 @@ impl<T> Guard<'_, T> {
     #[inline(always)]
     pub(crate) unsafe fn unlock_as(self, threaded: bool) {
         let guard = ManuallyDrop::new(self);
+        guard.lock.before_release();
         if threaded {
             // Release pairs with the Acquire in try_lock and lock_as.
             guard.lock.held.store(false, Ordering::Release);
@@ -174,6 +223,7 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        self.lock.before_release();
         if self.lock.threaded {
             // Release pairs with the Acquire in try_lock and lock_as.
             self.lock.held.store(false, Ordering::Release);

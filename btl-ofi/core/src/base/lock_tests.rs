@@ -46,3 +46,17 @@ fn knows_whether_a_thread_waits() {
     assert!(!lock.is_waited_for());
     assert_eq!(*lock.lock(), 1);
 }
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_thread_that_locks_twice_is_found() {
+    for threaded in [false, true] {
+        let lock = Lock::new(0, threaded);
+        let twice = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _first = lock.lock();
+            drop(lock.lock());
+        }));
+        assert!(twice.is_err());
+        *lock.lock() += 1;
+    }
+}

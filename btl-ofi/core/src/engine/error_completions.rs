@@ -22,10 +22,12 @@ impl Transport {
     pub(super) fn poll_error(&self, context: &Context, n: isize) -> usize {
         if n != -(ffi::FI_EAVAIL as isize) {
             let code = i32::try_from(-n).unwrap_or(ffi::FI_EOTHER as i32);
-            self.report_module(
-                status_of(code),
-                &format!("fi_cq_read returned {n} ({})", describe(code)),
-            );
+            if code != libc::EINTR && !status_of(code).is_again() {
+                self.lose_provider(&format!(
+                    "fi_cq_read returned {n} ({}), so nothing completes; the module can no longer be used",
+                    describe(code)
+                ));
+            }
             return 0;
         }
         let Some(mut state) = context.state.try_lock() else {

@@ -72,6 +72,13 @@ fn is_own(function: CompletionFn) -> bool {
     own.into_iter().any(|own| fn_addr_eq(own, function))
 }
 
+fn blocked_by(dead: u64) -> String {
+    format!(
+        "operations outstanding at the failed process {dead} block the provider's other operations; \
+         the module can no longer be used"
+    )
+}
+
 impl Transport {
     /// Records `n` failed operations without callback for the next flush, and reports them. The caller lowers their counts
     /// afterwards, so that this flush waits for them.
@@ -212,7 +219,7 @@ impl Transport {
         };
         self.report_failed(endpoint, status, why);
         match others {
-            Some(others) => self.report_broken(peer.proc, &others),
+            Some(others) => self.report_broken(&blocked_by(peer.proc), &others),
             None if self.policy.dead_peer_blocks && peer.uses_provider() => {
                 let is_there = self.is_at_provider(peer, &self.lock_contexts());
                 if is_there {
@@ -340,24 +347,36 @@ impl Transport {
             let living = reached_so.filter(|p| p.fail(Status::FATAL));
             living.map(NonNull::from).collect()
         };
-        self.report_broken(dead, &others);
+        self.report_broken(&blocked_by(dead), &others);
     }
 
     /// Reports that the module is unusable, and the failure of operations outstanding at the `others`.
-    fn report_broken(&self, dead: u64, others: &[NonNull<Endpoint>]) {
-        let what = format!(
-            "operations outstanding at the failed process {dead} block the provider's other operations; \
-             the module can no longer be used"
-        );
+    fn report_broken(&self, what: &str, others: &[NonNull<Endpoint>]) {
         // Pieces of what is reported now may be on their way over the rails.
-        self.close_rails(&what);
+        self.close_rails(what);
         for endpoint in others {
-            self.report_failed(*endpoint, Status::FATAL, &what);
+            self.report_failed(*endpoint, Status::FATAL, what);
         }
         self.failures
             .last_failure
             .store(Status::FATAL.0, Ordering::Relaxed);
-        self.report_module(Status::FATAL, &what);
+        self.report_module(Status::FATAL, what);
+    }
+
+    /// Gives up the provider, whose completions cannot be read any more: closes the endpoints, so that it leaves the buffers
+    /// alone, and reports the operations outstanding there. The caller holds no lock.
+    #[cold]
+    pub(crate) fn lose_provider(&self, what: &str) {
+        let _reporting = Reporting::begin(self);
+        self.failures.degraded.store(true, Ordering::Release);
+        let others = {
+            let mut guards = self.lock_contexts();
+            if self.failures.broken.load(Ordering::Relaxed) {
+                return;
+            }
+            self.disconnect_all(&mut guards)
+        };
+        self.report_broken(what, &others);
     }
 
     /// For a flush that saw a peer fail: waits until the device copies for it are over, and until the callbacks that other
@@ -371,6 +390,10 @@ impl Transport {
             self.end_staged(deadline);
         }
         while self.failures.reporting.load(Ordering::Acquire) > 0 && REPORTING.get() == 0 {
+            // A callback may wait for something that only its host brings about.
+            if deadline.is_some_and(|d| Instant::now() >= d) {
+                return;
+            }
             std::thread::yield_now();
         }
     }

@@ -1,5 +1,6 @@
 //! Flush: waiting for operations issued before.
 
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -72,6 +73,24 @@ impl Drop for Waiting<'_> {
         if let Some((began, _)) = self.began {
             self.end(began);
         }
+    }
+}
+
+/// Counts a thread in `Failures::flushing`.
+struct Flushing<'a>(&'a Transport);
+
+impl Flushing<'_> {
+    fn begin(transport: &Transport) -> Flushing<'_> {
+        let flushing = &transport.failures.flushing;
+        flushing.fetch_add(1, Ordering::Relaxed);
+        Flushing(transport)
+    }
+}
+
+impl Drop for Flushing<'_> {
+    fn drop(&mut self) {
+        // Release pairs with the Acquire in `disconnect`: this thread has left the endpoints.
+        self.0.failures.flushing.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -176,22 +195,25 @@ impl Transport {
         }
     }
 
-    /// After a peer failed, the counts over all peers no longer reach zero: waits for each living peer. The
-    /// first flush after the failure reports it.
+    /// After a peer failed, the counts over all peers no longer reach zero: waits for each living peer that has operations
+    /// outstanding. The first flush after the failure reports it.
     #[cold]
     fn flush_living(&self, deadline: Option<Instant>) -> Status {
-        let living: Vec<_> = {
+        let is_busy = |peer: &&Endpoint| !peer.is_idle() && peer.failure().is_none();
+        let (busy, flushing): (Vec<_>, _) = {
             let peers = self.lock_peers();
-            peers.known.iter().map(std::ptr::NonNull::from).collect()
+            let busy = peers.known.iter().filter(is_busy);
+            (busy.map(NonNull::from).collect(), Flushing::begin(self))
         };
         let mut settled = Status::SUCCESS;
-        for endpoint in living {
-            // SAFETY: the host releases endpoints, and does not do so during its flush.
+        for endpoint in busy {
+            // SAFETY: a release keeps the endpoint while this thread is counted as flushing.
             let peer = unsafe { endpoint.as_ref() };
-            if peer.failure().is_none() && self.wait_for(peer, deadline) == Status::TIMEOUT {
+            if self.wait_for(peer, deadline) == Status::TIMEOUT {
                 settled = Status::TIMEOUT;
             }
         }
+        drop(flushing);
         self.wait_for_reports(deadline);
         match self.failures.last_failure.swap(0, Ordering::Relaxed) {
             0 if self.failures.broken.load(Ordering::Relaxed) => Status::FATAL,

@@ -269,8 +269,9 @@ impl Transport {
         }
         // A late completion may still name the endpoint, or a thread that reports failures or hands messages to the host.
         let reporting = self.failures.reporting.load(Ordering::Acquire) > 0;
-        let late =
-            outstanding + unconfirmed.number > 0 || unconfirmed.is_named || reporting || delivering;
+        let flushing = self.failures.flushing.load(Ordering::Acquire) > 0;
+        let named = unconfirmed.is_named || reporting || delivering || flushing;
+        let late = outstanding + unconfirmed.number > 0 || named;
         if !late {
             // With the contexts locked: under their locks, threads count to the common slot without locked instructions.
             self.counters.give_back(peer.counters);

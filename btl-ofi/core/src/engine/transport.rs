@@ -165,6 +165,9 @@ pub(crate) struct Failures {
     pub(crate) lost: AtomicU32,
     /// Set once a peer failed: a flush of all then waits for each living peer by itself.
     pub(crate) degraded: AtomicBool,
+    /// Threads that wait for endpoints after a failure, without a lock: a release meanwhile keeps the endpoint. Raised and read
+    /// under the lock of the peers.
+    pub(crate) flushing: AtomicU32,
     /// Threads that currently report the operations of failed peers.
     pub(crate) reporting: AtomicU32,
     /// Threads that put failures aside (`failure::aside`), so that others need not ask.

@@ -43,6 +43,8 @@ pub(crate) struct Faults {
     pub(crate) reorder: bool,
     /// `againfrom`: from the n-th post of a queue on, every one is turned away.
     pub(crate) again_from: u64,
+    /// `unreadable`: from the n-th operation of a queue on, every read of it fails with FI_EIO.
+    pub(crate) unreadable: u64,
     /// `stray`: a completion is followed by one without context that belongs to nothing.
     pub(crate) stray: u64,
     /// `nullok`: a successful completion comes without its context.
@@ -91,6 +93,7 @@ impl Faults {
             delay: get("delay"),
             reorder: get("reorder") != 0,
             again_from: get("againfrom"),
+            unreadable: get("unreadable"),
             stray: get("stray"),
             null_ok: get("nullok"),
             silent: get("silent"),

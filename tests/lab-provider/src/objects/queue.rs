@@ -281,6 +281,11 @@ unsafe extern "C" fn read(cq: *mut ffi::fid_cq, buffer: *mut c_void, count_: usi
     let config = queue.inner.domain.inner.config;
     let entries = buffer.cast::<ffi::fi_cq_entry>();
     let mut state = queue.inner.enter();
+    let unreadable = config.faults.unreadable;
+    if unreadable != 0 && state.posted >= unreadable {
+        count(&COUNTS.faults);
+        return -(ffi::FI_EIO as isize);
+    }
     // A provider gets room by progress, however rarely it is asked.
     state.burst = state.burst.saturating_sub(1);
     let bare = config.bare && state.pending.is_empty() && state.receivers.is_empty();

@@ -250,9 +250,9 @@ mod tests {
     fn sizes_are_those_of_the_page_on_the_wire_protocol() {
         // docs/wire-protocol.md: a put of 8 bytes to the region of the previous put takes 24 bytes.
         assert_eq!(Request::Put(8).size().next, 24);
-        assert_eq!(messages(Request::Put(8), 1), (1, 40 + 40 + 40));
-        assert_eq!(messages(Request::Put(8), 64), (1, 40 + 40 + 63 * 24 + 40));
-        assert_eq!(messages(Request::Get(8), 1), (1, 40 + 32 + 40 + 8));
+        assert_eq!(messages(Request::Put(8), 1), (1, 48 + 40 + 48));
+        assert_eq!(messages(Request::Put(8), 64), (1, 48 + 40 + 63 * 24 + 48));
+        assert_eq!(messages(Request::Get(8), 1), (1, 48 + 32 + 48 + 8));
         // 64 puts of 256 B fill a message and a part of a second one (docs/performance.md).
         assert_eq!(messages(Request::Put(256), 64).0, 2);
         // An answer has the bytes of three gets of 4 KiB.

@@ -18,7 +18,7 @@ use std::process::Command;
 use bindgen::callbacks::{EnumVariantCustomBehavior, EnumVariantValue, ParseCallbacks};
 
 /// Types that the code names; bindgen adds those they consist of.
-const TYPES: &str = "fi_(addr_t|atomic_attr|av_attr|cntr_attr|context|context2|cq_attr|cq_entry|datatype|ep_attr|\
+const TYPES: &str = "fi_(addr_t|atomic_attr|av_attr|cntr_attr|context|context2|cq_attr|cq_entry|cq_msg_entry|datatype|ep_attr|\
     fabric_attr|hmem_iface|info|ioc|msg|msg_atomic|msg_rma|op|ops|ops_(atomic|cm|cntr|cq|ep|mr|msg|rma)|provider|rma_ioc|\
     rma_iov|rx_attr|tx_attr|threading|progress|resource_mgmt|av_type)|fid|fid_(av|cntr|cq|domain|ep|fabric|mr)";
 
@@ -49,7 +49,7 @@ const CONSTANTS: &str = "\
     FI_ADDR_STR FI_ATOMIC FI_ATOMIC_READ FI_ATOMIC_WRITE FI_AV_MAP FI_AV_UNSPEC FI_BAND FI_BOR FI_BXOR FI_CLASS_AV \
     FI_CLASS_CNTR FI_CLASS_CQ FI_CLASS_DOMAIN FI_CLASS_EP FI_CLASS_FABRIC FI_CLASS_MR FI_CLASS_RX_CTX FI_CLASS_SEP \
     FI_CLASS_TX_CTX FI_CNTR_EVENTS_COMP FI_COMPARE_ATOMIC FI_COMPLETION FI_CONTEXT FI_CONTEXT2 FI_CQ_FORMAT_CONTEXT \
-    FI_CSWAP FI_DELIVERY_COMPLETE FI_DOUBLE FI_EACCES FI_EAGAIN FI_EAVAIL FI_EBUSY FI_ECONNABORTED FI_ECONNREFUSED \
+    FI_CQ_FORMAT_MSG FI_CSWAP FI_DELIVERY_COMPLETE FI_DOUBLE FI_EACCES FI_EAGAIN FI_EAVAIL FI_EBUSY FI_ECONNABORTED FI_ECONNREFUSED \
     FI_ECONNRESET FI_EHOSTUNREACH FI_EINVAL FI_EIO FI_EKEYREJECTED FI_EMFILE FI_EMSGSIZE FI_ENABLE FI_ENETUNREACH \
     FI_ENODATA FI_ENOKEY FI_ENOMEM FI_ENOSPC FI_ENOSYS FI_ENOTCONN FI_EOPBADSTATE FI_EOPNOTSUPP FI_EOTHER FI_EPERM \
     FI_EP_DGRAM FI_EP_MSG FI_EP_RDM FI_EP_UNSPEC FI_ESHUTDOWN FI_ETIMEDOUT FI_ETOOSMALL FI_ETRUNC \

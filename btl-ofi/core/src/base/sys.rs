@@ -63,7 +63,7 @@ pub(crate) use network::{
 };
 pub(crate) use process::{
     descriptor_limits, effective_user, file_size_limit, find_process, page_size, permit_tracing,
-    processors, set_descriptor_limits, threads,
+    processors, random, set_descriptor_limits, threads,
 };
 pub(crate) use signals::{action, keep_mapped, object_of, program_headers, set_action};
 pub(crate) use time::{

@@ -185,10 +185,11 @@ impl Transport {
         Status::SUCCESS
     }
 
-    /// Takes a completion that ends no operation by itself. Adds the puts that it confirms.
+    /// Takes a completion that ends no operation by itself, with the bytes of the message if one was received. Adds the puts
+    /// that it confirms.
     pub(super) fn take_marked(
         &self,
-        marked: Marked,
+        (marked, length): (Marked, usize),
         pool: &mut Pool,
         messages: &mut Option<Box<Messages>>,
         confirmations: &mut Option<Box<Confirmations>>,
@@ -196,7 +197,7 @@ impl Transport {
     ) {
         match (marked, messages, confirmations) {
             (Marked::Message(message), Some(messages), _) => {
-                messages.completed(message, self.registrar.table());
+                messages.completed((message, length), self.registrar.table());
             }
             // SAFETY: only records that this transport posted are marked so, and the lock is held. A record that is in use
             // is reported once, by the completion of its put.

@@ -10,8 +10,8 @@ use libfabric_sys as ffi;
 
 use crate::base::error::Error;
 use crate::base::lock::Lock;
-use crate::base::params::MAX_CQ_READ;
 use crate::base::ticks;
+use crate::engine::completions::Completions;
 use crate::engine::delivering::Delivering;
 use crate::engine::failure::never_read;
 use crate::fabric::confirmation::{Confirmations, writemsg_to_confirm};
@@ -197,8 +197,7 @@ pub(crate) struct State {
     pub(crate) counts: Counts,
     /// Set when the provider first takes no operation.
     pub(crate) refusing: Option<Refusing>,
-    /// Buffer for completion entries.
-    pub(crate) entries: [ffi::fi_cq_entry; MAX_CQ_READ],
+    pub(crate) completions: Completions,
 }
 
 impl State {
@@ -250,19 +249,20 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Creates a context and reads the functions from the provider's tables.
+    /// Creates a context and reads the functions from the provider's tables. `claimed`: the provider writes to the contexts of
+    /// operations; `tells_lengths`: the queue's entries have the lengths of messages.
     ///
     /// # Errors
     /// [`Error::Incomplete`] names a missing function.
     ///
     /// # Safety
-    /// `tx` and `cq` are live and outlive the context.
+    /// `tx` and `cq` are live and outlive the context. The format of the queue is that which `tells_lengths` says.
     pub(crate) unsafe fn new(
         tx: *mut ffi::fid_ep,
         cq: *mut ffi::fid_cq,
         provider: &str,
         (threaded, share): (bool, Share),
-        claimed: bool,
+        (claimed, tells_lengths): (bool, bool),
     ) -> Result<Context, Error> {
         macro_rules! entry {
             ($table:expr, $entry:ident, $name:literal) => {{
@@ -308,7 +308,7 @@ impl Context {
             idle: 0,
             counts: Counts::default(),
             refusing: None,
-            entries: [ffi::fi_cq_entry::default(); MAX_CQ_READ],
+            completions: Completions::new(tells_lengths),
         };
         Ok(Context {
             tx,

@@ -70,13 +70,13 @@ impl Transport {
         self.refuse_for_now(endpoint, &self.contexts[0])
     }
 
-    /// Completes a message, the queue's only entry.
+    /// Completes a message, the queue's only entry. If it was received, it has so many bytes.
     #[inline(never)]
     pub(crate) fn complete_message(
         &self,
         context: &Context,
         mut state: Guard<'_, State>,
-        message: Message,
+        message: (Message, usize),
     ) -> usize {
         let Some(messages) = &mut state.messages else {
             return 0;

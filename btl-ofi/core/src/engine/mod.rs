@@ -2,6 +2,7 @@
 
 pub(crate) mod amo;
 pub(crate) mod atomics;
+mod completions;
 pub(crate) mod compound;
 mod confirmation;
 pub(crate) mod context;

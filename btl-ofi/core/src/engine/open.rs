@@ -7,9 +7,10 @@ use plugin_api::{Module, ThreadLevel};
 
 use crate::base::capabilities::Capabilities;
 use crate::base::descriptors;
-use crate::base::error::Error;
+use crate::base::error::{Doing, Error};
 use crate::base::guard::Installed;
 use crate::base::params::{Options, Place};
+use crate::base::sys;
 use crate::base::xpmem::Offer;
 use crate::engine::compound::Compounds;
 use crate::engine::confirmation::{register_word, target_of_word};
@@ -87,6 +88,9 @@ impl Transport {
         let scratch = words_of_scratch(&policy, &mut chosen.atomics);
         let (mut node, segment, completion) = join_node(info, name, options, &policy);
         node.networks = chosen.ranking.networks(info, name);
+        if policy.uses_messages() {
+            node.key = sys::random().doing(|| String::from("making a key for messages"))?;
+        }
         if node.same_node && policy.processor_atomics {
             chosen.atomics.limit_to_targets(segment::LARGEST);
         }
@@ -119,7 +123,12 @@ impl Transport {
         let counters = CounterTable::new(&title(info, &node), shares, options.stats_file.clone())?;
         if policy.uses_messages() {
             let mut state = contexts[0].state.lock();
-            let messages = open_messages(&device, &registrar, options, counters.reference());
+            let messages = open_messages(
+                &device,
+                &registrar,
+                options,
+                (counters.reference(), node.key),
+            );
             state.messages = Some(messages?);
             state.carriers = Carriers::Messages;
         }
@@ -299,6 +308,7 @@ fn join_node(
         own: ProcessId::own(),
         probe,
         word: None,
+        key: 0,
         same_node,
         attaches,
         has_rings: segment.is_some(),
@@ -331,6 +341,7 @@ fn address(
         probe_address: probe.address,
         probe_value: probe.value,
         segment: segment.map(Segment::descriptor),
+        key: node.key,
         provider: info.provider(),
         format: info.raw().addr_format,
         address: name,
@@ -359,8 +370,9 @@ fn make_contexts(
             1 => Share::ONLY,
             _ => Share::of_several(number),
         };
+        let queue = (claimed, device.tells_lengths(number));
         // SAFETY: the transport holds the device, which keeps the endpoints and queues live.
-        let context = unsafe { Context::new(tx, cq, &provider, (threaded, share), claimed)? };
+        let context = unsafe { Context::new(tx, cq, &provider, (threaded, share), queue)? };
         contexts.push(context);
     }
     if let (Some(segment), Some(context)) = (segment, contexts.first()) {
@@ -382,7 +394,7 @@ fn open_messages(
     device: &Device,
     registrar: &Arc<Registrar>,
     options: &Options,
-    counters: CountersRef,
+    (counters, key): (CountersRef, u64),
 ) -> Result<Box<Messages>, Error> {
     let (lanes, rx) = (device.lanes(), device.receiver());
     let (Some((tx, _)), Some(rx)) = (lanes.first().copied(), rx) else {
@@ -397,6 +409,7 @@ fn open_messages(
         addresses: Arc::clone(device.addresses()),
         format: device.info().raw().addr_format,
         address: device.name()?.to_vec(),
+        key,
         receives: options.messages.receives,
         two_sided: options.two_sided(),
         answer: policy::longest_answer(device.info()),

@@ -85,6 +85,9 @@ impl Transport {
         let address = unsafe { self.device.addresses().insert(&blob.address) }
             .doing(|| format!("adding process {proc}"))?
             .ok_or_else(|| modex(String::from("the provider did not accept it")))?;
+        if self.policy.uses_messages() {
+            self.device.addresses().set_key(address, blob.key);
+        }
         let here = self.is_here(&blob, meeting);
         let mut placed = match here {
             true => self.place_local(address, proc, &blob),

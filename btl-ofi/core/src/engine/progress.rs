@@ -193,10 +193,10 @@ impl Transport {
         context: &Context,
         mut state: Guard<'_, State>,
     ) -> usize {
-        let (read, entries) = (state.read, state.entries.as_mut_ptr());
-        // SAFETY: `entries` has room for MAX_CQ_READ entries, and num_cq_read is at most that; the queue was
-        // opened with this entry format and is read only under the lock.
-        let n = unsafe { read(context.cq, entries.cast(), self.setup.num_cq_read) };
+        let (read, room) = (state.read, state.completions.room());
+        // SAFETY: there is room for MAX_CQ_READ entries in the queue's format, and num_cq_read is at most that; the queue
+        // is read only under the lock.
+        let n = unsafe { read(context.cq, room, self.setup.num_cq_read) };
         if n == 1 && state.ready.is_empty() {
             // SAFETY: the caller guarantees `T`.
             return unsafe { self.complete_one::<T>(context, state) };
@@ -222,7 +222,7 @@ impl Transport {
         context: &Context,
         mut state: Guard<'_, State>,
     ) -> usize {
-        let pointer = state.entries[0].op_context;
+        let pointer = state.completions.first();
         if let Some(tag) = Tag::from_untracked(pointer) {
             state.counts.completed += 1;
             // SAFETY: the caller guarantees `T`.
@@ -234,7 +234,10 @@ impl Transport {
         // is for an operation that was already reported as failed.
         if Marked::is(pointer) {
             return match Marked::of(pointer) {
-                Some(Marked::Message(message)) => self.complete_message(context, state, message),
+                Some(Marked::Message(message)) => {
+                    let length = state.completions.first_length();
+                    self.complete_message(context, state, (message, length))
+                }
                 _ => self.complete(context, state, 1),
             };
         }
@@ -268,14 +271,13 @@ impl Transport {
         let mut told = false;
         let mut confirmed = Puts::default();
         let State {
-            entries,
+            completions,
             pool,
             messages,
             confirmations,
             ..
         } = &mut *state;
-        for entry in &entries[..n] {
-            let pointer = entry.op_context;
+        for (entry, pointer) in completions.contexts(n) {
             // Counts untracked operations as done at once: consecutive ones with the same tag together.
             if pointer == run && length > 0 {
                 length += 1;
@@ -289,6 +291,7 @@ impl Transport {
             if let Some(marked) = Marked::of(pointer) {
                 told |= matches!(marked, Marked::Message(_));
                 stray += 1;
+                let marked = (marked, completions.length(entry));
                 self.take_marked(marked, pool, messages, confirmations, &mut confirmed);
                 continue;
             }

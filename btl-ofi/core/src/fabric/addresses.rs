@@ -4,6 +4,8 @@
 //! inserted twice: shm (1.17) returns the first entry, and forgets it at the first removal. So where messages are used, an
 //! address is inserted once, and its uses are counted here.
 //!
+//! With each entry stands the key that messages to its process carry (`msg`), once a connect has told it.
+//!
 //! A job may have a million processes, and the provider keeps their names, so no name is kept here too: it is read back where two are
 //! compared.
 
@@ -90,6 +92,19 @@ impl Addresses {
             counted.add(name, address, &|at, name| self.name(at, name));
         }
         Ok(Some(address))
+    }
+
+    /// Notes the key of the process at a counted address. The last one holds: a process that takes another's place has its address.
+    pub(crate) fn set_key(&self, address: fi_addr_t, key: u64) {
+        if let Some(counted) = &mut *self.lock() {
+            counted.set_key(address, key);
+        }
+    }
+
+    /// The key of the process at an address; 0 if none was noted.
+    pub(crate) fn key(&self, address: fi_addr_t) -> u64 {
+        let counted = self.lock();
+        counted.as_ref().map_or(0, |counted| counted.key(address))
     }
 
     /// Ends one use of an entry that [`insert`](Self::insert) returned.

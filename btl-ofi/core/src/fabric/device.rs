@@ -12,6 +12,7 @@ use crate::fabric::addresses::Addresses;
 use crate::fabric::fids::{Info, InfoRef, Owned};
 use crate::fabric::offer::Offer;
 use crate::fabric::policy;
+use crate::fabric::query::takes_messages;
 use crate::fabric::shm_orphans;
 use crate::fabric::shm_room;
 use crate::peer::liveness::{self, ProcessId};
@@ -27,6 +28,8 @@ pub(crate) struct Device {
     ends: Mutex<Ends>,
     /// One per transmit context.
     queues: Vec<Owned<ffi::fid_cq>>,
+    /// Whether messages may be received: they complete in the first queue, whose entries then tell their lengths.
+    may_receive: bool,
     av: Owned<ffi::fid_av>,
     addresses: Arc<Addresses>,
     domain: Owned<ffi::fid_domain>,
@@ -127,6 +130,7 @@ impl Device {
         let mut device = Device {
             ends: Mutex::default(),
             queues: Vec::new(),
+            may_receive: takes_messages(info.get(), options) && !options.provider.is_rail,
             // SAFETY: the transport and its messages insert addresses; the transport holds the device, and its messages end before the device is closed.
             addresses: Arc::new(unsafe { Addresses::new(av.ptr()) }),
             av,
@@ -157,10 +161,19 @@ impl Device {
         Ok(device)
     }
 
+    /// Whether the entries of a transmit context's queue tell the lengths of messages.
+    pub(crate) fn tells_lengths(&self, number: usize) -> bool {
+        self.may_receive && number == 0
+    }
+
+    /// Opens the queue of the next transmit context.
     fn open_cq(&self, doing: &impl Fn(&str) -> String) -> Result<Owned<ffi::fid_cq>, Error> {
         let mut attr = ffi::fi_cq_attr {
             size: self.info.get().tx_attr().size.max(MIN_CQ_SIZE),
-            format: ffi::FI_CQ_FORMAT_CONTEXT,
+            format: match self.tells_lengths(self.queues.len()) {
+                true => ffi::FI_CQ_FORMAT_MSG,
+                false => ffi::FI_CQ_FORMAT_CONTEXT,
+            },
             wait_obj: ffi::FI_WAIT_NONE,
             ..Default::default()
         };
@@ -395,6 +408,7 @@ impl Device {
             offer,
             addresses: _,
             name: _,
+            may_receive: _,
         } = self;
         let name = info.get().provider();
         let mut first = Ok(());

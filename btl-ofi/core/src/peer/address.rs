@@ -2,8 +2,8 @@
 //!
 //! Layout, little-endian: magic (4), version (2), flags (2), node (8), pid (4), start time (4), probe address (8),
 //! probe value (8), descriptor of the segment for atomics (4), length of the provider's name (2), address format (4),
-//! length of the address (2), then the name and the address; machine (8), network namespace (8), number of interfaces (1),
-//! then of each interface kind (1), prefix (1), speed (4), length of the address (1), length of the name (1), the address
+//! length of the address (2), then the name and the address; machine (8), network namespace (8), the key of messages (8) if
+//! the flags say that it takes some, number of interfaces (1), then of each interface kind (1), prefix (1), speed (4), length of the address (1), length of the name (1), the address
 //! and the name; if the flag says so, a word to read: address (8), key (8); number of further rails (1), if there are some,
 //! address (8) and key (8) of the words by which they are closed, then of each rail the length of its blob (2) and the
 //! blob. The blob comes from another process, so every field is checked.
@@ -19,7 +19,7 @@ use crate::peer::networks::Networks;
 use crate::peer::reach::Probe;
 
 const MAGIC: [u8; 4] = *b"BTLO";
-const VERSION: u16 = 7;
+const VERSION: u16 = 8;
 /// Longest provider name and endpoint address accepted, in bytes; libfabric's are far shorter.
 const MAX_NAME: usize = 256;
 const MAX_ADDRESS: usize = 1024;
@@ -36,6 +36,8 @@ const FLAG_SAME_NODE: u16 = 2;
 const FLAG_MESSAGES: u16 = 4;
 /// Set if the sender takes sends of its peers (`btl_ofi_mode`).
 const FLAG_TWO_SIDED: u16 = 8;
+/// With one of these, the blob has the key of messages.
+const FLAGS_KEY: u16 = FLAG_MESSAGES | FLAG_TWO_SIDED;
 /// Set if the sender publishes a word to read (`fabric::confirmation`).
 const FLAG_WORD: u16 = 16;
 /// The value of the descriptor field if the sender has no segment.
@@ -60,6 +62,8 @@ pub(crate) struct Blob {
     /// the sender's memory by CMA.
     pub(crate) probe_address: u64,
     pub(crate) probe_value: u64,
+    /// What each message to the sender carries; 0 if it takes none.
+    pub(crate) key: u64,
     /// The sender's descriptor of its segment for local peers (`sm/segment.rs`), if it has one. The segment contains
     /// the probe value.
     pub(crate) segment: Option<u32>,
@@ -102,6 +106,9 @@ impl Blob {
         out.extend(&self.address);
         out.extend(self.machine.to_le_bytes());
         out.extend(self.networks.namespace.to_le_bytes());
+        if flags & FLAGS_KEY != 0 {
+            out.extend(self.key.to_le_bytes());
+        }
         let interfaces = &self.networks.interfaces;
         let interfaces = &interfaces[..interfaces.len().min(MAX_INTERFACES)];
         out.push(interfaces.len() as u8);
@@ -147,6 +154,13 @@ impl Blob {
         let address = r.take("address", address_len)?.to_vec();
         let machine = u64::from_le_bytes(r.array("machine")?);
         let namespace = u64::from_le_bytes(r.array("network namespace")?);
+        let key = match flags & FLAGS_KEY {
+            0 => 0,
+            _ => match u64::from_le_bytes(r.array("key of messages")?) {
+                0 => return Err(String::from("its key of messages is 0")),
+                key => key,
+            },
+        };
         let [count] = r.array("number of interfaces")?;
         if usize::from(count) > MAX_INTERFACES {
             return Err(format!("{count} interfaces are not valid"));
@@ -188,6 +202,7 @@ impl Blob {
             process: ProcessId { pid, started },
             probe_address,
             probe_value,
+            key,
             segment: (segment != NO_SEGMENT).then_some(segment),
             provider,
             format,

@@ -32,6 +32,7 @@ fn good() -> Vec<Vec<u8>> {
             process: ProcessId { pid: 7, started: 9 },
             probe_address: 0xdead_0000,
             probe_value: 0x1234,
+            key: 0x5678,
             segment,
             provider: provider.to_owned(),
             format,

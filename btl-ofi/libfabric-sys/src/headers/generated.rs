@@ -187,6 +187,13 @@ pub struct fi_cq_entry {
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
+pub struct fi_cq_msg_entry {
+    pub op_context: *mut c_void,
+    pub flags: u64,
+    pub len: usize,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
 pub struct fi_cq_attr {
     pub size: usize,
     pub flags: u64,
@@ -1102,10 +1109,19 @@ const _: () = {
 };
 pub const FI_WAIT_NONE: fi_wait_obj = 0;
 pub const FI_CQ_FORMAT_CONTEXT: fi_cq_format = 1;
+pub const FI_CQ_FORMAT_MSG: fi_cq_format = 2;
 const _: () = {
     ["Size of fi_cq_entry"][size_of::<fi_cq_entry>() - 8usize];
     ["Alignment of fi_cq_entry"][align_of::<fi_cq_entry>() - 8usize];
     ["Offset of field: fi_cq_entry::op_context"][offset_of!(fi_cq_entry, op_context) - 0usize];
+};
+const _: () = {
+    ["Size of fi_cq_msg_entry"][size_of::<fi_cq_msg_entry>() - 24usize];
+    ["Alignment of fi_cq_msg_entry"][align_of::<fi_cq_msg_entry>() - 8usize];
+    ["Offset of field: fi_cq_msg_entry::op_context"]
+        [offset_of!(fi_cq_msg_entry, op_context) - 0usize];
+    ["Offset of field: fi_cq_msg_entry::flags"][offset_of!(fi_cq_msg_entry, flags) - 8usize];
+    ["Offset of field: fi_cq_msg_entry::len"][offset_of!(fi_cq_msg_entry, len) - 16usize];
 };
 const _: () = {
     ["Size of fi_cq_attr"][size_of::<fi_cq_attr>() - 40usize];

@@ -20,6 +20,8 @@ use crate::work::receiver::Receiver;
 
 pub(crate) struct Queue {
     domain: &'static DomainObject,
+    /// Whether entries tell what completed, and how long a message is.
+    long: bool,
     state: Mutex<State>,
     /// Endpoints that complete here.
     bound: AtomicI32,
@@ -60,7 +62,8 @@ pub(crate) unsafe extern "C" fn open(
     // SAFETY: the caller passes a complete attribute.
     let attr = unsafe { &*attr };
     let (format, wait) = (attr.format, attr.wait_obj);
-    if format != ffi::FI_CQ_FORMAT_CONTEXT || wait != ffi::FI_WAIT_NONE {
+    let long = format == ffi::FI_CQ_FORMAT_MSG;
+    if !(long || format == ffi::FI_CQ_FORMAT_CONTEXT) || wait != ffi::FI_WAIT_NONE {
         return -(ffi::FI_ENOSYS as c_int);
     }
     domain.depend();
@@ -74,6 +77,7 @@ pub(crate) unsafe extern "C" fn open(
         },
         Queue {
             domain,
+            long,
             state: Mutex::new(State::new(seed)),
             bound: AtomicI32::new(0),
         },
@@ -279,7 +283,6 @@ unsafe extern "C" fn read(cq: *mut ffi::fid_cq, buffer: *mut c_void, count_: usi
         Err(code) => return code as isize,
     };
     let config = queue.inner.domain.inner.config;
-    let entries = buffer.cast::<ffi::fi_cq_entry>();
     let mut state = queue.inner.enter();
     let unreadable = config.faults.unreadable;
     if unreadable != 0 && state.posted >= unreadable {
@@ -295,12 +298,27 @@ unsafe extern "C" fn read(cq: *mut ffi::fid_cq, buffer: *mut c_void, count_: usi
     // Successes come out before the failure that followed them.
     let n = state.ready.len().min(count_);
     for (i, ready) in state.ready.drain(..n).enumerate() {
-        let (context, counter) = match ready {
-            Ready::Operation(context) => (context, &COUNTS.completed),
-            Ready::Stray => (0, &COUNTS.strays),
+        let (context, received, counter) = match ready {
+            Ready::Operation(context) => (context, None, &COUNTS.completed),
+            Ready::Received(context, bytes) => (context, Some(bytes), &COUNTS.completed),
+            Ready::Stray => (0, None, &COUNTS.strays),
         };
-        // SAFETY: the caller passes room for `count_` entries, of which i are taken.
-        unsafe { (*entries.add(i)).op_context = context as *mut c_void };
+        let op_context = context as *mut c_void;
+        // SAFETY: the caller passes room for `count_` entries of the queue's format, of which i are taken.
+        unsafe {
+            if queue.inner.long {
+                let flags = received.map_or(ffi::FI_TRANSMIT, |_| ffi::FI_MSG | ffi::FI_RECV);
+                let entry = ffi::fi_cq_msg_entry {
+                    op_context,
+                    flags: u64::from(flags),
+                    len: received.unwrap_or(0),
+                };
+                buffer.cast::<ffi::fi_cq_msg_entry>().add(i).write(entry);
+            } else {
+                let entry = ffi::fi_cq_entry { op_context };
+                buffer.cast::<ffi::fi_cq_entry>().add(i).write(entry);
+            }
+        }
         if !config.bare {
             count(counter);
         }

@@ -20,6 +20,8 @@ const LATE: u64 = 20;
 pub(crate) enum Ready {
     /// An operation's, with what its user gets as context.
     Operation(u64),
+    /// A receive's: what its user gets as context, and the bytes that came.
+    Received(u64, usize),
     /// Nobody's.
     Stray,
 }

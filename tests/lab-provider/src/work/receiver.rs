@@ -9,7 +9,7 @@ use crate::base::config::Config;
 use crate::base::random::Random;
 use crate::base::report::{COUNTS, count};
 use crate::reach::mailbox::Mailbox;
-use crate::work::operation::Operation;
+use crate::work::operation::{Operation, Work};
 use crate::work::pending::{Ready, State};
 
 /// Receives have numbers of their own, which no other operation has.
@@ -143,6 +143,7 @@ impl State {
         // SAFETY: the receive was armed when it was posted, and is not complete yet.
         unsafe { receive.inspect(config) };
         let lost = bytes.len() - fits;
+        receive.length = fits;
         match done {
             Ok(()) if lost == 0 => self.succeed(&receive, config),
             Ok(()) => self.errors.push_back(ffi::fi_cq_err_entry {
@@ -169,7 +170,10 @@ impl State {
             count(&COUNTS.faults);
         }
         let context = if lost { 0 } else { operation.context };
-        self.ready.push_back(Ready::Operation(context));
+        self.ready.push_back(match operation.work {
+            Work::Receive => Ready::Received(context, operation.length),
+            _ => Ready::Operation(context),
+        });
         if self.random.per_mille(config.faults.stray) {
             count(&COUNTS.faults);
             self.ready.push_back(Ready::Stray);

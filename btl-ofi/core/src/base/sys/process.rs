@@ -30,6 +30,21 @@ pub(crate) fn permit_tracing() -> Result<(), CallError> {
     checked("prctl", rc).map(drop)
 }
 
+/// A random number that nobody can guess; never 0.
+pub(crate) fn random() -> Result<u64, CallError> {
+    loop {
+        let mut number = 0u64;
+        // SAFETY: the kernel writes at most so many bytes to the number.
+        let rc = unsafe { libc::getrandom((&raw mut number).cast(), size_of::<u64>(), 0) };
+        match checked("getrandom", i32::try_from(rc).unwrap_or(-1)) {
+            Err(e) if e.code == libc::EINTR => {}
+            // Never in parts: so few bytes come at once.
+            Ok(_) if number == 0 => {}
+            result => return result.map(|_| number),
+        }
+    }
+}
+
 /// The effective user id.
 pub(crate) fn effective_user() -> u32 {
     #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The uses of each entry of an address vector.
 //!
-//! Most providers number their entries from some address on. Such an entry takes the 4 bytes of its count, and about 10 in a table
-//! by names, which the provider is asked for. Entries of other providers are kept with their names.
+//! Most providers number their entries from some address on. Such an entry takes the 12 bytes of its count and key, and about 10 in a
+//! table by names, which the provider is asked for. Entries of other providers are kept with their names.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -20,6 +20,7 @@ pub(super) type Names<'a> = dyn Fn(fi_addr_t, &mut [u8]) -> Option<usize> + 'a;
 /// An entry whose name is kept.
 struct Other {
     address: fi_addr_t,
+    key: u64,
     uses: u32,
 }
 
@@ -29,6 +30,8 @@ pub(super) struct Counted {
     /// The address of the first numbered entry, and the uses of all from there on: 0 for those that are not in use.
     first: fi_addr_t,
     uses: Vec<u32>,
+    /// The keys of their processes.
+    keys: Vec<u64>,
     /// The places of numbered entries in `uses`, by their names.
     by_name: HashTable<u32>,
     others: HashMap<Box<[u8]>, Other>,
@@ -42,9 +45,14 @@ impl Counted {
     pub(super) fn that_keep(name: &[u8]) -> Counted {
         let mut counted = Counted::default();
         let uses = u32::MAX / 2;
-        counted
-            .others
-            .insert(name.into(), Other { address: 0, uses });
+        counted.others.insert(
+            name.into(),
+            Other {
+                address: 0,
+                key: 0,
+                uses,
+            },
+        );
         counted.other_names.insert(0, name.into());
         counted
     }
@@ -71,8 +79,10 @@ impl Counted {
             Some(place) => {
                 if place as usize >= self.uses.len() {
                     self.uses.resize(place as usize + 1, 0);
+                    self.keys.resize(place as usize + 1, 0);
                 }
                 self.uses[place as usize] = 1;
+                self.keys[place as usize] = 0;
                 let (first, hasher) = (self.first, &self.hasher);
                 let by_name = |place: &u32| hash(hasher, names, first + u64::from(*place));
                 self.by_name
@@ -80,9 +90,37 @@ impl Counted {
             }
             None => {
                 self.other_names.insert(address, name.into());
-                self.others.insert(name.into(), Other { address, uses: 1 });
+                let other = Other {
+                    address,
+                    key: 0,
+                    uses: 1,
+                };
+                self.others.insert(name.into(), other);
             }
         }
+    }
+
+    /// Notes the key of an entry's process.
+    pub(super) fn set_key(&mut self, address: fi_addr_t, key: u64) {
+        if let Some(name) = self.other_names.get(&address) {
+            if let Some(other) = self.others.get_mut(name) {
+                other.key = key;
+            }
+        } else if let Some(place) = address.checked_sub(self.first)
+            && let Some(kept) = self.keys.get_mut(place as usize)
+        {
+            *kept = key;
+        }
+    }
+
+    /// The key of an entry's process; 0 if none was noted.
+    pub(super) fn key(&self, address: fi_addr_t) -> u64 {
+        if let Some(name) = self.other_names.get(&address) {
+            return self.others.get(name).map_or(0, |other| other.key);
+        }
+        let place = address.checked_sub(self.first);
+        let kept = place.and_then(|place| self.keys.get(place as usize));
+        kept.copied().unwrap_or(0)
     }
 
     /// The place for a new entry: a free one, or one shortly behind the last.

@@ -6,7 +6,7 @@ use std::ptr;
 
 pub(crate) use self::ending::Ended;
 use crate::base::hints::branch;
-use crate::fabric::msg::wire::{self, Form, Header, Kind, LONG_WORDS, MOST_WORDS};
+use crate::fabric::msg::wire::{self, Form, Header, Introduction, Kind, LONG_WORDS, MOST_WORDS};
 use crate::fabric::policy::in_window;
 use crate::op::completion::Finished;
 use crate::op::request::Operands;
@@ -74,12 +74,12 @@ pub(crate) struct Batch {
 unsafe impl Send for Batch {}
 
 impl Batch {
-    /// Makes the batch empty, for a line. `address` is this process's, for an origin's first batch; its answer has at most so
-    /// many words.
+    /// Makes the batch empty, for a line. `origin` is this process, for an origin's first batch; its answer has at most so many
+    /// words.
     pub(super) fn begin(
         &mut self,
         (line, cookie): (u32, u64),
-        address: Option<&[u8]>,
+        origin: Option<&Introduction>,
         answer: usize,
     ) {
         self.words.clear();
@@ -87,8 +87,8 @@ impl Batch {
         self.limit = self.words.capacity().min(MOST_WORDS);
         self.most_answered = (answer - Header::WORDS) as u32;
         self.words.resize(Header::WORDS, 0);
-        if let Some(address) = address {
-            wire::push_address(&mut self.words, address);
+        if let Some(origin) = origin {
+            wire::push_introduction(&mut self.words, origin);
         }
         self.entries = 0;
         self.sends = 0;
@@ -307,8 +307,13 @@ impl Batch {
         });
     }
 
-    /// Writes the header; the batch is then complete.
-    pub(super) fn seal(&mut self, kind: Kind, (cookie, client): (u64, u32), sequence: u32) {
+    /// Writes the header, for the target that has this key; the batch is then complete.
+    pub(super) fn seal(
+        &mut self,
+        kind: Kind,
+        (key, cookie, client): (u64, u64, u32),
+        sequence: u32,
+    ) {
         self.sequence = sequence;
         self.unanswered = kind == Kind::Unanswered;
         Header {
@@ -320,7 +325,7 @@ impl Batch {
             entries: self.entries,
             results: self.results(),
         }
-        .write(&mut self.words);
+        .write(key, &mut self.words);
     }
 }
 

@@ -46,13 +46,13 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Executes a [checked](check) batch of a peer and writes its answer. Puts its sends into the inbox.
+/// Executes a [checked](check) batch of a peer and writes its answer, for the origin that has this key. Puts its sends into the inbox.
 pub(super) fn execute(
     (responder, mut sends): (&mut Responder, Option<Sends<'_>>),
     regions: &Lock<Regions>,
     (words, first): (&mut [u64], usize),
     answer: &mut Vec<u64>,
-    mut header: Header,
+    (mut header, key): (Header, u64),
 ) {
     let mut failures = Vec::new();
     answer.clear();
@@ -117,7 +117,7 @@ pub(super) fn execute(
         header.entries = 0;
     }
     header.kind = Kind::Answer;
-    header.write(answer);
+    header.write(key, answer);
 }
 
 /// Executes the puts that come next and have the region of the entry before. They are most of what messages bring, and the

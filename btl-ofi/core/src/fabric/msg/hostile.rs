@@ -1,6 +1,8 @@
 //! Batches that a faulty or hostile origin could send: none makes the target panic, access memory outside its regions, or
 //! answer more than it was asked for.
 
+use std::cell::RefCell;
+
 use plugin_api::{Access, AtomicKind, AtomicOp, Datatype, Status};
 use proptest::prelude::*;
 
@@ -9,7 +11,7 @@ use crate::base::lock::Lock;
 use crate::fabric::msg::execute;
 use crate::fabric::msg::inbox::Inbox;
 use crate::fabric::msg::wire::{
-    self, Entries, Form, Header, Kind, LARGEST_GET, MOST_ANSWER, MOST_WORDS,
+    self, Entries, Form, Header, Kind, LARGEST_GET, MOST_ANSWER, MOST_WORDS, Unread,
 };
 use crate::mem::device_regions::Descriptor;
 use crate::mem::handle::Handle;
@@ -17,17 +19,22 @@ use crate::mem::regions::{Known, Regions};
 use crate::op::responder::{self, Command, GET, NOTIFY, PUT, Responder, SEND};
 
 pub(super) const KEY: u64 = 7;
+/// The target's, and the origin's.
+const OWN_KEY: u64 = 0x6b65_795f_6f66_5f74;
+const ORIGIN_KEY: u64 = 0x6b65_795f_6f66_5f6f;
 /// Words of a window, between words that nothing may change.
 pub(super) const WORDS: usize = 64;
 pub(super) const GUARD: usize = 256;
 const UNCHANGED: u64 = 0x5555_aaaa_5555_aaaa;
 pub(super) const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// Memory of the target: a window, registered, with memory around it that is not.
+/// Memory of the target: a window, registered, with memory around it that is not; and the buffer in which messages come.
 pub(super) struct Memory {
     pub(super) words: Vec<u64>,
     pub(super) handle: Handle,
     pub(super) regions: Lock<Regions>,
+    /// It is as the message before left it.
+    buffer: RefCell<Vec<u64>>,
 }
 
 impl Memory {
@@ -50,6 +57,7 @@ impl Memory {
             words,
             handle,
             regions: Lock::new(regions, false),
+            buffer: RefCell::new(vec![0; MOST_WORDS]),
         }
     }
 
@@ -135,26 +143,35 @@ fn message(commands: &[Command]) -> Vec<u64> {
         entries: commands.len() as u32,
         results,
     }
-    .write(&mut words);
+    .write(OWN_KEY, &mut words);
     words
+}
+
+/// The header and the words of an answer.
+fn read(answer: &mut [u64]) -> (Header, &mut [u64]) {
+    let bytes = size_of_val(answer);
+    Header::read(answer, bytes, ORIGIN_KEY).unwrap()
 }
 
 /// The failures that a target answers to these commands.
 pub(super) fn failures(memory: &Memory, commands: &[Command]) -> Vec<(u32, Status)> {
     let mut answer = treat(memory, &message(commands)).unwrap();
-    let (header, words) = Header::read(&mut answer).unwrap();
+    let (header, words) = read(&mut answer);
     let named = &words[Header::WORDS..][..header.entries as usize];
     let of = |w: &u64| (*w as u32, Status((w >> 32) as i32));
     named.iter().map(of).collect()
 }
 
+/// The word that has the length in its lower half.
+const LENGTH: usize = 5;
+
 /// What a target does with the bytes of a message. Returns the answer, if the message is a batch that makes sense.
 fn treat(memory: &Memory, bytes: &[u64]) -> Option<Vec<u64>> {
-    let mut buffer = vec![0; MOST_WORDS];
+    let mut buffer = memory.buffer.borrow_mut();
     let length = bytes.len().min(MOST_WORDS);
     buffer[..length].copy_from_slice(&bytes[..length]);
-    let (header, words) = Header::read(&mut buffer).ok()?;
-    let _ = wire::take_address(&words[Header::WORDS..]);
+    let (header, words) = Header::read(&mut buffer, 8 * length, OWN_KEY).ok()?;
+    let _ = wire::take_introduction(&words[Header::WORDS..]);
     execute::check(&header, (words, Header::WORDS), true, MOST_ANSWER).ok()?;
     let mut answer = Vec::new();
     let batch = (words, Header::WORDS);
@@ -164,7 +181,7 @@ fn treat(memory: &Memory, bytes: &[u64]) -> Option<Vec<u64>> {
         &memory.regions,
         batch,
         &mut answer,
-        header,
+        (header, ORIGIN_KEY),
     );
     let sends = inbox.begin(0);
     for send in sends.iter().flat_map(|sends| sends.iter()) {
@@ -179,7 +196,7 @@ fn each_kind_is_executed_and_answered() {
     memory.words[GUARD + 1] = u64::MAX;
     memory.words[GUARD + 8] = 42;
     let mut answer = treat(&memory, &batch(&memory)).unwrap();
-    let (header, words) = Header::read(&mut answer).unwrap();
+    let (header, words) = read(&mut answer);
     assert_eq!((header.kind, header.entries), (Kind::Answer, 0));
     let results = &words[Header::WORDS..];
     let one = ONES;
@@ -279,9 +296,9 @@ fn refused_entries_are_named_and_the_others_executed() {
         entries: 3,
         results: 1,
     };
-    header.write(&mut words);
+    header.write(OWN_KEY, &mut words);
     let mut answer = treat(&memory, &words).unwrap();
-    let (header, words) = Header::read(&mut answer).unwrap();
+    let (header, words) = read(&mut answer);
     assert_eq!((header.entries, header.results), (2, 1));
     let failures = &words[Header::WORDS..][..2];
     let named = failures
@@ -293,6 +310,50 @@ fn refused_entries_are_named_and_the_others_executed() {
     assert!(memory.is_intact());
 }
 
+/// A process that does not know the key is not listened to, whatever it sends, and whatever the message before left in the buffer.
+#[test]
+fn strangers_are_not_listened_to() {
+    let memory = Memory::new();
+    let whole = batch(&memory);
+    for key in (0..64).map(|bit| OWN_KEY ^ 1 << bit).chain([0, u64::MAX]) {
+        let mut words = whole.clone();
+        words[0] = key;
+        let bytes = size_of_val(&*words);
+        let read = Header::read(&mut words, bytes, OWN_KEY).map(drop);
+        assert_eq!(read, Err(Unread::Stranger));
+        assert!(treat(&memory, &words).is_none());
+    }
+    assert!(memory.words[GUARD..GUARD + WORDS].iter().all(|w| *w == 0));
+    // One that is right lies in the buffer; every byte that is not the stranger's own is there.
+    assert!(treat(&memory, &whole).is_some());
+    let buffer = &mut *memory.buffer.borrow_mut();
+    for bytes in 0..8 * Header::WORDS {
+        let read = Header::read(buffer, bytes, OWN_KEY).map(drop);
+        assert_eq!(read, Err(Unread::Stranger), "{bytes} bytes");
+    }
+    let longest = 8 * buffer.len();
+    for bytes in [longest + 8, usize::MAX] {
+        let read = Header::read(buffer, bytes, OWN_KEY).map(drop);
+        assert_eq!(read, Err(Unread::Stranger), "longer than the buffer");
+    }
+}
+
+/// A header that claims the length of a batch that came before does not execute that one again.
+#[test]
+fn earlier_messages_are_not_executed_again() {
+    let memory = Memory::new();
+    let whole = batch(&memory);
+    assert!(treat(&memory, &whole).is_some());
+    for own in Header::WORDS..whole.len() {
+        assert!(treat(&memory, &whole[..own]).is_none(), "{own} words");
+    }
+    let buffer = &mut *memory.buffer.borrow_mut();
+    for bytes in 8 * Header::WORDS..8 * whole.len() + 8 {
+        let read = Header::read(buffer, bytes, OWN_KEY);
+        assert_eq!(read.is_ok(), bytes == 8 * whole.len(), "{bytes} bytes");
+    }
+}
+
 /// Every prefix, and every batch whose header says another length.
 #[test]
 fn parts_of_a_batch_are_refused() {
@@ -302,13 +363,13 @@ fn parts_of_a_batch_are_refused() {
         let mut words = whole[..end].to_vec();
         if end >= Header::WORDS {
             // The header says the length that the message has.
-            words[4] = words[4] >> 32 << 32 | end as u64;
+            words[LENGTH] = words[LENGTH] >> 32 << 32 | end as u64;
         }
         assert!(treat(&memory, &words).is_none(), "{end} words");
     }
     for length in (0..MOST_WORDS as u64 + 10).filter(|n| *n != whole.len() as u64) {
         let mut words = whole.clone();
-        words[4] = words[4] >> 32 << 32 | length;
+        words[LENGTH] = words[LENGTH] >> 32 << 32 | length;
         assert!(treat(&memory, &words).is_none(), "length {length}");
     }
     assert!(memory.words[GUARD..GUARD + WORDS].iter().all(|w| *w == 0));
@@ -319,7 +380,7 @@ fn holds(memory: &Memory, words: &[u64]) -> Result<(), TestCaseError> {
     if let Some(mut answer) = treat(memory, words) {
         let most = answer.len();
         prop_assert!(most <= MOST_ANSWER);
-        let (header, words) = Header::read(&mut answer).unwrap();
+        let (header, words) = read(&mut answer);
         let expected = Header::WORDS + header.entries as usize + header.results as usize;
         prop_assert_eq!(words.len(), expected);
     }
@@ -353,7 +414,7 @@ proptest! {
         let mut words = vec![0; Header::WORDS];
         words.extend(entries);
         let header = Header { kind: Kind::Batch, cookie: 0, line: 0, client: 0, sequence: 0, entries: count, results };
-        header.write(&mut words);
+        header.write(OWN_KEY, &mut words);
         holds(&memory, &words)?;
         // Entries that begin like real ones.
         let codes = [PUT, GET, responder::what(AtomicKind::Fetch, 7, 2), NOTIFY];

@@ -51,6 +51,8 @@ struct Row {
 pub(super) struct Line {
     pub(super) endpoint: NonNull<Endpoint>,
     pub(super) address: fi_addr_t,
+    /// What each message to the target carries.
+    pub(super) key: u64,
     /// Identifies the line together with its number.
     pub(super) cookie: u64,
     /// The target's number of this client, once its first answer has told it.
@@ -90,12 +92,13 @@ impl Line {
     /// `window`: bytes after which nothing is sent before an answer; `most_unanswered`: batches.
     pub(super) fn new(
         (endpoint, address): (NonNull<Endpoint>, fi_addr_t),
-        cookie: u64,
+        (key, cookie): (u64, u64),
         (window, most_unanswered): (usize, u8),
     ) -> Line {
         Line {
             endpoint,
             address,
+            key,
             cookie,
             client: UNKNOWN,
             current: None,

@@ -17,8 +17,11 @@
 //! `btl_ofi_stream_window` bytes are unanswered (`engine::streams` says why). The provider keeps messages for which no receive is posted
 //! (`FI_RM_ENABLED`), and says `FI_EAGAIN` to its sender when it cannot; what was not sent is sent by a later progress.
 //!
-//! **Introduction.** A target answers origins that it did not connect itself: an origin's first batch carries the
+//! **Introduction.** A target answers origins that it did not connect itself: an origin's first batch carries its key and the
 //! address of its endpoint, and goes alone; the answer tells the origin its client number.
+//!
+//! **Strangers.** Providers over TCP take messages of anybody. Each process has a random key, published with its address, and every
+//! message to it begins with that key; others are ignored. The length of a message is that which the provider tells.
 //!
 //! **Sends.** The host's own messages (two-sided) travel in the same batches. Their bytes are copied when they are sent, so
 //! no operation waits for them, and most batches that hold nothing else are not answered: the answer to a later one covers
@@ -63,7 +66,7 @@ use self::target::Target;
 pub(crate) use self::wire::{
     Form, GETS_OVER_PUTS, Header, LARGEST, LARGEST_SEND, MOST_ANSWER, MOST_WORDS, REGION_WORDS,
 };
-use self::wire::{Kind, LONG_WORDS};
+use self::wire::{Introduction, Kind, LONG_WORDS, Unread};
 use crate::base::error::{Doing, Error, describe};
 use crate::base::lock::Lock;
 use crate::fabric::addresses::Addresses;
@@ -83,6 +86,8 @@ pub(crate) struct Provider {
     pub(crate) addresses: Arc<Addresses>,
     /// The address of this process's endpoint.
     pub(crate) address: Vec<u8>,
+    /// What each message to this process carries.
+    pub(crate) key: u64,
     /// The format of addresses (`FI_ADDR_*`, `FI_SOCKADDR*`).
     pub(crate) format: u32,
     /// Number of receives to keep posted.
@@ -108,6 +113,10 @@ pub(crate) struct Messages {
     receives: Receives,
     origin: Origin,
     target: Target,
+    /// What each message to this process carries.
+    key: u64,
+    /// Whether a message came that does not carry it.
+    has_met_strangers: bool,
 }
 
 // SAFETY: the pointers are the provider's objects and the endpoints of peers, which are tied to no thread. They are used
@@ -125,6 +134,7 @@ impl Messages {
             rx,
             addresses,
             address,
+            key,
             format,
             receives,
             two_sided,
@@ -138,14 +148,17 @@ impl Messages {
         // SAFETY: the caller guarantees the endpoints.
         let mut port = unsafe { Port::new(tx, rx) }.doing(doing)?;
         port.register(&registrar, words)?;
+        let known = Arc::clone(&addresses);
         let mut target = Target::new(addresses, (format, address.clone()), answer);
         target.inbox = two_sided.then(|| Box::new(Inbox::new(receives)));
         let limits = (answer, window, port.window());
         let mut messages = Messages {
             port,
             receives: Receives::default(),
-            origin: Origin::new(address, limits, counters),
+            origin: Origin::new(Introduction { key, address }, known, limits, counters),
             target,
+            key,
+            has_met_strangers: false,
         };
         for _ in 0..receives {
             let memory = OwnMemory::new(&registrar, words)?;
@@ -281,13 +294,17 @@ impl Messages {
         self.origin.send_waiting(&self.port, Asker::Peers);
     }
 
-    /// Handles the completion of a message. Executes the commands of a batch, or ends the operations that an answer
+    /// Handles the completion of a message, which has so many bytes if it was received. Executes the commands of a batch, or ends the operations that an answer
     /// covers; the caller then [takes](Self::ended) them.
-    pub(crate) fn completed(&mut self, message: Message, regions: &Lock<Regions>) {
+    pub(crate) fn completed(
+        &mut self,
+        (message, bytes): (Message, usize),
+        regions: &Lock<Regions>,
+    ) {
         self.port.ended(message);
         match message {
             Message::Receive(number) => {
-                self.received(number, regions);
+                self.received((number, bytes), regions);
                 if self.target.keeps(number) {
                     // It is posted when the host has taken what came.
                 } else if self.target.has_sends() {
@@ -316,11 +333,15 @@ impl Messages {
         }
     }
 
-    fn received(&mut self, number: u32, regions: &Lock<Regions>) {
+    fn received(&mut self, (number, bytes): (u32, usize), regions: &Lock<Regions>) {
         // SAFETY: the receive to the buffer has ended, and what handles its content does not use the buffers.
         let buffer = unsafe { self.receives.words(number) };
-        let handled = match Header::read(buffer) {
-            Err(why) => Err(why),
+        let handled = match Header::read(buffer, bytes, self.key) {
+            Err(Unread::Stranger) => {
+                self.meet_stranger();
+                return;
+            }
+            Err(Unread::Wrong(why)) => Err(why),
             Ok((header, words)) => match header.kind {
                 Kind::Batch | Kind::Unanswered => {
                     let buffer = Buffer {
@@ -338,6 +359,17 @@ impl Messages {
         };
         if let Err(why) = handled {
             tracing::warn!("a message of another process is ignored: {why}");
+        }
+    }
+
+    /// Notes a message of a process that does not know this one's key. It is told once: who sends one may send many.
+    #[cold]
+    #[inline(never)]
+    fn meet_stranger(&mut self) {
+        if !std::mem::replace(&mut self.has_met_strangers, true) {
+            tracing::warn!(
+                "a message of a process that is not of this job is ignored; further ones are without a word"
+            );
         }
     }
 

@@ -16,13 +16,15 @@ pub(super) use spare::SPARE;
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use plugin_api::Status;
 
+use crate::fabric::addresses::Addresses;
 use crate::fabric::msg::batch::{Batch, Ended, Memory};
 use crate::fabric::msg::line::{Asker, Line, MOST_WAITING};
 use crate::fabric::msg::port::{EAGAIN, Port};
-use crate::fabric::msg::wire::{Form, Header, Kind, UNKNOWN};
+use crate::fabric::msg::wire::{Form, Header, Introduction, Kind, UNKNOWN};
 use crate::op::marked::Message;
 use crate::op::request::Operands;
 use crate::op::responder::Command;
@@ -43,8 +45,10 @@ pub(crate) enum Broken {
 
 /// What a transport keeps as an origin.
 pub(super) struct Origin {
-    /// The address of this process's endpoint.
-    address: Vec<u8>,
+    /// This process.
+    own: Introduction,
+    /// The addresses of targets, with their keys.
+    addresses: Arc<Addresses>,
     /// Words of the longest answer.
     answer: usize,
     /// Bytes of unanswered batches after which a line sends nothing.
@@ -75,13 +79,15 @@ pub(super) struct Origin {
 
 impl Origin {
     pub(super) fn new(
-        address: Vec<u8>,
+        own: Introduction,
+        addresses: Arc<Addresses>,
         (answer, window, most_unanswered): (usize, usize, u8),
         counters: CountersRef,
     ) -> Origin {
         Origin {
             counters,
-            address,
+            own,
+            addresses,
             answer,
             window,
             most_unanswered,
@@ -143,8 +149,8 @@ impl Origin {
             return Err(Status::ERROR);
         };
         let introduced = line.client != UNKNOWN || line.sequence > 0 || !line.waiting.is_empty();
-        let address = (!introduced).then_some(&*self.address);
-        self.batches[batch as usize].begin((number, line.cookie), address, self.answer);
+        let own = (!introduced).then_some(&self.own);
+        self.batches[batch as usize].begin((number, line.cookie), own, self.answer);
         line.current = Some(batch);
         if !line.listed {
             line.listed = true;
@@ -229,7 +235,8 @@ impl Origin {
             }
             let is_awaited = message.is_empty() || !message.has_only_sends();
             let kind = line.kind(is_awaited, bytes);
-            message.seal(kind, (line.cookie, line.client), line.sequence);
+            let to = (line.key, line.cookie, line.client);
+            message.seal(kind, to, line.sequence);
             let rc = port.send(&message.words, line.address, Message::Batch(batch));
             line.stuck = rc == EAGAIN;
             match rc {

@@ -2,7 +2,6 @@
 
 use crate::base::error::{CallError, check};
 use crate::fabric::msg::port::{EAGAIN, Port};
-use crate::fabric::msg::wire::Header;
 use crate::fabric::own::OwnMemory;
 
 #[derive(Default)]
@@ -35,10 +34,6 @@ impl Receives {
     }
 
     fn try_to_post(&mut self, number: u32, port: &Port) -> isize {
-        // An old header must not be read again if the next message is shorter than one, or comes in part.
-        // SAFETY: no receive is posted to the buffer, and nobody reads it any more.
-        let words = unsafe { self.words(number) };
-        words[..Header::WORDS].fill(0);
         port.receive(&self.buffers[number as usize], number)
     }
 

@@ -19,7 +19,7 @@ use crate::fabric::msg::port::Port;
 use crate::fabric::msg::target::answers::{Answer, Receiver};
 use crate::fabric::msg::target::pauses::Pauses;
 use crate::fabric::msg::vacant;
-use crate::fabric::msg::wire::{Header, Kind, UNKNOWN, take_address};
+use crate::fabric::msg::wire::{Header, Kind, UNKNOWN, take_introduction};
 use crate::mem::regions::Regions;
 use crate::op::responder::Responder;
 use crate::peer::address::check_form;
@@ -30,6 +30,8 @@ use crate::peer::endpoint::Endpoint;
 /// most [`MOST_DUE`](crate::fabric::msg::line::MOST_DUE)).
 pub(super) struct Client {
     pub(super) address: fi_addr_t,
+    /// What each message to it carries.
+    pub(super) key: u64,
     /// What identifies its line at the origin.
     pub(super) line: u32,
     pub(super) cookie: u64,
@@ -191,7 +193,7 @@ impl Target {
         client.sequence = client.sequence.wrapping_add(1);
         client.has_covered = header.kind == Kind::Unanswered;
         self.served += 1;
-        let cookie = client.cookie;
+        let (key, cookie) = (client.key, client.cookie);
         let inbox = self.inbox.as_deref();
         let peer = inbox.and_then(|inbox| inbox.peer(client.address, &mut client.sender));
         let reply = self.take_answer(Receiver::Client(number, cookie));
@@ -216,7 +218,7 @@ impl Target {
                 results: 0,
                 ..header
             };
-            refusal.write(&mut answer.words);
+            refusal.write(key, &mut answer.words);
         } else {
             let inbox = self.inbox.as_deref_mut();
             let inbox = inbox.map(|inbox| (inbox, peer, buffer));
@@ -225,7 +227,7 @@ impl Target {
                 regions,
                 (words, first),
                 &mut answer.words,
-                header,
+                (header, key),
             );
         }
         if header.kind == Kind::Unanswered {
@@ -242,10 +244,11 @@ impl Target {
         if header.sequence != 0 {
             return Err("it introduces its sender, but is not its first one");
         }
-        let (address, used) = self.insert_origin(words)?;
+        let (address, key, used) = self.insert_origin(words)?;
         let number = vacant(&mut self.clients, &mut self.free_clients);
         self.clients[number as usize] = Some(Client {
             address,
+            key,
             line: header.line,
             cookie: header.cookie,
             sender: Sender::default(),
@@ -258,9 +261,11 @@ impl Target {
         Ok((number, Header::WORDS + used))
     }
 
-    /// Inserts the address that an origin sends behind the header. Returns it with the number of words that it took.
-    fn insert_origin(&self, words: &[u64]) -> Result<(fi_addr_t, usize), &'static str> {
-        let (name, used) = take_address(&words[Header::WORDS..])?;
+    /// Inserts the address that an origin sends behind the header. Returns it with the origin's key, and the number of words that
+    /// both took.
+    fn insert_origin(&self, words: &[u64]) -> Result<(fi_addr_t, u64, usize), &'static str> {
+        let (origin, used) = take_introduction(&words[Header::WORDS..])?;
+        let (key, name) = (origin.key, origin.address);
         if check_form(self.format, &name, &self.address).is_err() {
             return Err("the address of its endpoint is of another kind");
         }
@@ -268,7 +273,7 @@ impl Target {
         let address = unsafe { self.addresses.insert(&name) };
         let address = address.ok().flatten();
         let address = address.ok_or("the provider did not accept the address of its endpoint")?;
-        Ok((address, used))
+        Ok((address, key, used))
     }
 
     /// Forgets a client that sends no more batches.

@@ -1,8 +1,9 @@
 //! The format of messages between two transports.
 //!
 //! A message is a sequence of 64-bit words in the byte order of the machine; all processes of a job have the same one. It
-//! begins with a [`Header`]. A *batch* carries commands to a target: after the header of its first batch, an origin sends
-//! the address of its endpoint; then the entries follow. An *answer* covers one batch: after the header come the failed
+//! begins with a [`Header`]. Its first word is the key that the receiver has published with its address: who does not know it is
+//! no process of the job, and nothing else of the message is looked at. A *batch* carries commands to a target: after the header
+//! of its first batch, an origin sends its own key and the address of its endpoint; then the entries follow. An *answer* covers one batch: after the header come the failed
 //! entries, a word each (number, status), then the results of all entries that have some, in order. A *receipt* says how far
 //! a target is with a line.
 //!
@@ -39,7 +40,7 @@ pub(super) const LONG_WORDS: usize = MOST_WORDS + (LARGEST_SEND - LARGEST) / 8;
 const LONGEST_ADDRESS: usize = 1024;
 
 const _: () = assert!(
-    Header::WORDS + 1 + LONGEST_ADDRESS / 8 + 2 * LONGEST_ENTRY + 1 + LARGEST / 8 <= MOST_WORDS,
+    Header::WORDS + 2 + LONGEST_ADDRESS / 8 + 2 * LONGEST_ENTRY + 1 + LARGEST / 8 <= MOST_WORDS,
     "one command and a notification fit in a batch"
 );
 const _: () = assert!(MOST_WORDS <= MOST_ANSWER && MOST_ANSWER <= LONG_WORDS);
@@ -48,8 +49,8 @@ const LONGEST_ENTRY: usize = 5;
 /// Words of an entry that name its region, unless it is that of the entry before.
 pub(crate) const REGION_WORDS: usize = 2;
 
-/// The first word's lower half: the letters BTM and the version of this format.
-const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x05");
+/// The second word's lower half: the letters BTM and the version of this format.
+const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x06");
 
 /// Set in the code of an entry whose region is that of the entry before.
 const SAME_REGION: u32 = 1 << 31;
@@ -70,7 +71,7 @@ pub(super) enum Kind {
     /// The origin will send no more batches.
     Farewell = 4,
     /// Asks for a receipt. The origin also learns by it whether the connection still stands. Behind the header it has the
-    /// address of the origin's endpoint, if the origin does not know its number yet.
+    /// origin's key and the address of its endpoint, if the origin does not know its number yet.
     Alive = 5,
     /// Sends only. It is not answered: the answer to a later batch covers it.
     Unanswered = 6,
@@ -78,7 +79,7 @@ pub(super) enum Kind {
     Receipt = 7,
 }
 
-/// The beginning of each message.
+/// The beginning of each message, behind the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(super) kind: Kind,
@@ -97,31 +98,54 @@ pub(crate) struct Header {
     pub(super) results: u32,
 }
 
-impl Header {
-    pub(crate) const WORDS: usize = 5;
+/// Why a message is ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// Its sender does not know this process's key.
+    Stranger,
+    /// It makes no sense.
+    Wrong(&'static str),
+}
 
-    /// Writes the header of a message whose words are complete.
-    pub(super) fn write(&self, words: &mut [u64]) {
+impl Header {
+    /// Words of the header, with the key.
+    pub(crate) const WORDS: usize = 6;
+
+    /// Writes the header of a message whose words are complete, for the process that has this key.
+    pub(super) fn write(&self, key: u64, words: &mut [u64]) {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let length = words.len() as u32;
-        words[0] = pair(MAGIC, self.kind as u32);
-        words[1] = self.cookie;
-        words[2] = pair(self.line, self.client);
-        words[3] = pair(self.sequence, self.entries);
-        words[4] = pair(length, self.results);
+        words[0] = key;
+        words[1] = pair(MAGIC, self.kind as u32);
+        words[2] = self.cookie;
+        words[3] = pair(self.line, self.client);
+        words[4] = pair(self.sequence, self.entries);
+        words[5] = pair(length, self.results);
     }
 
-    /// Reads the header at the beginning of a buffer that received a message; returns it with the message's words.
-    pub(super) fn read(buffer: &mut [u64]) -> Result<(Header, &mut [u64]), &'static str> {
+    /// Reads the header at the beginning of a buffer that received a message of so many bytes, which carries this process's `key`;
+    /// returns it with the message's words. What an earlier message left in the buffer is not read.
+    pub(super) fn read(
+        buffer: &mut [u64],
+        bytes: usize,
+        key: u64,
+    ) -> Result<(Header, &mut [u64]), Unread> {
         let low = |word: u64| word as u32;
         let high = |word: u64| (word >> 32) as u32;
-        let Some(&[first, cookie, third, fourth, fifth]) = buffer.first_chunk() else {
-            return Err("it is shorter than a header");
+        let words = buffer.get_mut(..bytes / size_of::<u64>());
+        let words = words.ok_or(Unread::Stranger)?;
+        let Some(&[first, second, cookie, fourth, fifth, sixth]) = words.first_chunk() else {
+            return Err(Unread::Stranger);
         };
-        if low(first) != MAGIC {
-            return Err("it does not begin like a message of this version");
+        if first != key {
+            return Err(Unread::Stranger);
         }
-        let kind = match high(first) {
+        if low(second) != MAGIC {
+            return Err(Unread::Wrong(
+                "it does not begin like a message of this version",
+            ));
+        }
+        let kind = match high(second) {
             1 => Kind::Batch,
             2 => Kind::Answer,
             3 => Kind::Refusal,
@@ -129,46 +153,56 @@ impl Header {
             5 => Kind::Alive,
             6 => Kind::Unanswered,
             7 => Kind::Receipt,
-            _ => return Err("it is of an unknown kind"),
+            _ => return Err(Unread::Wrong("it is of an unknown kind")),
         };
         let header = Header {
             kind,
             cookie,
-            line: low(third),
-            client: high(third),
-            sequence: low(fourth),
-            entries: high(fourth),
-            results: high(fifth),
+            line: low(fourth),
+            client: high(fourth),
+            sequence: low(fifth),
+            entries: high(fifth),
+            results: high(sixth),
         };
-        let length = low(fifth) as usize;
-        if length < Header::WORDS || length > buffer.len() {
-            return Err("its length is not that of a message");
+        if u64::from(low(sixth)) * 8 != bytes as u64 {
+            return Err(Unread::Wrong("it has another length than it says"));
         }
-        Ok((header, &mut buffer[..length]))
+        Ok((header, words))
     }
 }
 
-/// Appends the address of an endpoint to the header of an origin's first batch.
-pub(super) fn push_address(words: &mut Vec<u64>, address: &[u8]) {
-    words.push(address.len() as u64);
-    for chunk in address.chunks(8) {
+/// What an origin tells a target that has not connected it: its key, and the address of its endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Introduction {
+    pub(super) key: u64,
+    pub(super) address: Vec<u8>,
+}
+
+/// Appends an origin's introduction to the header of its first batch.
+pub(super) fn push_introduction(words: &mut Vec<u64>, origin: &Introduction) {
+    words.push(origin.key);
+    words.push(origin.address.len() as u64);
+    for chunk in origin.address.chunks(8) {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
         words.push(u64::from_ne_bytes(word));
     }
 }
 
-/// The address of an endpoint at the beginning of `words`, and the number of words that it takes.
-pub(super) fn take_address(words: &[u64]) -> Result<(Vec<u8>, usize), &'static str> {
-    let length = usize::try_from(*words.first().ok_or("it has no address")?).unwrap_or(usize::MAX);
+/// The introduction at the beginning of `words`, and the number of words that it takes.
+pub(super) fn take_introduction(words: &[u64]) -> Result<(Introduction, usize), &'static str> {
+    let Some((&[key, length], words)) = words.split_first_chunk() else {
+        return Err("it has no address");
+    };
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
     if length == 0 || length > LONGEST_ADDRESS {
         return Err("its address has an impossible length");
     }
     let used = length.div_ceil(8);
-    let words = words.get(1..=used).ok_or("its address is cut off")?;
-    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    bytes.truncate(length);
-    Ok((bytes, 1 + used))
+    let words = words.get(..used).ok_or("its address is cut off")?;
+    let mut address: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    address.truncate(length);
+    Ok((Introduction { key, address }, 2 + used))
 }
 
 /// The parts of a command that its code and count determine.

@@ -11,6 +11,7 @@ fn sample() -> Blob {
         process: ProcessId { pid: 7, started: 9 },
         probe_address: 0xdead_0000,
         probe_value: 0x1234_5678_9abc_def0,
+        key: 0xfedc_ba98_7654_3210,
         segment: Some(11),
         provider: String::from("tcp;ofi_rxm"),
         format: 3,
@@ -109,6 +110,20 @@ fn there_and_back() {
     for blob in [sample(), without, sample_with_word()] {
         assert_eq!(Blob::decode(&blob.encode()), Ok(blob));
     }
+}
+
+/// Where messages are taken there is a key, which is not 0; elsewhere there is none.
+#[test]
+fn a_key_goes_with_messages() {
+    let without = Blob {
+        messages: false,
+        ..sample()
+    };
+    let decoded = Blob::decode(&without.encode());
+    assert_eq!(decoded, Ok(Blob { key: 0, ..without }));
+    let guessed = Blob { key: 0, ..sample() };
+    let error = Blob::decode(&guessed.encode()).unwrap_err();
+    assert!(error.contains("key of messages is 0"), "{error}");
 }
 
 #[test]

@@ -41,6 +41,7 @@ fn like_a_list(mut vector: Vector, reuses: bool, seed: u64) -> Counted {
     let mut counted = Counted::default();
     let mut model: BTreeMap<u32, (fi_addr_t, u32)> = BTreeMap::new();
     let mut free = Vec::new();
+    let mut keys = BTreeMap::new();
     let mut random = seed;
     for _ in 0..4000 {
         random = random
@@ -57,6 +58,7 @@ fn like_a_list(mut vector: Vector, reuses: bool, seed: u64) -> Counted {
                     model.insert(number, (address, uses - 1));
                 } else {
                     model.remove(&number);
+                    keys.remove(&address);
                     vector.names.borrow_mut().remove(&address);
                     free.push(address);
                 }
@@ -76,7 +78,15 @@ fn like_a_list(mut vector: Vector, reuses: bool, seed: u64) -> Counted {
                     (address, 0)
                 });
                 model.insert(number, (address, uses + 1));
+                if random & 1 << 32 == 0 {
+                    counted.set_key(address, random);
+                    keys.insert(address, random);
+                }
             }
+        }
+        for (address, _) in model.values() {
+            let key = keys.get(address).copied().unwrap_or(0);
+            assert_eq!(counted.key(*address), key, "seed {seed}");
         }
     }
     counted
@@ -114,4 +124,5 @@ fn keeps_the_names_that_a_provider_does_not_tell() {
 fn an_address_that_is_not_in_use_has_none_left() {
     let nothing = |_: fi_addr_t, _: &mut [u8]| None;
     assert!(!Counted::default().end_use(3, &nothing));
+    assert_eq!(Counted::default().key(3), 0);
 }

@@ -10,10 +10,12 @@ use crate::op::responder::{COUNT, Command, GET, PUT};
 
 /// What the target says of the batch.
 fn checked(batch: &mut Batch) -> Result<(), &'static str> {
-    batch.seal(Kind::Batch, (1, 0), 0);
+    batch.seal(Kind::Batch, (7, 1, 0), 0);
     let mut words = batch.words.clone();
+    let bytes = size_of_val(&*words);
     words.resize(LONG_WORDS, 0);
-    let (header, words) = Header::read(&mut words)?;
+    let read = Header::read(&mut words, bytes, 7);
+    let (header, words) = read.map_err(|_| "it has no header")?;
     execute::check(&header, (words, Header::WORDS), true, MOST_ANSWER)
 }
 

@@ -98,14 +98,15 @@ impl Origin {
                 self.cookies += 1;
                 let cookie =
                     self.random
-                        .hash_one((std::process::id(), self.cookies, &self.address));
+                        .hash_one((std::process::id(), self.cookies, &self.own.address));
                 // SAFETY: the callers guarantee a live endpoint.
                 let peer = unsafe { endpoint.as_ref() };
                 let (address, window) = (peer.address, window_to(peer, self.window));
+                let key = self.addresses.key(address);
                 let number = vacant(&mut self.lines, &mut self.free_lines);
                 self.lines[number as usize] = Some(Line::new(
                     (endpoint, address),
-                    cookie,
+                    (key, cookie),
                     (window, self.most_unanswered),
                 ));
                 self.by_endpoint.insert(endpoint, number);

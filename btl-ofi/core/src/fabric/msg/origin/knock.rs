@@ -105,8 +105,8 @@ impl Origin {
         let batch = self.take_batch();
         let message = &mut self.batches[batch as usize];
         let is_question = kind == Kind::Alive;
-        let address = (is_question && line.client == UNKNOWN).then_some(&*self.address);
-        message.begin((to_tell, line.cookie), address, self.answer);
+        let own = (is_question && line.client == UNKNOWN).then_some(&self.own);
+        message.begin((to_tell, line.cookie), own, self.answer);
         Header {
             kind,
             cookie: line.cookie,
@@ -120,7 +120,7 @@ impl Origin {
                 0
             },
         }
-        .write(&mut message.words);
+        .write(line.key, &mut message.words);
         let rc = port.send(
             &self.batches[batch as usize].words,
             line.address,

@@ -37,7 +37,11 @@ impl Side {
         let table = CounterTable::new("test", 1, None).expect("counters");
         let peer = Box::new(Endpoint::new(0, 1, Route::decide(Facts::default())));
         let origin = Origin::new(
-            vec![1; 16],
+            Introduction {
+                key: 1,
+                address: vec![1; 16],
+            },
+            Arc::new(Addresses::that_keep(&[2; 16])),
             (MOST_WORDS, usize::MAX, WINDOW as u8),
             table.reference(),
         );

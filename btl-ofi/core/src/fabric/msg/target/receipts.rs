@@ -26,12 +26,12 @@ impl Target {
             known => Some(known as usize),
         };
         let Some(number) = number else {
-            let (address, _) = self.insert_origin(words)?;
+            let (address, key, _) = self.insert_origin(words)?;
             let nothing = Header {
                 sequence: 0,
                 ..*header
             };
-            self.send_receipt(port, Receiver::Stranger(address), nothing);
+            self.send_receipt(port, (Receiver::Stranger(address), key), nothing);
             return Ok(());
         };
         let client = self.clients.get_mut(number).and_then(Option::as_mut);
@@ -43,7 +43,7 @@ impl Target {
             sequence: client.sequence,
             ..*header
         };
-        let is_paused = client.paused;
+        let (is_paused, key) = (client.paused, client.key);
         if std::mem::take(&mut client.parked) > 0 {
             for number in self.take_parked(receiver) {
                 self.answers[number as usize].failures = 0;
@@ -55,7 +55,7 @@ impl Target {
             let answers = self.end_pause(receiver);
             self.unsent.extend(answers);
         }
-        self.send_receipt(port, receiver, header);
+        self.send_receipt(port, (receiver, key), header);
         Ok(())
     }
 
@@ -72,6 +72,7 @@ impl Target {
                 continue;
             }
             let receiver = Receiver::Client(number as u32, client.cookie);
+            let key = client.key;
             let header = Header {
                 kind: Kind::Receipt,
                 cookie: client.cookie,
@@ -81,7 +82,7 @@ impl Target {
                 entries: 0,
                 results: 0,
             };
-            self.send_receipt(port, receiver, header);
+            self.send_receipt(port, (receiver, key), header);
         }
     }
 
@@ -90,8 +91,8 @@ impl Target {
         self.receipts > 0
     }
 
-    /// Sends a receipt. The header has all but its kind and the number of answers that have not left.
-    fn send_receipt(&mut self, port: &Port, receiver: Receiver, header: Header) {
+    /// Sends a receipt to a process with this key. The header has all but its kind and the number of answers that have not left.
+    fn send_receipt(&mut self, port: &Port, (receiver, key): (Receiver, u64), header: Header) {
         let answers = self.answers.iter().filter(|a| !a.is_receipt);
         let owed = answers.filter(|answer| answer.receiver == receiver).count();
         let header = Header {
@@ -105,7 +106,7 @@ impl Target {
         answer.is_receipt = true;
         answer.words.clear();
         answer.words.resize(Header::WORDS, 0);
-        header.write(&mut answer.words);
+        header.write(key, &mut answer.words);
         self.send_answer(port, number);
     }
 }

@@ -8,9 +8,11 @@ use super::answers::MOST_FAILURES;
 use super::pauses::{LONGEST, PROMPT};
 use super::*;
 use crate::fabric::msg::port::SENDS;
-use crate::fabric::msg::wire::{MOST_WORDS, push_address};
+use crate::fabric::msg::wire::{Introduction, MOST_WORDS, push_introduction};
 
 const COOKIE: u64 = 0x1234;
+/// The key of the origins.
+const KEY: u64 = 0x5678;
 /// The address of the origins, and the target's.
 const NAME: [u8; 16] = [1; 16];
 
@@ -25,6 +27,7 @@ fn target() -> Target {
 fn add_client(target: &mut Target, cookie: u64) -> u32 {
     target.clients.push(Some(Client {
         address: 0,
+        key: KEY,
         line: 0,
         cookie,
         sender: Sender::default(),
@@ -69,7 +72,8 @@ fn receipts(target: &Target) -> Vec<(u32, u32, u32)> {
     let receipts = target.answers.iter().filter(|answer| answer.is_receipt);
     let read = receipts.map(|receipt| {
         let mut words = receipt.words.clone();
-        let (header, _) = Header::read(&mut words).expect("a message");
+        let bytes = size_of_val(&*words);
+        let (header, _) = Header::read(&mut words, bytes, KEY).expect("a message");
         assert_eq!(header.kind, Kind::Receipt);
         (header.sequence, header.entries, header.results)
     });
@@ -262,7 +266,7 @@ fn receipts_say_what_was_executed() {
         ..question
     };
     assert_eq!(target.asked(&port, &unknown, &[]), Ok(()));
-    let receipt = |question| move |a: &Answer| a.is_receipt && a.words[4] >> 32 == question;
+    let receipt = |question| move |a: &Answer| a.is_receipt && a.words[5] >> 32 == question;
     for question in [5, 6] {
         assert!(target.owes_receipts());
         let number = target.answers.iter().position(receipt(question));
@@ -284,14 +288,23 @@ fn strangers_say_where_they_are() {
         cookie: 1,
         ..header(Kind::Alive, 0)
     };
-    for words in [&[0; 5][..], &[0; 6], &[0, 0, 0, 0, 0, 16, 1]] {
+    for words in [
+        &[0; 6][..],
+        &[0; 7],
+        &[0; 8],
+        &[0, 0, 0, 0, 0, 0, KEY, 16, 1],
+    ] {
         target
             .asked(&port, &stranger, words)
             .expect_err("it has no address");
     }
     assert!(target.answers.is_empty());
     let mut words = vec![0; Header::WORDS];
-    push_address(&mut words, &NAME);
+    let origin = Introduction {
+        key: KEY,
+        address: NAME.to_vec(),
+    };
+    push_introduction(&mut words, &origin);
     assert_eq!(target.asked(&port, &stranger, &words), Ok(()));
     assert_eq!(receipts(&target), [(0, 0, 0)]);
     let receipt = &target.answers[0].receiver;

@@ -320,7 +320,7 @@ fn tables_of_an_older_program() {
         "OLDER",
         &[
             (
-                "#define HOST_COLL_ENTRIES 16\n",
+                "#define HOST_COLL_ENTRIES 13\n",
                 "#define HOST_COLL_ENTRIES 5\n",
             ),
             ("#define HOST_COLL_ROOM 64\n", "#define HOST_COLL_ROOM 5\n"),
@@ -350,8 +350,8 @@ fn tables_of_a_newer_program() {
         "NEWER",
         &[
             (
-                "#define HOST_COLL_ENTRIES 16\n",
-                "#define HOST_COLL_ENTRIES 18\n",
+                "#define HOST_COLL_ENTRIES 13\n",
+                "#define HOST_COLL_ENTRIES 15\n",
             ),
             ("#define HOST_COLL_ROOM 64\n", "#define HOST_COLL_ROOM 66\n"),
             (

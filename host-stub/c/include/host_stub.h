@@ -316,34 +316,19 @@
 #define HOST_COLL_EXSCAN 10
 
 /**
- * Place of the gatherv entries in a table.
- */
-#define HOST_COLL_GATHERV 11
-
-/**
- * Place of the scatterv entries in a table.
- */
-#define HOST_COLL_SCATTERV 12
-
-/**
  * Place of the allgatherv entries in a table.
  */
-#define HOST_COLL_ALLGATHERV 13
+#define HOST_COLL_ALLGATHERV 11
 
 /**
  * Place of the alltoallv entries in a table.
  */
-#define HOST_COLL_ALLTOALLV 14
-
-/**
- * Place of the alltoallw entries in a table.
- */
-#define HOST_COLL_ALLTOALLW 15
+#define HOST_COLL_ALLTOALLV 12
 
 /**
  * Collectives that this host knows, at the places below this one.
  */
-#define HOST_COLL_ENTRIES 16
+#define HOST_COLL_ENTRIES 13
 
 /**
  * Places of a table.
@@ -757,8 +742,7 @@ typedef struct host_rma_layer_t host_rma_layer_t;
 typedef struct host_win_t host_win_t;
 
 /**
- * Where the blocks of a buffer lie, one of each rank, in the v and w forms. The lists are as long as there are
- * ranks.
+ * Where the blocks of a buffer lie, one of each rank, in the v forms. The lists are as long as there are ranks.
  */
 typedef struct host_blocks_t {
     /**
@@ -766,13 +750,9 @@ typedef struct host_blocks_t {
      */
     const size_t *counts;
     /**
-     * Where each begins: so many elements from the beginning of the buffer, or bytes where there are `types`.
+     * Where each begins: so many elements from the beginning of the buffer.
      */
     const size_t *displacements;
-    /**
-     * The type of each block in an alltoallw; NULL in the others.
-     */
-    const int *types;
 } host_blocks_t;
 
 /**
@@ -789,8 +769,7 @@ typedef struct host_coll_args_t {
      */
     size_t size;
     /**
-     * What this rank gives; NULL: it is in `recv`. Of an alltoallv or alltoallw only if the lists of `given`
-     * are NULL too.
+     * What this rank gives; NULL: it is in `recv`. Of an alltoallv only if the lists of `given` are NULL too.
      */
     const void *send;
     /**
@@ -798,8 +777,7 @@ typedef struct host_coll_args_t {
      */
     void *recv;
     /**
-     * Elements of a broadcast or reduction; of a block in all others. Of a gatherv or
-     * allgatherv those that this rank gives, of a scatterv those that it gets.
+     * Elements of a broadcast or reduction; of a block in all others. Of an allgatherv those that this rank gives.
      */
     size_t count;
     /**
@@ -824,11 +802,11 @@ typedef struct host_coll_args_t {
      */
     int reserved;
     /**
-     * Where the blocks of `send` lie: of a scatterv at the root, of an alltoallv or alltoallw.
+     * Where the blocks of an alltoallv's `send` lie.
      */
     struct host_blocks_t given;
     /**
-     * Where the blocks of `recv` lie: of a gatherv at the root, of an allgatherv, alltoallv or alltoallw.
+     * Where the blocks of an allgatherv's or alltoallv's `recv` lie.
      */
     struct host_blocks_t taken;
 } host_coll_args_t;
@@ -1641,72 +1619,6 @@ int host_comm_restore(struct host_comm_t *comm);
 int host_coll_live_tables(void);
 
 /**
- * Brings `count` elements of every rank to the root, which gets `counts[r]` of rank r and places them
- * `displacements[r]` elements from the beginning of `recv`. The lists mean nothing elsewhere. At the root a NULL
- * `send` leaves its own where they are.
- *
- * # Safety
- * The buffers are good for the elements named, and do not overlap.
- */
-int host_gatherv(const void *send,
-                 size_t count,
-                 void *recv,
-                 const size_t *counts,
-                 const size_t *displacements,
-                 int datatype,
-                 int root,
-                 struct host_comm_t *comm);
-
-/**
- * As host_gatherv, nonblocking. The lists are read before the call returns.
- *
- * # Safety
- * `request` is writable; buffers are good for the elements named until the collective is done.
- */
-int host_igatherv(const void *send,
-                  size_t count,
-                  void *recv,
-                  const size_t *counts,
-                  const size_t *displacements,
-                  int datatype,
-                  int root,
-                  struct host_comm_t *comm,
-                  struct host_coll_request_t **request);
-
-/**
- * Brings every rank its `count` elements of the root's buffer: for rank r `counts[r]` elements, which lie
- * `displacements[r]` elements from its beginning. The lists mean nothing elsewhere. At the root a NULL `recv`
- * leaves its own where they are.
- *
- * # Safety
- * The buffers are good for the elements named, and do not overlap.
- */
-int host_scatterv(const void *send,
-                  const size_t *counts,
-                  const size_t *displacements,
-                  void *recv,
-                  size_t count,
-                  int datatype,
-                  int root,
-                  struct host_comm_t *comm);
-
-/**
- * As host_scatterv, nonblocking. The lists are read before the call returns.
- *
- * # Safety
- * `request` is writable; buffers are good for the elements named until the collective is done.
- */
-int host_iscatterv(const void *send,
-                   const size_t *counts,
-                   const size_t *displacements,
-                   void *recv,
-                   size_t count,
-                   int datatype,
-                   int root,
-                   struct host_comm_t *comm,
-                   struct host_coll_request_t **request);
-
-/**
  * Brings `count` elements of every rank to everyone, who gets `counts[r]` of rank r and places them
  * `displacements[r]` elements from the beginning of `recv`. The counts are the same at every rank.
  *
@@ -1765,39 +1677,6 @@ int host_ialltoallv(const void *send,
                     const size_t *recv_counts,
                     const size_t *recv_displacements,
                     int datatype,
-                    struct host_comm_t *comm,
-                    struct host_coll_request_t **request);
-
-/**
- * As host_alltoallv, with a type for each rank, and displacements in bytes.
- *
- * # Safety
- * The buffers are good for the elements named, and do not overlap.
- */
-int host_alltoallw(const void *send,
-                   const size_t *send_counts,
-                   const size_t *send_displacements,
-                   const int *send_types,
-                   void *recv,
-                   const size_t *recv_counts,
-                   const size_t *recv_displacements,
-                   const int *recv_types,
-                   struct host_comm_t *comm);
-
-/**
- * As host_alltoallw, nonblocking. The lists are read before the call returns.
- *
- * # Safety
- * `request` is writable; buffers are good for the elements named until the collective is done.
- */
-int host_ialltoallw(const void *send,
-                    const size_t *send_counts,
-                    const size_t *send_displacements,
-                    const int *send_types,
-                    void *recv,
-                    const size_t *recv_counts,
-                    const size_t *recv_displacements,
-                    const int *recv_types,
                     struct host_comm_t *comm,
                     struct host_coll_request_t **request);
 

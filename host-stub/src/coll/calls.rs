@@ -8,8 +8,6 @@
 //! operations and roots; what happens otherwise is an error or a wait without end, unless
 //! [`CHECK`](crate::crt::CHECK) is set, which finds and names it.
 
-use plugin_api::Datatype;
-
 use super::checking::Form;
 use super::defaults;
 use super::{BlockList, CollArgs, CollRequest, Collective};
@@ -296,19 +294,6 @@ calls! {
     (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, op: impl Into<ReduceOp>)
         => CollArgs { op: op.into(), ..moved(send, recv, count, datatype, 0) };
 
-    /// Brings `count` elements of every rank to the root, where `blocks` says how many come from
-    /// whom and where they go. Elsewhere it means nothing.
-    gatherv, igatherv, Gatherv,
-    (send: *const u8, count: usize, recv: *mut u8, blocks: BlockList<'_>, datatype: impl Into<ElementType>, root: usize)
-        => CollArgs { recv_blocks: blocks, ..moved(send, recv, count, datatype, root) };
-
-    /// Brings every rank its `count` elements of the root's buffer, where `blocks` says how many go
-    /// to whom and where they lie. Elsewhere it means nothing. At the root a null receive buffer
-    /// leaves its own where they are.
-    scatterv, iscatterv, Scatterv,
-    (send: *const u8, blocks: BlockList<'_>, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, root: usize)
-        => CollArgs { send_blocks: blocks, ..moved(send, recv, count, datatype, root) };
-
     /// Brings `count` elements of every rank to everyone; `blocks` says how many come from whom, the
     /// same at each rank, and where they go, which may differ.
     allgatherv, iallgatherv, Allgatherv,
@@ -323,14 +308,5 @@ calls! {
             send_blocks: given,
             recv_blocks: taken,
             ..moved(send, recv, 0, datatype, 0)
-        };
-
-    /// As `alltoallv`, with a type for each block, and displacements in bytes.
-    alltoallw, ialltoallw, Alltoallw,
-    (send: *const u8, given: BlockList<'_>, recv: *mut u8, taken: BlockList<'_>)
-        => CollArgs {
-            send_blocks: given,
-            recv_blocks: taken,
-            ..moved(send, recv, 0, Datatype::Uint8, 0)
         };
 }

@@ -47,11 +47,7 @@ pub(super) fn signature(
     Signature {
         call,
         count,
-        datatype: match collective {
-            // Each pair of ranks has its own.
-            Collective::Alltoallw => 0,
-            _ => args.datatype.number(),
-        },
+        datatype: args.datatype.number(),
         op: if collective.reduces() {
             args.op.number()
         } else {

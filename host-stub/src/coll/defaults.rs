@@ -19,7 +19,6 @@ unsafe fn start(
     let number = (Plane::User, comm.scope().next(Plane::User));
     let engine = comm.any_engine(collective.name())?;
     let checked = comm.registry().checked();
-    let view = comm.view();
     let staged = args.on_device.then(|| Staged::new(comm, collective, args));
     // The others have this number too, and wait.
     let staged = staged.transpose().inspect_err(|error| {
@@ -33,9 +32,9 @@ unsafe fn start(
                 plan.agree(mine, describe);
             }
             match staged {
-                None => algorithms::build(plan, collective, args, &view),
+                None => algorithms::build(plan, collective, args),
                 Some(staged) => staged.build(plan, |plan, args| {
-                    algorithms::build(plan, collective, args, &view);
+                    algorithms::build(plan, collective, args);
                 }),
             }
         })
@@ -97,11 +96,8 @@ defaults! {
     ireduce_scatter, ReduceScatter;
     iscan, Scan;
     iexscan, Exscan;
-    igatherv, Gatherv;
-    iscatterv, Scatterv;
     iallgatherv, Allgatherv;
     ialltoallv, Alltoallv;
-    ialltoallw, Alltoallw;
 }
 
 /// Whether the nonblocking entry of a collective is the default.

@@ -129,11 +129,6 @@ impl Comm {
         Group::of_members(self.members())
     }
 
-    /// Whether this rank is the root of a collective that it calls with `root`.
-    pub fn is_root(&self, root: usize) -> bool {
-        self.view().is_root(root)
-    }
-
     /// The communicator as this rank sees it.
     #[inline]
     pub(crate) fn view(&self) -> View {

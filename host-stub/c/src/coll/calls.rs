@@ -11,7 +11,7 @@ use host::comm::Comm;
 use crate::base::codes::{element, reduce_op, root};
 use crate::base::error::{Error, Result, guarded};
 use crate::base::handles::place;
-use crate::coll::blocks::{Lists, NO_BLOCKS, values};
+use crate::coll::blocks::{self, NO_BLOCKS, values};
 use crate::coll::request::{give, host_coll_request_t};
 use crate::coll::table::host_blocks_t;
 use crate::comm::communicator::{comm, host_comm_t};
@@ -70,7 +70,7 @@ impl Given {
             run(args)
         };
         // SAFETY: passed on.
-        let outcome = unsafe { self.read_args(call, collective, comm, run) };
+        let outcome = unsafe { self.read_args(call, comm, run) };
         if !runs {
             // What is wrong here says more than that the others were told, or not.
             let _ = comm.refuse_collective(collective, blocking);
@@ -83,7 +83,6 @@ impl Given {
     unsafe fn read_args<R>(
         &self,
         call: &str,
-        collective: Collective,
         comm: &Comm,
         run: impl FnOnce(&CollArgs<'_>) -> Result<R>,
     ) -> Result<R> {
@@ -92,21 +91,22 @@ impl Given {
         }
         let (datatype, on_device) = element(call, self.datatype)?;
         let root = root(call, self.root)?;
-        let blocks = (&self.given, &self.taken);
-        // SAFETY: passed on.
-        let lists = unsafe { Lists::read(call, blocks, (collective, root), comm) }?;
-        run(&lists.with(CollArgs {
+        let ranks = comm.size();
+        run(&CollArgs {
             send: self.send.cast(),
             recv: self.recv.cast(),
             count: self.count,
             // SAFETY: passed on.
-            counts: unsafe { values(self.counts, comm.size()) },
+            counts: unsafe { values(self.counts, ranks) },
             datatype,
             op: reduce_op(call, self.op)?,
             root,
             on_device,
-            ..CollArgs::default()
-        }))
+            // SAFETY: passed on.
+            send_blocks: unsafe { blocks::read(&self.given, ranks) },
+            // SAFETY: passed on.
+            recv_blocks: unsafe { blocks::read(&self.taken, ranks) },
+        })
     }
 
     /// # Safety

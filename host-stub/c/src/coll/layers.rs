@@ -15,7 +15,7 @@ use crate::base::codes::{
 use crate::base::error::{self, Error, Result, guarded, last_text};
 use crate::base::handles::place;
 use crate::base::tables;
-use crate::coll::blocks::{self, Lists, values};
+use crate::coll::blocks::{self, values};
 use crate::coll::request::{give, host_coll_request_t, take};
 use crate::coll::table::{
     HOST_COLL_ARGS_MAGIC, HOST_COLL_ENTRIES, HOST_COLL_ROOM, HOST_COLL_TABLE_MAGIC,
@@ -40,9 +40,8 @@ fn kept(table: &host_coll_table_t) -> LayerData {
     made
 }
 
-/// The arguments for C; `codes` keeps those of types.
-fn to_c(args: &CollArgs<'_>, codes: &mut [Vec<c_int>; 2]) -> host_coll_args_t {
-    let [given, taken] = codes;
+/// The arguments for C.
+fn to_c(args: &CollArgs<'_>) -> host_coll_args_t {
     host_coll_args_t {
         magic: HOST_COLL_ARGS_MAGIC,
         size: size_of::<host_coll_args_t>(),
@@ -60,19 +59,19 @@ fn to_c(args: &CollArgs<'_>, codes: &mut [Vec<c_int>; 2]) -> host_coll_args_t {
         op: reduce_op_code(args.op),
         root: root_code(args.root),
         reserved: 0,
-        given: blocks::to_c(&args.send_blocks, given),
-        taken: blocks::to_c(&args.recv_blocks, taken),
+        given: blocks::to_c(&args.send_blocks),
+        taken: blocks::to_c(&args.recv_blocks),
     }
 }
 
-/// Calls `run` with the arguments from C, of a collective of a communicator.
+/// Calls `run` with the arguments from C.
 ///
 /// # Safety
 /// `args` is NULL or arguments, whose counts and lists are NULL or have a value for each rank.
 pub(crate) unsafe fn with_args<R>(
     call: &str,
     args: *const host_coll_args_t,
-    (collective, comm): (Collective, &Comm),
+    comm: &Comm,
     run: impl FnOnce(&CollArgs<'_>) -> Result<R>,
 ) -> Result<R> {
     // SAFETY: the caller guarantees them.
@@ -83,21 +82,22 @@ pub(crate) unsafe fn with_args<R>(
     }
     let root = root(call, args.root)?;
     let (datatype, on_device) = element(call, args.datatype)?;
-    let lists = (&args.given, &args.taken);
-    // SAFETY: the caller guarantees them.
-    let lists = unsafe { Lists::read(call, lists, (collective, root), comm) }?;
-    run(&lists.with(CollArgs {
+    let ranks = comm.size();
+    run(&CollArgs {
         send: args.send.cast(),
         recv: args.recv.cast(),
         count: args.count,
         // SAFETY: the caller guarantees so many.
-        counts: unsafe { values(args.counts, comm.size()) },
+        counts: unsafe { values(args.counts, ranks) },
         datatype,
         op: reduce_op(call, args.op)?,
         root,
         on_device,
-        ..CollArgs::default()
-    }))
+        // SAFETY: as for the counts.
+        send_blocks: unsafe { blocks::read(&args.given, ranks) },
+        // SAFETY: as for the counts.
+        recv_blocks: unsafe { blocks::read(&args.taken, ranks) },
+    })
 }
 
 fn layer(table: &CollTable) -> *const host_coll_layer_t {
@@ -127,10 +127,9 @@ unsafe fn blocking<const C: usize>(
     let Some((entry, data)) = entry else {
         return Err(failed(collective, -1));
     };
-    let mut codes = Default::default();
     // SAFETY: the program that set the table guarantees the function; the arguments live until it returns.
     let code = unsafe {
-        let args = to_c(args, &mut codes);
+        let args = to_c(args);
         entry(data, layer(table), handle(comm), C as c_int, &args)
     };
     if code != 0 {
@@ -150,8 +149,7 @@ unsafe fn start<const C: usize>(
         return Err(failed(collective, -1));
     };
     let mut request = std::ptr::null_mut();
-    let mut codes = Default::default();
-    let args = to_c(args, &mut codes);
+    let args = to_c(args);
     // SAFETY: the program that set the table guarantees the function; the arguments live until it returns.
     let code = unsafe {
         entry(
@@ -178,7 +176,7 @@ unsafe fn start<const C: usize>(
 /// Lists an instance of a function for each collective.
 macro_rules! of_each {
     ($function:ident) => {
-        of_each!($function: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+        of_each!($function: 0 1 2 3 4 5 6 7 8 9 10 11 12)
     };
     ($function:ident: $($at:literal)+) => {
         [$($function::<$at>),+]
@@ -234,7 +232,7 @@ pub unsafe extern "C" fn host_coll_previous(
         let (table, comm, collective) = below(call, layer, comm, collective)?;
         // SAFETY: the caller guarantees the arguments and the buffers.
         unsafe {
-            with_args(call, args, (collective, &comm), |args| {
+            with_args(call, args, &comm, |args| {
                 Ok(table.call(collective, &comm, args)?)
             })
         }
@@ -261,7 +259,7 @@ pub unsafe extern "C" fn host_coll_previous_start(
         let (table, comm, collective) = below(call, layer, comm, collective)?;
         // SAFETY: the caller guarantees the arguments and the buffers.
         let started = unsafe {
-            with_args(call, args, (collective, &comm), |args| {
+            with_args(call, args, &comm, |args| {
                 Ok(table.start(collective, &comm, args)?)
             })
         }?;

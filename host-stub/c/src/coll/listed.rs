@@ -1,4 +1,4 @@
-//! Collectives whose blocks lie where lists say, the v and w forms of MPI.
+//! Collectives whose blocks lie where lists say, the v forms of MPI.
 //!
 //! Lists have one value for each rank. Blocks that are received do not overlap.
 
@@ -6,145 +6,10 @@ use std::ffi::{c_int, c_void};
 
 use host::coll::Collective;
 
-use crate::coll::blocks::NO_BLOCKS;
 use crate::coll::calls::Given;
 use crate::coll::request::host_coll_request_t;
 use crate::coll::table::host_blocks_t;
 use crate::comm::communicator::host_comm_t;
-
-/// Brings `count` elements of every rank to the root, which gets `counts[r]` of rank r and places them
-/// `displacements[r]` elements from the beginning of `recv`. The lists mean nothing elsewhere. At the root a NULL
-/// `send` leaves its own where they are.
-///
-/// # Safety
-/// The buffers are good for the elements named, and do not overlap.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_gatherv(
-    send: *const c_void,
-    count: usize,
-    recv: *mut c_void,
-    counts: *const usize,
-    displacements: *const usize,
-    datatype: c_int,
-    root: c_int,
-    comm: *mut host_comm_t,
-) -> c_int {
-    let call = Given {
-        send,
-        count,
-        recv,
-        datatype,
-        root,
-        taken: host_blocks_t {
-            counts,
-            displacements,
-            ..NO_BLOCKS
-        },
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe { call.run("host_gatherv", Collective::Gatherv, comm) }
-}
-
-/// As host_gatherv, nonblocking. The lists are read before the call returns.
-///
-/// # Safety
-/// `request` is writable; buffers are good for the elements named until the collective is done.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_igatherv(
-    send: *const c_void,
-    count: usize,
-    recv: *mut c_void,
-    counts: *const usize,
-    displacements: *const usize,
-    datatype: c_int,
-    root: c_int,
-    comm: *mut host_comm_t,
-    request: *mut *mut host_coll_request_t,
-) -> c_int {
-    let call = Given {
-        send,
-        count,
-        recv,
-        datatype,
-        root,
-        taken: host_blocks_t {
-            counts,
-            displacements,
-            ..NO_BLOCKS
-        },
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe { call.start("host_igatherv", Collective::Gatherv, comm, request) }
-}
-
-/// Brings every rank its `count` elements of the root's buffer: for rank r `counts[r]` elements, which lie
-/// `displacements[r]` elements from its beginning. The lists mean nothing elsewhere. At the root a NULL `recv`
-/// leaves its own where they are.
-///
-/// # Safety
-/// The buffers are good for the elements named, and do not overlap.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_scatterv(
-    send: *const c_void,
-    counts: *const usize,
-    displacements: *const usize,
-    recv: *mut c_void,
-    count: usize,
-    datatype: c_int,
-    root: c_int,
-    comm: *mut host_comm_t,
-) -> c_int {
-    let call = Given {
-        send,
-        recv,
-        count,
-        datatype,
-        root,
-        given: host_blocks_t {
-            counts,
-            displacements,
-            ..NO_BLOCKS
-        },
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe { call.run("host_scatterv", Collective::Scatterv, comm) }
-}
-
-/// As host_scatterv, nonblocking. The lists are read before the call returns.
-///
-/// # Safety
-/// `request` is writable; buffers are good for the elements named until the collective is done.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_iscatterv(
-    send: *const c_void,
-    counts: *const usize,
-    displacements: *const usize,
-    recv: *mut c_void,
-    count: usize,
-    datatype: c_int,
-    root: c_int,
-    comm: *mut host_comm_t,
-    request: *mut *mut host_coll_request_t,
-) -> c_int {
-    let call = Given {
-        send,
-        recv,
-        count,
-        datatype,
-        root,
-        given: host_blocks_t {
-            counts,
-            displacements,
-            ..NO_BLOCKS
-        },
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe { call.start("host_iscatterv", Collective::Scatterv, comm, request) }
-}
 
 /// Brings `count` elements of every rank to everyone, who gets `counts[r]` of rank r and places them
 /// `displacements[r]` elements from the beginning of `recv`. The counts are the same at every rank.
@@ -169,7 +34,6 @@ pub unsafe extern "C" fn host_allgatherv(
         taken: host_blocks_t {
             counts,
             displacements,
-            ..NO_BLOCKS
         },
         ..Given::default()
     };
@@ -200,7 +64,6 @@ pub unsafe extern "C" fn host_iallgatherv(
         taken: host_blocks_t {
             counts,
             displacements,
-            ..NO_BLOCKS
         },
         ..Given::default()
     };
@@ -231,12 +94,10 @@ pub unsafe extern "C" fn host_alltoallv(
         given: host_blocks_t {
             counts: send_counts,
             displacements: send_displacements,
-            ..NO_BLOCKS
         },
         taken: host_blocks_t {
             counts: recv_counts,
             displacements: recv_displacements,
-            ..NO_BLOCKS
         },
         ..Given::default()
     };
@@ -267,86 +128,13 @@ pub unsafe extern "C" fn host_ialltoallv(
         given: host_blocks_t {
             counts: send_counts,
             displacements: send_displacements,
-            ..NO_BLOCKS
         },
         taken: host_blocks_t {
             counts: recv_counts,
             displacements: recv_displacements,
-            ..NO_BLOCKS
         },
         ..Given::default()
     };
     // SAFETY: passed on.
     unsafe { call.start("host_ialltoallv", Collective::Alltoallv, comm, request) }
-}
-
-/// As host_alltoallv, with a type for each rank, and displacements in bytes.
-///
-/// # Safety
-/// The buffers are good for the elements named, and do not overlap.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_alltoallw(
-    send: *const c_void,
-    send_counts: *const usize,
-    send_displacements: *const usize,
-    send_types: *const c_int,
-    recv: *mut c_void,
-    recv_counts: *const usize,
-    recv_displacements: *const usize,
-    recv_types: *const c_int,
-    comm: *mut host_comm_t,
-) -> c_int {
-    let call = Given {
-        send,
-        recv,
-        given: host_blocks_t {
-            counts: send_counts,
-            displacements: send_displacements,
-            types: send_types,
-        },
-        taken: host_blocks_t {
-            counts: recv_counts,
-            displacements: recv_displacements,
-            types: recv_types,
-        },
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe { call.run("host_alltoallw", Collective::Alltoallw, comm) }
-}
-
-/// As host_alltoallw, nonblocking. The lists are read before the call returns.
-///
-/// # Safety
-/// `request` is writable; buffers are good for the elements named until the collective is done.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_ialltoallw(
-    send: *const c_void,
-    send_counts: *const usize,
-    send_displacements: *const usize,
-    send_types: *const c_int,
-    recv: *mut c_void,
-    recv_counts: *const usize,
-    recv_displacements: *const usize,
-    recv_types: *const c_int,
-    comm: *mut host_comm_t,
-    request: *mut *mut host_coll_request_t,
-) -> c_int {
-    let call = Given {
-        send,
-        recv,
-        given: host_blocks_t {
-            counts: send_counts,
-            displacements: send_displacements,
-            types: send_types,
-        },
-        taken: host_blocks_t {
-            counts: recv_counts,
-            displacements: recv_displacements,
-            types: recv_types,
-        },
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe { call.start("host_ialltoallw", Collective::Alltoallw, comm, request) }
 }

@@ -31,18 +31,12 @@ pub const HOST_COLL_REDUCE_SCATTER: c_int = 8;
 pub const HOST_COLL_SCAN: c_int = 9;
 /// Place of the exscan entries in a table.
 pub const HOST_COLL_EXSCAN: c_int = 10;
-/// Place of the gatherv entries in a table.
-pub const HOST_COLL_GATHERV: c_int = 11;
-/// Place of the scatterv entries in a table.
-pub const HOST_COLL_SCATTERV: c_int = 12;
 /// Place of the allgatherv entries in a table.
-pub const HOST_COLL_ALLGATHERV: c_int = 13;
+pub const HOST_COLL_ALLGATHERV: c_int = 11;
 /// Place of the alltoallv entries in a table.
-pub const HOST_COLL_ALLTOALLV: c_int = 14;
-/// Place of the alltoallw entries in a table.
-pub const HOST_COLL_ALLTOALLW: c_int = 15;
+pub const HOST_COLL_ALLTOALLV: c_int = 12;
 /// Collectives that this host knows, at the places below this one.
-pub const HOST_COLL_ENTRIES: usize = 16;
+pub const HOST_COLL_ENTRIES: usize = 13;
 /// Places of a table.
 pub const HOST_COLL_ROOM: usize = 64;
 
@@ -58,23 +52,19 @@ pub const HOST_COLL_ARGS_MAGIC: u64 = 0x3147524154534f48;
 /// What a host_coll_table_t begins with.
 pub const HOST_COLL_TABLE_MAGIC: u64 = 0x314c4f4354534f48;
 
-/// Where the blocks of a buffer lie, one of each rank, in the v and w forms. The lists are as long as there are
-/// ranks.
+/// Where the blocks of a buffer lie, one of each rank, in the v forms. The lists are as long as there are ranks.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_blocks_t {
     /// Elements of each block.
     pub counts: *const usize,
-    /// Where each begins: so many elements from the beginning of the buffer, or bytes where there are `types`.
+    /// Where each begins: so many elements from the beginning of the buffer.
     pub displacements: *const usize,
-    /// The type of each block in an alltoallw; NULL in the others.
-    pub types: *const c_int,
 }
 
-layout!(host_blocks_t: 24 bytes {
+layout!(host_blocks_t: 16 bytes {
     counts at 0,
     displacements at 8,
-    types at 16,
 });
 
 /// The arguments of a collective, those that it has a meaning for; the others are zero. They grow at the
@@ -86,13 +76,11 @@ pub struct host_coll_args_t {
     pub magic: u64,
     /// sizeof(host_coll_args_t).
     pub size: usize,
-    /// What this rank gives; NULL: it is in `recv`. Of an alltoallv or alltoallw only if the lists of `given`
-    /// are NULL too.
+    /// What this rank gives; NULL: it is in `recv`. Of an alltoallv only if the lists of `given` are NULL too.
     pub send: *const c_void,
     /// What it gets; the buffer of a broadcast.
     pub recv: *mut c_void,
-    /// Elements of a broadcast or reduction; of a block in all others. Of a gatherv or
-    /// allgatherv those that this rank gives, of a scatterv those that it gets.
+    /// Elements of a broadcast or reduction; of a block in all others. Of an allgatherv those that this rank gives.
     pub count: usize,
     /// Elements that each rank gets of a reduce_scatter; NULL: `count` each.
     pub counts: *const usize,
@@ -105,13 +93,13 @@ pub struct host_coll_args_t {
     pub root: c_int,
     /// Zero.
     pub reserved: c_int,
-    /// Where the blocks of `send` lie: of a scatterv at the root, of an alltoallv or alltoallw.
+    /// Where the blocks of an alltoallv's `send` lie.
     pub given: host_blocks_t,
-    /// Where the blocks of `recv` lie: of a gatherv at the root, of an allgatherv, alltoallv or alltoallw.
+    /// Where the blocks of an allgatherv's or alltoallv's `recv` lie.
     pub taken: host_blocks_t,
 }
 
-layout!(host_coll_args_t: 112 bytes {
+layout!(host_coll_args_t: 96 bytes {
     magic at 0,
     size at 8,
     send at 16,
@@ -123,7 +111,7 @@ layout!(host_coll_args_t: 112 bytes {
     root at 56,
     reserved at 60,
     given at 64,
-    taken at 88,
+    taken at 80,
 } magic HOST_COLL_ARGS_MAGIC = b"HOSTARG1", least 64, by 8);
 
 /// The place of an entry among the tables of a communicator: what host_coll_previous goes on from. For

@@ -264,7 +264,6 @@ fn listed_arguments(comm: &Comm, at: *mut u8) -> Outcome {
     let blocks = |counts, displacements| BlockList {
         counts,
         displacements,
-        types: &[],
     };
     let (good, none) = (blocks(&ones, &apart), BlockList::default());
     let int8 = Datatype::Int8;
@@ -276,20 +275,6 @@ fn listed_arguments(comm: &Comm, at: *mut u8) -> Outcome {
                 comm.alltoallv(at, good, at, none, int8),
             ),
             ("send counts for", comm.alltoallv(at, none, at, good, int8)),
-            ("receive types for", comm.alltoallw(at, good, at, good)),
-            (
-                "of a call with one type",
-                comm.allgatherv(
-                    at,
-                    1,
-                    at,
-                    BlockList {
-                        types: &vec![int8.into(); size],
-                        ..good
-                    },
-                    int8,
-                ),
-            ),
             (
                 "would end behind all memory",
                 comm.allgatherv(at, 1, at, blocks(&ones, &long), int8),
@@ -314,7 +299,6 @@ fn listed_arguments(comm: &Comm, at: *mut u8) -> Outcome {
                 "receive buffer is at the null address",
                 comm.allgatherv(at, 1, std::ptr::null_mut(), good, int8),
             ),
-            ("no root", comm.scatterv(at, good, at, 1, int8, size)),
         ]
     };
     let mut outcomes = Vec::from(outcomes);

@@ -1,7 +1,6 @@
-//! The lists of blocks of v and w forms: how much goes from whom to whom, and where it lies.
+//! The lists of blocks of v forms: how much goes from whom to whom, and where it lies.
 
 use super::model::Call;
-use super::ops::types;
 use host_stub::coll::{BlockList, Collective, ElementType};
 
 /// Where bytes lie in a buffer: the offset and the length of each part.
@@ -28,39 +27,28 @@ pub(super) fn end(places: &Places) -> usize {
 pub(super) struct Lists {
     counts: Vec<usize>,
     displacements: Vec<usize>,
-    types: Vec<ElementType>,
     /// The same in bytes.
     pub(super) places: Places,
 }
 
 impl Lists {
-    /// Blocks of so many elements of these types with gaps between them, backwards where that is said.
-    /// Without a type of them all they have a list of types, and displacements in bytes.
-    pub(super) fn spread(
-        blocks: &[(usize, ElementType)],
-        datatype: Option<ElementType>,
-        backwards: bool,
-    ) -> Lists {
-        let size = blocks.len();
-        let unit = datatype.map_or(1, ElementType::size);
+    /// Blocks of so many elements with gaps between them, backwards where that is said.
+    fn spread(counts: Vec<usize>, datatype: ElementType, backwards: bool) -> Lists {
+        let size = counts.len();
+        let unit = datatype.size();
         let mut lists = Lists {
-            counts: blocks.iter().map(|(count, _)| *count).collect(),
+            counts,
             displacements: vec![0; size],
-            types: match datatype {
-                Some(_) => Vec::new(),
-                None => blocks.iter().map(|(_, datatype)| *datatype).collect(),
-            },
             places: vec![(0, 0); size],
         };
         let mut next = 0;
         for index in 0..size {
             let at = if backwards { size - 1 - index } else { index };
-            let (count, datatype) = blocks[at];
-            let len = count * datatype.size();
+            let count = lists.counts[at];
             lists.displacements[at] = next;
-            lists.places[at] = (next * unit, len);
+            lists.places[at] = (next * unit, count * unit);
             // Neighbours without a gap are there too.
-            next += len / unit + index % 3;
+            next += count + index % 3;
         }
         lists
     }
@@ -70,21 +58,13 @@ impl Lists {
         BlockList {
             counts: &self.counts,
             displacements: &self.displacements,
-            types: &self.types,
         }
     }
 }
 
 /// Whether lists say where the blocks of a collective lie.
 pub(super) fn is_listed(collective: Collective) -> bool {
-    matches!(
-        collective,
-        Collective::Gatherv
-            | Collective::Scatterv
-            | Collective::Allgatherv
-            | Collective::Alltoallv
-            | Collective::Alltoallw
-    )
+    matches!(collective, Collective::Allgatherv | Collective::Alltoallv)
 }
 
 impl Call {
@@ -107,57 +87,39 @@ impl Call {
         }
     }
 
-    fn type_of(&self, from: usize, to: usize) -> ElementType {
-        match self.collective {
-            Collective::Alltoallw => {
-                let types = types();
-                types[self.pair(from, to) % types.len()]
-            }
-            _ => self.datatype,
-        }
-    }
-
     /// Bytes that go from a rank to another.
     pub(super) fn bytes(&self, from: usize, to: usize) -> usize {
-        self.elements(from, to) * self.type_of(from, to).size()
+        self.elements(from, to) * self.datatype.size()
     }
 
     /// The lists of a rank's send buffer.
     pub(super) fn send_lists(&self, rank: usize, size: usize) -> Lists {
-        match self.collective {
-            Collective::Scatterv if rank == self.root => self.lists(size, |to| (rank, to)),
-            Collective::Alltoallv | Collective::Alltoallw if !self.in_place => {
-                self.lists(size, |to| (rank, to))
-            }
-            _ => Lists::default(),
+        match self.collective == Collective::Alltoallv && !self.in_place {
+            true => self.lists(size, |to| self.elements(rank, to)),
+            false => Lists::default(),
         }
     }
 
     /// The lists of a rank's receive buffer.
     pub(super) fn recv_lists(&self, rank: usize, size: usize) -> Lists {
-        match self.collective {
-            Collective::Gatherv if rank != self.root => Lists::default(),
-            Collective::Gatherv
-            | Collective::Allgatherv
-            | Collective::Alltoallv
-            | Collective::Alltoallw => self.lists(size, |from| (from, rank)),
-            _ => Lists::default(),
+        match is_listed(self.collective) {
+            true => self.lists(size, |from| self.elements(from, rank)),
+            false => Lists::default(),
         }
     }
 
-    fn lists(&self, size: usize, pair: impl Fn(usize) -> (usize, usize)) -> Lists {
-        let blocks = (0..size).map(|at| {
-            let (from, to) = pair(at);
-            (self.elements(from, to), self.type_of(from, to))
-        });
-        let unit = (self.collective != Collective::Alltoallw).then_some(self.datatype);
-        Lists::spread(&blocks.collect::<Vec<_>>(), unit, self.uneven)
+    fn lists(&self, size: usize, elements: impl Fn(usize) -> usize) -> Lists {
+        Lists::spread(
+            (0..size).map(elements).collect(),
+            self.datatype,
+            self.uneven,
+        )
     }
 
     /// Where in the operand of a rank its block for another begins.
     pub(super) fn start(&self, from: usize, to: usize) -> usize {
         match self.collective {
-            Collective::Gatherv | Collective::Allgatherv => 0,
+            Collective::Allgatherv => 0,
             _ => (0..to).map(|before| self.bytes(from, before)).sum(),
         }
     }
@@ -165,30 +127,21 @@ impl Call {
     /// Bytes that a rank gives.
     pub(super) fn listed_given(&self, rank: usize, size: usize) -> usize {
         match self.collective {
-            Collective::Gatherv | Collective::Allgatherv => self.bytes(rank, self.root),
-            Collective::Scatterv if rank != self.root => 0,
+            Collective::Allgatherv => self.bytes(rank, rank),
             _ => (0..size).map(|to| self.bytes(rank, to)).sum(),
         }
     }
 
     /// Bytes that a rank gets.
     pub(super) fn listed_taken(&self, rank: usize, size: usize) -> usize {
-        match self.collective {
-            Collective::Gatherv if rank != self.root => 0,
-            Collective::Scatterv => self.bytes(self.root, rank),
-            _ => (0..size).map(|from| self.bytes(from, rank)).sum(),
-        }
+        (0..size).map(|from| self.bytes(from, rank)).sum()
     }
 
     /// What a rank must get, block after block.
     pub(super) fn listed_result(&self, operands: &[Vec<u8>], rank: usize) -> Vec<u8> {
-        let from = match self.collective {
-            Collective::Scatterv => self.root..self.root + 1,
-            _ => 0..operands.len(),
-        };
-        let blocks = from.map(|from| {
+        let blocks = operands.iter().enumerate().map(|(from, operand)| {
             let start = self.start(from, rank);
-            &operands[from][start..start + self.bytes(from, rank)]
+            &operand[start..start + self.bytes(from, rank)]
         });
         blocks.flatten().copied().collect()
     }
@@ -196,8 +149,7 @@ impl Call {
     /// The count that a rank passes beside the lists.
     pub(super) fn own_count(&self, rank: usize) -> usize {
         match self.collective {
-            Collective::Gatherv | Collective::Allgatherv => self.elements(rank, self.root),
-            Collective::Scatterv => self.elements(self.root, rank),
+            Collective::Allgatherv => self.elements(rank, rank),
             _ => self.count,
         }
     }

@@ -77,7 +77,7 @@ impl Call {
         let mut random = stream.fork(rank as u64);
         let len = self.given(rank, size);
         if is_listed(self.collective) {
-            // Moved only, and of several types.
+            // Moved only.
             return random.bytes(len);
         }
         ops::operand(self.datatype, &mut random, len)

@@ -108,11 +108,11 @@ fn operand_in_recv(call: &Call, rank: usize, taken: &Places, operand: usize) -> 
         return None;
     }
     match call.collective {
-        Collective::Reduce | Collective::Gather | Collective::Gatherv if rank != call.root => None,
+        Collective::Reduce | Collective::Gather if rank != call.root => None,
         Collective::Gather | Collective::Allgather => Some(vec![(rank * call.block(), operand)]),
-        Collective::Gatherv | Collective::Allgatherv => Some(vec![taken[rank]]),
-        Collective::Alltoallv | Collective::Alltoallw => Some(taken.clone()),
-        Collective::Barrier | Collective::Scatter | Collective::Scatterv => None,
+        Collective::Allgatherv => Some(vec![taken[rank]]),
+        Collective::Alltoallv => Some(taken.clone()),
+        Collective::Barrier | Collective::Scatter => None,
         _ => Some(vec![(0, operand)]),
     }
 }
@@ -146,9 +146,8 @@ impl Contents {
         let given = parts(send_lists, mine.len());
         let taken = parts(recv_lists, call.taken(rank, size));
         let place = operand_in_recv(call, rank, &taken, mine.len());
-        let keeps_own = call.in_place
-            && matches!(call.collective, Collective::Scatter | Collective::Scatterv)
-            && rank == call.root;
+        let keeps_own =
+            call.in_place && call.collective == Collective::Scatter && rank == call.root;
         let mut initial = vec![0x33; end(&taken).max(place.as_ref().map_or(0, end))];
         if let Some(place) = &place {
             lay(&mut initial, mine, place);

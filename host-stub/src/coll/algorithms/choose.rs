@@ -9,7 +9,6 @@ use super::{
     scan, scatter,
 };
 use crate::coll::{CollArgs, Collective};
-use crate::comm::table::View;
 use crate::schedule::{Plan, allgather_bruck};
 
 /// Bytes from which a broadcast to more than two ranks is scattered.
@@ -24,7 +23,7 @@ const ALLGATHER_LONG: usize = 16 << 10;
 const ALLTOALL_LONG: usize = 256;
 
 /// Adds the steps of one rank. The arguments were checked.
-pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View) {
+pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
     let (size, block) = (plan.size(), args.block());
     let what = Reduction {
         op: args.op,
@@ -56,14 +55,12 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
                 allreduce::recursive_doubling(plan, &what, recv);
             }
         }
-        Collective::Gather | Collective::Gatherv => gathered(plan, collective, args, view),
-        Collective::Scatter | Collective::Scatterv => parted(plan, collective, args, view),
+        Collective::Gather => gathered(plan, args),
+        Collective::Scatter => parted(plan, args),
         Collective::Allgather | Collective::Allgatherv => {
-            gathered_by_all(plan, collective, args, view)
+            gathered_by_all(plan, collective, args);
         }
-        Collective::Alltoall | Collective::Alltoallv | Collective::Alltoallw => {
-            exchanged(plan, collective, args, view);
-        }
+        Collective::Alltoall | Collective::Alltoallv => exchanged(plan, collective, args),
         Collective::ReduceScatter => scattered(plan, &what, args),
         Collective::Scan | Collective::Exscan => {
             let operand = if in_place { recv } else { send };
@@ -93,41 +90,41 @@ pub(super) fn reduced(plan: &mut Plan, what: &Reduction, held: *mut u8, root: us
     }
 }
 
-fn gathered(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View) {
+/// A gather.
+fn gathered(plan: &mut Plan, args: &CollArgs<'_>) {
     let (block, root, recv) = (args.block(), args.root, args.recv);
-    let blocks = args.taken_blocks(collective, view);
     let mine = if args.send.is_null() {
-        at(recv, blocks.of(root).offset)
+        at(recv, root * block)
     } else {
         args.send
     };
-    if collective == Collective::Gather && block < BLOCK_LONG {
+    if block < BLOCK_LONG {
         gather::binomial(plan, mine, recv, block, root);
     } else {
-        gather::linear(plan, (mine, block), recv, &blocks, root);
+        gather::linear(plan, mine, recv, block, root);
     }
 }
 
 /// A scatter.
-fn parted(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View) {
+fn parted(plan: &mut Plan, args: &CollArgs<'_>) {
     let (block, root) = (args.block(), args.root);
-    let blocks = args.given_blocks(collective, view);
     let mine = if args.recv.is_null() {
         // In place: the root's block stays where it is.
-        plan.scratch(blocks.of(root).len)
+        plan.scratch(block)
     } else {
         args.recv
     };
-    if collective == Collective::Scatter && block < BLOCK_LONG {
+    if block < BLOCK_LONG {
         scatter::binomial(plan, args.send, mine, block, root);
     } else {
-        scatter::linear(plan, args.send, &blocks, (mine, block), root);
+        scatter::linear(plan, args.send, mine, block, root);
     }
 }
 
-fn gathered_by_all(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View) {
+/// An allgather.
+fn gathered_by_all(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
     let size = plan.size();
-    let blocks = args.taken_blocks(collective, view);
+    let blocks = args.taken_blocks(collective);
     let mine = if args.send.is_null() {
         at(args.recv, blocks.of(plan.rank()).offset)
     } else {
@@ -141,15 +138,15 @@ fn gathered_by_all(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>,
 }
 
 /// An all-to-all.
-fn exchanged(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View) {
+fn exchanged(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
     let size = plan.size();
-    let taken = args.taken_blocks(collective, view);
+    let taken = args.taken_blocks(collective);
     let (from, given) = if args.is_in_place(collective) {
         let copy = plan.scratch(taken.bytes(0, size, size));
         taken.pack(plan, size, args.recv, copy);
         (copy.cast_const(), taken.packed(size))
     } else {
-        (args.send, args.given_blocks(collective, view))
+        (args.send, args.given_blocks(collective))
     };
     if collective == Collective::Alltoall && args.block() < ALLTOALL_LONG {
         alltoall::bruck(plan, from, args.recv, args.block());

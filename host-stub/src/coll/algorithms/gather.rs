@@ -1,10 +1,9 @@
 //! Gather to a root. `mine` is this rank's block, `all` the root's buffer.
 
 use super::at_mut;
-use crate::schedule::{Extents, Plan};
+use crate::schedule::Plan;
 
-/// Up a binomial tree, for short blocks of one size: ceil(log2 n) steps (Thakur, Rabenseifner, Gropp,
-/// 2005).
+/// Up a binomial tree, for short blocks: ceil(log2 n) steps (Thakur, Rabenseifner, Gropp, 2005).
 pub(super) fn binomial(plan: &mut Plan, mine: *const u8, all: *mut u8, block: usize, root: usize) {
     let (rank, size) = (plan.rank(), plan.size());
     let relative = (rank + size - root) % size;
@@ -34,24 +33,15 @@ pub(super) fn binomial(plan: &mut Plan, mine: *const u8, all: *mut u8, block: us
     plan.copy(at_mut(held, tail * block), all, root * block);
 }
 
-/// Straight to the root, for long blocks, of which each is then moved once, and for those whose
-/// sizes only the root knows. Outside of the root `len` is all that is known of them.
-pub(super) fn linear(
-    plan: &mut Plan,
-    (mine, len): (*const u8, usize),
-    all: *mut u8,
-    blocks: &Extents,
-    root: usize,
-) {
+/// Straight to the root, for long blocks, of which each is then moved once.
+pub(super) fn linear(plan: &mut Plan, mine: *const u8, all: *mut u8, block: usize, root: usize) {
     let (rank, size) = (plan.rank(), plan.size());
     if rank != root {
-        plan.send(root, mine, len);
+        plan.send(root, mine, block);
         return;
     }
     for other in (0..size).filter(|other| *other != root) {
-        let block = blocks.of(other);
-        plan.receive(other, at_mut(all, block.offset), block.len);
+        plan.receive(other, at_mut(all, other * block), block);
     }
-    let own = blocks.of(root);
-    plan.copy(mine, at_mut(all, own.offset), own.len);
+    plan.copy(mine, at_mut(all, root * block), block);
 }

@@ -1,10 +1,9 @@
 //! Scatter from a root. `all` is the root's buffer, `mine` where this rank's block goes.
 
 use super::at;
-use crate::schedule::{Extents, Plan};
+use crate::schedule::Plan;
 
-/// Down a binomial tree, for short blocks of one size: ceil(log2 n) steps (Thakur, Rabenseifner,
-/// Gropp, 2005).
+/// Down a binomial tree, for short blocks: ceil(log2 n) steps (Thakur, Rabenseifner, Gropp, 2005).
 pub(super) fn binomial(plan: &mut Plan, all: *const u8, mine: *mut u8, block: usize, root: usize) {
     let (rank, size) = (plan.rank(), plan.size());
     let relative = (rank + size - root) % size;
@@ -38,24 +37,15 @@ pub(super) fn binomial(plan: &mut Plan, all: *const u8, mine: *mut u8, block: us
     plan.copy(held, mine, block);
 }
 
-/// Straight from the root, for long blocks, of which each is then moved once, and for those whose
-/// sizes only the root knows. Outside of the root `len` is all that is known of them.
-pub(super) fn linear(
-    plan: &mut Plan,
-    all: *const u8,
-    blocks: &Extents,
-    (mine, len): (*mut u8, usize),
-    root: usize,
-) {
+/// Straight from the root, for long blocks, of which each is then moved once.
+pub(super) fn linear(plan: &mut Plan, all: *const u8, mine: *mut u8, block: usize, root: usize) {
     let (rank, size) = (plan.rank(), plan.size());
     if rank != root {
-        plan.receive(root, mine, len);
+        plan.receive(root, mine, block);
         return;
     }
     for other in (0..size).filter(|other| *other != root) {
-        let block = blocks.of(other);
-        plan.send(other, at(all, block.offset), block.len);
+        plan.send(other, at(all, other * block), block);
     }
-    let own = blocks.of(root);
-    plan.copy(at(all, own.offset), mine, own.len);
+    plan.copy(at(all, root * block), mine, block);
 }

@@ -33,21 +33,15 @@ pub enum Collective {
     Scan,
     /// The same without this one's.
     Exscan,
-    /// A block of each rank to the root, of any sizes.
-    Gatherv,
-    /// A block to each rank from the root, of any sizes.
-    Scatterv,
     /// A block of each rank to all, of any sizes.
     Allgatherv,
     /// A block of each rank to each, of any sizes.
     Alltoallv,
-    /// The same, of any sizes and types.
-    Alltoallw,
 }
 
 impl Collective {
     /// Every collective.
-    pub const ALL: [Collective; 16] = [
+    pub const ALL: [Collective; 13] = [
         Collective::Barrier,
         Collective::Bcast,
         Collective::Reduce,
@@ -59,11 +53,8 @@ impl Collective {
         Collective::ReduceScatter,
         Collective::Scan,
         Collective::Exscan,
-        Collective::Gatherv,
-        Collective::Scatterv,
         Collective::Allgatherv,
         Collective::Alltoallv,
-        Collective::Alltoallw,
     ];
 
     /// The name, as MPI's function without prefix and in lower case.
@@ -80,11 +71,8 @@ impl Collective {
             Collective::ReduceScatter => "reduce_scatter",
             Collective::Scan => "scan",
             Collective::Exscan => "exscan",
-            Collective::Gatherv => "gatherv",
-            Collective::Scatterv => "scatterv",
             Collective::Allgatherv => "allgatherv",
             Collective::Alltoallv => "alltoallv",
-            Collective::Alltoallw => "alltoallw",
         }
     }
 
@@ -92,25 +80,13 @@ impl Collective {
     pub const fn is_rooted(self) -> bool {
         matches!(
             self,
-            Collective::Bcast
-                | Collective::Reduce
-                | Collective::Gather
-                | Collective::Scatter
-                | Collective::Gatherv
-                | Collective::Scatterv
+            Collective::Bcast | Collective::Reduce | Collective::Gather | Collective::Scatter
         )
     }
 
     /// Whether lists say where the blocks of all ranks lie.
     pub(crate) const fn is_listed(self) -> bool {
-        matches!(
-            self,
-            Collective::Gatherv
-                | Collective::Scatterv
-                | Collective::Allgatherv
-                | Collective::Alltoallv
-                | Collective::Alltoallw
-        )
+        matches!(self, Collective::Allgatherv | Collective::Alltoallv)
     }
 
     /// Whether it combines elements.
@@ -135,14 +111,12 @@ impl std::fmt::Display for Collective {
 /// The arguments of every collective; each uses those that it has a meaning for.
 #[derive(Clone, Copy, Debug)]
 pub struct CollArgs<'a> {
-    /// What this rank gives. Null: it is in `recv` (MPI_IN_PLACE); of an alltoallv or alltoallw if
-    /// `send_blocks` is empty too.
+    /// What this rank gives. Null: it is in `recv` (MPI_IN_PLACE); of an alltoallv if `send_blocks` is empty too.
     pub send: *const u8,
     /// What it gets; the buffer of a broadcast. Null where it gets nothing, and at the root of a
     /// scatter whose own block stays where it is.
     pub recv: *mut u8,
-    /// Elements of a broadcast or reduction; of a block in all others. Of a gatherv or
-    /// allgatherv those that this rank gives, of a scatterv those that it gets.
+    /// Elements of a broadcast or reduction; of a block in all others. Of an allgatherv those that this rank gives.
     pub count: usize,
     /// Elements that each rank gets of a reduce_scatter; none: `count` each.
     pub counts: &'a [usize],
@@ -155,11 +129,9 @@ pub struct CollArgs<'a> {
     /// Says that the buffers are device memory, or mapped on a device; host memory then is refused. For an entry that
     /// takes buffers on devices it says that at least one is; where each lies, [`crate::device::Devices`] tells.
     pub on_device: bool,
-    /// Where the blocks of the send buffer lie: of a scatterv at the root, of an alltoallv or
-    /// alltoallw.
+    /// Where the blocks of an alltoallv's send buffer lie.
     pub send_blocks: BlockList<'a>,
-    /// Where those of the receive buffer lie: of a gatherv at the root, of an allgatherv, alltoallv or
-    /// alltoallw.
+    /// Where those of an allgatherv's or alltoallv's receive buffer lie.
     pub recv_blocks: BlockList<'a>,
 }
 
@@ -199,33 +171,25 @@ impl CollArgs<'_> {
         self.count * self.datatype.size()
     }
 
-    /// The blocks of the send buffer as a rank has them; of arguments that were checked.
-    pub(crate) fn given_blocks(&self, collective: Collective, view: &View) -> Extents {
+    /// The blocks of the send buffer; of arguments that were checked.
+    pub(crate) fn given_blocks(&self, collective: Collective) -> Extents {
         match collective {
-            Collective::Scatterv if !view.is_root(self.root) => Extents::Even(self.block()),
-            Collective::Scatterv | Collective::Alltoallv | Collective::Alltoallw => {
-                self.send_blocks.extents(self.datatype)
-            }
+            Collective::Alltoallv => self.send_blocks.extents(self.datatype),
             _ => Extents::Even(self.block()),
         }
     }
 
-    /// The blocks of the receive buffer as a rank has them; of arguments that were checked.
-    pub(crate) fn taken_blocks(&self, collective: Collective, view: &View) -> Extents {
-        match collective {
-            Collective::Gatherv if !view.is_root(self.root) => Extents::Even(self.block()),
-            Collective::Gatherv
-            | Collective::Allgatherv
-            | Collective::Alltoallv
-            | Collective::Alltoallw => self.recv_blocks.extents(self.datatype),
-            _ => Extents::Even(self.block()),
+    /// The blocks of the receive buffer; of arguments that were checked.
+    pub(crate) fn taken_blocks(&self, collective: Collective) -> Extents {
+        match collective.is_listed() {
+            true => self.recv_blocks.extents(self.datatype),
+            false => Extents::Even(self.block()),
         }
     }
 
     /// Whether the operand is where the result will be.
     pub(crate) fn is_in_place(&self, collective: Collective) -> bool {
-        let listed = matches!(collective, Collective::Alltoallv | Collective::Alltoallw);
-        self.send.is_null() && (!listed || self.send_blocks.is_empty())
+        self.send.is_null() && (collective != Collective::Alltoallv || self.send_blocks.is_empty())
     }
 
     /// Elements that a rank gets of a reduce_scatter.
@@ -248,7 +212,7 @@ impl CollArgs<'_> {
         let is_root = rank == self.root;
         let in_place = self.is_in_place(collective);
         if collective.is_listed() {
-            return self.listed_span(collective, view, in_place);
+            return self.listed_span(collective, size, in_place);
         }
         let (one, all) = (self.count, self.count.saturating_mul(size));
         let at_root = |count| if is_root { count } else { 0 };
@@ -283,26 +247,20 @@ impl CollArgs<'_> {
     }
 
     /// As [`span`](Self::span), where lists say where blocks lie: up to the end of the last.
-    fn listed_span(&self, collective: Collective, view: &View, in_place: bool) -> Span {
+    fn listed_span(&self, collective: Collective, size: usize, in_place: bool) -> Span {
         let end = |blocks: Extents| {
-            let ends = (0..view.size).map(|rank| blocks.of(rank).end());
+            let ends = (0..size).map(|rank| blocks.of(rank).end());
             ends.max().unwrap_or(0)
         };
-        let is_root = view.rank == self.root;
-        let given = || end(self.given_blocks(collective, view));
-        let taken = || end(self.taken_blocks(collective, view));
-        let (send, recv) = match collective {
-            Collective::Gatherv if is_root => (self.block(), taken()),
-            Collective::Gatherv => (self.block(), 0),
-            Collective::Scatterv if is_root => (given(), self.block()),
-            Collective::Scatterv => (0, self.block()),
-            Collective::Allgatherv => (self.block(), taken()),
-            _ => (given(), taken()),
+        let send = match collective {
+            Collective::Allgatherv => self.block(),
+            _ => end(self.given_blocks(collective)),
         };
+        let recv = end(self.taken_blocks(collective));
         Span {
             send: if self.send.is_null() { 0 } else { send },
             recv: if self.recv.is_null() { 0 } else { recv },
-            reads: in_place && collective != Collective::Scatterv,
+            reads: in_place,
             writes: true,
         }
     }

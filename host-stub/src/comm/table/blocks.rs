@@ -1,39 +1,31 @@
-//! The lists of blocks that v and w forms of collectives are called with.
+//! The lists of blocks that v forms of collectives are called with.
 
 use crate::base::ElementType;
 use crate::schedule::{Extent, Extents};
 
-/// Where the blocks of a buffer lie, one of each rank, as the v and w forms are told. Empty for the
+/// Where the blocks of a buffer lie, one of each rank, as the v forms are told. Empty for the
 /// other collectives, whose blocks are all of one size and lie one after the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockList<'a> {
     /// Elements of each block.
     pub counts: &'a [usize],
-    /// Where each begins: so many elements from the beginning of the buffer, or bytes where there
-    /// are `types`.
+    /// Where each begins: so many elements from the beginning of the buffer.
     pub displacements: &'a [usize],
-    /// The type of each block in an alltoallw; none: that of the call.
-    pub types: &'a [ElementType],
 }
 
 impl BlockList<'_> {
     /// Whether nothing is listed.
     pub fn is_empty(&self) -> bool {
-        self.counts.is_empty() && self.displacements.is_empty() && self.types.is_empty()
+        self.counts.is_empty() && self.displacements.is_empty()
     }
 
     /// Where the blocks lie; of a list that was checked.
     pub(super) fn extents(&self, datatype: ElementType) -> Extents {
-        let blocks = self.counts.iter().zip(self.displacements).enumerate();
-        let blocks = blocks.map(|(rank, (count, displacement))| {
-            let (size, unit) = match self.types.get(rank) {
-                Some(datatype) => (datatype.size(), 1),
-                None => (datatype.size(), datatype.size()),
-            };
-            Extent {
-                offset: displacement * unit,
-                len: count * size,
-            }
+        let size = datatype.size();
+        let blocks = self.counts.iter().zip(self.displacements);
+        let blocks = blocks.map(|(count, displacement)| Extent {
+            offset: displacement * size,
+            len: count * size,
         });
         Extents::Listed(blocks.collect())
     }
@@ -43,31 +35,25 @@ impl BlockList<'_> {
         &self,
         (which, written): (&str, bool),
         datatype: ElementType,
-        (size, typed): (usize, bool),
+        size: usize,
     ) -> Result<(), String> {
         let lists = [
-            ("counts", self.counts.len(), true),
-            ("displacements", self.displacements.len(), true),
-            ("types", self.types.len(), typed),
+            ("counts", self.counts.len()),
+            ("displacements", self.displacements.len()),
         ];
-        for (name, found, wanted) in lists {
-            if found != if wanted { size } else { 0 } {
-                let wanted = if wanted {
-                    ""
-                } else {
-                    " of a call with one type"
-                };
-                return Err(format!("{found} {which} {name} for {size} blocks{wanted}"));
+        for (name, found) in lists {
+            if found != size {
+                return Err(format!("{found} {which} {name} for {size} blocks"));
             }
         }
         for rank in 0..size {
             let (count, displacement) = (self.counts[rank], self.displacements[rank]);
-            let bytes = self.types.get(rank).unwrap_or(&datatype).size();
-            let unit = if typed { 1 } else { bytes };
-            let end = displacement.checked_mul(unit).and_then(|offset| {
-                let len = count.checked_mul(bytes)?;
-                isize::try_from(offset.checked_add(len)?).ok()
-            });
+            let end = displacement
+                .checked_mul(datatype.size())
+                .and_then(|offset| {
+                    let len = count.checked_mul(datatype.size())?;
+                    isize::try_from(offset.checked_add(len)?).ok()
+                });
             if end.is_none() {
                 return Err(format!(
                     "{which} block {rank}, of {count} elements at displacement {displacement}, would \
@@ -92,9 +78,8 @@ mod tests {
         let list = BlockList {
             counts,
             displacements,
-            types: &[],
         };
-        list.check(("receive", written), Datatype::Int32.into(), (2, false))
+        list.check(("receive", written), Datatype::Int32.into(), 2)
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl CollArgs<'_> {
             }
         }
         let (gives, gets) = if collective.is_listed() {
-            self.check_listed(collective, view)
+            self.check_listed(collective, view.rank, view.size)
         } else {
             self.check_even(collective, rank, size)
         }
@@ -90,75 +90,42 @@ impl CollArgs<'_> {
         })
     }
 
-    /// The same of lists of blocks. Those of a gatherv and a scatterv mean something at the root only.
-    fn check_listed(&self, collective: Collective, view: &View) -> Result<(bool, bool), String> {
-        let (rank, size) = (view.rank, view.size);
-        let root = rank == self.root;
+    /// The same of lists of blocks.
+    fn check_listed(
+        &self,
+        collective: Collective,
+        rank: usize,
+        size: usize,
+    ) -> Result<(bool, bool), String> {
         let bytes = self.count.checked_mul(self.datatype.size());
         if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
             return Err(format!("no buffer has {} elements", self.count));
         }
-        let typed = collective == Collective::Alltoallw;
-        let sends = || {
-            let list = &self.send_blocks;
-            list.check(("send", false), self.datatype, (size, typed))
-        };
-        let receives = || {
-            let list = &self.recv_blocks;
-            list.check(("receive", true), self.datatype, (size, typed))
-        };
         let some = |list: &BlockList<'_>| list.counts.iter().any(|count| *count > 0);
-        let own = self.count > 0;
-        Ok(match collective {
-            Collective::Gatherv if root => {
-                receives()?;
-                self.same_own("gives", &self.recv_blocks, (rank, self.send.is_null()))?;
-                (false, some(&self.recv_blocks))
-            }
-            Collective::Gatherv => (own, false),
-            Collective::Scatterv if root => {
-                sends()?;
-                self.same_own("gets", &self.send_blocks, (rank, self.recv.is_null()))?;
-                (some(&self.send_blocks), false)
-            }
-            Collective::Scatterv => (false, own),
-            Collective::Allgatherv => {
-                receives()?;
-                self.same_own("gives", &self.recv_blocks, (rank, self.send.is_null()))?;
-                (false, some(&self.recv_blocks))
-            }
-            _ => {
-                receives()?;
-                if self.is_in_place(collective) {
-                    return Ok((false, some(&self.recv_blocks)));
-                }
-                sends()?;
-                let given = self.given_blocks(collective, view).of(rank).len;
-                let taken = self.taken_blocks(collective, view).of(rank).len;
-                if given != taken {
-                    return Err(format!(
-                        "rank {rank} gives itself {given} B and takes {taken} B of itself"
-                    ));
-                }
-                (some(&self.send_blocks), some(&self.recv_blocks))
-            }
-        })
-    }
-
-    /// Refuses a rank's own count that is not the one listed for it, unless its block is in place.
-    fn same_own(
-        &self,
-        does: &str,
-        list: &BlockList<'_>,
-        (rank, in_place): (usize, bool),
-    ) -> Result<(), String> {
-        let listed = list.counts[rank];
-        if in_place || self.count == listed {
-            return Ok(());
+        self.recv_blocks
+            .check(("receive", true), self.datatype, size)?;
+        let gets = some(&self.recv_blocks);
+        if self.is_in_place(collective) {
+            return Ok((false, gets));
         }
-        let count = self.count;
-        Err(format!(
-            "rank {rank} {does} {count} elements itself, and counts[{rank}] is {listed}"
-        ))
+        if collective == Collective::Allgatherv {
+            let (count, listed) = (self.count, self.recv_blocks.counts[rank]);
+            if count != listed {
+                return Err(format!(
+                    "rank {rank} gives {count} elements itself, and counts[{rank}] is {listed}"
+                ));
+            }
+            return Ok((false, gets));
+        }
+        self.send_blocks
+            .check(("send", false), self.datatype, size)?;
+        let given = self.given_blocks(collective).of(rank).len;
+        let taken = self.taken_blocks(collective).of(rank).len;
+        if given != taken {
+            return Err(format!(
+                "rank {rank} gives itself {given} B and takes {taken} B of itself"
+            ));
+        }
+        Ok((some(&self.send_blocks), gets))
     }
 }

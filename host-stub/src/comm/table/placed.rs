@@ -86,7 +86,7 @@ unsafe fn placed<'a>(
             let mut staged = room(call, span.recv, iface, address)?;
             placed.args.recv = staged.base();
             if span.writes {
-                match args.taken_blocks(collective, &view) {
+                match args.taken_blocks(collective) {
                     blocks @ Extents::Listed(_) => {
                         staged.set_written(blocks, view.size);
                     }

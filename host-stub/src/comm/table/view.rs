@@ -8,12 +8,6 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Whether this rank is the root that it names.
-    #[inline]
-    pub(crate) fn is_root(&self, root: usize) -> bool {
-        root == self.rank
-    }
-
     /// Says what is wrong with a root.
     pub(super) fn check_root(&self, root: usize) -> Result<(), String> {
         let size = self.size;

@@ -54,6 +54,8 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<bool, String> {
     let mut programs = programs::build(&arguments.cargo)?;
+    // What cargo used is no program's.
+    running::used_since_the_last();
     if let Some(only) = &arguments.only {
         programs.retain(|program| program.name.contains(only.as_str()));
     }
@@ -112,15 +114,16 @@ fn several(
 /// Says what came of all; whether everything passed.
 fn report(ended: &mut [Ended], took: Duration) -> bool {
     ended.sort_by_key(|end| std::cmp::Reverse(end.took));
-    println!("\n==== the slowest test programs, in seconds");
+    println!("\n==== the slowest test programs, in seconds on the wall and of the processors");
     for end in ended.iter().take(8) {
-        println!("     {:7.1} {}", end.took.as_secs_f64(), end.name);
+        let (took, used) = (end.took.as_secs_f64(), end.used.as_secs_f64());
+        println!("     {took:7.1} {used:7.1} {}", end.name);
     }
     let tests: u32 = ended.iter().map(|end| end.passed).sum();
     let failed: Vec<&Ended> = ended.iter().filter(|end| !end.good).collect();
-    let alone: f64 = ended.iter().map(|end| end.took.as_secs_f64()).sum();
+    let used: f64 = ended.iter().map(|end| end.used.as_secs_f64()).sum();
     println!(
-        "\n{} test programs, {tests} tests passed, in {:.0} s; one after the other {alone:.0} s",
+        "\n{} test programs, {tests} tests passed, in {:.0} s, with {used:.0} s of the processors",
         ended.len(),
         took.as_secs_f64()
     );

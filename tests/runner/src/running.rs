@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::mem::MaybeUninit;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::hang::Hang;
@@ -25,6 +27,8 @@ pub(crate) struct Ended {
     /// How it ended, where it did not pass.
     why: String,
     pub(crate) took: Duration,
+    /// Processor time of its processes, less of those that nobody waited for.
+    pub(crate) used: Duration,
     /// Tests that passed.
     pub(crate) passed: u32,
     output: String,
@@ -52,6 +56,26 @@ fn end_with_the_runner() -> std::io::Result<()> {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     }
+}
+
+/// Processor time of all children that were waited for since the last call, which was after the wait for another one.
+pub(crate) fn used_since_the_last() -> Duration {
+    static BEFORE: Mutex<Duration> = Mutex::new(Duration::ZERO);
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: `usage` is writable, and written if the call succeeds.
+    let now = unsafe {
+        match libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) {
+            0 => usage.assume_init(),
+            _ => return Duration::ZERO,
+        }
+    };
+    let of = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec.unsigned_abs())
+            + Duration::from_micros(time.tv_usec.unsigned_abs())
+    };
+    let now = of(now.ru_utime) + of(now.ru_stime);
+    let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
+    now.saturating_sub(std::mem::replace(&mut before, now))
 }
 
 impl Running {
@@ -114,6 +138,7 @@ impl Running {
             good: status.success() && hung.is_none(),
             why: hung.unwrap_or_else(|| why(status)),
             took: self.begun.elapsed(),
+            used: used_since_the_last(),
             passed: passed(&output),
             output,
         }))
@@ -148,10 +173,15 @@ impl Ended {
     /// One line, or everything that a failed program said.
     pub(crate) fn print(&self) {
         let seconds = self.took.as_secs_f64();
+        let used = self.used.as_secs_f64();
         if self.good {
-            println!("ok   {seconds:7.1} s {:5} {}", self.passed, self.name);
+            let (passed, name) = (self.passed, &self.name);
+            println!("ok   {seconds:7.1} s {used:7.1} s CPU {passed:5} {name}");
         } else {
-            println!("FAIL {seconds:7.1} s       {}: {}", self.name, self.why);
+            println!(
+                "FAIL {seconds:7.1} s {used:7.1} s CPU       {}: {}",
+                self.name, self.why
+            );
             println!("---- {} said:\n{}\n----", self.name, self.output);
         }
     }

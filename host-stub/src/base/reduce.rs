@@ -67,30 +67,6 @@ impl ElementType {
                 | ElementType::ShortInt
         )
     }
-
-    /// The number that tells it from others, the same at every rank.
-    pub(crate) const fn number(self) -> u64 {
-        match self {
-            ElementType::Basic(datatype) => datatype as u64 + 1,
-            ElementType::FloatComplex => 0x20,
-            ElementType::DoubleComplex => 0x21,
-            ElementType::FloatInt => 0x22,
-            ElementType::DoubleInt => 0x23,
-            ElementType::LongInt => 0x24,
-            ElementType::TwoInt => 0x25,
-            ElementType::ShortInt => 0x26,
-            ElementType::Bytes(size) => 1 << 32 | size as u64,
-        }
-    }
-
-    /// The type of a number.
-    pub(crate) fn of_number(number: u64) -> Option<ElementType> {
-        if number >> 32 == 1 {
-            return Some(ElementType::Bytes(number as u32));
-        }
-        let basic = Datatype::ALL.iter().map(|datatype| (*datatype).into());
-        basic.chain(Self::NAMED).find(|t| t.number() == number)
-    }
 }
 
 impl From<Datatype> for ElementType {
@@ -203,14 +179,6 @@ mod tests {
         let basic = Datatype::ALL.iter().map(|datatype| (*datatype).into());
         let bytes = [1, 8, u32::MAX].map(ElementType::Bytes);
         basic.chain(ElementType::NAMED).chain(bytes)
-    }
-
-    #[test]
-    fn numbers_tell_types_apart() {
-        for element in every() {
-            assert_eq!(ElementType::of_number(element.number()), Some(element));
-        }
-        assert_eq!(ElementType::of_number(0), None);
     }
 
     #[test]

@@ -5,11 +5,8 @@
 //! On a device they may be too, named as any call's buffers are ([`crate::device`]); the third way is
 //! [`CollArgs::on_device`].
 //! Every rank calls the collectives of a communicator in the same order, with the same counts, types,
-//! operations and roots; what happens otherwise is an error or a wait without end, unless
-//! [`CHECK`](crate::crt::CHECK) is set, which finds and names it.
+//! operations and roots; what happens otherwise is an error or a wait without end.
 
-use super::checking::Form;
-use super::defaults;
 use super::{BlockList, CollArgs, CollRequest, Collective};
 use crate::base::{ElementType, ReduceOp};
 use crate::comm::table::Visit;
@@ -29,12 +26,11 @@ impl Comm {
             if is_looked_for() || args.on_device {
                 return self.collective_located(collective, args);
             }
-            self.collective_here(collective, args, Ok(()))
+            self.collective_here(collective, args)
         }
     }
 
-    /// As [`collective`](Self::collective), with buffers that the host can follow, if `located` does
-    /// not say why not.
+    /// As [`collective`](Self::collective), with buffers that the host can follow.
     ///
     /// # Safety
     /// As for [`collective`](Self::collective).
@@ -42,30 +38,11 @@ impl Comm {
         &self,
         collective: Collective,
         args: &CollArgs<'_>,
-        located: CommResult<()>,
     ) -> CommResult<()> {
         let visit = Visit::enter(self, collective.name())?;
-        let checked = args.check(collective, &self.view());
-        let checked = checked.and(located);
-        let table = visit.table();
-        if self.registry().checked() {
-            // The default compares in the same schedule.
-            if checked.is_err() || table.blocking(collective).is_some() {
-                let ticket = defaults::start_agreement(
-                    collective,
-                    self,
-                    args,
-                    (Form::Blocking, checked.is_err()),
-                )?;
-                let engine = self.any_engine(collective.name())?;
-                let agreed = engine.wait(self.job(), ticket);
-                checked.and(agreed)?;
-            }
-        } else {
-            checked?;
-        }
+        args.check(collective, &self.view())?;
         // SAFETY: the arguments were checked; the caller vouches for the buffers.
-        unsafe { table.call(collective, self, args) }
+        unsafe { visit.table().call(collective, self, args) }
     }
 
     /// Any collective, nonblocking.
@@ -83,12 +60,11 @@ impl Comm {
             if is_looked_for() || args.on_device {
                 return self.start_collective_located(collective, args);
             }
-            self.start_collective_here(collective, args, Ok(()))
+            self.start_collective_here(collective, args)
         }
     }
 
-    /// As [`start_collective`](Self::start_collective), with buffers that the host can follow, if
-    /// `located` does not say why not.
+    /// As [`start_collective`](Self::start_collective), with buffers that the host can follow.
     ///
     /// # Safety
     /// As for [`start_collective`](Self::start_collective).
@@ -96,64 +72,11 @@ impl Comm {
         &self,
         collective: Collective,
         args: &CollArgs<'_>,
-        located: CommResult<()>,
     ) -> CommResult<CollRequest> {
         let visit = Visit::enter(self, collective.name())?;
-        let checked = args.check(collective, &self.view());
-        let checked = checked.and(located);
-        let table = visit.table();
-        let is_default = defaults::is_default(table, collective);
+        args.check(collective, &self.view())?;
         // SAFETY: the arguments were checked; the caller vouches for the buffers.
-        let begin = || unsafe { table.start(collective, self, args) };
-        let agree = |refused| {
-            let form = (Form::Nonblocking, refused);
-            defaults::start_agreement(collective, self, args, form)
-        };
-        if !self.registry().checked() {
-            checked?;
-            return begin();
-        }
-        if let Err(error) = checked {
-            // The others are told; what this rank did wrong it knows better.
-            let ticket = agree(true)?;
-            self.any_engine(collective.name())?.detach(ticket);
-            return Err(error);
-        }
-        if is_default {
-            return begin();
-        }
-        let ticket = agree(false)?;
-        match begin() {
-            Ok(second) => Ok(CollRequest::after(ticket, second)),
-            Err(error) => {
-                self.any_engine(collective.name())?.detach(ticket);
-                Err(error)
-            }
-        }
-    }
-
-    /// Takes part in a collective only to refuse it, where what this rank was given makes no arguments. In the checking mode
-    /// the others are told, and a blocking call waits for them; without it nobody can be.
-    pub fn refuse_collective(&self, collective: Collective, blocking: bool) -> CommResult<()> {
-        if !self.registry().checked() {
-            return Ok(());
-        }
-        let call = collective.name();
-        let _visit = Visit::enter(self, call)?;
-        let form = match blocking {
-            true => Form::Blocking,
-            false => Form::Nonblocking,
-        };
-        let none = CollArgs::default();
-        let ticket = defaults::start_agreement(collective, self, &none, (form, true))?;
-        let engine = self.any_engine(call)?;
-        match blocking {
-            true => engine.wait(self.job(), ticket),
-            false => {
-                engine.detach(ticket);
-                Ok(())
-            }
-        }
+        unsafe { visit.table().start(collective, self, args) }
     }
 
     /// Waits until all ranks are here.

@@ -2,7 +2,6 @@
 //! call is the schedule and a wait for it.
 
 use super::algorithms;
-use super::checking::{Form, describe, signature};
 use super::staged::Staged;
 use super::{CollArgs, CollRequest, CollTable, Collective, Collectives};
 use crate::comm::{Comm, CommResult};
@@ -10,15 +9,9 @@ use crate::schedule::{Plane, Ticket};
 
 /// # Safety
 /// The buffers are good until the schedule is done.
-unsafe fn start(
-    collective: Collective,
-    comm: &Comm,
-    args: &CollArgs<'_>,
-    form: Form,
-) -> CommResult<Ticket> {
+unsafe fn start(collective: Collective, comm: &Comm, args: &CollArgs<'_>) -> CommResult<Ticket> {
     let number = (Plane::User, comm.scope().next(Plane::User));
     let engine = comm.any_engine(collective.name())?;
-    let checked = comm.registry().checked();
     let staged = args.on_device.then(|| Staged::new(comm, collective, args));
     // The others have this number too, and wait.
     let staged = staged.transpose().inspect_err(|error| {
@@ -26,18 +19,17 @@ unsafe fn start(
     })?;
     // SAFETY: the caller vouches for the buffers; the algorithms stay within them.
     unsafe {
-        engine.start(collective.name(), comm.scope(), number, |plan| {
-            if checked {
-                let mine = signature(collective, args, (form, false));
-                plan.agree(mine, describe);
-            }
-            match staged {
+        engine.start(
+            collective.name(),
+            comm.scope(),
+            number,
+            |plan| match staged {
                 None => algorithms::build(plan, collective, args),
                 Some(staged) => staged.build(plan, |plan, args| {
                     algorithms::build(plan, collective, args);
                 }),
-            }
-        })
+            },
+        )
     }
 }
 
@@ -51,7 +43,7 @@ pub(super) unsafe fn blocking(
     args: &CollArgs<'_>,
 ) -> CommResult<()> {
     // SAFETY: the caller vouches for the buffers; the schedule is done when the wait is over.
-    let ticket = unsafe { start(collective, comm, args, Form::Blocking) }?;
+    let ticket = unsafe { start(collective, comm, args) }?;
     comm.any_engine(collective.name())?.wait(comm.job(), ticket)
 }
 
@@ -64,7 +56,7 @@ macro_rules! defaults {
                 args: &CollArgs<'_>,
             ) -> CommResult<CollRequest> {
                 // SAFETY: the caller vouches for the buffers until the request is done.
-                let ticket = unsafe { start(Collective::$collective, comm, args, Form::Nonblocking) }?;
+                let ticket = unsafe { start(Collective::$collective, comm, args) }?;
                 Ok(CollRequest::scheduled(comm, ticket))
             }
         )*
@@ -98,27 +90,4 @@ defaults! {
     iexscan, Exscan;
     iallgatherv, Allgatherv;
     ialltoallv, Alltoallv;
-}
-
-/// Whether the nonblocking entry of a collective is the default.
-pub(super) fn is_default(table: &CollTable, collective: Collective) -> bool {
-    table.nonblocking(collective) as usize == FUNCTIONS.nonblocking(collective) as usize
-}
-
-/// Begins to compare what the ranks are about to do, without doing it.
-pub(super) fn start_agreement(
-    collective: Collective,
-    comm: &Comm,
-    args: &CollArgs<'_>,
-    (form, refused): (Form, bool),
-) -> CommResult<Ticket> {
-    let engine = comm.any_engine(collective.name())?;
-    let mine = signature(collective, args, (form, refused));
-    let number = (Plane::User, comm.scope().next(Plane::User));
-    // SAFETY: the only buffers are scratch of the plan.
-    unsafe {
-        engine.start(collective.name(), comm.scope(), number, |plan| {
-            plan.agree(mine, describe);
-        })
-    }
 }

@@ -54,12 +54,7 @@ impl Comm {
         args: &CollArgs<'_>,
     ) -> CommResult<()> {
         // SAFETY: passed on.
-        unsafe {
-            match located(self, collective, args) {
-                Ok(args) => self.collective_here(collective, &args, Ok(())),
-                Err(error) => self.collective_here(collective, args, Err(error)),
-            }
-        }
+        unsafe { self.collective_here(collective, &located(self, collective, args)?) }
     }
 
     /// # Safety
@@ -72,11 +67,6 @@ impl Comm {
         args: &CollArgs<'_>,
     ) -> CommResult<CollRequest> {
         // SAFETY: passed on.
-        unsafe {
-            match located(self, collective, args) {
-                Ok(args) => self.start_collective_here(collective, &args, Ok(())),
-                Err(error) => self.start_collective_here(collective, args, Err(error)),
-            }
-        }
+        unsafe { self.start_collective_here(collective, &located(self, collective, args)?) }
     }
 }

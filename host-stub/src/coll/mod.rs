@@ -10,7 +10,6 @@
 
 pub(crate) mod algorithms;
 mod calls;
-mod checking;
 mod defaults;
 mod located;
 pub mod node;

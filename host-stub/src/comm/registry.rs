@@ -11,7 +11,7 @@ use super::context::Contexts;
 use super::error::{CommError, CommResult};
 use super::hooks::Hooks;
 use super::table::{Collectives, Tables};
-use crate::crt::{self, Blocking, CHECK};
+use crate::crt::{self, Blocking};
 use crate::job::{Job, Kept, LeaveError};
 use crate::mailbox::Mailbox;
 use crate::schedule::Engine;
@@ -38,7 +38,6 @@ pub(crate) struct Registry {
     pub(super) contexts: Contexts,
     pub(crate) hooks: Hooks,
     pub(crate) tables: Tables,
-    checked: AtomicBool,
 }
 
 /// What a job keeps for its communicators.
@@ -71,12 +70,6 @@ impl Registry {
     #[inline]
     pub(crate) fn engine(&self) -> Option<&Engine> {
         self.engine.get().map(Arc::as_ref)
-    }
-
-    /// Whether ranks compare the arguments of their collectives.
-    #[inline]
-    pub(crate) fn checked(&self) -> bool {
-        self.checked.load(Ordering::Relaxed)
     }
 
     fn lock_world(&self) -> MutexGuard<'_, World> {
@@ -129,15 +122,11 @@ impl Registry {
 
     /// What all communicators need; collective.
     fn prepare(&self, job: &Arc<Job>, defaults: &Defaults) -> CommResult<()> {
-        let settings = is_set(job, &CHECK).and_then(|checked| {
-            let register = (defaults.layers)(job)?;
-            Ok((checked, register))
-        });
+        let register = (defaults.layers)(job);
         // The others hear of settings that this rank cannot take, and do not wait for it.
-        let engine = connect(job, settings.as_ref().err());
-        let (checked, register) = settings?;
+        let engine = connect(job, register.as_ref().err());
+        let register = register?;
         let engine = Arc::new(engine?);
-        self.checked.store(checked, Ordering::Relaxed);
         // What fails above may be tried again; this is done once.
         register(&self.hooks);
         job.runtime().engine().add_source(engine.clone());

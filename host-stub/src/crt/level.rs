@@ -10,16 +10,10 @@ use super::mode::Mode;
 use super::waits::is_watched;
 use crate::loader::Transport;
 
-/// Whether the host checks what costs: that threads keep to their level, and that ranks agree on the
-/// arguments of their collectives.
-pub static CHECK: Declaration =
-    Declaration::new("host_check", Kind::Bool, Value::Bool(false))
-        .help(
-            "Compares the calls, counts, types, operations and roots of collectives among the ranks, and \
-             names those that differ; costs a message from each rank to each. Also refuses calls that \
-             break the thread level provided at init",
-        )
-        .level(ParamLevel::USER_BASIC);
+/// Whether the host checks that threads keep to their level.
+pub static CHECK: Declaration = Declaration::new("host_check", Kind::Bool, Value::Bool(false))
+    .help("Refuses calls that break the thread level provided at init")
+    .level(ParamLevel::USER_BASIC);
 
 /// How threads and tasks use the host. MPI's four levels, and one more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

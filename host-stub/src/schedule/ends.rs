@@ -24,8 +24,6 @@ impl State {
             return;
         }
         let (scope, reason) = (Arc::clone(&schedule.scope), error.to_string());
-        // Every rank finds it, and before anything else was sent.
-        let is_common = matches!(error, CommError::Mismatch { .. });
         if schedule.copies.is_idle() {
             if schedule.outstanding > 0 {
                 // Gets may be under way, here and at peers, and may never end.
@@ -35,9 +33,7 @@ impl State {
         } else {
             schedule.copies.ending.get_or_insert(error);
         }
-        if !is_common {
-            self.break_off(&scope, &reason);
-        }
+        self.break_off(&scope, &reason);
     }
 
     /// Ends a schedule of which nothing is left to do.
@@ -50,15 +46,11 @@ impl State {
         let key = schedule.key;
         schedule.scope.leave();
         let waker = schedule.waker.take();
-        let detached = schedule.detached;
         self.ended = self.ended.wrapping_add(1);
         self.running.retain(|running| *running != index);
         self.woken.extend(waker);
         if failed {
             self.forget(index, key);
-        }
-        if detached {
-            self.vacate(index);
         }
     }
 

@@ -17,8 +17,7 @@ use crate::job::Job;
 use crate::loader::Transport;
 use crate::mailbox::{Mailbox, Tracks};
 
-/// A collective under way, by name. Ended by [`Engine::test`], [`Engine::wait`] or
-/// [`Engine::detach`].
+/// A collective under way, by name. Ended by [`Engine::test`] or [`Engine::wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Ticket {
@@ -42,8 +41,6 @@ pub(super) struct Schedule {
     pub(super) key: Key,
     pub(super) scope: Arc<Scope>,
     pub(super) outcome: Option<CommResult<()>>,
-    /// Nobody will ask for the outcome.
-    pub(super) detached: bool,
     /// The future that waits.
     pub(super) waker: Option<Waker>,
 }
@@ -159,7 +156,6 @@ impl Engine {
             },
             scope: Arc::clone(scope),
             outcome: None,
-            detached: false,
             waker: None,
         };
         let index = match state.places.iter().position(|p| p.schedule.is_none()) {
@@ -251,16 +247,6 @@ impl Engine {
             // The transport failed; what waits for ranks that are gone ends by this.
             self.look(job);
             std::thread::yield_now();
-        }
-    }
-
-    /// Lets a collective whose outcome nobody wants end by itself.
-    pub(crate) fn detach(&self, ticket: Ticket) {
-        let mut state = self.lock();
-        if state.take_outcome(ticket).is_none()
-            && let Some(schedule) = state.schedule(ticket.index)
-        {
-            schedule.detached = true;
         }
     }
 

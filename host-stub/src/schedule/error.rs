@@ -42,18 +42,9 @@ pub enum CommError {
         /// Its reason.
         reason: String,
     },
-    /// The ranks did not call for the same thing; found in the checking mode.
-    #[error("{call}: the ranks do not agree. {reason}")]
-    Mismatch {
-        /// The call here.
-        call: &'static str,
-        /// What differs, and at which ranks.
-        reason: String,
-    },
     /// A rank sent another amount than this one waits for.
     #[error(
-        "{call}: rank {rank} sent {sent} B where {wanted} B were due; counts and types of the ranks \
-         differ (OMPI_MCA_host_check=1 says how)"
+        "{call}: rank {rank} sent {sent} B where {wanted} B were due; counts or types of the ranks differ"
     )]
     Length {
         /// The call.

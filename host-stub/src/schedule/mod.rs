@@ -27,7 +27,6 @@ mod plan;
 mod receive;
 mod run;
 mod scope;
-mod signature;
 mod staging;
 #[cfg(test)]
 mod staging_tests;
@@ -40,5 +39,4 @@ pub use fetch::{FETCHED, OFFER_WORDS};
 pub(crate) use kernels::combine_into;
 pub(crate) use plan::Plan;
 pub(crate) use scope::{CONTEXTS, Plane, Scope};
-pub(crate) use signature::{Field, Signature};
 pub(crate) use staging::OnDevice;

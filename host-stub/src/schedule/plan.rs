@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::scope::Scope;
-use super::signature::{Describe, Signature};
 use crate::base::{ElementType, ReduceOp};
 use crate::device::Devices;
 
@@ -35,12 +34,6 @@ pub(crate) enum Step {
         right: *const u8,
         into: *mut u8,
         count: usize,
-    },
-    /// Fails unless all ranks' signatures, received into `all`, are the same.
-    Compare {
-        all: *const Signature,
-        count: usize,
-        describe: Describe,
     },
     /// Starts to copy device memory to the host.
     Fetch {
@@ -102,11 +95,6 @@ impl Plan {
     pub(super) fn lose(&mut self) {
         std::mem::forget(std::mem::take(&mut self.kept));
         std::mem::forget(std::mem::take(&mut self.scratch));
-    }
-
-    /// Steps so far.
-    pub(crate) fn steps(&self) -> usize {
-        self.steps.len()
     }
 
     /// Keeps memory until the collective is done.
@@ -208,32 +196,5 @@ impl Plan {
     /// Ends a round.
     pub(crate) fn round(&mut self) {
         self.steps.push(Step::Round);
-    }
-
-    /// A round in which all ranks tell each other what they are about to do, and which fails where
-    /// that differs.
-    pub(crate) fn agree(&mut self, signature: Signature, describe: Describe) {
-        let Some(scope) = self.scope.clone() else {
-            return;
-        };
-        let (me, size) = (scope.rank(), scope.size());
-        let one = size_of::<Signature>();
-        let all = self.scratch(one * size).cast::<Signature>();
-        // SAFETY: the scratch holds `size` signatures, aligned, and the plan keeps it.
-        let mine = unsafe {
-            all.add(me).write(signature);
-            all.add(me).cast::<u8>()
-        };
-        for other in (1..size).map(|distance| (me + distance) % size) {
-            self.send(other, mine, one);
-            // SAFETY: below `size`.
-            self.receive(other, unsafe { all.add(other) }.cast(), one);
-        }
-        self.round();
-        self.steps.push(Step::Compare {
-            all,
-            count: size,
-            describe,
-        });
     }
 }

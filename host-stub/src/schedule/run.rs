@@ -8,7 +8,6 @@ use super::fetch::{Offer, Offered};
 use super::kernels::combine_into;
 use super::matching::{Early, Expected, Key, Outgoing};
 use super::plan::Step;
-use super::signature::Signature;
 use crate::mailbox::{Header, Kind};
 
 impl State {
@@ -114,19 +113,6 @@ impl State {
                 } => {
                     // SAFETY: the plan's maker vouches for the ranges.
                     unsafe { combine_into(element, op, left, right, into, count) };
-                }
-                Step::Compare {
-                    all,
-                    count,
-                    describe,
-                } => {
-                    // SAFETY: scratch of the plan, filled by the round before.
-                    let all = unsafe { std::slice::from_raw_parts(all, count) };
-                    if let Some(reason) = Signature::differences(all, describe) {
-                        let call = schedule.call;
-                        self.finish(index, CommError::Mismatch { call, reason });
-                        return true;
-                    }
                 }
                 Step::Send { to, .. } if failed => {
                     let header = header(Kind::Failed, schedule.key, 0);

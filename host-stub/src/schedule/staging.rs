@@ -96,18 +96,17 @@ impl Step {
 }
 
 impl Plan {
-    /// Adds what copies between the devices and the host memory in the place of their buffers, to the steps from `first` on.
-    /// `result` is a receive buffer of the host.
+    /// Adds what copies between the devices and the host memory in the place of their buffers. `result` is a receive buffer of
+    /// the host.
     pub(crate) fn stage(
         &mut self,
-        first: usize,
         devices: &Arc<Devices>,
         buffers: &[OnDevice],
         result: Option<Range<usize>>,
     ) {
-        let steps = self.steps.split_off(first.min(self.steps.len()));
+        let steps = std::mem::take(&mut self.steps);
         self.devices = Some(Arc::clone(devices));
-        self.steps.extend(staged(steps, buffers, result));
+        self.steps = staged(steps, buffers, result);
     }
 }
 

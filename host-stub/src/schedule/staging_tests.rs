@@ -162,7 +162,7 @@ fn run(steps: &[Step], when: When) -> Vec<u8> {
                 When::AtOnce => copy([from as usize, to as usize, len]),
                 When::AtLast => returns.push([from as usize, to as usize, len]),
             },
-            Step::Compare { .. } | Step::Round => {}
+            Step::Round => {}
         }
     }
     returns.into_iter().for_each(copy);
@@ -217,7 +217,7 @@ fn names(steps: &[Step]) -> String {
         Step::Fetched { .. } => 'w',
         Step::Return { .. } => 'R',
         Step::Round => '|',
-        Step::Combine { .. } | Step::Compare { .. } => '+',
+        Step::Combine { .. } => '+',
     };
     steps.iter().map(name).collect()
 }

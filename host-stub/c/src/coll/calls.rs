@@ -52,35 +52,11 @@ impl Default for Given {
 }
 
 impl Given {
-    /// Calls `run` with the arguments as the host knows them. Where they are none, the other ranks hear of it as far as the
-    /// host tells them of anything before a collective.
+    /// Calls `run` with the arguments as the host knows them.
     ///
     /// # Safety
     /// Counts and lists are NULL or have a value for each rank.
     unsafe fn with_args<R>(
-        &self,
-        call: &str,
-        (collective, blocking): (Collective, bool),
-        comm: &Comm,
-        run: impl FnOnce(&CollArgs<'_>) -> Result<R>,
-    ) -> Result<R> {
-        let mut runs = false;
-        let run = |args: &CollArgs<'_>| {
-            runs = true;
-            run(args)
-        };
-        // SAFETY: passed on.
-        let outcome = unsafe { self.read_args(call, comm, run) };
-        if !runs {
-            // What is wrong here says more than that the others were told, or not.
-            let _ = comm.refuse_collective(collective, blocking);
-        }
-        outcome
-    }
-
-    /// # Safety
-    /// As for [`with_args`](Self::with_args).
-    unsafe fn read_args<R>(
         &self,
         call: &str,
         comm: &Comm,
@@ -120,11 +96,7 @@ impl Given {
         guarded(|| {
             let comm = comm(call, over)?;
             // SAFETY: passed on.
-            unsafe {
-                self.with_args(call, (collective, true), &comm, |args| {
-                    Ok(comm.collective(collective, args)?)
-                })
-            }
+            unsafe { self.with_args(call, &comm, |args| Ok(comm.collective(collective, args)?)) }
         })
     }
 
@@ -143,7 +115,7 @@ impl Given {
             let comm = comm(call, over)?;
             // SAFETY: passed on.
             let started = unsafe {
-                self.with_args(call, (collective, false), &comm, |args| {
+                self.with_args(call, &comm, |args| {
                     Ok(comm.start_collective(collective, args)?)
                 })
             }?;

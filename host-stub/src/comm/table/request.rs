@@ -8,15 +8,12 @@ use std::task::{Context, Poll};
 use super::layered::{Pending, Run};
 use super::staged::{Staged, give_back};
 use crate::comm::{Comm, CommResult};
-use crate::schedule::CommError;
 use crate::schedule::Ticket;
 
 enum Work {
     Done,
     Scheduled(Ticket),
     Layer(Arc<Run>),
-    /// Two that are done when both are; the first decides alone when it fails.
-    Both(Ticket, Box<CollRequest>),
 }
 
 /// A collective under way. Its buffers belong to it until [`test`](Self::test) or
@@ -27,8 +24,6 @@ pub struct CollRequest {
     work: Work,
     /// Buffers on a device, to which results go back once the work is done.
     staged: Vec<Staged>,
-    /// What the ranks disagree in, if the work is to end for that.
-    disagreed: Option<CommError>,
 }
 
 impl CollRequest {
@@ -38,7 +33,6 @@ impl CollRequest {
             comm: comm.clone(),
             work: Work::Done,
             staged: Vec::new(),
-            disagreed: None,
         }
     }
 
@@ -48,7 +42,6 @@ impl CollRequest {
             comm: comm.clone(),
             work: Work::Layer(Run::new(comm, pending)),
             staged: Vec::new(),
-            disagreed: None,
         }
     }
 
@@ -59,16 +52,6 @@ impl CollRequest {
             comm: comm.clone(),
             work: Work::Scheduled(ticket),
             staged: Vec::new(),
-            disagreed: None,
-        }
-    }
-
-    pub(crate) fn after(ticket: Ticket, request: CollRequest) -> CollRequest {
-        CollRequest {
-            comm: request.comm.clone(),
-            work: Work::Both(ticket, Box::new(request)),
-            staged: Vec::new(),
-            disagreed: None,
         }
     }
 
@@ -78,15 +61,8 @@ impl CollRequest {
         self
     }
 
-    /// Goes on as the second of two, which is done before this one's buffers go back.
-    fn go_on_as(&mut self, mut second: CollRequest) {
-        second.staged.append(&mut self.staged);
-        *self = second;
-    }
-
     /// What the work came to, once its results are where they belong.
     fn ended(&mut self, outcome: CommResult<()>) -> CommResult<()> {
-        let outcome = self.disagreed.take().map_or(outcome, Err);
         if self.staged.is_empty() {
             return outcome;
         }
@@ -128,30 +104,18 @@ impl CollRequest {
     /// As [`outcome`](Self::outcome), with `look` at what is scheduled.
     fn advance(
         &mut self,
-        mut look: impl FnMut(Ticket) -> Option<CommResult<()>>,
+        look: impl FnOnce(Ticket) -> Option<CommResult<()>>,
     ) -> Option<CommResult<()>> {
-        loop {
-            let outcome = match &mut self.work {
-                // From the beginning, or reported before.
-                Work::Done if self.staged.is_empty() => return Some(Ok(())),
-                Work::Done => Ok(()),
-                Work::Scheduled(ticket) => look(*ticket)?,
-                Work::Layer(run) if run.advance() => run.outcome(),
-                Work::Layer(_) => return None,
-                Work::Both(ticket, _) => {
-                    let first = look(*ticket)?;
-                    if let Work::Both(_, second) = std::mem::replace(&mut self.work, Work::Done) {
-                        match first {
-                            Ok(()) => self.go_on_as(*second),
-                            Err(error) => self.go_on_in_vain(*second, error),
-                        }
-                    }
-                    continue;
-                }
-            };
-            self.work = Work::Done;
-            return Some(self.ended(outcome));
-        }
+        let outcome = match &mut self.work {
+            // From the beginning, or reported before.
+            Work::Done if self.staged.is_empty() => return Some(Ok(())),
+            Work::Done => Ok(()),
+            Work::Scheduled(ticket) => look(*ticket)?,
+            Work::Layer(run) if run.advance() => run.outcome(),
+            Work::Layer(_) => return None,
+        };
+        self.work = Work::Done;
+        Some(self.ended(outcome))
     }
 
     /// Waits until the collective is done. [`CommError::Level`](crate::comm::CommError::Level): this
@@ -172,41 +136,21 @@ impl CollRequest {
         outcome
     }
 
-    /// Goes on as what has begun here although the ranks disagree. It can never end well at a rank that did not begin it: the
-    /// communicator is of no use any more, which ends it. `error` is what this one came to.
-    #[cold]
-    fn go_on_in_vain(&mut self, second: CollRequest, error: CommError) {
-        if let Some(engine) = self.comm.registry().engine() {
-            engine.break_off(self.comm.scope(), &error.to_string());
-        }
-        self.go_on_as(second);
-        self.disagreed = Some(error);
-    }
-
     fn finish(&mut self) -> CommResult<()> {
         let comm = self.comm.clone();
         let (job, Some(engine)) = (comm.job(), comm.registry().engine()) else {
             return Ok(());
         };
-        loop {
-            let outcome = match std::mem::replace(&mut self.work, Work::Done) {
-                Work::Done => Ok(()),
-                Work::Scheduled(ticket) => engine.wait(job, ticket),
-                Work::Layer(run) => {
-                    // Threads that make progress ask the layer, one at a time.
-                    engine.wait_until(job, || run.advance());
-                    run.outcome()
-                }
-                Work::Both(ticket, second) => {
-                    match engine.wait(job, ticket) {
-                        Ok(()) => self.go_on_as(*second),
-                        Err(error) => self.go_on_in_vain(*second, error),
-                    }
-                    continue;
-                }
-            };
-            return self.ended(outcome);
-        }
+        let outcome = match std::mem::replace(&mut self.work, Work::Done) {
+            Work::Done => Ok(()),
+            Work::Scheduled(ticket) => engine.wait(job, ticket),
+            Work::Layer(run) => {
+                // Threads that make progress ask the layer, one at a time.
+                engine.wait_until(job, || run.advance());
+                run.outcome()
+            }
+        };
+        self.ended(outcome)
     }
 }
 

@@ -62,7 +62,9 @@ pub(crate) unsafe extern "C" fn open(
     // SAFETY: the caller passes a complete attribute.
     let attr = unsafe { &*attr };
     let (format, wait) = (attr.format, attr.wait_obj);
-    let long = format == ffi::FI_CQ_FORMAT_MSG;
+    // Layers over endpoints of other types, which are only offered, get no queue.
+    let is_used = domain.inner.config.endpoints.contains(&ffi::FI_EP_RDM);
+    let long = format == ffi::FI_CQ_FORMAT_MSG && is_used;
     if !(long || format == ffi::FI_CQ_FORMAT_CONTEXT) || wait != ffi::FI_WAIT_NONE {
         return -(ffi::FI_ENOSYS as c_int);
     }

@@ -570,10 +570,6 @@ openmpi_test() {
         openmpi_check "$program, operations turned away" openmpi_lab_program 2 "$program" \
             LAB_FAULTS=seed=7,again=300,burst=20,delay=5,reorder=1
     done
-    for program in transfers atomics window_life threads; do
-        openmpi_check "$program, registered local buffers" openmpi_lab_program 2 "$program" LAB_MR_MODE=LOCAL,ALLOCATED,PROV_KEY \
-            LAB_FAULTS=seed=5,again=50 OMPI_MCA_btl_ofi_mr_local=1
-    done
     if [ "$(id -u)" -eq 0 ]; then
         openmpi_check "memory given back is not reached through old registrations" \
             openmpi_lab_program 2 window_life LAB_PAGES=1 LAB_MR_MODE=ALLOCATED LAB_FAULTS=seed=5,again=50

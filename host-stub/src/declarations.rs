@@ -7,14 +7,14 @@ use crate::base::log::VERBOSE;
 use crate::coll::node::NODE_COLLECTIVES;
 use crate::crt::{CHECK, PROGRESS_THREAD, PROGRESS_THREAD_CORE, WAIT_REPORT};
 use crate::device::{CUDA, LEVEL, PRETENDED, PRETENDED_BYTES};
-use crate::job::{RANKS_PER_NODE, REGISTRATION_BYTES, REGISTRATION_ENTRIES};
+use crate::job::RANKS_PER_NODE;
 use crate::win::{HUGE_PAGES, TABLE};
 
 /// What the names of these parameters start with, and no others.
 pub const PREFIX: &str = "host_";
 
 /// All of them.
-pub static DECLARATIONS: [&Declaration; 15] = [
+pub static DECLARATIONS: [&Declaration; 13] = [
     &VERBOSE,
     &PROGRESS_THREAD,
     &PROGRESS_THREAD_CORE,
@@ -23,8 +23,6 @@ pub static DECLARATIONS: [&Declaration; 15] = [
     &NODE_COLLECTIVES,
     &TABLE,
     &HUGE_PAGES,
-    &REGISTRATION_ENTRIES,
-    &REGISTRATION_BYTES,
     &CUDA,
     &LEVEL,
     &PRETENDED,
@@ -33,7 +31,13 @@ pub static DECLARATIONS: [&Declaration; 15] = [
 ];
 
 /// What the host no longer has. A setting of one ends the job with the reason.
-pub static REMOVED: [Removed; 1] = [Removed::new(
-    "host_coll_hierarchy",
-    "collectives over several nodes have no stages; override those that need them by a layer (host_comm_hooks_register)",
-)];
+pub static REMOVED: [Removed; 3] = [
+    Removed::new(
+        "host_coll_hierarchy",
+        "collectives over several nodes have no stages; override those that need them by a layer (host_comm_hooks_register)",
+    ),
+    Removed::new("host_registration_cache_entries", NO_CACHE),
+    Removed::new("host_registration_cache_bytes", NO_CACHE),
+];
+
+const NO_CACHE: &str = "local buffers are not registered, so nothing is kept; leave it out";

@@ -6,10 +6,6 @@ mod members;
 mod options;
 mod slots;
 
-pub use crate::registrations::{
-    BYTES as REGISTRATION_BYTES, ENTRIES as REGISTRATION_ENTRIES, Kept as KeptRegistrations,
-    kept as kept_registrations,
-};
 pub use devices::{device_support, devices};
 pub use error::JobError;
 pub use members::{Group, Members};
@@ -28,7 +24,6 @@ use crate::device::{Devices, Support};
 use crate::loader::{
     self, Component, EndpointRef, Failure, HostServices, Plugin, Transport, TransportError,
 };
-use crate::registrations::Registrations;
 use slots::Slots;
 
 /// How many ranks share a node, for trying on one machine what happens over several.
@@ -53,7 +48,6 @@ pub struct Job {
     runtime: Runtime,
     // Before the transport, as the next: what layers keep may be registered with it.
     slots: Slots,
-    registrations: Registrations,
     // The transport ends before the bootstrap: ending it may still log with this rank's name.
     transport: Transport,
     others: Vec<Transport>,
@@ -159,7 +153,6 @@ impl Job {
         let devices = devices(&transport, &params)?;
         Ok(Arc::new(Job {
             slots: Slots::default(),
-            registrations: Registrations::new(&transport, &params)?,
             devices,
             runtime: Runtime::start(plan, &transport, oversubscribed)?,
             transport,
@@ -218,11 +211,6 @@ impl Job {
     #[inline]
     pub fn transport(&self) -> &Transport {
         &self.transport
-    }
-
-    /// Registrations of this process's buffers, kept for operations to come.
-    pub(crate) fn registrations(&self) -> &Registrations {
-        &self.registrations
     }
 
     /// The plugin's other modules; not connected.

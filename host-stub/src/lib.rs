@@ -35,7 +35,6 @@
 //! - [`bootstrap`] tells the processes of a job of each other; [`launcher`] starts them.
 //! - [`loader`] opens a plugin, checks it, and wraps its functions. It comes after [`bootstrap`], through
 //!   which a plugin publishes its addresses.
-//! - `registrations` keeps registrations of buffers for operations to come.
 //! - [`crt`] makes calls wait, as the master, a thread or a task, and makes progress during the wait.
 //! - [`device`] is memory of devices.
 //! - [`job`] puts these together: a process as a rank, connected to all others, with a slot for what each
@@ -64,7 +63,6 @@ pub mod job;
 pub mod launcher;
 pub mod loader;
 mod mailbox;
-mod registrations;
 pub mod rma;
 mod schedule;
 pub mod win;

@@ -9,9 +9,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use integration_tests::fixtures::{c_program, host_stub, ofi_plugin};
+use integration_tests::fixtures::{c_plugin, c_program, host_stub, ofi_plugin};
 use integration_tests::lab::Lab;
-use integration_tests::process::{Outcome, run};
+use integration_tests::process::run;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -24,37 +24,36 @@ fn command(settings: &[(&str, &str)]) -> Command {
     command
 }
 
-/// Over the lab provider that requires local buffers to be registered.
-fn local(settings: &[(&str, &str)]) -> Outcome {
-    let lab = Lab::default();
-    let named = [("btl_ofi_provider_include", "lab")];
-    let mut command = command(&[&named, settings].concat());
-    lab.serve(&mut command, [("MR_MODE", "LOCAL,VIRT_ADDR")]);
-    let outcome = run(&mut command, LIMIT);
-    assert_eq!(lab.lines("report"), [""; 0], "{}", outcome.transcript());
-    outcome
+/// A provider that requires local buffers to be registered is refused by name, and so is the parameter that admitted it.
+#[test]
+fn registered_local_buffers_are_refused() {
+    let said = |settings: &[(&str, &str)]| {
+        let lab = Lab::default();
+        let named = [("btl_ofi_provider_include", "lab")];
+        let mut command = command(&[&named, settings].concat());
+        lab.serve(&mut command, [("MR_MODE", "LOCAL,VIRT_ADDR")]);
+        let outcome = run(&mut command, LIMIT);
+        assert!(!outcome.status.success(), "{}", outcome.transcript());
+        outcome.transcript()
+    };
+    let refused = said(&[]);
+    let why = "it requires FI_MR_LOCAL: local buffers would have to be registered";
+    assert!(refused.contains(why), "{refused}");
+    let removed = said(&[("btl_ofi_mr_local", "1")]);
+    let why = "btl_ofi_mr_local: Removed: ";
+    assert!(removed.contains(why), "{removed}");
 }
 
+/// So is a plugin.
 #[test]
-fn it_tells_what_kept_registrations_could_do() {
-    let refused = local(&[]);
-    let said = refused.transcript();
-    assert!(!refused.status.success(), "{said}");
-    let why = "it requires FI_MR_LOCAL: local buffers would have to be registered, which btl_ofi_mr_local=1 allows";
-    assert!(refused.stdout.contains(why), "{said}");
-    let line = "registered lab can be used with btl_ofi_mr_local=1; then buffers of larger puts and gets are registered";
-    assert!(refused.stdout.contains(line), "{said}");
-    let none = local(&[("host_registration_cache_entries", "0")]);
-    let line = "anew by each operation: host_registration_cache_entries is 0";
-    assert!(none.stdout.contains(line), "{}", none.transcript());
-
-    let used = local(&[("btl_ofi_mr_local", "1"), ("btl_ofi_message_limit", "512")]);
-    let said = used.transcript();
-    assert!(used.status.success(), "{said}");
-    assert!(used.stdout.contains("accepted, chosen"), "{said}");
-    assert!(used.stdout.contains("put to 512 B, get to 512 B"), "{said}");
-    let line = "registered buffers of larger puts and gets are registered, ";
-    assert!(used.stdout.contains(line), "{said}");
+fn a_plugin_that_wants_local_buffers_registered_is_refused() {
+    let mut command = Command::new(host_stub());
+    command.arg("info").arg("--plugin");
+    let outcome = run(command.arg(c_plugin("WANTS_REGISTRATION")), LIMIT);
+    let said = outcome.transcript();
+    assert!(!outcome.status.success(), "{said}");
+    let why = "the plugin wants local buffers of more than 0 bytes registered";
+    assert!(said.contains(why), "{said}");
 }
 
 /// The lists of providers and interfaces decide what is used, and the reason names the list.

@@ -345,8 +345,8 @@ fn describe(btl: &mut ffi::mca_btl_base_module_t, transport: &Transport) {
     btl.btl_get_alignment = 0;
     // Up to the threshold no local handle is needed: without FI_MR_LOCAL never. Above it osc/rdma copies a put into its
     // fragment or registers the user's buffer, and it needs a callback.
-    btl.btl_put_local_registration_threshold = offered.local_threshold;
-    btl.btl_get_local_registration_threshold = offered.local_threshold;
+    btl.btl_put_local_registration_threshold = usize::MAX;
+    btl.btl_get_local_registration_threshold = usize::MAX;
     log::verbose(1, || {
         format!(
             "using {} on {}: put limit {}, get limit {}, flags {:#x}, atomics {:#x}; calls {}; {}",

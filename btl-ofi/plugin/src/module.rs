@@ -132,10 +132,6 @@ impl OfiModule {
         mut transport: Transport,
     ) -> *mut OfiModule {
         let c = transport.capabilities();
-        let threshold = match c.local_threshold {
-            usize::MAX => u64::MAX,
-            bytes => bytes as u64,
-        };
         let attributes = Attributes {
             header: TableHeader::of::<Attributes>(magic::ATTRIBUTES),
             flags: c.flags.bits(),
@@ -144,8 +140,8 @@ impl OfiModule {
             get_limit: c.get_limit as u64,
             put_alignment: 1,
             get_alignment: 1,
-            put_local_registration_threshold: threshold,
-            get_local_registration_threshold: threshold,
+            put_local_registration_threshold: u64::MAX,
+            get_local_registration_threshold: u64::MAX,
             handle_size: transport::Handle::SIZE as u64,
             latency: c.latency,
             bandwidth: c.bandwidth,

@@ -32,9 +32,6 @@ struct Report {
     providers: Vec<ProviderReport>,
     /// The modules that the chosen provider gives, opened to see.
     modules: Vec<Attributes>,
-    /// What is kept of registrations of local buffers, where a provider requires them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    registrations: Option<String>,
     /// What the host can do about devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<DeviceReport>,
@@ -79,43 +76,6 @@ fn device_report(transport: &Transport, params: &Params) -> Result<DeviceReport,
     })
 }
 
-/// What the cache of registrations does for the modules that need local handles, or could do for a provider that is
-/// refused because it requires them, if no other one is usable.
-fn registration_report(
-    providers: &[ProviderReport],
-    modules: &[Attributes],
-    params: &Params,
-) -> Result<Option<String>, JobError> {
-    let needed = |m: &Attributes| m.put_local_registration_threshold < usize::MAX;
-    let who = if modules.iter().any(needed) {
-        "buffers of larger puts and gets are registered".to_owned()
-    } else {
-        let wants = |p: &&ProviderReport| {
-            let refusal = p.refusal.as_deref();
-            refusal.is_some_and(|why| why.contains("btl_ofi_mr_local=1"))
-        };
-        let Some(provider) = providers.iter().find(wants) else {
-            return Ok(None);
-        };
-        if !modules.is_empty() {
-            return Ok(None);
-        }
-        format!(
-            "{} can be used with btl_ofi_mr_local=1; then buffers of larger puts and gets are registered",
-            provider.name
-        )
-    };
-    let kept = job::kept_registrations(params)?;
-    let how = match kept.obstacle {
-        Some(why) => format!("anew by each operation: {why}"),
-        None => format!(
-            "and up to {} registrations of {} B together are kept while their memory stays mapped",
-            kept.entries, kept.bytes
-        ),
-    };
-    Ok(Some(format!("{who}, {how}")))
-}
-
 impl Info {
     /// Runs it. [`Exit::NoProvider`] when no provider can be used; the list is printed all the
     /// same.
@@ -137,7 +97,6 @@ impl Info {
             }
             Err(error) => (Vec::new(), Some(error)),
         };
-        let registrations = registration_report(&providers, &modules, &params)?;
         let (major, minor) = plugin.abi();
         let report = Report {
             plugin: plugin.path().display().to_string(),
@@ -147,7 +106,6 @@ impl Info {
             host_abi: format!("{ABI_MAJOR}.{ABI_MINOR}"),
             providers,
             modules,
-            registrations,
             devices,
             error: error.as_ref().map(LoadError::to_string),
         };
@@ -211,21 +169,12 @@ impl Report {
             )?;
             writeln!(
                 out,
-                "  no local handle put to {}, get to {}",
-                bytes(module.put_local_registration_threshold),
-                bytes(module.get_local_registration_threshold)
-            )?;
-            writeln!(
-                out,
                 "  estimates       latency {}, bandwidth {}, exclusivity {}, {} contexts",
                 estimate(module.latency, "us"),
                 estimate(module.bandwidth, "Mbit/s"),
                 module.exclusivity,
                 module.contexts
             )?;
-        }
-        if let Some(registrations) = &self.registrations {
-            writeln!(out, "registered {registrations}")?;
         }
         if let Some(report) = &self.devices {
             let Support { level, why } = &report.support;

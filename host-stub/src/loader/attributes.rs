@@ -22,10 +22,6 @@ pub struct Attributes {
     pub put_alignment: usize,
     /// Alignment of gets, bytes; at least 1.
     pub get_alignment: usize,
-    /// Puts of at most this many bytes need no local handle.
-    pub put_local_registration_threshold: usize,
-    /// Gets of at most this many bytes need no local handle.
-    pub get_local_registration_threshold: usize,
     /// Bytes of a registration handle, a multiple of 8.
     pub handle_size: usize,
     /// Approximate latency of a small put, microseconds.
@@ -71,7 +67,16 @@ impl Attributes {
                 usize::try_from(value).unwrap_or(usize::MAX)
             }
         };
+        let (put_limit, get_limit) = (limit(table.put_limit), limit(table.get_limit));
         let bytes = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        let unregistered = bytes(table.put_local_registration_threshold)
+            .min(bytes(table.get_local_registration_threshold));
+        if unregistered < put_limit.max(get_limit) {
+            return Err(format!(
+                "attributes: the plugin wants local buffers of more than {unregistered} bytes registered \
+                 (put_local_registration_threshold, get_local_registration_threshold), and this host registers none"
+            ));
+        }
         // SAFETY: the caller vouches for the strings.
         let (provider, domain, completion) = unsafe {
             (
@@ -84,12 +89,10 @@ impl Attributes {
             // Bits of a newer plugin are dropped: this host would not know what to do with them.
             flags: ModuleFlags::from_bits_truncate(table.flags),
             atomic_flags: AtomicFlags::from_bits_truncate(table.atomic_flags),
-            put_limit: limit(table.put_limit),
-            get_limit: limit(table.get_limit),
+            put_limit,
+            get_limit,
             put_alignment: bytes(table.put_alignment).max(1),
             get_alignment: bytes(table.get_alignment).max(1),
-            put_local_registration_threshold: bytes(table.put_local_registration_threshold),
-            get_local_registration_threshold: bytes(table.get_local_registration_threshold),
             handle_size: bytes(table.handle_size),
             latency: table.latency,
             bandwidth: table.bandwidth,

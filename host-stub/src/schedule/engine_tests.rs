@@ -240,7 +240,7 @@ fn what_comes_late_for_one_offer_ends_no_other() {
 }
 
 #[test]
-fn a_fetch_that_is_refused_half_way_keeps_its_registration_while_gets_run() {
+fn a_fetch_that_is_refused_half_way_ends_while_a_get_runs() {
     let transport = scripted::transport();
     let ranks = ranks::<2>(&transport);
     let from = vec![7_u8; 2 * LONG];
@@ -256,11 +256,6 @@ fn a_fetch_that_is_refused_half_way_keeps_its_registration_while_gets_run() {
     let outcome = ranks[1].engine.test(receives);
     assert!(matches!(outcome, Some(Err(CommError::Peer { .. }))));
     assert_eq!(scripted::script(&transport).gets(), 1);
-    assert_eq!(
-        registrations() - before,
-        2,
-        "of the offer, and of the fetch that one get still writes for"
-    );
 
     scripted::script(&transport).hold_gets = false;
     transport.progress();
@@ -272,49 +267,37 @@ fn a_fetch_that_is_refused_half_way_keeps_its_registration_while_gets_run() {
 
 #[test]
 fn memory_that_cannot_be_registered_ends_its_communicator_and_no_other() {
-    for sender_fails in [true, false] {
-        let transport = scripted::transport();
-        let ranks = ranks::<2>(&transport);
-        let from = vec![7_u8; LONG];
-        let mut into = vec![0_u8; LONG];
-        let at = into.as_mut_ptr();
-        let send = || ranks[0].start(|plan| plan.send(1, from.as_ptr(), LONG));
-        let receive = || ranks[1].start(|plan| plan.receive(0, at, LONG));
-        let refuse = |status| scripted::script(&transport).register = status;
-        let (fails, waits);
-        if sender_fails {
-            waits = (1, receive());
-            refuse(Status::OUT_OF_RESOURCE);
-            fails = (0, send());
-        } else {
-            waits = (0, send());
-            refuse(Status::OUT_OF_RESOURCE);
-            fails = (1, receive());
-            progress(&transport, &ranks);
-        }
-        refuse(Status::SUCCESS);
-        let outcome = ranks[fails.0].engine.test(fails.1);
-        assert!(
-            matches!(
-                outcome,
-                Some(Err(CommError::Registration { size: LONG, .. }))
-            ),
-            "{outcome:?}"
-        );
-        look(&transport, &ranks, waits.0);
-        let outcome = ranks[waits.0].engine.test(waits.1);
-        assert!(
-            matches!(outcome, Some(Err(CommError::Broken { .. }))),
-            "{outcome:?}"
-        );
+    let transport = scripted::transport();
+    let ranks = ranks::<2>(&transport);
+    let from = vec![7_u8; LONG];
+    let mut into = vec![0_u8; LONG];
+    let at = into.as_mut_ptr();
+    let refuse = |status| scripted::script(&transport).register = status;
+    let receives = ranks[1].start(|plan| plan.receive(0, at, LONG));
+    refuse(Status::OUT_OF_RESOURCE);
+    let sends = ranks[0].start(|plan| plan.send(1, from.as_ptr(), LONG));
+    refuse(Status::SUCCESS);
+    let outcome = ranks[0].engine.test(sends);
+    assert!(
+        matches!(
+            outcome,
+            Some(Err(CommError::Registration { size: LONG, .. }))
+        ),
+        "{outcome:?}"
+    );
+    look(&transport, &ranks, 1);
+    let outcome = ranks[1].engine.test(receives);
+    assert!(
+        matches!(outcome, Some(Err(CommError::Broken { .. }))),
+        "{outcome:?}"
+    );
 
-        let other = [scope(2, 0, 1), scope(2, 1, 1)];
-        let signals = ranks[0].try_start(&other[0], |plan| plan.signal(1));
-        let awaits = ranks[1].try_start(&other[1], |plan| plan.await_signal(0));
-        progress(&transport, &ranks);
-        look(&transport, &ranks, 1);
-        for (rank, ticket) in [(0, signals.unwrap()), (1, awaits.unwrap())] {
-            assert!(matches!(ranks[rank].engine.test(ticket), Some(Ok(()))));
-        }
+    let other = [scope(2, 0, 1), scope(2, 1, 1)];
+    let signals = ranks[0].try_start(&other[0], |plan| plan.signal(1));
+    let awaits = ranks[1].try_start(&other[1], |plan| plan.await_signal(0));
+    progress(&transport, &ranks);
+    look(&transport, &ranks, 1);
+    for (rank, ticket) in [(0, signals.unwrap()), (1, awaits.unwrap())] {
+        assert!(matches!(ranks[rank].engine.test(ticket), Some(Ok(()))));
     }
 }

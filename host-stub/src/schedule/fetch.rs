@@ -1,10 +1,10 @@
 //! Payloads that are too long for a message: offered by the sender, fetched by the receiver.
 
-use plugin_api::{Access, Status};
+use plugin_api::Status;
 
 use super::matching::Key;
 use crate::loader::HandleCopy;
-use crate::loader::{Registration, Transport, TransportError};
+use crate::loader::{Registration, Transport};
 use crate::mailbox::{Mailbox, Tracks, posted, track_done};
 
 /// Words of an offer before the handle.
@@ -73,7 +73,6 @@ pub(super) struct Fetch {
     pub(super) track: usize,
     at: *mut u8,
     asked: usize,
-    registration: Option<Registration>,
 }
 
 // SAFETY: the pointer is the schedule's, which may be advanced by any thread.
@@ -82,22 +81,13 @@ unsafe impl Send for Fetch {}
 impl Fetch {
     /// Prepares to fetch an offer to `at`, which has room for it.
     pub(super) fn new(
-        transport: &Transport,
         from: usize,
         key: Key,
         offer: Offer,
         (schedule, track): (usize, usize),
         at: *mut u8,
-    ) -> Result<Fetch, TransportError> {
-        let attributes = transport.attributes();
-        let piece = offer.len.min(attributes.get_limit);
-        let registration = if piece > attributes.get_local_registration_threshold {
-            // SAFETY: the schedule's buffer stays until it is done, which is after the fetch.
-            Some(unsafe { transport.register(at, offer.len, Access::LOCAL_WRITE) }?)
-        } else {
-            None
-        };
-        Ok(Fetch {
+    ) -> Fetch {
+        Fetch {
             from,
             key,
             offer,
@@ -105,8 +95,7 @@ impl Fetch {
             track,
             at,
             asked: 0,
-            registration,
-        })
+        }
     }
 
     /// Asks for what has not been asked for, as far as the transport takes it. True when it took
@@ -121,10 +110,6 @@ impl Fetch {
         let mut moved = false;
         while self.schedule.is_some() && self.asked < self.offer.len {
             let piece = (self.offer.len - self.asked).min(transport.attributes().get_limit);
-            let handle = self
-                .registration
-                .as_ref()
-                .map_or(std::ptr::null_mut(), Registration::handle_ptr);
             track.begin();
             // SAFETY: the endpoint is the job's; the piece lies in the receive's buffer, which
             // stays until the schedule is done, and in the memory that the sender registered,
@@ -134,7 +119,7 @@ impl Fetch {
                     mailbox.endpoint(self.from),
                     self.at.add(self.asked),
                     self.offer.address + self.asked as u64,
-                    handle,
+                    std::ptr::null_mut(),
                     self.offer.handle.as_ptr(),
                     piece,
                     Some(track_done),

@@ -112,23 +112,8 @@ impl State {
         }
         let track = self.tracks.take();
         let names = (expected.schedule, track);
-        let fetch = Fetch::new(
-            &self.transport,
-            from,
-            expected.key,
-            offer,
-            names,
-            expected.at,
-        );
-        match fetch {
-            Ok(fetch) => self.fetches.push(fetch),
-            Err(error) => {
-                self.tracks.give_back(track);
-                let size = expected.len;
-                let error = self.not_registered(expected.schedule, from, size, error.status);
-                self.finish(expected.schedule, error);
-            }
-        }
+        let fetch = Fetch::new(from, expected.key, offer, names, expected.at);
+        self.fetches.push(fetch);
     }
 
     fn say_fetched(&mut self, to: usize, key: Key, name: u64) {

@@ -307,7 +307,7 @@ impl Window {
                     peer.endpoint,
                     at.local,
                     remote.address + at.offset as u64,
-                    at.handle,
+                    std::ptr::null_mut(),
                     remote.handle,
                     step,
                     Some(slot_done),
@@ -335,7 +335,7 @@ impl Window {
                     peer.endpoint,
                     at.local,
                     remote.address + at.offset as u64,
-                    at.handle,
+                    std::ptr::null_mut(),
                     remote.handle,
                     step,
                     Some(slot_done),
@@ -360,7 +360,6 @@ impl Window {
             let step = (len - offset).min(limit);
             let at = At {
                 local: bounce.as_mut_ptr().wrapping_add(offset),
-                handle: bounce.handle(),
                 offset,
             };
             let issued = self.issue_slot(call, peer, |_, context| post(at, step, context))?;
@@ -378,6 +377,5 @@ impl Window {
 #[derive(Clone, Copy)]
 struct At {
     local: *mut u8,
-    handle: *mut Handle,
     offset: usize,
 }

@@ -1,113 +1,18 @@
-//! Local buffers that the transport wants registered: the caller's, for one call, and the window's
-//! own for bytes on their way.
+//! A window's own buffers for bytes on their way.
 
-use plugin_api::{Access, Handle};
-
-use super::error::{WinError, WinResult};
-use super::window::Window;
-use crate::loader::Registration;
-use crate::registrations::Lease;
-
-impl Window {
-    /// A registration of a caller's buffer, where the transport wants one for that many bytes; to be
-    /// held by the target's `Leases` once its operations are issued.
-    ///
-    /// # Safety
-    /// The buffer stays until the operations that use it have ended.
-    pub(super) unsafe fn lease(
-        &self,
-        call: &'static str,
-        base: *mut u8,
-        extent: usize,
-        threshold: usize,
-    ) -> WinResult<Option<Lease>> {
-        if extent <= threshold {
-            return Ok(None);
-        }
-        // SAFETY: the caller vouches for the buffer.
-        let lease = unsafe { self.link.job.registrations().acquire(base, extent) };
-        lease.map(Some).map_err(|error| WinError::Transport {
-            call,
-            rank: self.link.rank,
-            status: error.status,
-        })
-    }
-
-    /// As [`lease`](Self::lease), of a buffer that operations only read. It may be memory that cannot be written, which
-    /// some transports do not register like other memory.
-    ///
-    /// # Safety
-    /// As for [`lease`](Self::lease).
-    pub(super) unsafe fn lease_to_read(
-        &self,
-        call: &'static str,
-        base: *mut u8,
-        extent: usize,
-        threshold: usize,
-    ) -> WinResult<Option<Lease>> {
-        // SAFETY: passed on.
-        let lease = unsafe { self.lease(call, base, extent, threshold) };
-        lease.or_else(|error| {
-            // SAFETY: passed on.
-            let lease = unsafe { self.link.job.registrations().acquire_to_read(base, extent) };
-            lease.map(Some).map_err(|_| error)
-        })
-    }
-
-    /// A local registration of a buffer of the window's own, where the transport wants one for that
-    /// many bytes.
-    ///
-    /// # Safety
-    /// The buffer stays while the registration lives.
-    unsafe fn local_key(
-        &self,
-        call: &'static str,
-        base: *mut u8,
-        extent: usize,
-        threshold: usize,
-    ) -> WinResult<Option<Registration>> {
-        if extent <= threshold {
-            return Ok(None);
-        }
-        // SAFETY: the caller vouches for the buffer; only this process's own operations use it.
-        let registered = unsafe {
-            self.link
-                .transport
-                .register(base, extent, Access::LOCAL_WRITE)
-        };
-        registered.map(Some).map_err(|error| WinError::Transport {
-            call,
-            rank: self.link.rank,
-            status: error.status,
-        })
-    }
-}
-
-/// A buffer of the window for bytes on their way, registered where the transport wants that.
-/// Leaked when a call gives up while an operation uses it.
+/// A buffer for bytes on their way. Leaked when a call gives up while an operation uses it.
 pub(super) struct Bounce {
     words: Vec<u64>,
-    key: Option<Registration>,
     in_use: bool,
 }
 
 impl Bounce {
     /// At least `len` bytes, aligned for every element type.
-    pub(super) fn new(window: &Window, call: &'static str, len: usize) -> WinResult<Bounce> {
-        let mut words = vec![0u64; len.div_ceil(8).max(1)];
-        let attributes = window.link.transport.attributes();
-        let threshold = attributes
-            .put_local_registration_threshold
-            .min(attributes.get_local_registration_threshold);
-        let base = words.as_mut_ptr().cast::<u8>();
-        let bytes = words.len() * 8;
-        // SAFETY: the vector never grows, and Drop ends the registration before it.
-        let key = unsafe { window.local_key(call, base, bytes, threshold) }?;
-        Ok(Bounce {
-            words,
-            key,
+    pub(super) fn new(len: usize) -> Bounce {
+        Bounce {
+            words: vec![0u64; len.div_ceil(8).max(1)],
             in_use: false,
-        })
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -116,12 +21,6 @@ impl Bounce {
 
     pub(super) fn as_mut_ptr(&mut self) -> *mut u8 {
         self.words.as_mut_ptr().cast()
-    }
-
-    pub(super) fn handle(&self) -> *mut Handle {
-        self.key
-            .as_ref()
-            .map_or(std::ptr::null_mut(), Registration::handle_ptr)
     }
 
     /// The bytes, while no operation uses them.
@@ -139,10 +38,7 @@ impl Bounce {
 impl Drop for Bounce {
     fn drop(&mut self) {
         if self.in_use {
-            std::mem::forget(self.key.take());
             std::mem::forget(std::mem::take(&mut self.words));
-        } else {
-            drop(self.key.take());
         }
     }
 }

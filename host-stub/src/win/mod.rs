@@ -27,7 +27,6 @@ mod info;
 mod intent;
 mod keeping;
 mod layout;
-mod leases;
 mod link;
 mod located;
 mod memory;

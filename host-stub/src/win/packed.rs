@@ -58,7 +58,7 @@ impl Packed {
     ) -> WinResult<Packed> {
         let layout = elements.layout();
         let counted = window.parts.packed.count(layout.bytes());
-        let mut bounce = Bounce::new(window, call, layout.bytes())?;
+        let mut bounce = Bounce::new(layout.bytes());
         if filled {
             let bytes = &mut bounce.bytes_mut()[..layout.bytes()];
             let devices = window.link.job.devices();

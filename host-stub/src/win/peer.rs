@@ -4,7 +4,6 @@ use std::sync::atomic::AtomicU64;
 
 use super::control::Word;
 use super::error::WinError;
-use super::leases::Leases;
 use super::pending::Pending;
 use super::region_cache::RegionCache;
 use crate::base::Turns;
@@ -190,8 +189,6 @@ pub(super) struct Peer {
     pub(super) transfers: Pending,
     /// Accumulates under way.
     pub(super) accumulates: Pending,
-    /// Registrations that transfers and accumulates use.
-    pub(super) leases: Leases,
     /// Posts of that rank that were matched by a start here.
     pub(super) posts_matched: AtomicU64,
     /// What that rank has attached, as last read.
@@ -220,7 +217,6 @@ impl Peer {
             control_handle: HandleCopy::new(&offer.control_handle),
             transfers: Pending::new(alone),
             accumulates: Pending::new(alone),
-            leases: Leases::default(),
             posts_matched: AtomicU64::new(0),
             regions: Turns::default(),
         }

@@ -123,7 +123,7 @@ impl Window {
         let shape = Shape::of(self.link.transport.attributes().handle_size);
         cache.slot_words = shape.slot_words();
         let least = shape.control_words() * 8;
-        let mut bounce = Bounce::new(self, call, least.max(PIECE))?;
+        let mut bounce = Bounce::new(least.max(PIECE));
         let mut waiter = self.link.waiter(call);
         loop {
             if version.is_multiple_of(2) {

@@ -74,19 +74,6 @@ fn every_mode_passes_the_whole_check() {
     assert_eq!((seen.runs, seen.reported), (18, 0));
 }
 
-/// Over a provider that requires local buffers to be registered, which checks every one.
-#[test]
-fn registered_local_buffers_pass_the_whole_check() {
-    let scripts = [
-        Script::with_local(0, "", 4096, 1024),
-        Script::with_local(1, "VIRT_ADDR,ALLOCATED,PROV_KEY", 64, 1024),
-        Script::with_local(2, "ENDPOINT,PROV_KEY", 0, 4),
-        Script::with_local(3, "VIRT_ADDR", 64, 0),
-    ];
-    let seen = all(&scripts, "check with registered local buffers");
-    assert_eq!((seen.runs, seen.reported), (4, 0));
-}
-
 #[test]
 fn every_fault_is_reported() {
     let first = number("LAB_SEED").unwrap_or(1);

@@ -68,23 +68,6 @@ impl Script {
         }
     }
 
-    /// One mode with FI_MR_LOCAL. Puts and gets above the limit need registered buffers; so many registrations are kept.
-    pub(crate) fn with_local(number: usize, mode: &str, limit: u64, kept: u64) -> Script {
-        let params = [
-            ("btl_ofi_mr_local", 1),
-            ("btl_ofi_message_limit", limit),
-            ("host_registration_cache_entries", kept),
-        ];
-        let params = params.map(|(name, value)| (name, value.to_string()));
-        // Ranks of one node would otherwise do without the provider.
-        let apart = ("btl_ofi_same_node", "off".to_owned());
-        let mode = format!("LOCAL,{mode}");
-        Script {
-            params: params.into_iter().chain([apart]).collect(),
-            ..Script::plain(number, mode.trim_end_matches(','))
-        }
-    }
-
     /// Windows that take further memory, over a provider that registers so many pieces at a time.
     pub(crate) fn with_regions(regions: usize) -> Script {
         Script {

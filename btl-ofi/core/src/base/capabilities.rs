@@ -25,8 +25,6 @@ pub struct Capabilities {
     pub bandwidth: u32,
     /// Number of transmit contexts.
     pub contexts: usize,
-    /// Largest put and get, bytes, whose local buffer needs no registration; `usize::MAX` where none does.
-    pub local_threshold: usize,
     /// Whether a registration covers the pages that back its memory when it is made (FI_MR_ALLOCATED). If so, the
     /// host must deregister before the memory returns to the system. Otherwise a registration covers addresses only.
     pub registers_pages: bool,

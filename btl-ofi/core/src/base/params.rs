@@ -13,7 +13,7 @@ use crate::base::interfaces::Lists;
 
 mod declarations;
 mod places;
-use declarations::DECLARATIONS;
+use declarations::{DECLARATIONS, REMOVED};
 pub(crate) use places::Place;
 
 /// Providers that are used only when the user names them: Open MPI's default of `opal_common_ofi_provider_exclude`.
@@ -85,8 +85,6 @@ pub(crate) struct Provider {
     /// The interfaces that may be used (`btl_ofi_if_include`, `btl_ofi_if_exclude`).
     pub(crate) interfaces: Lists,
     pub(crate) progress_mode: ProgressMode,
-    /// Whether providers may require local buffers to be registered (FI_MR_LOCAL).
-    pub(crate) mr_local: bool,
     /// See [`need_limit`](Options::need_limit).
     pub(crate) smallest_limit: usize,
     /// Most interfaces over which large transfers go; `None` for all that are about as fast as the first.
@@ -230,7 +228,6 @@ impl Provider {
                 "manual" => ProgressMode::Manual,
                 _ => ProgressMode::Unspecified,
             },
-            mr_local: values.flag("btl_ofi_mr_local")?,
             smallest_limit: 0,
             // No number means auto.
             rails: values.text("btl_ofi_rails")?.parse().ok(),
@@ -313,20 +310,20 @@ impl Options {
         self
     }
 
-    /// Every parameter of the transport.
-    pub fn declarations() -> &'static [Declaration] {
-        &DECLARATIONS
+    /// Every parameter of the transport, and those that are gone.
+    pub fn declarations() -> impl Iterator<Item = &'static Declaration> {
+        DECLARATIONS.iter().chain(&REMOVED)
     }
 
     /// Reads every parameter with `resolve`, which gets each declaration once.
     ///
     /// # Errors
-    /// [`Error::Parameter`] with the error of `resolve`, or for a value of another type.
+    /// [`Error::Parameter`] with the error of `resolve`, for a value of another type, or for any value of a parameter that is gone.
     pub fn resolve<E: StdError>(
         mut resolve: impl FnMut(&Declaration) -> Result<Value, E>,
     ) -> Result<Options, Error> {
-        let mut values = Vec::with_capacity(DECLARATIONS.len());
-        for d in &DECLARATIONS {
+        let mut values = Vec::with_capacity(DECLARATIONS.len() + REMOVED.len());
+        for d in Options::declarations() {
             let value = resolve(d).map_err(|e| Error::Parameter {
                 name: d.name.clone().into_owned(),
                 reason: e.to_string(),
@@ -334,6 +331,14 @@ impl Options {
             values.push((d.name.as_ref(), value));
         }
         let values = Values(values);
+        for d in &REMOVED {
+            if !values.text(&d.name)?.is_empty() {
+                return Err(Error::Parameter {
+                    name: d.name.clone().into_owned(),
+                    reason: d.help.clone().into_owned(),
+                });
+            }
+        }
         let mode = match values.int("btl_ofi_mode")? {
             0 => Mode::OneSided,
             1 => Mode::TwoSided,

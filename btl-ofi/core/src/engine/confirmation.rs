@@ -167,7 +167,7 @@ impl Transport {
                 context.tx,
                 self.atomics.scratch.pointer(),
                 WORD,
-                self.atomics.scratch.descriptor(),
+                ptr::null_mut(),
                 peer.address,
                 word.address,
                 word.key,

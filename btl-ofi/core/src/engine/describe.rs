@@ -43,10 +43,6 @@ pub(super) fn describe(
             n => n,
         },
         contexts,
-        local_threshold: match query::wants_local(info) {
-            true => options.messages.limit,
-            false => usize::MAX,
-        },
         registers_pages: info.domain_attr().mr_mode as u32 & needed_pages != 0,
         provider: c_string(&info.provider()),
         domain: c_string(&info.domain()),

@@ -106,7 +106,7 @@ impl Transport {
         });
         let registrar = Registrar::new(Arc::clone(&device), threaded, guard, shared);
         let registrar = Arc::new(registrar);
-        let scratch = OwnMemory::new(&registrar, scratch)?;
+        let scratch = OwnMemory::new(scratch);
         node.word = register_word(&policy, &node.probe, &registrar)?;
         let (rails, further) = rails_or_modules(options, chosen.rails);
         // SAFETY: rails are called by calls of this transport only, of which the caller guarantees the same.
@@ -123,13 +123,8 @@ impl Transport {
         let counters = CounterTable::new(&title(info, &node), shares, options.stats_file.clone())?;
         if policy.uses_messages() {
             let mut state = contexts[0].state.lock();
-            let messages = open_messages(
-                &device,
-                &registrar,
-                options,
-                (counters.reference(), node.key),
-            );
-            state.messages = Some(messages?);
+            let own = (counters.reference(), node.key);
+            state.messages = Some(open_messages(&device, options, own)?);
             state.carriers = Carriers::Messages;
         }
         let capabilities = describe(
@@ -257,7 +252,6 @@ fn setup(
         ),
         message_limits: policy::message_limits(info, options),
         stream_window,
-        local_registration: registrar.local,
         progress_threshold: options.contexts.progress_threshold,
         num_cq_read: options.contexts.num_cq_read,
         check_interval_ms: check_interval(options),
@@ -392,7 +386,6 @@ fn make_contexts(
 /// The messages of the first context.
 fn open_messages(
     device: &Device,
-    registrar: &Arc<Registrar>,
     options: &Options,
     (counters, key): (CountersRef, u64),
 ) -> Result<Box<Messages>, Error> {
@@ -415,7 +408,6 @@ fn open_messages(
         answer: policy::longest_answer(device.info()),
         window: policy::stream_window(device.info(), options),
         counters,
-        registrar: Arc::clone(registrar),
     };
     device.addresses().count();
     // SAFETY: the transport holds the device, which keeps its objects live longer than the contexts use them.

@@ -261,10 +261,6 @@ impl Transport {
             return None;
         }
         let headers = self.policy.headers?;
-        // Parts have no local handle, by which registered memory is known.
-        if self.setup.local_registration {
-            return None;
-        }
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let is_busy = !peer.is_idle();

@@ -13,7 +13,6 @@ use crate::engine::local::check_local;
 use crate::engine::post::{Caller, Needs};
 use crate::engine::ring_transfers::{BYTES_PER_LOCK, MOST, RingTransfer};
 use crate::engine::transport::Transport;
-use crate::mem::device_regions::Descriptor;
 use crate::mem::handle::{Handle, Target};
 use crate::mem::rights;
 use crate::op::request::Op;
@@ -179,10 +178,6 @@ impl Transport {
         size: usize,
         Target { address, key }: Target,
     ) -> Status {
-        let descriptor = match self.descriptor(caller) {
-            Ok(descriptor) => descriptor,
-            Err(status) => return status,
-        };
         // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
         // completion; the message is used only while the context is locked.
         unsafe {
@@ -193,9 +188,6 @@ impl Transport {
                     (endpoint.as_ref().address, address, key),
                     posting.pointer,
                 );
-                if let Some(descriptor) = descriptor {
-                    posting.state.message.describe(descriptor);
-                }
                 (context.calls.writemsg)(context.tx, message, self.quick.delivered)
             })
         }
@@ -213,19 +205,13 @@ impl Transport {
         size: usize,
         Target { address, key }: Target,
     ) -> Status {
-        let descriptor = match self.descriptor(caller) {
-            Ok(found) => found.map_or(ptr::null_mut(), |Descriptor(descriptor)| descriptor),
-            Err(status) => return status,
-        };
         // SAFETY: the endpoint is live, and the local buffer is the caller's until completion.
         unsafe {
             self.post(endpoint, (caller, size), Needs::default(), |posting| {
                 let context = posting.context;
                 let (peer, pointer) = (endpoint.as_ref().address, posting.pointer);
-                let at = caller.local_address;
-                (context.calls.read)(
-                    context.tx, at, size, descriptor, peer, address, key, pointer,
-                )
+                let (at, none) = (caller.local_address, ptr::null_mut());
+                (context.calls.read)(context.tx, at, size, none, peer, address, key, pointer)
             })
         }
     }

@@ -115,8 +115,6 @@ pub(crate) struct Setup {
     pub(crate) message_limits: (usize, usize),
     /// Bytes of large transfers that are on the way to a peer at a time (`streams`), or `NO_WINDOW`.
     pub(crate) stream_window: usize,
-    /// Whether the provider requires local buffers to be registered (FI_MR_LOCAL).
-    pub(crate) local_registration: bool,
     pub(crate) progress_threshold: u32,
     pub(crate) num_cq_read: usize,
     /// Milliseconds between two liveness checks.
@@ -387,16 +385,10 @@ impl Transport {
         } = self;
         counters.write();
         hmem.shut();
-        let local = registrar.local;
         drop((node.word.take(), registrar));
         let on_rails = rails.close();
         // Live regions keep the device open, but what is outstanding uses memory that ends here.
         let shut = device.shut();
-        let mut memory = Some((contexts, atomics));
-        if local && shut.is_ok() {
-            // It is registered, which keeps the device open.
-            memory = None;
-        }
         let closed = match Arc::into_inner(device) {
             Some(device) => device.close(),
             // Live regions share the device; the last one closes it.
@@ -405,7 +397,7 @@ impl Transport {
         // Peers find it as long as the allocator leaves it there.
         node.probe.store(0, Ordering::Relaxed);
         // Dropped after the provider, which may still have written to this memory.
-        let memory = (memory, peers, node, hmem, counters, compounds);
+        let memory = (contexts, atomics, peers, node, hmem, counters, compounds);
         match &shut {
             Ok(()) => drop(memory),
             // The provider may still use it.

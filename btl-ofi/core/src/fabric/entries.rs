@@ -20,12 +20,11 @@ struct Form {
 }
 
 /// Entries that libfabric offers for our hints, in its order: first those with atomics, then others with messages; of each
-/// first with the present mode bits, then with the two old modes for providers that support only those. At the end, where
-/// the user allows them, those that require local buffers to be registered.
+/// first with the present mode bits, then with the two old modes for providers that support only those.
 pub(super) fn offers(options: &Options, calling: Calling) -> Result<Vec<Info>, Error> {
     let api = api()?;
     let mut found = Found::default();
-    for form in forms(options) {
+    for form in forms() {
         let hints = |h: &mut HintsMut<'_>, order| {
             write_hints(h, options, calling, form.mr_mode, form.op_flags);
             *h.caps = form.caps;
@@ -61,17 +60,14 @@ pub(super) fn offers(options: &Options, calling: Calling) -> Result<Vec<Info>, E
 }
 
 /// The forms, in the order of preference.
-fn forms(options: &Options) -> impl Iterator<Item = Form> {
+fn forms() -> impl Iterator<Item = Form> {
     let modes = [SUPPORTED_MR, ffi::FI_MR_BASIC, ffi::FI_MR_SCALABLE];
     let usual = CAPS
         .into_iter()
         .flat_map(move |caps| modes.map(|mode| (caps, mode)));
-    // Last, so that a provider that also serves without registered local buffers is used so.
-    let local = (CAPS[1], SUPPORTED_MR | ffi::FI_MR_LOCAL);
-    let all = usual.chain(options.provider.mr_local.then_some(local));
     // Request delivery-complete where the provider has it. A provider through which CMA writes the target's memory may
     // lack it.
-    all.flat_map(|(caps, mr_mode)| {
+    usual.flat_map(|(caps, mr_mode)| {
         [u64::from(ffi::FI_DELIVERY_COMPLETE), 0].map(|op_flags| Form {
             caps,
             mr_mode,

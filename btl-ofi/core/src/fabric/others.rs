@@ -3,7 +3,6 @@
 use crate::base::params::{Options, Place};
 use crate::fabric::device::Device;
 use crate::fabric::fids::{Info, InfoRef};
-use crate::fabric::query::wants_local;
 use crate::fabric::ranking::{Ranking, source};
 use crate::fabric::select::check_attributes;
 use crate::mem::handle::MAX_RAILS;
@@ -28,13 +27,6 @@ pub(super) fn rails(
     // At most one of them is above 1.
     let most = rails.unwrap_or(MAX_RAILS).max(modules.unwrap_or(MAX_RAILS)) - 1;
     let (chosen, first) = (device.info(), place(device.info()));
-    if wants_local(chosen) && rails != Some(1) {
-        tracing::warn!(
-            "btl_ofi_rails is ignored: provider {} requires FI_MR_LOCAL, which rails do not serve",
-            first.provider
-        );
-        return Vec::new();
-    }
     let mut found: Vec<Place> = Vec::new();
     for info in rest.iter().map(Info::get) {
         let here = place(info);

@@ -23,7 +23,7 @@ use libfabric_sys as ffi;
 use crate::base::params::Options;
 use crate::fabric::fids::InfoRef;
 use crate::fabric::msg::{GETS_OVER_PUTS, MOST_ANSWER, MOST_WORDS};
-use crate::fabric::query::{confirms, orders_atomics, orders_reads, takes_messages, wants_local};
+use crate::fabric::query::{confirms, orders_atomics, orders_reads, takes_messages};
 use crate::fabric::quirks::{Headers, Quirks, Trait};
 use crate::peer::endpoint::{Endpoint, SAME_MACHINE};
 
@@ -258,9 +258,9 @@ pub(crate) fn longest_answer(info: InfoRef<'_>) -> usize {
 
 /// Largest put, and largest get, in bytes that travels as a message. Gets may be longer where answers are long: the target copies
 /// the bytes of a put once more than the provider would, those of a get only as often. None where only the provider's atomics
-/// are forgone: its transfers need no progress of the target. But small local buffers have no registration to give to it.
+/// are forgone: its transfers need no progress of the target.
 pub(crate) fn message_limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {
-    if forgoes_atomics(&info.provider()) && !wants_local(info) {
+    if forgoes_atomics(&info.provider()) {
         return (0, 0);
     }
     let puts = options.messages.limit;

@@ -92,11 +92,6 @@ pub(super) fn is_old(mr_mode: u32) -> bool {
     mr_mode & OLD_MR != 0
 }
 
-/// Whether the provider requires local buffers to be registered.
-pub(crate) fn wants_local(info: InfoRef<'_>) -> bool {
-    info.domain_attr().mr_mode as u32 & ffi::FI_MR_LOCAL != 0
-}
-
 /// Whether the provider registers device memory.
 pub(crate) fn takes_devices(info: InfoRef<'_>) -> bool {
     info.raw().caps & ffi::FI_HMEM != 0

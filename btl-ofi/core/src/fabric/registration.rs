@@ -32,13 +32,9 @@ pub(crate) struct Registrar {
     pub(super) keys: Keys,
     generation: AtomicU32,
     pub(super) live: AtomicU64,
-    /// Those of the transport's own memory ([`own`](super::own)).
-    pub(super) own: AtomicU64,
     /// Registered device memory.
     pub(super) devices: Arc<DeviceRegions>,
     regions: Lock<Regions>,
-    /// Whether the provider requires local buffers to be registered (`FI_MR_LOCAL`).
-    pub(crate) local: bool,
     guard: Option<Installed>,
     /// Where peers see which regions they may map, if there are any peers that may.
     pub(super) shared: Option<Announced>,
@@ -65,12 +61,10 @@ impl Registrar {
             virtual_addresses: basic || mode & ffi::FI_MR_VIRT_ADDR != 0,
             provider_keys: basic || mode & ffi::FI_MR_PROV_KEY != 0,
             bound: mode & ffi::FI_MR_ENDPOINT != 0,
-            local: mode & ffi::FI_MR_LOCAL != 0,
             device,
             keys: Keys::up_to(last),
             generation: AtomicU32::new(0),
             live: AtomicU64::new(0),
-            own: AtomicU64::new(0),
             devices: Arc::default(),
             regions: Lock::new(Regions::default(), threaded),
             guard,
@@ -86,10 +80,9 @@ impl Registrar {
             .unwrap_or_default()
     }
 
-    /// Number of regions registered now, without the transport's own memory.
+    /// Number of regions registered now.
     pub(crate) fn live(&self) -> u64 {
-        let own = self.own.load(Ordering::Relaxed);
-        self.live.load(Ordering::Relaxed).saturating_sub(own)
+        self.live.load(Ordering::Relaxed)
     }
 
     /// Registers `length` bytes at `base`. The caller passes memory that exists, as `FI_MR_ALLOCATED` requires; its
@@ -147,12 +140,8 @@ impl Registrar {
                 let announced = shared.map(|shared| shared.announce(handle));
                 let handle = announced.unwrap_or(handle);
                 // An empty region has no key at the provider.
-                if let Some(Fields { descriptor, .. }) = fields {
-                    let known = Known {
-                        handle,
-                        access,
-                        descriptor,
-                    };
+                if fields.is_some() {
+                    let known = Known { handle, access };
                     // Other code may have installed signal handlers before the guard's since the last check.
                     let reach = self.reach();
                     self.regions.lock().insert(known, reach);

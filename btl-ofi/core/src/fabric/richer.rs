@@ -9,7 +9,7 @@ use crate::fabric::fids::{HintsMut, Info, InfoRef};
 use crate::fabric::policy;
 use crate::fabric::query::{
     ATOMIC_ORDER, Calling, READ_ORDER, has_atomics, is_old, orders_atomics, richer_entry,
-    takes_devices, takes_messages, wants_local,
+    takes_devices, takes_messages,
 };
 use crate::mem::cuda;
 
@@ -58,7 +58,7 @@ pub(super) fn with_devices(info: Info, options: &Options, calling: Calling) -> R
     let old = is_old(info.get().domain_attr().mr_mode as u32);
     let wanted = options.devices.by_provider;
     let never = wanted == Some(false) || (wanted.is_none() && !cuda::has_driver());
-    if never || old || wants_local(info.get()) || !policy::takes_devices(info.get()) {
+    if never || old || !policy::takes_devices(info.get()) {
         return Ok(info);
     }
     let better = richer(&info, (options, calling), takes_devices, |h| {

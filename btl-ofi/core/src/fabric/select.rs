@@ -16,7 +16,7 @@ use crate::fabric::fids::{Info, InfoRef};
 use crate::fabric::others;
 use crate::fabric::policy;
 use crate::fabric::query::{
-    Calling, SUPPORTED_MR, all_entries, has_atomics, initialise, takes_messages, wants_local,
+    Calling, SUPPORTED_MR, all_entries, has_atomics, initialise, takes_messages,
 };
 use crate::fabric::quirks::{self, Quirks, Trait};
 use crate::fabric::ranking::{Ranking, source};
@@ -24,7 +24,11 @@ use crate::fabric::richer::{with_atomic_order, with_devices, with_messages};
 use crate::fabric::shm_room::{self, Turn};
 
 /// Registration modes that the transport does not support.
-const REFUSED_MR: [(u32, &str); 4] = [
+const REFUSED_MR: [(u32, &str); 5] = [
+    (
+        ffi::FI_MR_LOCAL,
+        "FI_MR_LOCAL: local buffers would have to be registered",
+    ),
     (
         ffi::FI_MR_RAW,
         "FI_MR_RAW: keys would be larger than 64 bits",
@@ -252,16 +256,13 @@ pub(super) fn check_attributes(info: InfoRef<'_>, options: &Options) -> Result<(
             "it lacks FI_ATOMIC, and FI_MSG, by which targets would execute atomics",
         ));
     }
-    if wants_local(info) {
-        admit_local(info, options)?;
-    }
     let mr_mode = info.domain_attr().mr_mode as u32;
     for (bit, why) in REFUSED_MR {
         if mr_mode & bit != 0 {
             return Err(format!("it requires {why}"));
         }
     }
-    let known = SUPPORTED_MR | ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE | ffi::FI_MR_LOCAL;
+    let known = SUPPORTED_MR | ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE;
     if mr_mode & !known != 0 {
         return Err(format!(
             "it requires unknown registration modes {:#x}",
@@ -281,25 +282,6 @@ pub(super) fn check_attributes(info: InfoRef<'_>, options: &Options) -> Result<(
             "it moves at most {} bytes at once (after btl_ofi_put_limit and btl_ofi_get_limit), and {} are needed",
             put.min(get),
             options.provider.smallest_limit
-        ));
-    }
-    Ok(())
-}
-
-/// Checks a provider that requires local buffers to be registered. Its atomics and small transfers go by message, so that
-/// only the host's large buffers and the memory of messages are registered.
-fn admit_local(info: InfoRef<'_>, options: &Options) -> Result<(), String> {
-    let required = "it requires FI_MR_LOCAL: local buffers would have to be registered";
-    if !options.provider.mr_local {
-        return Err(format!("{required}, which btl_ofi_mr_local=1 allows"));
-    }
-    if options.provider.is_rail {
-        return Err(format!("{required}, which rails do not serve"));
-    }
-    if !takes_messages(info, options) {
-        return Err(format!(
-            "{required}, and it has no messages for atomics and small transfers: it lacks FI_MSG, claims their contexts, or \
-             takes too short ones"
         ));
     }
     Ok(())
@@ -330,9 +312,6 @@ fn try_open(
     }
     let info = with_devices(info, options, calling).map_err(|e| e.to_string())?;
     let device = Device::open(info, options).map_err(|e| e.to_string())?;
-    if wants_local(device.info()) {
-        return Ok((device, AtomicTable::of_targets()));
-    }
     // A provider may grant atomics to fi_query_atomic for which it was not opened.
     let advertised = has_atomics(device.info());
     let atomics = match advertised {

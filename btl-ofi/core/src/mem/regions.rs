@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use plugin_api::Access;
 
 use crate::base::guard::Reach;
-use crate::mem::device_regions::Descriptor;
 use crate::mem::handle::Handle;
 
 /// The live regions. The responder (`op/responder.rs`) and operations of this process on itself use them under a lock
@@ -26,8 +25,6 @@ pub(crate) struct Regions {
 pub(crate) struct Known {
     pub(crate) handle: Handle,
     pub(crate) access: Access,
-    /// What the provider takes with local buffers in the region.
-    pub(crate) descriptor: Descriptor,
 }
 
 impl Regions {
@@ -56,11 +53,6 @@ impl Regions {
     /// Whether this is the handle of a live region.
     pub(crate) fn holds(&self, handle: &Handle) -> bool {
         self.of(handle).is_some()
-    }
-
-    /// The descriptor of the live region with this handle.
-    pub(crate) fn descriptor(&self, handle: &Handle) -> Option<Descriptor> {
-        self.of(handle).map(|known| known.descriptor)
     }
 
     /// The live region with this handle. A handle that differs elsewhere was changed by its user.
@@ -104,7 +96,6 @@ mod tests {
         Known {
             handle: Handle::new(base, length, KEY, access, generation),
             access,
-            descriptor: Descriptor(std::ptr::without_provenance_mut(generation as usize)),
         }
     }
 
@@ -125,8 +116,6 @@ mod tests {
                 let found = regions.find(KEY, one.handle.cookie()).unwrap();
                 assert_eq!((found.handle, found.access), (one.handle, one.access));
                 assert!(regions.holds(&one.handle));
-                let descriptor = regions.descriptor(&one.handle).map(|d| d.0);
-                assert_eq!(descriptor, Some(one.descriptor.0));
             }
             let before = regions.removals();
             regions.remove(&last.handle);
@@ -145,7 +134,6 @@ mod tests {
         regions.insert(whole, Reach::default());
         let longer = Handle::new(0x1000, 0x2000, KEY, Access::all(), 1);
         assert!(!regions.holds(&longer));
-        assert!(regions.descriptor(&longer).is_none());
         regions.remove(&longer);
         assert!(regions.holds(&whole.handle));
     }

@@ -10,9 +10,8 @@
 //!   no processor makes, is [answered](Call::is_misaligned) so too.
 //! - 4.1.4 passes no handle for a compare-and-swap on the own window, and after NOT_SUPPORTED does it by plain loads and
 //!   stores under its lock. Whether that is right depends on what the peers do with the same word (`own_words`).
-//! - A put with no request, handle or fragment has a NULL callback. A local handle is NULL up to the registration
-//!   thresholds: for all sizes, unless `btl_ofi_mr_local` admits a provider that needs local handles. Fetching atomics always
-//!   come with that of osc/rdma's fragment, which is ignored: no path of atomics needs one.
+//! - A put with no request, handle or fragment has a NULL callback. Local handles are NULL, because the
+//!   registration thresholds have no limit. Fetching atomics come with that of osc/rdma's fragment, which is ignored.
 //! - It calls flush with a NULL endpoint, for all peers. Flush must run callbacks before it returns, because they use
 //!   requests that osc/rdma frees afterwards. The transport's flush does both.
 //! - Callbacks may call atomics and progress: this module holds no lock around a call, and the transport none around a

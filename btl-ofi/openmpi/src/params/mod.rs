@@ -267,7 +267,7 @@ mod tests {
 
     /// The value that the transport gets, or the reason against it.
     fn checked(name: &str, value: Value) -> Result<Value, String> {
-        let mut declared = Options::declarations().iter();
+        let mut declared = Options::declarations();
         let declared = declared.find(|d| d.name == name).expect("a parameter");
         check_allowed(declared, value).map_err(|e| e.to_string())
     }

@@ -16,13 +16,11 @@
 //! Order: accumulates of one origin to one target take effect in the order of their calls. Ways that wait are in order
 //! by waiting; for the others the transport keeps order, or each accumulate waits for the earlier ones to that target.
 
-use plugin_api::{Datatype, Handle};
+use plugin_api::Datatype;
 
 use super::compare_swap::by_compare_swap;
 use super::locked;
-use super::rma::hold;
 use super::tracked::done;
-use crate::registrations::Lease;
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
 use crate::win::copy::{pack, unpack};
@@ -40,8 +38,6 @@ struct Native<'a> {
     peer: &'a Peer,
     transfer: &'a Transfer<'a>,
     request: Option<&'a RequestState>,
-    origin_handle: *mut Handle,
-    result_handle: *mut Handle,
 }
 
 fn is_aligned(address: u64, datatype: Datatype) -> bool {
@@ -105,15 +101,11 @@ unsafe fn update(
     }
     keep_order(window, peer, call)?;
     let limit = limit.saturating_mul(datatype.size());
-    let attributes = window.link.transport.attributes();
-    let unregistered = attributes
-        .put_local_registration_threshold
-        .min(attributes.get_local_registration_threshold);
     let bytes = transfer.target_layout.bytes();
     let in_one_piece = transfer.is_contiguous()
         && transfer.result_layout.is_none_or(Layout::is_contiguous)
         && bytes <= limit;
-    if !in_one_piece || bytes > unregistered {
+    if !in_one_piece {
         // SAFETY: the caller vouches for the transfer.
         return unsafe { many_pieces(window, transfer, request, limit) };
     }
@@ -122,10 +114,8 @@ unsafe fn update(
         peer,
         transfer,
         request,
-        origin_handle: std::ptr::null_mut(),
-        result_handle: std::ptr::null_mut(),
     };
-    // SAFETY: the piece is the whole transfer, whose buffers need no handles.
+    // SAFETY: the piece is the whole transfer.
     unsafe {
         native.issue(Piece {
             origin: 0,
@@ -136,7 +126,7 @@ unsafe fn update(
     }
 }
 
-/// An update of several pieces, or with a buffer that the transport wants registered.
+/// An update of several pieces.
 #[inline(never)]
 unsafe fn many_pieces(
     window: &Window,
@@ -144,31 +134,11 @@ unsafe fn many_pieces(
     request: Option<&RequestState>,
     limit: usize,
 ) -> WinResult<()> {
-    let (call, peer) = (transfer.call, transfer.peer);
-    let attributes = window.link.transport.attributes();
-    let extent = match transfer.origin.is_null() {
-        true => 0,
-        false => transfer.origin_layout.extent(),
-    };
-    let threshold = attributes.put_local_registration_threshold;
-    // SAFETY: the caller vouches for the buffers until the operation is complete.
-    let origin_key = unsafe { window.lease_to_read(call, transfer.origin, extent, threshold) }?;
-    let result_key = match transfer.result_layout {
-        None => None,
-        Some(layout) => {
-            let threshold = attributes.get_local_registration_threshold;
-            // SAFETY: the caller vouches for the buffers until the operation is complete.
-            unsafe { window.lease(call, transfer.result, layout.extent(), threshold) }?
-        }
-    };
-    let handle = |key: &Option<Lease>| key.as_ref().map_or(std::ptr::null_mut(), Lease::handle_ptr);
     let native = Native {
         window,
-        peer,
+        peer: transfer.peer,
         transfer,
         request,
-        origin_handle: handle(&origin_key),
-        result_handle: handle(&result_key),
     };
     let Transfer {
         origin_layout,
@@ -177,12 +147,8 @@ unsafe fn many_pieces(
         ..
     } = transfer;
     let mut pieces = Pieces::new(origin_layout, *result_layout, target_layout, limit);
-    // SAFETY: each piece lies inside all layouts; the handles cover the buffers or are not wanted.
-    let issued = pieces.try_for_each(|piece| unsafe { native.issue(piece) });
-    // Both before an error returns: the operations use both registrations.
-    let origin_held = hold(window, peer, call, origin_key);
-    let result_held = hold(window, peer, call, result_key);
-    origin_held.and(result_held).and(issued)
+    // SAFETY: each piece lies inside all layouts.
+    pieces.try_for_each(|piece| unsafe { native.issue(piece) })
 }
 
 impl Native<'_> {
@@ -222,8 +188,8 @@ impl Native<'_> {
                             origin,
                             transfer.result.wrapping_add(piece.result),
                             remote,
-                            self.origin_handle,
-                            self.result_handle,
+                            std::ptr::null_mut(),
+                            std::ptr::null_mut(),
                             transfer.handle,
                             datatype,
                             op.atomic(),
@@ -237,7 +203,7 @@ impl Native<'_> {
                             peer.endpoint,
                             origin,
                             remote,
-                            self.origin_handle,
+                            std::ptr::null_mut(),
                             transfer.handle,
                             datatype,
                             op.atomic(),
@@ -263,8 +229,8 @@ unsafe fn by_aligned_copies(
 ) -> WinResult<()> {
     let call = transfer.call;
     let layout = Layout::contiguous(transfer.datatype(), transfer.target_layout.count());
-    let mut operands = Bounce::new(window, call, layout.bytes())?;
-    let mut results = Bounce::new(window, call, layout.bytes())?;
+    let mut operands = Bounce::new(layout.bytes());
+    let mut results = Bounce::new(layout.bytes());
     let origin = if transfer.origin.is_null() {
         std::ptr::null_mut()
     } else {
@@ -311,11 +277,9 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> W
         return unsafe { locked::compare_and_swap(window, peer, swap) };
     }
     keep_order(window, peer, call)?;
-    let attributes = window.link.transport.attributes();
     if is_aligned(swap.result as u64, datatype)
         && is_aligned(swap.origin as u64, datatype)
         && is_aligned(swap.compare as u64, datatype)
-        && size <= attributes.get_local_registration_threshold
     {
         let record = swap.record;
         return window.tracked(

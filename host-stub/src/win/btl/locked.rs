@@ -59,7 +59,7 @@ pub(super) unsafe fn accumulate(
     let datatype = transfer.datatype();
     let hold = window.rules.now().bytes_of_a_hold(datatype);
     let chunk = CHUNK.min(transfer.target_layout.bytes()).min(hold);
-    let mut bounce = Bounce::new(window, call, chunk)?;
+    let mut bounce = Bounce::new(chunk);
     let pieces = Pieces::new(
         transfer.origin_layout,
         transfer.result_layout,
@@ -113,7 +113,7 @@ pub(super) unsafe fn compare_and_swap(
 ) -> WinResult<()> {
     let call = swap.call;
     let size = swap.datatype().size();
-    let mut bounce = Bounce::new(window, call, size)?;
+    let mut bounce = Bounce::new(size);
     let remote = Remote {
         address: swap.address,
         handle: swap.handle,

@@ -7,12 +7,9 @@ use crate::win::peer::Peer;
 use crate::win::table::Transfer;
 use crate::win::window::Window;
 
-/// Whether the transport makes a transfer as one put that needs no registration.
+/// Whether the transport makes a transfer as one put.
 pub(in crate::win) fn is_one_put(window: &Window, transfer: &Transfer<'_>) -> bool {
-    let attributes = window.link.transport.attributes();
-    let most = attributes
-        .put_limit
-        .min(attributes.put_local_registration_threshold);
+    let most = window.link.transport.attributes().put_limit;
     window.link.transport.can_notify()
         && transfer.is_contiguous()
         && transfer.origin_layout.bytes() <= most

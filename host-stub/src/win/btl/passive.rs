@@ -223,9 +223,6 @@ pub(super) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {
 
 pub(in crate::win) fn flush(window: &Window, call: &'static str, rank: usize) -> WinResult<()> {
     let peer = window.peer(call, rank)?;
-    if peer.leases.is_any() {
-        return settle(window, call, peer);
-    }
     if !peer.is_settled() {
         if !peer.transfers.is_alone() {
             return settle(window, call, peer);
@@ -248,17 +245,10 @@ fn settle(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
         rank,
         transfers,
         accumulates,
-        leases,
         ..
     } = peer;
-    let taken = leases.take();
     let transferred = window.flush_pending(call, *rank, transfers);
     let accumulated = window.flush_pending(call, *rank, accumulates);
-    if (transferred.is_err() || accumulated.is_err())
-        && !(transfers.is_idle() && accumulates.is_idle())
-    {
-        leases.give_back(taken);
-    }
     // Fetched data, and what was written to this rank's own memory, is seen by what follows. That
     // what was put is seen elsewhere is the transport's word, and needs no stronger fence here.
     fence(Ordering::AcqRel);

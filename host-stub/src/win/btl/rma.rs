@@ -5,7 +5,6 @@ use std::ffi::c_void;
 use plugin_api::{Handle, Status};
 
 use super::tracked::done;
-use crate::registrations::Lease;
 use crate::win::error::WinResult;
 use crate::win::peer::Peer;
 use crate::win::pending::Cell;
@@ -13,9 +12,6 @@ use crate::win::pieces::{Piece, Pieces};
 use crate::win::request_state::RequestState;
 use crate::win::table::{RequestRef, Transfer};
 use crate::win::window::Window;
-
-/// Registrations of buffers that wait for a flush of one target.
-const MOST_LEASES: usize = 64;
 
 pub(in crate::win) unsafe fn put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // Apart, so that what most calls run knows at compile time that nothing counts the pieces.
@@ -65,20 +61,11 @@ unsafe fn transfer_pieces<const PUT: bool>(
 ) -> WinResult<()> {
     let peer = transfer.peer;
     let attributes = window.link.transport.attributes();
-    let (limit, threshold) = if PUT {
-        (
-            attributes.put_limit,
-            attributes.put_local_registration_threshold,
-        )
-    } else {
-        (
-            attributes.get_limit,
-            attributes.get_local_registration_threshold,
-        )
+    let limit = match PUT {
+        true => attributes.put_limit,
+        false => attributes.get_limit,
     };
-    let bytes = transfer.origin_layout.bytes();
-    let device = !transfer.local_handle.is_null();
-    if transfer.is_contiguous() && bytes <= limit && (bytes <= threshold || device) {
+    if transfer.is_contiguous() && transfer.origin_layout.bytes() <= limit {
         // SAFETY: the piece is the whole transfer, for which the caller vouches.
         return unsafe {
             match request {
@@ -91,66 +78,22 @@ unsafe fn transfer_pieces<const PUT: bool>(
         };
     }
     // SAFETY: the caller vouches for the transfer.
-    unsafe { many_pieces::<PUT>(window, transfer, request, limit, threshold) }
+    unsafe { many_pieces::<PUT>(window, transfer, request, limit) }
 }
 
-/// A transfer of several pieces, or of a buffer that the transport wants registered.
+/// A transfer of several pieces.
 #[inline(never)]
 unsafe fn many_pieces<const PUT: bool>(
     window: &Window,
     transfer: &Transfer<'_>,
     request: Option<&RequestState>,
     limit: usize,
-    threshold: usize,
 ) -> WinResult<()> {
-    let (peer, call, origin) = (transfer.peer, transfer.call, transfer.origin);
-    let extent = transfer.origin_layout.extent();
-    // SAFETY: the caller vouches for the buffer until the operation is complete.
-    let lease = unsafe {
-        match PUT {
-            true => window.lease_to_read(call, origin, extent, threshold),
-            false => window.lease(call, origin, extent, threshold),
-        }
-    }?;
-    let handle = lease
-        .as_ref()
-        .map_or(transfer.local_handle, Lease::handle_ptr);
-    let issued = Pieces::new(transfer.origin_layout, None, transfer.target_layout, limit)
-        .try_for_each(|piece| {
-            // SAFETY: the piece lies inside both layouts; the handle covers the buffer or is not wanted.
-            unsafe { issue::<PUT>(window, peer, transfer, request, piece, handle) }
-        });
-    hold(window, peer, transfer.call, lease)?;
-    issued
-}
-
-/// Keeps a registration, if there is one, until the next flush of what uses it. Where a great many are kept, that is now.
-#[inline(always)]
-pub(super) fn hold(
-    window: &Window,
-    peer: &Peer,
-    call: &'static str,
-    lease: Option<Lease>,
-) -> WinResult<()> {
-    match lease {
-        Some(lease) => hold_lease(window, peer, call, lease),
-        None => Ok(()),
-    }
-}
-
-#[inline(never)]
-fn hold_lease(window: &Window, peer: &Peer, call: &'static str, lease: Lease) -> WinResult<()> {
-    if peer.leases.hold(lease) < MOST_LEASES {
-        return Ok(());
-    }
-    let leases = peer.leases.take();
-    let waited = window
-        .wait_pending(call, &peer.transfers)
-        .and_then(|()| window.wait_pending(call, &peer.accumulates));
-    if waited.is_err() {
-        peer.leases.give_back(leases);
-    }
-    waited
+    let (peer, handle) = (transfer.peer, transfer.local_handle);
+    Pieces::new(transfer.origin_layout, None, transfer.target_layout, limit).try_for_each(|piece| {
+        // SAFETY: the piece lies inside both layouts; the handle, if there is one, covers the buffer.
+        unsafe { issue::<PUT>(window, peer, transfer, request, piece, handle) }
+    })
 }
 
 /// A whole transfer as a piece.

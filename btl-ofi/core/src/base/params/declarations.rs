@@ -22,6 +22,24 @@ const fn declare(
         .help(help)
 }
 
+const fn removed(name: &'static str, instead: &'static str) -> Declaration {
+    let nothing = Value::str("");
+    declare(
+        name,
+        Kind::String,
+        nothing,
+        Allowed::Any,
+        Level::DEV_ALL,
+        instead,
+    )
+}
+
+/// What the transport no longer has. The help says what to use instead.
+pub(super) static REMOVED: [Declaration; 1] = [removed(
+    "btl_ofi_mr_local",
+    "Removed: providers that require registered local buffers (FI_MR_LOCAL) are refused; use another one, or the same under ofi_rxm.",
+)];
+
 static FLAG_NAMES: [Named; 9] = [
     Named::new(ModuleFlags::SEND.bits() as i64, "send"),
     Named::new(ModuleFlags::PUT.bits() as i64, "put"),
@@ -65,7 +83,7 @@ static RAILS: [Cow<'static, str>; 5] = [
     Cow::Borrowed("4"),
 ];
 
-pub(super) static DECLARATIONS: [Declaration; 32] = [
+pub(super) static DECLARATIONS: [Declaration; 31] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -200,16 +218,6 @@ pub(super) static DECLARATIONS: [Declaration; 32] = [
         "Comma-separated providers not to consider, by the beginning of their names.",
     )
     .synonyms(&[Cow::Borrowed("opal_common_ofi_provider_exclude")]),
-    declare(
-        "btl_ofi_mr_local",
-        Kind::Bool,
-        Value::Bool(false),
-        Allowed::Any,
-        Level::TUNER_DETAIL,
-        "Whether providers that require local buffers to be registered (FI_MR_LOCAL) are used. The host then \
-             registers the buffers of its puts and gets above message_limit, and the transport its own memory. \
-             Such a provider must carry messages (FI_MSG). Device memory and rails are not served with it.",
-    ),
     declare(
         "btl_ofi_if_include",
         Kind::String,

@@ -5,8 +5,6 @@ use std::ptr::NonNull;
 
 use libfabric_sys as ffi;
 
-use crate::mem::device_regions::Descriptor;
-
 /// Reusable messages for puts and updates. Each call sets only the fields that differ from the last message.
 /// Used under the context's lock. On the heap, because the messages point to their own fields.
 pub(crate) struct Message(NonNull<Parts>);
@@ -15,7 +13,6 @@ struct Parts {
     put: ffi::fi_msg_rma,
     local: ffi::iovec,
     remote: ffi::fi_rma_iov,
-    descriptor: *mut c_void,
     /// Of one element, and of any number.
     word: Update,
     vector: Update,
@@ -106,16 +103,6 @@ impl Message {
             (*p).put.addr = peer;
             (*p).put.context = context;
             &raw const (*p).put
-        }
-    }
-
-    /// Gives the put that was filled in last the descriptor of its local buffer.
-    pub(crate) fn describe(&mut self, Descriptor(descriptor): Descriptor) {
-        let p = self.0.as_ptr();
-        // SAFETY: `self` owns the allocation, and the borrow is exclusive; the field lives as long as the message.
-        unsafe {
-            (*p).descriptor = descriptor;
-            (*p).put.desc = &raw mut (*p).descriptor;
         }
     }
 

@@ -80,14 +80,6 @@ impl Transport {
             // SAFETY: the caller guarantees that the memory stays mapped until the region is closed.
             return unsafe { self.register(base, length, access) };
         }
-        if self.setup.local_registration {
-            return Err(Error::Invalid {
-                what: "device memory",
-                reason: String::from(
-                    "the provider requires local buffers to be registered (FI_MR_LOCAL), and copies of device memory are not",
-                ),
-            });
-        }
         let copier = self.copier();
         let cuda = iface == hmem_iface::CUDA && length > 0;
         let ours = cuda && !copier.is_overridden();

@@ -13,7 +13,6 @@ use crate::fabric::msg::inbox::Inbox;
 use crate::fabric::msg::wire::{
     self, Entries, Form, Header, Kind, LARGEST_GET, MOST_ANSWER, MOST_WORDS, Unread,
 };
-use crate::mem::device_regions::Descriptor;
 use crate::mem::handle::Handle;
 use crate::mem::regions::{Known, Regions};
 use crate::op::responder::{self, Command, GET, NOTIFY, PUT, Responder, SEND};
@@ -45,14 +44,7 @@ impl Memory {
         let access = Access::all();
         let handle = Handle::new(base, (WORDS * 8) as u64, KEY, access, 1);
         let mut regions = Regions::default();
-        regions.insert(
-            Known {
-                handle,
-                access,
-                descriptor: Descriptor(std::ptr::null_mut()),
-            },
-            Reach::Kernel,
-        );
+        regions.insert(Known { handle, access }, Reach::Kernel);
         Memory {
             words,
             handle,

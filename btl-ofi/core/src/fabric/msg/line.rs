@@ -80,8 +80,6 @@ pub(super) struct Line {
     pub(super) missing: Option<u32>,
     /// Whether the provider took no message of the line when it was asked last.
     pub(super) stuck: bool,
-    /// How many batches may be unanswered; a byte, because there may be many lines.
-    most_unanswered: u8,
     /// Whether a heartbeat was sent and no answer came since.
     pub(super) asked: bool,
     /// Whether the carrier's list of lines with something to send has it.
@@ -89,11 +87,11 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// `window`: bytes after which nothing is sent before an answer; `most_unanswered`: batches.
+    /// `window`: bytes after which nothing is sent before an answer.
     pub(super) fn new(
         (endpoint, address): (NonNull<Endpoint>, fi_addr_t),
         (key, cookie): (u64, u64),
-        (window, most_unanswered): (usize, u8),
+        window: usize,
     ) -> Line {
         Line {
             endpoint,
@@ -108,7 +106,6 @@ impl Line {
             row: Row::default(),
             bytes: 0,
             window,
-            most_unanswered,
             sequence: 0,
             knock: FIRST_KNOCK,
             question: 0,
@@ -237,9 +234,7 @@ impl Line {
     pub(super) fn may_send(&self, bytes: usize) -> bool {
         let due = self.due();
         let has_room = due == 0 || self.bytes.saturating_add(bytes) <= self.window;
-        has_room
-            && due < self.most_due()
-            && self.unanswered.len() < usize::from(self.most_unanswered)
+        has_room && due < self.most_due() && self.unanswered.len() < WINDOW
     }
 
     /// Whether the batch that gathers may be sent before it is full. Nobody waits for the answer to one that has only

@@ -71,7 +71,6 @@ use crate::base::error::{Doing, Error, describe};
 use crate::base::lock::Lock;
 use crate::fabric::addresses::Addresses;
 use crate::fabric::own::OwnMemory;
-use crate::fabric::registration::Registrar;
 use crate::mem::regions::Regions;
 use crate::op::marked::Message;
 use crate::op::request::Operands;
@@ -99,7 +98,6 @@ pub(crate) struct Provider {
     /// Bytes on the way to a peer after which it is sent nothing before an answer.
     pub(crate) window: usize,
     pub(crate) counters: CountersRef,
-    pub(crate) registrar: Arc<Registrar>,
 }
 
 /// Bytes of the longest message that every provider must take, with sends of the host or without.
@@ -141,17 +139,15 @@ impl Messages {
             answer,
             window,
             counters,
-            registrar,
         } = provider;
         let doing = || String::from("posting receives for messages");
         let words = answer.max(longest(two_sided) / 8);
         // SAFETY: the caller guarantees the endpoints.
-        let mut port = unsafe { Port::new(tx, rx) }.doing(doing)?;
-        port.register(&registrar, words)?;
+        let port = unsafe { Port::new(tx, rx) }.doing(doing)?;
         let known = Arc::clone(&addresses);
         let mut target = Target::new(addresses, (format, address.clone()), answer);
         target.inbox = two_sided.then(|| Box::new(Inbox::new(receives)));
-        let limits = (answer, window, port.window());
+        let limits = (answer, window);
         let mut messages = Messages {
             port,
             receives: Receives::default(),
@@ -161,7 +157,7 @@ impl Messages {
             has_met_strangers: false,
         };
         for _ in 0..receives {
-            let memory = OwnMemory::new(&registrar, words)?;
+            let memory = OwnMemory::new(words);
             messages.receives.add(memory, &messages.port).doing(doing)?;
         }
         Ok(messages)
@@ -301,7 +297,6 @@ impl Messages {
         (message, bytes): (Message, usize),
         regions: &Lock<Regions>,
     ) {
-        self.port.ended(message);
         match message {
             Message::Receive(number) => {
                 self.received((number, bytes), regions);
@@ -322,7 +317,6 @@ impl Messages {
     /// Handles the failure of a message.
     #[cold]
     pub(crate) fn failed(&mut self, message: Message, code: i32) {
-        self.port.ended(message);
         match message {
             Message::Receive(number) => {
                 tracing::warn!("a message could not be received: {}", describe(code));

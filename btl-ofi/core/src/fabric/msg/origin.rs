@@ -53,8 +53,6 @@ pub(super) struct Origin {
     answer: usize,
     /// Bytes of unanswered batches after which a line sends nothing.
     window: usize,
-    /// Batches of a line that may be unanswered.
-    most_unanswered: u8,
     lines: Vec<Option<Line>>,
     free_lines: Vec<u32>,
     by_endpoint: HashMap<NonNull<Endpoint>, u32>,
@@ -81,7 +79,7 @@ impl Origin {
     pub(super) fn new(
         own: Introduction,
         addresses: Arc<Addresses>,
-        (answer, window, most_unanswered): (usize, usize, u8),
+        (answer, window): (usize, usize),
         counters: CountersRef,
     ) -> Origin {
         Origin {
@@ -90,7 +88,6 @@ impl Origin {
             addresses,
             answer,
             window,
-            most_unanswered,
             lines: Vec::new(),
             free_lines: Vec::new(),
             by_endpoint: HashMap::new(),

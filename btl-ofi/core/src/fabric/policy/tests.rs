@@ -277,10 +277,6 @@ fn atomics_that_lose_regions_are_forgone_and_nothing_else() {
     };
     assert_eq!(of("verbs;ofi_rxm"), (true, (0, 0)));
     assert_eq!(of("verbs"), (false, (4096, 4096)));
-    let local = offer("verbs;ofi_rxm", 0, true);
-    // SAFETY: fi_allocinfo allocated the attribute, and `local` owns it.
-    unsafe { (*(*local.as_ptr()).domain_attr).mr_mode = ffi::FI_MR_LOCAL as i32 };
-    assert_eq!(message_limits(local.get(), &options), (4096, 4096));
     let told = |limit| {
         let policy = Policy {
             messages: true,

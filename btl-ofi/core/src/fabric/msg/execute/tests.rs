@@ -5,7 +5,6 @@ use proptest::prelude::*;
 
 use crate::base::guard::Reach;
 use crate::fabric::msg::hostile::{GUARD, KEY, Memory, ONES, WORDS, failures};
-use crate::mem::device_regions::Descriptor;
 use crate::mem::handle::Handle;
 use crate::mem::regions::Known;
 use crate::op::responder::{Command, GET, PUT};
@@ -43,12 +42,7 @@ fn executed(entries: &[Entry], reach: Reach) -> Result<(), TestCaseError> {
     {
         let mut regions = memory.regions.lock();
         let mut insert = |handle, access| {
-            let descriptor = Descriptor(std::ptr::null_mut());
-            let known = Known {
-                handle,
-                access,
-                descriptor,
-            };
+            let known = Known { handle, access };
             regions.insert(known, reach);
         };
         insert(memory.handle, Access::all());

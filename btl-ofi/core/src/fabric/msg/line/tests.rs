@@ -2,7 +2,7 @@ use super::*;
 
 /// A line to nobody whose target knows this process.
 fn line(window: usize) -> Line {
-    let mut line = Line::new((NonNull::dangling(), 0), (2, 1), (window, WINDOW as u8));
+    let mut line = Line::new((NonNull::dangling(), 0), (2, 1), window);
     line.client = 0;
     line
 }

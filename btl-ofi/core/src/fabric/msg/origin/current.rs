@@ -104,11 +104,8 @@ impl Origin {
                 let (address, window) = (peer.address, window_to(peer, self.window));
                 let key = self.addresses.key(address);
                 let number = vacant(&mut self.lines, &mut self.free_lines);
-                self.lines[number as usize] = Some(Line::new(
-                    (endpoint, address),
-                    (key, cookie),
-                    (window, self.most_unanswered),
-                ));
+                self.lines[number as usize] =
+                    Some(Line::new((endpoint, address), (key, cookie), window));
                 self.by_endpoint.insert(endpoint, number);
                 number
             }

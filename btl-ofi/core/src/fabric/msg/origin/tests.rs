@@ -9,7 +9,7 @@
 use plugin_api::{AtomicKind, Status};
 
 use super::*;
-use crate::fabric::msg::line::{EAGER, WINDOW};
+use crate::fabric::msg::line::EAGER;
 use crate::fabric::msg::wire::MOST_WORDS;
 use crate::op::responder::PUT;
 use crate::peer::counters::CounterTable;
@@ -42,7 +42,7 @@ impl Side {
                 address: vec![1; 16],
             },
             Arc::new(Addresses::that_keep(&[2; 16])),
-            (MOST_WORDS, usize::MAX, WINDOW as u8),
+            (MOST_WORDS, usize::MAX),
             table.reference(),
         );
         Side {

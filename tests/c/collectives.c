@@ -177,6 +177,9 @@ int main(void) {
     EXPECT(host_bcast(NULL, 4, HOST_INT32, 0, world) == HOST_ERR_ARG);
     EXPECT(host_bcast(mine, 1, HOST_INT32, size, world) == HOST_ERR_ARG);
     EXPECT(host_allreduce(mine, all, 1, HOST_DOUBLE, HOST_BXOR, world) == HOST_ERR_ARG);
+    EXPECT(host_allreduce(mine, all, 1, HOST_DOUBLE + 1, HOST_SUM, world) == HOST_ERR_ARG);
+    EXPECT(host_allreduce(mine, all, 1, HOST_INT32, HOST_NO_OP + 1, world) == HOST_ERR_ARG);
+    EXPECT(host_allreduce(mine, all, 1, HOST_INT32, HOST_REPLACE, world) == HOST_ERR_ARG);
     EXPECT(host_reduce_scatter(mine, all, NULL, HOST_INT32, HOST_SUM, world) == HOST_ERR_ARG);
     MUST(host_win_create_over(world, NULL, 0, 8, NULL, &over_world));
     finalizing = 1;

@@ -143,6 +143,9 @@ int main(void) {
         EXPECT(rank != end || all[0] == sum);
         EITHER(ALLREDUCE, allreduce, mine, all, 1, HOST_INT32, HOST_SUM);
         EXPECT(all[0] == sum);
+        double half = rank + 0.5, greatest = 0;
+        EITHER(ALLREDUCE, allreduce, &half, &greatest, 1, HOST_DOUBLE, HOST_MAX);
+        EXPECT(greatest == end + 0.5);
         EITHER(GATHER, gather, mine, all, 1, HOST_INT32, 0);
         EXPECT(rank != 0 || all[end] == 10 * end);
         EITHER(SCATTER, scatter, mine, all, 1, HOST_INT32, 0);

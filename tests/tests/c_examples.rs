@@ -170,7 +170,6 @@ fn examples_under_valgrind() {
     let programs = [
         ("windows", "c"),
         ("collectives", "c"),
-        ("reductions", "c"),
         ("no_rank", "c"),
         ("trace", examples),
     ];
@@ -273,12 +272,6 @@ fn every_entry_of_a_communicator() {
 #[test]
 fn transfers_to_no_rank() {
     program("no_rank", &[1, 2]);
-}
-
-/// Pairs, complex numbers, and operations of the program.
-#[test]
-fn reductions_of_every_kind() {
-    program("reductions", &[1, 2, 3, 5]);
 }
 
 /// Two tasks of one thread inside of C layers at once.

@@ -49,7 +49,7 @@ static void *kernel(void *argument) {
     ENDS(host_xpu_write(&k->ep, ones, 8, k->next, 0, none, &context), -EINVAL);
     ENDS(host_xpu_write(&k->ep, ones, 8, k->next, 100, k->win, &context), -EINVAL);
     ENDS(host_xpu_atomic(&k->ep, ones, 1, k->next, 0, k->win, 0x100, HOST_SUM, &context), -EINVAL);
-    ENDS(host_xpu_atomic(&k->ep, ones, 1, k->next, 0, k->win, HOST_UINT64, HOST_MINLOC, &context), -EINVAL);
+    ENDS(host_xpu_atomic(&k->ep, ones, 1, k->next, 0, k->win, HOST_UINT64, HOST_NO_OP + 1, &context), -EINVAL);
     EXPECT(host_xpu_cntr_readerr(&k->ep) == 5);
     host_xpu_ep_t other = {.prov_id = 1};
     EXPECT(host_xpu_write(&other, ones, 8, k->next, 0, k->win, &context) == -ENOSYS);

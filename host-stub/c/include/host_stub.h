@@ -74,41 +74,6 @@
 #define HOST_DOUBLE 9
 
 /**
- * Elements of collectives: C's float complex.
- */
-#define HOST_FLOAT_COMPLEX 10
-
-/**
- * Elements of collectives: C's double complex.
- */
-#define HOST_DOUBLE_COMPLEX 11
-
-/**
- * Elements of collectives: struct { float value; int index; }, for HOST_MINLOC and HOST_MAXLOC.
- */
-#define HOST_FLOAT_INT 12
-
-/**
- * Elements of collectives: struct { double value; int index; }.
- */
-#define HOST_DOUBLE_INT 13
-
-/**
- * Elements of collectives: struct { long value; int index; }.
- */
-#define HOST_LONG_INT 14
-
-/**
- * Elements of collectives: struct { int value; int index; }.
- */
-#define HOST_2INT 15
-
-/**
- * Elements of collectives: struct { short value; int index; }.
- */
-#define HOST_SHORT_INT 16
-
-/**
  * No rank. Transfers and atomic updates of windows with this target do
  * nothing and succeed, and their requests are complete.
  */
@@ -179,16 +144,6 @@
  * The target's value; fetching accumulates only.
  */
 #define HOST_NO_OP 11
-
-/**
- * The lesser value and its index; of equal values the lesser index. Reductions of pairs only.
- */
-#define HOST_MINLOC 12
-
-/**
- * The greater value and its index; of equal values the lesser index. Reductions of pairs only.
- */
-#define HOST_MAXLOC 13
 
 /**
  * Done.
@@ -881,14 +836,6 @@ typedef struct host_coll_table_t {
 } host_coll_table_t;
 
 /**
- * Combines elements: right[i] = left[i] op right[i] for `count` elements of `size` bytes each. The operation is
- * associative. Any thread that makes progress calls it; it calls nothing of the host. Elements lie in memory of
- * the host, whatever the program's buffers are, at addresses that are multiples of their size if the size is a power of
- * two up to 8 and the buffers of the program are aligned so.
- */
-typedef void (*host_op_fn)(const void *left, void *right, size_t count, size_t size, void *data);
-
-/**
  * Makes progress with a collective that a layer runs: 1 when it is done, 0 when not, or a negative
  * code. Not called again after the end or an error; then `state` is the layer's again. Never called
  * by two threads at once. It has to end with an error once a rank is gone or the communicator has
@@ -1384,14 +1331,6 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * The type of elements of so many bytes, which only operations of programs combine; a code, or a negative error.
- *
- * # Safety
- * Any thread may call.
- */
-int host_type_of_size(size_t size);
-
-/**
  * The text of the last error of this thread, valid until its next one; empty if there was none.
  */
 const char *host_error_text(void);
@@ -1679,29 +1618,6 @@ int host_ialltoallv(const void *send,
                     int datatype,
                     struct host_comm_t *comm,
                     struct host_coll_request_t **request);
-
-/**
- * Defines an operation for reductions, on elements of any type. `commutes` is not 0 where operands may be combined in any
- * order; otherwise they are combined in the order of the ranks. Every rank creates its own: what is compared among ranks
- * is that all reduce by an operation of the program. The same function with the same data is the same operation, and
- * is freed as often as it was created.
- *
- * # Safety
- * The function can be called with `data`, by any thread, until the operation is freed and every collective that uses
- * it is done. `op` is writable.
- */
-int host_op_create(host_op_fn function,
-                   void *data,
-                   int commutes,
-                   int *op);
-
-/**
- * Frees an operation and sets the number to -1. New collectives refuse it; those under way go on.
- *
- * # Safety
- * `op` is writable.
- */
-int host_op_free(int *op);
 
 /**
  * Combines `count` elements of every rank; the root gets the result.

@@ -2,7 +2,7 @@
 //!
 //! - [`params`] and [`log`]: the plugin's and the host's settings and messages.
 //! - [`process`]: the identity of a process, for others on its machine.
-//! - `op`: operations on elements, and what they compute; `reduce`: those of reductions, and `user_op`: of programs.
+//! - `op`: operations on elements, and what they compute.
 //! - `pages`: page-aligned memory; `segment`: memory that the ranks of a node share; `room`: whether there
 //!   is as much.
 //! - `turn`: a value with one user at a time.
@@ -14,15 +14,11 @@ mod op;
 mod pages;
 pub mod params;
 pub mod process;
-mod reduce;
 mod room;
 mod segment;
 mod turn;
-mod user_op;
 
 pub use op::{Op, combine, type_name};
 pub(crate) use pages::Pages;
-pub use reduce::{ElementType, ReduceOp};
 pub(crate) use segment::{Card, HEADER as SEGMENT_HEADER, NoSegment, Segment};
 pub(crate) use turn::{Turn, Turns};
-pub use user_op::{UserFunction, UserOp};

@@ -7,8 +7,10 @@
 //! Every rank calls the collectives of a communicator in the same order, with the same counts, types,
 //! operations and roots; what happens otherwise is an error or a wait without end.
 
+use plugin_api::Datatype;
+
 use super::{BlockList, CollArgs, CollRequest, Collective};
-use crate::base::{ElementType, ReduceOp};
+use crate::base::Op;
 use crate::comm::table::Visit;
 use crate::comm::{Comm, CommResult};
 use crate::device::is_looked_for;
@@ -93,16 +95,11 @@ impl Comm {
 }
 
 /// The arguments of a broadcast.
-fn broadcast<'a>(
-    buffer: *mut u8,
-    count: usize,
-    datatype: impl Into<ElementType>,
-    root: usize,
-) -> CollArgs<'a> {
+fn broadcast<'a>(buffer: *mut u8, count: usize, datatype: Datatype, root: usize) -> CollArgs<'a> {
     CollArgs {
         recv: buffer,
         count,
-        datatype: datatype.into(),
+        datatype,
         root,
         ..CollArgs::default()
     }
@@ -113,14 +110,14 @@ fn moved<'a>(
     send: *const u8,
     recv: *mut u8,
     count: usize,
-    datatype: impl Into<ElementType>,
+    datatype: Datatype,
     root: usize,
 ) -> CollArgs<'a> {
     CollArgs {
         send,
         recv,
         count,
-        datatype: datatype.into(),
+        datatype,
         root,
         ..CollArgs::default()
     }
@@ -162,71 +159,71 @@ macro_rules! calls {
 calls! {
     /// Copies `count` elements from the root's buffer to everyone's.
     bcast, ibcast, Bcast,
-    (buffer: *mut u8, count: usize, datatype: impl Into<ElementType>, root: usize)
+    (buffer: *mut u8, count: usize, datatype: Datatype, root: usize)
         => broadcast(buffer, count, datatype, root);
 
     /// Combines `count` elements of every rank; the root gets the result.
     reduce, ireduce, Reduce,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, op: impl Into<ReduceOp>, root: usize)
-        => CollArgs { op: op.into(), ..moved(send, recv, count, datatype, root) };
+    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, op: Op, root: usize)
+        => CollArgs { op, ..moved(send, recv, count, datatype, root) };
 
     /// Combines `count` elements of every rank; everyone gets the result, the same bits.
     allreduce, iallreduce, Allreduce,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, op: impl Into<ReduceOp>)
-        => CollArgs { op: op.into(), ..moved(send, recv, count, datatype, 0) };
+    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, op: Op)
+        => CollArgs { op, ..moved(send, recv, count, datatype, 0) };
 
     /// Brings `count` elements of every rank to the root, in the order of the ranks.
     gather, igather, Gather,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, root: usize)
+    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, root: usize)
         => moved(send, recv, count, datatype, root);
 
     /// Brings every rank its `count` elements of the root's buffer. At the root a null receive
     /// buffer leaves its own where they are.
     scatter, iscatter, Scatter,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, root: usize)
+    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, root: usize)
         => moved(send, recv, count, datatype, root);
 
     /// Brings `count` elements of every rank to everyone, in the order of the ranks.
     allgather, iallgather, Allgather,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>)
+    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype)
         => moved(send, recv, count, datatype, 0);
 
     /// Brings every rank `count` elements of everyone.
     alltoall, ialltoall, Alltoall,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>)
+    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype)
         => moved(send, recv, count, datatype, 0);
 
     /// Combines as many elements of every rank as the counts add up to; rank `r` gets `counts[r]`
     /// of them. In place, the operand is in `recv`, and the result at its beginning.
     reduce_scatter, ireduce_scatter, ReduceScatter,
-    (send: *const u8, recv: *mut u8, counts: &[usize], datatype: impl Into<ElementType>, op: impl Into<ReduceOp>)
-        => CollArgs { op: op.into(), counts, ..moved(send, recv, 0, datatype, 0) };
+    (send: *const u8, recv: *mut u8, counts: &[usize], datatype: Datatype, op: Op)
+        => CollArgs { op, counts, ..moved(send, recv, 0, datatype, 0) };
 
     /// As `reduce_scatter`, with `count` elements for every rank.
     reduce_scatter_block, ireduce_scatter_block, ReduceScatter,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, op: impl Into<ReduceOp>)
-        => CollArgs { op: op.into(), ..moved(send, recv, count, datatype, 0) };
+    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, op: Op)
+        => CollArgs { op, ..moved(send, recv, count, datatype, 0) };
 
     /// Combines `count` elements of the ranks up to this one.
     scan, iscan, Scan,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, op: impl Into<ReduceOp>)
-        => CollArgs { op: op.into(), ..moved(send, recv, count, datatype, 0) };
+    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, op: Op)
+        => CollArgs { op, ..moved(send, recv, count, datatype, 0) };
 
     /// Combines `count` elements of the ranks before this one; rank 0's result is left as it is.
     exscan, iexscan, Exscan,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, op: impl Into<ReduceOp>)
-        => CollArgs { op: op.into(), ..moved(send, recv, count, datatype, 0) };
+    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, op: Op)
+        => CollArgs { op, ..moved(send, recv, count, datatype, 0) };
 
     /// Brings `count` elements of every rank to everyone; `blocks` says how many come from whom, the
     /// same at each rank, and where they go, which may differ.
     allgatherv, iallgatherv, Allgatherv,
-    (send: *const u8, count: usize, recv: *mut u8, blocks: BlockList<'_>, datatype: impl Into<ElementType>)
+    (send: *const u8, count: usize, recv: *mut u8, blocks: BlockList<'_>, datatype: Datatype)
         => CollArgs { recv_blocks: blocks, ..moved(send, recv, count, datatype, 0) };
 
     /// Brings every rank elements of everyone: from `given` of this rank's send buffer into `taken` of
     /// the others' receive buffers. In place, `send` is null and `given` empty.
     alltoallv, ialltoallv, Alltoallv,
-    (send: *const u8, given: BlockList<'_>, recv: *mut u8, taken: BlockList<'_>, datatype: impl Into<ElementType>)
+    (send: *const u8, given: BlockList<'_>, recv: *mut u8, taken: BlockList<'_>, datatype: Datatype)
         => CollArgs {
             send_blocks: given,
             recv_blocks: taken,

@@ -17,8 +17,6 @@ pub mod sizes;
 mod staged;
 mod world;
 
-pub use crate::base::{ElementType, ReduceOp, UserFunction, UserOp};
-
 pub use crate::comm::table::{
     BlockList, Blocking, CollArgs, CollRequest, CollTable, Collective, Collectives, LayerData,
     Nonblocking, Pending,

@@ -1,6 +1,8 @@
 //! Everything a communicator or a collective can refuse or fail with.
 
-use crate::base::{ElementType, ReduceOp};
+use plugin_api::Datatype;
+
+use crate::base::{Op, type_name};
 
 /// Why a communicator's call did not do what was asked. Mistakes of the caller are found before
 /// anything is sent.
@@ -19,14 +21,14 @@ pub enum CommError {
     #[error(transparent)]
     Level(#[from] crate::crt::LevelError),
     /// The operation is not defined on the datatype, or not for reductions.
-    #[error("{call}: operation {op} is not defined on elements of type {datatype} in a reduction")]
+    #[error("{call}: operation {op} is not defined on elements of type {} in a reduction", type_name(*datatype))]
     InvalidOperation {
         /// The call.
         call: &'static str,
         /// The operation.
-        op: ReduceOp,
+        op: Op,
         /// The element type.
-        datatype: ElementType,
+        datatype: Datatype,
     },
     /// The communicator was freed.
     #[error("{call} on a communicator that was freed")]

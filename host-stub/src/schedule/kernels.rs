@@ -6,7 +6,7 @@
 
 use plugin_api::Datatype;
 
-use crate::base::{ElementType, Op, ReduceOp};
+use crate::base::Op;
 
 /// Each element by `op`.
 ///
@@ -92,108 +92,12 @@ macro_rules! float {
     };
 }
 
-macro_rules! complex {
-    ($t:ty, $op:expr, ($left:expr, $right:expr, $into:expr, $count:expr)) => {
-        match $op {
-            Op::Sum => each($left, $right, $into, $count, |a: [$t; 2], b: [$t; 2]| {
-                [a[0] + b[0], a[1] + b[1]]
-            }),
-            Op::Prod => each($left, $right, $into, $count, |a: [$t; 2], b: [$t; 2]| {
-                [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]
-            }),
-            // Not defined; calls are refused before.
-            _ => {}
-        }
-    };
-}
-
 /// `into[i] = left[i] op right[i]`.
 ///
 /// # Safety
 /// `left` and `right` are readable and `into` writable for `count` elements; `into` may be the same
 /// as one of them, but overlaps none in another way. None needs alignment.
 pub(crate) unsafe fn combine_into(
-    element: ElementType,
-    op: ReduceOp,
-    left: *const u8,
-    right: *const u8,
-    into: *mut u8,
-    count: usize,
-) {
-    // SAFETY: the caller's promise is passed on.
-    unsafe {
-        match (element, op) {
-            (ElementType::Basic(datatype), ReduceOp::Basic(op)) => {
-                basic(datatype, op, left, right, into, count);
-            }
-            (ElementType::FloatComplex, ReduceOp::Basic(op)) => {
-                complex!(f32, op, (left, right, into, count));
-            }
-            (ElementType::DoubleComplex, ReduceOp::Basic(op)) => {
-                complex!(f64, op, (left, right, into, count));
-            }
-            (_, ReduceOp::MinLoc) => located::<false>(element, left, right, into, count),
-            (_, ReduceOp::MaxLoc) => located::<true>(element, left, right, into, count),
-            (_, ReduceOp::User(op)) => op.apply(left, right, into, (count, element.size())),
-            // Not defined; calls are refused before.
-            (_, ReduceOp::Basic(_)) => {}
-        }
-    }
-}
-
-/// The greater or the lesser of two elements that begin with a value and have their index `AT` bytes further on; of two
-/// equal ones that with the lesser index. Whole elements are chosen, so that padding is defined too.
-fn better<T: Copy + PartialOrd, const N: usize, const AT: usize, const GREATEST: bool>(
-    a: [u8; N],
-    b: [u8; N],
-) -> [u8; N] {
-    const { assert!(size_of::<T>() <= AT && AT + 4 <= N) };
-    // SAFETY: a number, of which the element has all bytes.
-    let value = |element: &[u8; N]| unsafe { element.as_ptr().cast::<T>().read_unaligned() };
-    // SAFETY: as above.
-    let index =
-        |element: &[u8; N]| unsafe { element.as_ptr().add(AT).cast::<i32>().read_unaligned() };
-    let (left, right) = (value(&a), value(&b));
-    let beats = if GREATEST { right > left } else { right < left };
-    if beats || (left == right && index(&b) < index(&a)) {
-        b
-    } else {
-        a
-    }
-}
-
-/// Each element by MINLOC or MAXLOC.
-///
-/// # Safety
-/// As for [`combine_into`].
-unsafe fn located<const GREATEST: bool>(
-    element: ElementType,
-    left: *const u8,
-    right: *const u8,
-    into: *mut u8,
-    count: usize,
-) {
-    // SAFETY: the caller's promise is passed on.
-    unsafe {
-        match element {
-            ElementType::FloatInt => each(left, right, into, count, better::<f32, 8, 4, GREATEST>),
-            ElementType::DoubleInt => {
-                each(left, right, into, count, better::<f64, 16, 8, GREATEST>)
-            }
-            ElementType::LongInt => each(left, right, into, count, better::<i64, 16, 8, GREATEST>),
-            ElementType::TwoInt => each(left, right, into, count, better::<i32, 8, 4, GREATEST>),
-            ElementType::ShortInt => each(left, right, into, count, better::<i16, 8, 4, GREATEST>),
-            // Not defined; calls are refused before.
-            _ => {}
-        }
-    }
-}
-
-/// Each element of a type of the transport.
-///
-/// # Safety
-/// As for [`combine_into`].
-unsafe fn basic(
     datatype: Datatype,
     op: Op,
     left: *const u8,
@@ -236,7 +140,7 @@ mod tests {
                     unsafe {
                         let left = left.as_ptr().add(1);
                         let to = into.as_mut_ptr().add(1);
-                        basic(*datatype, *op, left, right.as_ptr(), to, count);
+                        combine_into(*datatype, *op, left, right.as_ptr(), to, count);
                     }
                     assert_eq!(into, wanted, "{op} on {datatype:?}");
                     // In place.
@@ -244,78 +148,11 @@ mod tests {
                     unsafe {
                         let to = into.as_mut_ptr().add(1);
                         into.copy_from_slice(&left);
-                        basic(*datatype, *op, to, right.as_ptr(), to, count);
+                        combine_into(*datatype, *op, to, right.as_ptr(), to, count);
                     }
                     assert_eq!(into, wanted, "{op} on {datatype:?} in place");
                 }
             }
         }
-    }
-
-    /// Combines one element with another, into a third place and in place.
-    fn one<T: Copy>(element: ElementType, op: ReduceOp, left: T, right: T) -> [T; 2] {
-        assert_eq!(size_of::<T>(), element.size());
-        let (mut into, mut on_left) = (left, left);
-        // SAFETY: every buffer has one element.
-        unsafe {
-            let right = (&raw const right).cast();
-            combine_into(
-                element,
-                op,
-                (&raw const left).cast(),
-                right,
-                (&raw mut into).cast(),
-                1,
-            );
-            let on_left: *mut u8 = (&raw mut on_left).cast();
-            combine_into(element, op, on_left, right, on_left, 1);
-        }
-        [into, on_left]
-    }
-
-    #[test]
-    fn complex_numbers_add_and_multiply() {
-        let (a, b) = ([1.0f64, 2.0], [3.0, -4.0]);
-        let double = ElementType::DoubleComplex;
-        assert_eq!(one(double, Op::Sum.into(), a, b), [[4.0, -2.0]; 2]);
-        assert_eq!(one(double, Op::Prod.into(), a, b), [[11.0, 2.0]; 2]);
-        let (a, b) = ([1.0f32, 2.0], [3.0, -4.0]);
-        let float = ElementType::FloatComplex;
-        assert_eq!(one(float, Op::Prod.into(), a, b), [[11.0, 2.0]; 2]);
-    }
-
-    #[test]
-    fn of_equal_values_the_lesser_index_stays() {
-        fn check<T: Copy + PartialOrd + PartialEq + std::fmt::Debug>(
-            element: ElementType,
-            low: T,
-            high: T,
-        ) {
-            #[repr(C)]
-            #[derive(Clone, Copy)]
-            struct Located<T> {
-                value: T,
-                index: i32,
-            }
-            let of = |value, index| Located { value, index };
-            let found = |op, a: Located<T>, b: Located<T>| {
-                let [into, on_left] = one(element, op, a, b);
-                assert_eq!((into.value, into.index), (on_left.value, on_left.index));
-                (into.value, into.index)
-            };
-            assert_eq!(found(ReduceOp::MinLoc, of(low, 7), of(high, 2)), (low, 7));
-            assert_eq!(found(ReduceOp::MinLoc, of(high, 7), of(low, 9)), (low, 9));
-            assert_eq!(found(ReduceOp::MaxLoc, of(low, 7), of(high, 9)), (high, 9));
-            assert_eq!(found(ReduceOp::MaxLoc, of(high, 7), of(low, 2)), (high, 7));
-            for op in [ReduceOp::MinLoc, ReduceOp::MaxLoc] {
-                assert_eq!(found(op, of(low, 7), of(low, 2)), (low, 2));
-                assert_eq!(found(op, of(low, 1), of(low, 2)), (low, 1));
-            }
-        }
-        check(ElementType::FloatInt, -1.5f32, 2.0);
-        check(ElementType::DoubleInt, -1.5f64, 2.0);
-        check(ElementType::LongInt, i64::MIN, 2);
-        check(ElementType::TwoInt, -3i32, 2);
-        check(ElementType::ShortInt, -3i16, 2);
     }
 }

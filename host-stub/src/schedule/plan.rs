@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use plugin_api::Datatype;
+
 use super::scope::Scope;
-use crate::base::{ElementType, ReduceOp};
+use crate::base::Op;
 use crate::device::Devices;
 
 /// One step. Ranks are the job's.
@@ -28,8 +30,8 @@ pub(crate) enum Step {
     },
     /// `into[i] = left[i] op right[i]`, at once.
     Combine {
-        op: ReduceOp,
-        element: ElementType,
+        op: Op,
+        datatype: Datatype,
         left: *const u8,
         right: *const u8,
         into: *mut u8,
@@ -175,7 +177,7 @@ impl Plan {
     /// Combines, in turn with the other steps.
     pub(crate) fn combine(
         &mut self,
-        (op, element): (ReduceOp, ElementType),
+        (op, datatype): (Op, Datatype),
         left: *const u8,
         right: *const u8,
         into: *mut u8,
@@ -184,7 +186,7 @@ impl Plan {
         if count > 0 {
             self.steps.push(Step::Combine {
                 op,
-                element,
+                datatype,
                 left,
                 right,
                 into,

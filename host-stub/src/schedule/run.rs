@@ -71,7 +71,7 @@ impl State {
             let copied = matches!(step, Step::Fetch { .. } | Step::Return { .. });
             let failed = schedule.failed.is_some();
             match *step {
-                // What there is in its memory is of no use, and a program's operation need not bear it.
+                // What there is in its memory is of no use.
                 Step::Fetch { .. }
                 | Step::Return { .. }
                 | Step::Copy { .. }
@@ -105,14 +105,14 @@ impl State {
                 }
                 Step::Combine {
                     op,
-                    element,
+                    datatype,
                     left,
                     right,
                     into,
                     count,
                 } => {
                     // SAFETY: the plan's maker vouches for the ranges.
-                    unsafe { combine_into(element, op, left, right, into, count) };
+                    unsafe { combine_into(datatype, op, left, right, into, count) };
                 }
                 Step::Send { to, .. } if failed => {
                     let header = header(Kind::Failed, schedule.key, 0);

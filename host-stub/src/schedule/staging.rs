@@ -85,11 +85,11 @@ impl Step {
             Step::Receive { at, len, .. } => Some(range(at, len)),
             Step::Copy { to, len, .. } => Some(range(to, len)),
             Step::Combine {
-                element,
+                datatype,
                 into,
                 count,
                 ..
-            } => Some(range(into, count * element.size())),
+            } => Some(range(into, count * datatype.size())),
             _ => None,
         }
     }
@@ -258,14 +258,14 @@ impl Staging<'_> {
         match step {
             Step::Send { at, len, .. } => self.need(&range(at, len)),
             Step::Combine {
-                element,
+                datatype,
                 left,
                 right,
                 count,
                 ..
             } => {
-                self.need(&range(left, count * element.size()));
-                self.need(&range(right, count * element.size()));
+                self.need(&range(left, count * datatype.size()));
+                self.need(&range(right, count * datatype.size()));
             }
             Step::Copy { from, to, len } => return self.copy(from, to, len),
             _ => {}

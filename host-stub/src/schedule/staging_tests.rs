@@ -93,8 +93,8 @@ fn any_steps(world: &mut World, random: &mut Random) -> Vec<Step> {
                     len,
                 },
                 3 => Step::Combine {
-                    op: Op::Bxor.into(),
-                    element: Datatype::Uint64.into(),
+                    op: Op::Bxor,
+                    datatype: Datatype::Uint64,
                     left: one,
                     right: two,
                     into: two,
@@ -146,13 +146,13 @@ fn run(steps: &[Step], when: When) -> Vec<u8> {
             Step::Copy { from, to, len } => copy([from as usize, to as usize, len]),
             Step::Combine {
                 op,
-                element,
+                datatype,
                 left,
                 right,
                 into,
                 count,
                 // SAFETY: as above.
-            } => unsafe { combine_into(element, op, left, right, into, count) },
+            } => unsafe { combine_into(datatype, op, left, right, into, count) },
             Step::Fetch { from, to, len, .. } => match when {
                 When::AtOnce => copy([from as usize, to as usize, len]),
                 When::AtLast => fetches.push([from as usize, to as usize, len]),

@@ -2,10 +2,9 @@
 
 use std::ffi::c_int;
 
-use host::coll::{ElementType, ReduceOp, UserOp};
 use host::win::{Datatype, Op};
 
-use crate::base::error::{Error, Result, guarded};
+use crate::base::error::{Error, Result};
 
 /// Elements: 8-bit signed integers.
 pub const HOST_INT8: c_int = 0;
@@ -27,20 +26,6 @@ pub const HOST_UINT64: c_int = 7;
 pub const HOST_FLOAT: c_int = 8;
 /// Elements: double.
 pub const HOST_DOUBLE: c_int = 9;
-/// Elements of collectives: C's float complex.
-pub const HOST_FLOAT_COMPLEX: c_int = 10;
-/// Elements of collectives: C's double complex.
-pub const HOST_DOUBLE_COMPLEX: c_int = 11;
-/// Elements of collectives: struct { float value; int index; }, for HOST_MINLOC and HOST_MAXLOC.
-pub const HOST_FLOAT_INT: c_int = 12;
-/// Elements of collectives: struct { double value; int index; }.
-pub const HOST_DOUBLE_INT: c_int = 13;
-/// Elements of collectives: struct { long value; int index; }.
-pub const HOST_LONG_INT: c_int = 14;
-/// Elements of collectives: struct { int value; int index; }.
-pub const HOST_2INT: c_int = 15;
-/// Elements of collectives: struct { short value; int index; }.
-pub const HOST_SHORT_INT: c_int = 16;
 /// No rank. Transfers and atomic updates of windows with this target do
 /// nothing and succeed, and their requests are complete.
 pub const HOST_PROC_NULL: c_int = -2;
@@ -71,20 +56,6 @@ pub const HOST_BXOR: c_int = 9;
 pub const HOST_REPLACE: c_int = 10;
 /// The target's value; fetching accumulates only.
 pub const HOST_NO_OP: c_int = 11;
-
-/// The lesser value and its index; of equal values the lesser index. Reductions of pairs only.
-pub const HOST_MINLOC: c_int = 12;
-/// The greater value and its index; of equal values the lesser index. Reductions of pairs only.
-pub const HOST_MAXLOC: c_int = 13;
-
-/// The code of the first operation of a program; those below are the host's.
-const FIRST_USER_OP: usize = 0x100;
-/// The low bits of the type of elements of a size, which stands above bit 8, HOST_ON_DEVICE.
-const OF_SIZE: c_int = 0xff;
-/// Where the size stands.
-const SIZE_SHIFT: u32 = 9;
-/// The largest size of an element.
-const MOST_BYTES: usize = 1 << 20;
 
 /// The types in the order of their codes.
 const TYPES: [Datatype; 10] = [
@@ -138,78 +109,6 @@ pub(crate) fn marked(call: &str, code: c_int) -> Result<(Datatype, bool)> {
 /// The operation of a code.
 pub(crate) fn op(call: &str, code: c_int) -> Result<Op> {
     of(call, "operation", &OPS, code)
-}
-
-/// The type of a collective's elements, and whether it says that buffers are on a device.
-pub(crate) fn element(call: &str, code: c_int) -> Result<(ElementType, bool)> {
-    let on_device = code & HOST_ON_DEVICE != 0;
-    let code = code & !HOST_ON_DEVICE;
-    if code & OF_SIZE == OF_SIZE && code > OF_SIZE {
-        return Ok((ElementType::Bytes((code >> SIZE_SHIFT) as u32), on_device));
-    }
-    let named = usize::try_from(code).ok();
-    let named = named.and_then(|code| ElementType::NAMED.get(code.checked_sub(TYPES.len())?));
-    match named {
-        Some(element) => Ok((*element, on_device)),
-        None => Ok((datatype(call, code)?.into(), on_device)),
-    }
-}
-
-/// The code of a type of a collective's elements.
-pub(crate) fn element_code(element: ElementType) -> c_int {
-    match element {
-        ElementType::Basic(datatype) => type_code(datatype),
-        ElementType::Bytes(size) => OF_SIZE | (size as c_int) << SIZE_SHIFT,
-        named => TYPES.len() as c_int + code(&ElementType::NAMED, named),
-    }
-}
-
-/// The type of elements of so many bytes, which only operations of programs combine; a code, or a negative error.
-///
-/// # Safety
-/// Any thread may call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_type_of_size(size: usize) -> c_int {
-    let mut found = 0;
-    let rc = guarded(|| {
-        if size == 0 || size > MOST_BYTES {
-            let text = format!("no element of {size} B; they have 1 B to {MOST_BYTES} B");
-            return Err(Error::argument("host_type_of_size", &text));
-        }
-        found = element_code(ElementType::Bytes(size as u32));
-        Ok(())
-    });
-    if rc == 0 { found } else { rc }
-}
-
-/// The operation of a reduction.
-pub(crate) fn reduce_op(call: &str, code: c_int) -> Result<ReduceOp> {
-    match code {
-        HOST_MINLOC => return Ok(ReduceOp::MinLoc),
-        HOST_MAXLOC => return Ok(ReduceOp::MaxLoc),
-        _ => {}
-    }
-    let user = usize::try_from(code).ok();
-    match user.and_then(|code| code.checked_sub(FIRST_USER_OP)) {
-        Some(number) => match UserOp::numbered(number) {
-            Some(op) => Ok(op.into()),
-            None => Err(Error::argument(
-                call,
-                &format!("no operation {code} was created"),
-            )),
-        },
-        None => Ok(op(call, code)?.into()),
-    }
-}
-
-/// The code of the operation of a reduction.
-pub(crate) fn reduce_op_code(op: ReduceOp) -> c_int {
-    match op {
-        ReduceOp::Basic(op) => op_code(op),
-        ReduceOp::MinLoc => HOST_MINLOC,
-        ReduceOp::MaxLoc => HOST_MAXLOC,
-        ReduceOp::User(op) => (FIRST_USER_OP + op.number()) as c_int,
-    }
 }
 
 fn code<T: PartialEq>(all: &[T], of: T) -> c_int {

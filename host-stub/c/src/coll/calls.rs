@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use host::coll::{CollArgs, Collective};
 use host::comm::Comm;
 
-use crate::base::codes::{element, reduce_op, root};
+use crate::base::codes::{marked, op, root};
 use crate::base::error::{Error, Result, guarded};
 use crate::base::handles::place;
 use crate::coll::blocks::{self, NO_BLOCKS, values};
@@ -65,7 +65,7 @@ impl Given {
         if self.needs_counts && self.counts.is_null() {
             return Err(Error::argument(call, "the counts are NULL"));
         }
-        let (datatype, on_device) = element(call, self.datatype)?;
+        let (datatype, on_device) = marked(call, self.datatype)?;
         let root = root(call, self.root)?;
         let ranks = comm.size();
         run(&CollArgs {
@@ -75,7 +75,7 @@ impl Given {
             // SAFETY: passed on.
             counts: unsafe { values(self.counts, ranks) },
             datatype,
-            op: reduce_op(call, self.op)?,
+            op: op(call, self.op)?,
             root,
             on_device,
             // SAFETY: passed on.

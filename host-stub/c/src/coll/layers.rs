@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use host::coll::{Blocking, CollArgs, CollRequest, CollTable, Collective, LayerData, Nonblocking};
 use host::comm::{Comm, CommError, CommResult};
 
-use crate::base::codes::{
-    HOST_ON_DEVICE, element, element_code, reduce_op, reduce_op_code, root, root_code,
-};
+use crate::base::codes::{HOST_ON_DEVICE, marked, op, op_code, root, root_code, type_code};
 use crate::base::error::{self, Error, Result, guarded, last_text};
 use crate::base::handles::place;
 use crate::base::tables;
@@ -53,10 +51,10 @@ fn to_c(args: &CollArgs<'_>) -> host_coll_args_t {
             counts => counts.as_ptr(),
         },
         datatype: match args.on_device {
-            true => element_code(args.datatype) | HOST_ON_DEVICE,
-            false => element_code(args.datatype),
+            true => type_code(args.datatype) | HOST_ON_DEVICE,
+            false => type_code(args.datatype),
         },
-        op: reduce_op_code(args.op),
+        op: op_code(args.op),
         root: root_code(args.root),
         reserved: 0,
         given: blocks::to_c(&args.send_blocks),
@@ -81,7 +79,7 @@ pub(crate) unsafe fn with_args<R>(
         return Err(Error::argument(call, text));
     }
     let root = root(call, args.root)?;
-    let (datatype, on_device) = element(call, args.datatype)?;
+    let (datatype, on_device) = marked(call, args.datatype)?;
     let ranks = comm.size();
     run(&CollArgs {
         send: args.send.cast(),
@@ -90,7 +88,7 @@ pub(crate) unsafe fn with_args<R>(
         // SAFETY: the caller guarantees so many.
         counts: unsafe { values(args.counts, ranks) },
         datatype,
-        op: reduce_op(call, args.op)?,
+        op: op(call, args.op)?,
         root,
         on_device,
         // SAFETY: as for the counts.

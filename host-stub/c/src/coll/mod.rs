@@ -4,7 +4,6 @@ mod blocks;
 pub mod calls;
 pub mod layers;
 pub mod listed;
-pub mod ops;
 pub mod reduce;
 pub mod request;
 pub mod table;

@@ -1,7 +1,8 @@
 //! The lists of blocks of v forms: how much goes from whom to whom, and where it lies.
 
 use super::model::Call;
-use host_stub::coll::{BlockList, Collective, ElementType};
+use host_stub::coll::{BlockList, Collective};
+use plugin_api::Datatype;
 
 /// Where bytes lie in a buffer: the offset and the length of each part.
 pub(super) type Places = Vec<(usize, usize)>;
@@ -33,7 +34,7 @@ pub(super) struct Lists {
 
 impl Lists {
     /// Blocks of so many elements with gaps between them, backwards where that is said.
-    fn spread(counts: Vec<usize>, datatype: ElementType, backwards: bool) -> Lists {
+    fn spread(counts: Vec<usize>, datatype: Datatype, backwards: bool) -> Lists {
         let size = counts.len();
         let unit = datatype.size();
         let mut lists = Lists {

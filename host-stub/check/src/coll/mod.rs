@@ -16,7 +16,6 @@ use host_stub::coll::Collective;
 use host_stub::win::Op;
 
 use model::Call;
-use ops::TestOp;
 use run::Form;
 use shapes::Shapes;
 
@@ -71,8 +70,8 @@ fn sizes(context: &Context<'_>, collective: Collective, form: Form) -> Outcome {
                     collective,
                     count,
                     root,
-                    datatype: Datatype::Int64.into(),
-                    op: TestOp::Basic(Op::Sum),
+                    datatype: Datatype::Int64,
+                    op: Op::Sum,
                     in_place: false,
                     uneven: count % 2 == 1,
                 };
@@ -89,7 +88,7 @@ fn types(context: &Context<'_>, collective: Collective, form: Form) -> Outcome {
     // The world backwards, and its halves.
     for (index, comm) in shapes.mine().iter().enumerate().skip(1).take(2) {
         let mut random = context.common();
-        for datatype in ops::types() {
+        for datatype in Datatype::ALL.iter().copied() {
             for op in ops::operations(collective, datatype) {
                 let call = Call {
                     collective,
@@ -116,8 +115,8 @@ fn in_place(context: &Context<'_>, collective: Collective, form: Form) -> Outcom
                 collective,
                 count,
                 root: count % comm.size(),
-                datatype: Datatype::Double.into(),
-                op: TestOp::Basic(Op::Max),
+                datatype: Datatype::Double,
+                op: Op::Max,
                 in_place: true,
                 uneven: count == 77,
             };

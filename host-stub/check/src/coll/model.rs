@@ -2,8 +2,10 @@
 
 use super::super::random::Random;
 use super::lists::is_listed;
-use super::ops::{self, TestOp};
-use host_stub::coll::{Collective, ElementType};
+use super::ops;
+use host_stub::coll::Collective;
+use host_stub::win::{Op, combine};
+use plugin_api::Datatype;
 
 /// One collective.
 #[derive(Clone, Debug)]
@@ -12,8 +14,8 @@ pub(super) struct Call {
     /// Elements of a block or an operand.
     pub(super) count: usize,
     pub(super) root: usize,
-    pub(super) datatype: ElementType,
-    pub(super) op: TestOp,
+    pub(super) datatype: Datatype,
+    pub(super) op: Op,
     pub(super) in_place: bool,
     /// Whether the ranks get different amounts of a reduce_scatter, or where lists say how much.
     pub(super) uneven: bool,
@@ -91,7 +93,7 @@ impl Call {
         let reduced = |ranks: std::ops::Range<usize>| {
             let mut sum = operands[ranks.start].clone();
             for other in ranks.skip(1) {
-                self.op.apply(self.datatype, &mut sum, &operands[other]);
+                combine(self.datatype, self.op, &mut sum, &operands[other]);
             }
             sum
         };

@@ -7,8 +7,7 @@ use super::super::case::{Context, Failure, Outcome, same};
 use super::super::random::Random;
 use super::lists::{Lists, Places, end, lay};
 use super::model::Call;
-use super::ops::{TestOp, unsign_zeroes};
-use host_stub::coll::{CollArgs, CollRequest, Collective, ElementType, ReduceOp};
+use host_stub::coll::{CollArgs, CollRequest, Collective};
 use host_stub::comm::Comm;
 use host_stub::device::Devices;
 
@@ -78,9 +77,6 @@ pub(super) struct Running {
     send_there: Option<DeviceBuffer>,
     recv_there: Option<DeviceBuffer>,
     under_way: UnderWay,
-    /// Freed at the end, if it is a user's.
-    op: Option<ReduceOp>,
-    element: ElementType,
 }
 
 /// The buffer's place on a device, in the way of that turn.
@@ -203,7 +199,7 @@ impl Running {
             count: call.own_count(rank),
             counts: &counts,
             datatype: call.datatype,
-            op: call.op.made(),
+            op: call.op,
             root: call.root,
             send_blocks: send_lists.blocks(),
             recv_blocks: recv_lists.blocks(),
@@ -277,8 +273,6 @@ impl Running {
             send_there,
             recv_there,
             under_way,
-            op: Some(args.op),
-            element: args.datatype,
         })
     }
 
@@ -329,12 +323,7 @@ impl Running {
             UnderWay::Done => {}
             UnderWay::Request(request) => request.wait()?,
         }
-        self.op.take().map_or(Ok(()), TestOp::done)?;
         self.fetch()?;
-        for buffer in [&mut self.recv, &mut self.wanted_recv] {
-            let end = buffer.len() - GUARD;
-            unsign_zeroes(self.element, &mut buffer[self.offset..end]);
-        }
         same(
             &format!("{}: send buffer", self.what),
             &self.send,
@@ -352,8 +341,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         // Before the buffers go.
         self.under_way = UnderWay::Done;
-        // What failed is told by then.
-        let _ = self.op.take().map_or(Ok(()), TestOp::done);
     }
 }
 

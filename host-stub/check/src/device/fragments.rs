@@ -194,8 +194,8 @@ pub(super) fn failing(context: &Context<'_>) -> Outcome {
         send: buffer.pointer(0)?,
         recv: buffer.pointer(2 * HALF)?,
         count: COUNT,
-        datatype: Datatype::Uint64.into(),
-        op: Op::Sum.into(),
+        datatype: Datatype::Uint64,
+        op: Op::Sum,
         ..CollArgs::default()
     };
     let start = Seen {
@@ -241,8 +241,8 @@ pub(super) fn failing_at_one(context: &Context<'_>) -> Outcome {
             send: buffer.pointer(0)?,
             recv: buffer.pointer(2 * HALF)?,
             count,
-            datatype: Datatype::Uint64.into(),
-            op: Op::Sum.into(),
+            datatype: Datatype::Uint64,
+            op: Op::Sum,
             ..CollArgs::default()
         };
         // The nonblocking form has the default's schedule, whatever layers there are.
@@ -312,8 +312,8 @@ pub(super) fn overlap(context: &Context<'_>) -> Outcome {
         send: operand.pointer(0)?,
         recv: result.pointer(0)?,
         count: COUNT,
-        datatype: Datatype::Uint64.into(),
-        op: Op::Sum.into(),
+        datatype: Datatype::Uint64,
+        op: Op::Sum,
         ..CollArgs::default()
     };
     pair.barrier()?;

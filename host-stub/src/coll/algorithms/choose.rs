@@ -49,7 +49,7 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
             if !in_place {
                 plan.copy(send, recv, block);
             }
-            if block >= REDUCE_LONG && args.count >= size && args.op.commutes() {
+            if block >= REDUCE_LONG && args.count >= size {
                 allreduce::rabenseifner(plan, &what, recv);
             } else {
                 allreduce::recursive_doubling(plan, &what, recv);
@@ -81,9 +81,7 @@ pub(super) fn broadcast(plan: &mut Plan, buffer: *mut u8, len: usize, root: usiz
 
 /// A reduce. `held` holds this rank's operand, and at the root then the result.
 pub(super) fn reduced(plan: &mut Plan, what: &Reduction, held: *mut u8, root: usize) {
-    if !what.op.commutes() {
-        reduce::in_order(plan, what, held, root);
-    } else if what.bytes() >= REDUCE_LONG && what.count >= plan.size() {
+    if what.bytes() >= REDUCE_LONG && what.count >= plan.size() {
         reduce::rabenseifner(plan, what, held, root);
     } else {
         reduce::binomial(plan, what, held, root);
@@ -163,8 +161,7 @@ fn scattered(plan: &mut Plan, what: &Reduction, args: &CollArgs<'_>) {
     let in_place = args.send.is_null();
     let operand = if in_place { args.recv } else { args.send };
     let bytes = whole.bytes();
-    // The others combine in an order of their own.
-    let short = bytes < REDUCE_LONG || !args.op.commutes();
+    let short = bytes < REDUCE_LONG;
     if !short && !size.is_power_of_two() && !in_place {
         reduce_scatter::pairwise(plan, &whole, &blocks, operand, args.recv);
         return;

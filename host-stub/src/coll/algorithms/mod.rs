@@ -19,14 +19,16 @@ mod scatter;
 pub use choose::REDUCE_LONG;
 pub(crate) use choose::build;
 
-use crate::base::{ElementType, ReduceOp};
+use plugin_api::Datatype;
+
+use crate::base::Op;
 use crate::schedule::Plan;
 
 /// What a reduction does with how much.
 #[derive(Clone, Copy)]
 pub(crate) struct Reduction {
-    pub(crate) op: ReduceOp,
-    pub(crate) datatype: ElementType,
+    pub(crate) op: Op,
+    pub(crate) datatype: Datatype,
     /// Elements of one rank.
     pub(crate) count: usize,
 }

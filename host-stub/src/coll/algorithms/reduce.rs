@@ -28,21 +28,6 @@ pub(super) fn binomial(plan: &mut Plan, what: &Reduction, held: *mut u8, root: u
     }
 }
 
-/// Up the binomial tree of rank 0, which combines in the order of the ranks, and from there to the root: for operations
-/// that do not commute. As [`binomial`] otherwise.
-pub(super) fn in_order(plan: &mut Plan, what: &Reduction, held: *mut u8, root: usize) {
-    binomial(plan, what, held, 0);
-    if root == 0 {
-        return;
-    }
-    if plan.rank() == 0 {
-        plan.send(root, held, what.bytes());
-    } else if plan.rank() == root {
-        plan.receive(0, held, what.bytes());
-    }
-    plan.round();
-}
-
 /// Reduce-scatter by recursive halving, then a gather of the blocks, for long buffers
 /// (Rabenseifner, 2004).
 pub(super) fn rabenseifner(plan: &mut Plan, what: &Reduction, held: *mut u8, root: usize) {

@@ -4,7 +4,7 @@ use plugin_api::Datatype;
 
 use super::blocks::BlockList;
 use super::view::View;
-use crate::base::{ElementType, Op, ReduceOp};
+use crate::base::Op;
 use crate::schedule::Extents;
 
 /// The collectives.
@@ -121,9 +121,9 @@ pub struct CollArgs<'a> {
     /// Elements that each rank gets of a reduce_scatter; none: `count` each.
     pub counts: &'a [usize],
     /// The element type.
-    pub datatype: ElementType,
+    pub datatype: Datatype,
     /// How elements are combined.
-    pub op: ReduceOp,
+    pub op: Op,
     /// The root's rank.
     pub root: usize,
     /// Says that the buffers are device memory, or mapped on a device; host memory then is refused. For an entry that
@@ -142,8 +142,8 @@ impl Default for CollArgs<'_> {
             recv: std::ptr::null_mut(),
             count: 0,
             counts: &[],
-            datatype: Datatype::Uint8.into(),
-            op: Op::Sum.into(),
+            datatype: Datatype::Uint8,
+            op: Op::Sum,
             root: 0,
             on_device: false,
             send_blocks: BlockList::default(),

@@ -1,6 +1,7 @@
 //! The lists of blocks that v forms of collectives are called with.
 
-use crate::base::ElementType;
+use plugin_api::Datatype;
+
 use crate::schedule::{Extent, Extents};
 
 /// Where the blocks of a buffer lie, one of each rank, as the v forms are told. Empty for the
@@ -20,7 +21,7 @@ impl BlockList<'_> {
     }
 
     /// Where the blocks lie; of a list that was checked.
-    pub(super) fn extents(&self, datatype: ElementType) -> Extents {
+    pub(super) fn extents(&self, datatype: Datatype) -> Extents {
         let size = datatype.size();
         let blocks = self.counts.iter().zip(self.displacements);
         let blocks = blocks.map(|(count, displacement)| Extent {
@@ -34,7 +35,7 @@ impl BlockList<'_> {
     pub(super) fn check(
         &self,
         (which, written): (&str, bool),
-        datatype: ElementType,
+        datatype: Datatype,
         size: usize,
     ) -> Result<(), String> {
         let lists = [
@@ -70,8 +71,6 @@ impl BlockList<'_> {
 
 #[cfg(test)]
 mod tests {
-    use plugin_api::Datatype;
-
     use super::*;
 
     fn checked(counts: &[usize], displacements: &[usize], written: bool) -> Result<(), String> {
@@ -79,7 +78,7 @@ mod tests {
             counts,
             displacements,
         };
-        list.check(("receive", written), Datatype::Int32.into(), 2)
+        list.check(("receive", written), Datatype::Int32, 2)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::args::{CollArgs, Collective};
 use super::blocks::BlockList;
 use super::view::View;
-use crate::base::ReduceOp;
+use crate::base::Op;
 use crate::comm::{CommError, CommResult};
 
 impl CollArgs<'_> {
@@ -18,22 +18,13 @@ impl CollArgs<'_> {
         if collective.is_rooted() {
             view.check_root(self.root).map_err(refuse)?;
         }
-        if self.datatype.size() == 0 {
-            return Err(refuse("an element of its type has no bytes".to_owned()));
-        }
-        if collective.reduces() {
-            if let ReduceOp::User(op) = self.op
-                && !op.is_live()
-            {
-                return Err(refuse("its operation was freed".to_owned()));
-            }
-            if !self.op.is_defined_on(self.datatype) {
-                return Err(CommError::InvalidOperation {
-                    call,
-                    op: self.op,
-                    datatype: self.datatype,
-                });
-            }
+        let combines = !matches!(self.op, Op::Replace | Op::NoOp);
+        if collective.reduces() && !(combines && self.op.is_defined_on(self.datatype)) {
+            return Err(CommError::InvalidOperation {
+                call,
+                op: self.op,
+                datatype: self.datatype,
+            });
         }
         let (gives, gets) = if collective.is_listed() {
             self.check_listed(collective, view.rank, view.size)

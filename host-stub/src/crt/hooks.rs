@@ -1,7 +1,7 @@
 //! What a tasking runtime lends to the host, so that a task can wait without its thread.
 //!
 //! A runtime that can take a task off its thread
-//! and put it back (Argobots, coroutines) gives `suspend` and `resume`; one that can only run another
+//! and put it back (fibers, coroutines) gives `suspend` and `resume`; one that can only run another
 //! task for a while (`taskyield` under LLVM's libomp) gives `yield`.
 
 use std::ffi::c_void;

@@ -27,7 +27,9 @@ use common::attending::attended;
 use common::reference::Numbers;
 use common::{Patience, insist, open, register};
 use stranger::Stranger;
-use wire::{ALIVE, BATCH, FAREWELL, HEADER, Line, UNANSWERED, UNKNOWN, introduction, message};
+use wire::{
+    ALIVE, BATCH, FAREWELL, GET, HEADER, Line, PUT, UNANSWERED, UNKNOWN, introduction, message,
+};
 
 /// Providers over TCP, of which anybody may know the port.
 const PROVIDERS: [&str; 2] = ["tcp;ofi_rxm", "net"];
@@ -65,7 +67,7 @@ const WORD: u64 = 0x7777_7777_7777_7777;
 /// A target with a window, an honest origin in the same process, and a stranger.
 struct Scene {
     region: Option<Region>,
-    window: Box<[u64; 64]>,
+    window: Box<[u64; 2048]>,
     target: Transport,
     honest: Transport,
     peer: NonNull<Endpoint>,
@@ -75,7 +77,7 @@ struct Scene {
 impl Scene {
     fn new(provider: &str) -> Scene {
         let [target, honest] = [(); 2].map(|()| open(provider, ThreadLevel::Single, &[]));
-        let mut window = Box::new([0; 64]);
+        let mut window = Box::new([0; 2048]);
         let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
         let region = register(&target, &mut window[..], access);
         let peer = honest.connect(target.address(), 1).unwrap();
@@ -260,5 +262,157 @@ fn earlier_messages_are_not_executed_again() {
         scene.send(&message(line, (BATCH, 1), (0, 0), &[]));
         scene.settle();
         assert_eq!(scene.stranger.came.len(), 2);
+    });
+}
+
+/// An origin that takes no answers has a few made, however much it asks for, and the target serves others.
+#[test]
+fn answers_that_nobody_takes_are_few() {
+    const BYTES: u32 = 12_000;
+    over_each(|scene| {
+        let h = scene.handle();
+        // SAFETY: a handle is plain words: base, length, key, cookie.
+        let words: [u64; Handle::SIZE / 8] = unsafe { std::mem::transmute(h) };
+        let line = scene.join(1);
+        scene.put(1);
+        scene.stranger.takes = false;
+        let before = GIVEN.load(Ordering::Relaxed);
+        let get = wire::command(GET, BYTES, h.base(), (words[2], words[3]));
+        for sequence in 1..2000 {
+            scene.send(&message(line, (BATCH, sequence), (1, BYTES / 8), &get));
+            scene.target.progress();
+        }
+        (0..1000).for_each(|_| scene.poll());
+        scene.put(2);
+        scene.stranger.drop_sent();
+        let kept = GIVEN.load(Ordering::Relaxed).saturating_sub(before);
+        assert!(kept < 1 << 20, "{kept} bytes are kept");
+    });
+}
+
+/// Batches that come before their turn are kept up to a bound.
+#[test]
+fn batches_that_wait_are_few() {
+    const LINES: u32 = 90;
+    const WORDS: usize = 1900;
+    over_each(|scene| {
+        let before = GIVEN.load(Ordering::Relaxed);
+        let body = vec![0; WORDS - HEADER];
+        for number in 0..LINES {
+            let line = scene.join(number);
+            for sequence in 2..64 {
+                scene.send(&message(line, (BATCH, sequence), (1, 0), &body));
+            }
+        }
+        scene.settle();
+        scene.stranger.drop_sent();
+        let kept = GIVEN.load(Ordering::Relaxed).saturating_sub(before);
+        assert!(kept > 32 << 20, "{kept} bytes: they did not come");
+        assert!(kept < 66 << 20, "{kept} bytes are kept");
+    });
+}
+
+/// Lines of origins that cannot be reached: the answer to each cannot be sent. The target serves others meanwhile.
+#[test]
+fn lines_of_nobody_hold_up_nobody() {
+    const LINES: u32 = 200;
+    over_each(|scene| {
+        let before = GIVEN.load(Ordering::Relaxed);
+        for number in 0..LINES {
+            let line = Line {
+                key: scene.key(),
+                cookie: u64::from(number),
+                number,
+                client: UNKNOWN,
+            };
+            let mut nobody = scene.stranger.name();
+            // A port of this machine at which nobody listens.
+            nobody[2..4].copy_from_slice(&(2 + number as u16).to_be_bytes());
+            let own = introduction(OWN_KEY, &nobody);
+            scene.send(&message(line, (BATCH, 0), (0, 0), &own));
+        }
+        scene.settle();
+        scene.stranger.drop_sent();
+        let kept = GIVEN.load(Ordering::Relaxed).saturating_sub(before);
+        assert!(kept < LINES as usize * 4096, "{kept} bytes are kept");
+    });
+}
+
+/// Messages with the right key and anything behind it. The target refuses or executes them, and serves others.
+#[test]
+fn random_messages_do_no_harm() {
+    const MESSAGES: u32 = 4000;
+    over_each(|scene| {
+        let h = scene.handle();
+        // SAFETY: a handle is plain words: base, length, key, cookie.
+        let words: [u64; Handle::SIZE / 8] = unsafe { std::mem::transmute(h) };
+        let region = (words[2], words[3]);
+        let mut numbers = Numbers(11);
+        let (mut line, mut sequence) = (scene.join(0), 1);
+        for round in 1..=MESSAGES {
+            if round % 200 == 0 {
+                // The last one may have been left with a number missing.
+                (line, sequence) = (scene.join(round), 1);
+                scene.put(u64::from(round));
+            }
+            let (mut body, mut entries, mut results) = (Vec::new(), 0, 0);
+            for _ in 0..numbers.below(6) {
+                entries += 1;
+                // Behind the word that the honest origin writes.
+                let address = h.base() + 64 + numbers.below(20_000) as u64;
+                let region = match numbers.below(4) {
+                    0 => (numbers.word(), region.1),
+                    _ => region,
+                };
+                let code = [
+                    PUT,
+                    GET,
+                    5 << 16,
+                    6 << 16,
+                    0x1_0702,
+                    0x2_070d,
+                    numbers.word(),
+                ];
+                let code = code[numbers.below(7)] & 0xffff_ffff;
+                let count = [1, 8, 24, numbers.below(60_000) as u32][numbers.below(4)];
+                body.extend(wire::command(code, count, address, region));
+                let operands = if code == GET {
+                    0
+                } else {
+                    count.div_ceil(8).min(300)
+                };
+                body.extend((0..operands).map(|_| numbers.word()));
+                results += match code {
+                    GET => count.div_ceil(8),
+                    0x1_0702 => count,
+                    _ => 0,
+                };
+            }
+            body.truncate(1900);
+            if numbers.below(10) == 0 {
+                (entries, results) = (numbers.below(10) as u32, numbers.below(100) as u32);
+            }
+            let kind = match numbers.below(8) {
+                0 => numbers.below(9) as u32,
+                1 => UNANSWERED,
+                _ => BATCH,
+            };
+            let early = if numbers.below(3) == 0 {
+                numbers.below(70) as u32
+            } else {
+                0
+            };
+            let mut words = message(line, (kind, sequence + early), (entries, results), &body);
+            if numbers.below(8) == 0 {
+                let at = 1 + numbers.below(words.len() - 1);
+                words[at] ^= 1 << numbers.below(64);
+            }
+            scene.send(&words);
+            scene.poll();
+            if (kind == BATCH || kind == UNANSWERED) && early == 0 {
+                sequence += 1;
+            }
+        }
+        scene.settle();
     });
 }

@@ -23,6 +23,8 @@ pub(crate) struct Stranger {
     /// Sends that have ended, and messages that came.
     pub(crate) ended: usize,
     pub(crate) came: Vec<Vec<u64>>,
+    /// Whether it takes further messages.
+    pub(crate) takes: bool,
 }
 
 fn good(rc: i32) {
@@ -92,6 +94,7 @@ impl Stranger {
             sent: Vec::new(),
             ended: 0,
             came: Vec::new(),
+            takes: true,
         };
         (0..RECEIVES).for_each(|number| stranger.receive(number));
         stranger
@@ -147,6 +150,13 @@ impl Stranger {
         (self.sent, self.ended) = (Vec::new(), 0);
     }
 
+    /// Messages that have left no longer count as this process's memory; the others stay.
+    pub(crate) fn drop_sent(&mut self) {
+        self.came = Vec::new();
+        self.sent.retain(Option::is_some);
+        self.sent.shrink_to_fit();
+    }
+
     /// Reads what ended. Errors of sends are no matter.
     pub(crate) fn poll(&mut self) {
         let mut entry = ffi::fi_cq_msg_entry {
@@ -176,7 +186,9 @@ impl Stranger {
                 RECEIVE => {
                     let words = &self.buffers[number][..entry.len / 8];
                     self.came.push(words.to_vec());
-                    self.receive(number);
+                    if self.takes {
+                        self.receive(number);
+                    }
                 }
                 _ => {}
             }

@@ -1,10 +1,12 @@
 //! Messages as a process would make them that has read the transport's source (`core/src/fabric/msg/wire.rs`).
 
-/// Kinds of messages.
+/// Kinds of messages, and codes of commands.
 pub(crate) const BATCH: u32 = 1;
 pub(crate) const FAREWELL: u32 = 4;
 pub(crate) const ALIVE: u32 = 5;
 pub(crate) const UNANSWERED: u32 = 6;
+pub(crate) const PUT: u64 = 3 << 16;
+pub(crate) const GET: u64 = 4 << 16;
 /// Words of a header, and the number of a client that does not know it.
 pub(crate) const HEADER: usize = 6;
 pub(crate) const UNKNOWN: u32 = u32::MAX;
@@ -60,4 +62,9 @@ pub(crate) fn introduction(key: u64, address: &[u8]) -> Vec<u64> {
         words.push(u64::from_ne_bytes(word));
     }
     words
+}
+
+/// A command of so many bytes, without operands.
+pub(crate) fn command(code: u64, bytes: u32, address: u64, region: (u64, u64)) -> Vec<u64> {
+    vec![code | u64::from(bytes) << 32, address, region.0, region.1]
 }

@@ -28,6 +28,13 @@ struct Pending {
     finished: Finished,
 }
 
+impl Pending {
+    /// Words of its result.
+    fn words(&self) -> u32 {
+        self.size.div_ceil(size_of::<u64>() as u32)
+    }
+}
+
 /// Numbers of untracked operations, by the phases in which they count: those of the context, in each those of the peer.
 type Untracked = [[u32; 2]; 2];
 

@@ -106,10 +106,17 @@ pub(super) fn execute(
         let done = unsafe { responder.execute(&regions, c, here) };
         if let Err(status) = done {
             failures.push(failure(number, status));
+            if form.results > 0 {
+                // It has none.
+                result -= form.results;
+                answer[result..result + form.results].fill(0);
+            }
         }
         number += 1;
     }
     drop(regions);
+    answer.truncate(result);
+    header.results = (result - Header::WORDS) as u32;
     if !failures.is_empty() {
         header.entries = failures.len() as u32;
         answer.splice(Header::WORDS..Header::WORDS, failures);

@@ -312,6 +312,9 @@ impl Messages {
             Message::Batch(number) => self.origin.sent(number),
             Message::Answer(number) => self.target.sent(number),
         }
+        if self.target.has_held() {
+            self.target.execute_held(&self.port, regions);
+        }
     }
 
     /// Handles the failure of a message.

@@ -1,6 +1,7 @@
 //! The target's side of messages: the origins that send batches here, and the answers to them.
 
 mod answers;
+mod held;
 mod pauses;
 mod receipts;
 
@@ -16,7 +17,8 @@ use crate::fabric::msg::execute::{check, execute};
 use crate::fabric::msg::inbox::{Buffer, Inbox, Sender};
 use crate::fabric::msg::line::WINDOW;
 use crate::fabric::msg::port::Port;
-use crate::fabric::msg::target::answers::{Answer, Receiver};
+use crate::fabric::msg::target::answers::{Answer, Free, Parked, Receiver};
+use crate::fabric::msg::target::held::Held;
 use crate::fabric::msg::target::pauses::Pauses;
 use crate::fabric::msg::vacant;
 use crate::fabric::msg::wire::{Header, Kind, UNKNOWN, take_introduction};
@@ -24,6 +26,9 @@ use crate::mem::regions::Regions;
 use crate::op::responder::Responder;
 use crate::peer::address::check_form;
 use crate::peer::endpoint::Endpoint;
+
+/// Most origins at a time: more than the ranks of any job, for which there is one line each.
+const MOST_CLIENTS: usize = 1 << 20;
 
 /// An origin that sends batches here. It stays until its farewell or, if none arrives (the origin died, or its provider could
 /// not send it), until the transport closes: some hundred bytes, an entry of the address vector, and its parked answers (at
@@ -39,9 +44,12 @@ pub(super) struct Client {
     sender: Sender,
     /// The number of the batch that comes next.
     pub(super) sequence: u32,
-    /// Batches that came before their turn.
-    pub(super) early: Vec<(Header, Vec<u64>)>,
-    /// How many of its answers are [parked](Target::parked).
+    /// Batches that wait ([`held`]).
+    early: Vec<(Header, Vec<u64>)>,
+    /// Whether [`Held::clients`] has it, because its next batch waits.
+    is_held: bool,
+    /// How many of its answers were made and have not left, and how many of these are [parked](Target::parked).
+    due: u8,
     parked: u8,
     /// Whether it is sent nothing for the moment.
     paused: bool,
@@ -59,8 +67,7 @@ impl Client {
 pub(super) struct Target {
     addresses: Arc<Addresses>,
     /// The format of addresses (`FI_ADDR_*`, `FI_SOCKADDR*`), and the address of this process's endpoint.
-    format: u32,
-    address: Vec<u8>,
+    own: (u32, Vec<u8>),
     /// Words of the longest answer.
     most_answered: usize,
     responder: Responder,
@@ -71,13 +78,15 @@ pub(super) struct Target {
     clients: Vec<Option<Client>>,
     free_clients: Vec<u32>,
     answers: Vec<Answer>,
-    free_answers: Vec<u32>,
+    free_answers: Free,
     /// Answers that are to be sent by the next progress.
     unsent: VecDeque<u32>,
     /// Origins for which the provider had no room, and their answers.
     pauses: Pauses,
     /// Answers that could not be sent: of each origin at most so many as it waits for at a time.
-    parked: Vec<u32>,
+    parked: Parked,
+    /// Batches that wait.
+    held: Held,
     /// Number of receipts that have not left.
     receipts: usize,
     /// Words of the answers that were made and have not left.
@@ -87,13 +96,12 @@ pub(super) struct Target {
 impl Target {
     pub(super) fn new(
         addresses: Arc<Addresses>,
-        (format, address): (u32, Vec<u8>),
+        own: (u32, Vec<u8>),
         most_answered: usize,
     ) -> Target {
         Target {
             addresses,
-            format,
-            address,
+            own,
             most_answered,
             responder: Responder::default(),
             inbox: None,
@@ -101,10 +109,11 @@ impl Target {
             clients: Vec::new(),
             free_clients: Vec::new(),
             answers: Vec::new(),
-            free_answers: Vec::new(),
+            free_answers: Free::default(),
             unsent: VecDeque::new(),
             pauses: Pauses::default(),
-            parked: Vec::new(),
+            parked: Parked::default(),
+            held: Held::default(),
             receipts: 0,
             owed_words: 0,
         }
@@ -152,29 +161,18 @@ impl Target {
             .and_then(Option::as_mut);
         let client = client.filter(|client| client.is_of(&header));
         let client = client.ok_or("it is of an unknown client")?;
-        match header.sequence.wrapping_sub(client.sequence) {
-            0 => {}
-            ahead if (ahead as usize) < WINDOW => {
-                let mut early = client.early.iter();
-                if early.any(|(h, _)| h.sequence == header.sequence) {
-                    return Err("one with its number waits already");
-                }
-                client.early.push((header, words.to_vec()));
-                return Ok(());
-            }
-            _ => return Err("it is not one of the next ones of its client"),
+        let ahead = header.sequence.wrapping_sub(client.sequence);
+        if ahead as usize >= WINDOW {
+            return Err("it is not one of the next ones of its client");
         }
+        if ahead > 0 || client.is_held || !client.may_execute(header.kind, self.owed_words) {
+            return self.keep_batch(number, (header, words));
+        }
+        let has_more = !client.early.is_empty();
         let batch = (words, first, Some(buffer));
         self.execute_next(port, (number, header), batch, regions);
-        while let Some(client) = &mut self.clients[number as usize]
-            && let Some(at) = client
-                .early
-                .iter()
-                .position(|(h, _)| h.sequence == client.sequence)
-        {
-            let (header, mut words) = client.early.swap_remove(at);
-            let batch = (&mut words[..], Header::WORDS, None);
-            self.execute_next(port, (number, header), batch, regions);
+        if has_more {
+            self.execute_waiting(port, number, regions);
         }
         Ok(())
     }
@@ -192,6 +190,7 @@ impl Target {
         };
         client.sequence = client.sequence.wrapping_add(1);
         client.has_covered = header.kind == Kind::Unanswered;
+        client.due += u8::from(!client.has_covered);
         self.served += 1;
         let (key, cookie) = (client.key, client.cookie);
         let inbox = self.inbox.as_deref();
@@ -233,6 +232,7 @@ impl Target {
         if header.kind == Kind::Unanswered {
             self.free_answer(reply);
         } else {
+            self.answers[reply as usize].is_due = true;
             self.owe(reply, true);
             self.send_answer(port, reply);
         }
@@ -244,6 +244,9 @@ impl Target {
         if header.sequence != 0 {
             return Err("it introduces its sender, but is not its first one");
         }
+        if self.clients.len() - self.free_clients.len() >= MOST_CLIENTS {
+            return Err("there are too many origins");
+        }
         let (address, key, used) = self.insert_origin(words)?;
         let number = vacant(&mut self.clients, &mut self.free_clients);
         self.clients[number as usize] = Some(Client {
@@ -254,6 +257,8 @@ impl Target {
             sender: Sender::default(),
             sequence: 0,
             early: Vec::new(),
+            is_held: false,
+            due: 0,
             parked: 0,
             paused: false,
             has_covered: false,
@@ -266,7 +271,7 @@ impl Target {
     fn insert_origin(&self, words: &[u64]) -> Result<(fi_addr_t, u64, usize), &'static str> {
         let (origin, used) = take_introduction(&words[Header::WORDS..])?;
         let (key, name) = (origin.key, origin.address);
-        if check_form(self.format, &name, &self.address).is_err() {
+        if check_form(self.own.0, &name, &self.own.1).is_err() {
             return Err("the address of its endpoint is of another kind");
         }
         // SAFETY: `check_form` verified that the name has the form of this provider's addresses.
@@ -284,6 +289,7 @@ impl Target {
             .ok_or("it is of an unknown client")?;
         if let Some(client) = slot.take_if(|client| client.is_of(header)) {
             self.free_clients.push(header.client);
+            self.held.forget(header.client, &client);
             let receiver = Receiver::Client(header.client, client.cookie);
             if client.parked > 0 {
                 for number in self.take_parked(receiver) {

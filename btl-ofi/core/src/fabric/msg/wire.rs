@@ -4,7 +4,7 @@
 //! begins with a [`Header`]. Its first word is the key that the receiver has published with its address: who does not know it is
 //! no process of the job, and nothing else of the message is looked at. A *batch* carries commands to a target: after the header
 //! of its first batch, an origin sends its own key and the address of its endpoint; then the entries follow. An *answer* covers one batch: after the header come the failed
-//! entries, a word each (number, status), then the results of all entries that have some, in order. A *receipt* says how far
+//! entries, a word each (number, status), then the results of all entries that have some and did not fail, in order. A *receipt* says how far
 //! a target is with a line.
 //!
 //! An entry is: code and count (one word), address, key and cookie of the region unless it is that of the entry before

@@ -33,12 +33,27 @@ impl Ended {
 }
 
 impl Batch {
-    /// Whether an answer has as many results as this batch asks for.
+    /// Whether an answer has as many results as this batch asks for, without those of the entries that it names as failed.
     pub(in crate::fabric::msg) fn is_answered_by(&self, answer: &Header, words: &[u64]) -> bool {
         let failures = answer.entries as usize;
-        answer.results == self.results()
-            && answer.entries <= self.entries
-            && words.len() == Header::WORDS + failures + self.results() as usize
+        answer.entries <= self.entries
+            && words.len() == Header::WORDS + failures + answer.results as usize
+            && (answer.results == self.results()
+                || self.has_without(&words[Header::WORDS..][..failures]) == answer.results)
+    }
+
+    /// Words of results without those of the entries that failed.
+    #[cold]
+    fn has_without(&self, failures: &[u64]) -> u32 {
+        let mut failures = failures.iter().map(|word| *word as u32).peekable();
+        let mut results = self.results();
+        for p in &self.pending {
+            while failures.next_if(|entry| *entry < p.entry).is_some() {}
+            if failures.next_if(|entry| *entry == p.entry).is_some() {
+                results -= p.words();
+            }
+        }
+        results
     }
 
     /// Ends the operations with their answer, whose [form is right](Self::is_answered_by): writes the results, and notes
@@ -54,7 +69,7 @@ impl Batch {
             .iter()
             .map(|word| (*word as u32, Status((word >> 32) as i32)))
             .peekable();
-        let mut unnamed = 0;
+        let (mut unnamed, mut left_out) = (0, 0);
         let mut why = Status::ERROR;
         for p in self.pending.drain(..) {
             // Failures of untracked operations before this one.
@@ -68,11 +83,15 @@ impl Batch {
                 unnamed += 1;
             }
             match failures.next_if(|(entry, _)| *entry == p.entry) {
-                Some((_, status)) => ended.refused.push((p.finished, failed(status))),
+                Some((_, status)) => {
+                    left_out += p.words();
+                    ended.refused.push((p.finished, failed(status)));
+                }
                 None => {
-                    let from = results[p.at as usize..].as_ptr().cast::<u8>();
+                    let from = results[(p.at - left_out) as usize..].as_ptr().cast::<u8>();
                     // SAFETY: the issuer keeps the buffer writable until the operation is over. The results have as many
-                    // words as this batch asks for, which cover those of each operation.
+                    // words as this batch asks for, without those of the failed entries before, which cover those of each
+                    // operation.
                     unsafe { ptr::copy_nonoverlapping(from, p.result, p.size as usize) };
                     match p.finished.function {
                         Some(_) => ended.finished.push(p.finished),

@@ -1,12 +1,83 @@
 //! Full batches are ones that a target takes.
 
-use super::Batch;
+use std::ptr::{self, NonNull};
+
+use super::{Batch, Ended};
 use crate::fabric::msg::execute;
+use crate::fabric::msg::hostile::{GUARD, Memory, OWN_KEY, WORDS, read, treat};
 use crate::fabric::msg::wire::{
     Form, Header, Kind, LARGEST_GET, LONG_WORDS, MOST_ANSWER, MOST_WORDS,
 };
+use crate::op::completion::Finished;
 use crate::op::request::Operands;
 use crate::op::responder::{COUNT, Command, GET, PUT};
+use crate::op::tag::Tag;
+use crate::peer::endpoint::Endpoint;
+use crate::peer::route::{Facts, Route};
+
+/// An entry that fails has no words of results, and those of the others are found. An answer whose results do not fit its failures
+/// is none.
+#[test]
+fn failed_gets_are_answered_without_bytes() {
+    let mut memory = Memory::new();
+    (memory.words[GUARD..][..WORDS].iter_mut().zip(100..)).for_each(|(word, n)| *word = n);
+    let peer = Endpoint::new(0, 1, Route::decide(Facts::default()));
+    let endpoint = NonNull::from(&peer);
+    let inside = |count, word| memory.command(GET, count, word);
+    let outside = inside(24, WORDS as u64 - 2);
+    let stale = Command {
+        key: 99,
+        ..inside(LARGEST_GET as u32 / 2, 0)
+    };
+    let commands = [inside(16, 1), outside, inside(3, 4), stale, inside(8, 9)];
+    let mut results = [[u64::MAX; LARGEST_GET / 8]; 5];
+    let mut batch = Batch::default();
+    batch.begin((0, 1), None, MOST_ANSWER);
+    for (command, result) in commands.iter().zip(&mut results) {
+        let size = command.count as usize;
+        let form = Form::known(GET, size);
+        let finished = Finished {
+            tag: Tag::new(endpoint, 0, 0),
+            function: None,
+            context: ptr::null_mut(),
+            data: ptr::null_mut(),
+            local_address: ptr::null_mut(),
+            local_handle: ptr::null_mut(),
+        };
+        // SAFETY: a get has no operands; the result has room for its bytes.
+        unsafe {
+            batch.push((command, &form), (Operands::Value(0), 0));
+            batch.expect((&form, size), result.as_mut_ptr().cast(), finished);
+        }
+    }
+    batch.seal(Kind::Batch, (OWN_KEY, 1, 0), 0);
+    let mut answer = treat(&memory, &batch.words).unwrap();
+    let (header, words) = read(&mut answer);
+    assert_eq!((header.entries, header.results), (2, 2 + 1 + 1));
+    assert_eq!(words.len(), Header::WORDS + 2 + 4);
+    assert!(batch.is_answered_by(&header, words));
+    for wrong in [0, 3, 5, batch.results()] {
+        let header = Header {
+            results: wrong,
+            ..header
+        };
+        let mut words = words.to_vec();
+        words.resize(Header::WORDS + 2 + wrong as usize, 0);
+        let is_whole = wrong == batch.results();
+        assert_eq!(batch.is_answered_by(&header, &words), is_whole, "{wrong}");
+    }
+    let mut ended = Ended::default();
+    let (failures, rest) = words[Header::WORDS..].split_at(2);
+    batch.answer(endpoint, failures, rest, &mut ended);
+    assert_eq!(ended.refused.len(), 2);
+    assert_eq!(ended.untracked.len(), 3);
+    assert_eq!(results[0][..3], [101, 102, u64::MAX]);
+    assert_eq!(results[2][0], u64::MAX << 24 | 104);
+    assert_eq!(results[4][..2], [109, u64::MAX]);
+    for failed in [1, 3] {
+        assert!(results[failed].iter().all(|word| *word == u64::MAX));
+    }
+}
 
 /// What the target says of the batch.
 fn checked(batch: &mut Batch) -> Result<(), &'static str> {

@@ -9,7 +9,6 @@ use crate::fabric::msg::origin::SPARE;
 use crate::fabric::msg::port::{EAGAIN, Port};
 use crate::fabric::msg::target::Target;
 use crate::fabric::msg::target::pauses::PROMPT;
-use crate::fabric::msg::wire::MOST_WORDS;
 use crate::op::marked::Message;
 
 /// Failures after which an answer is sent again only when its origin asks whether the connection stands.
@@ -23,8 +22,39 @@ pub(super) struct Answer {
     pub(super) is_receipt: bool,
     /// Whether its words count in [`Target::owed_words`].
     pub(super) is_owed: bool,
+    /// Whether its client has it in [`Client::due`](super::Client::due).
+    pub(super) is_due: bool,
     /// How often it could not be sent.
     pub(super) failures: u32,
+}
+
+/// Words of all answers that are parked: 64 MiB. Further ones are given up.
+const MOST_PARKED: usize = 8 << 20;
+
+/// Numbers of answers that are free. Those of the first list have memory for their words.
+#[derive(Default)]
+pub(super) struct Free {
+    spare: Vec<u32>,
+    bare: Vec<u32>,
+}
+
+impl Free {
+    pub(super) fn len(&self) -> usize {
+        self.spare.len() + self.bare.len()
+    }
+}
+
+/// Answers that could not be sent.
+#[derive(Default)]
+pub(super) struct Parked {
+    numbers: Vec<u32>,
+    words: usize,
+}
+
+impl Parked {
+    pub(super) fn len(&self) -> usize {
+        self.numbers.len()
+    }
 }
 
 /// What became of an answer that was handed to the provider.
@@ -94,15 +124,14 @@ impl Target {
     /// The provider no longer reads an answer.
     #[inline]
     pub(in crate::fabric::msg) fn sent(&mut self, number: u32) {
-        if self.free_answers.len() >= SPARE {
-            self.answers[number as usize].words.shrink_to(MOST_WORDS);
-        }
         self.free_answer(number);
     }
 
     /// An answer that is not in use, for this receiver.
     pub(super) fn take_answer(&mut self, receiver: Receiver) -> u32 {
-        let number = self.free_answers.pop().unwrap_or_else(|| {
+        let free = &mut self.free_answers;
+        let number = free.spare.pop().or_else(|| free.bare.pop());
+        let number = number.unwrap_or_else(|| {
             self.answers.push(Answer::default());
             self.answers.len() as u32 - 1
         });
@@ -114,16 +143,34 @@ impl Target {
     /// Makes an answer free that the provider does not read.
     pub(super) fn free_answer(&mut self, number: u32) {
         self.owe(number, false);
+        self.held.answer_left();
         let answer = &mut self.answers[number as usize];
         if std::mem::take(&mut answer.is_receipt) {
             self.receipts -= 1;
+        }
+        if std::mem::take(&mut answer.is_due)
+            && let Receiver::Client(client, cookie) = answer.receiver
+            && let Some(Some(client)) = self.clients.get_mut(client as usize)
+            && client.cookie == cookie
+        {
+            client.due -= 1;
         }
         if let Receiver::Stranger(address) = std::mem::take(&mut answer.receiver)
             && let Err(e) = self.addresses.remove(address)
         {
             tracing::warn!("the address of an origin that asked stays: {e}");
         }
-        self.free_answers.push(number);
+        let free = &mut self.free_answers;
+        if free.spare.len() < SPARE {
+            free.spare.push(number);
+        } else {
+            answer.words = Vec::new();
+            free.bare.push(number);
+        }
+        if self.answers.len() > 2 * SPARE && free.len() == self.answers.len() {
+            // None is in use, so no number is known to the provider.
+            (self.answers, self.free_answers) = (Vec::new(), Free::default());
+        }
     }
 
     /// Takes out the answers to a client that could not be sent.
@@ -131,7 +178,10 @@ impl Target {
     pub(super) fn take_parked(&mut self, receiver: Receiver) -> Vec<u32> {
         let answers = &self.answers;
         let is_its = |number: &mut u32| answers[*number as usize].receiver == receiver;
-        self.parked.extract_if(.., is_its).collect()
+        let taken: Vec<u32> = self.parked.numbers.extract_if(.., is_its).collect();
+        let words = taken.iter().map(|n| answers[*n as usize].words.len());
+        self.parked.words -= words.sum::<usize>();
+        taken
     }
 
     /// Sends an answer, unless its receiver is paused.
@@ -206,9 +256,11 @@ impl Target {
             && let Some(Some(client)) = self.clients.get_mut(client as usize)
             && client.cookie == cookie
             && usize::from(client.parked) < MOST_DUE
+            && self.parked.words + answer.words.len() <= MOST_PARKED
         {
             client.parked += 1;
-            self.parked.push(number);
+            self.parked.words += answer.words.len();
+            self.parked.numbers.push(number);
             self.owe(number, false);
         } else {
             self.free_answer(number);

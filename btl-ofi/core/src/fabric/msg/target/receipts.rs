@@ -6,6 +6,10 @@ use crate::fabric::msg::target::answers::Receiver;
 use crate::fabric::msg::target::{Client, Target};
 use crate::fabric::msg::wire::{Header, Kind, UNKNOWN};
 
+/// Receipts that have not left: most to one origin, and most to those of which nothing but questions came.
+const MOST_TO_ONE: usize = 2;
+const MOST_TO_STRANGERS: usize = 64;
+
 impl Target {
     /// An origin asks how far this process is with its line. Answers that could not be sent are sent again.
     #[cold]
@@ -26,6 +30,10 @@ impl Target {
             known => Some(known as usize),
         };
         let Some(number) = number else {
+            let is_stranger = |r: Receiver| matches!(r, Receiver::Stranger(_));
+            if self.receipts_to(is_stranger) >= MOST_TO_STRANGERS {
+                return Err("too many origins ask that have sent nothing else");
+            }
             let (address, key, _) = self.insert_origin(words)?;
             let nothing = Header {
                 sequence: 0,
@@ -40,7 +48,7 @@ impl Target {
         let receiver = Receiver::Client(number as u32, client.cookie);
         let header = Header {
             client: number as u32,
-            sequence: client.sequence,
+            sequence: client.missing(),
             ..*header
         };
         let (is_paused, key) = (client.paused, client.key);
@@ -55,8 +63,17 @@ impl Target {
             let answers = self.end_pause(receiver);
             self.unsent.extend(answers);
         }
-        self.send_receipt(port, (receiver, key), header);
+        // One that has not left may be for an earlier question. Its origin asks again.
+        if self.receipts_to(|r| r == receiver) < MOST_TO_ONE {
+            self.send_receipt(port, (receiver, key), header);
+        }
         Ok(())
+    }
+
+    /// The number of receipts that have not left.
+    fn receipts_to(&self, whom: impl Fn(Receiver) -> bool) -> usize {
+        let receipts = self.answers.iter().filter(|answer| answer.is_receipt);
+        receipts.filter(|answer| whom(answer.receiver)).count()
     }
 
     /// This process leaves: tells origins what it has executed that no answer covers, so that they do not take it for lost.

@@ -5,8 +5,11 @@
 use libfabric_sys as ffi;
 
 use super::answers::MOST_FAILURES;
+use super::held::{MOST_HELD, MOST_OWED};
 use super::pauses::{LONGEST, PROMPT};
 use super::*;
+use crate::fabric::msg::line::MOST_DUE;
+use crate::fabric::msg::origin::SPARE;
 use crate::fabric::msg::port::SENDS;
 use crate::fabric::msg::wire::{Introduction, MOST_WORDS, push_introduction};
 
@@ -33,6 +36,8 @@ fn add_client(target: &mut Target, cookie: u64) -> u32 {
         sender: Sender::default(),
         sequence: 0,
         early: Vec::new(),
+        is_held: false,
+        due: 0,
         parked: 0,
         paused: false,
         has_covered: false,
@@ -67,6 +72,18 @@ fn come_as(target: &mut Target, port: &Port, header: Header) -> Result<(), &'sta
     target.execute(port, batch, buffer, &Lock::new(Regions::default(), false))
 }
 
+/// All answers leave that the provider has, and what waited for that is executed.
+fn leave(target: &mut Target, port: &Port) {
+    for number in 0..target.answers.len() as u32 {
+        if target.answers[number as usize].is_due {
+            target.sent(number);
+        }
+    }
+    while target.has_held() {
+        target.execute_held(port, &Lock::new(Regions::default(), false));
+    }
+}
+
 /// The receipts that have not left: the number of the next batch, of the answers that are still to come, and of the question.
 fn receipts(target: &Target) -> Vec<(u32, u32, u32)> {
     let receipts = target.answers.iter().filter(|answer| answer.is_receipt);
@@ -91,9 +108,141 @@ fn each_number_waits_once() {
     come(&mut target, &port, WINDOW as u32).expect_err("it is too far ahead");
     for sequence in 0..last {
         assert_eq!(come(&mut target, &port, sequence), Ok(()));
+        leave(&mut target, &port);
     }
     assert_eq!(target.served, WINDOW as u64);
     come(&mut target, &port, last).expect_err("it was executed");
+}
+
+/// An origin that takes no answers has as many made as it may wait for. What comes beyond waits, up to the window, and is executed
+/// in order as answers leave.
+#[test]
+fn origins_take_their_answers() {
+    let (mut target, port) = (target(), Port::that_takes_all());
+    target.inbox = Some(Box::default());
+    let window = WINDOW as u32;
+    for sequence in 0..MOST_DUE as u32 {
+        assert_eq!(come(&mut target, &port, sequence), Ok(()));
+    }
+    let unanswered = header(Kind::Unanswered, MOST_DUE as u32);
+    assert_eq!(come_as(&mut target, &port, unanswered), Ok(()));
+    let executed = MOST_DUE as u32 + 1;
+    for sequence in executed..executed + window {
+        assert_eq!(come(&mut target, &port, sequence), Ok(()));
+        come(&mut target, &port, sequence).expect_err("it waits already");
+    }
+    come(&mut target, &port, executed + window).expect_err("it is too far ahead");
+    assert_eq!(target.served, u64::from(executed));
+    assert_eq!(target.answers.iter().filter(|a| a.is_due).count(), MOST_DUE);
+    assert_eq!(target.asked(&port, &header(Kind::Alive, 0), &[]), Ok(()));
+    assert_eq!(receipts(&target), [(executed + window, 8, 0)]);
+    assert!(!target.has_held(), "no answer has left");
+    let first = target.answers.iter().position(|a| a.is_due);
+    target.sent(first.expect("an answer") as u32);
+    assert!(target.has_held());
+    target.execute_held(&port, &Lock::new(Regions::default(), false));
+    assert_eq!(target.served, u64::from(executed) + 1);
+    leave(&mut target, &port);
+    let rounds = WINDOW / MOST_DUE;
+    assert_eq!(target.served, u64::from(executed) + 1 + MOST_DUE as u64);
+    (0..rounds).for_each(|_| leave(&mut target, &port));
+    assert_eq!(target.served, u64::from(executed + window));
+    assert_eq!(come(&mut target, &port, executed + window), Ok(()));
+}
+
+/// While very many words of answers have not left, each origin has one made at a time.
+#[test]
+fn all_origins_share_a_bound() {
+    let (mut target, port) = (target(), Port::that_takes_all());
+    target.owed_words = MOST_OWED;
+    for sequence in 0..3 {
+        assert_eq!(come(&mut target, &port, sequence), Ok(()));
+    }
+    assert_eq!(target.served, 1);
+    target.owed_words -= MOST_OWED;
+    leave(&mut target, &port);
+    assert_eq!(target.served, 3);
+}
+
+/// Batches that wait are bounded together. One that leaves takes its own along.
+#[test]
+fn few_batches_wait() {
+    let (mut target, port) = (target(), Port::that_takes_all());
+    let words = vec![0; MOST_HELD / 4 + 1];
+    let early = |target: &mut Target, sequence| {
+        let mut words = words.clone();
+        let buffer = Buffer {
+            receive: 0,
+            words: words.as_ptr(),
+        };
+        let batch = (header(Kind::Batch, sequence), &mut words[..]);
+        let regions = Lock::new(Regions::default(), false);
+        target.execute(&port, batch, buffer, &regions)
+    };
+    for sequence in 1..4 {
+        assert_eq!(early(&mut target, sequence), Ok(()));
+    }
+    early(&mut target, 4).expect_err("there are too many");
+    assert_eq!(target.leave(&header(Kind::Farewell, 0)), Ok(()));
+    target.clients.clear();
+    target.free_clients.clear();
+    add_client(&mut target, COOKIE);
+    assert_eq!(early(&mut target, 1), Ok(()));
+}
+
+/// The memory of many answers at once is given back when they have left, but for some.
+#[test]
+fn answers_give_their_memory_back() {
+    const ORIGINS: u64 = 1000;
+    let (mut target, port) = (target(), Port::that_takes_all());
+    target.clients.clear();
+    for cookie in 0..ORIGINS {
+        let client = add_client(&mut target, cookie);
+        let batch = Header {
+            cookie,
+            client,
+            ..header(Kind::Batch, 0)
+        };
+        assert_eq!(come_as(&mut target, &port, batch), Ok(()));
+    }
+    for number in 1..ORIGINS as u32 {
+        target.sent(number);
+    }
+    let with_memory = target.answers.iter().filter(|a| a.words.capacity() > 0);
+    assert_eq!(with_memory.count(), SPARE + 1);
+    target.sent(0);
+    assert_eq!(
+        (target.answers.capacity(), target.free_answers.len()),
+        (0, 0)
+    );
+    assert!(!target.owes_answers());
+}
+
+/// Questions without end leave few receipts that nobody takes.
+#[test]
+fn receipts_are_few() {
+    let (mut target, port) = (target(), Port::that_takes_all());
+    for _ in 0..10 {
+        assert_eq!(target.asked(&port, &header(Kind::Alive, 0), &[]), Ok(()));
+    }
+    assert_eq!(receipts(&target).len(), 2);
+    let origin = Introduction {
+        key: KEY,
+        address: NAME.to_vec(),
+    };
+    let mut words = vec![0; Header::WORDS];
+    push_introduction(&mut words, &origin);
+    let mut taken = 0;
+    for cookie in 0..100 {
+        let stranger = Header {
+            client: UNKNOWN,
+            cookie,
+            ..header(Kind::Alive, 0)
+        };
+        taken += usize::from(target.asked(&port, &stranger, &words).is_ok());
+    }
+    assert_eq!(taken, 64);
+    assert_eq!(receipts(&target).len(), 2 + taken);
 }
 
 /// An answer that cannot be sent stays until its origin asks, and nobody waits for it when the transport closes.

@@ -312,6 +312,34 @@ fn batches_that_wait_are_few() {
     });
 }
 
+/// A stranger can give the provider a key itself, past the transport. Those of regions cannot be guessed.
+#[test]
+fn keys_of_regions_are_no_small_numbers() {
+    over_each(|scene| {
+        scene.put(WORD);
+        let h = scene.handle();
+        let (target, honest) = (&scene.target, &scene.honest);
+        let mut progress = || {
+            target.progress();
+            honest.progress();
+        };
+        let mut word = 0;
+        for key in 0..20 {
+            for offset in [0, h.base()] {
+                let place = (key, offset);
+                let reads = (&mut word, false);
+                let is_read = scene.stranger.access(reads, place, &mut progress);
+                assert!(!is_read, "key {key}, offset {offset:#x}");
+                // It may be told to be over once it is sent.
+                let writes = (&mut !WORD, true);
+                let _ = scene.stranger.access(writes, place, &mut progress);
+            }
+        }
+        (0..1000).for_each(|_| progress());
+        assert_eq!((word, scene.window[0]), (0, WORD));
+    });
+}
+
 /// Lines of origins that cannot be reached: the answer to each cannot be sent. The target serves others meanwhile.
 #[test]
 fn lines_of_nobody_hold_up_nobody() {

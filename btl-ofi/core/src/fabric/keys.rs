@@ -4,10 +4,23 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::base::error::Error;
+use crate::base::error::{Doing, Error};
+use crate::base::sys;
+use crate::mem::handle::NO_KEY;
 
-/// Keys: small and dense. A key is reused only after its region is closed.
-pub(super) struct Keys {
+/// Bytes of the keys that are chosen at random.
+const LONG: usize = size_of::<u64>();
+
+/// The keys of one provider.
+pub(super) enum Keys {
+    /// Numbers of 64 bits that nobody can guess: providers over TCP let anybody use a key.
+    Random,
+    /// Small and dense: shorter keys can be guessed anyway, and some providers serve small ones better (cxi, fi_cxi(7)).
+    Dense(Dense),
+}
+
+/// Keys from 0 to `last`. One is reused only after its region is closed.
+pub(super) struct Dense {
     last: u64,
     state: Mutex<State>,
 }
@@ -19,20 +32,35 @@ struct State {
 }
 
 impl Keys {
-    /// Keys from 0 to `last`.
-    pub(super) fn up_to(last: u64) -> Keys {
-        Keys {
+    /// For a provider with keys of so many bytes; 0 if it does not say.
+    pub(super) fn of(bytes: usize) -> Keys {
+        if bytes >= LONG {
+            return Keys::Random;
+        }
+        let last = match bytes {
+            0 => NO_KEY - 1,
+            bytes => (1 << (bytes * 8)) - 1,
+        };
+        Keys::Dense(Dense {
             last,
             state: Mutex::default(),
-        }
+        })
     }
 
     pub(super) fn take(&self) -> Result<u64, Error> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Keys::Dense(keys) = self else {
+            return loop {
+                let key = sys::random().doing(|| String::from("making a registration key"))?;
+                if key != NO_KEY {
+                    break Ok(key);
+                }
+            };
+        };
+        let mut state = keys.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Reverse(key)) = state.returned.pop() {
             return Ok(key);
         }
-        if state.next > self.last {
+        if state.next > keys.last {
             return Err(Error::OutOfMemory(
                 "another registration key of the provider's size",
             ));
@@ -42,9 +70,42 @@ impl Keys {
     }
 
     pub(super) fn give_back(&self, key: Option<u64>) {
-        if let Some(key) = key {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(key), Keys::Dense(keys)) = (key, self) {
+            let mut state = keys.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.returned.push(Reverse(key));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_keys_are_random_and_others_dense() {
+        let take = |keys: &Keys| keys.take().unwrap();
+        let random = Keys::of(8);
+        let mut taken: Vec<u64> = (0..1000).map(|_| take(&random)).collect();
+        random.give_back(Some(taken[0]));
+        assert!(taken.iter().any(|key| *key > 1 << 60));
+        taken.sort_unstable();
+        taken.dedup();
+        assert_eq!(taken.len(), 1000);
+        for keys in [Keys::of(4), Keys::of(0)] {
+            assert_eq!([(); 3].map(|()| take(&keys)), [0, 1, 2]);
+            keys.give_back(Some(1));
+            assert_eq!([(); 2].map(|()| take(&keys)), [1, 3]);
+        }
+    }
+
+    #[test]
+    fn short_keys_run_out() {
+        let keys = Keys::of(1);
+        for key in 0..256 {
+            assert_eq!(keys.take().unwrap(), key);
+        }
+        assert!(keys.take().is_err());
+        keys.give_back(Some(7));
+        assert_eq!(keys.take().unwrap(), 7);
     }
 }

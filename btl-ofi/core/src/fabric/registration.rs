@@ -53,16 +53,13 @@ impl Registrar {
         let mode = attr.mr_mode as u32;
         // FI_MR_BASIC stands for three of the present mode bits, FI_MR_SCALABLE for none.
         let basic = mode & ffi::FI_MR_BASIC != 0;
-        let last = match attr.mr_key_size {
-            0 | 8.. => u64::MAX - 1,
-            bytes => (1 << (bytes * 8)) - 1,
-        };
+        let keys = Keys::of(attr.mr_key_size);
         Registrar {
             virtual_addresses: basic || mode & ffi::FI_MR_VIRT_ADDR != 0,
             provider_keys: basic || mode & ffi::FI_MR_PROV_KEY != 0,
             bound: mode & ffi::FI_MR_ENDPOINT != 0,
             device,
-            keys: Keys::up_to(last),
+            keys,
             generation: AtomicU32::new(0),
             live: AtomicU64::new(0),
             devices: Arc::default(),

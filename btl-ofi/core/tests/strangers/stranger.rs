@@ -1,6 +1,6 @@
 //! An endpoint of a process that is not of the job: it uses libfabric alone, and knows the address of a target's endpoint.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 use std::ptr;
 
 use libfabric_sys as ffi;
@@ -25,6 +25,8 @@ pub(crate) struct Stranger {
     pub(crate) came: Vec<Vec<u64>>,
     /// Whether it takes further messages.
     pub(crate) takes: bool,
+    /// What the last read or write came to: its bytes, or an error.
+    accessed: Option<Result<(), i32>>,
 }
 
 fn good(rc: i32) {
@@ -33,6 +35,7 @@ fn good(rc: i32) {
 
 const RECEIVE: usize = 1 << 60;
 const SEND: usize = 2 << 60;
+const ACCESS: usize = 3 << 60;
 
 impl Stranger {
     /// Opens an endpoint of the provider on the loopback interface.
@@ -47,7 +50,7 @@ impl Stranger {
         unsafe {
             let hints = ffi::fi_dupinfo(ptr::null());
             (*(*hints).fabric_attr).prov_name = libc::strdup(name.as_ptr());
-            (*hints).caps = u64::from(ffi::FI_MSG);
+            (*hints).caps = u64::from(ffi::FI_MSG | ffi::FI_RMA);
             (*(*hints).ep_attr).type_ = ffi::FI_EP_RDM;
             (*hints).addr_format = ffi::FI_SOCKADDR_IN;
             let source = 0x0200_0000_0000_0000; // FI_SOURCE
@@ -95,6 +98,7 @@ impl Stranger {
             ended: 0,
             came: Vec::new(),
             takes: true,
+            accessed: None,
         };
         (0..RECEIVES).for_each(|number| stranger.receive(number));
         stranger
@@ -167,13 +171,13 @@ impl Stranger {
         loop {
             // SAFETY: a live queue, and room for one entry.
             let n = unsafe { (*(*self.cq).ops).read.unwrap()(self.cq, (&raw mut entry).cast(), 1) };
-            let context = if n == 1 {
-                entry.op_context.addr()
+            let (context, failed) = if n == 1 {
+                (entry.op_context.addr(), None)
             } else if n == -(ffi::FI_EAVAIL as isize) {
                 let mut error = ffi::fi_cq_err_entry::default();
                 // SAFETY: a live queue, and a complete entry without room for more.
                 assert_eq!(unsafe { ffi::fi_cq_readerr(self.cq, &mut error) }, 1);
-                error.op_context.addr()
+                (error.op_context.addr(), Some(error.err))
             } else {
                 return;
             };
@@ -190,7 +194,48 @@ impl Stranger {
                         self.receive(number);
                     }
                 }
+                ACCESS => self.accessed = Some(failed.map_or(Ok(()), Err)),
                 _ => {}
+            }
+        }
+    }
+
+    /// Reads a word of the target by a registration key, or writes it, while `progress` is made. Whether that was done.
+    pub(crate) fn access(
+        &mut self,
+        (word, writes): (&mut u64, bool),
+        (key, offset): (u64, u64),
+        mut progress: impl FnMut(),
+    ) -> bool {
+        self.accessed = None;
+        let (at, context) = (ptr::from_mut(word), ptr::without_provenance_mut(ACCESS));
+        let (ep, to, none) = (self.ep, self.target, ptr::null_mut::<c_void>());
+        loop {
+            // SAFETY: a live endpoint; the word stays, because this waits for the end.
+            let rc = unsafe {
+                let rma = &*(*ep).rma;
+                match writes {
+                    true => {
+                        let source = at.cast_const().cast();
+                        rma.write.unwrap()(ep, source, 8, none, to, offset, key, context)
+                    }
+                    false => rma.read.unwrap()(ep, at.cast(), 8, none, to, offset, key, context),
+                }
+            };
+            if rc == 0 {
+                break;
+            }
+            assert_eq!(rc, -(ffi::FI_EAGAIN as isize));
+            progress();
+            self.poll();
+        }
+        loop {
+            match self.accessed {
+                Some(done) => return done.is_ok(),
+                None => {
+                    progress();
+                    self.poll();
+                }
             }
         }
     }

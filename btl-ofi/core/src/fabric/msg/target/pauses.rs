@@ -2,8 +2,8 @@
 //!
 //! Their answers wait, and one of them is tried from time to time. The first [`PROMPT`] tries come one in each call of progress:
 //! a provider without room mostly has some again soon. Then the pause, counted in calls, doubles with each try. It stays short:
-//! a provider may count what it refuses, so that fewer tries make a living client wait longer. A client that is in vain tried for
-//! [`PATIENCE`] costs nothing any more: its answers are parked, until its process asks.
+//! a provider may count what it refuses, so that fewer tries make a living client wait longer. A client that is in vain tried
+//! [`LAST`] times and for [`PATIENCE`] costs nothing any more: its answers are parked, until its process asks.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,11 @@ use crate::fabric::msg::target::answers::{Posted, Receiver};
 pub(super) const PROMPT: u32 = 64;
 /// The longest pause is 2 to this power calls of progress.
 pub(super) const LONGEST: u32 = 3;
-/// Tries after which the time is noted, and after which the pause is the longest.
+/// Tries after which the time is noted.
 const TIMED: u32 = PROMPT;
-const LAST: u32 = PROMPT + LONGEST;
-/// How long a client is tried after that before its answers are parked.
+/// Tries, and time since [`TIMED`] of them, after both of which the answers are parked. Time alone says nothing: on a busy machine
+/// a second may hold a few calls of progress, and a living client that is parked gets its answers only as it asks for them.
+const LAST: u32 = PROMPT + 1000;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A receiver that is not sent anything for the moment.

@@ -308,6 +308,13 @@ fn origins_that_cannot_be_reached_cost_little() {
         }
     }
     assert!(target.owes_answers(), "they may still be living");
+    progress(&mut target, &nothing, PROMPT + 100);
+    target.lose_patience();
+    progress(&mut target, &nothing, 2 << LONGEST);
+    assert!(
+        target.owes_answers(),
+        "a busy machine makes few calls a second"
+    );
     let before = SENDS.get();
     progress(&mut target, &nothing, CALLS);
     let tries = SENDS.get() - before;

@@ -1,0 +1,158 @@
+//! Every place and test that docs/seeds.md names is there.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test reports by panicking, in its helpers too"
+)]
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+/// What the page writes in place of folders.
+const CRATES: [(&str, &str); 7] = [
+    ("host_stub", "host-stub/src/"),
+    ("host_stub_c", "host-stub/c/src/"),
+    ("host_stub_command", "host-stub/command/src/"),
+    ("btl_ofi", "btl-ofi/core/src/"),
+    ("btl_ofi_plugin", "btl-ofi/plugin/src/"),
+    ("mca_btl_ofi", "btl-ofi/openmpi/src/"),
+    ("plugin_api", "plugin-api/src/"),
+];
+const TEXTS: [&str; 6] = ["rs", "c", "h", "md", "sh", "cpp"];
+
+fn is_word(character: char) -> bool {
+    character.is_ascii_alphanumeric() || character == '_'
+}
+
+/// The files of the repository and what they say, by their paths in it.
+struct Files(HashMap<String, String>);
+
+impl Files {
+    fn read() -> Files {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut files = Files(HashMap::new());
+        files.add(root, "");
+        assert!(files.0.len() > 500, "{} files", files.0.len());
+        files
+    }
+
+    fn add(&mut self, folder: &Path, name: &str) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let own = entry.file_name().into_string().unwrap();
+            let path = format!("{name}{own}");
+            if entry.file_type().unwrap().is_dir() {
+                if own != "target" && !own.starts_with('.') {
+                    self.add(&entry.path(), &format!("{path}/"));
+                }
+            } else if own == "dev" || TEXTS.iter().any(|end| own.ends_with(&format!(".{end}"))) {
+                let text = fs::read(entry.path()).unwrap();
+                let text = String::from_utf8_lossy(&text).into_owned();
+                self.0.insert(path, text);
+            }
+        }
+    }
+
+    fn has_path(&self, name: &str) -> bool {
+        let end = format!("/{name}");
+        let within = format!("{name}/");
+        let mut paths = self.0.keys();
+        paths.any(|path| path == name || path.ends_with(&end) || path.starts_with(&within))
+    }
+
+    /// Whether a file in the folder, other than this page and this test, has the word.
+    fn has_word(&self, folder: &str, word: &str) -> bool {
+        let sources = self.0.iter().filter(|(path, _)| {
+            path.starts_with(folder) && !path.ends_with(".md") && !path.ends_with("tests/seeds.rs")
+        });
+        let mut sources = sources.map(|(_, text)| text);
+        sources.any(|text| {
+            text.match_indices(word).any(|(at, _)| {
+                let before = text[..at].chars().next_back();
+                let after = text[at + word.len()..].chars().next();
+                !before.is_some_and(is_word) && !after.is_some_and(is_word)
+            })
+        })
+    }
+
+    /// Whether every part of a Rust path is in the crate that it begins with, or anywhere.
+    fn has_rust(&self, path: &str) -> bool {
+        let mut parts = path.split("::").peekable();
+        let first = *parts.peek().unwrap();
+        let found = CRATES.iter().find(|(name, _)| *name == first);
+        let folder = found.map_or("", |(_, folder)| folder);
+        if found.is_some() {
+            parts.next();
+        }
+        parts.all(|part| {
+            let module = ["", ".rs", "/mod.rs"].map(|end| format!("{part}{end}"));
+            self.has_word(folder, part) || module.iter().any(|file| self.has_path(file))
+        })
+    }
+
+    /// Whether what the page quotes is there; `None` for text that names neither place nor test.
+    fn has(&self, quoted: &str) -> Option<bool> {
+        let is_name = |text: &str| !text.is_empty() && text.chars().all(is_word);
+        let (stem, end) = quoted.rsplit_once('.').unwrap_or((quoted, ""));
+        if ["rs", "c", "h", "md"].contains(&end) && !stem.contains(' ') {
+            return Some(self.has_path(quoted));
+        }
+        if quoted.contains("::") && quoted.split("::").all(is_name) {
+            return Some(self.has_rust(quoted));
+        }
+        if let Some((suite, test)) = quoted.split_once('/')
+            && is_name(suite)
+            && test.chars().all(|c| is_word(c) || c == '-' || c == '/')
+        {
+            let checks = |name| {
+                let mut texts = self.0.iter();
+                texts
+                    .any(|(path, text)| path.starts_with("host-stub/check/") && text.contains(name))
+            };
+            return Some(self.has_path(quoted) || checks(quoted) || checks(test));
+        }
+        let is_snake =
+            is_name(quoted) && quoted.contains('_') && !quoted.contains(char::is_uppercase);
+        is_snake.then(|| self.has_word("", quoted))
+    }
+}
+
+#[test]
+fn places_and_tests_are_there() {
+    let files = Files::read();
+    let page = &files.0["docs/seeds.md"];
+    let (mut looked, mut missing) = (0, Vec::new());
+    for row in page.lines().filter(|line| line.starts_with("| 00")) {
+        let number = row.split('|').nth(1).unwrap().trim();
+        // Every second piece is within quotes.
+        for quoted in row.split('`').skip(1).step_by(2) {
+            if let Some(found) = files.has(quoted) {
+                looked += 1;
+                if !found {
+                    missing.push(format!("{number}: {quoted}"));
+                }
+            }
+        }
+    }
+    assert!(looked > 300, "{looked} names");
+    assert!(missing.is_empty(), "not there: {}", missing.join(", "));
+}
+
+#[test]
+fn what_is_gone_is_noticed() {
+    let files = Files::read();
+    for there in ["c_examples.rs", "host_stub::crt::cond::Cond"] {
+        assert_eq!(files.has(there), Some(true), "{there}");
+    }
+    for gone in [
+        "no_such_file.rs",
+        "host_stub::crt::NoSuchName",
+        "device/no-such-case",
+        "a_name_of_this_test_alone",
+    ] {
+        assert_eq!(files.has(gone), Some(false), "{gone}");
+    }
+    assert_eq!(files.has("./dev test"), None);
+}

@@ -95,7 +95,7 @@ fn run(faults: &str, contexts: &str, mode: &str, lost: bool) -> Tally {
     // SAFETY: the memory outlives the region.
     let region = unsafe { t.register(memory.as_mut_ptr().cast(), 64, Access::all()) };
     // The targets take no part in the faults: what they do themselves is nothing.
-    let targets = [(); 2].map(|()| Target::start(&t, "lab", true));
+    let targets = [0, 1].map(|proc| Target::start_as(proc, &t, "lab", true));
     let seen: Vec<Seen> = (0..COUNT).map(|_| Seen::default()).collect();
     let mut words = vec![0u64; COUNT];
     let mut refused = 0;

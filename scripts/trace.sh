@@ -1,17 +1,16 @@
 # shellcheck shell=bash
-# `./dev trace`: the picture of docs/tracing.md, and what a trace costs; read by dev, whose folder is the current one.
+# `./dev trace`: the trace of a halo exchange, and what a trace costs; read by dev, whose folder is the current one.
 
 trace_out=target/trace
 
 # Two ranks of the halo exchange whose windows go by rings, as if each had a node of its own.
-trace_picture() {
+trace_halo() {
     rm -f "$trace_out"/halo.*
     "$target/release/host-stub" launch -n 2 --provider shm --mca host_ranks_per_node 1 \
         --mca btl_ofi_trace "$trace_out/halo" -- "$trace_out/halo-program"
-    "$target/release/host-stub" trace draw "$trace_out"/halo.*.* --for 0.5 -o docs/halo-trace.svg
     "$target/release/host-stub" trace merge "$trace_out"/halo.*.* -o "$trace_out/halo.json"
     "$target/release/host-stub" trace why "$trace_out"/halo.*.* --over 1
-    echo "trace: docs/halo-trace.svg is new; open $trace_out/halo.json in ui.perfetto.dev"
+    echo "trace: open $trace_out/halo.json in ui.perfetto.dev"
 }
 
 # trace_latency [option...]: microseconds of a put of 8 bytes and its flush.
@@ -47,12 +46,12 @@ trace_command() {
         -lhost_stub "-Wl,-rpath,$(realpath "$target/release")"
     case ${1:-} in
     '')
-        trace_picture
+        trace_halo
         trace_cost
         ;;
-    picture | cost) "trace_$1" ;;
+    halo | cost) "trace_$1" ;;
     *)
-        echo "dev trace: unknown: $1 (nothing, picture or cost)" >&2
+        echo "dev trace: unknown: $1 (nothing, halo or cost)" >&2
         exit 2
         ;;
     esac

@@ -279,30 +279,6 @@ fn why_a_rank_waited() {
     }
 }
 
-/// A picture has a row for each rank; of a part of the time it has less.
-#[test]
-fn a_picture() {
-    let job = Traced::run("picture", "2", &RINGS, &["halo"]).passed();
-    let out = job.folder.join("picture.svg");
-    let draw = |more: &[&str]| {
-        let drawn = job.trace("draw", &[&["-o", out.to_str().unwrap()], more].concat());
-        assert!(drawn.status.success(), "{}", drawn.transcript());
-        fs::read_to_string(&out).unwrap()
-    };
-    let whole = draw(&[]);
-    assert!(whole.starts_with("<svg") && whole.trim_end().ends_with("</svg>"));
-    for word in ["rank 0", "rank 1", "fence", "ms"] {
-        assert!(whole.contains(word), "{word}");
-    }
-    let rectangles = |svg: &str| svg.matches("<rect").count();
-    let part = draw(&["--from", "0.01", "--for", "0.02"]);
-    assert!(rectangles(&part) < rectangles(&whole));
-    for wrong in [["--from", "1e9"], ["--for", "0"], ["--for", "nan"]] {
-        let refused = job.trace("draw", &[&["-o", "/dev/null"], &wrong[..]].concat());
-        assert_eq!(refused.status.code(), Some(2), "{}", refused.transcript());
-    }
-}
-
 /// A rank that is killed: its file ends where it was, and the rest is whole.
 #[test]
 fn a_killed_rank() {

@@ -1,7 +1,6 @@
 //! `host-stub trace`: what the processes of a job wrote to their traces (`btl_ofi_trace`), together.
 
 mod arrows;
-mod draw;
 mod merge;
 mod open;
 mod read;
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use super::{CommandError, Exit, print_json};
-use read::{Job, Process};
+use read::Job;
 
 /// The arguments of `trace`.
 #[derive(Args)]
@@ -28,8 +27,6 @@ pub struct Trace {
 enum What {
     /// Writes the traces of a job as one file for Perfetto (ui.perfetto.dev) and chrome://tracing.
     Merge(Merge),
-    /// Draws the traces of a job as SVG, a row for each rank.
-    Draw(Draw),
     /// Prints the longest waits of a job, and what they waited for.
     Why(Why),
 }
@@ -50,24 +47,6 @@ struct Merge {
     /// The file to write.
     #[arg(short, long, value_name = "OUT.json")]
     output: PathBuf,
-}
-
-#[derive(Args)]
-struct Draw {
-    #[command(flatten)]
-    files: Files,
-
-    /// The file to write.
-    #[arg(short, long, value_name = "OUT.svg")]
-    output: PathBuf,
-
-    /// Where to begin, in milliseconds since the first record [default: with --for, where most is posted; else the beginning].
-    #[arg(long, value_name = "MS")]
-    from: Option<f64>,
-
-    /// How much to show, in milliseconds [default: all].
-    #[arg(long = "for", value_name = "MS")]
-    length: Option<f64>,
 }
 
 #[derive(Args)]
@@ -104,7 +83,6 @@ impl Trace {
     pub fn run(&self) -> Result<Exit, CommandError> {
         match &self.what {
             What::Merge(merge) => merge.run()?,
-            What::Draw(draw) => draw.run()?,
             What::Why(why) => why.run()?,
         }
         Ok(Exit::Ok)
@@ -121,25 +99,6 @@ impl Merge {
             "{name}: {events} events of {ranks} processes"
         )?;
         Ok(())
-    }
-}
-
-impl Draw {
-    fn run(&self) -> Result<(), CommandError> {
-        let (job, output) = (self.files.read()?, &self.output);
-        let end = job.processes.iter().map(Process::end).max().unwrap_or(0);
-        let time = |option, value: Option<f64>| value.map(|v| nanoseconds(option, v)).transpose();
-        let (from, length) = (time("--from", self.from)?, time("--for", self.length)?);
-        let begin = from.unwrap_or_else(|| length.map_or(0, |length| draw::busiest(&job, length)));
-        let window = draw::Window {
-            begin,
-            end: length.map_or(end, |length| begin.saturating_add(length)),
-        };
-        if window.end <= window.begin {
-            let message = format!("nothing to draw: the job has {}", why::time(end));
-            return Err(CommandError::new(Exit::Usage, message));
-        }
-        draw::write(&job, window, output).map_err(|e| failed(output, &e))
     }
 }
 

@@ -290,7 +290,7 @@ fn under_way(process: &Process, span: Span) -> Option<Reason> {
 }
 
 /// A time in milliseconds.
-pub(super) fn time(nanoseconds: u64) -> String {
+fn time(nanoseconds: u64) -> String {
     format!("{:.1} ms", nanoseconds as f64 / 1e6)
 }
 

@@ -1,4 +1,4 @@
-//! `host-stub bench`: what is drawn and kept, comparisons with earlier runs, and other implementations beside.
+//! `host-stub bench`: what is drawn and kept, and comparisons with earlier runs.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,8 +12,6 @@ mod common;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::FromRawFd;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -213,98 +211,4 @@ fn files_that_cannot_be_compared_are_refused_before_anything_is_measured() {
     );
     let tables = finish(&mut host_stub(["bench", "tables", "--svg", "x"]), LIMIT);
     assert_eq!(tables.code(), Some(2));
-}
-
-fn program(path: &Path, text: &str) {
-    fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-/// What stands for an Open MPI: its launcher prints the figures of two sizes, and its compiler checks that it is given the
-/// program.
-fn pretended_open_mpi(place: &Place) {
-    program(
-        &place.0.join("mpirun"),
-        "case $* in --version) echo 'Report bugs to https://www.open-mpi.org/';; \
-         *'curve put 64 '*) echo put_latency 1 1 1234.5 us; echo put_bandwidth 1 1 77 MB/s; \
-         echo put_latency 64 1 4321 us;; *) exit 3;; esac",
-    );
-    program(
-        &place.0.join("mpicc"),
-        "for file; do :; done; while read -r line; do case $line in *MPI_Win_create*) found=1;; esac; done <$file; \
-         test \"$found\"",
-    );
-    program(&place.0.join("ompi_info"), "echo mca:osc:rdma:version");
-}
-
-#[test]
-fn others_are_measured_beside_and_the_missing_named() {
-    let place = Place::new("bench-beside");
-    pretended_open_mpi(&place);
-    let svg = place.0.join("put.svg").display().to_string();
-    let mut command = bench(&["--against", "openmpi,ucx,mpich", "--svg", &svg]);
-    let run = finish(command.env("PATH", &place.0), LIMIT);
-    assert_eq!(run.code(), Some(0), "{}", run.stderr());
-    let (out, err) = (run.stdout(), run.stderr());
-    assert!(
-        out.contains("Open MPI") && out.contains(" 1234.50"),
-        "{out}"
-    );
-    // It has no figure for the sizes between.
-    assert!(
-        out.lines()
-            .any(|line| line.starts_with("        8 ") && line.ends_with(" -")),
-        "{out}"
-    );
-    assert!(
-        err.contains("Open MPI over UCX: not installed: this Open MPI has no osc/ucx"),
-        "{err}"
-    );
-    assert!(err.contains("MPICH: not installed"), "{err}");
-    assert!(fs::read_to_string(svg).unwrap().contains("Open MPI"));
-    // A launcher that fails is named, and does not spoil the run.
-    program(
-        &place.0.join("mpirun"),
-        "case $* in --version) echo open-mpi.org;; *) echo no slots >&2; exit 3;; esac",
-    );
-    let mut command = bench(&["--against", "openmpi"]);
-    let run = finish(command.env("PATH", &place.0), LIMIT);
-    assert_eq!(run.code(), Some(0));
-    assert!(
-        run.stderr().contains("Open MPI: ") && run.stderr().contains("no slots"),
-        "{}",
-        run.stderr()
-    );
-}
-
-#[test]
-fn open_mpi_itself_is_measured() {
-    if !Command::new("mpicc")
-        .arg("--showme")
-        .output()
-        .is_ok_and(|said| said.status.success())
-    {
-        common::skipped("no Open MPI is installed");
-        return;
-    }
-    let run = run(&["--against", "openmpi"]);
-    assert_eq!(run.code(), Some(0), "{}", run.stderr());
-    let rows = run.stdout();
-    let rows = rows
-        .split("latency (us) over size")
-        .nth(1)
-        .expect("the table beside");
-    let row = rows
-        .lines()
-        .find(|line| line.starts_with("       64 "))
-        .expect("a row");
-    let values: Vec<f64> = row
-        .split_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect();
-    assert!(
-        values.len() == 3 && values[2] > 0.0,
-        "{row}: {}",
-        run.stderr()
-    );
 }

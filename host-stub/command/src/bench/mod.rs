@@ -1,12 +1,11 @@
 //! `host-stub bench`: latency and rate of single calls between two ranks.
 //!
 //! Rank 0 calls, rank 1 only progresses; further ranks wait. Latency is a call and its flush, one
-//! after the other; rate is many calls and then one flush. The figures can be drawn, kept, compared with earlier ones, and
-//! shown beside other implementations.
+//! after the other; rate is many calls and then one flush. The figures can be drawn, kept and compared with earlier
+//! ones.
 
 mod compare;
 mod measure;
-mod peers;
 mod report;
 mod table;
 mod tables;
@@ -20,12 +19,10 @@ use plugin_api::ThreadLevel;
 
 use super::{CommandError, Common, Exit, Place, place, print_json};
 use crate::curves;
-use host_stub::bootstrap::pmix;
 use host_stub::job::Job;
 use host_stub::win::{Assertion, Info, TableChoice, WinError, Window};
 
 use measure::Measure;
-use peers::Peer;
 use report::Report;
 use table::Table;
 
@@ -109,10 +106,6 @@ pub struct Bench {
     /// longer, or a rate lower, by more than 5 % and outside of the spread of both runs.
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
-
-    /// Measures the same under other implementations that are installed, after this one.
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAMES")]
-    against: Vec<Peer>,
 }
 
 fn table_choice(word: &str) -> Result<TableChoice, String> {
@@ -129,22 +122,10 @@ impl Bench {
             ));
         }
         let figures = self.svg.is_some() || self.save.is_some() || self.compare.is_some();
-        if self.operation == Operation::Tables && (figures || !self.against.is_empty()) {
+        if self.operation == Operation::Tables && figures {
             return Err(CommandError::new(
                 Exit::Usage,
-                "bench tables: --svg, --save, --compare and --against are for single operations",
-            ));
-        }
-        if self.common.json && !self.against.is_empty() && self.svg.is_none() {
-            return Err(CommandError::new(
-                Exit::Usage,
-                "--json prints the figures of this run alone: add --svg for those of --against",
-            ));
-        }
-        if !self.against.is_empty() && pmix::launched() {
-            return Err(CommandError::new(
-                Exit::Usage,
-                "--against starts mpirun, which cannot be done in a job of mpirun's: run host-stub bench by itself",
+                "bench tables: --svg, --save and --compare are for single operations",
             ));
         }
         // Before anything is measured, so that a file that cannot be used costs no time.
@@ -235,21 +216,8 @@ impl Bench {
             print_json(report)?;
         }
         saved?;
-        let mut panels = table::panels(report, "host-stub");
-        for peer in &self.against {
-            let seconds = self.seconds_of_a_size(report.rows.len()).as_secs_f64();
-            match peers::measure(*peer, self.operation, self.max_size, seconds) {
-                Ok(beside) => {
-                    panels[0].curves.push(beside.latency);
-                    panels[1].curves.push(beside.bandwidth);
-                }
-                Err(reason) => eprintln!("host-stub bench: {peer}: {reason}"),
-            }
-        }
+        let panels = table::panels(report, "host-stub");
         if !self.common.json {
-            if !self.against.is_empty() {
-                table::print_beside(&panels)?;
-            }
             table::draw(&panels)?;
         }
         if let Some(path) = &self.svg {

@@ -103,30 +103,6 @@ pub(super) fn panels(report: &Report, name: &str) -> [Panel; 2] {
     ]
 }
 
-/// Prints the values of all curves by size.
-pub(super) fn print_beside(panels: &[Panel; 2]) -> Result<(), CommandError> {
-    let mut out = std::io::stdout().lock();
-    for panel in panels {
-        writeln!(out, "\n{}", panel.title)?;
-        let names = panel
-            .curves
-            .iter()
-            .map(|curve| format!(" {:>18}", curve.name));
-        writeln!(out, "{:>9}{}", "bytes", names.collect::<String>())?;
-        for (size, _) in panel.curves.first().map_or(&[][..], |curve| &curve.points) {
-            let values = panel.curves.iter().map(|curve| {
-                let found = curve.points.iter().find(|(bytes, _)| bytes == size);
-                found.map_or_else(
-                    || format!(" {:>18}", "-"),
-                    |(_, value)| format!(" {value:>18.2}"),
-                )
-            });
-            writeln!(out, "{size:>9}{}", values.collect::<String>())?;
-        }
-    }
-    Ok(())
-}
-
 /// Draws on the terminal; nothing where stdout is none.
 pub(super) fn draw(panels: &[Panel]) -> Result<(), CommandError> {
     let mut out = std::io::stdout().lock();

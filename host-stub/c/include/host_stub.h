@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <sys/uio.h>
 /* The version of this header; host_library_version() gives that of the library. */
-#define HOST_VERSION "0.1.0"
+#define HOST_VERSION "0.2.0"
 
 /* A new condition. */
 #define CRT_COND_INIT { 0, 0, NULL }
@@ -1348,7 +1348,7 @@ const char *host_strerror(int code);
 const char *host_error_name(int code);
 
 /**
- * The version of the library that the program runs with, such as "0.1.0". Compare it with HOST_VERSION, the
+ * The version of the library that the program runs with, such as "0.2.0". Compare it with HOST_VERSION, the
  * version of the header that the program was compiled with. The text is static; any thread may call, at any
  * time.
  */

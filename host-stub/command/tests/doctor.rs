@@ -44,7 +44,7 @@ fn program(place: &Path, name: &str, script: &str) {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("permissions");
 }
 
-const OURS: &str = "mca:btl:ofi_rs:param:btl_ofi_rs_implementation:value:mca-btl-ofi 0.1.0 in Rust";
+const OURS: &str = "mca:btl:ofi_rs:param:btl_ofi_rs_implementation:value:mca-btl-ofi 0.2.0 in Rust";
 
 /// A folder with a file of the component's name.
 fn components(place: &Path, name: &str) -> String {
@@ -119,7 +119,7 @@ fn a_list_of_btls_decides_whether_the_component_is_considered() {
         let found = findings(&mut doctor(&place.0, &[]), "component");
         assert_eq!(found.len(), 2, "{list}: {found:?}");
         assert!(
-            found[0].1.contains("0.1.0 in Rust") && found[0].1.contains(&folder),
+            found[0].1.contains("0.2.0 in Rust") && found[0].1.contains(&folder),
             "{found:?}"
         );
         assert_eq!(found[1].0, verdict, "{list}");

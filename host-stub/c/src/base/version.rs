@@ -15,7 +15,7 @@ const VERSION: &CStr =
         Err(_) => c"",
     };
 
-/// The version of the library that the program runs with, such as "0.1.0". Compare it with HOST_VERSION, the
+/// The version of the library that the program runs with, such as "0.2.0". Compare it with HOST_VERSION, the
 /// version of the header that the program was compiled with. The text is static; any thread may call, at any
 /// time.
 #[unsafe(no_mangle)]

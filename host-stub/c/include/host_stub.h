@@ -208,7 +208,7 @@
 /**
  * Minor version of this header.
  */
-#define HOST_VERSION_MINOR 1
+#define HOST_VERSION_MINOR 2
 
 /**
  * Patch version of this header.

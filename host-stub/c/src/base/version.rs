@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int};
 /// Major version of this header. The string is HOST_VERSION.
 pub const HOST_VERSION_MAJOR: c_int = 0;
 /// Minor version of this header.
-pub const HOST_VERSION_MINOR: c_int = 1;
+pub const HOST_VERSION_MINOR: c_int = 2;
 /// Patch version of this header.
 pub const HOST_VERSION_PATCH: c_int = 0;
 

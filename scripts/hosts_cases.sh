@@ -169,10 +169,6 @@ hosts_test_down() {
         hosts_case 'eth1 down, the network named' 'Open MPI' "$provider" hosts_hello "$provider" 4 \
             --mca btl_ofi_if_include 10.88.0.0/24
     done
-    # One of the modules of h1 has no peer on h2 then.
-    for provider in 'tcp;ofi_rxm' net sockets; do
-        hosts_case 'eth1 down, two modules' 'Open MPI' "$provider" hosts_hello "$provider" 4 --mca btl_ofi_modules 2
-    done
     hosts_ip h2 link set eth1 up
     hosts_await h2 eth1
 }
@@ -267,7 +263,7 @@ hosts_test() {
     cargo build --release -p host-stub-command -p btl-ofi-plugin
     hosts_logs=$openmpi_dir/hosts
     mkdir -p "$hosts_logs"
-    for provider in hello_window transfers killed_peer cut_link waits_only streams; do openmpi_compile "tests/openmpi/$provider.c"; done
+    for provider in hello_window transfers killed_peer cut_link waits_only; do openmpi_compile "tests/openmpi/$provider.c"; done
     cc -O2 -shared -fPIC -o "$openmpi_dir/clone.so" tests/hosts/clone.c
     hosts_make 2
     hosts_test_shm
@@ -285,8 +281,6 @@ hosts_test() {
     hosts_extra=(--mca btl_ofi_rails 2)
     for provider in 'tcp;ofi_rxm' net sockets; do
         hosts_case 'two rails' 'Open MPI' "$provider" hosts_over_both transfers "$provider" --mca btl_ofi_rails 2
-        HOSTS_BTL=self,vader hosts_case 'two modules' 'Open MPI' "$provider" hosts_over_both streams "$provider" \
-            --mca btl_ofi_modules 2 --mca btl_ofi_mode 2
         hosts_case 'two rails' host-stub "$provider" hosts_check "$provider" 4 rma --only put
     done
     hosts_extra=()

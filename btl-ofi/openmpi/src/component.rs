@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::size_of;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 use std::sync::Mutex;
 
 use btl_ofi::Options;
@@ -13,9 +13,9 @@ use crate::bindings as ffi;
 use crate::entries;
 use crate::guard::guarded;
 use crate::identity::NAME;
+use crate::live;
 use crate::log;
 use crate::module::Module;
-use crate::modules;
 use crate::params;
 use crate::pvars;
 use crate::series;
@@ -168,7 +168,7 @@ extern "C" fn close() -> c_int {
     })
 }
 
-/// Makes the module, or several (`btl_ofi_modules`). Returns NULL when no provider can be used; Open MPI then uses other transports.
+/// Makes the module. Returns NULL when no provider can be used; Open MPI then uses other transports.
 unsafe extern "C" fn init(
     count: *mut c_int,
     _progress_threads: bool,
@@ -195,12 +195,10 @@ unsafe extern "C" fn init(
         } else {
             ThreadLevel::Serialized
         };
-        let open = |options| {
-            // SAFETY: Open MPI's calls overlap under MPI_THREAD_MULTIPLE and where it has threads of its own only; `level` is
-            // MULTIPLE then.
-            unsafe { Module::open(entries::of_module(exported()), options, level) }
-        };
-        let module = match open(options) {
+        // SAFETY: Open MPI's calls overlap under MPI_THREAD_MULTIPLE and where it has threads of its own only; `level` is
+        // MULTIPLE then.
+        let opened = unsafe { Module::open(entries::of_module(exported()), options, level) };
+        let module = match opened {
             Ok(module) => module,
             Err(reason) => {
                 let asked = params::names_providers() || params::names_component();
@@ -219,50 +217,33 @@ unsafe extern "C" fn init(
                 return null_mut();
             }
         };
-        let modules = modules::agree(modules::open_further(module, open));
-        if let Err(reason) = modules::publish(&modules) {
+        // SAFETY: `Module::open` has just made it, and nobody ended it.
+        if let Err(reason) = live::publish(unsafe { module.as_ref() }) {
             log::line(&format!("{reason}; the component steps aside"));
-            modules.into_iter().for_each(Module::end);
+            Module::end(module);
             return null_mut();
         }
-        // SAFETY: `count` was checked above.
-        unsafe { hand_over(modules, count) }
+        // Open MPI frees the array with `free`, so it must come from `malloc`.
+        // SAFETY: `malloc` has no precondition; NULL is checked below.
+        let array = unsafe { libc::malloc(size_of::<*mut ffi::mca_btl_base_module_t>()) };
+        let array = array.cast::<*mut ffi::mca_btl_base_module_t>();
+        if array.is_null() {
+            Module::end(module);
+            return null_mut();
+        }
+        live::start(module);
+        // SAFETY: `array` has room for one pointer, and `count` was checked above.
+        unsafe {
+            array.write(module.as_ptr().cast());
+            *count = 1;
+        }
+        array
     })
-}
-
-/// The array of modules that Open MPI takes.
-///
-/// # Safety
-/// `count` is writable.
-unsafe fn hand_over(
-    modules: Vec<NonNull<Module>>,
-    count: *mut c_int,
-) -> *mut *mut ffi::mca_btl_base_module_t {
-    // Open MPI frees the array with `free`, so it must come from `malloc`.
-    let bytes = modules.len() * size_of::<*mut ffi::mca_btl_base_module_t>();
-    // SAFETY: `malloc` has no precondition; NULL is checked below.
-    let array = unsafe { libc::malloc(bytes) }.cast::<*mut ffi::mca_btl_base_module_t>();
-    if array.is_null() {
-        modules.into_iter().for_each(Module::end);
-        return null_mut();
-    }
-    modules::start(&modules);
-    if modules.len() > 1 {
-        // SAFETY: Open MPI reads the function after `init` has returned, on the thread that called it.
-        unsafe { (*exported()).btl_progress = Some(progress_all) };
-    }
-    for (at, module) in modules.iter().enumerate() {
-        // SAFETY: `array` is not NULL and has room for a pointer to each module.
-        unsafe { array.add(at).write(module.as_ptr().cast()) };
-    }
-    // SAFETY: the caller guarantees `count`.
-    unsafe { *count = modules.len() as c_int };
-    array
 }
 
 /// Reads completions and runs callbacks. A callback may call it: the transport holds no lock while a callback runs.
 unsafe extern "C" fn progress() -> c_int {
-    guarded("progress", 0, || match modules::first() {
+    guarded("progress", 0, || match live::module() {
         Some(module) => {
             let done = progress_of(module);
             if done > 0 {
@@ -271,19 +252,6 @@ unsafe extern "C" fn progress() -> c_int {
             c_int::try_from(done).unwrap_or(c_int::MAX)
         }
         None => 0,
-    })
-}
-
-/// [`progress`] of several modules.
-unsafe extern "C" fn progress_all() -> c_int {
-    guarded("progress", 0, || {
-        let done: usize = modules::all().map(progress_of).sum();
-        if done > 0 {
-            modules::all().for_each(|module| {
-                module.transport().send_gathered();
-            });
-        }
-        c_int::try_from(done).unwrap_or(c_int::MAX)
     })
 }
 

@@ -27,11 +27,11 @@ mod guard;
 mod identity;
 #[cfg(openmpi)]
 #[cfg(openmpi)]
+mod live;
 mod log;
 #[cfg(openmpi)]
 mod module;
 #[cfg(openmpi)]
-mod modules;
 #[cfg(openmpi)]
 mod own_words;
 #[cfg(openmpi)]

@@ -193,20 +193,6 @@ impl Module {
         }
     }
 
-    /// The bandwidth that the module declares, Mbit/s.
-    pub(crate) fn bandwidth(&self) -> u32 {
-        self.btl.btl_bandwidth
-    }
-
-    /// Declares another bandwidth.
-    ///
-    /// # Safety
-    /// The module is live, and nobody else uses the field: Open MPI does not have the module yet.
-    pub(crate) unsafe fn declare_bandwidth(module: NonNull<Module>, bandwidth: u32) {
-        // SAFETY: the caller guarantees a live module.
-        unsafe { (&raw mut (*module.as_ptr()).btl.btl_bandwidth).write(bandwidth) };
-    }
-
     /// The structure that Open MPI knows.
     pub(crate) fn btl(&self) -> *mut ffi::mca_btl_base_module_t {
         (&raw const self.btl).cast_mut()

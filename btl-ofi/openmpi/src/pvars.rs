@@ -1,5 +1,5 @@
-//! The transport's counters as performance variables of MPI_T: `btl_ofi_<carrier>_operations` and so on, summed over all peers
-//! and modules. A handle shows what was counted since it was allocated.
+//! The transport's counters as performance variables of MPI_T: `btl_ofi_<carrier>_operations` and so on, summed over all peers.
+//! A handle shows what was counted since it was allocated.
 
 use std::ffi::{CString, c_int, c_ulonglong, c_void};
 use std::ptr::null_mut;
@@ -9,7 +9,7 @@ use plugin_api::{Stats, Status};
 
 use crate::bindings as ffi;
 use crate::guard::guarded;
-use crate::modules;
+use crate::live;
 
 /// Variables that are not by carrier, in their order behind the others.
 const OTHERS: [(&str, &str); 6] = [
@@ -105,7 +105,7 @@ unsafe extern "C" fn get<const NUMBER: usize>(
     _: *mut c_void,
 ) -> c_int {
     guarded("get_value", Status::ERROR.0, || {
-        let read = modules::with_all(|stats| value_of(NUMBER, stats));
+        let read = live::counter(|stats| value_of(NUMBER, stats));
         // SAFETY: the variable has this type, and Open MPI passes memory for one value.
         unsafe { value.cast::<c_ulonglong>().write(read) };
         Status::SUCCESS.0

@@ -89,8 +89,6 @@ pub(crate) struct Provider {
     pub(crate) smallest_limit: usize,
     /// Most interfaces over which large transfers go; `None` for all that are about as fast as the first.
     pub(crate) rails: Option<usize>,
-    /// Most modules, each over an interface of its own; `None` likewise. Only hosts that take several ask.
-    pub(crate) modules: Option<usize>,
     /// The only interface to use, if another transport has chosen it.
     pub(crate) place: Option<Place>,
     /// Whether the transport is a rail of another one: it makes large transfers alone.
@@ -194,18 +192,6 @@ impl Values {
         })
     }
 
-    /// The number of modules; no number means auto.
-    fn modules(&self) -> Result<Option<usize>, Error> {
-        let modules = self.text("btl_ofi_modules")?;
-        if modules != "1" && self.text("btl_ofi_rails")? != "1" {
-            return Err(Error::Parameter {
-                name: String::from("btl_ofi_modules"),
-                reason: String::from("btl_ofi_rails is set too; only one of them may be above 1"),
-            });
-        }
-        Ok(modules.parse().ok())
-    }
-
     /// A path; empty for none.
     fn path(&self, name: &str) -> Result<Option<PathBuf>, Error> {
         let text = self.text(name)?;
@@ -231,7 +217,6 @@ impl Provider {
             smallest_limit: 0,
             // No number means auto.
             rails: values.text("btl_ofi_rails")?.parse().ok(),
-            modules: values.modules()?,
             place: None,
             is_rail: false,
         })

@@ -19,7 +19,6 @@ pub(crate) mod liveness;
 mod local;
 pub(crate) mod mapped;
 pub(crate) mod messages;
-mod modules;
 pub(crate) mod notices;
 pub(crate) mod notify;
 mod open;

@@ -9,7 +9,7 @@ use crate::base::capabilities::Capabilities;
 use crate::base::descriptors;
 use crate::base::error::{Doing, Error};
 use crate::base::guard::Installed;
-use crate::base::params::{Options, Place};
+use crate::base::params::Options;
 use crate::base::sys;
 use crate::base::xpmem::Offer;
 use crate::engine::compound::Compounds;
@@ -108,9 +108,8 @@ impl Transport {
         let registrar = Arc::new(registrar);
         let scratch = OwnMemory::new(scratch);
         node.word = register_word(&policy, &node.probe, &registrar)?;
-        let (rails, further) = rails_or_modules(options, chosen.rails);
         // SAFETY: rails are called by calls of this transport only, of which the caller guarantees the same.
-        let rails = unsafe { Rails::open(options, level, &rails, &registrar) }?;
+        let rails = unsafe { Rails::open(options, level, &chosen.rails, &registrar) }?;
         node.address = address(
             (info, name.to_vec()),
             &registrar,
@@ -166,7 +165,6 @@ impl Transport {
             detector: Detector::new(),
             peers: Mutex::new(Peers::new(shares)),
             counters,
-            further,
             receive: Mutex::new(None),
             mapped: MappedRegions::default(),
             capabilities,
@@ -204,24 +202,10 @@ fn failures(options: &Options) -> Failures {
     }
 }
 
-/// The interfaces that become rails, and the options of those that become further modules.
-fn rails_or_modules(options: &Options, places: Vec<Place>) -> (Vec<Place>, Vec<Options>) {
-    if options.provider.modules == Some(1) {
-        return (places, Vec::new());
-    }
-    let further = places.iter().map(|place| options.for_module(place));
-    (Vec::new(), further.collect())
-}
-
 /// What texts of a transport begin with: its interface, if another transport has chosen that.
 fn named(options: &Options) -> String {
-    let kind = if options.provider.is_rail {
-        "rail"
-    } else {
-        "module"
-    };
     let place = options.provider.place.as_ref();
-    place.map_or_else(String::new, |place| format!("{kind} {}: ", place.domain))
+    place.map_or_else(String::new, |place| format!("rail {}: ", place.domain))
 }
 
 /// The constants of the slow paths.

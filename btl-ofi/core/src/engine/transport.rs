@@ -11,7 +11,6 @@ use plugin_api::{Access, AtomicKind, AtomicOp, Datatype, Module, Stats, Status};
 use crate::base::capabilities::{Capabilities, ErrorReport};
 use crate::base::error::Error;
 use crate::base::interfaces::Lists;
-use crate::base::params::Options;
 use crate::engine::amo::Words;
 use crate::engine::compound::Compounds;
 use crate::engine::context::Context;
@@ -66,8 +65,6 @@ pub struct Transport {
     pub(crate) failures: Failures,
     pub(crate) detector: Detector,
     pub(crate) peers: Mutex<Peers>,
-    /// The options of further modules, if several are asked for (`btl_ofi_modules`).
-    pub(crate) further: Vec<Options>,
     pub(crate) hmem: Hmem,
     /// Memory of local peers that this process maps.
     pub(crate) mapped: MappedRegions,

@@ -16,16 +16,15 @@ pub(super) fn place(info: InfoRef<'_>) -> Place {
     }
 }
 
-/// The interfaces that serve as rails beside the chosen one, or as further modules, the preferred first.
+/// The interfaces that serve as rails beside the chosen one, the preferred first.
 pub(super) fn rails(
     device: &Device,
     rest: &[Info],
     options: &Options,
     ranking: &Ranking,
 ) -> Vec<Place> {
-    let (rails, modules) = (options.provider.rails, options.provider.modules);
-    // At most one of them is above 1.
-    let most = rails.unwrap_or(MAX_RAILS).max(modules.unwrap_or(MAX_RAILS)) - 1;
+    let rails = options.provider.rails;
+    let most = rails.unwrap_or(MAX_RAILS) - 1;
     let (chosen, first) = (device.info(), place(device.info()));
     let mut found: Vec<Place> = Vec::new();
     for info in rest.iter().map(Info::get) {
@@ -39,7 +38,7 @@ pub(super) fn rails(
             && new
             && check_attributes(info, options).is_ok()
             && ranking.admit(info, options).is_ok()
-            && ranking.suits_as_rail(info, chosen, rails.is_none() || modules.is_none())
+            && ranking.suits_as_rail(info, chosen, rails.is_none())
         {
             found.push(here);
         }

@@ -66,7 +66,7 @@ pub(crate) struct Chosen {
     pub(crate) atomics: AtomicTable,
     /// Providers before it in libfabric's list, and its own other interfaces, with the reasons against them.
     pub(crate) passed_over: Vec<(String, String)>,
-    /// Its other interfaces that serve as rails, or further modules.
+    /// Its other interfaces that serve as rails.
     pub(crate) rails: Vec<Place>,
     pub(crate) ranking: Ranking,
 }

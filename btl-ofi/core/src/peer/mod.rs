@@ -11,7 +11,6 @@ pub(crate) mod networks;
 pub(crate) mod outstanding;
 pub(crate) mod reach;
 pub(crate) mod route;
-pub(crate) mod several;
 pub(crate) mod share;
 pub(crate) mod table;
 pub(crate) mod trial;

@@ -78,17 +78,6 @@ impl Networks {
         self.interfaces.iter().filter(|i| i.kind.reaches_nodes())
     }
 
-    /// The network of the endpoint, or its address alone where its interface is not among the published ones. `None` if that
-    /// is no IP address.
-    fn network(&self) -> Option<Network> {
-        let address = self.endpoint?;
-        let interface = self.interfaces.iter().find(|i| i.address == address);
-        let whole = if address.is_ipv4() { 32 } else { 128 };
-        interface
-            .and_then(Interface::network)
-            .or_else(|| Network::of(address, whole))
-    }
-
     fn has(&self, address: IpAddr) -> bool {
         self.interfaces.iter().any(|i| i.address == address)
     }
@@ -149,14 +138,6 @@ pub(crate) fn pair(
         Some(free.remove(place).0)
     });
     pairs.collect()
-}
-
-/// The order in which all nodes list their interfaces, which these processes' endpoints have: by network. Those on one network
-/// keep their places, and so do those without IP addresses, which are paired by number.
-pub(crate) fn shared_order(interfaces: &[&Networks]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..interfaces.len()).collect();
-    order.sort_by_key(|at| interfaces[*at].network());
-    order
 }
 
 /// Whether two processes meet; the error is the reason, and what to do.

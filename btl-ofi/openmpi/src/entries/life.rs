@@ -7,9 +7,9 @@ use plugin_api::Status;
 
 use crate::bindings as ffi;
 use crate::guard::guarded;
+use crate::live;
 use crate::log::{self, counts};
 use crate::module::Module;
-use crate::modules;
 
 /// Sets the error callback.
 pub(super) unsafe extern "C" fn register_error(
@@ -58,7 +58,7 @@ pub(super) unsafe extern "C" fn finalize(btl: *mut ffi::mca_btl_base_module_t) -
     guarded("finalize", Status::ERROR.0, || {
         match NonNull::new(btl.cast::<Module>()) {
             Some(module) => {
-                modules::forget(module);
+                live::forget(module);
                 Module::end(module);
                 Status::SUCCESS.0
             }

@@ -13,7 +13,6 @@ use crate::bindings as ffi;
 use crate::guard::guarded;
 use crate::log;
 use crate::module::Module;
-use crate::modules;
 use crate::peers::{Name, Peer, Published};
 
 /// Makes endpoints. osc/rdma and bml/r2 rely on these rules:
@@ -100,13 +99,7 @@ pub(super) unsafe fn peer(
         ));
         None
     };
-    let address = match modules::address_for(module, published.bytes()) {
-        Ok(Some(address)) => address,
-        // Other modules reach it.
-        Ok(None) => return None,
-        Err(why) => return unreached(&why),
-    };
-    match module.transport().connect(address, name.number()) {
+    match module.transport().connect(published.bytes(), name.number()) {
         Ok(endpoint) => {
             let known = match module.peers().0.entry(name) {
                 Entry::Vacant(place) => {

@@ -35,10 +35,16 @@ const fn removed(name: &'static str, instead: &'static str) -> Declaration {
 }
 
 /// What the transport no longer has. The help says what to use instead.
-pub(super) static REMOVED: [Declaration; 1] = [removed(
-    "btl_ofi_mr_local",
-    "Removed: providers that require registered local buffers (FI_MR_LOCAL) are refused; use another one, or the same under ofi_rxm.",
-)];
+pub(super) static REMOVED: [Declaration; 2] = [
+    removed(
+        "btl_ofi_mr_local",
+        "Removed: providers that require registered local buffers (FI_MR_LOCAL) are refused; use another one, or the same under ofi_rxm.",
+    ),
+    removed(
+        "btl_ofi_modules",
+        "Removed: Open MPI gets one module; use btl_ofi_rails for large transfers over several interfaces.",
+    ),
+];
 
 static FLAG_NAMES: [Named; 9] = [
     Named::new(ModuleFlags::SEND.bits() as i64, "send"),
@@ -83,7 +89,7 @@ static RAILS: [Cow<'static, str>; 5] = [
     Cow::Borrowed("4"),
 ];
 
-pub(super) static DECLARATIONS: [Declaration; 31] = [
+pub(super) static DECLARATIONS: [Declaration; 30] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -245,16 +251,6 @@ pub(super) static DECLARATIONS: [Declaration; 31] = [
         Level::USER_DETAIL,
         "Number of interfaces over which large transfers to one peer go, the best first: 1 to 4, or auto for all \
              that are at least half as fast as the first. Everything else goes over the first.",
-    ),
-    declare(
-        "btl_ofi_modules",
-        Kind::String,
-        Value::str("1"),
-        Allowed::OneOf(Cow::Borrowed(&RAILS)),
-        Level::USER_DETAIL,
-        "Number of modules that Open MPI gets, each over an interface of its own, the best first: 1 to 4, or auto for \
-             all that are at least half as fast as the first. Open MPI divides its messages among them; a window uses \
-             one. For hosts of one module, use btl_ofi_rails.",
     ),
     declare(
         "btl_ofi_verbose",

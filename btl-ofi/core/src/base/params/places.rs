@@ -20,7 +20,8 @@ impl Options {
         options.mode = Mode::OneSided;
         options.provider.is_rail = true;
         options.provider.rails = Some(1);
-        options.take_place(place);
+        options.provider.include = vec![place.provider.clone()];
+        options.provider.place = Some(place.clone());
         options.contexts.number = 1;
         options.peers.same_node = false;
         options.messages.limit = 0;
@@ -30,23 +31,10 @@ impl Options {
         options
     }
 
-    /// The options of a further module, on one interface.
-    pub(crate) fn for_module(&self, place: &Place) -> Options {
-        let mut options = self.clone();
-        options.provider.modules = Some(1);
-        options.take_place(place);
-        options
-    }
-
-    /// Whether peers find this rail or module by its number, and not by its IP address (`peer::networks::pair`). One that cannot
+    /// Whether peers find this rail by its number, and not by its IP address (`peer::networks::pair`). One that cannot
     /// be opened must then not leave its number to the next, which may be on another network.
-    pub fn is_found_by_number(&self) -> bool {
+    pub(crate) fn is_found_by_number(&self) -> bool {
         let place = self.provider.place.as_ref();
         place.is_some_and(|place| place.address.is_none())
-    }
-
-    fn take_place(&mut self, place: &Place) {
-        self.provider.include = vec![place.provider.clone()];
-        self.provider.place = Some(place.clone());
     }
 }

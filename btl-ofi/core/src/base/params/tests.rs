@@ -36,21 +36,6 @@ fn two_sided_modes_leave_one_node_to_others() {
 }
 
 #[test]
-fn modules_and_rails_exclude_each_other() {
-    let of = |modules, rails| {
-        with(&[
-            ("btl_ofi_modules", Value::str(modules)),
-            ("btl_ofi_rails", Value::str(rails)),
-        ])
-    };
-    assert_eq!(of("1", "2").unwrap().provider.modules, Some(1));
-    assert_eq!(of("3", "1").unwrap().provider.modules, Some(3));
-    assert_eq!(of("auto", "1").unwrap().provider.modules, None);
-    let refused = of("2", "auto").unwrap_err().to_string();
-    assert!(refused.contains("btl_ofi_rails is set too"), "{refused}");
-}
-
-#[test]
 fn lists_of_interfaces_are_refused_by_name() {
     let wrong = [
         ("btl_ofi_if_include", "10.0.0.0/33"),

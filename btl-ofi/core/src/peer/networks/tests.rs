@@ -211,32 +211,3 @@ fn both_sides_pair_alike_with_unequal_masks() {
     assert_eq!(ways(&a, &b), [Some(1), Some(0)]);
     assert_eq!(ways(&b, &a), [Some(1), Some(0)]);
 }
-
-/// Nodes prefer different interfaces, and may take a network to be larger. In the order that they share, each process's first
-/// interface leads to the first of its peer.
-#[test]
-fn nodes_list_their_networks_in_one_order() {
-    let on = |networks: &Networks| -> Vec<Networks> {
-        let endpoints = networks.distinctive().map(|i| i.address.to_string());
-        endpoints.map(|address| at(networks, &address)).collect()
-    };
-    let order = |endpoints: &[Networks]| shared_order(&endpoints.iter().collect::<Vec<_>>());
-    let a = with(1, &["10.1.0.1/24", "10.2.0.1/24", "fd00::1/64"]);
-    let b = with(2, &["fd00::2/64", "10.2.0.2/24", "10.1.0.2/16"]);
-    let (mut own, mut theirs) = (on(&a), on(&b));
-    assert_eq!(order(&own), [0, 1, 2]);
-    assert_eq!(order(&theirs), [2, 1, 0]);
-    for endpoints in [&mut own, &mut theirs] {
-        *endpoints = order(endpoints)
-            .iter()
-            .map(|n| endpoints[*n].clone())
-            .collect();
-    }
-    let addresses: Vec<_> = own.iter().map(|n| n.endpoint).collect();
-    assert_eq!(pair(&a, &addresses, &theirs), [Some(0), Some(1), Some(2)]);
-    // Of one network, the nearest stays the first.
-    let near = with(3, &["10.1.0.9/24", "10.1.0.3/24", "10.0.0.3/24"]);
-    assert_eq!(order(&on(&near)), [2, 0, 1]);
-    let numbered = ["", "", ""].map(|none| at(&a, none));
-    assert_eq!(order(&numbered), [0, 1, 2]);
-}

@@ -13,12 +13,9 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::FromRawFd;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use common::{Finished, Place, c_plugin, finish, host_stub};
 use serde_json::Value;
-
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// A short run over the C plugin, from 1 to 64 bytes.
 fn bench(more: &[&str]) -> Command {
@@ -37,7 +34,7 @@ fn bench(more: &[&str]) -> Command {
 }
 
 fn run(more: &[&str]) -> Finished {
-    finish(&mut bench(more), LIMIT)
+    finish(&mut bench(more))
 }
 
 /// The figures of a run, in a file.
@@ -209,6 +206,6 @@ fn files_that_cannot_be_compared_are_refused_before_anything_is_measured() {
         "{}",
         other.stderr()
     );
-    let tables = finish(&mut host_stub(["bench", "tables", "--svg", "x"]), LIMIT);
+    let tables = finish(&mut host_stub(["bench", "tables", "--svg", "x"]));
     assert_eq!(tables.code(), Some(2));
 }

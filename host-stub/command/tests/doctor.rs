@@ -12,12 +12,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use common::{Place, finish, host_stub};
 use serde_json::Value;
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// An `ompi_info` of this version, with these folders of components, this list of BTLs, and further lines on its output and
 /// its error output.
@@ -65,7 +62,7 @@ fn doctor(place: &Path, arguments: &[&str]) -> Command {
 
 /// The findings about a subject: verdict, text, lines to paste.
 fn findings(command: &mut Command, subject: &str) -> Vec<(String, String, String)> {
-    let run = finish(command.arg("--json"), LIMIT);
+    let run = finish(command.arg("--json"));
     let all: Value = serde_json::from_str(&run.stdout()).expect("JSON");
     let text = |value: &Value| value.as_str().expect("text").to_owned();
     all.as_array()
@@ -217,7 +214,7 @@ fn without_open_mpi_and_without_a_home_it_goes_on() {
 #[test]
 fn a_plugin_that_cannot_be_loaded_is_a_problem_and_the_rest_is_shown() {
     let place = Place::new("doctor-plugin");
-    let run = finish(&mut doctor(&place.0, &[]), LIMIT);
+    let run = finish(&mut doctor(&place.0, &[]));
     assert_eq!(run.code(), Some(1), "{}{}", run.stdout(), run.stderr());
     for part in [
         "PROBLEM  providers",

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Place, Random, seed};
+use common::{HANG, Place, Random, seed};
 use host_stub::bootstrap::Bootstrap;
 use host_stub::bootstrap::local::{Environment, Local};
 use host_stub::bootstrap::protocol::Request;
@@ -25,8 +25,6 @@ use host_stub::launcher::server::{Event, Membership, Server};
 const RANKS: u32 = 3;
 const ROUNDS: u32 = 1000;
 const HOSTILE: usize = 2000;
-const LIMIT: Duration = Duration::from_secs(60);
-
 fn corpus() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus/frames");
     let files = std::fs::read_dir(folder).expect("the corpus");
@@ -128,7 +126,7 @@ fn ranks_go_on_while_others_send_anything() {
                 scope.spawn(move || {
                     let local = Local::join(&environment).expect("join");
                     joined.fetch_add(1, Ordering::Release);
-                    let mut idle = || assert!(started.elapsed() < LIMIT, "an exchange hangs");
+                    let mut idle = || assert!(started.elapsed() < HANG, "an exchange hangs");
                     for round in 0..ROUNDS {
                         let key = format!("k{}", round % 5);
                         let value = [rank as u8, round as u8];
@@ -152,7 +150,7 @@ fn ranks_go_on_while_others_send_anything() {
                 let joined = Arc::clone(&joined);
                 scope.spawn(move || {
                     while joined.load(Ordering::Acquire) < RANKS {
-                        assert!(started.elapsed() < LIMIT, "ranks do not join");
+                        assert!(started.elapsed() < HANG, "ranks do not join");
                         std::thread::yield_now();
                     }
                     let mut random = Random(seed);

@@ -15,12 +15,6 @@ use std::time::Duration;
 
 use common::{Finished, HOST_STUB, Killed, Place, eventually, finish, host_stub, lives};
 
-/// In this time a job whose rank died must be gone. Far less than the ranks sleep.
-const BOUND: Duration = Duration::from_secs(15);
-
-/// Longer than any test may take.
-const LIMIT: Duration = Duration::from_secs(20);
-
 /// `await N` in a rank's script: waits until so many processes have written their numbers.
 const AWAIT: &str = r#"await() {
     until [ "$(cat "$XDG_RUNTIME_DIR"/pid* 2>/dev/null | wc -l)" -ge "$1" ]; do sleep 0.02; done
@@ -44,13 +38,13 @@ fn launch(place: &Place, ranks: u32, script: &str) -> Command {
 }
 
 fn run(place: &Place, ranks: u32, script: &str) -> Finished {
-    finish(&mut launch(place, ranks, script), LIMIT)
+    finish(&mut launch(place, ranks, script))
 }
 
 /// The process numbers that ranks wrote to files, once there are so many.
 fn pids(place: &Place, count: usize) -> Vec<i32> {
     let mut found = Vec::new();
-    eventually(LIMIT, "every process has written its number", || {
+    eventually("every process has written its number", || {
         found = place
             .entries()
             .iter()
@@ -115,7 +109,7 @@ fn settings_travel_to_the_ranks() {
         "-c",
         "echo \"$HOST_STUB_MCA\"",
     ]);
-    let run = finish(command.env("XDG_RUNTIME_DIR", &place.0), LIMIT);
+    let run = finish(command.env("XDG_RUNTIME_DIR", &place.0));
     assert_eq!(run.code(), Some(0), "{}", run.stderr());
     let pairs: Vec<(String, String)> = serde_json::from_str(&run.stdout()).expect("JSON");
     let expected = [
@@ -142,7 +136,7 @@ fn output_is_tagged_on_request() {
         "-c",
         "echo one; printf two; echo three >&2",
     ]);
-    let run = finish(command.env("XDG_RUNTIME_DIR", &place.0), LIMIT);
+    let run = finish(command.env("XDG_RUNTIME_DIR", &place.0));
     let mut lines: Vec<String> = run.stdout().lines().map(str::to_owned).collect();
     lines.sort();
     assert_eq!(lines, ["[0] one", "[0] two", "[1] one", "[1] two"]);
@@ -170,7 +164,7 @@ fn unread(place: &Place, stdout: Stdio) -> Killed {
     command.env("XDG_RUNTIME_DIR", &place.0).stdout(stdout);
     let child = Killed(command.spawn().expect("spawn"));
     let rank = pids(place, 1)[0];
-    eventually(LIMIT, "the rank has ended", || !lives(rank));
+    eventually("the rank has ended", || !lives(rank));
     child
 }
 
@@ -221,7 +215,7 @@ fn threads_that_cannot_be_started_are_an_error() {
     command
         .env("XDG_RUNTIME_DIR", &place.0)
         .env("RUST_MIN_STACK", stack);
-    let run = finish(&mut command, LIMIT);
+    let run = finish(&mut command);
     assert_eq!(run.code(), Some(6), "{}", run.stderr());
     let message = run.stderr();
     assert!(
@@ -238,7 +232,7 @@ fn a_signal_ends_the_wait_for_a_reader() {
     // SAFETY: no pointers; the child is not reaped yet.
     unsafe { libc::kill(child.0.id() as i32, libc::SIGTERM) };
     let mut status = None;
-    eventually(BOUND, "the launcher has ended", || {
+    eventually("the launcher has ended", || {
         status = child.0.try_wait().expect("wait");
         status.is_some()
     });
@@ -254,7 +248,7 @@ fn a_rank_killed_by_a_signal_ends_the_job() {
     ] {
         let place = Place::new(name);
         let script = format!(
-            "{FAMILY} while [ $(ls | grep -c ^pid) -lt 9 ]; do sleep 0.02; done
+            "{FAMILY} await 9
              if [ $HOST_STUB_RANK = 1 ]; then kill -{signal} $$; fi; sleep 60"
         );
         let run = run(&place, 3, &script);
@@ -281,7 +275,7 @@ fn an_ignored_sigchld_is_none_of_the_jobs() {
             Ok(())
         });
     }
-    let run = finish(&mut command, LIMIT);
+    let run = finish(&mut command);
     assert_eq!(run.code(), Some(3), "{}", run.stderr());
     assert!(run.stderr().contains("code 3"), "{}", run.stderr());
     for line in run.stdout().lines() {
@@ -322,7 +316,7 @@ fn the_launcher_raises_its_limit_of_descriptors_and_not_its_ranks() {
             },
         );
     }
-    let run = finish(&mut command, LIMIT);
+    let run = finish(&mut command);
     assert_eq!(run.code(), Some(0), "{}", run.stderr());
     let stdout = run.stdout();
     let count = |limit: &str| stdout.lines().filter(|line| line.ends_with(limit)).count();
@@ -335,10 +329,9 @@ fn a_rank_that_fails_ends_the_job_with_its_code() {
     let run = run(
         &place,
         3,
-        "if [ $HOST_STUB_RANK = 2 ]; then exit 42; fi; sleep 60",
+        "if [ $HOST_STUB_RANK = 2 ]; then exit 42; fi; sleep 1000",
     );
     assert_eq!(run.code(), Some(42), "{}", run.stderr());
-    assert!(run.took < BOUND, "{:?}", run.took);
     assert!(run.stderr().contains("rank 2"), "{}", run.stderr());
     assert!(run.stderr().contains("code 42"), "{}", run.stderr());
 }
@@ -354,7 +347,6 @@ fn ranks_that_ignore_sigterm_are_killed_in_time() {
          while :; do sleep 1; done",
     );
     assert_eq!(run.code(), Some(1), "{}", run.stderr());
-    assert!(run.took < BOUND, "{:?}", run.took);
     for pid in pids(&place, 3) {
         assert!(!lives(pid), "process {pid} outlived its job");
     }
@@ -402,7 +394,7 @@ fn a_signal_to_the_launcher_ends_the_job() {
         // SAFETY: no pointers; the child is not reaped yet.
         unsafe { libc::kill(child.0.id() as i32, signal) };
         let mut status = None;
-        eventually(BOUND, "the launcher has ended", || {
+        eventually("the launcher has ended", || {
             status = child.0.try_wait().expect("wait");
             status.is_some()
         });
@@ -444,13 +436,13 @@ fn a_killed_launcher_leaves_nothing() {
     }
     child.0.kill().expect("kill");
     child.0.wait().expect("wait");
-    eventually(BOUND, "every process is gone", || {
+    eventually("every process is gone", || {
         pids.iter().all(|pid| !lives(*pid))
     });
-    eventually(BOUND, "the private directory is gone", || {
+    eventually("the private directory is gone", || {
         private_directories(&place).is_empty()
     });
-    eventually(BOUND, "the ranks' shared memory is gone", || {
+    eventually("the ranks' shared memory is gone", || {
         ranks_own
             .iter()
             .all(|file| std::fs::metadata(file).is_err())
@@ -498,7 +490,7 @@ fn shared_memory_of_killed_ranks_is_removed_and_nobody_elses() {
 fn programs_that_cannot_run_are_named() {
     let place = Place::new("cannot-run");
     let mut command = host_stub(["launch", "-n", "2", "--", "/no/such/program"]);
-    let run = finish(command.env("XDG_RUNTIME_DIR", &place.0), LIMIT);
+    let run = finish(command.env("XDG_RUNTIME_DIR", &place.0));
     assert_eq!(run.code(), Some(127));
     assert!(
         run.stderr().contains("/no/such/program"),
@@ -508,7 +500,7 @@ fn programs_that_cannot_run_are_named() {
     let file = place.0.join("plain");
     std::fs::write(&file, "text").expect("write");
     let mut command = host_stub(["launch", "-n", "2", "--"]);
-    let run = finish(command.arg(&file).env("XDG_RUNTIME_DIR", &place.0), LIMIT);
+    let run = finish(command.arg(&file).env("XDG_RUNTIME_DIR", &place.0));
     assert_eq!(run.code(), Some(126));
     assert_eq!(private_directories(&place), [""; 0]);
 }
@@ -516,7 +508,7 @@ fn programs_that_cannot_run_are_named() {
 #[test]
 fn numbers_of_ranks_that_are_none_are_refused() {
     for ranks in ["0", "4097", "-1", "two"] {
-        let run = finish(&mut host_stub(["launch", "-n", ranks, "--", "true"]), LIMIT);
+        let run = finish(&mut host_stub(["launch", "-n", ranks, "--", "true"]));
         assert_eq!(run.code(), Some(2), "{ranks}: {}", run.stderr());
     }
 }
@@ -534,7 +526,7 @@ fn a_runtime_directory_that_cannot_be_used_is_passed_over() {
             "-c",
             "dirname $HOST_STUB_SOCKET",
         ]);
-        let run = finish(command.env("XDG_RUNTIME_DIR", place), LIMIT);
+        let run = finish(command.env("XDG_RUNTIME_DIR", place));
         assert_eq!(run.code(), Some(0), "{}", run.stderr());
         let directory = run.stdout();
         assert!(
@@ -558,7 +550,7 @@ fn json_tells_how_each_rank_ended() {
         "-c",
         "test $HOST_STUB_RANK = 0 || exit 3; sleep 60",
     ]);
-    let run = finish(command.env("XDG_RUNTIME_DIR", &place.0), LIMIT);
+    let run = finish(command.env("XDG_RUNTIME_DIR", &place.0));
     let outcome: serde_json::Value = serde_json::from_str(&run.stderr()).expect("JSON");
     assert_eq!(outcome["code"], 3);
     assert_eq!(outcome["failed_rank"], 1);
@@ -581,10 +573,10 @@ fn nested_jobs_end_with_the_outer_one() {
         let run = run(&place, 2, &script);
         assert_eq!(run.code(), Some(7), "{}", run.stderr());
         let pids = pids(&place, 2);
-        eventually(BOUND, "every process is gone", || {
+        eventually("every process is gone", || {
             pids.iter().all(|pid| !lives(*pid))
         });
-        eventually(BOUND, "both private directories are gone", || {
+        eventually("both private directories are gone", || {
             private_directories(&place).is_empty()
         });
     }

@@ -18,7 +18,6 @@ use host_stub::params::Params;
 use plugin_api::{
     ABI_MAJOR, ABI_MINOR, Access, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, ThreadLevel,
 };
-use std::time::Duration;
 
 fn services() -> HostServices {
     HostServices {
@@ -145,7 +144,7 @@ fn the_command_exits_with_its_code_for_a_plugin_that_cannot_be_loaded() {
     ] {
         for command in ["info", "params"] {
             let arguments = [command.as_ref(), "--plugin".as_ref(), plugin.as_os_str()];
-            let run = finish(&mut host_stub(arguments), Duration::from_secs(20));
+            let run = finish(&mut host_stub(arguments));
             assert_eq!(run.code(), Some(3), "{}", run.stderr());
             assert!(run.stderr().contains(&plugin.display().to_string()));
             assert_eq!(run.stdout(), "");
@@ -229,7 +228,7 @@ fn info_and_params_print_json() {
     let run = |command: &str, more: &[&str]| {
         let mut command = host_stub([command, "--json", "--plugin"]);
         command.arg(&plugin).args(more);
-        let run = finish(&mut command, Duration::from_secs(20));
+        let run = finish(&mut command);
         assert_eq!(run.code(), Some(0), "{}", run.stderr());
         serde_json::from_str::<serde_json::Value>(&run.stdout()).expect("JSON")
     };
@@ -252,7 +251,7 @@ fn info_and_params_print_json() {
 #[test]
 fn params_lists_every_parameter_of_the_host() {
     let mut command = host_stub(["params", "--json", "--plugin"]);
-    let run = finish(command.arg(c_plugin(None)), Duration::from_secs(20));
+    let run = finish(command.arg(c_plugin(None)));
     assert_eq!(run.code(), Some(0), "{}", run.stderr());
     let listed: serde_json::Value = serde_json::from_str(&run.stdout()).expect("JSON");
     let listed: Vec<&str> = listed
@@ -303,7 +302,7 @@ fn a_mistyped_parameter_of_the_host_is_told_of() {
         if arguments[0] == "check" {
             command.env("OMPI_MCA_host_win_table", "fast");
         }
-        let run = finish(&mut command, Duration::from_secs(60));
+        let run = finish(&mut command);
         let said = run.stderr();
         assert_eq!(said.matches("unknown parameter").count(), 1, "{said}");
         assert!(said.contains(unknown), "{said}");
@@ -319,7 +318,7 @@ fn a_parameter_that_does_not_parse_is_a_usage_error() {
     ] {
         let mut command = host_stub(["info", "--plugin"]);
         command.arg(&plugin).args(arguments).envs(environment);
-        let run = finish(&mut command, Duration::from_secs(20));
+        let run = finish(&mut command);
         assert_eq!(run.code(), Some(2), "{}", run.stderr());
         for word in ["host_verbose", "loud", "0 to 3"] {
             assert!(run.stderr().contains(word), "{}", run.stderr());
@@ -352,7 +351,7 @@ fn nothing_is_left_of_plugins_opened_and_closed() {
             "--test-threads=1",
         ])
         .env("OMPI_MCA_mca_base_param_files", "none");
-    let run = finish(&mut command, Duration::from_secs(120));
+    let run = finish(&mut command);
     assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());
 }
 

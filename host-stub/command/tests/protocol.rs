@@ -24,8 +24,6 @@ use host_stub::bootstrap::protocol::{
 use host_stub::bootstrap::{Bootstrap, BootstrapError};
 use host_stub::launcher::server::{Event, Membership, Server};
 
-const LIMIT: Duration = Duration::from_secs(10);
-
 fn requests() -> Vec<Request> {
     vec![
         Request::Hello { rank: 3 },
@@ -312,7 +310,7 @@ fn a_rank_that_does_not_listen_is_cut_off_by_name() {
         key: "k".into(),
     };
     stream.write_all(&get.encode()).expect("write");
-    eventually(LIMIT, "there is an answer", || {
+    eventually("there is an answer", || {
         let mut waiting = 0;
         // SAFETY: the socket is open, and the number writable.
         let asked = unsafe { libc::ioctl(stream.as_raw_fd(), libc::FIONREAD, &mut waiting) };
@@ -333,7 +331,7 @@ fn a_rank_that_does_not_listen_is_cut_off_by_name() {
         let _ = deaf.write_all(&get.encode());
     }
     // A rank may live on without its connection for a while, and the answers take their time on a busy machine.
-    eventually(LIMIT, "both are told of", || {
+    eventually("both are told of", || {
         served.broken.load(Ordering::Relaxed) >= 2
     });
     let (_, events) = served.stop();

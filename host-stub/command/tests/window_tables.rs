@@ -12,17 +12,15 @@
 mod common;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use common::ranks::run;
-use common::{Finished, c_plugin};
+use common::{Finished, HANG, c_plugin};
 use host_stub::win::{
     Assertion, Datatype, Info, Layout, LockKind, NewWindow, Op, RmaTable, Target, WinError,
     WinResult, Window, WindowHook, alloc_mem, free_mem,
 };
 use host_stub::{Comm, Job, JobOptions};
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 fn passed(run: &Finished, word: &str, times: usize) {
     let said = format!("{}{}", run.stdout(), run.stderr());
@@ -155,7 +153,7 @@ fn rank_goes_with_its_memory() {
             // Known: nothing is asked of the kernel, which may have given the number away.
             Err(WinError::Job { .. }) => break,
             // Not known yet; without copies the transport alone answers.
-            _ if copies => assert!(begun.elapsed() < LIMIT / 2, "still copied to"),
+            _ if copies => assert!(begun.elapsed() < HANG, "still copied to"),
             _ => break,
         }
     }

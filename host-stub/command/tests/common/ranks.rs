@@ -1,11 +1,8 @@
 //! Tests whose ranks are functions of the same executable, started by the launcher.
 
 use std::path::Path;
-use std::time::Duration;
 
 use super::{Finished, Place, c_plugin, finish, host_stub};
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs a `rank_` function as a job over the C plugin, with more in its environment.
 pub(crate) fn run(ranks: u32, body: &str, environment: &[(&str, &str)]) -> Finished {
@@ -34,7 +31,7 @@ pub(crate) fn run_over(
         ])
         .env("XDG_RUNTIME_DIR", &place.0)
         .envs(environment.iter().copied());
-    let run = finish(&mut command, LIMIT);
+    let run = finish(&mut command);
     assert_eq!(place.entries(), [""; 0], "left behind");
     run
 }

@@ -11,12 +11,12 @@ mod common;
 mod lab;
 
 use std::ffi::{CStr, c_char, c_void};
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use btl_ofi::{Completion, ErrorReport, Transport};
+use btl_ofi::{Completion, Endpoint, ErrorReport, Region, Transport};
 use mca_params::Value;
 use plugin_api::{Access, Module, Status, ThreadLevel};
 
@@ -59,26 +59,59 @@ fn reporting(faults: &str, every: bool, kept: &Mutex<Vec<String>>) -> Transport 
     t
 }
 
+/// A window of a transport that is its own peer.
+struct Own<'a> {
+    t: &'a Transport,
+    peer: NonNull<Endpoint>,
+    // Closed before the window goes.
+    region: Region,
+    window: Box<[u64]>,
+    word: Box<u64>,
+}
+
+impl Own<'_> {
+    fn of(t: &Transport) -> Own<'_> {
+        let mut window = vec![0; 1].into_boxed_slice();
+        Own {
+            t,
+            peer: t.connect(t.address(), 0).unwrap(),
+            region: register(t, &mut window, Access::all()),
+            window,
+            word: Box::new(7),
+        }
+    }
+
+    /// Puts the word there.
+    fn put(&self, done: Option<Completion>) -> Status {
+        let (h, none) = (self.region.handle(), ptr::null_mut());
+        let word = ptr::from_ref(&*self.word).cast_mut().cast();
+        // SAFETY: the word, the window and what `done` names live until the operation is over or the transport is closed.
+        unsafe { self.t.put(self.peer, word, h.base(), none, &h, 8, done) }
+    }
+}
+
+/// Tells of one run.
+fn tell_one() {
+    Tally {
+        run: 1,
+        ..Tally::default()
+    }
+    .tell();
+}
+
 /// The reports of a transport whose first operation fails, a put with a callback, and whose second does not.
 fn reports(every: bool) -> Vec<String> {
     let reports: Mutex<Vec<String>> = Mutex::default();
     let t = reporting("nth=1", every, &reports);
-    let peer = t.connect(t.address(), 0).unwrap();
-    let mut window = [0u64; 1];
-    let region = register(&t, &mut window, Access::all());
-    let (mut word, none, h) = (7u64, ptr::null_mut(), region.handle());
+    let own = Own::of(&t);
     for expected in [Status::ERROR, Status::SUCCESS] {
         let seen = Seen::default();
-        let done = seen.completion();
-        // SAFETY: word, window and `seen` live until the flush has returned.
-        insist(&t, || unsafe {
-            t.put(peer, (&raw mut word).cast(), h.base(), none, &h, 8, done)
-        });
+        insist(&t, || own.put(seen.completion()));
         assert_eq!(t.flush(None), Status::SUCCESS, "the callback says it");
         assert_eq!(seen.status(), expected);
     }
-    assert_eq!(window[0], 7);
-    drop(region);
+    assert_eq!(own.window[0], 7);
+    drop(own);
     t.close().unwrap();
     reports.into_inner().unwrap()
 }
@@ -95,11 +128,7 @@ fn first_operation_fails() {
         report.starts_with("1 operation(s) to process 0 failed: "),
         "{report}"
     );
-    Tally {
-        run: 1,
-        ..Tally::default()
-    }
-    .tell();
+    tell_one();
 }
 
 #[test]
@@ -114,20 +143,12 @@ fn queue_cannot_be_read() {
     child_role();
     let kept: Mutex<Vec<String>> = Mutex::default();
     let t = reporting("unreadable=2", false, &kept);
-    let peer = t.connect(t.address(), 0).unwrap();
-    let mut window = [0u64; 1];
-    let region = register(&t, &mut window, Access::all());
-    let (mut word, none, h) = (7u64, ptr::null_mut(), region.handle());
-    let (word, seen) = ((&raw mut word).cast(), Seen::default());
-    let put = |done| {
-        // SAFETY: word, window and `seen` live until the transport is closed.
-        unsafe { t.put(peer, word, h.base(), none, &h, 8, done) }
-    };
-    assert_eq!(put(seen.completion()), Status::SUCCESS);
-    assert_eq!(put(None), Status::SUCCESS);
+    let (own, seen) = (Own::of(&t), Seen::default());
+    assert_eq!(own.put(seen.completion()), Status::SUCCESS);
+    assert_eq!(own.put(None), Status::SUCCESS);
     assert_eq!(t.flush(None), Status::FATAL);
     assert_eq!(seen.status(), Status::FATAL);
-    assert_eq!(put(None), Status::FATAL);
+    assert_eq!(own.put(None), Status::FATAL);
     for _ in 0..100 {
         t.progress();
     }
@@ -138,13 +159,9 @@ fn queue_cannot_be_read() {
         2,
         "the peer and the module: {reports:?}"
     );
-    drop(region);
+    drop(own);
     t.close().unwrap();
-    Tally {
-        run: 1,
-        ..Tally::default()
-    }
-    .tell();
+    tell_one();
 }
 
 #[test]
@@ -184,21 +201,14 @@ fn callback_blocks() {
     shape(&[("FAULTS", "nth=1,errno=108")]);
     let same_node = ("btl_ofi_same_node", Value::str("off"));
     let t = open("lab", ThreadLevel::Multiple, &[same_node]);
-    let peer = t.connect(t.address(), 0).unwrap();
-    let mut window = [0u64; 1];
-    let region = register(&t, &mut window, Access::all());
-    let (mut word, none, h) = (7u64, ptr::null_mut(), region.handle());
+    let own = Own::of(&t);
     let blocked = Blocked::default();
     let done = Completion {
         function: block,
         context: (&raw const blocked).cast_mut().cast(),
         data: ptr::null_mut(),
     };
-    // SAFETY: word, window and `blocked` live until the transport is closed.
-    insist(&t, || unsafe {
-        let word = (&raw mut word).cast();
-        t.put(peer, word, h.base(), none, &h, 8, Some(done))
-    });
+    insist(&t, || own.put(Some(done)));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !blocked.entered.load(Ordering::Acquire) {
@@ -211,13 +221,9 @@ fn callback_blocks() {
         t.flush_for_close();
         blocked.released.store(true, Ordering::Release);
     });
-    drop(region);
+    drop(own);
     t.close().unwrap();
-    Tally {
-        run: 1,
-        ..Tally::default()
-    }
-    .tell();
+    tell_one();
 }
 
 #[test]

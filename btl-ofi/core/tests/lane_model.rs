@@ -58,7 +58,7 @@ mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
     pub(crate) use loom::thread::{yield_now, yield_now as spin_loop};
 
-    pub(crate) fn thread_number() -> usize {
+    pub(crate) fn thread_token() -> usize {
         0
     }
 

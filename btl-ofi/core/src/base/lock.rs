@@ -9,7 +9,7 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
 #[cfg(debug_assertions)]
-use crate::base::sync::thread_number;
+use crate::base::sync::thread_token;
 use crate::base::sync::{AtomicBool, AtomicU32, Ordering, spin_loop, yield_now};
 
 /// Number of spins before a waiting thread yields its core.
@@ -161,13 +161,13 @@ struct Holder(std::sync::atomic::AtomicUsize);
 #[cfg(debug_assertions)]
 impl Holder {
     fn is_me(&self) -> bool {
-        self.0.load(std::sync::atomic::Ordering::Relaxed) == thread_number() && thread_number() != 0
+        self.0.load(std::sync::atomic::Ordering::Relaxed) == thread_token() && thread_token() != 0
     }
 
     fn begin(&self) {
         assert!(!self.is_me(), "a thread locks twice");
         self.0
-            .store(thread_number(), std::sync::atomic::Ordering::Relaxed);
+            .store(thread_token(), std::sync::atomic::Ordering::Relaxed);
     }
 
     fn end(&self) {

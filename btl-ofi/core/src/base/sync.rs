@@ -7,9 +7,9 @@ pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 pub(crate) use std::thread::yield_now;
 
-/// A number of this thread among those that run, other than 0. 0 in a model, whose threads share one of the system's.
+/// Tells running threads apart; never 0. 0 in a model, whose threads share one of the system's.
 #[cfg(debug_assertions)]
-pub(crate) fn thread_number() -> usize {
+pub(crate) fn thread_token() -> usize {
     thread_local!(static PLACE: u8 = const { 0 });
     PLACE.with(|place| std::ptr::from_ref(place).addr())
 }

@@ -138,7 +138,7 @@ pub(crate) struct Node {
     /// The registration of the probe as a word that peers read to confirm their puts, where puts go by order. Dropped before
     /// the memory.
     pub(crate) word: Option<Region>,
-    /// What messages to this process carry ([`msg`](crate::fabric::msg)); 0 if it takes none.
+    /// The key that every message to this process carries ([`msg`](crate::fabric::msg)); 0 if it takes no messages.
     pub(crate) key: u64,
     /// A random value in this process's memory. Peers read it to verify that they reach this process (`reach`).
     pub(crate) probe: Box<AtomicU64>,

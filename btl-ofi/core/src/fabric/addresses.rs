@@ -4,7 +4,7 @@
 //! inserted twice: shm (1.17) returns the first entry, and forgets it at the first removal. So where messages are used, an
 //! address is inserted once, and its uses are counted here.
 //!
-//! With each entry stands the key that messages to its process carry (`msg`), once a connect has told it.
+//! An entry holds the key of its process, which every message to that process carries (`msg`). A connect sets it.
 //!
 //! A job may have a million processes, and the provider keeps their names, so no name is kept here too: it is read back where two are
 //! compared.

@@ -62,7 +62,7 @@ pub(crate) struct Blob {
     /// the sender's memory by CMA.
     pub(crate) probe_address: u64,
     pub(crate) probe_value: u64,
-    /// What each message to the sender carries; 0 if it takes none.
+    /// The key that every message to the sender carries; 0 if it takes no messages.
     pub(crate) key: u64,
     /// The sender's descriptor of its segment for local peers (`sm/segment.rs`), if it has one. The segment contains
     /// the probe value.

@@ -34,7 +34,7 @@ const fn removed(name: &'static str, instead: &'static str) -> Declaration {
     )
 }
 
-/// What the transport no longer has. The help says what to use instead.
+/// Parameters that the transport no longer has. The help names the replacement.
 pub(super) static REMOVED: [Declaration; 2] = [
     removed(
         "btl_ofi_mr_local",

@@ -51,7 +51,7 @@ struct Row {
 pub(super) struct Line {
     pub(super) endpoint: NonNull<Endpoint>,
     pub(super) address: fi_addr_t,
-    /// What each message to the target carries.
+    /// The target's key: the first word of every message to it.
     pub(super) key: u64,
     /// Identifies the line together with its number.
     pub(super) cookie: u64,

@@ -85,7 +85,7 @@ pub(crate) struct Provider {
     pub(crate) addresses: Arc<Addresses>,
     /// The address of this process's endpoint.
     pub(crate) address: Vec<u8>,
-    /// What each message to this process carries.
+    /// This process's key: the first word of every message to it.
     pub(crate) key: u64,
     /// The format of addresses (`FI_ADDR_*`, `FI_SOCKADDR*`).
     pub(crate) format: u32,
@@ -111,9 +111,9 @@ pub(crate) struct Messages {
     receives: Receives,
     origin: Origin,
     target: Target,
-    /// What each message to this process carries.
+    /// This process's key: the first word of every message to it.
     key: u64,
-    /// Whether a message came that does not carry it.
+    /// Whether a message came without the key.
     has_met_strangers: bool,
 }
 

@@ -35,7 +35,7 @@ const MOST_CLIENTS: usize = 1 << 20;
 /// most [`MOST_DUE`](crate::fabric::msg::line::MOST_DUE)).
 pub(super) struct Client {
     pub(super) address: fi_addr_t,
-    /// What each message to it carries.
+    /// The origin's key: the first word of every message to it.
     pub(super) key: u64,
     /// What identifies its line at the origin.
     pub(super) line: u32,

@@ -1,5 +1,5 @@
-//! Memory in shared mappings of neighbours, and private memory by XPMEM: mapped, so that operations on it need neither the
-//! target nor the kernel; and reached as before where it cannot be mapped.
+//! Memory in shared mappings of neighbours: mapped, so that operations on it need neither the target nor the kernel; and
+//! reached as before where it cannot be mapped.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,8 +11,6 @@
 mod common;
 #[path = "mapped/ends.rs"]
 mod ends;
-#[path = "mapped/private.rs"]
-mod private;
 #[path = "mapped/threads.rs"]
 mod threads;
 

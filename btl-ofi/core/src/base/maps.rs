@@ -14,27 +14,6 @@ use crate::base::sys::{self, MappingAt};
 /// The list of this process.
 const OWN: &str = "/proc/self/maps";
 
-/// What other processes may do with a mapping.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// It is one of an object, shared, and to be read and written: they may map the object.
-    Shared,
-    /// It is private, and to be read and written: they may attach it (`base::xpmem`).
-    Private,
-    #[default]
-    Other,
-}
-
-impl Kind {
-    fn of(is_writable: bool, is_shared: bool, has_object: bool) -> Kind {
-        match (is_writable, is_shared, has_object) {
-            (true, true, true) => Kind::Shared,
-            (true, false, _) => Kind::Private,
-            _ => Kind::Other,
-        }
-    }
-}
-
 /// The place of memory in the file or other object that a process maps there, shared with others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
@@ -75,26 +54,6 @@ pub fn own_object(address: u64) -> Option<(String, u64)> {
     shared_object("self", address, 1).map(|object| (object.name, object.offset))
 }
 
-/// Whether `process` maps all `length` bytes at `base` privately, and to be read and written.
-pub(crate) fn is_private(process: &str, base: u64, length: u64) -> bool {
-    let path = format!("/proc/{process}/maps");
-    fn suits(vma: &Vma<'_>, _: u64) -> bool {
-        vma.kind == Kind::Private
-    }
-    let asked = File::open(&path).ok().map(|maps| {
-        let next = |address| ask(&maps, address, &mut []);
-        walk(base, length, next, suits)
-    });
-    match asked {
-        Some(Ok(all)) => all,
-        Some(Err(_)) => sys::read(&path).is_ok_and(|text| {
-            let text = String::from_utf8_lossy(&text);
-            walk(base, length, in_order(&text), suits).is_ok_and(|all| all)
-        }),
-        None => false,
-    }
-}
-
 /// Where this process itself maps the `length` bytes of an object from its offset on, shared, and to be read and written.
 /// The object is a file without a name any more: one number may name different memory of a device in two processes, and of
 /// System V segments in two namespaces.
@@ -107,7 +66,7 @@ pub(crate) fn own_mapping(object: &Object, length: u64) -> Option<u64> {
     let (from, to) = (object.offset, object.offset.checked_add(length)?);
     let holds = |vma: &Vma<'_>| {
         let end = vma.offset.saturating_add(vma.to - vma.from);
-        vma.kind == Kind::Shared && vma.is(object) && vma.offset <= from && to <= end
+        vma.is_shared && vma.is(object) && vma.offset <= from && to <= end
     };
     let vma = Vma::list(&text).find(holds)?;
     Some(vma.from + (from - vma.offset))
@@ -117,7 +76,8 @@ pub(crate) fn own_mapping(object: &Object, length: u64) -> Option<u64> {
 struct Vma<'a> {
     from: u64,
     to: u64,
-    kind: Kind,
+    /// It is one of an object, shared, and to be read and written.
+    is_shared: bool,
     offset: u64,
     device: u64,
     inode: u64,
@@ -143,7 +103,7 @@ impl<'a> Vma<'a> {
         Some(Vma {
             from: hexadecimal(from)?,
             to: hexadecimal(to)?,
-            kind: Kind::of(is_writable, is_shared, inode != 0),
+            is_shared: is_writable && is_shared && inode != 0,
             offset,
             device: sys::device_number(major, minor),
             inode,
@@ -157,7 +117,7 @@ impl<'a> Vma<'a> {
         Vma {
             from: vma.from,
             to: vma.to,
-            kind: Kind::of(vma.is_writable, vma.is_shared, vma.inode != 0),
+            is_shared: vma.is_writable && vma.is_shared && vma.inode != 0,
             offset: vma.offset,
             device: vma.device,
             inode: vma.inode,
@@ -214,7 +174,7 @@ fn find<'a>(
 ) -> Result<Option<Object>, CallError> {
     let mut found: Option<Object> = None;
     let all = walk(base, length, next, |vma, at| {
-        if vma.kind != Kind::Shared {
+        if !vma.is_shared {
             return false;
         }
         let offset = vma.offset + (at - vma.from);
@@ -269,15 +229,15 @@ impl Own {
         }
     }
 
-    /// The kind of the mapping that holds an address.
-    pub(crate) fn kind(&self, address: u64) -> Kind {
+    /// Whether an address lies in a shared mapping that may be read and written.
+    pub(crate) fn is_shared(&self, address: u64) -> bool {
         let vma = self.maps.as_ref().map(|maps| ask(maps, address, &mut []));
         let holds = |vma: &Vma<'_>| (vma.from..vma.to).contains(&address);
         match vma {
-            Some(Ok(vma)) => vma.map(|vma| vma.kind),
+            Some(Ok(vma)) => vma.map(|vma| vma.is_shared),
             _ => sys::read(OWN).ok().and_then(|text| {
                 let text = String::from_utf8_lossy(&text);
-                Vma::list(&text).find(holds).map(|vma| vma.kind)
+                Vma::list(&text).find(holds).map(|vma| vma.is_shared)
             }),
         }
         .unwrap_or_default()

@@ -21,4 +21,3 @@ pub(crate) mod sync;
 pub(crate) mod sys;
 pub(crate) mod ticks;
 pub(crate) mod trace;
-pub(crate) mod xpmem;

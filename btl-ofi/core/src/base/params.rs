@@ -124,8 +124,6 @@ pub(crate) struct Peers {
     pub(crate) same_node: bool,
     /// Whether signal handlers may be installed.
     pub(crate) fault_guard: bool,
-    /// Whether private memory is offered to local peers by XPMEM.
-    pub(crate) xpmem: bool,
 }
 
 /// Commands that travel as messages.
@@ -257,7 +255,6 @@ impl Peers {
             timeout_ms: values.unsigned("btl_ofi_peer_timeout")? as u32,
             same_node: values.text("btl_ofi_same_node")? == "auto",
             fault_guard: values.flag("btl_ofi_fault_guard")?,
-            xpmem: values.flag("btl_ofi_xpmem")?,
         })
     }
 }

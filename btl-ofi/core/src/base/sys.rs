@@ -12,7 +12,7 @@
 //! - `base/guard/handler.rs` within a signal handler. There only functions are allowed that POSIX calls
 //!   async-signal-safe; a script is none, since it uses thread-local storage and allocates;
 //! - `malloc`, `free` and `strdup` of `fabric/fids.rs`, which are no system calls. libfabric frees such memory;
-//! - the calls of libfabric, of device drivers and of XPMEM's library.
+//! - the calls of libfabric and of device drivers.
 //!
 //! Error numbers and flags are `libc`'s constants everywhere.
 

@@ -11,7 +11,6 @@ use crate::base::error::{Doing, Error};
 use crate::base::guard::Installed;
 use crate::base::params::Options;
 use crate::base::sys;
-use crate::base::xpmem::Offer;
 use crate::engine::compound::Compounds;
 use crate::engine::confirmation::{register_word, target_of_word};
 use crate::engine::context::{Carriers, Context};
@@ -100,10 +99,7 @@ impl Transport {
         let guard = ((node.same_node || policy.messages) && options.peers.fault_guard)
             .then(Installed::new)
             .flatten();
-        let shared = segment.as_ref().and_then(|segment| {
-            let offer = options.peers.xpmem.then(Offer::make).flatten();
-            segment.shared_regions(offer)
-        });
+        let shared = segment.as_ref().and_then(Segment::shared_regions);
         let registrar = Registrar::new(Arc::clone(&device), threaded, guard, shared);
         let registrar = Arc::new(registrar);
         let scratch = OwnMemory::new(scratch);

@@ -37,7 +37,7 @@ const _: () = assert!(Handle::SIZE == 56 && Handle::SIZE.is_multiple_of(8) && Ha
 /// The cookie of host memory. Cookies have no bit in common with [`RIGHTS`], and no two differ in one bit only. None
 /// equals a cookie of the layout without rights (0x4f464948, 0x4f464944 and 0x4f464953).
 const LIVE: u64 = 0x4f46_4c10 << 32;
-/// The cookie of host memory that local peers may map: shared mappings, and private memory with XPMEM (`mem::shared`).
+/// The cookie of host memory that local peers may map: shared mappings (`mem::shared`).
 const SHARED: u64 = 0x4f46_4e80 << 32;
 /// The cookie of device memory that the provider reaches itself.
 const DIRECT: u64 = 0x4f46_4421 << 32;

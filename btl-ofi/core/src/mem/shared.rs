@@ -1,25 +1,22 @@
-//! The regions of this process that its peers on the node may map: those in shared mappings and, with XPMEM, in private ones.
+//! The regions of this process that its peers on the node may map: those in shared mappings.
 //! Peers reach such memory without the owner (`sm::mapped`), so they cannot be refused by the owner's table of regions. Instead
 //! they read here, before each operation, whether the region is still registered.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::mapping::Mapped;
-use crate::base::maps::{self, Kind};
-use crate::base::xpmem::Offer;
+use crate::base::maps;
 use crate::mem::handle::Handle;
 use crate::mem::rights;
 
 /// Most regions at a time; others are reached as if they could not be mapped.
-const PLACES: usize = 511;
+const PLACES: usize = 512;
 
 /// Part of the owner's segment (`sm::segment`).
 #[repr(C, align(4096))]
 pub(crate) struct SharedRegions {
     /// The cookies of the registered regions that may be mapped, by generation; 0 in a place of none.
     places: [AtomicU64; PLACES],
-    /// The number of the owner's offer of its private memory; 0 if it makes none.
-    offer: AtomicU64,
 }
 
 const _: () = assert!(size_of::<SharedRegions>() == 4096);
@@ -29,12 +26,6 @@ impl SharedRegions {
     pub(crate) fn place(&self, cookie: u64) -> &AtomicU64 {
         // Numbers of generations that follow one another have different places.
         &self.places[cookie as usize % PLACES]
-    }
-
-    /// By which number peers attach private memory, if the owner offers it.
-    pub(crate) fn offer(&self) -> Option<u64> {
-        // Relaxed: as in `announce`.
-        Some(self.offer.load(Ordering::Relaxed)).filter(|number| *number != 0)
     }
 
     /// Adds a region. False if another one has its place.
@@ -58,19 +49,13 @@ impl SharedRegions {
 pub(crate) struct Announced {
     regions: Mapped<SharedRegions>,
     memory: maps::Own,
-    offer: Option<Offer>,
 }
 
 impl Announced {
-    /// `offer` is that of this process's private memory.
-    pub(crate) fn new(regions: Mapped<SharedRegions>, offer: Option<Offer>) -> Announced {
-        let number = offer.as_ref().map_or(0, Offer::number);
-        // Relaxed: as in `SharedRegions::announce`.
-        regions.offer.store(number, Ordering::Relaxed);
+    pub(crate) fn new(regions: Mapped<SharedRegions>) -> Announced {
         Announced {
             regions,
             memory: maps::Own::new(),
-            offer,
         }
     }
 
@@ -79,12 +64,8 @@ impl Announced {
         let shared = handle.shared();
         let is_used = handle.length() > 0 && handle.access().intersects(rights::REMOTE);
         // Only the first byte is looked at: the peers read the list of mappings anyway.
-        let is_mappable = || match self.memory.kind(handle.base()) {
-            Kind::Shared => true,
-            Kind::Private => self.offer.is_some(),
-            Kind::Other => false,
-        };
-        if is_used && is_mappable() && self.regions.announce(shared.cookie()) {
+        if is_used && self.memory.is_shared(handle.base()) && self.regions.announce(shared.cookie())
+        {
             return shared;
         }
         handle
@@ -104,7 +85,6 @@ mod tests {
     fn a_place_serves_one_region_at_a_time() {
         let regions = SharedRegions {
             places: [const { AtomicU64::new(0) }; PLACES],
-            offer: AtomicU64::new(0),
         };
         let (first, second) = (7 << 32 | 3, 7 << 32 | (3 + PLACES as u64));
         assert!(regions.announce(first) && !regions.announce(second));

@@ -31,7 +31,6 @@ use std::{cell::UnsafeCell, io};
 
 use crate::base::mapping::{Mapped, allocate};
 use crate::base::sys;
-use crate::base::xpmem::Offer;
 use crate::mem::shared::{Announced, SharedRegions};
 use crate::peer::liveness::{ProcessId, State};
 
@@ -52,7 +51,7 @@ pub(crate) const OWN: u32 = 1 << 31;
 
 pub(crate) const PAGE: usize = 4096;
 /// Identifies this layout; a segment with another value is refused.
-const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO6");
+const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO7");
 /// In a claim word: the ring is taken. The low 32 bits hold the next owner's first position. The bits above this one
 /// hold the number of slots before that position that the responder may still have to skip.
 const TAKEN: u64 = 1 << 32;
@@ -160,11 +159,10 @@ impl Segment {
         self.file.as_raw_fd() as u32
     }
 
-    /// The part in which this process announces regions. Without it, peers reach them as if none could be mapped. `offer` is
-    /// that of its private memory.
-    pub(crate) fn shared_regions(&self, offer: Option<Offer>) -> Option<Announced> {
+    /// The part in which this process announces regions. Without it, peers reach them as if none could be mapped.
+    pub(crate) fn shared_regions(&self) -> Option<Announced> {
         let regions = Mapped::new(&self.file, SHARED_REGIONS).ok()?;
-        Some(Announced::new(regions, offer))
+        Some(Announced::new(regions))
     }
 
     #[inline]

@@ -58,36 +58,14 @@ fn memory_of_this_process() {
         let own = Own::new();
         let ask = |address| {
             let _script = old.then(old_kernel);
-            own.kind(address)
+            own.is_shared(address)
         };
-        assert_eq!(ask(shared.as_ptr() as u64 + 4096), Kind::Shared, "{old}");
-        assert_eq!(ask(&raw const word as u64), Kind::Private, "{old}");
-        assert_eq!(ask(WORDS.as_ptr() as u64), Kind::Other, "read only, {old}");
-        assert_eq!(ask(16), Kind::Other, "{old}");
+        assert!(ask(shared.as_ptr() as u64 + 4096), "{old}");
+        assert!(!ask(&raw const word as u64), "{old}");
+        assert!(!ask(WORDS.as_ptr() as u64), "read only, {old}");
+        assert!(!ask(16), "{old}");
     }
     let pid = std::process::id().to_string();
-    let private = Area::anonymous(libc::MAP_PRIVATE);
-    for old in [false, true] {
-        let is_private = |base, length| {
-            let _script = old.then(old_kernel);
-            is_private(&pid, base, length)
-        };
-        let page = Area::page();
-        assert!(is_private(private.at(0) + 8, PAGES * page - 8), "{old}");
-        assert!(!is_private(shared.as_ptr() as u64, 8), "{old}");
-        assert!(!is_private(16, 8), "{old}");
-    }
-    assert!(!is_private(&pid, private.at(0), 0));
-    // Of two kinds, and of two mappings of the right kind.
-    private.replace(
-        3,
-        &File::from(file.try_clone().unwrap()),
-        0,
-        libc::PROT_READ,
-    );
-    assert!(!is_private(&pid, private.at(0), PAGES * Area::page()));
-    private.split(1);
-    assert!(is_private(&pid, private.at(0), 3 * Area::page()));
     let object = shared_object(&pid, shared.as_ptr() as u64 + 4000, 200).unwrap();
     assert_eq!(object.offset, 4000);
     assert_eq!(
@@ -315,11 +293,7 @@ fn a_name_may_be_longer_than_the_answer() {
     let object = shared_object("self", area.at(1), 8).unwrap();
     assert_eq!(object.offset, Area::page());
     assert!(object.name.len() > 5000 && object.name.ends_with("/file"));
-    assert_eq!(
-        Own::new().kind(area.at(1)),
-        Kind::Shared,
-        "asks for no name"
-    );
+    assert!(Own::new().is_shared(area.at(1)), "asks for no name");
 }
 
 #[test]

@@ -35,7 +35,7 @@ const fn removed(name: &'static str, instead: &'static str) -> Declaration {
 }
 
 /// Parameters that the transport no longer has. The help names the replacement.
-pub(super) static REMOVED: [Declaration; 2] = [
+pub(super) static REMOVED: [Declaration; 3] = [
     removed(
         "btl_ofi_mr_local",
         "Removed: providers that require registered local buffers (FI_MR_LOCAL) are refused; use another one, or the same under ofi_rxm.",
@@ -43,6 +43,10 @@ pub(super) static REMOVED: [Declaration; 2] = [
     removed(
         "btl_ofi_modules",
         "Removed: Open MPI gets one module; use btl_ofi_rails for large transfers over several interfaces.",
+    ),
+    removed(
+        "btl_ofi_xpmem",
+        "Removed: private memory of local peers goes by rings and cross-memory attach; have the host allocate windows that peers should map.",
     ),
 ];
 
@@ -89,7 +93,7 @@ static RAILS: [Cow<'static, str>; 5] = [
     Cow::Borrowed("4"),
 ];
 
-pub(super) static DECLARATIONS: [Declaration; 30] = [
+pub(super) static DECLARATIONS: [Declaration; 29] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -376,15 +380,5 @@ pub(super) static DECLARATIONS: [Declaration; 30] = [
          Such a fault occurs when a local peer accesses memory that is not mapped as it was \
          registered. Other signals go to the handlers that were installed before. When false, no \
          handler is installed, and the kernel makes or checks these accesses, which is slower.",
-    ),
-    declare(
-        "btl_ofi_xpmem",
-        Kind::Bool,
-        Value::Bool(true),
-        Allowed::Any,
-        Level::TUNER_ALL,
-        "Whether a process offers its private memory to local peers of the same user by XPMEM, where the machine \
-         has that kernel module and its library (libxpmem.so.0). They map registered memory then: puts, gets and \
-         atomics are instructions of theirs, without system calls.",
     ),
 ];

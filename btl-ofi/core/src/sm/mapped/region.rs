@@ -1,4 +1,4 @@
-//! One mapped region of a peer: finding the object behind its memory and mapping it, or attaching private memory.
+//! One mapped region of a peer: finding the object behind its memory and mapping it.
 
 use std::ffi::c_void;
 use std::fs::{self, File};
@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::base::mapping::Mapped;
 use crate::base::maps::{self, Object};
 use crate::base::sys;
-use crate::base::xpmem::Attached;
 use crate::mem::handle::Handle;
 use crate::mem::shared::SharedRegions;
 use crate::peer::reach::Probe;
@@ -19,15 +18,9 @@ use crate::sm::segment::Place;
 
 /// A mapped region, with the part of its owner's segment that says whether it is registered.
 pub(crate) struct Mapping {
-    memory: Memory,
+    pages: Pages,
     cookie: u64,
     regions: Mapped<SharedRegions>,
-}
-
-/// The region's memory in this process.
-enum Memory {
-    Object(Pages),
-    Private(Attached),
 }
 
 /// Pages of an object; dropping them unmaps.
@@ -65,18 +58,11 @@ impl Mapping {
         }
         let (base, length) = (handle.base(), handle.length());
         let process = pid.to_string();
-        let memory = match (maps::shared_object(&process, base, length), regions.offer()) {
-            (Some(object), _) => of_object(pid, &object, length).map(Memory::Object),
-            (None, Some(offer)) if maps::is_private(&process, base, length) => {
-                Attached::new(offer, base, length).map(Memory::Private)
-            }
-            (None, Some(_)) => return Err(why(&"it is in mappings of several kinds")),
-            (None, None) => {
-                return Err(why(&"it is not in one shared mapping that may be written"));
-            }
+        let Some(object) = maps::shared_object(&process, base, length) else {
+            return Err(why(&"it is not in one shared mapping that may be written"));
         };
         let mapping = Mapping {
-            memory: memory.map_err(|e| why(&e))?,
+            pages: of_object(pid, &object, length).map_err(|e| why(&e))?,
             cookie: handle.cookie(),
             regions,
         };
@@ -103,10 +89,7 @@ impl Mapping {
 
     /// Where the region is in this process.
     pub(super) fn address(&self) -> usize {
-        match &self.memory {
-            Memory::Object(pages) => pages.address(),
-            Memory::Private(attached) => attached.address(),
-        }
+        self.pages.address()
     }
 }
 

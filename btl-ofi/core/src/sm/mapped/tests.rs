@@ -16,7 +16,7 @@ struct Owner {
 impl Owner {
     fn new() -> Owner {
         let segment = Segment::make(42).unwrap();
-        let announced = segment.shared_regions(None).unwrap();
+        let announced = segment.shared_regions().unwrap();
         let probe = Box::new(AtomicU64::new(42));
         Owner {
             segment,

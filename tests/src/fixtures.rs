@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use test_skips::{Lacking, skipped};
+
 /// The providers that every suite runs over.
 pub const PROVIDERS: [&str; 4] = ["shm", "tcp;ofi_rxm", "sockets", "udp;ofi_rxd"];
 
@@ -128,19 +130,11 @@ fn build() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Says that a test is skipped for want of something. `./dev test` installs all of it and sets TESTS_REQUIRE_ALL: then
-/// that is a failure.
-pub fn skipped(why: &str) {
-    let required = std::env::var_os("TESTS_REQUIRE_ALL").is_some();
-    assert!(!required, "TESTS_REQUIRE_ALL is set, but {why}");
-    println!("skipped: {why}");
-}
-
 /// What to put before a program so that valgrind fails it (99) for an invalid access or something lost:
 /// its name and arguments. None, and a line that says so, where valgrind is not installed.
 pub fn valgrind() -> Option<Vec<String>> {
     if Command::new("valgrind").arg("--version").output().is_err() {
-        skipped("valgrind is not installed");
+        skipped(Lacking::Package, "valgrind is not installed");
         return None;
     }
     let suppressions = concat!(env!("CARGO_MANIFEST_DIR"), "/valgrind.supp");

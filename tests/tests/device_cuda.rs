@@ -16,6 +16,7 @@ use integration_tests::fixtures::{
     c_program, compile_for_host, host_stub, lab_provider, ofi_plugin,
 };
 use integration_tests::process::{Outcome, run};
+use test_skips::{Lacking, skipped};
 
 const LIMIT: Duration = Duration::from_secs(280);
 
@@ -230,11 +231,19 @@ fn the_header_compiles_for_a_device() {
         .output();
     let output = match output {
         Ok(output) => output,
-        Err(error) => return println!("skipped: clang++ does not start: {error}"),
+        Err(error) => {
+            return skipped(
+                Lacking::Package,
+                format!("clang++ does not start: {error} (Debian: clang)"),
+            );
+        }
     };
     let said = String::from_utf8_lossy(&output.stderr);
     if said.contains("No available targets") || said.contains("unable to create target") {
-        return println!("skipped: this Clang makes no code for CUDA devices");
+        return skipped(
+            Lacking::Package,
+            "this Clang makes no code for CUDA devices",
+        );
     }
     assert!(output.status.success(), "{said}");
     let made = std::fs::read_to_string(&out).unwrap();

@@ -23,8 +23,9 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use integration_tests::fixtures::{c_plugin, host_library, host_stub, ofi_plugin, skipped};
+use integration_tests::fixtures::{c_plugin, host_library, host_stub, ofi_plugin};
 use integration_tests::process::{Outcome, run};
+use test_skips::{Lacking, skipped};
 
 /// Four ranks of three threads each take seconds, and many of them where others want the processors too.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -64,10 +65,13 @@ fn is_there(compiler: Compiler) -> bool {
         .or_insert_with(|| compiles_openmp(compiler));
     if !there {
         drop(found);
-        skipped(&format!(
-            "no {} with -fopenmp here (Debian: gcc, clang and libomp-dev)",
-            compiler.name
-        ));
+        skipped(
+            Lacking::Package,
+            format!(
+                "no {} with -fopenmp here (Debian: gcc, clang and libomp-dev)",
+                compiler.name
+            ),
+        );
     }
     there
 }
@@ -250,7 +254,7 @@ fn tasks_that_are_suspended_under_mpirun() {
         return;
     }
     if Command::new("mpirun").arg("--version").output().is_err() {
-        println!("skipped: there is no mpirun (Debian: openmpi-bin)");
+        skipped(Lacking::Package, "there is no mpirun (Debian: openmpi-bin)");
         return;
     }
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpirun");

@@ -6,20 +6,21 @@
     reason = "a test reports by panicking, in its helpers too"
 )]
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::ptr;
 use std::time::Duration;
 
-use integration_tests::fixtures::{host_stub, ofi_plugin, skipped};
+use integration_tests::fixtures::{host_stub, ofi_plugin};
 use integration_tests::host::TestHost;
 use integration_tests::process::{Outcome, run};
 use integration_tests::session::Session;
 use plugin_api::counters::{Carrier, MAGIC, NAME, VERSION, start_of};
 use plugin_api::{Stats, Status};
+use test_skips::{Lacking, skipped};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -134,14 +135,32 @@ fn of_a_forked_child() {
 fn of_another_user(pid: &str) {
     // SAFETY: geteuid has no conditions.
     if unsafe { libc::geteuid() } != 0 {
-        return skipped("only root can become another user");
+        return skipped(Lacking::OtherUsers, "only root can become another user");
     }
-    let mut command = Command::new(host_stub());
-    command.args(["stats", "--once", pid]).uid(65534).gid(65534);
-    // The folder of the build may be closed to others.
-    if command.stdout(Stdio::null()).status().is_err() {
-        return println!("skipped: another user may not execute {command:?}");
-    }
+    // The folder of the build may be closed to others, so the program is executed by its descriptor.
+    let program = File::open(host_stub()).unwrap();
+    let [name, stats, once, pid] =
+        ["host-stub", "stats", "--once", pid].map(|word| CString::new(word).unwrap());
+    let execute = move || {
+        let arguments = [&name, &stats, &once, &pid].map(|word| word.as_ptr());
+        let [name, stats, once, pid] = arguments;
+        let (arguments, none) = ([name, stats, once, pid, ptr::null()], [ptr::null_mut()]);
+        // SAFETY: C strings in lists that end with NULL; a call that a child may make before it executes.
+        unsafe {
+            libc::execveat(
+                program.as_raw_fd(),
+                c"".as_ptr(),
+                arguments.as_ptr().cast(),
+                none.as_ptr(),
+                libc::AT_EMPTY_PATH,
+            )
+        };
+        Err(std::io::Error::last_os_error())
+    };
+    let mut command = Command::new("/proc/self/exe");
+    command.uid(65534).gid(65534);
+    // SAFETY: the closure makes one system call.
+    unsafe { command.pre_exec(execute) };
     let refused = run(&mut command, LIMIT);
     assert_eq!(refused.status.code(), Some(6), "{}", refused.transcript());
     assert!(

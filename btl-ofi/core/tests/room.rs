@@ -19,6 +19,7 @@ use std::ptr;
 use btl_ofi::{Handle, Transport};
 use common::Calls as _;
 use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
+use test_skips::{Lacking, skipped};
 
 use common::attending::attended;
 use common::pair::{hex, unhex};
@@ -68,7 +69,10 @@ fn inside(name: &str, room: u64) -> bool {
     match command.status() {
         Ok(status) => assert!(status.success(), "{status}"),
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
-            println!("SKIPPED {name}: no right to mount a /dev/shm of its own ({e}); run as root");
+            skipped(
+                Lacking::Namespaces,
+                format!("no right to mount a /dev/shm of its own ({e}); run as root"),
+            );
         }
         Err(e) => panic!("{name}: {e}"),
     }

@@ -7,6 +7,7 @@ use super::random::Random;
 use host_stub::job::{Job, JobError};
 use host_stub::loader::TransportError;
 use host_stub::win::{Info, WinError, WinResult, Window};
+use test_skips::Lacking;
 
 /// Why a test failed on this rank.
 #[derive(Debug)]
@@ -149,11 +150,18 @@ impl Context<'_> {
     }
 }
 
-/// Says why a test is not run here.
-pub(super) fn say(context: &Context<'_>, why: &str) {
-    if context.rank == 0 {
-        eprintln!("skipped: {}: {why}", context.name);
+/// Says why a test, or the rest of it, is not run in this run.
+pub(super) fn say(context: &Context<'_>, why: &str) -> Outcome {
+    if context.rank != 0 {
+        return Ok(());
     }
+    skip(context, Lacking::InThisRun, why)
+}
+
+/// Likewise, for want of something that the machine may have; then it is a failure where all tests are required.
+pub(super) fn skip(context: &Context<'_>, lacking: Lacking, why: &str) -> Outcome {
+    let why = format!("{}: {why}", context.name);
+    test_skips::skip(lacking, why).map_err(Failure::new)
 }
 
 /// Compares bytes; says where they differ first and how often.

@@ -5,10 +5,11 @@ mod locks;
 mod neighbours;
 mod sharing;
 
-use super::case::{Case, Context, Outcome, ensure};
+use super::case::{Case, Context, Outcome, ensure, say, skip};
 use super::pass::{Pass, windows};
 use host_stub::win::{Assertion, Datatype, Info, Layout, TableChoice, Target, Window};
 use neighbours::Neighbours;
+use test_skips::Lacking;
 
 /// The whole window suite over every table, and the tests of tables themselves.
 pub(super) fn passes(ranks: usize) -> Vec<Pass> {
@@ -93,11 +94,14 @@ fn created(context: &Context<'_>) -> Outcome {
         format!("rank {last} put {found:?}")
     })?;
     if near.is_empty() || !reads {
-        eprintln!(
-            "skipped: {}: this rank cannot copy from others of its node",
-            context.name
+        if near.is_empty() {
+            return say(context, "this rank has no other of its node");
+        }
+        return skip(
+            context,
+            Lacking::ProcessCopies,
+            "this rank cannot copy from others of its node",
         );
-        return Ok(());
     }
     ensure(name == "cma", || {
         format!("a window of created memory has table {name}, and the kernel does copy")

@@ -17,9 +17,10 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use common::{Finished, HOST_STUB, Place, WaitedFor, c_plugin, finish, root, skipped};
+use common::{Finished, HOST_STUB, Place, WaitedFor, c_plugin, finish, root};
 use host_stub::bootstrap::{self, Bootstrap};
 use host_stub::{Job, JobOptions};
+use test_skips::{Lacking, skipped};
 
 /// After this many seconds mpirun is told to end.
 const LIMIT: &str = "500";
@@ -42,7 +43,7 @@ struct Mpirun {
 impl Mpirun {
     fn new(test: &str, ranks: u32, nodes: Nodes) -> Option<Self> {
         if Command::new("mpirun").arg("--version").output().is_err() {
-            skipped("there is no mpirun (Debian: openmpi-bin)");
+            skipped(Lacking::Package, "there is no mpirun (Debian: openmpi-bin)");
             return None;
         }
         let place = Place::new(test);
@@ -229,7 +230,10 @@ fn ranks_without_names_of_hosts_find_the_same_nodes() {
         .filter_map(|line| line.find('/').map(|at| &line[at..]))
         .find(|path| path.contains("/libpmix.so."));
     let (Ok(_), Some(path)) = (library, path) else {
-        skipped("there is no libpmix.so.2 (Debian: libpmix2)");
+        skipped(
+            Lacking::Package,
+            "there is no libpmix.so.2 (Debian: libpmix2)",
+        );
         return;
     };
     let source = root().join("tests/c/pmix_without_hosts.c");
@@ -442,7 +446,10 @@ fn pretended(name: &str, value: &str) -> Finished {
 fn a_server_that_is_not_there_is_an_error() {
     // SAFETY: opening libpmix runs constructors only, and they ask nothing.
     if unsafe { libloading::Library::new("libpmix.so.2") }.is_err() {
-        skipped("there is no libpmix.so.2 (Debian: libpmix2)");
+        skipped(
+            Lacking::Package,
+            "there is no libpmix.so.2 (Debian: libpmix2)",
+        );
         return;
     }
     let run = pretended("PMIX_RANK", "0");

@@ -83,30 +83,13 @@ impl Drop for Pages {
 #[cfg(test)]
 #[allow(clippy::panic, reason = "tests fail by panicking")]
 mod tests {
-    use super::*;
+    use test_skips::{Lacking, mapping_says, skipped};
 
-    /// What the kernel says behind a name of the mapping that holds an address.
-    fn told(address: usize, name: &str) -> Option<String> {
-        let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
-        let mut inside = false;
-        for line in maps.lines() {
-            let range = line.split(' ').next()?.split_once('-');
-            let range = range.and_then(|(start, end)| {
-                let number = |text| usize::from_str_radix(text, 16).ok();
-                Some(number(start)?..number(end)?)
-            });
-            if let Some(range) = range {
-                inside = range.contains(&address);
-            } else if inside && let Some(told) = line.strip_prefix(name) {
-                return Some(told.trim().to_owned());
-            }
-        }
-        None
-    }
+    use super::*;
 
     /// Kilobytes of huge pages in the mapping that holds an address.
     fn on_huge_pages(address: usize) -> Option<usize> {
-        told(address, "AnonHugePages:")?
+        mapping_says(address, "AnonHugePages:")?
             .strip_suffix(" kB")?
             .parse()
             .ok()
@@ -115,27 +98,14 @@ mod tests {
     /// Whether the mapping that holds an address refuses huge pages; none are given where the kernel has no flag of it.
     fn refuses_huge_pages(address: usize) -> bool {
         if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
-            println!("skipped: the kernel knows no huge pages that it makes by itself");
+            skipped(
+                Lacking::TransparentHugePages,
+                "the kernel makes no huge pages by itself",
+            );
             return true;
         }
-        told(address, "VmFlags:").is_some_and(|flags| flags.split(' ').any(|flag| flag == "nh"))
-    }
-
-    /// Whether the kernel has a huge page for memory of the C library's that asks for them.
-    fn has_huge_pages() -> bool {
-        // SAFETY: a mapping of this function alone, which lies inside it wherever it begins.
-        unsafe {
-            let (none, protection) = (std::ptr::null_mut(), libc::PROT_READ | libc::PROT_WRITE);
-            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let base = libc::mmap(none, 4 * HUGE, protection, kind, -1, 0);
-            assert_ne!(base, libc::MAP_FAILED);
-            let aligned = base.byte_add(base.align_offset(HUGE));
-            libc::madvise(aligned, 2 * HUGE, libc::MADV_HUGEPAGE);
-            aligned.cast::<u8>().write_bytes(1, 2 * HUGE);
-            let found = on_huge_pages(aligned as usize);
-            libc::munmap(base, 4 * HUGE);
-            found.is_some_and(|kilobytes| kilobytes > 0)
-        }
+        mapping_says(address, "VmFlags:")
+            .is_some_and(|flags| flags.split(' ').any(|flag| flag == "nh"))
     }
 
     #[test]
@@ -154,8 +124,11 @@ mod tests {
             if on_huge_pages(base).is_some_and(|kilobytes| kilobytes > 0) {
                 return;
             }
-            if !has_huge_pages() {
-                println!("skipped: the kernel gives no huge pages");
+            if !Lacking::TransparentHugePages.is_here() {
+                skipped(
+                    Lacking::TransparentHugePages,
+                    "the kernel gives no huge pages",
+                );
                 return;
             }
             println!(

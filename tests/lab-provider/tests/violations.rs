@@ -131,7 +131,10 @@ fn outlived(n: &mut usize) {
             && fs::read_to_string(env::var_os(REPORT).unwrap())
                 .is_ok_and(|t| t.contains("LAB_PAGES"))
         {
-            println!("skipped: a look at the pages of a region takes CAP_SYS_ADMIN");
+            test_skips::skipped(
+                test_skips::Lacking::PageFrames,
+                "a look at the pages of a region takes CAP_SYS_ADMIN",
+            );
             *n += 1;
             assert_eq!(close(mr), 0);
             b.close();

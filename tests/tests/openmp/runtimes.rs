@@ -72,7 +72,10 @@ fn launched(plugin: &Path, program: &Path, mca: &[&str], arguments: &[&str]) -> 
 #[test]
 fn fibers_of_boost() {
     if !is_installed() {
-        return skipped("no Boost.Fiber here (Debian: g++ and libboost-fiber-dev)");
+        return skipped(
+            Lacking::Package,
+            "no Boost.Fiber here (Debian: g++ and libboost-fiber-dev)",
+        );
     }
     let program = compiled();
     let ofi = ofi_plugin();

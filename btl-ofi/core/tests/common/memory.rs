@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::ptr::{self, NonNull};
 
+use test_skips::{Lacking, skipped};
+
 /// Where a window is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
@@ -39,7 +41,10 @@ impl Memory {
         let free = || fs::read_to_string(free).is_ok_and(|free| free.trim() != "0");
         let is_there = self != Memory::Huge || free();
         if !is_there {
-            println!("skipped: no huge pages (/proc/sys/vm/nr_hugepages)");
+            skipped(
+                Lacking::HugePages,
+                "no huge pages (/proc/sys/vm/nr_hugepages)",
+            );
         }
         is_there
     }

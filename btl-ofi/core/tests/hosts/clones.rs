@@ -3,6 +3,7 @@
 //! container that sees the outer `/proc`.
 
 use plugin_api::Status;
+use test_skips::{Lacking, skipped};
 
 use crate::driver::{Rank, Seen};
 use crate::interfaces::{PROVIDERS, exchange};
@@ -44,7 +45,7 @@ fn clones() {
         let twin = Rank::start_free_after(&b, 1, 500, provider);
         let other = Rank::start_free_after(&b, 2, 600, provider);
         if (origin.pid, here.pid) != (twin.pid, other.pid) {
-            println!("skipped: process ids cannot be chosen");
+            skipped(Lacking::Namespaces, "process ids cannot be chosen");
             return;
         }
         // Bytes 16 to 24 are process id and start time; those of the origin, as if both had started at one tick.

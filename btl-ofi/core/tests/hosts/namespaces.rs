@@ -8,6 +8,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver, Sender};
 
+use test_skips::{Lacking, skipped};
+
 use crate::common::{ANY, BLOCKED, IFACE_VARIABLES, INTERFACE};
 
 const NAME: &str = "BTL_OFI_TEST_HOST";
@@ -18,16 +20,16 @@ const LINK: &str = "veth0";
 const RANKS: usize = 3;
 
 /// The reason why this machine makes no hosts; `None` if it makes them.
-fn obstacle() -> Option<String> {
+fn obstacle() -> Option<(Lacking, String)> {
     // SAFETY: no arguments.
     if unsafe { libc::geteuid() } != 0 {
-        return Some(String::from("not root"));
+        return Some((Lacking::Namespaces, String::from("not root")));
     }
     for program in ["ip", "unshare", "nsenter"] {
         let found = Command::new(program).arg("--version").output();
         // `ip` knows only `-V`, but runs.
         if let Err(error) = found {
-            return Some(format!("{program}: {error}"));
+            return Some((Lacking::Package, format!("{program}: {error}")));
         }
     }
     let tried = Command::new("unshare")
@@ -37,18 +39,21 @@ fn obstacle() -> Option<String> {
         ])
         .output();
     match tried {
-        Err(error) => Some(error.to_string()),
+        Err(error) => Some((Lacking::Package, error.to_string())),
         Ok(o) if o.status.success() => None,
-        Ok(o) => Some(String::from_utf8_lossy(&o.stderr).trim().to_owned()),
+        Ok(o) => {
+            let why = String::from_utf8_lossy(&o.stderr).trim().to_owned();
+            Some((Lacking::Namespaces, why))
+        }
     }
 }
 
 /// Whether hosts can be made here. If not, prints the reason.
 pub(crate) fn available() -> bool {
-    static OBSTACLE: OnceLock<Option<String>> = OnceLock::new();
+    static OBSTACLE: OnceLock<Option<(Lacking, String)>> = OnceLock::new();
     let why = OBSTACLE.get_or_init(obstacle);
-    if let Some(why) = why {
-        println!("skipped: {why}");
+    if let Some((lacking, why)) = why {
+        skipped(*lacking, why);
     }
     why.is_none()
 }

@@ -2,6 +2,7 @@
 //! what was proved.
 
 use plugin_api::Status;
+use test_skips::{Lacking, skipped};
 
 use crate::common::tally::check;
 use crate::driver::{Rank, Seen};
@@ -17,7 +18,10 @@ fn twins<'a>(hosts: &'a [Host; 2], provider: &str) -> Option<[[Rank<'a>; 2]; 2]>
         .each_ref()
         .map(|pair| pair.each_ref().map(|rank| rank.pid));
     if ids[0] != ids[1] {
-        println!("skipped: process ids cannot be chosen: {ids:?}");
+        skipped(
+            Lacking::Namespaces,
+            format!("process ids cannot be chosen: {ids:?}"),
+        );
         return None;
     }
     Some(ranks)

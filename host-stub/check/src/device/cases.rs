@@ -303,7 +303,7 @@ fn untold(context: &Context<'_>) -> Outcome {
         let memory = devices.allocate(DEVICE, 256)?;
         devices.forget_memory(memory.base());
         if devices.target_location(at(memory.base())).device != DEVICE {
-            say(context, "nobody looks up memory of this device");
+            say(context, "nobody looks up memory of this device")?;
             break;
         }
         let run = [IoVec {
@@ -342,16 +342,14 @@ fn who_serves(context: &Context<'_>) -> Outcome {
         return Ok(());
     };
     if first.staged == 0 || context.size < 2 {
-        say(
+        return say(
             context,
             "the provider reaches the device itself, or there is one rank",
         );
-        return Ok(());
     }
     if threaded == Some(true) && provider != "sockets" {
         let why = format!("{provider} makes progress only when it is asked to");
-        say(context, &why);
-        return Ok(());
+        return say(context, &why);
     }
     let devices = context.job.devices();
     let window = context.allocate(64, 1)?;

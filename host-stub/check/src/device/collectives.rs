@@ -89,7 +89,7 @@ pub(super) fn mistakes(context: &Context<'_>) -> Outcome {
         say(
             context,
             "the device's own copy functions do not answer wrongly",
-        );
+        )?;
         return Ok(comm.free()?);
     }
     for lie in [-1, i64::from(-libc::EIO)] {

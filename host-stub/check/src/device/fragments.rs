@@ -174,18 +174,18 @@ fn with_functions<R>(
 }
 
 /// Whether copies can be held here; says why not.
-fn can_hold(context: &Context<'_>) -> bool {
+fn can_hold(context: &Context<'_>) -> Result<bool, Failure> {
     let info = context.job.transport().query_hmem(hmem_iface::CUDA);
     let own = info.is_some_and(|info| info.overrides == HmemInfo::NONE);
     if own {
-        say(context, "the device's own copy functions are not held");
+        say(context, "the device's own copy functions are not held")?;
     }
-    !own
+    Ok(!own)
 }
 
 /// Copies that fail after they were started: the request says so, once all of them are over.
 pub(super) fn failing(context: &Context<'_>) -> Outcome {
-    if !can_hold(context) {
+    if !can_hold(context)? {
         return Ok(());
     }
     let alone = Comm::alone(context.job)?;
@@ -227,12 +227,11 @@ pub(super) fn failing(context: &Context<'_>) -> Outcome {
 
 /// Copies that fail at one rank: no rank waits for it, each hears of it, and the communicator serves on.
 pub(super) fn failing_at_one(context: &Context<'_>) -> Outcome {
-    if !can_hold(context) {
+    if !can_hold(context)? {
         return Ok(());
     }
     if context.size < 2 {
-        say(context, "there is one rank");
-        return Ok(());
+        return say(context, "there is one rank");
     }
     let comm = Comm::world(context.job)?.dup()?;
     let buffer = DeviceBuffer::new(context.job.devices(), 4 * HALF, 0)?;
@@ -278,12 +277,11 @@ pub(super) fn failing_at_one(context: &Context<'_>) -> Outcome {
 /// A sum over two ranks by Rabenseifner's algorithm. Rank 0 sends its upper half first; its lower half, which it needs for
 /// what it receives, comes from the device only when rank 1 has put a sum of upper halves on its device.
 pub(super) fn overlap(context: &Context<'_>) -> Outcome {
-    if !can_hold(context) {
+    if !can_hold(context)? {
         return Ok(());
     }
     if context.size < 2 {
-        say(context, "there is one rank");
-        return Ok(());
+        return say(context, "there is one rank");
     }
     let world = Comm::world(context.job)?;
     let Some(pair) = world.split((context.rank < 2).then_some(0), 0)? else {

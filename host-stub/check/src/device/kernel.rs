@@ -175,7 +175,7 @@ fn runs_kernels(context: &Context<'_>) -> Result<bool, Failure> {
     let real = |info: HmemInfo| info.devices > 0 && info.overrides == HmemInfo::NONE;
     let runs = info.is_some_and(real) && device.starts;
     if !runs {
-        say(context, "the suite's device is no CUDA device");
+        say(context, "the suite's device is no CUDA device")?;
     }
     Ok(runs)
 }

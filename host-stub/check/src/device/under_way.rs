@@ -70,8 +70,7 @@ fn evens(bytes: &[u8]) -> Vec<u8> {
 /// Strided puts, gets and accumulates, with and without a request.
 pub(super) fn returns(context: &Context<'_>) -> Outcome {
     if context.size < 2 {
-        say(context, "there is one rank");
-        return Ok(());
+        return say(context, "there is one rank");
     }
     let window = context.allocate(4 * SPAN, 1)?;
     let devices = context.job.devices();
@@ -171,11 +170,10 @@ pub(super) fn fails_later(context: &Context<'_>) -> Outcome {
         || !is_served_by_progress(context)
         || info.is_none_or(|info| info.overrides == HmemInfo::NONE)
     {
-        say(
+        return say(
             context,
             "there is one rank, or the operations end by themselves, or copies do not answer wrongly",
         );
-        return Ok(());
     }
     let window = context.allocate(SPAN, 1)?;
     let buffer = DeviceBuffer::new(context.job.devices(), SPAN, 0)?;

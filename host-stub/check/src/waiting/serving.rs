@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::super::case::{Case, Context, Outcome};
+use super::super::case::{Case, Context, Outcome, say};
 use super::Open;
 use host_stub::win::Op;
 use plugin_api::Datatype;
@@ -65,10 +65,7 @@ fn while_polling(context: &Context<'_>, by_test: bool) -> Outcome {
 /// A rank with a progress thread stays away from the library until others have changed its memory.
 fn while_computing(context: &Context<'_>) -> Outcome {
     if !context.job.runtime().engine().has_progress_thread() {
-        if context.rank == 0 {
-            println!("skipped: {}: there is no progress thread", context.name);
-        }
-        return Ok(());
+        return say(context, "there is no progress thread");
     }
     let window = Open::new(context, size_of::<u64>())?;
     // All have opened their epochs: what follows is asked of the progress thread alone.

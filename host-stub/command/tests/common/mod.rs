@@ -62,14 +62,6 @@ pub(crate) struct Finished {
     pub(crate) output: Output,
 }
 
-/// Says that a test is skipped for want of something. `./dev test` installs all of it and sets TESTS_REQUIRE_ALL: then
-/// that is a failure.
-pub(crate) fn skipped(why: &str) {
-    let required = std::env::var_os("TESTS_REQUIRE_ALL").is_some();
-    assert!(!required, "TESTS_REQUIRE_ALL is set, but {why}");
-    println!("skipped: {why}");
-}
-
 impl Finished {
     pub(crate) fn code(&self) -> Option<i32> {
         self.output.status.code()

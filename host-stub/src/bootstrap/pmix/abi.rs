@@ -216,7 +216,10 @@ mod tests {
             good.then(|| String::from_utf8_lossy(&output.stdout).into_owned())
                 .ok_or(())
         }) else {
-            println!("skipped: pkg-config finds no pmix (libpmix-dev)");
+            test_skips::skipped(
+                test_skips::Lacking::Package,
+                "pkg-config finds no pmix (Debian: libpmix-dev)",
+            );
             return;
         };
         let mut source = "#include <stddef.h>\n#include <pmix.h>\n".to_owned();

@@ -160,6 +160,8 @@ fn failed(transfer: &Transfer<'_>, pid: libc::pid_t, error: &io::Error) -> WinEr
 
 #[cfg(test)]
 mod tests {
+    use test_skips::{Lacking, skipped};
+
     use super::*;
 
     #[test]
@@ -168,7 +170,10 @@ mod tests {
         let word = 0x1234_5678_9abc_u64;
         let address = std::ptr::from_ref(&word) as u64;
         if !reads(own, address, word) {
-            println!("skipped: the kernel does not copy between processes here");
+            skipped(
+                Lacking::ProcessCopies,
+                "the kernel does not copy between processes",
+            );
             return;
         }
         assert!(!reads(own, address, word + 1));
@@ -191,7 +196,10 @@ mod tests {
         // SAFETY: the vectors lie in the two buffers.
         let moved = unsafe { all::<true>(own, &mut local, &mut remote) };
         if moved.as_ref().is_err_and(is_refusal) {
-            println!("skipped: the kernel does not copy between processes here");
+            skipped(
+                Lacking::ProcessCopies,
+                "the kernel does not copy between processes",
+            );
             return;
         }
         moved.unwrap();

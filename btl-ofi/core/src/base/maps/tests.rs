@@ -4,6 +4,8 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 
+use test_skips::{Lacking, skipped};
+
 use super::*;
 use crate::base::sys::script::Script;
 
@@ -173,7 +175,7 @@ fn kernel_answers() -> bool {
     let answer = sys::mapping_at(&maps, &raw const maps as u64, &mut []);
     let old = answer.is_err_and(|error| error.code == libc::ENOTTY);
     if old {
-        println!("skipped: the kernel has no PROCMAP_QUERY");
+        skipped(Lacking::MappingQueries, "the kernel has no PROCMAP_QUERY");
     }
     !old
 }

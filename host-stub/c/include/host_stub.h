@@ -1096,7 +1096,7 @@ typedef struct host_new_win_t {
      */
     int reserved;
     /**
-     * Which functions it got: shm, mixed, cma or btl.
+     * Which functions it got: shm, mixed or btl.
      */
     const char *table_name;
     /**
@@ -2422,7 +2422,7 @@ int host_info_create(struct host_info_t **info);
 
 /**
  * Adds a hint: alloc_shared_noncontig and host_win_huge_pages are true or false, host_win_table is
- * auto, shm, mixed, cma or btl, host_ranks_per_node is a number, and device_num that of the device of
+ * auto, shm, mixed or btl, host_ranks_per_node is a number, and device_num that of the device of
  * this rank's memory, -1 for the host. MPI's no_locks, same_size and same_disp_unit are true or false,
  * accumulate_ordering is none or some of rar,raw,war,waw, accumulate_ops is same_op or same_op_no_op, and
  * mpi_accumulate_granularity is a number of bytes. Other keys are ignored.
@@ -2628,7 +2628,7 @@ int host_win_kind(struct host_win_t *win);
 int host_win_length(struct host_win_t *win, size_t *bytes);
 
 /**
- * Which functions a window got when it was made: shm, mixed, cma or btl; NULL for no window.
+ * Which functions a window got when it was made: shm, mixed or btl; NULL for no window.
  *
  * # Safety
  * As for every call on a window: no other thread frees it meanwhile.

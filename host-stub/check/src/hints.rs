@@ -87,7 +87,7 @@ fn refused(context: &Context<'_>) -> Outcome {
     let before = window.get_info()?;
     let last = context.rank + 1 == context.size;
     let table = match window.table_name() {
-        "btl" => "cma",
+        "btl" => "mixed",
         _ => "btl",
     };
     let mut wrong = vec![Info::new().with("host_win_table", table)?];

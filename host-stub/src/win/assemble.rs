@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use plugin_api::ThreadLevel;
 
 use super::btl;
-use super::control::{Control, PROBE};
+use super::control::Control;
 use super::dynamic::Attached;
 use super::epoch::Epochs;
 use super::error::{WinError, WinResult};
@@ -25,24 +25,9 @@ use super::table::RmaTable;
 use super::types::TypeTable;
 use super::window::Window;
 
-pub(super) fn copied(intent: &Intent, peer: &Peer, offer: &Offer) -> Reach {
-    let pid = intent.process.pid as libc::pid_t;
-    if near::reads(pid, peer.control_address(PROBE), offer.probe) {
-        Reach::Copied(pid)
-    } else {
-        Reach::Transport
-    }
-}
-
-pub(super) fn table_for(peers: &[Peer], own: usize) -> (RmaTable, &'static str) {
-    let others = || peers.iter().filter(|peer| peer.rank != own);
-    let is_mapped = |peer: &Peer| matches!(peer.reach, Reach::Mapped(_));
+pub(super) fn table_for(peers: &[Peer]) -> (RmaTable, &'static str) {
     if peers.iter().all(|peer| peer.reach == Reach::Transport) {
         (btl::TABLE, "btl")
-    } else if others().any(|peer| matches!(peer.reach, Reach::Copied(_)))
-        && !others().any(is_mapped)
-    {
-        (near::TABLE, "cma")
     } else {
         (near::TABLE, "mixed")
     }

@@ -29,8 +29,6 @@ pub(super) const ACCUMULATE_LOCK: Word = Word(LINE);
 pub(super) const COMPLETED: Word = Word(2 * LINE);
 /// Version of the table of attached regions, odd while it changes; then the number of its slots.
 pub(super) const REGIONS_VERSION: Word = Word(3 * LINE);
-/// A number that the owner made up, by which other processes know that they read its memory.
-pub(super) const PROBE: Word = Word(REGIONS_VERSION.0 + 2);
 /// Counters of puts with notification ([`COUNTERS`] words).
 const NOTIFIED: usize = 4 * LINE;
 /// Barrier signals received, one word per round.
@@ -216,7 +214,6 @@ mod tests {
         assert!(plan.post_of(4).0 < plan.region(0).0);
         assert!(plan.region(29).0 < plan.scratch(0).0);
         assert_eq!(plan.scratch(15).0 + 1, plan.words);
-        const { assert!(PROBE.0 < NOTIFIED) };
         assert!(plan.notified(COUNTERS - 1).0 < plan.barrier(0).0);
         assert_eq!(plan.scratch(0).0 % LINE, 0);
     }

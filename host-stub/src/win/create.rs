@@ -13,8 +13,8 @@
 
 use plugin_api::hmem_iface;
 
-use super::assemble::{Pieces, assemble, copied, devices, peer, table_for};
-use super::control::{Control, ControlPlan, PROBE};
+use super::assemble::{Pieces, assemble, devices, peer, table_for};
+use super::control::{Control, ControlPlan};
 use super::error::{WinError, WinResult};
 use super::hooks::{Layers, hooked};
 use super::info::{Info, Resolved, TableChoice};
@@ -213,7 +213,6 @@ fn whole(
             limit: intent.len,
             unit: intent.unit,
             control_base: 0,
-            probe: 0,
             handle: handle.clone(),
             control_handle: handle.clone(),
         };
@@ -258,7 +257,6 @@ fn partly(
         _ => 0,
     };
     let plan = ControlPlan::new(link.size, regions, SLOTS);
-    let probe = Process::own().started << 32 | u64::from(std::process::id());
     let shared = match joint {
         Joint::Segment(shared) => Some(shared),
         Joint::Nothing | Joint::GivenUp { .. } => None,
@@ -273,7 +271,7 @@ fn partly(
             .map(|part| shared.segment.at(part.offset) as u64)
             .collect()
     });
-    let local = own_part(&link, wanted, info, (shared, &own_class), plan, probe);
+    let local = own_part(&link, wanted, info, (shared, &own_class), plan);
     let offer = match &local {
         Ok((exposed, control)) => {
             let (control_base, control_handle) = control.card();
@@ -282,7 +280,6 @@ fn partly(
                 limit: exposed.len as u64,
                 unit: wanted.unit,
                 control_base,
-                probe,
                 handle: exposed.handle_bytes(),
                 control_handle,
             })
@@ -304,19 +301,16 @@ fn partly(
                 true => Some(offer.base),
                 false => here.copied(),
             };
-            peer.reach = match (info.table, here) {
-                (TableChoice::Btl, _) => Reach::Transport,
-                _ if rank == link.rank => Reach::Mapped(0),
-                (table, Some(here)) if table != TableChoice::Cma => {
-                    Reach::Mapped(here.wrapping_sub(offer.base))
-                }
-                _ => copied(&intents[rank], &peer, &offer),
+            peer.reach = match here {
+                Some(_) if rank == link.rank => Reach::Mapped(0),
+                Some(here) => Reach::Mapped(here.wrapping_sub(offer.base)),
+                None => Reach::Transport,
             };
         }
         peers.push(peer);
     }
     let (exposed, control) = local.map_err(|reason| refused(link.rank, reason))?;
-    let table = table_for(&peers, link.rank);
+    let table = table_for(&peers);
     Ok(assemble(
         link,
         (wanted.kind, info),
@@ -338,7 +332,6 @@ fn own_part(
     info: &Resolved,
     (shared, own_class): (Option<Shared>, &[usize]),
     plan: ControlPlan,
-    probe: u64,
 ) -> Result<(Exposed, Control), String> {
     usable(link)?;
     let (base, len, memory) = match info.device {
@@ -347,8 +340,5 @@ fn own_part(
     };
     let exposed = expose(link, (base, len, info.device), memory)?;
     let control = Control::new(&link.transport, plan).map_err(|error| error.to_string())?;
-    control
-        .word(PROBE)
-        .store(probe, std::sync::atomic::Ordering::SeqCst);
     Ok((exposed, control))
 }

@@ -17,7 +17,7 @@ use super::own_part::register;
 use super::peer::{Peer, WindowKind};
 use super::regions::{KeyWords, Regions};
 use super::window::Window;
-use crate::device::{HOST, Location, decode_location};
+use crate::device::{Location, decode_location};
 
 /// What this rank has attached.
 #[derive(Default)]
@@ -110,13 +110,6 @@ pub(super) unsafe fn attach(window: &Window, base: *mut u8, len: usize) -> WinRe
     };
     if let Err(error) = window.link.job.devices().allow(device) {
         return refuse(error.to_string());
-    }
-    // Only these windows reach all memory through the transport, and not by loads, stores and the kernel's copies.
-    if device != HOST && window.parts.devices.get(window.link.rank) == Some(&HOST) {
-        return refuse(format!(
-            "{len} B at {address:#x} are memory of device {device}, which a dynamic window takes \
-             if it was created with device_num"
-        ));
     }
     let start = address as usize;
     let Some(end) = start.checked_add(len).filter(|_| len > 0 && start > 0) else {

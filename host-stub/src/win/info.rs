@@ -19,8 +19,8 @@ pub static TABLE: Declaration = Declaration::new(
 )
 .help(
     "Which functions windows get: auto, shm (all ranks in one segment of memory), mixed (ranks \
-         on this node by memory, others by the transport), cma (as mixed, memory by the kernel's \
-         copies alone), btl (the transport alone). Info key host_win_table",
+         on this node by memory, others by the transport), btl (the transport alone). Info key \
+         host_win_table",
 )
 .level(Level::TUNER_DETAIL)
 .allowed(Allowed::OneOf(Cow::Borrowed(&WORDS)));
@@ -29,7 +29,6 @@ const WORDS: [Cow<'static, str>; TableChoice::ALL.len()] = [
     Cow::Borrowed(TableChoice::Auto.name()),
     Cow::Borrowed(TableChoice::Shm.name()),
     Cow::Borrowed(TableChoice::Mixed.name()),
-    Cow::Borrowed(TableChoice::Cma.name()),
     Cow::Borrowed(TableChoice::Btl.name()),
 ];
 
@@ -52,19 +51,16 @@ pub enum TableChoice {
     Shm,
     /// Puts and gets to ranks on this node by memory, all else by the transport.
     Mixed,
-    /// As mixed, without segments: memory is reached by the kernel's copies.
-    Cma,
     /// The transport alone.
     Btl,
 }
 
 impl TableChoice {
     /// Every choice.
-    pub const ALL: [TableChoice; 5] = [
+    pub const ALL: [TableChoice; 4] = [
         TableChoice::Auto,
         TableChoice::Shm,
         TableChoice::Mixed,
-        TableChoice::Cma,
         TableChoice::Btl,
     ];
 
@@ -74,7 +70,6 @@ impl TableChoice {
             TableChoice::Auto => "auto",
             TableChoice::Shm => "shm",
             TableChoice::Mixed => "mixed",
-            TableChoice::Cma => "cma",
             TableChoice::Btl => "btl",
         }
     }
@@ -90,7 +85,7 @@ impl std::str::FromStr for TableChoice {
     fn from_str(word: &str) -> WinResult<TableChoice> {
         Self::parse(word).ok_or_else(|| WinError::BadArgument {
             call: "table",
-            reason: format!("wanted auto, shm, mixed, cma or btl, found `{word}`"),
+            reason: format!("wanted auto, shm, mixed or btl, found `{word}`"),
         })
     }
 }
@@ -106,7 +101,7 @@ impl fmt::Display for TableChoice {
 /// | key | value | |
 /// | --- | --- | --- |
 /// | `alloc_shared_noncontig` | true, false | lets each rank's part of a shared window begin on a page of its own (MPI 4.1, 12.2.3) |
-/// | `host_win_table` | auto, shm, mixed, cma, btl | which functions the window gets; parameter of the same name |
+/// | `host_win_table` | auto, shm, mixed, btl | which functions the window gets; parameter of the same name |
 /// | `host_win_huge_pages` | true, false | huge pages for the segment; parameter of the same name |
 /// | `device_num` | -1, or a device's number | where this rank's memory is: the host, or that device; may differ between ranks |
 /// | `host_ranks_per_node` | a number | pretends nodes, for this window; parameter of the same name |
@@ -157,7 +152,7 @@ impl Info {
             "host_win_huge_pages" => self.huge_pages = Some(truth()?),
             "host_win_table" => {
                 let choice = TableChoice::parse(value);
-                self.table = Some(choice.ok_or_else(|| bad("auto, shm, mixed, cma or btl"))?);
+                self.table = Some(choice.ok_or_else(|| bad("auto, shm, mixed or btl"))?);
             }
             "device_num" => {
                 let number = value.parse().ok().filter(|n| *n >= HOST);

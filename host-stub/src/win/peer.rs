@@ -56,17 +56,15 @@ pub(super) struct Offer {
     pub(super) unit: u32,
     /// Address of its control block.
     pub(super) control_base: u64,
-    /// What stands in the word of its control block by which other processes know it.
-    pub(super) probe: u64,
     /// Handle of its memory; empty when it has none.
     pub(super) handle: Vec<u8>,
     /// Handle of its control block.
     pub(super) control_handle: Vec<u8>,
 }
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WINOFFR1");
+const MAGIC: u64 = u64::from_le_bytes(*b"WINOFFR2");
 const REFUSED: u64 = 0;
-pub(super) const HEADER: usize = 9 * 8;
+pub(super) const HEADER: usize = 8 * 8;
 
 /// The bytes that a rank sends when a window is made: its offer, or why it has none.
 pub(super) fn encode(kind: WindowKind, offer: &Result<Offer, String>) -> Vec<u8> {
@@ -79,7 +77,6 @@ pub(super) fn encode(kind: WindowKind, offer: &Result<Offer, String>) -> Vec<u8>
                 offer.limit,
                 u64::from(offer.unit),
                 offer.control_base,
-                offer.probe,
                 offer.handle.len() as u64,
                 offer.control_handle.len() as u64,
             ];
@@ -141,7 +138,7 @@ pub(super) fn decode(
             )))
         }
     };
-    let (handle, control) = (length(7)?, length(8)?);
+    let (handle, control) = (length(6)?, length(7)?);
     if control == 0 || bytes.len() != HEADER + handle + control {
         return Err(refuse(format!("its offer has {} B", bytes.len())));
     }
@@ -151,7 +148,6 @@ pub(super) fn decode(
         unit: u32::try_from(word(4)?)
             .map_err(|_| refuse("its displacement unit has more than 32 bits".to_owned()))?,
         control_base: word(5)?,
-        probe: word(6)?,
         handle: bytes[HEADER..HEADER + handle].to_vec(),
         control_handle: bytes[HEADER + handle..].to_vec(),
     })
@@ -164,8 +160,6 @@ pub(super) enum Reach {
     Transport,
     /// It is mapped here, this many bytes (wrapping) after its address there.
     Mapped(u64),
-    /// By the kernel's copies between processes.
-    Copied(libc::pid_t),
 }
 
 /// One rank of a window, as another sees it.
@@ -178,7 +172,7 @@ pub(super) struct Peer {
     pub(super) limit: u64,
     /// Bytes of its displacement unit.
     pub(super) unit: u32,
-    /// How its memory is reached by loads, stores and copies.
+    /// How puts and gets reach its memory.
     pub(super) reach: Reach,
     /// Address of its memory here, if it is mapped, whatever way transfers take.
     pub(super) mapped: Option<u64>,
@@ -239,7 +233,6 @@ mod tests {
             limit: 64,
             unit: 4,
             control_base: 0x2000,
-            probe: 77,
             handle: vec![7; 16],
             control_handle: vec![9; 16],
         }

@@ -145,9 +145,7 @@ impl Window {
     }
 
     /// Which functions the window got when it was made: `shm` (all ranks in one segment), `mixed`
-    /// (some ranks by memory), `cma` (some by the kernel's copies), `btl` (the transport alone). It may differ between
-    /// ranks.
-    /// What layers replaced since does not show.
+    /// (some ranks by memory), `btl` (the transport alone). It may differ between ranks. What layers replaced since does not show.
     pub fn table_name(&self) -> &'static str {
         self.table_name
     }

@@ -30,7 +30,7 @@ pub unsafe extern "C" fn host_info_create(info: *mut *mut host_info_t) -> c_int 
 }
 
 /// Adds a hint: alloc_shared_noncontig and host_win_huge_pages are true or false, host_win_table is
-/// auto, shm, mixed, cma or btl, host_ranks_per_node is a number, and device_num that of the device of
+/// auto, shm, mixed or btl, host_ranks_per_node is a number, and device_num that of the device of
 /// this rank's memory, -1 for the host. MPI's no_locks, same_size and same_disp_unit are true or false,
 /// accumulate_ordering is none or some of rar,raw,war,waw, accumulate_ops is same_op or same_op_no_op, and
 /// mpi_accumulate_granularity is a number of bytes. Other keys are ignored.

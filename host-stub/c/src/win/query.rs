@@ -88,13 +88,12 @@ pub(crate) fn name(window: &Window) -> &'static CStr {
     match window.table_name() {
         "shm" => c"shm",
         "mixed" => c"mixed",
-        "cma" => c"cma",
         "btl" => c"btl",
         _ => c"other",
     }
 }
 
-/// Which functions a window got when it was made: shm, mixed, cma or btl; NULL for no window.
+/// Which functions a window got when it was made: shm, mixed or btl; NULL for no window.
 ///
 /// # Safety
 /// As for every call on a window: no other thread frees it meanwhile.

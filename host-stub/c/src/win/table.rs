@@ -236,7 +236,7 @@ pub struct host_new_win_t {
     pub kind: c_int,
     /// Zero.
     pub reserved: c_int,
-    /// Which functions it got: shm, mixed, cma or btl.
+    /// Which functions it got: shm, mixed or btl.
     pub table_name: *const c_char,
     /// This rank's memory.
     pub base: *mut c_void,

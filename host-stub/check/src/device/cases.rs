@@ -30,6 +30,7 @@ pub(super) fn cases() -> Vec<Case> {
         ("device/straddling-buffers", mistakes::straddling),
         ("device/copies-that-fail", mistakes::failing),
         ("device/one-rank-on-a-device", one_rank::one_rank),
+        ("device/attached-without-a-number", one_rank::attached),
         ("device/calls-that-return", under_way::returns),
         ("device/copies-that-fail-later", under_way::fails_later),
         ("device/memory-freed-under-a-window", mistakes::freed),

@@ -29,7 +29,7 @@ pub(super) fn one_rank(context: &Context<'_>) -> Outcome {
             break;
         }
     }
-    // Memory of the caller is reached by the kernel's copies, where those are allowed.
+    // Memory of the caller is reached by the transport.
     let mut memory = vec![0u64; LEN / 8];
     let base = memory.as_mut_ptr().cast::<u8>();
     let device = context.job.devices().allocate(DEVICE, LEN)?;
@@ -49,6 +49,41 @@ pub(super) fn one_rank(context: &Context<'_>) -> Outcome {
     ensure(made.is_err(), || {
         String::from("memory of a device was put into a segment")
     })
+}
+
+/// A dynamic window that was made without a number takes memory of a device and of the host.
+pub(super) fn attached(context: &Context<'_>) -> Outcome {
+    let window = Window::dynamic_with(context.job, &Info::new())?;
+    let memory = context.job.devices().allocate(DEVICE, LEN)?;
+    let mut host = vec![0u64; LEN / 8];
+    let base = match context.rank % 2 {
+        0 => super::cases::at(memory.base()),
+        _ => host.as_mut_ptr().cast(),
+    };
+    // SAFETY: the memory lives until it was detached.
+    unsafe { window.attach(base, LEN) }?;
+    let bases = context.job.allgather(&(base as u64).to_ne_bytes())?;
+    let layout = bytes(8);
+    let sent = context.of_rank(context.rank).bytes(8);
+    window.lock_all(Assertion::empty())?;
+    for (rank, base) in bases.iter().enumerate() {
+        let place = u64::from_ne_bytes(base.as_slice().try_into()?) + 8 * context.rank as u64;
+        let mut found = [0u8; 8];
+        // SAFETY: the buffers live until the flush.
+        unsafe {
+            window.put(sent.as_ptr(), &layout, target(rank, place, &layout))?;
+            window.flush(rank)?;
+            window.get(found.as_mut_ptr(), &layout, target(rank, place, &layout))?;
+        }
+        window.flush(rank)?;
+        same(&format!("what was put to rank {rank}"), &found, &sent)?;
+    }
+    window.unlock_all()?;
+    context.meet()?;
+    window.detach(base)?;
+    window.free()?;
+    context.job.devices().forget_memory(memory.base());
+    Ok(())
 }
 
 /// Memory of the host is mapped on this node, that of the device nowhere.

@@ -82,7 +82,7 @@ pub struct Bench {
     #[arg(short = 'n', long = "np", value_name = "N")]
     ranks: Option<u32>,
 
-    /// The window's table of functions: auto, shm, mixed, cma or btl.
+    /// The window's table of functions: auto, shm, mixed or btl.
     #[arg(long, value_name = "TABLE", default_value = "btl", value_parser = table_choice)]
     table: TableChoice,
 

@@ -12,8 +12,6 @@
 //! synchronisation call between, which here begins with a flush: it waits for the transport's
 //! operations and fences the processor's.
 
-mod cma;
-
 use std::sync::atomic::{Ordering, fence};
 
 use super::btl;
@@ -23,8 +21,6 @@ use super::error::WinResult;
 use super::peer::Reach;
 use super::table::{RequestRef, RmaTable, Transfer};
 use super::window::Window;
-
-pub(super) use cma::reads;
 
 /// The functions of a window with ranks near and far.
 pub(super) const TABLE: RmaTable = RmaTable {
@@ -52,31 +48,16 @@ fn flush_all(window: &Window, call: &'static str) -> WinResult<()> {
     flushed
 }
 
-/// Moves a transfer by the kernel's copy; false where the kernel refuses. A process that is known to
-/// be gone is not written to: another may have its id by now.
-unsafe fn copied<const PUT: bool>(
-    window: &Window,
-    transfer: &Transfer<'_>,
-    pid: libc::pid_t,
-) -> WinResult<bool> {
-    window
-        .link
-        .check_lost(transfer.call, Some(transfer.target))?;
-    // SAFETY: passed on.
-    unsafe { cma::transfer::<PUT>(transfer, pid) }
-}
-
 unsafe fn put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer, whose target range was checked to lie in the
-    // target's memory; that memory is mapped here as said, or known to the target's process.
+    // target's memory; that memory is mapped here as said.
     unsafe {
         match transfer.peer.reach {
             Reach::Mapped(shift) => {
                 store(transfer, transfer.address.wrapping_add(shift) as *mut u8);
                 Ok(())
             }
-            Reach::Copied(pid) if copied::<true>(window, transfer, pid)? => Ok(()),
-            _ => rma::put(window, transfer),
+            Reach::Transport => rma::put(window, transfer),
         }
     }
 }
@@ -89,19 +70,17 @@ unsafe fn get(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
                 load(transfer, transfer.address.wrapping_add(shift) as *const u8);
                 Ok(())
             }
-            Reach::Copied(pid) if copied::<false>(window, transfer, pid)? => Ok(()),
-            _ => rma::get(window, transfer),
+            Reach::Transport => rma::get(window, transfer),
         }
     }
 }
 
 unsafe fn rput(window: &Window, transfer: &Transfer<'_>, request: RequestRef<'_>) -> WinResult<()> {
-    // SAFETY: as in `put`. What is copied is over when this returns, and the request counts nothing.
+    // SAFETY: as in `put`. A store is over when this returns, and the request counts nothing.
     unsafe {
         match transfer.peer.reach {
             Reach::Mapped(_) => put(window, transfer),
-            Reach::Copied(pid) if copied::<true>(window, transfer, pid)? => Ok(()),
-            _ => rma::rput(window, transfer, request),
+            Reach::Transport => rma::rput(window, transfer, request),
         }
     }
 }
@@ -111,8 +90,7 @@ unsafe fn rget(window: &Window, transfer: &Transfer<'_>, request: RequestRef<'_>
     unsafe {
         match transfer.peer.reach {
             Reach::Mapped(_) => get(window, transfer),
-            Reach::Copied(pid) if copied::<false>(window, transfer, pid)? => Ok(()),
-            _ => rma::rget(window, transfer, request),
+            Reach::Transport => rma::rget(window, transfer, request),
         }
     }
 }

@@ -249,7 +249,7 @@ impl Comm {
 
     /// Ends the use of the context: a new communicator may have it.
     fn let_go(&self) {
-        // Not where it was broken off: the flag stays raised, and ranks may still send with the number.
+        // Not where it was broken off: ranks may still send with the number.
         if self.scope().broken().is_none() {
             self.registry().contexts.release(self.context());
         }

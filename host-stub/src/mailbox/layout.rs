@@ -3,9 +3,6 @@
 use super::header::Header;
 use super::packing::GROUP;
 
-/// Flags that a rank can raise.
-pub(crate) const FLAGS: usize = 1 << 12;
-
 /// Most bytes that a rank spends on its region, as far as the smallest rings allow.
 const BUDGET: usize = 8 << 20;
 const SLOTS: [usize; 2] = [8, 4];
@@ -72,18 +69,18 @@ impl Layout {
         self.credit(self.ranks) + to
     }
 
-    /// The word to which a look at `to` reads, and in which this rank answers the looks of `to`.
-    pub(super) fn look(&self, to: usize) -> usize {
+    /// The word in which this rank tells the looks of `to` that it has given up.
+    pub(super) fn given_up(&self, to: usize) -> usize {
         self.given(self.ranks) + to
     }
 
-    /// The first word of the flags that this rank has raised, one bit each.
-    pub(super) fn flags(&self) -> usize {
-        self.look(self.ranks)
+    /// The word to which a look at `to` reads.
+    pub(super) fn seen(&self, to: usize) -> usize {
+        self.given_up(self.ranks) + to
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.flags() * 8 + FLAGS / 8
+        self.seen(self.ranks) * 8
     }
 }
 
@@ -100,9 +97,9 @@ mod tests {
         assert!(layout.inbox(4, 7) + slot <= layout.staging(0, 0));
         assert!(layout.staging(4, 7) + slot <= layout.credit(0));
         assert!(layout.credit(4) < layout.given(0));
-        assert!(layout.given(4) < layout.look(0));
-        assert!(layout.look(4) < layout.flags());
-        assert_eq!(layout.flags() * 8 + FLAGS / 8, layout.bytes());
+        assert!(layout.given(4) < layout.given_up(0));
+        assert!(layout.given_up(4) < layout.seen(0));
+        assert_eq!(layout.seen(5) * 8, layout.bytes());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use plugin_api::{Access, Endpoint, Handle, Module, ModuleFlags, Status};
 
 use super::header::Header;
 use super::layout::Layout;
+use super::look::FAILED;
 use super::packing::{all_there, pack, pack_bytes, unpack, unpack_bytes, words_of};
 use super::track::{Track, track_done};
 use crate::base::Pages;
@@ -55,8 +56,6 @@ pub(super) struct Line {
     telling: Box<Track>,
     /// The gets that see whether the other is still there.
     pub(super) looking: Box<Track>,
-    /// The flag that the last of them asked for.
-    pub(super) asked: Option<u16>,
 }
 
 impl Line {
@@ -86,12 +85,10 @@ pub(crate) struct Mailbox {
     registration: Option<Registration>,
     pages: Option<Pages>,
     base: *mut AtomicU64,
-    /// The words of looks, by rank.
-    pub(super) looks: *mut AtomicU64,
     pub(super) lines: Vec<Line>,
 }
 
-// SAFETY: `base` and `looks` point into `pages`, which belong to the mailbox; the rest is Send.
+// SAFETY: `base` points into `pages`, which belong to the mailbox; the rest is Send.
 unsafe impl Send for Mailbox {}
 
 impl Mailbox {
@@ -141,10 +138,6 @@ impl Mailbox {
             me,
             layout,
             base: pages.base().cast(),
-            looks: pages
-                .base()
-                .cast::<AtomicU64>()
-                .wrapping_add(layout.look(0)),
             registration: Some(registration),
             pages: Some(pages),
             lines: Vec::new(),
@@ -188,7 +181,6 @@ impl Mailbox {
                 staged: (0..self.layout.slots).map(|_| Track::default()).collect(),
                 telling: Box::default(),
                 looking: Box::default(),
-                asked: None,
             });
         }
         self.lines = lines;
@@ -274,11 +266,11 @@ impl Mailbox {
     ) -> Result<bool, Status> {
         let line = &self.lines[to];
         let local = self.words(at, 1).as_ptr().cast::<u8>();
-        let lost = std::ptr::from_ref(self.lost(to)).cast_mut();
+        let given_up = std::ptr::from_ref(self.given_up(to)).cast_mut();
         track.begin();
         // SAFETY: the endpoint is the job's; the local bytes stay until the track is idle; the
         // remote ones lie in the peer's region, which has the same layout and lives until every
-        // rank has left the job; the callback takes a track and a byte of this region, which stay
+        // rank has left the job; the callback takes a track and a word of this region, which stay
         // until the track is idle.
         let status = unsafe {
             self.transport.put(
@@ -290,7 +282,7 @@ impl Mailbox {
                 len,
                 Some(put_done),
                 track.context(),
-                lost.cast(),
+                given_up.cast(),
             )
         };
         posted(status, track)
@@ -368,7 +360,7 @@ impl Mailbox {
     }
 }
 
-/// The callback of puts to a rank: `data` is the byte that tells it of one that failed.
+/// The callback of puts to a rank: `data` is the word that tells it of one that failed.
 unsafe extern "C" fn put_done(
     module: *mut Module,
     endpoint: *mut Endpoint,
@@ -379,8 +371,8 @@ unsafe extern "C" fn put_done(
     status: i32,
 ) {
     if status < 0 {
-        // SAFETY: `put` gave a byte of the region, which stays until the track is idle, and that is below.
-        unsafe { &*data.cast::<AtomicU8>() }.store(1, Ordering::Relaxed);
+        // SAFETY: `put` gave a word of the region, which stays until the track is idle, and that is below.
+        unsafe { &*data.cast::<AtomicU64>() }.store(FAILED, Ordering::Relaxed);
     }
     // SAFETY: the context is a track.
     unsafe {

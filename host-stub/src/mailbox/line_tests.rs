@@ -2,7 +2,7 @@
 
 use plugin_api::Status;
 
-use super::{Header, Kind, Layout, Mailbox};
+use super::{Found, Header, Kind, Layout, Mailbox};
 use crate::loader::{Transport, scripted};
 
 /// The connected mailboxes of some ranks.
@@ -47,7 +47,7 @@ fn a_lost_message_is_found_by_every_look_and_by_a_full_ring() {
     scripted::script(&transport).put_ends = Status::SUCCESS;
     assert!(receiver.poll(0).is_none());
     for _ in 0..2 {
-        assert_eq!(sender.look(1, &[]), Some(Err(Status::UNREACH)));
+        assert_eq!(sender.look(1), Some(Found::Gone(Status::UNREACH)));
         transport.progress();
     }
     // The ring has room for the others.
@@ -65,63 +65,52 @@ fn a_look_finds_that_a_rank_was_not_told_what_was_taken() {
         assert_eq!(send(&mut sender, 1), Ok(true));
     }
     transport.progress();
-    assert_eq!(receiver.look(0, &[]), Some(Ok(None)));
+    assert_eq!(receiver.look(0), Some(Found::Nothing));
     transport.progress();
     scripted::script(&transport).put_ends = Status::UNREACH;
     while let Some(Ok(header)) = receiver.poll(0) {
         receiver.take(0, header, &mut [0]);
     }
     transport.progress();
-    assert_eq!(receiver.look(0, &[]), Some(Err(Status::UNREACH)));
+    assert_eq!(receiver.look(0), Some(Found::Gone(Status::UNREACH)));
 }
 
 #[test]
 fn a_rank_hears_of_a_message_that_was_lost_on_its_way_there() {
     let transport = scripted::transport();
     let [mut sender, mut receiver] = pair(&transport);
-    assert_eq!(receiver.look(0, &[]), Some(Ok(None)));
+    assert_eq!(receiver.look(0), Some(Found::Nothing));
     transport.progress();
     scripted::script(&transport).put_ends = Status::UNREACH;
     assert_eq!(send(&mut sender, 1), Ok(true));
     transport.progress();
     scripted::script(&transport).put_ends = Status::SUCCESS;
     // The sender, which has nothing more to send, does nothing but let others read its memory. This look reads it.
-    assert_eq!(receiver.look(0, &[]), Some(Ok(None)));
+    assert_eq!(receiver.look(0), Some(Found::Nothing));
     transport.progress();
     assert!(receiver.poll(0).is_none());
     for _ in 0..2 {
-        assert_eq!(receiver.look(0, &[]), Some(Err(Status::UNREACH)));
+        assert_eq!(receiver.look(0), Some(Found::GaveUp(0)));
         transport.progress();
     }
 }
 
 #[test]
-fn looks_find_the_flags_that_a_rank_has_raised_each_in_its_turn() {
+fn a_rank_tells_which_rank_it_has_lost_until_it_fails_itself() {
     let transport = scripted::transport();
-    let [here, mut other] = pair(&transport);
-    let flags = [3, 9, 4095];
-    let mut look = |flags: &[u16]| {
-        let found = other.look(0, flags);
+    let [_, teller, mut other] = mailboxes::<3>(&transport);
+    let mut look = || {
+        let found = other.look(1);
         transport.progress();
         found
     };
-    for _ in 0..4 {
-        assert_eq!(look(&flags), Some(Ok(None)));
-    }
-    assert!(!here.has_raised(4095));
-    here.raise(4095);
-    here.raise(8);
-    assert!(here.has_raised(4095) && !here.has_raised(9));
-    let found: Vec<_> = (0..4).filter_map(|_| look(&flags)).collect();
-    let raised = found.iter().filter(|found| **found == Ok(Some(4095)));
-    assert_eq!(raised.count(), 1, "{found:?}");
-    assert!(
-        found
-            .iter()
-            .all(|found| matches!(found, Ok(None | Some(4095))))
-    );
-    // One that is no longer asked for is not told of.
-    look(&[8]);
-    assert_eq!(look(&[]), Some(Ok(Some(8))));
-    assert_eq!(look(&[]), Some(Ok(None)));
+    let mut found_after = |culprit| {
+        teller.give_up(2, culprit);
+        look();
+        look()
+    };
+    assert_eq!(found_after(Some(0)), Some(Found::GaveUp(0)));
+    assert_eq!(found_after(Some(2)), Some(Found::GaveUp(0)));
+    assert_eq!(found_after(None), Some(Found::GaveUp(1)));
+    assert_eq!(found_after(Some(0)), Some(Found::GaveUp(1)));
 }

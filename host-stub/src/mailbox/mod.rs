@@ -7,8 +7,8 @@
 //! whatever the provider's way of delivering them. The receiver clears what it has read before it
 //! gives the slot back, with a put of a single byte.
 //!
-//! A rank that waits looks at others by gets of single bytes, which need nothing of these: they tell that a message to it
-//! was lost, and which flags the other has raised.
+//! A rank that waits looks at others by gets of single words, which need nothing of these: they tell whether the other has
+//! given up, and which rank it has lost.
 //!
 //! What is too long for a slot is fetched by its receiver: see [`crate::schedule`].
 
@@ -22,6 +22,7 @@ mod packing;
 mod track;
 
 pub(crate) use header::{Header, Kind};
-pub(crate) use layout::{FLAGS, Layout};
+pub(crate) use layout::Layout;
 pub(crate) use line::{Mailbox, message, peer, posted};
+pub(crate) use look::Found;
 pub(crate) use track::{Tracks, track_done};

@@ -9,14 +9,27 @@ use super::error::{CommError, CommResult};
 use super::matching::{Expected, Key};
 use super::scope::Scope;
 use crate::job::Job;
+use crate::mailbox::Found;
+
+/// A rank that the job reports, if it is one's failure, and why.
+pub(super) type Concern = (Option<usize>, String);
 
 /// A call that waits for the ranks of a scope outside of schedules: its name, and the scope.
 pub(super) type Waiter<'a> = (&'static str, &'a Arc<Scope>);
 
 impl State {
-    /// Ends a schedule that cannot go on. Its scope is of no use any more: others wait for what it does not send, and what
-    /// they send comes when nobody waits for it.
+    /// Ends a schedule that cannot go on, because of the rank that the error names, or of this one.
     pub(super) fn finish(&mut self, index: usize, error: CommError) {
+        let culprit = match (&error, self.schedule(index)) {
+            (CommError::Peer { rank, .. }, Some(schedule)) => Some(schedule.scope.job_rank(*rank)),
+            _ => None,
+        };
+        self.finish_by(index, error, culprit);
+    }
+
+    /// Ends a schedule that cannot go on because of a job rank, or with none of this one. Its scope is of no use any more:
+    /// others wait for what it does not send, and what they send comes when nobody waits for it.
+    fn finish_by(&mut self, index: usize, error: CommError, culprit: Option<usize>) {
         let Some(schedule) = self.schedule(index) else {
             return;
         };
@@ -33,7 +46,7 @@ impl State {
         } else {
             schedule.copies.ending.get_or_insert(error);
         }
-        self.break_off(&scope, &reason);
+        self.break_off(&scope, &reason, culprit);
     }
 
     /// Ends a schedule of which nothing is left to do.
@@ -54,24 +67,27 @@ impl State {
         }
     }
 
-    /// Makes a scope of no use, here and, by a flag that their looks find, at its other ranks. Nothing of it is under way
+    /// Makes a scope of no use, and tells the looks of its other ranks which rank is the cause. Nothing of it is under way
     /// afterwards. Its context stays in use for ever, since nobody frees it in good order, so what others still send is
     /// taken for nothing else.
-    pub(super) fn break_off(&mut self, scope: &Arc<Scope>, reason: &str) {
+    pub(super) fn break_off(&mut self, scope: &Arc<Scope>, reason: &str, culprit: Option<usize>) {
         // Of one rank alone nobody waits for another.
         if scope.size() < 2 || !scope.break_off(reason) {
             return;
         }
-        if let Some(flag) = scope.flag() {
-            self.mailbox.raise(flag);
-            self.queues.iter_mut().for_each(|q| q.forget_all(flag));
+        for job_rank in scope.watched() {
+            self.mailbox.give_up(job_rank, culprit);
+        }
+        if let Some(context) = scope.own_context() {
+            self.broken.push(context);
+            self.queues.iter_mut().for_each(|q| q.forget_all(context));
         }
         for index in self.running.clone() {
             if let Some(schedule) = self.schedule(index)
                 && Arc::ptr_eq(&schedule.scope, scope)
             {
                 let (call, reason) = (schedule.call, reason.to_owned());
-                self.finish(index, CommError::Broken { call, reason });
+                self.finish_by(index, CommError::Broken { call, reason }, culprit);
             }
         }
     }
@@ -107,14 +123,14 @@ impl State {
         self.finish(expected.schedule, error);
     }
 
-    /// The error of a schedule that cannot reach a job rank. The rank, should it wait for this one, is told so.
+    /// The error of a schedule that cannot reach a job rank. The rank, should it wait for this one, is told.
     pub(super) fn peer_failed(
         &mut self,
         index: usize,
         job_rank: usize,
         status: Status,
     ) -> CommError {
-        self.mailbox.give_up(job_rank);
+        self.mailbox.give_up(job_rank, None);
         match self.schedule(index) {
             Some(schedule) => gone(schedule.call, &schedule.scope, job_rank, status),
             None => CommError::Peer {
@@ -125,27 +141,21 @@ impl State {
         }
     }
 
-    /// The error of a schedule whose memory, which a job rank was to read or to fill, could not be registered. Of that, the other
-    /// ranks of its scope learn by the flag, and other scopes go on; where there is no flag, that rank is told alone.
+    /// The error of a schedule whose memory, which another rank was to read, could not be registered.
     pub(super) fn not_registered(
         &mut self,
         index: usize,
-        job_rank: usize,
         size: usize,
         status: Status,
     ) -> CommError {
-        let schedule = self.schedule(index);
-        let (call, flag) = schedule.map_or(("collective", None), |s| (s.call, s.scope.flag()));
-        if flag.is_none() {
-            self.mailbox.give_up(job_rank);
-        }
+        let call = self.schedule(index).map_or("collective", |s| s.call);
         let reason = status.to_string();
         CommError::Registration { call, size, reason }
     }
 
     /// Ends every schedule that a job rank takes part in.
     pub(super) fn lost(&mut self, job_rank: usize, status: Status) {
-        self.mailbox.give_up(job_rank);
+        self.mailbox.give_up(job_rank, None);
         for index in self.running.clone() {
             if let Some(schedule) = self.schedule(index)
                 && schedule.scope.rank_of(job_rank).is_some()
@@ -157,14 +167,13 @@ impl State {
         self.queues[job_rank].outgoing.clear();
     }
 
-    /// Ends every schedule of a communicator that a job rank has broken off.
-    fn told(&mut self, job_rank: usize, flag: u16) {
+    /// Ends every schedule in which a job rank that gave up takes part, and the one that it gave up for.
+    fn told(&mut self, job_rank: usize, culprit: usize) {
         for index in self.running.clone() {
             if let Some(schedule) = self.schedule(index)
-                && schedule.scope.flag() == Some(flag)
-                && let Some(error) = broken_off(schedule.call, &schedule.scope, job_rank)
+                && let Some(error) = gave_up(schedule.call, &schedule.scope, job_rank, culprit)
             {
-                self.finish(index, error);
+                self.finish_by(index, error, Some(culprit));
             }
         }
     }
@@ -173,57 +182,54 @@ impl State {
     /// returned. `concerned` returns the failure that the job reports of a scope's ranks, if there is one.
     pub(super) fn look(
         &mut self,
-        concerned: &dyn Fn(&Scope) -> Option<String>,
+        concerned: &dyn Fn(&Scope) -> Option<Concern>,
         waiter: Option<Waiter<'_>>,
     ) -> CommResult<()> {
-        let mut wanted: Vec<(usize, Option<u16>)> = Vec::new();
-        let mut want = |scope: &Scope| {
-            let flag = scope.flag();
-            wanted.extend(scope.watched().map(|job_rank| (job_rank, flag)));
-        };
+        let mut wanted: Vec<usize> = Vec::new();
         for index in self.running.clone() {
             let Some(schedule) = self.schedule(index) else {
                 continue;
             };
-            want(&schedule.scope);
-            if let Some(reason) = concerned(&schedule.scope) {
+            wanted.extend(schedule.scope.watched());
+            if let Some((culprit, reason)) = concerned(&schedule.scope) {
                 let call = schedule.call;
-                self.finish(index, CommError::Job { call, reason });
+                self.finish_by(index, CommError::Job { call, reason }, culprit);
             }
         }
-        let mut outcome = Ok(());
+        let mut failed: Option<(CommError, Option<usize>)> = None;
         if let Some((call, scope)) = waiter {
-            want(scope);
-            let reason = concerned(scope);
-            outcome = reason.map_or(Ok(()), |reason| Err(CommError::Job { call, reason }));
+            wanted.extend(scope.watched());
+            failed = concerned(scope)
+                .map(|(culprit, reason)| (CommError::Job { call, reason }, culprit));
         }
         wanted.sort_unstable();
         wanted.dedup();
-        for of_one in wanted.chunk_by(|a, b| a.0 == b.0) {
-            let job_rank = of_one[0].0;
-            let flags: Vec<u16> = of_one.iter().filter_map(|(_, flag)| *flag).collect();
-            let found = self.mailbox.look(job_rank, &flags);
-            let error = waiter.and_then(|(call, scope)| match found {
-                Some(Err(status)) => {
-                    scope.rank_of(job_rank)?;
-                    Some(gone(call, scope, job_rank, status))
-                }
-                Some(Ok(flag)) if flag.is_some() && flag == scope.flag() => {
-                    broken_off(call, scope, job_rank)
-                }
-                _ => None,
-            });
-            outcome = outcome.and(error.map_or(Ok(()), Err));
+        for job_rank in wanted {
+            let found = self.mailbox.look(job_rank).unwrap_or(Found::Nothing);
+            if let (None, Some((call, scope))) = (&failed, waiter) {
+                failed = match found {
+                    Found::Gone(status) if scope.rank_of(job_rank).is_some() => {
+                        Some((gone(call, scope, job_rank, status), Some(job_rank)))
+                    }
+                    Found::GaveUp(culprit) => {
+                        gave_up(call, scope, job_rank, culprit).map(|error| (error, Some(culprit)))
+                    }
+                    _ => None,
+                };
+            }
             match found {
-                Some(Err(status)) => self.lost(job_rank, status),
-                Some(Ok(Some(flag))) => self.told(job_rank, flag),
-                _ => {}
+                Found::Gone(status) => self.lost(job_rank, status),
+                Found::GaveUp(culprit) => self.told(job_rank, culprit),
+                Found::Nothing => {}
             }
         }
-        if let (Err(error), Some((_, scope))) = (&outcome, waiter) {
-            self.break_off(scope, &error.to_string());
+        match (failed, waiter) {
+            (Some((error, culprit)), Some((_, scope))) => {
+                self.break_off(scope, &error.to_string(), culprit);
+                Err(error)
+            }
+            _ => Ok(()),
         }
-        outcome
     }
 }
 
@@ -236,15 +242,25 @@ fn gone(call: &'static str, scope: &Scope, job_rank: usize, status: Status) -> C
     }
 }
 
-/// A rank of such a scope cannot go on there. None for any other rank: it has the number for another communicator.
-fn broken_off(call: &'static str, scope: &Scope, job_rank: usize) -> Option<CommError> {
-    let rank = scope.rank_of(job_rank)?;
-    let reason = format!("rank {rank} cannot go on there; its own error says why");
+/// A rank of a scope goes on in no collective with `culprit`. None if one of both is no rank of the scope.
+fn gave_up(
+    call: &'static str,
+    scope: &Scope,
+    job_rank: usize,
+    culprit: usize,
+) -> Option<CommError> {
+    let (rank, culprit) = (scope.rank_of(job_rank)?, scope.rank_of(culprit)?);
+    let reason = if rank == culprit {
+        format!("rank {rank} cannot go on; its own error says why")
+    } else {
+        format!("rank {culprit} cannot be reached, says rank {rank}")
+    };
     Some(CommError::Broken { call, reason })
 }
 
 /// What the job reports that a scope cannot live with.
-pub(super) fn concerned(job: &Job, scope: &Scope) -> Option<String> {
+pub(super) fn concerned(job: &Job, scope: &Scope) -> Option<Concern> {
     let member = |proc: u64| scope.members().iter().any(|m| u64::from(*m) == proc);
-    Some(job.failed_among(member)?.to_string())
+    let failure = job.failed_among(member)?;
+    Some((failure.proc.map(|proc| proc as usize), failure.to_string()))
 }

@@ -6,7 +6,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::copies::Copies;
-use super::ends::{Waiter, concerned};
+use super::ends::{Concern, Waiter, concerned};
 use super::error::{CommError, CommResult};
 use super::fetch::{Fetch, Offered};
 use super::matching::{Key, Queue};
@@ -67,6 +67,8 @@ pub(super) struct State {
     pub(super) offered: u32,
     pub(super) fetches: Vec<Fetch>,
     plans: Vec<Plan>,
+    /// Contexts of communicators that failed.
+    pub(super) broken: Vec<u16>,
     /// Schedules that have ended.
     pub(super) ended: usize,
     /// Futures of those, which are woken once the lock is free.
@@ -107,6 +109,7 @@ impl Engine {
                 offered: 0,
                 fetches: Vec::new(),
                 plans: Vec::new(),
+                broken: Vec::new(),
                 ended: 0,
                 woken: Vec::new(),
             }),
@@ -284,7 +287,7 @@ impl Engine {
     /// Both, with what the job reports of a scope.
     pub(super) fn look_for(
         &self,
-        concerned: &dyn Fn(&Scope) -> Option<String>,
+        concerned: &dyn Fn(&Scope) -> Option<Concern>,
         waiter: Option<Waiter<'_>>,
     ) -> CommResult<()> {
         let mut state = self.lock();
@@ -293,11 +296,11 @@ impl Engine {
         looked
     }
 
-    /// Makes a scope of no use, here and at all its ranks: this rank cannot go on in what all of them do.
+    /// Makes a scope of no use: this rank cannot go on in what all of its ranks do, and tells them.
     #[cold]
     pub(crate) fn break_off(&self, scope: &Arc<Scope>, reason: &str) {
         let mut state = self.lock();
-        state.break_off(scope, reason);
+        state.break_off(scope, reason, None);
         self.release(state);
     }
 }

@@ -183,6 +183,44 @@ fn a_rank_that_fails_alone_ends_the_others_and_keeps_nothing_of_theirs() {
         assert!(matches!(ranks[rank].engine.test(ticket), Some(Ok(()))));
     }
     assert_eq!(ranks[0].engine.kept(), 0);
+
+    // The rank that failed fails those that wait for it elsewhere too.
+    let waits = ranks[2].start(|plan| plan.await_signal(0));
+    look(&transport, &ranks, 2);
+    let outcome = ranks[2].engine.test(waits);
+    assert!(
+        matches!(outcome, Some(Err(CommError::Broken { .. }))),
+        "{outcome:?}"
+    );
+}
+
+/// The rank that is lost is named by those that learn of it from another, and no collective without it ends.
+#[test]
+fn a_rank_that_one_other_has_lost_is_named_by_all() {
+    let transport = scripted::transport();
+    let ranks = ranks::<3>(&transport);
+    scripted::script(&transport).put = Status::UNREACH;
+    let fails = ranks[1].start(|plan| plan.signal(2));
+    scripted::script(&transport).put = Status::SUCCESS;
+    let outcome = ranks[1].engine.test(fails);
+    let named = matches!(outcome, Some(Err(CommError::Peer { rank: 2, .. })));
+    assert!(named, "{outcome:?}");
+
+    let waits = ranks[0].start(|plan| plan.await_signal(1));
+    let without = Arc::new(Scope::new(vec![0, 1], 0, 1));
+    let goes_on = ranks[0].try_start(&without, |plan| plan.await_signal(1));
+    look(&transport, &ranks, 0);
+    let outcome = ranks[0].engine.test(waits);
+    let Some(Err(CommError::Broken { reason, .. })) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(reason, "rank 2 cannot be reached, says rank 1");
+    let pair = Arc::new(Scope::new(vec![0, 1], 1, 1));
+    let signals = ranks[1].try_start(&pair, |plan| plan.signal(0));
+    progress(&transport, &ranks);
+    for (rank, ticket) in [(0, goes_on.unwrap()), (1, signals.unwrap())] {
+        assert!(matches!(ranks[rank].engine.test(ticket), Some(Ok(()))));
+    }
 }
 
 #[test]
@@ -266,7 +304,7 @@ fn a_fetch_that_is_refused_half_way_ends_while_a_get_runs() {
 }
 
 #[test]
-fn memory_that_cannot_be_registered_ends_its_communicator_and_no_other() {
+fn memory_that_cannot_be_registered_ends_the_collective_at_all() {
     let transport = scripted::transport();
     let ranks = ranks::<2>(&transport);
     let from = vec![7_u8; LONG];
@@ -291,13 +329,4 @@ fn memory_that_cannot_be_registered_ends_its_communicator_and_no_other() {
         matches!(outcome, Some(Err(CommError::Broken { .. }))),
         "{outcome:?}"
     );
-
-    let other = [scope(2, 0, 1), scope(2, 1, 1)];
-    let signals = ranks[0].try_start(&other[0], |plan| plan.signal(1));
-    let awaits = ranks[1].try_start(&other[1], |plan| plan.await_signal(0));
-    progress(&transport, &ranks);
-    look(&transport, &ranks, 1);
-    for (rank, ticket) in [(0, signals.unwrap()), (1, awaits.unwrap())] {
-        assert!(matches!(ranks[rank].engine.test(ticket), Some(Ok(()))));
-    }
 }

@@ -22,9 +22,9 @@ impl Key {
         }
     }
 
-    /// The flag that is raised when the communicator is of no use any more.
-    pub(super) fn flag(&self) -> Option<u16> {
-        Scope::flag_of(self.context)
+    /// The context of the communicator, if it is one's.
+    pub(super) fn own_context(&self) -> Option<u16> {
+        Scope::context_of(self.context)
     }
 }
 
@@ -100,7 +100,8 @@ impl Queue {
     }
 
     /// Forgets what came early for a communicator.
-    pub(super) fn forget_all(&mut self, flag: u16) {
-        self.early.retain(|(key, _)| key.flag() != Some(flag));
+    pub(super) fn forget_all(&mut self, context: u16) {
+        self.early
+            .retain(|(key, _)| key.own_context() != Some(context));
     }
 }

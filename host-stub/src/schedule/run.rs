@@ -222,7 +222,7 @@ impl State {
         };
         let registration = match registered {
             Ok(registration) => registration,
-            Err(error) => return Err(self.not_registered(index, to, len, error.status)),
+            Err(error) => return Err(self.not_registered(index, len, error.status)),
         };
         let free = self.offers.iter().position(Option::is_none);
         let slot = free.unwrap_or_else(|| {

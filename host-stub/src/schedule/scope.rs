@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::mailbox::{FLAGS, Header};
+use crate::mailbox::Header;
 
 /// Uses of a context that never meet each other's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +18,6 @@ pub(crate) enum Plane {
 
 /// Contexts that can be told apart.
 pub(crate) const CONTEXTS: usize = 1 << 12;
-
-// A rank raises the flag of a context that is of no use any more.
-const _: () = assert!(CONTEXTS <= FLAGS);
 
 /// The ranks of a communicator and its context. Shared by everything that runs on it.
 #[derive(Debug)]
@@ -60,8 +57,8 @@ impl Scope {
         }
     }
 
-    /// The flag that a rank raises when it cannot go on here. None for ranks in a context that others use too.
-    pub(super) fn flag(&self) -> Option<u16> {
+    /// The context, if no other scope uses it.
+    pub(super) fn own_context(&self) -> Option<u16> {
         (!self.borrowed).then_some(self.context)
     }
 
@@ -101,8 +98,8 @@ impl Scope {
             .position(|member| *member as usize == job_rank)
     }
 
-    /// The flag of a communicator whose messages have this tag. None for those of a part of its ranks.
-    pub(super) fn flag_of(tag: u16) -> Option<u16> {
+    /// The context of a communicator whose messages have this tag. None for those of a part of its ranks.
+    pub(super) fn context_of(tag: u16) -> Option<u16> {
         (tag & 3 != 2).then_some(tag >> 2)
     }
 
@@ -157,10 +154,10 @@ mod tests {
     fn a_scope_breaks_off_once_and_watches_all_others() {
         let scope = Scope::new(vec![4, 5, 6, 7], 2, 9);
         assert_eq!(scope.watched().collect::<Vec<_>>(), [4, 5, 7]);
-        assert_eq!((scope.flag(), scope.broken()), (Some(9), None));
+        assert_eq!((scope.own_context(), scope.broken()), (Some(9), None));
         assert!(scope.break_off("a reason"));
         assert!(!scope.break_off("another"));
         assert_eq!(scope.broken(), Some("a reason"));
-        assert_eq!(Scope::in_context_of(vec![0, 1], 0, 9).flag(), None);
+        assert_eq!(Scope::in_context_of(vec![0, 1], 0, 9).own_context(), None);
     }
 }

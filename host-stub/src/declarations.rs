@@ -5,7 +5,7 @@ use mca_params::{Declaration, Removed};
 
 use crate::base::log::VERBOSE;
 use crate::coll::node::NODE_COLLECTIVES;
-use crate::crt::{CHECK, PROGRESS_THREAD, PROGRESS_THREAD_CORE, WAIT_REPORT};
+use crate::crt::{CHECK, PROGRESS_THREAD, PROGRESS_THREAD_CORE};
 use crate::device::{CUDA, LEVEL, PRETENDED, PRETENDED_BYTES};
 use crate::job::RANKS_PER_NODE;
 use crate::win::{HUGE_PAGES, TABLE};
@@ -14,11 +14,10 @@ use crate::win::{HUGE_PAGES, TABLE};
 pub const PREFIX: &str = "host_";
 
 /// All of them.
-pub static DECLARATIONS: [&Declaration; 13] = [
+pub static DECLARATIONS: [&Declaration; 12] = [
     &VERBOSE,
     &PROGRESS_THREAD,
     &PROGRESS_THREAD_CORE,
-    &WAIT_REPORT,
     &CHECK,
     &NODE_COLLECTIVES,
     &TABLE,
@@ -31,13 +30,17 @@ pub static DECLARATIONS: [&Declaration; 13] = [
 ];
 
 /// What the host no longer has. A setting of one ends the job with the reason.
-pub static REMOVED: [Removed; 3] = [
+pub static REMOVED: [Removed; 4] = [
     Removed::new(
         "host_coll_hierarchy",
         "collectives over several nodes have no stages; override those that need them by a layer (host_comm_hooks_register)",
     ),
     Removed::new("host_registration_cache_entries", NO_CACHE),
     Removed::new("host_registration_cache_bytes", NO_CACHE),
+    Removed::new(
+        "host_wait_report",
+        "long waits are not reported; a debugger shows where each thread waits",
+    ),
 ];
 
 const NO_CACHE: &str = "local buffers are not registered, so nothing is kept; leave it out";

@@ -8,8 +8,6 @@
 
 #[path = "openmp/level.rs"]
 mod level;
-#[path = "openmp/reports.rs"]
-mod reports;
 #[path = "openmp/runtimes.rs"]
 mod runtimes;
 #[path = "openmp/target.rs"]
@@ -106,10 +104,6 @@ fn program(compiler: Compiler, name: &str) -> PathBuf {
 
 /// Compiles a program of `omp/` with every warning an error.
 fn compile(compiler: Compiler, name: &str, out: &Path) {
-    compile_with(compiler, name, out, &[]);
-}
-
-fn compile_with(compiler: Compiler, name: &str, out: &Path, options: &[&str]) {
     let library = host_library().parent().unwrap();
     let output = Command::new(compiler.name)
         .args([
@@ -121,7 +115,6 @@ fn compile_with(compiler: Compiler, name: &str, out: &Path, options: &[&str]) {
             "-Wextra",
             "-Werror",
         ])
-        .args(options)
         // A program may stand in for functions of the runtime, which the host looks for by name.
         .arg("-rdynamic")
         // Of a header, not all is used; and GCC overlooks uses in depend clauses.

@@ -8,7 +8,6 @@ use super::level::{Checker, Entered, LevelError};
 use super::mode::Mode;
 use super::pace::Pace;
 use super::wait_queue::WaitQueue;
-use super::watch::{self, Stay};
 use crate::loader::Transport;
 use plugin_api::Stats;
 
@@ -20,11 +19,6 @@ pub trait Blocking: Sync {
     /// Whether another process ends the wait by writing to shared memory, which no progress of this
     /// one brings about: looks are cheap then, and come first.
     const NEAR: bool = false;
-
-    /// The call that waits, for reports.
-    fn call(&self) -> &'static str {
-        "a call"
-    }
 
     /// Whether the wait is over. Asked by any thread that makes progress, often: quick, and never blocks.
     fn is_done(&self) -> bool;
@@ -91,8 +85,6 @@ pub struct Engine {
     trouble: AtomicI32,
     /// As the runtime's, for waits that know no job.
     checker: Option<Arc<Checker>>,
-    /// Whether long waits are reported.
-    reports: bool,
 }
 
 impl Engine {
@@ -102,7 +94,6 @@ impl Engine {
         oversubscribed: bool,
         progress_thread: bool,
         checker: Option<Arc<Checker>>,
-        reports: bool,
     ) -> Engine {
         Engine {
             transport: transport.clone(),
@@ -115,16 +106,6 @@ impl Engine {
             told: Mutex::default(),
             trouble: AtomicI32::new(0),
             checker,
-            reports,
-        }
-    }
-
-    /// Has a wait of the caller watched while what this returns lives, if long waits are reported.
-    #[inline]
-    pub(crate) fn stay(&self, call: &'static str) -> Option<Stay> {
-        match self.reports {
-            true => Some(watch::begin(call)),
-            false => None,
         }
     }
 

@@ -8,8 +8,7 @@
 //! - [`Hooks`]: what a tasking runtime lends so that a waiting task leaves its thread.
 //! - [`Engine`]: progress, of the transport and of every [`Source`], and the one way to wait for it,
 //!   through which all blocking calls of the host go (`waits`, `tasks`). The wait queue passes the progress token
-//!   among the waiters (`wait_queue`), with or without a progress thread (`progress_thread`). Long waits are
-//!   reported on request (`watch`), with what OpenMP tells of the tasks that wait (`ompt`).
+//!   among the waiters (`wait_queue`), with or without a progress thread (`progress_thread`).
 //!
 //! Nothing here knows windows or collectives; they say what they wait for ([`Blocking`]).
 
@@ -21,7 +20,6 @@ mod engine;
 mod hooks;
 mod level;
 mod mode;
-mod ompt;
 mod pace;
 mod progress_thread;
 mod runtime;
@@ -29,7 +27,6 @@ mod sync;
 mod tasks;
 mod wait_queue;
 mod waits;
-mod watch;
 
 pub use completion::AttachError;
 pub use cond::{Cond, Misuse};
@@ -37,16 +34,13 @@ pub use engine::{Blocking, Busy, Engine, Source};
 pub use hooks::{CAN_SUSPEND, CAN_YIELD, Hooks, HooksError, set_hooks};
 pub use level::{CHECK, Checker, Entered, Level, LevelError};
 pub use mode::{EXTERNAL_ENV, Mode, external, set_external};
-pub use ompt::start_tool;
 pub use runtime::{PROGRESS_THREAD, PROGRESS_THREAD_CORE, Runtime, RuntimeError, signal, wait};
-pub use watch::WAIT_REPORT;
 
 pub(crate) use completion::{Attached, Completion, Listener};
 pub(crate) use engine::Told;
 pub(crate) use pace::Pace;
 pub(crate) use runtime::Plan;
 pub(crate) use waits::watched;
-pub(crate) use watch::Stay;
 
 use hooks::resume;
 

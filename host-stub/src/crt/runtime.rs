@@ -1,7 +1,6 @@
 //! A job's part of the common runtime: mode, level, engine and progress thread, put together at init.
 
 use std::sync::{Arc, PoisonError, RwLock, Weak};
-use std::time::Duration;
 
 use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
 use plugin_api::ThreadLevel;
@@ -12,7 +11,6 @@ use super::hooks;
 use super::level::{CHECK, Checker, Entered, Level, LevelError};
 use super::mode::{self, Mode};
 use super::progress_thread::ProgressThread;
-use super::watch::{self, Watcher};
 use crate::base::params::Params;
 use crate::loader::Transport;
 
@@ -46,9 +44,6 @@ pub enum RuntimeError {
     /// The progress thread.
     #[error("host_progress_thread: the progress thread cannot be started: {0}")]
     Progress(std::io::Error),
-    /// The thread that reports long waits.
-    #[error("host_wait_report: the thread that reports waits cannot be started: {0}")]
-    Watcher(std::io::Error),
 }
 
 /// What is decided before the transport is opened.
@@ -59,8 +54,6 @@ pub(crate) struct Plan {
     progress_thread: bool,
     core: Option<usize>,
     check: bool,
-    /// When a wait is reported.
-    report: Option<Duration>,
 }
 
 impl Plan {
@@ -95,7 +88,6 @@ impl Plan {
             progress_thread,
             core: core.and_then(|core| usize::try_from(core).ok()),
             check: params.declare(&CHECK)?.as_bool().unwrap_or(false),
-            report: watch::patience(params)?,
         })
     }
 
@@ -116,7 +108,6 @@ pub struct Runtime {
     checker: Option<Arc<Checker>>,
     // Before the engine's last reference goes: ends its thread.
     _progress_thread: Option<ProgressThread>,
-    _watcher: Option<Watcher>,
     engine: Arc<Engine>,
 }
 
@@ -136,20 +127,17 @@ impl Runtime {
             oversubscribed,
             plan.progress_thread,
             checker.clone(),
-            plan.report.is_some(),
         ));
         let progress_thread = if plan.progress_thread {
             Some(ProgressThread::start(&engine, plan.core).map_err(RuntimeError::Progress)?)
         } else {
             None
         };
-        let watcher = plan.report.map(Watcher::start).transpose();
         *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&engine);
         Ok(Runtime {
             provided: plan.provided,
             checker,
             _progress_thread: progress_thread,
-            _watcher: watcher.map_err(RuntimeError::Watcher)?,
             engine,
         })
     }

@@ -65,7 +65,6 @@ impl Engine {
         if B::NEAR && self.comes_at_once(what) {
             return Ok(());
         }
-        let _stay = self.stay(what.call());
         match self.mode {
             Mode::Master => self.drive_until(what, || what.is_done()),
             Mode::Thread => self.wait_as_thread(what, None),
@@ -83,7 +82,6 @@ impl Engine {
         if what.is_done() {
             return Ok(());
         }
-        let _stay = self.stay(what.call());
         match self.mode {
             Mode::Master => self.drive_until(what, || what.is_done()),
             Mode::Thread => self.wait_as_thread(what, Some(completion)),
@@ -331,7 +329,6 @@ impl Engine {
             return Ok(());
         };
         let what = Signalled { cond, signal };
-        let _stay = self.stay("crt_wait");
         let waiter = Waiter {
             cond,
             signal,

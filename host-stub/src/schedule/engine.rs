@@ -359,10 +359,6 @@ struct Wait<'a, F> {
 impl<F: Fn() -> bool + Sync> Blocking for Wait<'_, F> {
     type Error = i32;
 
-    fn call(&self) -> &'static str {
-        "a collective"
-    }
-
     fn is_done(&self) -> bool {
         (self.is_over)()
     }

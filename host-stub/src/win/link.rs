@@ -9,7 +9,7 @@ use plugin_api::{ModuleFlags, Status};
 use super::error::{WinError, WinResult};
 use super::intent::Intent;
 use crate::base::process::Process;
-use crate::crt::{Blocking, Completion, Engine, Entered, Pace, Stay};
+use crate::crt::{Blocking, Completion, Engine, Entered, Pace};
 use crate::job::{Job, Members};
 use crate::loader::{Failure, Transport};
 
@@ -199,7 +199,6 @@ impl Link {
             call,
             member: None,
             pace: Pace::default(),
-            stay: None,
         }
     }
 
@@ -307,10 +306,6 @@ struct Until<'a, F> {
 impl<F: Fn() -> bool + Sync> Blocking for Until<'_, F> {
     type Error = WinError;
 
-    fn call(&self) -> &'static str {
-        self.call
-    }
-
     #[inline]
     fn is_done(&self) -> bool {
         (self.done)()
@@ -333,8 +328,6 @@ pub(super) struct Waiter<'a> {
     /// Whose failure ends it; none: that of any rank of the window.
     member: Option<usize>,
     pace: Pace,
-    /// Has the loop watched from its first visit on, if long waits are reported.
-    stay: Option<Stay>,
 }
 
 impl Waiter<'_> {
@@ -342,9 +335,6 @@ impl Waiter<'_> {
     #[inline]
     pub(super) fn step(&mut self) -> WinResult<()> {
         let (link, call, member) = (self.link, self.call, self.member);
-        if self.stay.is_none() {
-            self.stay = link.engine().stay(call);
-        }
         link.engine().step(
             &mut self.pace,
             |code| link.progress_failed(call, code),

@@ -2,4 +2,3 @@
 
 pub mod condition;
 pub mod omp;
-pub mod ompt;

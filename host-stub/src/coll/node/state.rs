@@ -278,10 +278,6 @@ impl Blocking for Come<'_> {
 
     const NEAR: bool = true;
 
-    fn call(&self) -> &'static str {
-        "a collective"
-    }
-
     #[inline]
     fn is_done(&self) -> bool {
         self.lines.has(self.rank, self.mark, self.step)

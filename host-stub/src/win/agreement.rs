@@ -7,14 +7,11 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use super::btl;
+use super::btl::active;
+use super::control::SAID_WORDS;
 use super::error::WinResult;
-use super::shm;
+use super::shm::sync;
 use super::window::Window;
-
-/// Words in which a rank tells the others something: the first is a number, or the length of a refusal, whose text
-/// follows.
-pub(super) const SAID_WORDS: usize = 32;
 
 /// Bytes of the text of a refusal; of a longer one the beginning travels.
 const MOST_TEXT: usize = (SAID_WORDS - 1) * 8;
@@ -29,8 +26,8 @@ impl Window {
     /// Waits until every rank is here; collective.
     fn meet(&self, call: &'static str) -> WinResult<()> {
         match self.parts.shared {
-            Some(_) => shm::barrier(self, call),
-            None => btl::barrier(self, call),
+            Some(_) => sync::barrier(self, call),
+            None => active::barrier(self, call),
         }
     }
 

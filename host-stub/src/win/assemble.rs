@@ -4,22 +4,23 @@ use std::mem::ManuallyDrop;
 
 use plugin_api::ThreadLevel;
 
+use super::bounce::PackedBytes;
 use super::btl;
 use super::control::Control;
-use super::dynamic::Attached;
 use super::epoch::Epochs;
 use super::error::{WinError, WinResult};
 use super::hints::Rules;
 use super::hooks::Layers;
 use super::info::Resolved;
 use super::intent::Intent;
+use super::kind::WindowKind;
 use super::link::Link;
 use super::near;
-use super::packed::PackedBytes;
 use super::parts::{Exposed, Parts, SyncState};
-use super::peer::{Offer, Peer, Reach, WindowKind};
+use super::peer::{Offer, Peer, Reach};
+use super::regions::Attached;
 use super::request_state::RequestPool;
-use super::shm::Shared;
+use super::shm::shared::Shared;
 use super::slots::Slots;
 use super::table::RmaTable;
 use super::types::TypeTable;

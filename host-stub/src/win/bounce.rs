@@ -1,4 +1,7 @@
-//! A window's own buffers for bytes on their way.
+//! A window's own buffers for bytes on their way, and the count of what is packed in them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A buffer for bytes on their way. Leaked when a call gives up while an operation uses it.
 pub(super) struct Bounce {
@@ -40,5 +43,32 @@ impl Drop for Bounce {
         if self.in_use {
             std::mem::forget(std::mem::take(&mut self.words));
         }
+    }
+}
+
+/// How many bytes a window's operations under way have packed.
+#[derive(Clone, Default)]
+pub(super) struct PackedBytes(Arc<AtomicUsize>);
+
+impl PackedBytes {
+    /// The bytes.
+    pub(super) fn now(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts bytes until what is returned is dropped.
+    pub(super) fn count(&self, bytes: usize) -> Counted {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+        Counted(self.clone(), bytes)
+    }
+}
+
+/// Bytes that are counted until this is dropped.
+pub(super) struct Counted(PackedBytes, usize);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // Relaxed: the count guards no memory.
+        self.0.0.fetch_sub(self.1, Ordering::Relaxed);
     }
 }

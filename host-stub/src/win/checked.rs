@@ -9,9 +9,10 @@ use std::mem::MaybeUninit;
 use plugin_api::{Datatype, Handle};
 
 use super::error::{WinError, WinResult};
+use super::kind::WindowKind;
 use super::layout::Layout;
 use super::op::{Kind, RmaOp};
-use super::peer::{Peer, WindowKind};
+use super::peer::Peer;
 use super::regions::KeyWords;
 use super::table::Transfer;
 use super::window::Window;

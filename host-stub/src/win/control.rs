@@ -10,7 +10,6 @@ use std::sync::atomic::AtomicU64;
 
 use plugin_api::{Access, Handle};
 
-use super::agreement::SAID_WORDS;
 use crate::base::Pages;
 use crate::loader::{Registration, Transport, TransportError};
 
@@ -35,6 +34,9 @@ const NOTIFIED: usize = 4 * LINE;
 const BARRIER: usize = 5 * LINE;
 /// Rounds of a barrier among as many ranks as a machine can number.
 const ROUNDS: usize = 64;
+/// Words in which a rank tells the others something: the first is a number, or the length of a refusal, whose text
+/// follows.
+pub(super) const SAID_WORDS: usize = 32;
 /// What this rank tells the others; only it writes here.
 const SAID: usize = BARRIER + ROUNDS;
 /// How often each rank posted an exposure epoch to this one, one word per rank.

@@ -15,52 +15,25 @@ use plugin_api::hmem_iface;
 
 use super::assemble::{Pieces, assemble, devices, peer, table_for};
 use super::control::{Control, ControlPlan};
-use super::error::{WinError, WinResult};
+use super::error::{WinResult, refused};
 use super::hooks::{Layers, hooked};
-use super::info::{Info, Resolved, TableChoice};
+use super::info::{Resolved, TableChoice};
 use super::intent::{Intent, classes};
+use super::kind::WindowKind;
 use super::link::Link;
 use super::own_part::{device_memory, expose, memory, usable};
 use super::parts::{Exposed, Memory};
-use super::peer::{Offer, Reach, WindowKind, decode, encode};
+use super::peer::{Offer, Reach, decode, encode};
 use super::regions::Shape;
 use super::share::{Joint, share};
-use super::shm::{self, Shared};
+use super::shm;
+use super::shm::shared::Shared;
 use super::slots::SLOTS;
+use super::wanted::{Source, Wanted};
 use super::window::Window;
 use crate::base::process::Process;
 use crate::device::HOST;
 use crate::job::Members;
-
-/// Where a window's memory comes from.
-#[derive(Clone, Copy)]
-pub(super) enum Source {
-    /// The caller.
-    Caller(*mut u8, usize),
-    /// The window, this many bytes.
-    Own(usize),
-    /// Nowhere; some is attached later.
-    None,
-}
-
-impl Source {
-    pub(super) fn len(self) -> usize {
-        match self {
-            Source::Caller(_, len) | Source::Own(len) => len,
-            Source::None => 0,
-        }
-    }
-}
-
-/// What a rank wants.
-pub(super) struct Wanted<'a> {
-    pub(super) kind: WindowKind,
-    pub(super) unit: u32,
-    pub(super) source: Source,
-    pub(super) info: &'a Info,
-}
-
-const CALL: &str = "window creation";
 
 /// Makes a window; collective over the members.
 pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window> {
@@ -86,7 +59,8 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
         process: Process::own(),
     });
     let mine = intent.as_ref().ok().cloned();
-    let intents = exchange(&link, &Intent::encode(&intent))?
+    let intents = link
+        .exchange(&Intent::encode(&intent))?
         .iter()
         .enumerate()
         .map(|(rank, bytes)| Intent::decode(rank, mine.as_ref(), bytes))
@@ -134,29 +108,6 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
         return Err(error);
     }
     Ok(window)
-}
-
-pub(super) fn refused(rank: usize, reason: impl Into<String>) -> WinError {
-    WinError::Creation {
-        rank,
-        reason: reason.into(),
-    }
-}
-
-/// What every rank gives, in the order of the ranks.
-pub(super) fn exchange(link: &Link, mine: &[u8]) -> WinResult<Vec<Vec<u8>>> {
-    let all = link
-        .members
-        .allgather(mine)
-        .map_err(|error| WinError::Job {
-            call: CALL,
-            reason: error.to_string(),
-        })?;
-    if all.len() != link.size {
-        let reason = format!("{} of {} ranks answered", all.len(), link.size);
-        return Err(refused(link.rank, reason));
-    }
-    Ok(all)
 }
 
 fn check(wanted: &Wanted<'_>) -> Result<(), String> {
@@ -287,7 +238,8 @@ fn partly(
         Err(reason) => Err(reason.clone()),
     };
     let mut peers = Vec::with_capacity(link.size);
-    for (rank, blob) in exchange(&link, &encode(wanted.kind, &offer))?
+    for (rank, blob) in link
+        .exchange(&encode(wanted.kind, &offer))?
         .iter()
         .enumerate()
     {

@@ -1,13 +1,12 @@
 //! Copies between packed host memory and the elements of a buffer: all blocks of a regular layout by
 //! one call, other layouts many runs at a time.
 
-use plugin_api::{Datatype, IoVec};
+use plugin_api::IoVec;
 
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
 use super::pieces::Cursor;
 use super::regular;
-use super::window::Window;
 use crate::device::Devices;
 use crate::loader::Blocks;
 
@@ -149,29 +148,5 @@ pub(super) unsafe fn copy(
             answer,
         })?;
         done += bytes;
-    }
-}
-
-impl Window {
-    /// Copies between host memory and this rank's own, on whatever device that is.
-    pub(super) fn copy_own(
-        &self,
-        call: &'static str,
-        offset: usize,
-        way: Way<'_>,
-    ) -> WinResult<()> {
-        let exposed = &self.parts.exposed;
-        let place = Place {
-            iface: exposed.iface,
-            address: (exposed.base as u64).wrapping_add(offset as u64),
-        };
-        let len = match &way {
-            Way::From(into) => into.len(),
-            Way::To(from) => from.len(),
-        };
-        let layout = Layout::contiguous(Datatype::Uint8, len);
-        let devices = self.link.job.devices();
-        // SAFETY: the range was checked to lie in this rank's memory, which is of that kind.
-        unsafe { copy(devices, call, &Elements::Of(place, layout), way) }
     }
 }

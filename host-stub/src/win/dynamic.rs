@@ -8,38 +8,17 @@
 //! Gerstenberger, Besta, Hoefler, "Enabling Highly-Scalable Remote Memory Access Programming with
 //! MPI-3 One Sided" (SC 2013): detaching stays local, because no origin has to be told.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use super::control::REGIONS_VERSION;
 use super::error::{WinError, WinResult};
 use super::keeping::keeping;
+use super::kind::WindowKind;
 use super::own_part::register;
-use super::peer::{Peer, WindowKind};
-use super::regions::{KeyWords, Regions};
+use super::peer::Peer;
+use super::regions::KeyWords;
 use super::window::Window;
 use crate::device::{Location, decode_location};
 
-/// What this rank has attached.
-#[derive(Default)]
-pub(super) struct Attached(Mutex<Regions>);
-
-impl Attached {
-    /// Ends all registrations; the table stays as it is.
-    pub(super) fn withdraw(&mut self) {
-        let regions = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        regions.withdraw();
-    }
-}
-
 impl Window {
-    fn attached_regions(&self) -> MutexGuard<'_, Regions> {
-        self.parts
-            .attached
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Attaches memory to a dynamic window. Local; takes time as the logarithm of how much is
     /// attached. Takes an encoded location too; peers name the memory by its address there.
     /// [`WinError::BadArgument`]: not a dynamic window, no bytes, overlap with attached memory, or device memory and a
@@ -116,7 +95,7 @@ pub(super) unsafe fn attach(window: &Window, base: *mut u8, len: usize) -> WinRe
         return refuse(format!("{len} B at {start:#x} are no memory"));
     };
     let base = std::ptr::with_exposed_provenance_mut(start);
-    let mut regions = window.attached_regions();
+    let mut regions = window.parts.attached.lock();
     if let Some((other, bytes)) = regions.overlapping(start, end) {
         return refuse(format!(
             "{len} B at {start:#x} overlap {bytes} B attached at {other:#x}"
@@ -137,7 +116,11 @@ pub(super) fn detach(window: &Window, base: *const u8) -> WinResult<()> {
     let start = decode_location(base as u64).map_or(base as u64, |l| l.address) as usize;
     let (control, transport) = (&window.parts.control, &window.link.transport);
     // Out of the table first: a rank that reads it from here on learns no key that is about to end.
-    let removed = window.attached_regions().remove(control, transport, start);
+    let removed = window
+        .parts
+        .attached
+        .lock()
+        .remove(control, transport, start);
     let Some(registration) = removed else {
         return Err(WinError::BadArgument {
             call: "detach",

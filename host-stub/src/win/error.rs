@@ -211,3 +211,11 @@ pub enum WinError {
 
 /// What window calls return.
 pub type WinResult<T> = Result<T, WinError>;
+
+/// The error of a window that could not be made because of a rank.
+pub(super) fn refused(rank: usize, reason: impl Into<String>) -> WinError {
+    WinError::Creation {
+        rank,
+        reason: reason.into(),
+    }
+}

@@ -9,8 +9,7 @@ use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::create::{exchange, refused};
-use super::error::WinResult;
+use super::error::{WinResult, refused};
 use super::intent::Intent;
 use super::table::RmaTable;
 use super::window::Window;
@@ -205,7 +204,7 @@ pub(super) fn hooked(window: &mut Window, intents: &[Intent]) -> WinResult<()> {
         )),
     };
     let mine = ran.as_ref().err().cloned().unwrap_or_default();
-    let outcome = exchange(&window.link, mine.as_bytes()).and_then(|all| {
+    let outcome = window.link.exchange(mine.as_bytes()).and_then(|all| {
         match all.iter().position(|reason| !reason.is_empty()) {
             None => Ok(()),
             Some(rank) => Err(refused(rank, String::from_utf8_lossy(&all[rank]))),

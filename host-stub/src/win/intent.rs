@@ -1,8 +1,7 @@
 //! What the ranks of a new window tell each other first, and which of them share memory.
 
-use super::create::refused;
-use super::error::WinResult;
-use super::peer::WindowKind;
+use super::error::{WinResult, refused};
+use super::kind::WindowKind;
 use crate::base::process::Process;
 
 /// What a rank wants of a new window, and where it runs.

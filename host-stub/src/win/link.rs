@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use plugin_api::{ModuleFlags, Status};
 
-use super::error::{WinError, WinResult};
+use super::error::{WinError, WinResult, refused};
 use super::intent::Intent;
 use crate::base::process::Process;
 use crate::crt::{Blocking, Completion, Engine, Entered, Pace};
@@ -76,6 +76,22 @@ impl Link {
             .filter(|(rank, _)| node(*rank) == node(self.rank))
             .map(|(rank, intent)| (rank, intent.process))
             .collect();
+    }
+
+    /// What every rank gives when a window is made, in the order of the ranks. Collective.
+    pub(super) fn exchange(&self, mine: &[u8]) -> WinResult<Vec<Vec<u8>>> {
+        let all = self
+            .members
+            .allgather(mine)
+            .map_err(|error| WinError::Job {
+                call: "window creation",
+                reason: error.to_string(),
+            })?;
+        if all.len() != self.size {
+            let reason = format!("{} of {} ranks answered", all.len(), self.size);
+            return Err(refused(self.rank, reason));
+        }
+        Ok(all)
     }
 
     /// Progresses the transport once; returns how much completed.

@@ -8,10 +8,11 @@ use plugin_api::hmem_iface;
 
 use super::device_copy::{Elements, Place};
 use super::error::{WinError, WinResult};
+use super::kind::WindowKind;
 use super::layout::{Layout, Segment};
 use super::op::{Kind, RmaOp};
 use super::packed::{PackedBuffers, Rows};
-use super::peer::{Reach, WindowKind};
+use super::peer::Reach;
 use super::pieces::Cursor;
 use super::request::{Request, issue_unasked};
 use super::request_state::LastStep;

@@ -2,10 +2,10 @@
 
 use plugin_api::{Access, AtomicFlags, ModuleFlags, hmem_iface};
 
-use super::create::{Source, Wanted};
 use super::link::Link;
 use super::parts::{Exposed, Memory};
-use super::shm::Shared;
+use super::shm::shared::Shared;
+use super::wanted::{Source, Wanted};
 use crate::base::Pages;
 use crate::device::{Device, Devices, HOST, Location, is_looked_for};
 use crate::loader::Registration;

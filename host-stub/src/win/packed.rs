@@ -2,11 +2,10 @@
 //! returns while the operation is under way, and what it fetched is unpacked when all its pieces have ended.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plugin_api::Status;
 
-use super::bounce::Bounce;
+use super::bounce::{Bounce, Counted};
 use super::device_copy::{Elements, Way, copy};
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
@@ -16,27 +15,6 @@ use crate::job::Job;
 
 /// Packed bytes of a window's operations under way from which on a call waits for earlier ones.
 const MOST: usize = 64 << 20;
-
-/// How many bytes a window's operations under way have packed.
-#[derive(Clone, Default)]
-pub(super) struct PackedBytes(Arc<AtomicUsize>);
-
-impl PackedBytes {
-    fn count(&self, bytes: usize) -> Counted {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
-        Counted(self.clone(), bytes)
-    }
-}
-
-/// Bytes that are counted until this is dropped.
-struct Counted(PackedBytes, usize);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        // Relaxed: the count guards no memory.
-        self.0.0.fetch_sub(self.1, Ordering::Relaxed);
-    }
-}
 
 /// The elements of a device buffer in host memory, one after the other.
 struct Packed {
@@ -182,7 +160,7 @@ fn status_of(error: &WinError) -> Status {
 impl Window {
     /// Waits for the operations under way if they have a great deal packed.
     fn bound_packed(&self, call: &'static str) -> WinResult<()> {
-        if self.parts.packed.0.load(Ordering::Relaxed) < MOST {
+        if self.parts.packed.now() < MOST {
             return Ok(());
         }
         for peer in &self.parts.peers {

@@ -3,13 +3,13 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
+use super::bounce::PackedBytes;
 use super::control::Control;
-use super::dynamic::Attached;
-use super::packed::PackedBytes;
 use super::peer::Peer;
 use super::pending::Pending;
+use super::regions::Attached;
 use super::request_state::RequestPool;
-use super::shm::Shared;
+use super::shm::shared::Shared;
 use super::slots::Slots;
 use crate::base::{Pages, Segment};
 use crate::device::DeviceBuffer;

@@ -4,46 +4,11 @@ use std::sync::atomic::AtomicU64;
 
 use super::control::Word;
 use super::error::WinError;
+use super::kind::WindowKind;
 use super::pending::Pending;
 use super::region_cache::RegionCache;
 use crate::base::Turns;
 use crate::loader::{EndpointRef, HandleCopy};
-
-/// How a window's memory came to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WindowKind {
-    /// The caller's memory.
-    Create,
-    /// Memory that the window owns.
-    Allocate,
-    /// Memory that the window owns and every rank may address.
-    AllocateShared,
-    /// Memory attached and detached while the window lives.
-    Dynamic,
-}
-
-impl WindowKind {
-    /// The kind of a code.
-    pub(super) fn of(code: u64) -> Option<WindowKind> {
-        [
-            WindowKind::Create,
-            WindowKind::Allocate,
-            WindowKind::Dynamic,
-            WindowKind::AllocateShared,
-        ]
-        .into_iter()
-        .find(|kind| kind.code() == code)
-    }
-
-    pub(super) const fn code(self) -> u64 {
-        match self {
-            WindowKind::Create => 1,
-            WindowKind::Allocate => 2,
-            WindowKind::Dynamic => 3,
-            WindowKind::AllocateShared => 4,
-        }
-    }
-}
 
 /// What a rank brings to a new window; travels as words.
 #[derive(Clone, Debug, PartialEq, Eq)]

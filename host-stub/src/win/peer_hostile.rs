@@ -4,7 +4,8 @@ use std::fs;
 
 use proptest::prelude::*;
 
-use super::peer::{WindowKind, decode, encode};
+use super::kind::WindowKind;
+use super::peer::{decode, encode};
 
 const HANDLE: usize = 16;
 

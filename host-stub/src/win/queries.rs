@@ -5,20 +5,10 @@ use super::btl::passive;
 use super::error::{WinError, WinResult};
 use super::hints::InForce;
 use super::info::Info;
+use super::kind::WindowKind;
 use super::parts::Memory;
-use super::peer::WindowKind;
+use super::table::SharedPart;
 use super::window::Window;
-
-/// A rank's memory as this process sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SharedPart {
-    /// Its first byte.
-    pub base: *mut u8,
-    /// Bytes.
-    pub len: usize,
-    /// Bytes of that rank's displacement unit.
-    pub unit: u32,
-}
 
 impl Window {
     /// Where a rank's memory is in this process, to be read and written directly under MPI's rules

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plugin_api::Access;
 
@@ -235,6 +236,23 @@ fn make_chunk(transport: &Transport, shape: Shape, chunk: usize) -> Result<Chunk
         registration,
         pages,
     })
+}
+
+/// What this rank has attached.
+#[derive(Default)]
+pub(super) struct Attached(Mutex<Regions>);
+
+impl Attached {
+    /// Ends all registrations; the table stays as it is.
+    pub(super) fn withdraw(&mut self) {
+        let regions = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        regions.withdraw();
+    }
+
+    /// The regions, for one thread at a time.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Regions> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! How the ranks of a node come to one segment, or agree that they have none.
 
-use super::create::{exchange, refused};
-use super::error::WinResult;
+use super::error::{WinResult, refused};
 use super::info::{Resolved, TableChoice};
 use super::intent::Intent;
+use super::kind::WindowKind;
 use super::link::Link;
-use super::peer::WindowKind;
-use super::shm::{Plan, Shared};
+use super::shm::plan::Plan;
+use super::shm::shared::Shared;
 use crate::base::{Card, NoSegment, Segment};
 use crate::device::HOST;
 
@@ -74,7 +74,7 @@ pub(super) fn share(
         Ok(None) => Vec::new(),
         Err(error) => encode_outcome(Some(error)),
     };
-    let cards = exchange(link, &mine)?;
+    let cards = link.exchange(&mine)?;
     let joined = made.and_then(|made| {
         let segment = match made {
             Some(segment) => segment,
@@ -108,7 +108,7 @@ fn given_up(
 ) -> WinResult<Option<(usize, String)>> {
     let leader = classes[link.rank];
     let mut first = None;
-    for (rank, bytes) in exchange(link, &encode_outcome(mine))?.iter().enumerate() {
+    for (rank, bytes) in link.exchange(&encode_outcome(mine))?.iter().enumerate() {
         match decode_outcome(bytes) {
             Ok(()) => {}
             Err(NoSegment::Memory(reason)) => return Err(refused(rank, reason)),

@@ -8,7 +8,6 @@ use super::error::WinResult;
 use super::info::Info;
 use super::layout::Layout;
 use super::peer::Peer;
-use super::queries::SharedPart;
 use super::request_state::RequestState;
 use super::window::Window;
 use crate::base::Op;
@@ -51,6 +50,17 @@ pub struct Transfer<'a> {
 
 /// What a request form counts with; made by the public call.
 pub struct RequestRef<'a>(pub(super) &'a RequestState);
+
+/// A rank's memory as this process sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedPart {
+    /// Its first byte.
+    pub base: *mut u8,
+    /// Bytes.
+    pub len: usize,
+    /// Bytes of that rank's displacement unit.
+    pub unit: u32,
+}
 
 /// An entry of a communication call.
 pub(super) type Communicate = unsafe fn(&Window, &Transfer<'_>) -> WinResult<()>;

@@ -1,24 +1,19 @@
-//! A window: how it is made, and how it ends. Its parts are in `parts`.
+//! A window: what it is, and how it ends. Its parts are in `parts`.
 
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, PoisonError};
 
-use plugin_api::hmem_iface;
-
-use super::create::{Source, Wanted, create};
-use super::device_copy::Way;
 use super::epoch::Epochs;
-use super::error::{WinError, WinResult};
+use super::error::WinError;
 use super::hints::Rules;
 use super::hooks::Layers;
-use super::info::{Info, Resolved};
+use super::info::Resolved;
+use super::kind::WindowKind;
 use super::link::Link;
 use super::parts::Parts;
-use super::peer::WindowKind;
 use super::remains::Dropped;
 use super::table::RmaTable;
 use super::types::TypeTable;
-use crate::job::Members;
 
 /// Memory of every rank of a group, open to one-sided access by all of them.
 ///
@@ -46,99 +41,6 @@ pub struct Window {
 }
 
 impl Window {
-    /// Makes a window of the caller's memory over a job, or another group of ranks. Collective; every rank may give another length and
-    /// displacement unit. [`WinError::Creation`] on every rank when some rank cannot take part.
-    ///
-    /// # Safety
-    /// The memory is readable and writable, and stays so until the window was freed. While it is
-    /// exposed it is touched only as MPI's rules for the epoch allow, and not through references.
-    pub unsafe fn create(
-        over: impl Into<Members>,
-        base: *mut u8,
-        len: usize,
-        unit: u32,
-    ) -> WinResult<Window> {
-        // SAFETY: passed on to the caller.
-        unsafe { Self::create_with(over, base, len, unit, &Info::new()) }
-    }
-
-    /// As [`create`](Self::create), with hints.
-    ///
-    /// # Safety
-    /// As for [`create`](Self::create).
-    pub unsafe fn create_with(
-        over: impl Into<Members>,
-        base: *mut u8,
-        len: usize,
-        unit: u32,
-        info: &Info,
-    ) -> WinResult<Window> {
-        let wanted = Wanted {
-            kind: WindowKind::Create,
-            unit,
-            source: Source::Caller(base, len),
-            info,
-        };
-        create(over.into(), &wanted)
-    }
-
-    /// Makes a window of `len` zeroed bytes that it owns. Collective.
-    pub fn allocate(over: impl Into<Members>, len: usize, unit: u32) -> WinResult<Window> {
-        Self::allocate_with(over, len, unit, &Info::new())
-    }
-
-    /// As [`allocate`](Self::allocate), with hints.
-    pub fn allocate_with(
-        over: impl Into<Members>,
-        len: usize,
-        unit: u32,
-        info: &Info,
-    ) -> WinResult<Window> {
-        let wanted = Wanted {
-            kind: WindowKind::Allocate,
-            unit,
-            source: Source::Own(len),
-            info,
-        };
-        create(over.into(), &wanted)
-    }
-
-    /// Makes a window of `len` zeroed bytes of memory that every rank may address, see
-    /// [`shared_query`](Self::shared_query). The ranks' parts follow each other without a gap
-    /// unless the info says otherwise. Collective; [`WinError::Creation`] on every rank when some
-    /// rank does not share memory with the others.
-    pub fn allocate_shared(
-        over: impl Into<Members>,
-        len: usize,
-        unit: u32,
-        info: &Info,
-    ) -> WinResult<Window> {
-        let wanted = Wanted {
-            kind: WindowKind::AllocateShared,
-            unit,
-            source: Source::Own(len),
-            info,
-        };
-        create(over.into(), &wanted)
-    }
-
-    /// Makes a window without memory, to which each rank attaches some. Displacements are
-    /// addresses in the target's process. Collective.
-    pub fn dynamic(over: impl Into<Members>) -> WinResult<Window> {
-        Self::dynamic_with(over, &Info::new())
-    }
-
-    /// As [`dynamic`](Self::dynamic), with hints.
-    pub fn dynamic_with(over: impl Into<Members>, info: &Info) -> WinResult<Window> {
-        let wanted = Wanted {
-            kind: WindowKind::Dynamic,
-            unit: 1,
-            source: Source::None,
-            info,
-        };
-        create(over.into(), &wanted)
-    }
-
     /// How the window's memory came to be.
     pub fn kind(&self) -> WindowKind {
         self.kind
@@ -174,63 +76,6 @@ impl Window {
     /// Whether this rank has no memory in the window.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Copies out of this rank's memory, as a local load. [`WinError::OutOfBounds`] beyond it.
-    pub fn read_local(&self, offset: usize, into: &mut [u8]) -> WinResult<()> {
-        let from = self.local("local read", offset, into.len())?;
-        if self.parts.exposed.iface != hmem_iface::SYSTEM {
-            return self.copy_own("local read", offset, Way::From(into));
-        }
-        // SAFETY: the range was checked to lie in this rank's memory, which stays while the window
-        // is not freed. No thread of this process writes it meanwhile: writing here takes unsafe
-        // functions, which forbid that. Other processes may; as with any shared memory the bytes then
-        // are either, and bytes have no invalid values.
-        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
-        Ok(())
-    }
-
-    /// Copies to this rank's memory, as a local store. [`WinError::OutOfBounds`] beyond it.
-    ///
-    /// ```compile_fail,E0133
-    /// fn two_threads_at_once(window: &host_stub::win::Window) {
-    ///     std::thread::scope(|scope| {
-    ///         scope.spawn(|| window.write_local(0, &[1]));
-    ///         scope.spawn(|| window.write_local(0, &[2]));
-    ///     });
-    /// }
-    /// ```
-    ///
-    /// # Safety
-    /// Nobody in this process accesses the same bytes meanwhile: no other local read or write, nothing
-    /// through [`base`](Self::base) or a reference made of it, and no operation of this process that
-    /// has this range as its origin buffer or its target. For other processes MPI's rules for local
-    /// stores in the open epoch hold.
-    pub unsafe fn write_local(&self, offset: usize, from: &[u8]) -> WinResult<()> {
-        let to = self.local("local write", offset, from.len())?;
-        if self.parts.exposed.iface != hmem_iface::SYSTEM {
-            return self.copy_own("local write", offset, Way::To(from));
-        }
-        // SAFETY: the range was checked to lie in this rank's memory; the caller keeps everybody else off it.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
-        Ok(())
-    }
-
-    fn local(&self, call: &'static str, offset: usize, len: usize) -> WinResult<*mut u8> {
-        let fits = offset
-            .checked_add(len)
-            .is_some_and(|end| end <= self.parts.exposed.len);
-        if !fits {
-            return Err(WinError::OutOfBounds {
-                call,
-                rank: self.link.rank,
-                displacement: offset as u64,
-                unit: 1,
-                size: len,
-                limit: self.parts.exposed.len as u64,
-            });
-        }
-        Ok(self.parts.exposed.base.wrapping_add(offset))
     }
 
     /// Ends the window. Collective. Waits until every rank is here and everything under way has

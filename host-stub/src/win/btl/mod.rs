@@ -2,16 +2,13 @@
 //! synchronisation is made of the transport's atomics on control blocks.
 
 mod accumulate;
-mod active;
+pub(super) mod active;
 mod compare_swap;
 mod locked;
 pub(super) mod notify;
 pub(super) mod passive;
 pub(super) mod rma;
 mod tracked;
-
-pub(super) use active::barrier;
-pub(super) use passive::LOCKS_AT_ONCE;
 
 use super::table::RmaTable;
 use super::{dynamic, queries};

@@ -8,21 +8,17 @@
 mod atomics;
 mod locks;
 pub(super) mod notify;
-mod plan;
+pub(super) mod plan;
 mod rma;
-mod sync;
+pub(super) mod shared;
+pub(super) mod sync;
 mod update;
-
-use std::sync::atomic::AtomicU64;
 
 use super::error::{WinError, WinResult};
 use super::table::RmaTable;
 use super::window::Window;
 use super::{dynamic, queries};
-use crate::base::Segment;
-
-pub(super) use plan::Plan;
-pub(super) use sync::barrier;
+use shared::Shared;
 
 /// The functions of a window in one segment.
 pub(super) const TABLE: RmaTable = RmaTable {
@@ -58,24 +54,6 @@ pub(super) const TABLE: RmaTable = RmaTable {
     set_info: queries::set_info,
     get_info: queries::get_info,
 };
-
-/// A window's segment and what this rank keeps beside it.
-pub(super) struct Shared {
-    pub(super) segment: Segment,
-    pub(super) plan: Plan,
-    /// Flushes, so that some of them make progress.
-    flushes: AtomicU64,
-}
-
-impl Shared {
-    pub(super) fn new(segment: Segment, plan: Plan) -> Shared {
-        Shared {
-            segment,
-            plan,
-            flushes: AtomicU64::new(0),
-        }
-    }
-}
 
 impl Window {
     /// The segment of a window whose synchronisation is in it.

@@ -1,7 +1,7 @@
 //! Where the parts of a segment lie: header, words of synchronisation, and each rank's memory.
 
 use crate::base::SEGMENT_HEADER;
-use crate::win::agreement::SAID_WORDS;
+use crate::win::control::SAID_WORDS;
 
 /// Words of a cache line, so that words with different users do not share one.
 const LINE: usize = 8;

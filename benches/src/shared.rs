@@ -1,24 +1,35 @@
 //! Memory that neighbours map.
 
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 
-/// Bytes in a shared mapping, which are never unmapped: of a file in memory.
+/// Bytes of a file in memory that cannot shrink, which are never unmapped, and the file.
 ///
 /// # Errors
 /// The kernel's refusal.
-pub fn leak(size: usize) -> io::Result<*mut u8> {
+pub fn leak(size: usize) -> io::Result<(*mut u8, OwnedFd)> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a C string.
-    let file = unsafe { libc::memfd_create(c"bench-window".as_ptr(), libc::MFD_CLOEXEC) };
-    // SAFETY: a number and a length; a descriptor that is none is refused.
-    if unsafe { libc::ftruncate(file, size as libc::off_t) } != 0 {
+    let number = unsafe { libc::memfd_create(c"bench-window".as_ptr(), flags) };
+    if number < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new, and nobody else has it.
+    let file = unsafe { OwnedFd::from_raw_fd(number) };
+    // SAFETY: an open descriptor, and plain numbers.
+    let sealed = unsafe {
+        libc::fallocate(number, 0, 0, size as libc::off_t) == 0
+            && libc::fcntl(number, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) == 0
+    };
+    if !sealed {
         return Err(io::Error::last_os_error());
     }
     let (rights, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     // SAFETY: a new mapping, at an address that the kernel chooses.
-    let base = unsafe { libc::mmap(ptr::null_mut(), size, rights, shared, file, 0) };
+    let base = unsafe { libc::mmap(ptr::null_mut(), size, rights, shared, number, 0) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    Ok(base.cast())
+    Ok((base.cast(), file))
 }

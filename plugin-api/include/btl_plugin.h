@@ -690,6 +690,14 @@ struct btl_module_vtable {
      * BTL_NOT_SUPPORTED: no trace is written. With a `name` of NULL the call only asks that. */
     btl_status (*trace)(btl_module *module, const char *name, uint64_t peer, uint64_t begin,
                         uint64_t end);
+
+    /* register_mem for memory that is a shared mapping of the file of descriptor `fd`, from byte
+     * `offset` of it on. Where the file is one in memory (memfd_create) that is sealed against shrinking
+     * (F_SEAL_SHRINK), the plugin may have local peers map it; other memory is reached as if
+     * register_mem had been called. The plugin does not use the descriptor after this call.
+     * BTL_BAD_PARAM: the memory cannot be at this place of the file. */
+    btl_status (*register_shared)(btl_module *module, btl_endpoint *endpoint, void *base, size_t size,
+                                  uint32_t access, int fd, uint64_t offset, btl_handle **handle);
 };
 
 /* The table's size in ABI 1.0, on platforms with 64-bit pointers. */

@@ -422,6 +422,22 @@ pub struct ModuleVtable {
             end: u64,
         ) -> Status,
     >,
+    /// [`register_mem`](Self::register_mem) for memory that is a shared mapping of the file of descriptor `fd`, from byte `offset` of it on. Where
+    /// the file is one in memory (`memfd_create`) that is sealed against shrinking (`F_SEAL_SHRINK`), the plugin may have local peers map
+    /// it; other memory is reached as if `register_mem` had been called. The plugin does not use the descriptor after this
+    /// call. [`Status::BAD_PARAM`]: the memory cannot be at this place of the file.
+    pub register_shared: Option<
+        unsafe extern "C" fn(
+            module: *mut Module,
+            endpoint: *mut Endpoint,
+            base: *mut c_void,
+            size: usize,
+            access: u32,
+            fd: i32,
+            offset: u64,
+            handle: *mut *mut Handle,
+        ) -> Status,
+    >,
 }
 
 // SAFETY: the table holds only functions; their contract states which threads may call them.

@@ -269,3 +269,31 @@ fn arguments_that_name_nothing() {
         assert!(refused.stderr.contains("number of seconds"), "{refused:?}");
     }
 }
+
+/// Ranks of a node map the segment of a window whose operations the transport makes: they are instructions of the origin.
+#[test]
+fn a_window_in_one_segment() {
+    let file = std::env::temp_dir().join(format!("window-stats-{}", std::process::id()));
+    let mut command = Command::new(host_stub());
+    command
+        .args(["check", "--np", "2", "--suite", "tables", "--only"])
+        .args(["shared/puts_by_the_transport", "--provider", "shm"])
+        .args(["--mca", "btl_ofi_stats_file"])
+        .arg(&file)
+        .arg("--plugin")
+        .arg(ofi_plugin());
+    let outcome = run(&mut command, LIMIT);
+    assert!(outcome.status.success(), "{}", outcome.transcript());
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    for line in text.lines() {
+        let rank: serde_json::Value = serde_json::from_str(line).unwrap();
+        let peers = rank["peers"].as_array().unwrap();
+        let carried = peers.iter().flat_map(|p| p["carried"].as_array().unwrap());
+        let copies = carried.filter(|c| c["carrier"] == Carrier::Copy.name());
+        // The process copies to itself twice. To the other one it does, but for the first put, while the ranks meet.
+        let most = copies.map(|c| c["operations"].as_u64().unwrap()).max();
+        assert!(most >= Some(9), "{line}");
+    }
+}

@@ -184,10 +184,8 @@ pub(crate) fn rank(provider: &str, output: &Path) -> Result<(), String> {
     let info = Info::new().with_table(TableChoice::Btl);
     let len = job.size() as usize * PLACE;
     let own = Window::allocate_with(&job, len, 1, &info).map_err(text)?;
-    let memory = benches::shared::leak(len).map_err(text)?;
-    // SAFETY: the memory is never unmapped, and only operations of the window change it.
-    let mapped = unsafe { Window::create_with(&job, memory, len, 1, &info) };
-    let windows = [own, mapped.map_err(text)?];
+    let mapped = Window::allocate_shared(&job, len, 1, &info).map_err(text)?;
+    let windows = [own, mapped];
     for window in &windows {
         reach(window)?;
         job.barrier().map_err(text)?;

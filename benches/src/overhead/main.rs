@@ -10,6 +10,7 @@ mod measure;
 mod raw;
 mod sides;
 
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use benches::{ranks, shared};
@@ -42,7 +43,7 @@ struct Arguments {
     /// Rows whose names contain this, such as `put 65536 B bandwidth`; all by default.
     #[arg(long, default_value = "")]
     only: String,
-    /// Registers memory in a shared mapping, which neighbours map.
+    /// Registers memory of a file, which neighbours map.
     #[arg(long)]
     shared: bool,
     /// Only the first put, which makes the connection, of both sides, this one first.
@@ -69,14 +70,21 @@ fn rank(arguments: &Arguments, rank: u32) -> Result<(), String> {
     let mut raw = Raw::open(&arguments.provider)?;
 
     let size = LARGEST + 4096;
-    let base = match arguments.shared {
-        true => shared::leak(size).map_err(|e| e.to_string())?,
-        false => vec![0u64; size / 8].leak().as_mut_ptr().cast(),
-    };
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-    // SAFETY: the buffer is never freed, and only peers' puts change it while it is registered.
-    let registration =
-        unsafe { job.transport().register(base, size, access) }.map_err(|e| e.to_string())?;
+    let (base, registration) = if arguments.shared {
+        let (base, file) = shared::leak(size).map_err(|e| e.to_string())?;
+        let place = (file.as_fd(), 0);
+        // SAFETY: the file stays mapped from its first byte on, and only peers' puts change it while it is registered.
+        let made = unsafe { job.transport().register_shared(base, size, access, place) };
+        (base, made)
+    } else {
+        let base = vec![0u64; size / 8].leak().as_mut_ptr().cast();
+        // SAFETY: the buffer is never freed, and only peers' puts change it while it is registered.
+        (base, unsafe {
+            job.transport().register(base, size, access)
+        })
+    };
+    let registration = registration.map_err(|e| e.to_string())?;
     let (address, key) = raw.register(base, size)?;
 
     let handles = gather(&job, registration.handle_bytes())?;
@@ -113,7 +121,11 @@ fn rank(arguments: &Arguments, rank: u32) -> Result<(), String> {
             .ok_or("the transport has no atomic sum")?,
     );
     let info = Info::new().with_table(TableChoice::Btl);
-    let window = Window::allocate_with(&job, LARGEST, 1, &info).map_err(|e| e.to_string())?;
+    let window = match arguments.shared {
+        true => Window::allocate_shared(&job, LARGEST, 1, &info),
+        false => Window::allocate_with(&job, LARGEST, 1, &info),
+    };
+    let window = window.map_err(|e| e.to_string())?;
     let mut sides = Sides {
         window,
         transport: job.transport().clone(),

@@ -1,4 +1,4 @@
-//! Memory in shared mappings of neighbours: mapped, so that operations on it need neither the target nor the kernel; and
+//! Memory of neighbours in files that cannot shrink: mapped, so that operations on it need neither the target nor the kernel; and
 //! reached as before where it cannot be mapped.
 
 #![allow(
@@ -24,7 +24,7 @@ use plugin_api::counters::Carrier;
 use plugin_api::{Access, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status, ThreadLevel};
 
 use common::attending::attended;
-use common::memory::{Memory, Window, file_of, mappings};
+use common::memory::{Memory, Window, descriptors, file_of, mappings};
 use common::pair::{Target, WORDS, serve_as_target, succeed_target};
 use common::seen::Seen;
 use common::{insist, near, open, register};
@@ -166,14 +166,10 @@ fn signal(target: &Target<'_>, signal: i32) {
 /// A stopped target serves every operation, because it serves none: from the first one on.
 #[test]
 fn a_stopped_target() {
-    let all = [
-        Memory::Memfd,
-        Memory::Shm,
-        Memory::Disk,
-        Memory::Unlinked,
-        Memory::Huge,
-    ];
-    for memory in all.into_iter().filter(|memory| memory.is_there()) {
+    for memory in [Memory::Memfd, Memory::Huge]
+        .into_iter()
+        .filter(|memory| memory.is_there())
+    {
         let t = open(near(), ThreadLevel::Single, &[]);
         let mut target = Target::start_in(&t, near(), memory);
         let there = There {
@@ -193,17 +189,17 @@ fn a_stopped_target() {
     }
 }
 
-/// Memory that is not in one shared mapping is reached by the ring and the kernel; likewise where faults are not handled.
+/// Other memory is reached by the ring and the kernel: what no file is named for, and files that may shrink.
 #[test]
 fn other_memory() {
-    let unguarded = ("btl_ofi_fault_guard", mca_params::Value::Bool(false));
-    for (memory, parameters) in [
-        (Memory::Heap, &[][..]),
-        (Memory::Private, &[]),
-        (Memory::Two, &[]),
-        (Memory::Memfd, &[unguarded]),
+    for memory in [
+        Memory::Heap,
+        Memory::Anonymous,
+        Memory::Unsealed,
+        Memory::Shm,
+        Memory::Disk,
     ] {
-        let t = open(near(), ThreadLevel::Single, parameters);
+        let t = open(near(), ThreadLevel::Single, &[]);
         let mut target = Target::start_in(&t, near(), memory);
         let there = There {
             t: &t,
@@ -212,7 +208,7 @@ fn other_memory() {
         };
         let mut old = 9;
         assert_eq!(there.put_word(0, 5), Status::SUCCESS);
-        // From the first page to the last, in both files.
+        // From the first page to the last.
         let ones = vec![1u8; 8 * (WORDS - 1)];
         insist(&t, || there.put(1, &ones, None));
         assert_eq!(t.flush(None), Status::SUCCESS);
@@ -224,25 +220,6 @@ fn other_memory() {
         target.end();
         t.close().unwrap();
     }
-}
-
-/// Shared memory of no file can be opened with privileges only; its operations are right with and without.
-#[test]
-fn shared_memory_of_no_file() {
-    let t = open(near(), ThreadLevel::Single, &[]);
-    let mut target = Target::start_in(&t, near(), Memory::Anonymous);
-    let there = There {
-        t: &t,
-        peer: target.peer,
-        h: target.handle,
-    };
-    assert_eq!(there.put_word(3, 5), Status::SUCCESS);
-    let mut old = 0;
-    insist(&t, || there.fetch_add(3, &mut old, None));
-    assert_eq!(t.flush(None), Status::SUCCESS);
-    assert_eq!(target.sees(2, 3), (0, 6));
-    target.end();
-    t.close().unwrap();
 }
 
 /// What the target maps to be read only is not written, although its file could be.
@@ -272,8 +249,60 @@ fn pair(level: ThreadLevel) -> (Transport, Transport) {
 }
 
 fn register_window(t: &Transport, window: &Window, access: Access) -> Region {
-    // SAFETY: the window is never unmapped.
-    unsafe { t.register(window.base().cast(), window.size(), access) }.unwrap()
+    window.register(t, access).unwrap()
+}
+
+/// The transport keeps the file until the region is closed, and no longer.
+#[test]
+fn the_descriptor_may_be_closed() {
+    let (a, b) = pair(ThreadLevel::Single);
+    let mut window = Window::new(Memory::Memfd, 512);
+    let file = window.file();
+    let region = register_window(&b, &window, Access::all());
+    assert_eq!(descriptors(file), 2);
+    window.close_file();
+    assert_eq!(descriptors(file), 1);
+    let peer = a.connect(b.address(), 0).unwrap();
+    let h = region.handle();
+    let there = There { t: &a, peer, h };
+    assert_eq!(there.put_word(3, 7), Status::SUCCESS);
+    assert_eq!((there.carried(), window.word(3)), ([1, 0, 0], 7));
+    region.close().unwrap();
+    assert_eq!(descriptors(file), 0);
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
+/// A window may begin anywhere in its file; a place where it cannot be is refused.
+#[test]
+fn a_part_of_a_file() {
+    let (a, b) = pair(ThreadLevel::Single);
+    let window = Window::new(Memory::Memfd, 1024);
+    let page = 4096;
+    let part = |offset: usize, length, from| {
+        let base = window.base().wrapping_byte_add(offset).cast();
+        // SAFETY: the window stays mapped. What the file does not have there is refused.
+        unsafe { b.register_shared(base, length, Access::all(), window.part(from)) }
+    };
+    let region = part(page + 16, page - 16, page as u64 + 16).unwrap();
+    let peer = a.connect(b.address(), 0).unwrap();
+    let h = region.handle();
+    let there = There { t: &a, peer, h };
+    assert_eq!(there.put_word(1, 7), Status::SUCCESS);
+    assert_eq!((there.carried(), window.word(512 + 3)), ([1, 0, 0], 7));
+    region.close().unwrap();
+    for (offset, length, from, why) in [
+        (0, 2 * page + 1, 0, "the file has 8192 bytes"),
+        (0, 8, 2 * page as u64, "the file has 8192 bytes"),
+        (8, 8, u64::MAX - 4087, "the file has 8192 bytes"),
+        (8, 8, 0, "lie differently in their pages"),
+    ] {
+        let refused = part(offset, length, from).map(drop).unwrap_err();
+        assert_eq!(refused.status(), Status::BAD_PARAM);
+        assert!(refused.to_string().contains(why), "{refused}");
+    }
+    a.close().unwrap();
+    b.close().unwrap();
 }
 
 /// Atomics to a peer stay in order, some of which go by its ring.

@@ -36,10 +36,13 @@ fn count_all(provider: &'static str, seed: u64) {
     SHM.call_once(|| open("shm", ThreadLevel::Single, &[]).close().unwrap());
     let t = open(provider, ThreadLevel::Single, &[SAME_NODE]);
     let window = Window::new(Memory::Memfd, WORDS);
+    let region = window.register(&t, Access::all()).unwrap();
+    // The same memory, which nobody maps.
     // SAFETY: the window is never unmapped.
-    let region = unsafe { t.register(window.base().cast(), window.size(), Access::all()) };
-    let region = region.unwrap();
+    let unmapped = unsafe { t.register(window.base().cast(), window.size(), Access::all()) };
+    let unmapped = unmapped.unwrap();
     let (h, address) = (region.handle(), t.address().to_vec());
+    let by_ring = unmapped.handle();
     let far_left = AtomicU32::new(2);
     let failed = AtomicBool::new(false);
     let origins_left = AtomicU32::new(4);
@@ -49,9 +52,8 @@ fn count_all(provider: &'static str, seed: u64) {
         move || {
             let _ended = Ended(origins_left, failed);
             let route: (&str, Value) = if near { SAME_NODE } else { SAME_NODE_OFF };
-            // Without a handler of faults no memory is mapped: this neighbour's atomics go by its ring.
-            let by_ring = ("btl_ofi_fault_guard", Value::Bool(number != RINGS));
-            let t = open(provider, ThreadLevel::Single, &[route, by_ring]);
+            let t = open(provider, ThreadLevel::Single, &[route]);
+            let h = if number == RINGS { by_ring } else { h };
             let mut origin = Origin::new(&t, address, h, seed * 10 + number);
             let mut done = 0;
             while (near && far_left.load(Ordering::Relaxed) > 0) || done < OPERATIONS {
@@ -95,7 +97,7 @@ fn count_all(provider: &'static str, seed: u64) {
     // SAFETY: nobody else accesses the window any more.
     let words = unsafe { ptr::read_volatile(window.base().cast::<[u64; WORDS]>()) };
     check(words, &tallies, seed);
-    drop(region);
+    drop((region, unmapped));
     t.close().unwrap();
 }
 

@@ -9,6 +9,7 @@
 //!
 //! 4.1.4 does not tell the component which one it is. Its segments are found by their names.
 
+use std::fs;
 use std::sync::{Mutex, PoisonError};
 
 use btl_ofi::Handle;
@@ -29,11 +30,32 @@ impl OwnWords {
         {
             return *answer;
         }
-        let object = btl_ofi::own_object(region.base());
-        let answer = object.is_some_and(|(name, offset)| is_segment(&name, offset));
+        // Without the list it is taken for memory of the program.
+        let maps = fs::read("/proc/self/maps").unwrap_or_default();
+        let maps = String::from_utf8_lossy(&maps);
+        let place = shared_place(&maps, region.base());
+        let answer = place.is_some_and(|(name, offset)| is_segment(name, offset));
         *last = Some((*region, answer));
         answer
     }
+}
+
+/// Where an address lies in a file or other object that is mapped, shared, by a process with this list of mappings
+/// (`/proc/PID/maps`): the object's name, and the offset in it in bytes. `None` for other memory.
+fn shared_place(maps: &str, address: u64) -> Option<(&str, u64)> {
+    let hexadecimal = |digits| u64::from_str_radix(digits, 16).ok();
+    maps.lines().find_map(|line| {
+        // Addresses, rights, offset, device, inode, and the name, which may hold spaces.
+        let mut fields = line.splitn(6, ' ');
+        let (from, to) = fields.next()?.split_once('-')?;
+        let from = hexadecimal(from)?;
+        if !(from..hexadecimal(to)?).contains(&address) || !fields.next()?.ends_with('s') {
+            return None;
+        }
+        let offset = hexadecimal(fields.next()?)?;
+        let name = fields.nth(2)?.trim_start();
+        Some((name, offset + (address - from)))
+    })
 }
 
 /// Whether an object is a segment of osc/rdma, by its name and where the region begins in it.
@@ -50,6 +72,34 @@ fn is_segment(name: &str, offset: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MAPS: &str = "\
+55e0c8a00000-55e0c8a21000 rw-p 00000000 00:00 0                          [heap]
+7f0000000000-7f0000002000 rw-s 00001000 00:1a 77                         /dev/shm/a b (deleted)
+7f0000002000-7f0000003000 rw-p 00003000 00:1a 77                         /dev/shm/a b (deleted)
+7f0000004000-7f0000005000 rw-s 00000000 00:01 3                          /SYSV00000000 (deleted)
+";
+
+    #[test]
+    fn shared_memory_is_found_in_the_list() {
+        let name = "/dev/shm/a b (deleted)";
+        let of = |address| shared_place(MAPS, address);
+        assert_eq!(of(0x7f00_0000_0000), Some((name, 0x1000)));
+        assert_eq!(of(0x7f00_0000_1fff), Some((name, 0x2fff)));
+        let segment = Some(("/SYSV00000000 (deleted)", 8));
+        assert_eq!(of(0x7f00_0000_4008), segment);
+        for other in [0x7f00_0000_2000, 0x7f00_0000_3000, 0x55e0_c8a0_0000, 16] {
+            assert_eq!(of(other), None, "{other:#x}");
+        }
+        assert_eq!(shared_place("not a list of mappings\n", 0), None);
+    }
+
+    #[test]
+    fn memory_of_this_process_is_found() {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let word = 7u64;
+        assert_eq!(shared_place(&maps, &raw const word as u64), None);
+    }
 
     #[test]
     fn segments_are_known_by_their_names() {

@@ -77,6 +77,7 @@ const fn table<const T: bool, const WAY: Way>() -> ModuleVtable {
         register_receive: Some(send::register_receive),
         put_notify: Some(notify::put_notify),
         trace: Some(trace),
+        register_shared: Some(memory::register_shared),
     }
 }
 

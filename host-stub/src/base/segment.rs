@@ -1,10 +1,10 @@
 //! The memory that ranks of a node share: an unnamed file (memfd) that one of them makes and the
 //! others open through its entry in `/proc`. It has no name in any file system, so nothing stays
-//! when processes end, however they do.
+//! when processes end, however they do. It is sealed: nobody can shorten it under those who have it mapped.
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -94,15 +94,21 @@ impl Segment {
         let bytes = bytes
             .checked_next_multiple_of(page)
             .ok_or(io::ErrorKind::OutOfMemory)?;
-        let flags = if huge > 0 { libc::MFD_HUGETLB } else { 0 };
+        let pages = if huge > 0 { libc::MFD_HUGETLB } else { 0 };
+        let flags = pages | libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: the name is a C string, and the call makes a new descriptor or fails.
-        let fd = unsafe { libc::memfd_create(c"host-window".as_ptr(), libc::MFD_CLOEXEC | flags) };
+        let fd = unsafe { libc::memfd_create(c"host-window".as_ptr(), flags) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor was just made, and nobody else has it.
         let file = unsafe { File::from_raw_fd(fd) };
         file.set_len(bytes as u64)?;
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: the descriptor is open, and this command takes a number.
+        if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
         let number = number();
         // Of huge pages the system sets as many aside here, or says that it has not got them.
         let map = MmapOptions::new().len(bytes).map_raw(&file)?;
@@ -168,6 +174,11 @@ impl Segment {
             Some(file) if len > 0 => reserve(file, offset, len),
             _ => Ok(()),
         }
+    }
+
+    /// The file, while it is open.
+    pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(File::as_fd)
     }
 
     /// Closes the file: nobody can open the segment any more, and its mappings stay.
@@ -252,6 +263,15 @@ mod tests {
         let error = Segment::open(made.card()).map(|_| ()).unwrap_err();
         assert!(matches!(error, NoSegment::Apart(_)), "{error:?}");
         assert_eq!(opened.word(1000).load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn nobody_shortens_it() {
+        let made = Segment::make(100_000).unwrap();
+        let path = format!("/proc/self/fd/{}", made.card().fd);
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        let error = file.set_len(4096).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EPERM));
     }
 
     #[test]

@@ -23,12 +23,14 @@ macro_rules! functions {
             pub(super) put_notify: Option<PutNotify>,
             /// Of a plugin that has it.
             pub(super) trace: Option<TraceFn>,
+            /// Of a plugin that has it.
+            pub(super) register_shared: Option<RegisterShared>,
              $(pub(super) $entry: unsafe extern "C" fn($($argument),*) -> $result,)* }
 
         impl Functions {
             /// The name of the first entry that is NULL, if any is.
             fn copy(table: &ModuleVtable) -> Result<Self, &'static str> {
-                Ok(Functions { hmem: HmemFunctions::copy(table), put_notify: table.put_notify, trace: table.trace, $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
+                Ok(Functions { hmem: HmemFunctions::copy(table), put_notify: table.put_notify, trace: table.trace, register_shared: table.register_shared, $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
             }
         }
     };
@@ -56,6 +58,18 @@ pub(super) type PutNotify = unsafe extern "C" fn(
 
 /// The function of ABI 1.4 for intervals of the host.
 pub(super) type TraceFn = unsafe extern "C" fn(*mut Module, *const c_char, u64, u64, u64) -> Status;
+
+/// The function of ABI 1.4 for memory that peers may map.
+pub(super) type RegisterShared = unsafe extern "C" fn(
+    *mut Module,
+    *mut Endpoint,
+    Pointer,
+    usize,
+    u32,
+    i32,
+    u64,
+    *mut *mut Handle,
+) -> Status;
 
 type Callback = Option<CompletionFn>;
 type Pointer = *mut c_void;

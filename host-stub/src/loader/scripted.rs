@@ -139,6 +139,7 @@ static MODULE: ModuleVtable = ModuleVtable {
     copy_from_hmem_strided: None,
     copy_to_hmem_strided: None,
     trace: None,
+    register_shared: None,
 };
 
 /// The longest get, bytes.

@@ -1,6 +1,7 @@
 //! A module ready for use; each function of its table is one thin call here.
 
 use std::ffi::c_void;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -166,8 +167,53 @@ impl Transport {
                 &mut handle,
             )
         };
+        self.registration("register_mem", (base, len), status, handle)
+    }
+
+    /// [`register`](Self::register) for memory that is a shared mapping of a file, from a byte of it on. Peers of this node
+    /// may map it, where the file is one in memory that is sealed against shrinking and the plugin can have it mapped. The file need
+    /// not stay open.
+    ///
+    /// # Safety
+    /// As for [`register`](Self::register). The memory is a shared mapping of the file at this place.
+    pub unsafe fn register_shared(
+        &self,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+        (file, offset): (BorrowedFd<'_>, u64),
+    ) -> Result<Registration, TransportError> {
+        let Some(register_shared) = self.0.functions.register_shared else {
+            // SAFETY: the caller vouches for the memory.
+            return unsafe { self.register(base, len, access) };
+        };
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the caller vouches for the memory and its file, which is open; `handle` is writable.
+        let status = unsafe {
+            register_shared(
+                self.module(),
+                std::ptr::null_mut(),
+                base.cast(),
+                len,
+                access.bits(),
+                file.as_raw_fd(),
+                offset,
+                &mut handle,
+            )
+        };
+        self.registration("register_shared", (base, len), status, handle)
+    }
+
+    /// What a function that registers memory came to.
+    fn registration(
+        &self,
+        operation: &'static str,
+        (base, len): (*mut u8, usize),
+        status: Status,
+        handle: *mut Handle,
+    ) -> Result<Registration, TransportError> {
         let error = |status| TransportError {
-            operation: "register_mem",
+            operation,
             subject: Subject::Memory(base as usize, len),
             status,
         };

@@ -95,7 +95,8 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
     }
     let in_segment = matches!(info.table, TableChoice::Auto | TableChoice::Shm);
     let mut window = match joint {
-        Joint::Segment(shared) if one && in_segment && on_device.is_none() => {
+        Joint::Segment(mut shared) if one && in_segment && on_device.is_none() => {
+            shared.segment.close();
             let control = unreached.ok_or_else(|| refused(link.rank, "it has no control block"))?;
             whole(link, wanted, &info, &intents, (shared, control))?
         }

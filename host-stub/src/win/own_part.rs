@@ -6,9 +6,15 @@ use super::link::Link;
 use super::parts::{Exposed, Memory};
 use super::shm::shared::Shared;
 use super::wanted::{Source, Wanted};
-use crate::base::Pages;
+use crate::base::{Pages, Segment};
 use crate::device::{Device, Devices, HOST, Location, is_looked_for};
 use crate::loader::Registration;
+
+/// What a window's memory is registered for.
+const FOR_ALL: Access = Access::LOCAL_WRITE
+    .union(Access::REMOTE_READ)
+    .union(Access::REMOTE_WRITE)
+    .union(Access::REMOTE_ATOMIC);
 
 /// Whether the transport can serve windows at all.
 pub(super) fn usable(link: &Link) -> Result<(), String> {
@@ -128,38 +134,71 @@ pub(super) unsafe fn register(
     len: usize,
     device: i32,
 ) -> Result<(Registration, u32), String> {
-    let access =
-        Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     // SAFETY: the caller vouches for the memory.
     let registered = unsafe {
         if device == HOST {
-            let registered = link.transport.register(base, len, access);
+            let registered = link.transport.register(base, len, FOR_ALL);
             registered.map(|registration| (registration, hmem_iface::SYSTEM))
         } else {
             let device = link.job.devices().device(device);
             let Device { iface, number, .. } = device.map_err(|error| error.to_string())?;
             let registered = link
                 .transport
-                .register_hmem(base, len, access, iface, number);
+                .register_hmem(base, len, FOR_ALL, iface, number);
             registered.map(|registration| (registration, iface))
         }
     };
     registered.map_err(|error| error.to_string())
 }
 
+/// Registers this rank's part of the segment of its node, which peers of this node may map.
+fn register_part(
+    link: &Link,
+    (base, len): (*mut u8, usize),
+    segment: &Segment,
+) -> Result<Registration, String> {
+    let offset = (base as usize).wrapping_sub(segment.at(0) as usize) as u64;
+    // SAFETY: the window holds the segment until the registration ends, and bears that peers change it. The segment maps its
+    // file from the first byte on.
+    let registered = unsafe {
+        match segment.file() {
+            Some(file) => {
+                let place = (file, offset);
+                link.transport.register_shared(base, len, FOR_ALL, place)
+            }
+            None => link.transport.register(base, len, FOR_ALL),
+        }
+    };
+    registered.map_err(|error| error.to_string())
+}
+
+/// Registers this rank's memory. Closes the file of its node's segment, which the transport has if it needs it.
 pub(super) fn expose(
     link: &Link,
     (base, len, device): (*mut u8, usize, i32),
-    memory: Memory,
+    mut memory: Memory,
 ) -> Result<Exposed, String> {
-    let (registration, iface) = if len == 0 {
-        (None, hmem_iface::SYSTEM)
-    } else {
-        // SAFETY: `create`'s caller vouches for the memory until the window was freed, or `memory`
-        // holds it; the registration ends before (field order of Exposed).
-        let (registration, iface) = unsafe { register(link, base, len, device) }?;
-        (Some(registration), iface)
+    let (registration, iface) = match &memory {
+        _ if len == 0 => (None, hmem_iface::SYSTEM),
+        Memory::Segment(segment) => {
+            let registration = register_part(link, (base, len), segment)?;
+            (Some(registration), hmem_iface::SYSTEM)
+        }
+        _ => {
+            // SAFETY: `create`'s caller vouches for the memory until the window was freed, or `memory`
+            // holds it; the registration ends before (field order of Exposed).
+            let (registration, iface) = unsafe { register(link, base, len, device) }?;
+            (Some(registration), iface)
+        }
     };
+    if let Memory::Segment(segment)
+    | Memory::Device {
+        beside: Some(segment),
+        ..
+    } = &mut memory
+    {
+        segment.close();
+    }
     Ok(Exposed {
         base,
         len,

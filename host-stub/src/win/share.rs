@@ -14,7 +14,7 @@ use crate::device::HOST;
 pub(super) enum Joint {
     /// No segment was wanted.
     Nothing,
-    /// Each has mapped it and has memory for its part.
+    /// Each has mapped it and has memory for its part. Nobody opens its file any more.
     Segment(Shared),
     /// This rank could not, so none does.
     GivenUp {
@@ -90,12 +90,10 @@ pub(super) fn share(
     if let Some((rank, reason)) = given_up(link, classes, joined.as_ref().err())? {
         return Ok(Joint::GivenUp { rank, reason });
     }
-    let mut shared = joined.map_err(|error| {
+    let shared = joined.map_err(|error| {
         let (NoSegment::Memory(reason) | NoSegment::Apart(reason)) = error;
         refused(link.rank, reason)
     })?;
-    // Everybody has it: it can be found no more.
-    shared.segment.close();
     Ok(Joint::Segment(shared))
 }
 

@@ -27,8 +27,6 @@ pub enum Lacking {
     HugePages,
     /// Huge pages that the kernel gives to memory that asks for them.
     TransparentHugePages,
-    /// A kernel that answers questions about single mappings (PROCMAP_QUERY, Linux 6.11).
-    MappingQueries,
     /// A kernel that copies between processes (`process_vm_readv`).
     ProcessCopies,
     /// Something that the settings of this run exclude: more ranks, another device, a progress thread. Never a failure: other
@@ -50,7 +48,6 @@ impl Lacking {
                 fs::read_to_string("/proc/sys/vm/nr_hugepages").is_ok_and(|n| n.trim() != "0")
             }
             Lacking::TransparentHugePages => gives_huge_pages(),
-            Lacking::MappingQueries => kernel().is_some_and(|version| version >= (6, 11)),
             Lacking::ProcessCopies => copies_between_processes(),
             Lacking::InThisRun => false,
         }
@@ -156,12 +153,6 @@ pub fn mapping_says(address: usize, name: &str) -> Option<String> {
     None
 }
 
-fn kernel() -> Option<(u32, u32)> {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
-    let mut parts = release.split(|c: char| !c.is_ascii_digit());
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-}
-
 fn copies_between_processes() -> bool {
     let (from, mut to) = (7u64, 0u64);
     let local = libc::iovec {
@@ -217,10 +208,5 @@ mod tests {
             text.contains("\"skipped: ") || text.contains("\"skipped {")
         });
         assert!(found.is_empty(), "{found:?}");
-    }
-
-    #[test]
-    fn a_kernel_s_version_is_read() {
-        assert!(kernel().is_some_and(|version| version >= (3, 2)));
     }
 }

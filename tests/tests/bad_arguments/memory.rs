@@ -1,12 +1,13 @@
 //! NULL through the component's functions and those of a module that move no bytes.
 
 use std::ffi::c_void;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::ptr::{null, null_mut};
 
 use integration_tests::host::TestHost;
 use integration_tests::session::{ALL_ACCESS, Loaded, Session};
-use plugin_api::{AtomicKind, Handle, Provider, Stats, Status, SurveyFn};
+use plugin_api::{AtomicKind, Endpoint, Handle, Module, Provider, Stats, Status, SurveyFn};
 
 use crate::nulls::Null::{Allowed, Refused};
 use crate::nulls::nulls;
@@ -69,6 +70,10 @@ pub(crate) fn memory_functions(s: &mut Session) {
             status
         },
     );
+    // The C plugin has no such function.
+    if let Some(register) = t.register_shared {
+        shared_memory(s, register);
+    }
     // SAFETY: each pointer is NULL, or valid until the flush that follows the call.
     nulls(s, "deregister_mem", &[Refused, Refused], |p| unsafe {
         let mut handle: *mut Handle = null_mut();
@@ -148,4 +153,61 @@ pub(crate) fn memory_functions(s: &mut Session) {
     }
     // SAFETY: NULL only.
     unsafe { assert!(!t.finalize.unwrap()(null_mut()).is_ok()) };
+}
+
+type RegisterShared = unsafe extern "C" fn(
+    *mut Module,
+    *mut Endpoint,
+    *mut c_void,
+    usize,
+    u32,
+    i32,
+    u64,
+    *mut *mut Handle,
+) -> Status;
+
+/// Memory of a file, which has one page.
+fn shared_memory(s: &Session, register: RegisterShared) {
+    let (deregister, module) = (s.table.deregister_mem.unwrap(), s.module);
+    let (size, both) = (4096, libc::PROT_READ | libc::PROT_WRITE);
+    // SAFETY: a C string and plain numbers; the descriptor is new, and the mapping is never removed.
+    let (file, base) = unsafe {
+        let file = OwnedFd::from_raw_fd(libc::memfd_create(c"page".as_ptr(), libc::MFD_CLOEXEC));
+        let number = file.as_raw_fd();
+        assert_eq!(libc::ftruncate(number, size as libc::off_t), 0);
+        let base = libc::mmap(null_mut(), size, both, libc::MAP_SHARED, number, 0);
+        assert_ne!(base, libc::MAP_FAILED);
+        (file, base)
+    };
+    let places = [Refused, Refused, Refused];
+    // SAFETY: each pointer is NULL, or valid for the call; what succeeds is undone.
+    nulls(s, "register_shared", &places, |p| unsafe {
+        let (mut handle, none, file) = (null_mut(), null_mut(), file.as_raw_fd());
+        let (module, base, out) = (p.of(0, module), p.of(1, base), p.of(2, &mut handle));
+        let status = register(module, none, base, size, ALL_ACCESS, file, 0, out);
+        if status.is_ok() {
+            assert_eq!(deregister(module, handle), Status::SUCCESS);
+        }
+        status
+    });
+    let pipe = std::io::pipe().unwrap();
+    for (descriptor, offset) in [
+        (-1, 0),
+        (i32::MIN, 0),
+        (pipe.0.as_raw_fd(), 0),
+        (file.as_raw_fd(), 4096),
+        (file.as_raw_fd(), 8),
+        (file.as_raw_fd(), u64::MAX - 4095),
+    ] {
+        let mut handle = null_mut();
+        // SAFETY: pointers that are valid for the call, and what the function must refuse.
+        let status = unsafe {
+            let (none, out) = (null_mut(), &mut handle);
+            register(
+                module, none, base, size, ALL_ACCESS, descriptor, offset, out,
+            )
+        };
+        let wanted = (Status::BAD_PARAM, true);
+        assert_eq!((status, handle.is_null()), wanted, "{descriptor}, {offset}");
+    }
 }

@@ -15,7 +15,6 @@ pub(crate) mod lock;
 mod lock_tests;
 pub mod log;
 pub(crate) mod mapping;
-pub(crate) mod maps;
 pub(crate) mod params;
 pub(crate) mod sync;
 pub(crate) mod sys;

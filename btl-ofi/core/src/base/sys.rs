@@ -50,12 +50,11 @@ mod tests;
 mod time;
 
 pub(crate) use files::{
-    Space, add_seals, allocate, device_number, memory_file, names, next_data, next_hole,
-    punch_hole, read, read_link, seals, set_blocking, space, try_lock,
+    Space, add_seals, allocate, memory_file, names, next_data, next_hole, punch_hole, read,
+    read_link, seals, set_blocking, space, try_lock,
 };
 pub(crate) use memory::{
-    MappingAt, is_readable, is_writable, map_again, map_shared, mapping_at, process_vm_readv,
-    process_vm_writev, unmap,
+    is_readable, is_writable, map_shared, process_vm_readv, process_vm_writev, unmap,
 };
 pub(crate) use network::{
     InterfaceAddress, connect, find_route, interface_addresses, interface_index, peek,

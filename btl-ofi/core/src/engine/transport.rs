@@ -30,6 +30,7 @@ use crate::fabric::policy::Policy;
 use crate::fabric::region::Region;
 use crate::fabric::registration::Registrar;
 use crate::mem::handle::Handle;
+use crate::mem::shared::SharedMemory;
 use crate::peer::address::Blob;
 use crate::peer::counters::CounterTable;
 use crate::peer::endpoint::Endpoint;
@@ -291,7 +292,34 @@ impl Transport {
         access: Access,
     ) -> Result<Region, Error> {
         let rails = self.rails.register(base, length, access);
-        self.registrar.register(base, length, access, rails)
+        self.registrar.register(base, length, access, rails, None)
+    }
+
+    /// [`register`](Self::register) for memory that is a shared mapping of a file. Local peers map it too, and make their
+    /// operations by instructions of their own, if the file is one in memory (`memfd_create`) that is sealed against
+    /// shrinking (`F_SEAL_SHRINK`). Otherwise they reach it as other memory; a line of the log says why.
+    ///
+    /// The descriptor is duplicated (with `O_CLOEXEC`) and kept until the region is closed, so the caller may close its own
+    /// after this call. If no descriptor is left for that, peers do not map the memory.
+    ///
+    /// A page of the file that is not allocated is allocated by its first access, and without memory left for it this is a
+    /// fault (SIGBUS) of the process that makes the access. So allocate the pages before (`fallocate`).
+    ///
+    /// # Errors
+    /// As for [`register`](Self::register). [`Error::Invalid`] if the memory cannot be at this place of the file.
+    ///
+    /// # Safety
+    /// As for [`register`](Self::register). The memory is a shared mapping of the file at this place.
+    pub unsafe fn register_shared(
+        &self,
+        base: *mut c_void,
+        length: usize,
+        access: Access,
+        memory: SharedMemory<'_>,
+    ) -> Result<Region, Error> {
+        let file = memory.keep(base as u64, length as u64)?;
+        let rails = self.rails.register(base, length, access);
+        self.registrar.register(base, length, access, rails, file)
     }
 
     /// Counts since opening.

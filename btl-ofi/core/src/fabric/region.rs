@@ -1,5 +1,6 @@
 //! A registered region, and its end.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,6 +20,8 @@ pub struct Region {
     pub(super) registrar: Arc<Registrar>,
     /// The same memory on further rails.
     pub(super) rails: Vec<Region>,
+    /// The file by which peers map the region. Closed last: until the region is withdrawn, they open it.
+    pub(super) _file: Option<File>,
 }
 
 impl Region {

@@ -2,6 +2,7 @@
 //! `FI_MR_PROV_KEY`).
 
 use std::ffi::c_void;
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -41,8 +42,8 @@ pub(crate) struct Registrar {
 }
 
 impl Registrar {
-    /// `guard`, if present, protects accesses to the regions. `threaded` allows calls from several threads. Regions in
-    /// shared mappings are announced in `shared`, if present.
+    /// `guard`, if present, protects accesses to the regions. `threaded` allows calls from several threads. Regions that
+    /// peers may map are announced in `shared`, if present.
     pub(crate) fn new(
         device: Arc<Device>,
         threaded: bool,
@@ -83,34 +84,15 @@ impl Registrar {
     }
 
     /// Registers `length` bytes at `base`. The caller passes memory that exists, as `FI_MR_ALLOCATED` requires; its
-    /// pages need not be touched before. `rails` is the same memory on further rails. Local peers may map it.
+    /// pages need not be touched before. `rails` is the same memory on further rails. Local peers may map it by `file`, from
+    /// this byte on.
     pub(crate) fn register(
         self: &Arc<Self>,
         base: *mut c_void,
         length: usize,
         access: Access,
         rails: Vec<Region>,
-    ) -> Result<Region, Error> {
-        self.make_region(base, length, access, rails, self.shared.as_ref())
-    }
-
-    /// [`register`](Self::register) for memory of the transport itself, which no peer maps.
-    pub(crate) fn register_own(
-        self: &Arc<Self>,
-        base: *mut c_void,
-        length: usize,
-        access: Access,
-    ) -> Result<Region, Error> {
-        self.make_region(base, length, access, Vec::new(), None)
-    }
-
-    fn make_region(
-        self: &Arc<Self>,
-        base: *mut c_void,
-        length: usize,
-        access: Access,
-        rails: Vec<Region>,
-        shared: Option<&Announced>,
+        file: Option<(File, u64)>,
     ) -> Result<Region, Error> {
         let address = in_memory(base, length)?;
         let generation = self.generation.fetch_add(1, Ordering::Relaxed);
@@ -134,7 +116,11 @@ impl Registrar {
                 self.live.fetch_add(1, Ordering::Relaxed);
                 let handle = Handle::new(address, length as u64, provider_key, access, generation)
                     .with_rails(keys_of(&rails));
-                let announced = shared.map(|shared| shared.announce(handle));
+                let shared = file.and_then(|(file, offset)| {
+                    let shared = self.shared.as_ref()?.announce(handle, &file, offset)?;
+                    Some((shared, file))
+                });
+                let (announced, file) = shared.unzip();
                 let handle = announced.unwrap_or(handle);
                 // An empty region has no key at the provider.
                 if fields.is_some() {
@@ -150,6 +136,7 @@ impl Registrar {
                     device: None,
                     registrar: Arc::clone(self),
                     rails,
+                    _file: file,
                 })
             }
             Err(e) => {
@@ -157,6 +144,16 @@ impl Registrar {
                 Err(e)
             }
         }
+    }
+
+    /// [`register`](Self::register) for memory of the transport itself.
+    pub(crate) fn register_own(
+        self: &Arc<Self>,
+        base: *mut c_void,
+        length: usize,
+        access: Access,
+    ) -> Result<Region, Error> {
+        self.register(base, length, access, Vec::new(), None)
     }
 
     /// Registers device memory with a provider that accesses it itself. Passes FI_HMEM_DEVICE_ONLY, unless the
@@ -218,6 +215,7 @@ impl Registrar {
             device: Some(generation),
             registrar: Arc::clone(self),
             rails: Vec::new(),
+            _file: None,
         })
     }
 
@@ -248,6 +246,7 @@ impl Registrar {
             device: Some(generation),
             registrar: Arc::clone(self),
             rails: Vec::new(),
+            _file: None,
         })
     }
 

@@ -37,7 +37,7 @@ const _: () = assert!(Handle::SIZE == 56 && Handle::SIZE.is_multiple_of(8) && Ha
 /// The cookie of host memory. Cookies have no bit in common with [`RIGHTS`], and no two differ in one bit only. None
 /// equals a cookie of the layout without rights (0x4f464948, 0x4f464944 and 0x4f464953).
 const LIVE: u64 = 0x4f46_4c10 << 32;
-/// The cookie of host memory that local peers may map: shared mappings (`mem::shared`).
+/// The cookie of host memory that local peers may map (`mem::shared`).
 const SHARED: u64 = 0x4f46_4e80 << 32;
 /// The cookie of device memory that the provider reaches itself.
 const DIRECT: u64 = 0x4f46_4421 << 32;
@@ -250,7 +250,7 @@ impl Handle {
     }
 
     /// [`target`](Self::target) for the fast path: one comparison finds a region that allows its peers everything.
-    /// `None` for any other region, and out of bounds; the slow path then checks rights and bounds. Regions in shared mappings
+    /// `None` for any other region, and out of bounds; the slow path then checks rights and bounds. Regions that peers may map
     /// are left to it, too.
     #[inline(always)]
     pub(crate) fn open_target(

@@ -1,79 +1,179 @@
-//! The regions of this process that its peers on the node may map: those in shared mappings.
-//! Peers reach such memory without the owner (`sm::mapped`), so they cannot be refused by the owner's table of regions. Instead
-//! they read here, before each operation, whether the region is still registered.
+//! The regions of this process that its peers on the node may map: those of files that cannot shrink, whose descriptors the
+//! host named. Peers reach such memory without the owner (`sm::mapped`), so they cannot be refused by the owner's table of
+//! regions. Instead they read here, before each operation, whether the region is still registered.
 
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::base::error::Error;
 use crate::base::mapping::Mapped;
-use crate::base::maps;
+use crate::base::sys;
 use crate::mem::handle::Handle;
 use crate::mem::rights;
 
 /// Most regions at a time; others are reached as if they could not be mapped.
 const PLACES: usize = 512;
 
+/// Where memory to register lies in a file that processes share.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedMemory<'a> {
+    /// The file that is mapped, shared, at the memory.
+    pub file: BorrowedFd<'a>,
+    /// Byte of the file at which the memory begins.
+    pub offset: u64,
+}
+
+impl SharedMemory<'_> {
+    /// The file, open for as long as the caller wishes, for `length` bytes of memory at `base`. `None`, with a line in the
+    /// log, if this process can have no more descriptors.
+    ///
+    /// # Errors
+    /// The memory cannot be at this place of the file.
+    pub(crate) fn keep(self, base: u64, length: u64) -> Result<Option<(File, u64)>, Error> {
+        let SharedMemory { file, offset } = self;
+        let number = file.as_raw_fd();
+        let place = format!("{length} bytes at {base:#x}, byte {offset} of descriptor {number}");
+        let invalid = |reason: String| Error::Invalid {
+            what: "shared memory to register",
+            reason: format!("{place}: {reason}"),
+        };
+        if !is_aligned_alike(base, offset) {
+            return Err(invalid(String::from(
+                "the address and the place in the file lie differently in their pages; pass the place of the first byte",
+            )));
+        }
+        let kept = file.try_clone_to_owned().map(File::from);
+        let found = kept.and_then(|file| Ok((file.metadata()?.size(), file)));
+        let (size, file) = match found {
+            Ok(found) => found,
+            Err(e) => {
+                tracing::info!("{place}, are not mapped by peers: the descriptor is not kept: {e}");
+                return Ok(None);
+            }
+        };
+        let end = offset.checked_add(length);
+        if end.is_none_or(|end| end > size) {
+            return Err(invalid(format!(
+                "the file has {size} bytes; pass memory that lies in the file"
+            )));
+        }
+        Ok(Some((file, offset)))
+    }
+}
+
+/// Whether an address is one at which a byte of a file can be mapped: files are mapped by whole pages.
+pub(crate) fn is_aligned_alike(base: u64, offset: u64) -> bool {
+    // Without the size of a page nothing was mapped.
+    sys::page_size().is_ok_and(|page| (base ^ offset).is_multiple_of(page as u64))
+}
+
+/// Whether a file cannot become shorter: an access to a mapping of it is no fault then.
+pub(crate) fn is_lasting(file: impl AsFd) -> bool {
+    // Other files have no seals.
+    sys::seals(file).is_ok_and(|seals| seals & libc::F_SEAL_SHRINK != 0)
+}
+
+/// A registered region that may be mapped, or none.
+#[repr(C)]
+pub(crate) struct Backing {
+    /// The cookie field of the region's handle; 0 without a region.
+    cookie: AtomicU64,
+    /// The owner's descriptor of the file, and the byte of it at which the region begins.
+    descriptor: AtomicU64,
+    offset: AtomicU64,
+}
+
+impl Backing {
+    /// The word that holds the cookie while the region is registered.
+    pub(crate) fn cookie(&self) -> &AtomicU64 {
+        &self.cookie
+    }
+
+    /// The owner's descriptor of the file, and the byte of it at which the region begins. They are those of a region that is
+    /// still registered after this call.
+    pub(crate) fn file(&self) -> (u32, u64) {
+        // Acquire pairs with the Release in `announce`: if they are those of a later region, so is the cookie.
+        let descriptor = self.descriptor.load(Ordering::Acquire);
+        (descriptor as u32, self.offset.load(Ordering::Acquire))
+    }
+}
+
 /// Part of the owner's segment (`sm::segment`).
 #[repr(C, align(4096))]
 pub(crate) struct SharedRegions {
-    /// The cookies of the registered regions that may be mapped, by generation; 0 in a place of none.
-    places: [AtomicU64; PLACES],
+    /// The registered regions that may be mapped, by generation.
+    places: [Backing; PLACES],
 }
 
-const _: () = assert!(size_of::<SharedRegions>() == 4096);
+const _: () = assert!(size_of::<SharedRegions>() == 3 * 4096);
 
 impl SharedRegions {
     /// The place of a region, by the cookie field of its handle.
-    pub(crate) fn place(&self, cookie: u64) -> &AtomicU64 {
+    pub(crate) fn place(&self, cookie: u64) -> &Backing {
         // Numbers of generations that follow one another have different places.
         &self.places[cookie as usize % PLACES]
     }
 
-    /// Adds a region. False if another one has its place.
-    pub(crate) fn announce(&self, cookie: u64) -> bool {
+    /// Adds a region, at a byte of the file of a descriptor. False if another region has its place.
+    pub(crate) fn announce(&self, cookie: u64, descriptor: u32, offset: u64) -> bool {
+        let place = self.place(cookie);
         // Relaxed: peers learn of the region by its handle, which is published later.
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        self.place(cookie)
+        if place
+            .cookie
             .compare_exchange(0, cookie, set, fetch)
-            .is_ok()
+            .is_err()
+        {
+            return false;
+        }
+        // Release pairs with the Acquire in `Backing::file`.
+        let descriptor = u64::from(descriptor);
+        place.descriptor.store(descriptor, Ordering::Release);
+        place.offset.store(offset, Ordering::Release);
+        true
     }
 
     /// Removes a region, if it is there.
     pub(crate) fn withdraw(&self, cookie: u64) {
         // Peers that read 0 refuse their operations. No memory is handed over by it.
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let _ = self.place(cookie).compare_exchange(cookie, 0, set, fetch);
+        let word = &self.place(cookie).cookie;
+        let _ = word.compare_exchange(cookie, 0, set, fetch);
     }
 }
 
 /// The side of the owner.
-pub(crate) struct Announced {
-    regions: Mapped<SharedRegions>,
-    memory: maps::Own,
-}
+pub(crate) struct Announced(Mapped<SharedRegions>);
 
 impl Announced {
     pub(crate) fn new(regions: Mapped<SharedRegions>) -> Announced {
-        Announced {
-            regions,
-            memory: maps::Own::new(),
-        }
+        Announced(regions)
     }
 
-    /// The handle of a new region for its peers: another one if they may map its memory.
-    pub(crate) fn announce(&self, handle: Handle) -> Handle {
-        let shared = handle.shared();
-        let is_used = handle.length() > 0 && handle.access().intersects(rights::REMOTE);
-        // Only the first byte is looked at: the peers read the list of mappings anyway.
-        if is_used && self.memory.is_shared(handle.base()) && self.regions.announce(shared.cookie())
-        {
-            return shared;
+    /// The handle of a new region for its peers, if they may map its memory. It begins at a byte of a file, which stays open
+    /// until the region is [withdrawn](Self::withdraw).
+    pub(crate) fn announce(&self, handle: Handle, file: &File, offset: u64) -> Option<Handle> {
+        let (base, length) = (handle.base(), handle.length());
+        if length == 0 || !handle.access().intersects(rights::REMOTE) {
+            return None;
         }
-        handle
+        if !is_lasting(file) {
+            tracing::info!(
+                "{length} bytes at {base:#x} are not mapped by peers: their file may shrink (seal it with F_SEAL_SHRINK)"
+            );
+            return None;
+        }
+        let shared = handle.shared();
+        let descriptor = file.as_raw_fd() as u32;
+        let is_first = self.0.announce(shared.cookie(), descriptor, offset);
+        is_first.then_some(shared)
     }
 
     /// Says that a region is no longer registered.
     pub(crate) fn withdraw(&self, handle: &Handle) {
-        self.regions.withdraw(handle.cookie());
+        self.0.withdraw(handle.cookie());
     }
 }
 
@@ -83,16 +183,26 @@ mod tests {
 
     #[test]
     fn a_place_serves_one_region_at_a_time() {
+        let none = || Backing {
+            cookie: AtomicU64::new(0),
+            descriptor: AtomicU64::new(0),
+            offset: AtomicU64::new(0),
+        };
         let regions = SharedRegions {
-            places: [const { AtomicU64::new(0) }; PLACES],
+            places: std::array::from_fn(|_| none()),
         };
         let (first, second) = (7 << 32 | 3, 7 << 32 | (3 + PLACES as u64));
-        assert!(regions.announce(first) && !regions.announce(second));
+        let now = |cookie| {
+            let place = regions.place(cookie);
+            (place.cookie().load(Ordering::Relaxed), place.file())
+        };
+        assert!(regions.announce(first, 5, 4096));
+        assert!(!regions.announce(second, 6, 8192));
         regions.withdraw(second);
-        assert_eq!(regions.place(second).load(Ordering::Relaxed), first);
+        assert_eq!(now(first), (first, (5, 4096)));
         regions.withdraw(first);
-        assert!(regions.announce(second));
-        assert_eq!(regions.place(first).load(Ordering::Relaxed), second);
-        assert!(regions.announce(first + 1), "the next registration");
+        assert!(regions.announce(second, 6, 8192));
+        assert_eq!(now(first), (second, (6, 8192)));
+        assert!(regions.announce(first + 1, 5, 0), "the next registration");
     }
 }

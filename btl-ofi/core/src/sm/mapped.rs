@@ -1,15 +1,14 @@
-//! Memory of local peers that this process maps: regions that lie in shared mappings at their owners, such as files,
-//! memory of `memfd_create`, and windows of MPI. Operations on them are instructions of this process, without the owner and
-//! without the kernel.
+//! Memory of local peers that this process maps: regions in files of memory (`memfd_create`) that are sealed against
+//! shrinking. Operations on them are instructions of this process, without the owner and without the kernel.
 //!
-//! **Which.** The owner marks the handle of such a region ([`Handle::is_shared`]), and keeps the region's number in its
-//! segment while the region is registered (`mem::shared`). At the first operation this process opens the object behind the
-//! mapping and maps the region (`region`).
+//! **Which.** The owner's host names the file when it registers the region. The owner marks the region's handle
+//! ([`Handle::is_shared`]), and keeps the region's number, and where it lies, in its segment while the region is registered
+//! (`mem::shared`). At the first operation this process opens the file and maps the region (`region`).
 //!
 //! **Safety.** Before each access the number in the owner's segment is compared. So a deregistered region is refused, as
 //! the owner itself would do. An access that begins before the number is removed may end later, as with cross-memory
-//! attach. A mapping keeps the object, whatever the owner maps at its address later, so no other memory is reached; and
-//! if the object has become shorter, the access is a fault that `base::guard` reports.
+//! attach. A mapping keeps the file, whatever the owner maps at its address later, so no other memory is reached; and
+//! the seal keeps the file's length, so no access is a fault.
 //!
 //! **Not mapped.** That a region cannot be mapped is kept for some [sweeps](MappedRegions::sweep), so that few operations look for
 //! it again. Nothing tells when such a region ends, and what hindered may be over by then.

@@ -51,7 +51,7 @@ pub(crate) const OWN: u32 = 1 << 31;
 
 pub(crate) const PAGE: usize = 4096;
 /// Identifies this layout; a segment with another value is refused.
-const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO7");
+const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO8");
 /// In a claim word: the ring is taken. The low 32 bits hold the next owner's first position. The bits above this one
 /// hold the number of slots before that position that the responder may still have to skip.
 const TAKEN: u64 = 1 << 32;
@@ -197,7 +197,7 @@ impl Drop for Segment {
     }
 }
 
-/// Location of a peer's segment.
+/// Location of a peer's segment, or of another file of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) pid: u32,
@@ -208,17 +208,9 @@ pub(crate) struct Place {
 impl Place {
     /// Opens the segment and checks that it is the announced one.
     pub(crate) fn open(self) -> io::Result<File> {
-        let file = self.open_of(&self.pid.to_string()).or_else(|e| {
-            // The kernel shows no files under the process id once the main thread has ended, but those of other threads.
-            let threads = sys::threads(&self.pid.to_string()).unwrap_or_default();
-            let mut threads = threads.into_iter().flatten();
-            let found =
-                threads.find_map(|id| self.open_of(&format!("{}/task/{id}", self.pid)).ok());
-            found.ok_or(e)
-        })?;
+        let file = self.open_file()?;
         let other = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
-        let metadata = file.metadata()?;
-        if !metadata.is_file() || metadata.size() != size_of::<Layout>() as u64 {
+        if file.metadata()?.size() != size_of::<Layout>() as u64 {
             return other("not a segment for atomics");
         }
         if sys::seals(&file)? & libc::F_SEAL_SHRINK == 0 {
@@ -233,13 +225,30 @@ impl Place {
         Ok(file)
     }
 
-    /// Opens the descriptor of a process, or of a thread, of this folder of `/proc`.
+    /// Opens the file of the descriptor, whatever it holds.
+    pub(crate) fn open_file(self) -> io::Result<File> {
+        self.open_of(&self.pid.to_string()).or_else(|e| {
+            // The kernel shows no files under the process id once the main thread has ended, but those of other threads.
+            let threads = sys::threads(&self.pid.to_string()).unwrap_or_default();
+            let mut threads = threads.into_iter().flatten();
+            let found =
+                threads.find_map(|id| self.open_of(&format!("{}/task/{id}", self.pid)).ok());
+            found.ok_or(e)
+        })
+    }
+
+    /// Opens the descriptor of a process, or of a thread, of this folder of `/proc`, if it is one of a regular file.
     fn open_of(self, folder: &str) -> io::Result<File> {
-        File::options()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)
-            .open(format!("/proc/{folder}/fd/{}", self.descriptor))
+        let path = format!("/proc/{folder}/fd/{}", self.descriptor);
+        // Looked at before it is opened, because opening a device or a pipe may have effects.
+        if !std::fs::metadata(&path)?.is_file() {
+            let what = "its descriptor is not one of a file";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        let mut options = File::options();
+        options.read(true).write(true);
+        options.custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY);
+        options.open(path)
     }
 
     /// Opens the part in which the segment's owner announces regions.

@@ -1,33 +1,31 @@
-//! Memory for windows: private, and in shared mappings of every kind.
+//! Memory for windows: private, and shared.
 
 use std::fs::{self, File};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::ptr::{self, NonNull};
 
+use btl_ofi::{Error, Region, SharedMemory, Transport};
+use plugin_api::Access;
 use test_skips::{Lacking, skipped};
 
 /// Where a window is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
     Heap,
-    /// A file in memory without a name.
+    /// A file in memory that cannot shrink.
     Memfd,
+    /// One that can.
+    Unsealed,
     /// A named file in /dev/shm, and one on a disk.
     Shm,
     Disk,
-    /// A file whose name is gone, and that has a descriptor only.
-    Unlinked,
-    /// A file that is mapped privately.
-    Private,
     /// A file that is mapped to be read only.
     ReadOnly,
-    /// Two files, one behind the other.
-    Two,
     /// Shared memory of no file.
     Anonymous,
-    /// A file in memory without a name, of huge pages.
+    /// A file in memory that cannot shrink, of huge pages.
     Huge,
 }
 
@@ -50,10 +48,8 @@ impl Memory {
     }
 
     pub(crate) fn of(name: &str) -> Memory {
-        use Memory::{Anonymous, Disk, Heap, Huge, Memfd, Private, ReadOnly, Shm, Two, Unlinked};
-        let all = [
-            Heap, Memfd, Shm, Disk, Unlinked, Private, ReadOnly, Two, Anonymous, Huge,
-        ];
+        use Memory::{Anonymous, Disk, Heap, Huge, Memfd, ReadOnly, Shm, Unsealed};
+        let all = [Heap, Memfd, Unsealed, Shm, Disk, ReadOnly, Anonymous, Huge];
         let found = all.into_iter().find(|memory| format!("{memory:?}") == name);
         found.unwrap()
     }
@@ -82,11 +78,9 @@ pub(crate) fn remove_files(pid: u32) {
     }
 }
 
-fn memfd() -> File {
-    memfd_of(0)
-}
-
-fn memfd_of(kind: libc::c_uint) -> File {
+/// A file in memory.
+fn memfd(kind: libc::c_uint) -> File {
+    let kind = kind | libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a C string, and the descriptor is new.
     unsafe { File::from_raw_fd(libc::memfd_create(c"test-window".as_ptr(), kind)) }
 }
@@ -117,38 +111,53 @@ impl Window {
         };
         let file = match memory {
             Memory::Heap | Memory::Anonymous => None,
-            Memory::Shm | Memory::Disk | Memory::Unlinked => Some(named()),
+            Memory::Shm | Memory::Disk => Some(named()),
             Memory::Huge => {
                 size = size.next_multiple_of(HUGE);
-                Some(memfd_of(libc::MFD_HUGETLB))
+                Some(memfd(libc::MFD_HUGETLB))
             }
-            _ => Some(memfd()),
+            Memory::Memfd | Memory::Unsealed | Memory::ReadOnly => Some(memfd(0)),
         };
-        if memory == Memory::Unlinked {
-            fs::remove_file(path(memory, std::process::id())).unwrap();
-        }
         if let Some(file) = &file {
             file.set_len(size as u64).unwrap();
+        }
+        if let (Memory::Memfd | Memory::Huge, Some(file)) = (memory, &file) {
+            let (descriptor, seal) = (file.as_raw_fd(), libc::F_SEAL_SHRINK);
+            // SAFETY: plain numbers.
+            let sealed = unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, seal) };
+            assert_eq!(sealed, 0);
         }
         let shared = libc::MAP_SHARED;
         let base = match memory {
             Memory::Heap => NonNull::from(vec![0u64; words].leak()).cast(),
             Memory::Anonymous => map(None, none, size, both, shared | libc::MAP_ANONYMOUS),
-            Memory::Private => map(file.as_ref(), none, size, both, libc::MAP_PRIVATE),
             Memory::ReadOnly => map(file.as_ref(), none, size, libc::PROT_READ, shared),
-            Memory::Two => {
-                let base = map(file.as_ref(), none, size, both, shared);
-                let second = memfd();
-                second.set_len(size as u64).unwrap();
-                // SAFETY: the middle of the mapping.
-                let middle = unsafe { base.add(words / 2) };
-                let fixed = shared | libc::MAP_FIXED;
-                map(Some(&second), middle.as_ptr(), size / 2, both, fixed);
-                base
-            }
             _ => map(file.as_ref(), none, size, both, shared),
         };
         Window { base, words, file }
+    }
+
+    /// Registers the window, with its file if it has one.
+    pub(crate) fn register(&self, t: &Transport, access: Access) -> Result<Region, Error> {
+        let base = self.base().cast();
+        // SAFETY: the tests unmap no window that is registered, and the file is mapped from its first byte on.
+        unsafe {
+            match self.file {
+                Some(_) => t.register_shared(base, self.size(), access, self.part(0)),
+                None => t.register(base, self.size(), access),
+            }
+        }
+    }
+
+    /// Its file, from a byte on.
+    pub(crate) fn part(&self, offset: u64) -> SharedMemory<'_> {
+        let file = self.file.as_ref().unwrap().as_fd();
+        SharedMemory { file, offset }
+    }
+
+    /// Closes the window's file, which stays mapped.
+    pub(crate) fn close_file(&mut self) {
+        self.file = None;
     }
 
     pub(crate) fn base(&self) -> *mut u64 {
@@ -183,11 +192,6 @@ impl Window {
         let unmapped = unsafe { libc::munmap(self.base.as_ptr().cast(), self.size()) };
         assert_eq!(unmapped, 0);
     }
-
-    /// Takes the window's memory away under its mappings.
-    pub(crate) fn truncate(&self) {
-        self.file.as_ref().unwrap().set_len(0).unwrap();
-    }
 }
 
 /// The number of the file that a process maps as its window; the file is one without a name.
@@ -210,4 +214,11 @@ pub(crate) fn mappings(file: u64) -> usize {
         .filter(|line| line.contains("memfd:test-window"));
     let number = |line: &str| line.split_whitespace().nth(4).unwrap().parse() == Ok(file);
     windows.filter(|line| number(line)).count()
+}
+
+/// How many descriptors of a file this process has, by its number.
+pub(crate) fn descriptors(file: u64) -> usize {
+    let all = fs::read_dir("/proc/self/fd").unwrap();
+    let numbers = all.filter_map(|one| Some(fs::metadata(one.ok()?.path()).ok()?.ino()));
+    numbers.filter(|number| *number == file).count()
 }

@@ -57,7 +57,7 @@ pub(crate) fn serve_as_target() {
             t.set_overrides(Some(&copies));
             t.register_hmem(address, WORDS * 8, access, hmem_iface::CUDA, 0)
         } else {
-            t.register(base, WORDS * 8, access)
+            window.register(&t, access)
         }
     }
     .ok();
@@ -83,10 +83,8 @@ pub(crate) fn serve_as_target() {
             }
         };
         met = true;
-        match line.as_str() {
-            "truncate" => window.truncate(),
-            "deregister" => region = None,
-            _ => {}
+        if line == "deregister" {
+            region = None;
         }
         if act(&line, address.addr()) {
             println!("@done");
@@ -135,7 +133,7 @@ fn act(line: &str, window: usize) -> bool {
             }
             true
         }
-        "truncate" | "deregister" => true,
+        "deregister" => true,
         // Peers without CAP_SYS_PTRACE reach it no more.
         "hide" => {
             // SAFETY: plain numbers.

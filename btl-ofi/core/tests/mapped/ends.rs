@@ -1,4 +1,4 @@
-//! The ends of mapped memory: files that shrink, regions that are deregistered, and targets that go.
+//! The ends of mapped memory: regions that are deregistered, and targets that go.
 
 use mca_params::Value;
 
@@ -27,24 +27,6 @@ fn until_unmapped(t: &Transport, file: u64, most: usize) {
     while mappings(file) > most {
         t.progress();
         assert!(deadline.lasts(), "the memory stays mapped");
-    }
-}
-
-/// A file that its owner truncates is a refusal, not the end of this process.
-#[test]
-fn a_truncated_file() {
-    for before in [false, true] {
-        let t = open(near(), ThreadLevel::Single, &[]);
-        let mut target = Target::start_in(&t, near(), Memory::Memfd);
-        let (peer, h) = (target.peer, target.handle);
-        let there = There { t: &t, peer, h };
-        if before {
-            assert_eq!(there.put_word(0, 5), Status::SUCCESS);
-        }
-        target.act("truncate");
-        all_fail(&there);
-        drop(target);
-        t.close().unwrap();
     }
 }
 

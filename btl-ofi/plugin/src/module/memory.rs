@@ -1,6 +1,7 @@
 //! Registers and deregisters memory of the host.
 
 use std::ffi::c_void;
+use std::os::fd::BorrowedFd;
 
 use plugin_api::{Access, Endpoint, Handle, Module, Status};
 
@@ -28,6 +29,37 @@ pub(super) unsafe extern "C" fn register_mem(
         };
         // SAFETY: the host keeps the memory mapped until `deregister_mem`.
         let registered = unsafe { module.transport.register(base, size, access) };
+        // SAFETY: `handle` is not NULL; the host passes a writable pointer.
+        unsafe { store_region(module, registered, handle) }
+    })
+}
+
+pub(super) unsafe extern "C" fn register_shared(
+    module: *mut Module,
+    _endpoint: *mut Endpoint,
+    base: *mut c_void,
+    size: usize,
+    access: u32,
+    fd: i32,
+    offset: u64,
+    handle: *mut *mut Handle,
+) -> Status {
+    guarded("register_shared", || {
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+        let Some(module) = (unsafe { module_ref(module) }) else {
+            return Status::BAD_PARAM;
+        };
+        if handle.is_null() || base.is_null() || fd < 0 {
+            return Status::BAD_PARAM;
+        }
+        let Some(access) = Access::from_bits(access) else {
+            return Status::BAD_PARAM;
+        };
+        // SAFETY: the host passes a descriptor that stays open through the call; it is not negative.
+        let file = unsafe { BorrowedFd::borrow_raw(fd) };
+        let memory = transport::SharedMemory { file, offset };
+        // SAFETY: the host keeps the memory mapped until `deregister_mem`, and it is a mapping of the file.
+        let registered = unsafe { module.transport.register_shared(base, size, access, memory) };
         // SAFETY: `handle` is not NULL; the host passes a writable pointer.
         unsafe { store_region(module, registered, handle) }
     })

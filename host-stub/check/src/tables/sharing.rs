@@ -17,6 +17,7 @@ pub(super) fn cases() -> Vec<Case> {
         }),
         Case::new("shared/first_with_memory", first_with_memory),
         Case::new("shared/table_of_each_choice", each_choice),
+        Case::new("shared/puts_by_the_transport", by_transport),
         Case::new("shared/refused_across_nodes", across_nodes),
         Case::new("shared/refused_without_memory", without_memory),
         Case::new("shared/refused_beyond_a_limit", beyond_limit),
@@ -154,6 +155,37 @@ fn each_choice(context: &Context<'_>) -> Outcome {
         near.comm.barrier()?;
         window.free()?;
     }
+    Ok(())
+}
+
+/// Rounds of [`by_transport`].
+const ROUNDS: u64 = 10;
+
+/// What the transport puts is there once it is flushed. Each rank puts to the next one, which may map its memory: with nothing
+/// on its way between two puts.
+fn by_transport(context: &Context<'_>) -> Outcome {
+    let near = Neighbours::of(context)?;
+    let info = Info::new().with_table(TableChoice::Btl);
+    let window = Window::allocate_shared(&near.comm, 8, 8, &info)?;
+    let next = (near.rank + 1) % near.size;
+    let row = Layout::contiguous(Datatype::Uint64, 1);
+    window.lock_all(Assertion::empty())?;
+    for round in 1..=ROUNDS {
+        let value = (near.rank as u64) << 32 | round;
+        let target = Target {
+            rank: next,
+            displacement: 0,
+            layout: &row,
+        };
+        // SAFETY: the value lives until after the flush.
+        unsafe { window.put((&raw const value).cast(), &row, target) }?;
+        window.flush(next)?;
+        let part = window.shared_query(Some(next))?;
+        same("the next rank's word", &read(&part), &value.to_ne_bytes())?;
+    }
+    window.unlock_all()?;
+    near.comm.barrier()?;
+    window.free()?;
     Ok(())
 }
 

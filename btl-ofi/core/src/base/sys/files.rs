@@ -144,11 +144,6 @@ pub(crate) fn space(path: &CStr) -> Result<Space, CallError> {
     })
 }
 
-/// A device's number from its parts, as `stat` has it.
-pub(crate) fn device_number(major: u32, minor: u32) -> u64 {
-    libc::makedev(major, minor)
-}
-
 /// The names in a folder of `/sys`. The path is its name in a script.
 pub(crate) fn names(path: &str) -> Result<Vec<String>, CallError> {
     scripted!("getdents", path);

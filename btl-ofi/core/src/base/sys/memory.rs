@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 
 use libc::{iovec, pid_t};
 
-use super::{checked, device_number, failed};
+use super::{checked, failed};
 use crate::base::error::CallError;
 
 /// Maps `size` bytes of a file at `offset`, to be read and written and shared with other processes.
@@ -31,21 +31,6 @@ pub(crate) fn map_shared(
     })
 }
 
-/// Makes a second mapping of `size` bytes from `at` on, which must lie in a shared mapping: mremap of 0 bytes.
-pub(crate) fn map_again(at: u64, size: usize) -> Result<NonNull<c_void>, CallError> {
-    scripted!("mremap");
-    let at = ptr::without_provenance_mut(at as usize);
-    // SAFETY: of 0 bytes nothing moves, and the kernel chooses the address of the new mapping. It refuses private memory.
-    let again = unsafe { libc::mremap(at, 0, size, libc::MREMAP_MAYMOVE) };
-    if again == libc::MAP_FAILED {
-        return Err(failed("mremap"));
-    }
-    NonNull::new(again).ok_or(CallError {
-        call: "mremap",
-        code: libc::ENOMEM,
-    })
-}
-
 /// Removes a mapping.
 ///
 /// # Safety
@@ -54,89 +39,6 @@ pub(crate) unsafe fn unmap(at: NonNull<c_void>, size: usize) -> Result<(), CallE
     scripted!("munmap");
     // SAFETY: the caller guarantees that the mapping is its own and not used again.
     checked("munmap", unsafe { libc::munmap(at.as_ptr(), size) }).map(drop)
-}
-
-/// The argument of the request PROCMAP_QUERY (linux/fs.h).
-#[repr(C)]
-#[derive(Default)]
-struct ProcmapQuery {
-    size: u64,
-    query_flags: u64,
-    query_addr: u64,
-    vma_start: u64,
-    vma_end: u64,
-    vma_flags: u64,
-    vma_page_size: u64,
-    vma_offset: u64,
-    inode: u64,
-    dev_major: u32,
-    dev_minor: u32,
-    vma_name_size: u32,
-    build_id_size: u32,
-    vma_name_addr: u64,
-    build_id_addr: u64,
-}
-
-/// A mapping, as the kernel answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MappingAt {
-    /// The first address, and the one after the last.
-    pub(crate) from: u64,
-    pub(crate) to: u64,
-    pub(crate) is_shared: bool,
-    /// It may be read and written.
-    pub(crate) is_writable: bool,
-    /// The place in the file, its device and its inode; 0 without a file.
-    pub(crate) offset: u64,
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
-    /// Bytes of the name, which stand at the beginning of the caller's buffer.
-    pub(crate) name: usize,
-}
-
-/// The mapping that holds an address, and its name if `name` has room for any byte. `maps` is `/proc/PID/maps`. Fails where
-/// nothing is mapped (ENOENT), if the name and a 0 are longer than the buffer or than PATH_MAX (ENAMETOOLONG), once the
-/// process has ended (ESRCH), and before Linux 6.11 (ENOTTY).
-pub(crate) fn mapping_at(
-    maps: impl AsFd,
-    address: u64,
-    name: &mut [u8],
-) -> Result<MappingAt, CallError> {
-    scripted!("ioctl");
-    const SIZE: usize = size_of::<ProcmapQuery>();
-    const _: () = assert!(SIZE == 104);
-    // _IOWR('f', 17, struct procmap_query)
-    const REQUEST: u64 = 3 << 30 | (SIZE as u64) << 16 | (b'f' as u64) << 8 | 17;
-    const READABLE: u64 = 1;
-    const WRITABLE: u64 = 2;
-    const SHARED: u64 = 8;
-    let mut query = ProcmapQuery {
-        size: SIZE as u64,
-        query_addr: address,
-        ..ProcmapQuery::default()
-    };
-    // The kernel refuses an address without a size.
-    if !name.is_empty() {
-        query.vma_name_size = u32::try_from(name.len()).unwrap_or(u32::MAX);
-        query.vma_name_addr = name.as_mut_ptr().expose_provenance() as u64;
-    }
-    let maps = maps.as_fd().as_raw_fd();
-    // SAFETY: the request reads and writes `query`, whose size it is told, and writes at most `vma_name_size` bytes to
-    // `name`, which has as many and is borrowed. It asks for no build id, so that address is not used.
-    let rc = unsafe { libc::ioctl(maps, REQUEST as _, &raw mut query) };
-    checked("ioctl", rc)?;
-    let has = |flags| query.vma_flags & flags == flags;
-    Ok(MappingAt {
-        from: query.vma_start,
-        to: query.vma_end,
-        is_shared: has(SHARED),
-        is_writable: has(READABLE | WRITABLE),
-        offset: query.vma_offset,
-        device: device_number(query.dev_major, query.dev_minor),
-        inode: query.inode,
-        // The kernel counts the 0 behind the name, and nothing if there is no name.
-        name: (query.vma_name_size as usize).saturating_sub(1),
-    })
 }
 
 /// Copies up to `size` bytes at `local` to `remote` in process `pid`. Returns how many were copied: the kernel stops

@@ -1,18 +1,16 @@
-//! One mapped region of a peer: finding the object behind its memory and mapping it.
+//! One mapped region of a peer: opening the file that its owner named, and mapping it.
 
 use std::ffi::c_void;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::mapping::Mapped;
-use crate::base::maps::{self, Object};
 use crate::base::sys;
 use crate::mem::handle::Handle;
-use crate::mem::shared::SharedRegions;
+use crate::mem::shared::{SharedRegions, is_aligned_alike, is_lasting};
 use crate::peer::reach::Probe;
 use crate::sm::segment::Place;
 
@@ -23,7 +21,7 @@ pub(crate) struct Mapping {
     regions: Mapped<SharedRegions>,
 }
 
-/// Pages of an object; dropping them unmaps.
+/// Pages of a file; dropping them unmaps.
 struct Pages {
     start: NonNull<c_void>,
     size: usize,
@@ -44,30 +42,29 @@ impl Mapping {
         probe: Probe,
         handle: &Handle,
     ) -> Result<Mapping, Option<String>> {
-        let pid = segment.pid;
         let why = |e: &dyn ToString| Some(e.to_string());
         // Opened by the process id, and checked: so this is the peer, and /proc that of its namespace of processes.
         let regions = segment.shared_regions().map_err(|e| why(&e))?;
-        let registered = |regions: &SharedRegions| {
-            let cookie = handle.cookie();
-            // Relaxed: the region was announced before its handle came here.
-            regions.place(cookie).load(Ordering::Relaxed) == cookie
-        };
-        if !registered(&regions) {
+        let place = regions.place(handle.cookie());
+        let (descriptor, offset) = place.file();
+        // Relaxed: the region was announced before its handle came here.
+        if place.cookie().load(Ordering::Relaxed) != handle.cookie() {
             return Err(None);
         }
-        let (base, length) = (handle.base(), handle.length());
-        let process = pid.to_string();
-        let Some(object) = maps::shared_object(&process, base, length) else {
-            return Err(why(&"it is not in one shared mapping that may be written"));
+        let file = Place {
+            descriptor,
+            ..segment
         };
+        let pages = file
+            .open_file()
+            .and_then(|file| map(&file, offset, (handle.base(), handle.length())));
         let mapping = Mapping {
-            pages: of_object(pid, &object, length).map_err(|e| why(&e))?,
+            pages: pages.map_err(|e| why(&e))?,
             cookie: handle.cookie(),
             regions,
         };
-        // The mappings were the peer's if it is still there and the region is registered, and so stays mapped.
-        if probe.is_in(pid) != Ok(true) {
+        // The file was the peer's if it is still there and the region is registered: its owner closes it later.
+        if probe.is_in(segment.pid) != Ok(true) {
             return Err(why(&"its process changes"));
         }
         if mapping.is_over() {
@@ -84,7 +81,7 @@ impl Mapping {
 
     /// The word that holds the cookie while the region is registered.
     pub(super) fn registered(&self) -> &AtomicU64 {
-        self.regions.place(self.cookie)
+        self.regions.place(self.cookie).cookie()
     }
 
     /// Where the region is in this process.
@@ -102,110 +99,43 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: `map` or `map_own` made the mapping with this start and size, and nothing uses it any more.
+        // SAFETY: `map` made the mapping with this start and size, and nothing uses it any more.
         if let Err(e) = unsafe { sys::unmap(self.start, self.size) } {
             tracing::warn!("{} bytes of a peer stay mapped: {e}", self.size);
         }
     }
 }
 
-/// Maps an object of a process from its offset on.
-fn of_object(pid: u32, object: &Object, length: u64) -> io::Result<Pages> {
-    match open(pid, object) {
-        Ok(file) => map(&file, object, length),
-        // Processes of one job often map one file, whose name and descriptors they have given up.
-        Err(e) => map_own(object, length).unwrap_or(Err(e)),
+/// Maps the bytes of a file from `offset` on that its owner has at `base`, if the file has `length` and keeps them.
+fn map(file: &File, offset: u64, (base, length): (u64, u64)) -> io::Result<Pages> {
+    let other = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    if !is_lasting(file) {
+        return other("its file may shrink");
     }
-}
-
-/// Maps the bytes of an object from its offset on.
-fn map(file: &File, object: &Object, length: u64) -> io::Result<Pages> {
+    // Looked at after the seal, so it holds from now on.
+    let metadata = file.metadata()?;
+    let end = offset.checked_add(length);
+    if end.is_none_or(|end| end > metadata.size()) {
+        return other("its file is shorter than the region");
+    }
+    // Atomics need elements as aligned as the owner's.
+    if !is_aligned_alike(base, offset) {
+        return other("its place in its file is not one of its address");
+    }
     // Mappings of huge pages begin and end at such pages.
-    let page = file.metadata()?.blksize().max(sys::page_size()? as u64);
-    let page = if page.is_power_of_two() {
-        page
-    } else {
-        sys::page_size()? as u64
+    let page = sys::page_size()? as u64;
+    let page = match metadata.blksize() {
+        huge if huge.is_power_of_two() => huge.max(page),
+        _ => page,
     };
-    let before = object.offset % page;
+    let before = offset % page;
     let size = (before + length).next_multiple_of(page) as usize;
-    let start = sys::map_shared(file, object.offset - before, size)?;
+    let start = sys::map_shared(file, offset - before, size)?;
     Ok(Pages {
         start,
         size,
         before: before as usize,
     })
-}
-
-/// Maps an object once more that this process maps itself; `None` if it does not.
-fn map_own(object: &Object, length: u64) -> Option<io::Result<Pages>> {
-    let at = maps::own_mapping(object, length)?;
-    let page = sys::page_size().ok()? as u64;
-    let before = at % page;
-    let size = (before + length).next_multiple_of(page) as usize;
-    let start = match sys::map_again(at - before, size) {
-        Ok(start) => start,
-        Err(e) => return Some(Err(e.into())),
-    };
-    let pages = Pages {
-        start,
-        size,
-        before: before as usize,
-    };
-    // Another thread may have mapped something else there meanwhile.
-    let again = maps::shared_object("self", pages.address() as u64, length);
-    let is_it = again.is_some_and(|again| again.is_same(object));
-    is_it.then_some(Ok(pages))
-}
-
-/// Opens the object that a process maps: by the mapping, by its name, or by a descriptor.
-fn open(pid: u32, object: &Object) -> io::Result<File> {
-    let opened = open_by_mapping(pid, object)
-        .or_else(|| open_by_name(pid, object))
-        .or_else(|| open_by_descriptor(pid, object));
-    opened.unwrap_or_else(|| {
-        Err(io::Error::other(
-            "no name, no descriptor and no mapping of this process leads to its memory",
-        ))
-    })
-}
-
-/// For processes with CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN.
-fn open_by_mapping(pid: u32, object: &Object) -> Option<io::Result<File>> {
-    let path = format!("/proc/{pid}/map_files/{}", object.range);
-    // Without the privilege, the other ways remain.
-    open_at(path.as_ref(), object)?.ok().map(Ok)
-}
-
-/// The name is that of the process's own file system.
-fn open_by_name(pid: u32, object: &Object) -> Option<io::Result<File>> {
-    open_at(format!("/proc/{pid}/root{}", object.name).as_ref(), object)
-}
-
-/// The name must be equal, because files of `memfd_create` and System V segments may have one number.
-fn open_by_descriptor(pid: u32, object: &Object) -> Option<io::Result<File>> {
-    let mut descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
-    descriptors.find_map(|descriptor| {
-        let path = descriptor.path();
-        let named = fs::read_link(&path).is_ok_and(|name| name == Path::new(&object.name));
-        named.then(|| open_at(&path, object)).flatten()
-    })
-}
-
-/// Opens a file if it is the object; `None` if it is another one.
-fn open_at(path: &Path, object: &Object) -> Option<io::Result<File>> {
-    // Looked at before it is opened, because opening a device may have effects.
-    if !object.is(&fs::metadata(path).ok()?) {
-        return None;
-    }
-    let mut options = File::options();
-    options.read(true).write(true);
-    options.custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY);
-    let opened = options.open(path).and_then(|file| {
-        let is_it = object.is(&file.metadata()?);
-        Ok(is_it.then_some(file))
-    });
-    opened.transpose()
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+use std::fs::File;
+
 use super::*;
 use crate::base::sys;
 use crate::mem::shared::Announced;
@@ -27,29 +29,35 @@ impl Owner {
 
     /// A region of a new file in memory.
     fn region(&self, generation: u32) -> Handle {
-        let file = sys::memory_file(c"test-region").unwrap();
+        let file = File::from(sys::memory_file(c"test-region").unwrap());
         sys::allocate(&file, 0, 8192).unwrap();
-        // It stays mapped.
+        // It stays mapped, and open.
         let at = sys::map_shared(&file, 0, 8192).unwrap();
-        std::mem::forget(file);
         let base = at.as_ptr().expose_provenance() as u64 + 8;
         let handle = Handle::new(base, 8000, 7, Access::all(), generation);
-        let shared = self.announced.announce(handle);
+        let announce = || self.announced.announce(handle, &file, 8);
+        assert_eq!(announce(), None, "it may shrink");
+        sys::add_seals(&file, libc::F_SEAL_SHRINK).unwrap();
+        let shared = announce().unwrap();
         assert!(shared.is_shared());
+        std::mem::forget(file);
         shared
     }
 
-    fn map(&self, handle: &Handle) -> Result<Option<Mapping>, Option<String>> {
-        let place = Place {
+    fn place(&self) -> Place {
+        Place {
             pid: std::process::id(),
             descriptor: self.segment.descriptor(),
             nonce: 42,
-        };
+        }
+    }
+
+    fn map(&self, handle: &Handle) -> Result<Option<Mapping>, Option<String>> {
         let probe = Probe {
             address: self.probe.as_ptr() as u64,
             value: 42,
         };
-        Mapping::new(place, probe, handle).map(Some)
+        Mapping::new(self.place(), probe, handle).map(Some)
     }
 }
 
@@ -172,4 +180,41 @@ fn what_cannot_be_mapped_leaves() {
         all.sweep();
     }
     assert!(mapped(&all, peer, &h).is_some(), "mappings stay");
+}
+
+/// What another process says of itself is looked at before it is believed.
+#[test]
+fn descriptors_of_other_files_are_refused() {
+    use std::os::fd::AsRawFd;
+    let owner = Owner::new();
+    let (h, place) = (owner.region(1), owner.place());
+    let regions = place.shared_regions().unwrap();
+    let refusal = |descriptor: i32, offset: u64| {
+        owner.announced.withdraw(&h);
+        assert!(regions.announce(h.cookie(), descriptor as u32, offset));
+        match owner.map(&h) {
+            Err(Some(why)) => why,
+            Err(None) => panic!("it is registered"),
+            Ok(_) => panic!("it is mapped"),
+        }
+    };
+    let memory = File::from(sys::memory_file(c"test-region").unwrap());
+    memory.set_len(8192).unwrap();
+    assert_eq!(refusal(memory.as_raw_fd(), 8), "its file may shrink");
+    let program = File::open("/proc/self/exe").unwrap();
+    let (pipe, _other) = std::io::pipe().unwrap();
+    let device = File::open("/dev/null").unwrap();
+    for file in [pipe.as_raw_fd(), device.as_raw_fd()] {
+        let why = "its descriptor is not one of a file";
+        assert_eq!(refusal(file, 8), why);
+    }
+    // A program that runs cannot be written.
+    assert!(refusal(program.as_raw_fd(), 8).contains("Text file busy"));
+    assert!(refusal(1 << 20, 8).contains("No such file"));
+    let short = "its file is shorter than the region";
+    sys::add_seals(&memory, libc::F_SEAL_SHRINK).unwrap();
+    assert_eq!(refusal(memory.as_raw_fd(), 4096 + 8), short);
+    assert_eq!(refusal(memory.as_raw_fd(), u64::MAX - 4087), short);
+    let skewed = "its place in its file is not one of its address";
+    assert_eq!(refusal(memory.as_raw_fd(), 0), skewed);
 }

@@ -58,7 +58,6 @@ pub(super) fn run(common: &Common, mut options: LaunchOptions) -> Result<u8, Com
     options
         .environment
         .push((PLUGIN_ENV.into(), absolute(common.plugin_path()).into()));
-    options.guard = std::env::current_exe().ok();
     options.interrupts = Some(Interrupts::install()?);
     let outcome = launch(&options)?;
     report(&outcome, common.json)?;

@@ -22,7 +22,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use host_stub::bootstrap::Bootstrap;
 use host_stub::declarations::REMOVED;
 use host_stub::job::{JobError, JobOptions};
-use host_stub::launcher::{LaunchError, guard};
+use host_stub::launcher::LaunchError;
 use host_stub::loader::{self, HostServices, LoadError, Plugin};
 use host_stub::log;
 use host_stub::params::{Params, ParamsError, Setting};
@@ -88,9 +88,6 @@ enum Command {
     Trace(trace::Trace),
     /// Runs a program as the ranks of a job on this machine.
     Launch(launch::Launch),
-    /// Cleans up after a killed launcher; started by `launch`.
-    #[command(name = guard::ARGUMENT, hide = true)]
-    Guard,
 }
 
 /// Arguments that every command takes.
@@ -275,10 +272,6 @@ pub fn main() -> ExitCode {
         Command::Stats(command) => command.run().map(|exit| exit as u8),
         Command::Trace(command) => command.run().map(|exit| exit as u8),
         Command::Launch(command) => command.run(),
-        Command::Guard => {
-            guard::run(std::io::stdin().lock());
-            Ok(0)
-        }
     };
     match result {
         Ok(code) => ExitCode::from(code),

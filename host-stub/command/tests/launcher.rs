@@ -17,11 +17,11 @@ use common::{Finished, HOST_STUB, Killed, Place, eventually, finish, host_stub, 
 
 /// `await N` in a rank's script: waits until so many processes have written their numbers.
 const AWAIT: &str = r#"await() {
-    until [ "$(cat "$XDG_RUNTIME_DIR"/pid* 2>/dev/null | wc -l)" -ge "$1" ]; do sleep 0.02; done
+    until [ "$(cat "$PLACE"/pid* 2>/dev/null | wc -l)" -ge "$1" ]; do sleep 0.02; done
 }
 "#;
 
-/// `host-stub launch` of a shell script, with its private directory in `place`.
+/// `host-stub launch` of a shell script, which leaves its files in `place`.
 fn launch(place: &Place, ranks: u32, script: &str) -> Command {
     let script = format!("{AWAIT}{script}");
     let mut command = host_stub([
@@ -33,7 +33,7 @@ fn launch(place: &Place, ranks: u32, script: &str) -> Command {
         "-c",
         &script,
     ]);
-    command.env("XDG_RUNTIME_DIR", &place.0);
+    command.env("PLACE", &place.0);
     command
 }
 
@@ -59,33 +59,29 @@ fn pids(place: &Place, count: usize) -> Vec<i32> {
     found
 }
 
-/// Each rank leaves its number, and those of a child and of a child in another session.
+/// Each rank leaves its number, and that of a child.
+const PAIR: &str = r#"
+    cd "$PLACE"
+    echo $$ > pid-$HOST_STUB_RANK
+    sh -c 'echo $$ > pid-child-$HOST_STUB_RANK; exec sleep 60' &
+"#;
+
+/// As [`PAIR`], and the number of a child in another session.
 const FAMILY: &str = r#"
-    cd "$XDG_RUNTIME_DIR"
+    cd "$PLACE"
     echo $$ > pid-$HOST_STUB_RANK
     sh -c 'echo $$ > pid-child-$HOST_STUB_RANK; exec sleep 60' &
     setsid sh -c 'echo $$ > pid-far-$HOST_STUB_RANK; exec sleep 60' &
 "#;
 
-fn private_directories(place: &Place) -> Vec<String> {
-    let mut entries = place.entries();
-    entries.retain(|name| name.starts_with("host-stub-"));
-    entries
-}
-
 #[test]
 fn ranks_learn_who_they_are_and_end_well() {
     let place = Place::new("well");
-    let run = run(
-        &place,
-        3,
-        "stat -c %a \"$(dirname \"$HOST_STUB_SOCKET\")\"; echo $HOST_STUB_RANK/$HOST_STUB_SIZE",
-    );
+    let run = run(&place, 3, "echo $HOST_STUB_RANK/$HOST_STUB_SIZE");
     assert_eq!(run.code(), Some(0), "{}", run.stderr());
     let mut lines: Vec<String> = run.stdout().lines().map(str::to_owned).collect();
     lines.sort();
-    assert_eq!(lines, ["0/3", "1/3", "2/3", "700", "700", "700"]);
-    assert!(place.entries().is_empty(), "{:?}", place.entries());
+    assert_eq!(lines, ["0/3", "1/3", "2/3"]);
     assert_eq!(run.stderr(), "");
 }
 
@@ -109,7 +105,7 @@ fn settings_travel_to_the_ranks() {
         "-c",
         "echo \"$HOST_STUB_MCA\"",
     ]);
-    let run = finish(command.env("XDG_RUNTIME_DIR", &place.0));
+    let run = finish(command.env("PLACE", &place.0));
     assert_eq!(run.code(), Some(0), "{}", run.stderr());
     let pairs: Vec<(String, String)> = serde_json::from_str(&run.stdout()).expect("JSON");
     let expected = [
@@ -136,7 +132,7 @@ fn output_is_tagged_on_request() {
         "-c",
         "echo one; printf two; echo three >&2",
     ]);
-    let run = finish(command.env("XDG_RUNTIME_DIR", &place.0));
+    let run = finish(command.env("PLACE", &place.0));
     let mut lines: Vec<String> = run.stdout().lines().map(str::to_owned).collect();
     lines.sort();
     assert_eq!(lines, ["[0] one", "[0] two", "[1] one", "[1] two"]);
@@ -148,9 +144,8 @@ const BYTES: usize = 100_000;
 
 /// A job whose output is tagged and not read until its only rank has ended.
 fn unread(place: &Place, stdout: Stdio) -> Killed {
-    let script = format!(
-        "echo $$ > \"$XDG_RUNTIME_DIR/pid\"; head -c {BYTES} /dev/zero | tr '\\0' x | fold -w 1000"
-    );
+    let script =
+        format!("echo $$ > \"$PLACE/pid\"; head -c {BYTES} /dev/zero | tr '\\0' x | fold -w 1000");
     let mut command = host_stub([
         "launch",
         "-n",
@@ -161,7 +156,7 @@ fn unread(place: &Place, stdout: Stdio) -> Killed {
         "-c",
         &script,
     ]);
-    command.env("XDG_RUNTIME_DIR", &place.0).stdout(stdout);
+    command.env("PLACE", &place.0).stdout(stdout);
     let child = Killed(command.spawn().expect("spawn"));
     let rank = pids(place, 1)[0];
     eventually("the rank has ended", || !lives(rank));
@@ -208,13 +203,11 @@ fn threads_that_cannot_be_started_are_an_error() {
         "--",
         "sh",
         "-c",
-        "touch \"$XDG_RUNTIME_DIR/ran\"",
+        "touch \"$PLACE/ran\"",
     ]);
     // No processor has addresses for a stack of this size.
     let stack = (1_u64 << 60).to_string();
-    command
-        .env("XDG_RUNTIME_DIR", &place.0)
-        .env("RUST_MIN_STACK", stack);
+    command.env("PLACE", &place.0).env("RUST_MIN_STACK", stack);
     let run = finish(&mut command);
     assert_eq!(run.code(), Some(6), "{}", run.stderr());
     let message = run.stderr();
@@ -259,7 +252,6 @@ fn a_rank_killed_by_a_signal_ends_the_job() {
         for pid in pids(&place, 9) {
             assert!(!lives(pid), "process {pid} outlived its job");
         }
-        assert_eq!(private_directories(&place), [""; 0]);
     }
 }
 
@@ -285,44 +277,6 @@ fn an_ignored_sigchld_is_none_of_the_jobs() {
     }
 }
 
-/// Two pipes of each rank are more than the launcher may have open at first.
-#[test]
-fn the_launcher_raises_its_limit_of_descriptors_and_not_its_ranks() {
-    let place = Place::new("descriptors");
-    // None ends before all have begun.
-    let script = "ulimit -Sn; ulimit -Hn; cd \"$XDG_RUNTIME_DIR\"; touch up-$HOST_STUB_RANK
-        while [ $(ls | grep -c ^up) -lt 24 ]; do sleep 0.1; done";
-    let mut command = host_stub([
-        "launch",
-        "--tag-output",
-        "-n",
-        "24",
-        "--",
-        "sh",
-        "-c",
-        script,
-    ]);
-    command.env("XDG_RUNTIME_DIR", &place.0);
-    let limits = libc::rlimit {
-        rlim_cur: 32,
-        rlim_max: 512,
-    };
-    // SAFETY: setrlimit may be called between fork and exec.
-    unsafe {
-        command.pre_exec(
-            move || match libc::setrlimit(libc::RLIMIT_NOFILE, &limits) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            },
-        );
-    }
-    let run = finish(&mut command);
-    assert_eq!(run.code(), Some(0), "{}", run.stderr());
-    let stdout = run.stdout();
-    let count = |limit: &str| stdout.lines().filter(|line| line.ends_with(limit)).count();
-    assert_eq!((count(" 32"), count(" 512")), (24, 24), "{stdout}");
-}
-
 #[test]
 fn a_rank_that_fails_ends_the_job_with_its_code() {
     let place = Place::new("fails");
@@ -342,7 +296,7 @@ fn ranks_that_ignore_sigterm_are_killed_in_time() {
     let run = run(
         &place,
         3,
-        "trap '' TERM; echo $$ > \"$XDG_RUNTIME_DIR/pid-$HOST_STUB_RANK\"
+        "trap '' TERM; echo $$ > \"$PLACE/pid-$HOST_STUB_RANK\"
          if [ $HOST_STUB_RANK = 0 ]; then await 3; exit 1; fi
          while :; do sleep 1; done",
     );
@@ -358,7 +312,7 @@ fn ranks_may_tidy_up_on_sigterm() {
     let run = run(
         &place,
         2,
-        "cd \"$XDG_RUNTIME_DIR\"
+        "cd \"$PLACE\"
          if [ $HOST_STUB_RANK = 0 ]; then while ! [ -e ready ]; do sleep 0.02; done; exit 1; fi
          trap 'echo done > tidied; exit 0' TERM; touch ready; while :; do sleep 0.05; done",
     );
@@ -402,95 +356,30 @@ fn a_signal_to_the_launcher_ends_the_job() {
         for pid in pids {
             assert!(!lives(pid), "process {pid} outlived its job");
         }
-        assert_eq!(private_directories(&place), [""; 0]);
     }
 }
 
 #[test]
-fn a_killed_launcher_leaves_nothing() {
+fn a_killed_launcher_takes_the_group_with_it() {
     let place = Place::new("killed");
     let mut child = Killed(
-        launch(&place, 2, &format!("{FAMILY} sleep 60"))
+        launch(&place, 2, &format!("{PAIR} sleep 60"))
             .spawn()
             .expect("spawn"),
     );
-    let pids = pids(&place, 6);
-    assert_eq!(private_directories(&place).len(), 1);
-    // What a killed rank leaves in shared memory, and what looks like it and is another's.
-    let other = format!("/dev/shm/{}:0:0-not-ours", pids[0]);
-    std::fs::write(&other, "x").expect("write");
-    // Which of the numbers is a rank's own is in the file's name; only those count.
-    let ranks: Vec<i32> = ["pid-0", "pid-1"]
-        .iter()
-        .map(|name| {
-            let text = std::fs::read_to_string(place.0.join(name)).expect("read");
-            text.trim().parse().expect("a number")
-        })
-        .collect();
-    let ranks_own: Vec<String> = ranks
-        .iter()
-        .map(|pid| format!("/dev/shm/{pid}:3:1_7"))
-        .collect();
-    for file in &ranks_own {
-        std::fs::write(file, "x").expect("write");
-    }
+    let pids = pids(&place, 4);
     child.0.kill().expect("kill");
     child.0.wait().expect("wait");
     eventually("every process is gone", || {
         pids.iter().all(|pid| !lives(*pid))
     });
-    eventually("the private directory is gone", || {
-        private_directories(&place).is_empty()
-    });
-    eventually("the ranks' shared memory is gone", || {
-        ranks_own
-            .iter()
-            .all(|file| std::fs::metadata(file).is_err())
-    });
-    assert!(
-        std::fs::metadata(&other).is_ok(),
-        "removed what is another's"
-    );
-    std::fs::remove_file(&other).expect("remove");
-}
-
-#[test]
-fn shared_memory_of_killed_ranks_is_removed_and_nobody_elses() {
-    let place = Place::new("segments");
-    let foreign = format!("/dev/shm/1{}:0:0", std::process::id());
-    std::fs::write(&foreign, "x").expect("write");
-    let run = run(
-        &place,
-        2,
-        "echo x > /dev/shm/$$:0:0; echo x > /dev/shm/$$:0:1_5
-         echo x > /dev/shm/host-stub-$HOST_STUB_JOB-win
-         echo $$ > \"$XDG_RUNTIME_DIR/pid-$HOST_STUB_RANK\"
-         if [ $HOST_STUB_RANK = 1 ]; then await 2; kill -9 $$; fi; sleep 60",
-    );
-    assert_eq!(run.code(), Some(137), "{}", run.stderr());
-    let pids = pids(&place, 2);
-    let left: Vec<String> = std::fs::read_dir("/dev/shm")
-        .expect("read")
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|name| {
-            pids.iter().any(|pid| name.starts_with(&format!("{pid}:")))
-                || name.ends_with("-win") && name.starts_with("host-stub-")
-        })
-        .collect();
-    assert_eq!(left, [""; 0]);
-    assert!(
-        std::fs::metadata(&foreign).is_ok(),
-        "removed what is another's"
-    );
-    std::fs::remove_file(&foreign).expect("remove");
 }
 
 #[test]
 fn programs_that_cannot_run_are_named() {
     let place = Place::new("cannot-run");
     let mut command = host_stub(["launch", "-n", "2", "--", "/no/such/program"]);
-    let run = finish(command.env("XDG_RUNTIME_DIR", &place.0));
+    let run = finish(command.env("PLACE", &place.0));
     assert_eq!(run.code(), Some(127));
     assert!(
         run.stderr().contains("/no/such/program"),
@@ -500,9 +389,8 @@ fn programs_that_cannot_run_are_named() {
     let file = place.0.join("plain");
     std::fs::write(&file, "text").expect("write");
     let mut command = host_stub(["launch", "-n", "2", "--"]);
-    let run = finish(command.arg(&file).env("XDG_RUNTIME_DIR", &place.0));
+    let run = finish(command.arg(&file).env("PLACE", &place.0));
     assert_eq!(run.code(), Some(126));
-    assert_eq!(private_directories(&place), [""; 0]);
 }
 
 #[test]
@@ -510,30 +398,6 @@ fn numbers_of_ranks_that_are_none_are_refused() {
     for ranks in ["0", "4097", "-1", "two"] {
         let run = finish(&mut host_stub(["launch", "-n", ranks, "--", "true"]));
         assert_eq!(run.code(), Some(2), "{ranks}: {}", run.stderr());
-    }
-}
-
-#[test]
-fn a_runtime_directory_that_cannot_be_used_is_passed_over() {
-    let long = std::env::temp_dir().join("x".repeat(120));
-    for place in ["/proc/no-place".as_ref(), long.as_path()] {
-        let mut command = host_stub([
-            "launch",
-            "-n",
-            "1",
-            "--",
-            "sh",
-            "-c",
-            "dirname $HOST_STUB_SOCKET",
-        ]);
-        let run = finish(command.env("XDG_RUNTIME_DIR", place));
-        assert_eq!(run.code(), Some(0), "{}", run.stderr());
-        let directory = run.stdout();
-        assert!(
-            !directory.starts_with(&*place.to_string_lossy()),
-            "{directory}"
-        );
-        assert!(std::fs::metadata(directory.trim()).is_err(), "left behind");
     }
 }
 
@@ -550,7 +414,7 @@ fn json_tells_how_each_rank_ended() {
         "-c",
         "test $HOST_STUB_RANK = 0 || exit 3; sleep 60",
     ]);
-    let run = finish(command.env("XDG_RUNTIME_DIR", &place.0));
+    let run = finish(command.env("PLACE", &place.0));
     let outcome: serde_json::Value = serde_json::from_str(&run.stderr()).expect("JSON");
     assert_eq!(outcome["code"], 3);
     assert_eq!(outcome["failed_rank"], 1);
@@ -558,7 +422,7 @@ fn json_tells_how_each_rank_ended() {
     assert_eq!(outcome["ranks"][0]["end"]["signal"], libc::SIGTERM);
 }
 
-/// A job inside a rank of a job: the outer's end takes the inner with it, whose guard cleans up where its launcher cannot.
+/// A job inside a rank of a job: the outer's end takes the inner with it, whose guard ends it where its launcher cannot.
 #[test]
 fn nested_jobs_end_with_the_outer_one() {
     let quick = ("", "exec sleep 60");
@@ -568,16 +432,13 @@ fn nested_jobs_end_with_the_outer_one() {
         let script = format!(
             "if [ $HOST_STUB_RANK = 1 ]; then await 2; exit 7; fi
              exec {HOST_STUB} launch -n 2 -- sh -c '
-                {trap} echo $$ > \"$XDG_RUNTIME_DIR/pid-$HOST_STUB_RANK\"; {inner}'"
+                {trap} echo $$ > \"$PLACE/pid-$HOST_STUB_RANK\"; {inner}'"
         );
         let run = run(&place, 2, &script);
         assert_eq!(run.code(), Some(7), "{}", run.stderr());
         let pids = pids(&place, 2);
         eventually("every process is gone", || {
             pids.iter().all(|pid| !lives(*pid))
-        });
-        eventually("both private directories are gone", || {
-            private_directories(&place).is_empty()
         });
     }
 }

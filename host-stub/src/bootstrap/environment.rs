@@ -1,11 +1,12 @@
 //! What the launcher told a process through its environment.
 
-use std::path::PathBuf;
-
 use super::BootstrapError;
 use super::protocol::MAX_RANKS;
+use std::io::{self, Error, ErrorKind};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 
-/// Path of the launcher's socket.
+/// The socket to the launcher, which this process inherited: its descriptor and its inode, with `:` between them.
 pub const SOCKET_ENV: &str = "HOST_STUB_SOCKET";
 /// This process's rank.
 pub const RANK_ENV: &str = "HOST_STUB_RANK";
@@ -18,7 +19,7 @@ pub const JOB_ENV: &str = "HOST_STUB_JOB";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
     /// [`SOCKET_ENV`].
-    pub socket: PathBuf,
+    pub socket: Inherited,
     /// [`RANK_ENV`].
     pub rank: u32,
     /// [`SIZE_ENV`].
@@ -48,6 +49,8 @@ impl Environment {
             found: lookup(name).map_or("nothing".to_owned(), |value| format!("`{value}`")),
         };
         let number = |name| lookup(name).and_then(|value| value.parse::<u32>().ok());
+        let socket = Inherited::parse(&socket)
+            .ok_or_else(|| wrong(SOCKET_ENV, "a descriptor and an inode"))?;
         let size = number(SIZE_ENV)
             .filter(|size| (1..=MAX_RANKS).contains(size))
             .ok_or_else(|| wrong(SIZE_ENV, "a number of ranks"))?;
@@ -60,10 +63,64 @@ impl Environment {
             })
             .ok_or_else(|| wrong(JOB_ENV, "a job's name"))?;
         Ok(Some(Environment {
-            socket: PathBuf::from(socket),
+            socket,
             rank,
             size,
             job,
         }))
     }
+}
+
+/// An inherited socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inherited {
+    descriptor: RawFd,
+    inode: u64,
+}
+
+impl Inherited {
+    fn parse(text: &str) -> Option<Inherited> {
+        let (descriptor, inode) = text.split_once(':')?;
+        Some(Inherited {
+            descriptor: descriptor.parse().ok()?,
+            inode: inode.parse().ok()?,
+        })
+    }
+
+    /// A socket of this process, as its children inherit it.
+    pub fn of(socket: &UnixStream) -> io::Result<Inherited> {
+        let descriptor = socket.as_raw_fd();
+        let inode = inode(descriptor).ok_or_else(Error::last_os_error)?;
+        Ok(Inherited { descriptor, inode })
+    }
+
+    /// A copy of it, unless something between this process and the launcher closed it: its number may be another file's.
+    pub(super) fn copy(self) -> io::Result<UnixStream> {
+        if inode(self.descriptor) != Some(self.inode) {
+            let reason =
+                "a program between the launcher and this one closed the socket that it inherits";
+            return Err(Error::new(ErrorKind::NotConnected, reason));
+        }
+        // SAFETY: no pointers.
+        let copy = unsafe { libc::fcntl(self.descriptor, libc::F_DUPFD_CLOEXEC, 0) };
+        if copy < 0 {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: a new descriptor, which nothing else has.
+        Ok(unsafe { OwnedFd::from_raw_fd(copy) }.into())
+    }
+}
+
+impl std::fmt::Display for Inherited {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.descriptor, self.inode)
+    }
+}
+
+/// The inode of an open file.
+fn inode(descriptor: RawFd) -> Option<u64> {
+    // SAFETY: an all-zero structure is valid; fstat fills it.
+    let mut found: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is writable.
+    (unsafe { libc::fstat(descriptor, &mut found) } == 0).then_some(found.st_ino)
 }

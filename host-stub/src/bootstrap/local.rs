@@ -1,14 +1,15 @@
-//! A rank's side of the launcher's socket.
+//! A rank's side of its socket to the launcher.
 
 use std::collections::HashMap;
 use std::io::{Error, ErrorKind, Write};
+use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-pub use super::environment::{Environment, JOB_ENV, RANK_ENV, SIZE_ENV, SOCKET_ENV};
+pub use super::environment::{Environment, Inherited, JOB_ENV, RANK_ENV, SIZE_ENV, SOCKET_ENV};
 use super::protocol::{
     MAX_REPLY, ProtocolError, Reply, Request, body_length, check_item, check_key,
 };
@@ -39,10 +40,10 @@ pub struct Local {
 }
 
 impl Local {
-    /// Connects and introduces itself.
+    /// Introduces itself.
     pub fn join(environment: &Environment) -> Result<Self, BootstrapError> {
         let io = |action| move |source| BootstrapError::Io { action, source };
-        let stream = UnixStream::connect(&environment.socket).map_err(io("connect"))?;
+        let stream = environment.socket.copy().map_err(io("connect"))?;
         stream
             .set_read_timeout(Some(ANSWER_LIMIT))
             .and_then(|()| stream.set_write_timeout(Some(ANSWER_LIMIT)))
@@ -110,6 +111,19 @@ impl Local {
 
     fn cached(&self) -> MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A rank that goes without a word tells the launcher, though its process lives on and has the socket that it inherited.
+impl Drop for Local {
+    fn drop(&mut self) {
+        let sender = self
+            .sender
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(stream) = sender {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
     }
 }
 

@@ -1,37 +1,26 @@
 //! Starts the processes of a job on this machine and answers for how they end.
 //!
-//! [`launch`] runs the ranks, serves the socket they find each other through, and ends the whole
-//! job when one of them fails. Afterwards nothing of the job is left: no process, no file in its
-//! private directory, no shared-memory segment. A [guard] process does the same when the
-//! launcher itself is killed.
+//! [`launch`] runs the ranks, serves the sockets they find each other through, and ends the whole
+//! job when one of them fails. Afterwards nothing of the job is left: no process and no
+//! shared-memory segment. When the launcher itself is killed, the job's processes are too.
 
-mod client;
-mod directory;
-mod events;
-pub mod guard;
-mod inherited;
-mod members;
+mod group;
 mod output;
 mod rank;
 mod remains;
-mod requests;
 pub mod server;
 mod signals;
 mod watch;
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
 use crate::base::params::Setting;
 use crate::bootstrap::protocol::MAX_RANKS;
 
-use directory::Directory;
-use guard::Guard;
-use server::Server;
 use watch::Watch;
 
 pub use rank::End;
@@ -68,10 +57,6 @@ pub struct LaunchOptions {
     /// Whether each line that a rank prints starts with its rank. The job then ends only when its output was read, or with
     /// an interrupt.
     pub tag_output: bool,
-    /// The program that cleans up when the launcher is killed: one that runs [`guard::run`] for
-    /// the single argument `guard`, as `host-stub` does. Without one, ranks still end with the
-    /// launcher, but their descendants and files may stay.
-    pub guard: Option<PathBuf>,
     /// Ends the job when one arrives. To be had once per process, from [`Interrupts::install`].
     pub interrupts: Option<Interrupts>,
 }
@@ -87,7 +72,6 @@ impl LaunchOptions {
             settings: Vec::new(),
             recovery: false,
             tag_output: false,
-            guard: None,
             interrupts: None,
         }
     }
@@ -128,30 +112,6 @@ pub enum LaunchError {
         /// The number.
         found: u32,
     },
-    /// There is no place for the job's private directory.
-    #[error("private directory: cannot make one in {tried}: {source}")]
-    Directory {
-        /// Where it was tried, in order.
-        tried: String,
-        /// What the system said of the last.
-        source: io::Error,
-    },
-    /// The launcher's socket could not be made.
-    #[error("socket {}: {source}", path.display())]
-    Socket {
-        /// Its path.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The guard could not be started.
-    #[error("guard {}: {source}", program.display())]
-    Guard {
-        /// Its program.
-        program: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
     /// The program could not be started.
     #[error("cannot start `{}` as rank {rank}: {source}", program.to_string_lossy())]
     Program {
@@ -162,61 +122,62 @@ pub enum LaunchError {
         /// What the system said.
         source: io::Error,
     },
-    /// Waiting for the ranks failed.
+    /// The system refused what the launcher needs, or the wait for the ranks.
     #[error("cannot look after the ranks: {0}")]
-    Wait(io::Error),
+    System(io::Error),
 }
 
 /// Runs a job to its end. Returns when no process of it is left. The calling thread starts the
 /// ranks and waits: they are killed if it ends before. A SIGCHLD that this process ignores gets its default action, in
-/// the ranks too. Its limit of open descriptors is raised; the ranks have the former one.
+/// the ranks too. It becomes a subreaper.
 pub fn launch(options: &LaunchOptions) -> Result<Outcome, LaunchError> {
     if !(1..=MAX_RANKS).contains(&options.ranks) {
         return Err(LaunchError::Ranks {
             found: options.ranks,
         });
     }
-    inherited::await_children();
-    let limits = inherited::raise_descriptors();
-    let directory = Directory::create()?;
-    let mut guard = options
-        .guard
-        .as_ref()
-        .map(|program| Guard::start(program, &directory))
-        .transpose()?;
-    let mut server = Server::listen(&directory.socket(), options.ranks).map_err(|source| {
-        LaunchError::Socket {
-            path: directory.socket(),
-            source,
-        }
-    })?;
-    let mut watch = Watch::new(directory.job());
-    let outcome = watch.run(options, limits, &directory, &mut server, guard.as_mut());
+    await_children();
+    let job = name();
+    let mut watch = Watch::new(&job).map_err(LaunchError::System)?;
+    let outcome = watch.run(options, &job);
     // From here on every path ends what was started: run's error included.
     let grace = match outcome {
         Ok(None) => Duration::ZERO,
         _ => GRACE,
     };
-    watch.end(grace, options.interrupts.as_ref());
-    drop(server);
-    let ranks = watch.outcomes();
-    remains::Ended {
-        job: directory.job(),
-        began: directory.made(),
-        pids: &watch.members().pids(),
-    }
-    .remove_files();
-    drop(directory);
-    if let Some(guard) = guard {
-        guard.dismiss();
-    }
-    let failure = outcome?.or_else(|| watch.interruption());
+    let ended = watch.end(grace, options.interrupts.as_ref());
+    remains::remove_files();
+    let failure = outcome?.or(ended.interruption);
     Ok(Outcome {
         code: failure.as_ref().map_or(0, |failure| failure.code),
         failed_rank: failure.as_ref().and_then(|failure| failure.rank),
         failure: failure.map(|failure| failure.message),
-        ranks,
+        ranks: ended.ranks,
     })
+}
+
+/// Has the system tell how children end where SIGCHLD is ignored, as some parents leave it. Children inherit the default.
+fn await_children() {
+    // SAFETY: an all-zero sigaction is valid: the default action, without flags.
+    let default: libc::sigaction = unsafe { std::mem::zeroed() };
+    let mut action = default;
+    // SAFETY: both structures are initialised and writable; the signal exists.
+    unsafe {
+        libc::sigaction(libc::SIGCHLD, std::ptr::null(), &mut action);
+        if action.sa_sigaction == libc::SIG_IGN {
+            libc::sigaction(libc::SIGCHLD, &default, std::ptr::null_mut());
+        }
+    }
+}
+
+/// A new job's name, unique on this machine.
+fn name() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let nanoseconds = since.map_or(0, |time| time.as_nanos());
+    // The thread's address space differs between threads that launch in the same nanosecond.
+    let local = 0_u8;
+    let salt = nanoseconds as u64 ^ (&raw const local as u64).rotate_left(40);
+    format!("{}-{salt:x}", std::process::id())
 }
 
 fn code_of_signal(signal: i32) -> u8 {

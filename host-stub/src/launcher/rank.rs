@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::io;
-use std::os::unix::process::CommandExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 
 use serde::Serialize;
 
-use super::directory::Directory;
-use super::members::{MEMBER_ENV, membership};
-use super::output::{Stream, Tagger};
+use super::output::{Stream, tag};
 use super::{LaunchOptions, code_of_signal};
+use crate::bootstrap::local::Inherited;
 use crate::bootstrap::local::{JOB_ENV, RANK_ENV, SIZE_ENV, SOCKET_ENV};
 
 /// How a process ended.
@@ -74,15 +76,17 @@ const PROVIDER_SETTINGS: [(&str, &str); 1] = [("FI_SOCKETS_PE_WAITTIME", "0")];
 /// What it takes to start one.
 pub(super) struct Spawn<'a> {
     pub(super) options: &'a LaunchOptions,
-    /// Of its open descriptors, if they are others than this process's.
-    pub(super) limits: Option<libc::rlimit>,
-    pub(super) directory: &'a Directory,
+    pub(super) job: &'a str,
+    /// The process group that it belongs to.
+    pub(super) group: i32,
     pub(super) settings: &'a (&'static str, String),
     pub(super) number: u32,
+    /// Its way to the launcher, which it inherits.
+    pub(super) socket: UnixStream,
 }
 
 impl Spawn<'_> {
-    /// Starts it, in a process group of its own, to be killed when the calling thread ends.
+    /// Starts it, in the job's process group, to be killed when the calling thread ends.
     ///
     /// Not in a session of its own: where the kernel shares processors out among sessions
     /// (`sched_autogroup_enabled`), a rank that yields while it waits would yield to nobody, and the
@@ -90,10 +94,11 @@ impl Spawn<'_> {
     pub(super) fn start(self) -> io::Result<Rank> {
         let Spawn {
             options,
-            limits,
-            directory,
+            job,
+            group,
             settings,
             number,
+            socket,
         } = self;
         let mut command = Command::new(&options.program);
         for (name, value) in PROVIDER_SETTINGS {
@@ -109,11 +114,10 @@ impl Spawn<'_> {
                     .iter()
                     .map(|(name, value)| (name, value)),
             )
-            .env(SOCKET_ENV, directory.socket())
+            .env(SOCKET_ENV, Inherited::of(&socket)?.to_string())
             .env(RANK_ENV, number.to_string())
             .env(SIZE_ENV, options.ranks.to_string())
-            .env(JOB_ENV, directory.job())
-            .env(MEMBER_ENV, membership(directory.job()))
+            .env(JOB_ENV, job)
             .env(settings.0, &settings.1)
             .stdin(Stdio::null());
         // Before the process: where there are no more threads, none is started.
@@ -121,19 +125,19 @@ impl Spawn<'_> {
         if options.tag_output {
             let (stdout, into_stdout) = io::pipe()?;
             let (stderr, into_stderr) = io::pipe()?;
-            taggers.push(Tagger::start(number, stdout, Stream::Stdout)?);
-            taggers.push(Tagger::start(number, stderr, Stream::Stderr)?);
+            taggers.push(tag(number, stdout, Stream::Stdout)?);
+            taggers.push(tag(number, stderr, Stream::Stderr)?);
             command.stdout(into_stdout).stderr(into_stderr);
         }
         let launcher = std::process::id() as libc::pid_t;
+        let descriptor = socket.as_raw_fd();
         // SAFETY: the closure makes only system calls that may be made between fork and exec, and
         // allocates nothing.
         unsafe {
             command.pre_exec(move || {
-                if libc::setpgid(0, 0) < 0
+                if libc::setpgid(0, group) < 0
+                    || libc::fcntl(descriptor, libc::F_SETFD, 0) < 0
                     || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) < 0
-                    || limits
-                        .is_some_and(|limits| libc::setrlimit(libc::RLIMIT_NOFILE, &limits) < 0)
                 {
                     return Err(io::Error::last_os_error());
                 }
@@ -154,13 +158,12 @@ impl Spawn<'_> {
     }
 }
 
-/// A rank's process. It stays a zombie until [`reap`](Self::reap), so that its number, which is
-/// also its group's, belongs to nobody else.
+/// A rank's process.
 pub(super) struct Rank {
     number: u32,
     child: Child,
     end: Option<End>,
-    taggers: Vec<Tagger>,
+    taggers: Vec<JoinHandle<()>>,
 }
 
 impl Rank {
@@ -182,47 +185,15 @@ impl Rank {
         if self.end.is_some() {
             return Ok(false);
         }
-        // SAFETY: an all-zero siginfo is valid; waitid fills it.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        // SAFETY: `info` is writable; the process is this one's child and not yet reaped.
-        let result = unsafe {
-            libc::waitid(
-                libc::P_PID,
-                self.child.id(),
-                &mut info,
-                libc::WEXITED | libc::WNOHANG | libc::WNOWAIT,
-            )
-        };
-        if result != 0 {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::Interrupted => Ok(false),
-                _ => Err(error),
-            };
-        }
-        // SAFETY: waitid filled the fields of a child's state change, or left them zero.
-        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
-        if pid == 0 {
-            return Ok(false);
-        }
-        self.end = Some(match info.si_code {
-            libc::CLD_EXITED => End::Exit(status as u8),
-            _ => End::Signal(status),
+        self.end = self.child.try_wait()?.map(|status| match status.signal() {
+            Some(signal) => End::Signal(signal),
+            None => End::Exit(status.code().unwrap_or_default() as u8),
         });
-        Ok(true)
+        Ok(self.end.is_some())
     }
 
     /// The threads that pass its output on.
-    pub(super) fn taggers(&mut self) -> impl Iterator<Item = Tagger> + '_ {
+    pub(super) fn taggers(&mut self) -> impl Iterator<Item = JoinHandle<()>> + '_ {
         self.taggers.drain(..)
-    }
-
-    /// Lets the process go, if it has ended.
-    pub(super) fn reap(&mut self) {
-        if self.end.is_some()
-            && let Err(error) = self.child.wait()
-        {
-            tracing::warn!("rank {}: cannot wait for it: {error}", self.number);
-        }
     }
 }

@@ -1,76 +1,101 @@
-//! The launcher's socket: where ranks publish, look up, and wait for each other.
+//! The launcher's end of the ranks' sockets: where ranks publish, look up, and wait for each other.
 //!
-//! One thread serves all connections without blocking. Whatever a connection sends that is not
-//! the protocol costs it the connection, with the reason sent back, and nothing else.
+//! One thread serves all of them without blocking. A rank that sends what is not the protocol loses its connection, with the
+//! reason sent back.
 
-use std::collections::HashMap;
-use std::io::{self, ErrorKind, Read};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::client::{Client, ENDED, credentials};
-pub use super::events::{Event, Membership};
-use crate::bootstrap::protocol::{MAX_REPLY, Reply};
+use crate::bootstrap::protocol::{MAX_REPLY, MAX_REQUEST, Reply, Request, body_length};
 
-/// How long a connection may take to say which rank it is.
-const INTRODUCTION: Duration = Duration::from_secs(10);
-
-/// How long a rank may live on after its connection ended without a word.
+/// How long a rank may live on after its connection ended without a word: most likely it is ending, and its process says how.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Connections that have not introduced themselves, at one time; more wait to be accepted.
-const STRANGERS: usize = 64;
+/// Whether a rank has joined the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Membership {
+    /// Not yet.
+    Absent,
+    /// It has introduced itself.
+    Joined,
+    /// It has left in good order.
+    Left,
+}
 
-/// How long no connection is accepted after one could not be: descriptors may have run out.
-const REST: Duration = Duration::from_millis(100);
+/// What the launcher has to know of what ranks sent.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A rank asked for the end of the job.
+    Aborted {
+        /// Which.
+        rank: u32,
+        /// With this exit code.
+        code: u8,
+        /// Why.
+        message: String,
+    },
+    /// A rank broke the protocol, or lost its connection, and is cut off.
+    Broken {
+        /// Which.
+        rank: u32,
+        /// How.
+        reason: String,
+    },
+}
 
-/// What may wait to be sent to one connection, bytes.
-const BACKLOG: usize = MAX_REPLY + (1 << 20);
+/// What the server keeps of a rank.
+struct Client {
+    /// None once it has ended.
+    stream: Option<UnixStream>,
+    input: Vec<u8>,
+    output: VecDeque<u8>,
+    membership: Membership,
+    /// When the connection ended without a word, until that is told.
+    lost: Option<Instant>,
+    /// Its part of the exchange under way.
+    part: Option<Vec<u8>>,
+}
 
-/// The server's side of a job's socket.
+/// The server of a job.
 pub struct Server {
-    listener: UnixListener,
-    /// When a connection could not be accepted last; none since one was.
-    refused: Option<Instant>,
-    pub(super) clients: Vec<Client>,
-    pub(super) memberships: Vec<Membership>,
-    pub(super) board: HashMap<(u32, String), Vec<u8>>,
-    pub(super) published: Vec<usize>,
-    /// What each rank gave to the exchange under way.
-    pub(super) exchange: Vec<Option<Vec<u8>>>,
-    /// Ranks that lost their connection without a word, when, and how.
-    lost: Vec<(u32, Instant, &'static str)>,
+    clients: Vec<Client>,
+    board: HashMap<(u32, String), Vec<u8>>,
     /// The first rank that ended or is cut off, and will take part in no exchange.
-    pub(super) gone: Option<u32>,
+    gone: Option<u32>,
 }
 
 impl Server {
-    /// Listens at `path` for a job of `size` ranks.
-    pub fn listen(path: &Path, size: u32) -> io::Result<Self> {
-        let listener = UnixListener::bind(path)?;
-        listener.set_nonblocking(true)?;
-        let size = size as usize;
-        Ok(Server {
-            listener,
-            refused: None,
-            clients: Vec::new(),
-            memberships: vec![Membership::Absent; size],
+    /// A server for a job of so many ranks, and the sockets of the ranks, which their processes inherit.
+    pub fn new(ranks: u32) -> io::Result<(Server, Vec<UnixStream>)> {
+        let (mut clients, mut sockets) = (Vec::new(), Vec::new());
+        for _ in 0..ranks {
+            let (here, there) = UnixStream::pair()?;
+            here.set_nonblocking(true)?;
+            sockets.push(there);
+            clients.push(Client {
+                stream: Some(here),
+                input: Vec::new(),
+                output: VecDeque::new(),
+                membership: Membership::Absent,
+                lost: None,
+                part: None,
+            });
+        }
+        let server = Server {
+            clients,
             board: HashMap::new(),
-            published: vec![0; size],
-            exchange: vec![None; size],
-            lost: Vec::new(),
             gone: None,
-        })
+        };
+        Ok((server, sockets))
     }
 
     /// Whether a rank has joined.
     pub fn membership(&self, rank: u32) -> Membership {
-        self.memberships
-            .get(rank as usize)
-            .copied()
-            .unwrap_or(Membership::Absent)
+        let client = self.clients.get(rank as usize);
+        client.map_or(Membership::Absent, |client| client.membership)
     }
 
     /// Tells every rank that waits for the others in an exchange, or will, that one has ended or is cut off.
@@ -80,41 +105,28 @@ impl Server {
 
     /// The ranks that wait for the others in an exchange.
     pub fn waiting(&self) -> Vec<u32> {
-        (0..)
-            .zip(&self.exchange)
-            .filter(|(_, part)| part.is_some())
-            .map(|(rank, _)| rank)
-            .collect()
+        let clients = (0..).zip(&self.clients);
+        let waiting = clients.filter(|(_, client)| client.part.is_some());
+        waiting.map(|(rank, _)| rank).collect()
     }
 
     /// Serves what has arrived; waits up to `limit` for something, or for `wake` to be readable.
     pub fn poll(&mut self, limit: Duration, wake: Option<RawFd>) -> io::Result<Vec<Event>> {
-        let entry = |fd, events| libc::pollfd {
-            fd,
+        // poll skips a negative descriptor.
+        let entry = |fd: Option<RawFd>, events| libc::pollfd {
+            fd: fd.unwrap_or(-1),
             events,
             revents: 0,
         };
-        let mut entries: Vec<libc::pollfd> = self
-            .clients
-            .iter()
-            .map(|client| {
-                let writing = if client.output.is_empty() {
-                    0
-                } else {
-                    libc::POLLOUT
-                };
-                entry(client.stream.as_raw_fd(), libc::POLLIN | writing)
-            })
-            .collect();
-        // poll skips a negative descriptor.
-        let rests = self.refused.is_some_and(|since| since.elapsed() < REST);
-        let listener = if self.has_room() && !rests {
-            self.listener.as_raw_fd()
-        } else {
-            -1
+        let of = |client: &Client| {
+            let fd = client.stream.as_ref().map(AsRawFd::as_raw_fd);
+            match client.output.is_empty() {
+                true => entry(fd, libc::POLLIN),
+                false => entry(fd, libc::POLLIN | libc::POLLOUT),
+            }
         };
-        entries.push(entry(listener, libc::POLLIN));
-        entries.push(entry(wake.unwrap_or(-1), libc::POLLIN));
+        let mut entries: Vec<libc::pollfd> = self.clients.iter().map(of).collect();
+        entries.push(entry(wake, libc::POLLIN));
         // SAFETY: the array has the length given, and its descriptors are open.
         let ready = unsafe {
             libc::poll(
@@ -131,159 +143,173 @@ impl Server {
             };
         }
         let mut events = Vec::new();
-        let known = self.clients.len();
-        for (index, ready) in entries.iter().take(known).enumerate() {
+        for (rank, ready) in (0..).zip(&entries[..self.clients.len()]) {
             if ready.revents & !libc::POLLOUT != 0 {
-                self.read(index, &mut events);
+                self.read(rank, &mut events);
             }
         }
         self.finish_exchange(&mut events);
-        if entries[known].revents != 0 {
-            self.accept(&mut events);
-        }
-        for client in &mut self.clients {
+        for (rank, client) in (0..).zip(&mut self.clients) {
             client.write();
+            if client.lost.is_some_and(|since| since.elapsed() > FAREWELL) {
+                client.lost = None;
+                let reason = "closed its connection without leaving the job".to_owned();
+                events.push(Event::Broken { rank, reason });
+            }
         }
-        self.sweep(&mut events);
         Ok(events)
     }
 
-    fn accept(&mut self, events: &mut Vec<Event>) {
-        while self.has_room() {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) => {
-                    // The connection stays ready to be accepted. Told once.
-                    if self.refused.replace(Instant::now()).is_none() {
-                        let reason = format!("accept: {error}");
-                        events.push(Event::Stray { reason });
-                    }
-                    return;
-                }
-            };
-            self.refused = None;
-            let (pid, uid) = match credentials(&stream) {
-                Ok(credentials) => credentials,
-                Err(error) => {
-                    events.push(Event::Stray {
-                        reason: format!("credentials: {error}"),
-                    });
-                    continue;
-                }
-            };
-            // SAFETY: has no failure and no argument.
-            let own = unsafe { libc::geteuid() };
-            let reason = if uid != own {
-                Some(format!("it is user {uid}'s, and this job user {own}'s"))
-            } else {
-                stream.set_nonblocking(true).err().map(|e| e.to_string())
-            };
-            match reason {
-                Some(reason) => events.push(Event::Stray { reason }),
-                None => self.clients.push(Client::new(stream, pid)),
-            }
-        }
-    }
-
-    /// Whether another connection may be accepted.
-    fn has_room(&self) -> bool {
-        self.clients.iter().filter(|c| c.rank.is_none()).count() < STRANGERS
-    }
-
-    /// Takes what a client has sent, and serves every whole request in it.
-    fn read(&mut self, index: usize, events: &mut Vec<Event>) {
+    /// Takes what a rank has sent, and serves every whole request in it.
+    fn read(&mut self, rank: u32, events: &mut Vec<Event>) {
         let mut chunk = [0_u8; 64 << 10];
         loop {
-            let client = &mut self.clients[index];
-            if client.closing {
-                // Drained, so that the reason is not lost to a reset of the connection.
-                match client.stream.read(&mut chunk) {
-                    Ok(1..) => continue,
-                    Ok(0) => client.output.clear(),
-                    Err(_) => {}
-                }
+            let client = &mut self.clients[rank as usize];
+            let Some(stream) = &mut client.stream else {
                 return;
+            };
+            match stream.read(&mut chunk) {
+                Ok(count @ 1..) => client.input.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                // An error: it ended with answers unread.
+                Ok(0) | Err(_) => return client.end(),
             }
-            match client.stream.read(&mut chunk) {
-                Ok(0) => {
-                    client.cut_off(ENDED);
-                    let rest = client.input.len();
-                    if client.rank.is_none() && rest > 0 {
-                        let reason = format!("the connection ended {rest} bytes into a message");
-                        self.report(index, reason, events);
-                    }
-                    return;
-                }
-                Ok(count) => {
-                    client.input.extend_from_slice(&chunk[..count]);
-                    if let Err(reason) = self.serve_all(index, events) {
-                        self.refuse(index, reason, events);
-                        return;
-                    }
-                }
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => return,
-                    ErrorKind::Interrupted => {}
-                    // It ended with answers unread.
-                    _ => return client.cut_off(ENDED),
-                },
+            if let Err(reason) = self.serve_all(rank, events) {
+                return self.refuse(rank, reason, events);
             }
         }
     }
 
-    /// Cuts a connection off, with a reason.
-    pub(super) fn refuse(&mut self, index: usize, reason: String, events: &mut Vec<Event>) {
-        self.clients[index].closing = true;
-        let message = reason.clone();
-        self.reply(index, &Reply::Refused { message });
-        self.report(index, reason, events);
-    }
-
-    fn report(&self, index: usize, reason: String, events: &mut Vec<Event>) {
-        events.push(match self.clients[index].rank {
-            Some(rank) => Event::Broken { rank, reason },
-            None => Event::Stray { reason },
-        });
-    }
-
-    pub(super) fn reply(&mut self, index: usize, reply: &Reply) {
-        self.queue(index, &reply.encode());
-    }
-
-    pub(super) fn queue(&mut self, index: usize, frame: &[u8]) {
-        let client = &mut self.clients[index];
-        client.output.extend(frame);
-        client.write();
-        if client.output.len() > BACKLOG {
-            client.cut_off("does not read the answers to what it asks for");
+    fn serve_all(&mut self, rank: u32, events: &mut Vec<Event>) -> Result<(), String> {
+        loop {
+            let input = &mut self.clients[rank as usize].input;
+            let Some(length) = body_length(input, MAX_REQUEST).map_err(|e| e.to_string())? else {
+                return Ok(());
+            };
+            let Some(body) = input.get(4..4 + length) else {
+                return Ok(());
+            };
+            let request = Request::decode(body).map_err(|error| error.to_string())?;
+            input.drain(..4 + length);
+            self.serve(rank, request, events)?;
         }
     }
 
-    /// Drops connections that are through.
-    fn sweep(&mut self, events: &mut Vec<Event>) {
-        self.clients.retain_mut(|client| {
-            if client.rank.is_none() && !client.closing && client.since.elapsed() > INTRODUCTION {
-                events.push(Event::Stray {
-                    reason: "it has not said who it is".to_owned(),
-                });
-                return false;
+    fn serve(
+        &mut self,
+        rank: u32,
+        request: Request,
+        events: &mut Vec<Event>,
+    ) -> Result<(), String> {
+        let size = self.clients.len() as u32;
+        let client = &mut self.clients[rank as usize];
+        let is_in = client.membership == Membership::Joined;
+        match request {
+            Request::Hello { rank: named } if named != rank => {
+                return Err(format!("says it is rank {named}, and is rank {rank}"));
             }
-            // Most likely it is ending, and its process will say how.
-            if let (Some(rank), Some(reason)) = (client.rank, client.cut_off.take()) {
-                self.lost.push((rank, Instant::now(), reason));
+            // A rank that has left may come back: a program may join a job more than once.
+            Request::Hello { .. } if !is_in => {
+                client.membership = Membership::Joined;
+                client.send(&Reply::Welcome { size });
             }
-            !(client.closing && client.output.is_empty())
+            request if !is_in => return Err(format!("wanted hello, found {}", request.name())),
+            Request::Hello { .. } => return Err("a second hello".to_owned()),
+            Request::Put { key, data } => {
+                self.board.insert((rank, key), data);
+            }
+            Request::Get { rank: owner, .. } if owner >= size => {
+                return Err(format!(
+                    "asked for an item of rank {owner}, wanted a rank below {size}"
+                ));
+            }
+            Request::Get { rank: owner, key } => {
+                let data = self.board.get(&(owner, key)).cloned();
+                client.send(&Reply::Value { data });
+            }
+            Request::Gather { data } => {
+                if client.part.replace(data).is_some() {
+                    return Err("took part twice in one exchange".to_owned());
+                }
+            }
+            Request::Abort { code, message } => events.push(Event::Aborted {
+                rank,
+                code,
+                message,
+            }),
+            Request::Leave => {
+                client.membership = Membership::Left;
+                client.send(&Reply::Farewell);
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers an exchange in which every rank has taken part, or one is gone.
+    fn finish_exchange(&mut self, events: &mut Vec<Event>) {
+        let reply = match self.gone {
+            Some(rank) => Reply::Lost { rank },
+            None if self.clients.iter().any(|client| client.part.is_none()) => return,
+            None => {
+                let parts = self.clients.iter().filter_map(|client| client.part.clone());
+                Reply::Gathered {
+                    parts: parts.collect(),
+                }
+            }
+        };
+        let frame = reply.encode();
+        let taking = self.waiting();
+        for rank in taking {
+            let client = &mut self.clients[rank as usize];
+            client.part = None;
+            if frame.len() > MAX_REPLY {
+                let reason = format!("the ranks gave one exchange more than {MAX_REPLY} bytes");
+                self.refuse(rank, reason, events);
+            } else {
+                client.output.extend(&frame);
+                client.write();
+            }
+        }
+    }
+
+    /// Cuts a rank off, with a reason.
+    fn refuse(&mut self, rank: u32, reason: String, events: &mut Vec<Event>) {
+        let client = &mut self.clients[rank as usize];
+        client.send(&Reply::Refused {
+            message: reason.clone(),
         });
-        self.lost.retain(|(rank, since, reason)| {
-            let late = since.elapsed() > FAREWELL;
-            if late {
-                events.push(Event::Broken {
-                    rank: *rank,
-                    reason: (*reason).to_owned(),
-                });
+        client.stream = None;
+        events.push(Event::Broken { rank, reason });
+    }
+}
+
+impl Client {
+    fn send(&mut self, reply: &Reply) {
+        self.output.extend(reply.encode());
+        self.write();
+    }
+
+    /// Sends what the socket takes now.
+    fn write(&mut self) {
+        while !self.output.is_empty() {
+            let Some(stream) = &mut self.stream else {
+                return;
+            };
+            match stream.write(self.output.as_slices().0) {
+                Ok(count) => drop(self.output.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.end(),
             }
-            !late
-        });
+        }
+    }
+
+    /// Notes that the rank has closed its end.
+    fn end(&mut self) {
+        self.stream = None;
+        if self.membership == Membership::Joined {
+            self.lost = Some(Instant::now());
+        }
     }
 }

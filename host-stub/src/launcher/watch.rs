@@ -1,10 +1,9 @@
 //! The launcher's watch over a job: what happens to its ranks, what that means, and its end.
 
+use std::io;
 use std::time::{Duration, Instant};
 
-use super::directory::Directory;
-use super::guard::Guard;
-use super::members::{Members, start_of};
+use super::group::Group;
 use super::output;
 use super::rank::{self, Rank, Spawn};
 use super::server::{Event, Membership, Server};
@@ -35,60 +34,50 @@ impl Failure {
 /// The ranks of a job and all processes that came of them.
 pub(super) struct Watch {
     ranks: Vec<Rank>,
-    members: Members,
+    group: Group,
     /// The signal that ended the job.
     signal: Option<i32>,
 }
 
 impl Watch {
-    pub(super) fn new(job: &str) -> Self {
-        Watch {
+    pub(super) fn new(job: &str) -> io::Result<Self> {
+        Ok(Watch {
             ranks: Vec::new(),
-            members: Members::new(job),
+            group: Group::new(job)?,
             signal: None,
-        }
-    }
-
-    pub(super) fn members(&self) -> &Members {
-        &self.members
+        })
     }
 
     /// Starts the ranks and serves them until all have ended well, or something failed.
     pub(super) fn run(
         &mut self,
         options: &LaunchOptions,
-        limits: Option<libc::rlimit>,
-        directory: &Directory,
-        server: &mut Server,
-        mut guard: Option<&mut Guard>,
+        job: &str,
     ) -> Result<Option<Failure>, LaunchError> {
+        let (mut server, sockets) = Server::new(options.ranks).map_err(LaunchError::System)?;
         let settings = (SETTINGS_ENV, encode(&options.settings));
-        for number in 0..options.ranks {
+        for (number, socket) in (0..).zip(sockets) {
             let spawn = Spawn {
                 options,
-                limits,
-                directory,
+                job,
+                group: self.group.number(),
                 settings: &settings,
                 number,
+                socket,
             };
             let rank = spawn.start().map_err(|source| LaunchError::Program {
                 program: options.program.clone(),
                 rank: number,
                 source,
             })?;
-            self.members.add(rank.pid());
-            if let Some(guard) = guard.as_mut() {
-                guard.add(rank.pid());
-            }
             self.ranks.push(rank);
         }
-        let mut first: Option<Failure> = None;
+        let interrupts = options.interrupts.as_ref();
+        let wake = interrupts.map(Interrupts::descriptor);
+        let (mut first, mut limit) = (None, TICK);
         loop {
-            let interrupts = options.interrupts.as_ref();
-            let events = server
-                .poll(TICK, interrupts.map(Interrupts::descriptor))
-                .map_err(LaunchError::Wait)?;
-            let failure = self.judge_events(events, server, options, guard.as_deref_mut());
+            let events = server.poll(limit, wake).map_err(LaunchError::System)?;
+            let failure = judge_events(events, &mut server, options);
             if failure.is_some() {
                 return Ok(failure);
             }
@@ -96,22 +85,14 @@ impl Watch {
             if self.signal.is_some() {
                 return Ok(self.interruption());
             }
-            let mut ended = false;
-            for rank in &mut self.ranks {
-                ended |= rank.look().map_err(LaunchError::Wait)?;
-            }
-            if ended {
+            if self.look().map_err(LaunchError::System)? {
                 // What an ended rank said last may still lie in its socket.
-                let events = server
-                    .poll(Duration::ZERO, None)
-                    .map_err(LaunchError::Wait)?;
-                let failure = self.judge_events(events, server, options, guard.as_deref_mut());
-                if failure.is_some() {
-                    return Ok(failure);
-                }
+                limit = Duration::ZERO;
+                continue;
             }
+            limit = TICK;
             // Also without a new end: ranks may begin to wait for one that ended long ago.
-            if let Some(mut failure) = self.judge_ends(server) {
+            if let Some(mut failure) = self.judge_ends(&server) {
                 if !options.recovery {
                     failure.message += "; ended the job";
                     return Ok(Some(failure));
@@ -120,7 +101,7 @@ impl Watch {
                     server.lose(rank);
                 }
                 first = Some(match first {
-                    Some(first) => first.before(failure),
+                    Some(first) => Failure::before(first, failure),
                     None => failure,
                 });
             }
@@ -130,57 +111,10 @@ impl Watch {
         }
     }
 
-    fn judge_events(
-        &mut self,
-        events: Vec<Event>,
-        server: &mut Server,
-        options: &LaunchOptions,
-        mut guard: Option<&mut Guard>,
-    ) -> Option<Failure> {
-        for event in events {
-            match event {
-                Event::Joined { pid, .. } => {
-                    // A rank may be started through a shell, so this need not be the process
-                    // that the launcher knows.
-                    let start = start_of(pid);
-                    if self.members.join(pid, start)
-                        && let Some(guard) = guard.as_mut()
-                    {
-                        guard.join(pid, start);
-                    }
-                }
-                Event::Aborted {
-                    rank,
-                    code,
-                    message,
-                } => {
-                    return Some(Failure {
-                        // An abort is a failure whatever code it gives.
-                        code: code.max(1),
-                        rank: Some(rank),
-                        message: format!(
-                            "rank {rank} asked for the end of the job (code {code}): {message}"
-                        ),
-                    });
-                }
-                // What a rank that ended means is told by its process, if the job is to go on.
-                Event::Broken { rank, reason } if options.recovery => {
-                    tracing::warn!("rank {rank}: {reason}");
-                    server.lose(rank);
-                }
-                Event::Broken { rank, reason } => {
-                    return Some(Failure {
-                        code: BROKEN_JOB,
-                        rank: Some(rank),
-                        message: format!("rank {rank}: {reason}; ended the job"),
-                    });
-                }
-                Event::Stray { reason } => {
-                    tracing::warn!("turned away a connection that is no rank's: {reason}");
-                }
-            }
-        }
-        None
+    /// Looks whether ranks have ended; true if one has since the last look.
+    fn look(&mut self) -> io::Result<bool> {
+        let mut ranks = self.ranks.iter_mut();
+        ranks.try_fold(false, |ended, rank| Ok(rank.look()? | ended))
     }
 
     /// What the ends of processes mean for the job.
@@ -223,52 +157,58 @@ impl Watch {
         None
     }
 
+    /// The processes of the job that have not ended: ranks, and what others left to this process.
+    fn left(&mut self) -> Vec<i32> {
+        // An error leaves a rank running, until the wait for it is given up.
+        let _ = self.look();
+        let running = self.ranks.iter().filter(|rank| rank.end().is_none());
+        let mut left: Vec<i32> = running.map(Rank::pid).collect();
+        left.extend(self.group.children());
+        left
+    }
+
     /// Ends what is left of the job: SIGTERM, after `grace` SIGKILL. Waits for the rest of the ranks' output.
-    pub(super) fn end(&mut self, grace: Duration, interrupts: Option<&Interrupts>) {
+    pub(super) fn end(mut self, grace: Duration, interrupts: Option<&Interrupts>) -> Ended {
         let mut deadline = Instant::now() + grace;
-        let mut signal = libc::SIGTERM;
-        if grace.is_zero() {
-            // Every rank ended well: what it left running is not asked, only removed.
-            signal = libc::SIGKILL;
-            deadline += LAST;
-        }
-        self.members.signal(signal);
-        loop {
-            let mut running = false;
-            for rank in &mut self.ranks {
-                // An error means that it is no child any more, so it is not running either.
-                let _ = rank.look();
-                running |= rank.end().is_none();
+        if !grace.is_zero() {
+            self.group.signal(libc::SIGTERM);
+            while Instant::now() < deadline && !self.left().is_empty() {
+                std::thread::sleep(TICK);
             }
-            if !running && self.members.living().is_empty() {
+        }
+        self.group.signal(libc::SIGKILL);
+        deadline = Instant::now() + LAST;
+        loop {
+            let left = self.left();
+            if left.is_empty() {
                 break;
             }
             if Instant::now() >= deadline {
-                if signal == libc::SIGKILL {
-                    tracing::error!("processes {:?} do not end", self.members.living());
-                    break;
-                }
-                signal = libc::SIGKILL;
-                deadline = Instant::now() + LAST;
+                tracing::error!("processes {left:?} do not end");
+                break;
             }
-            if signal == libc::SIGKILL {
-                // Again and again: a process may have forked between the look and the signal.
-                self.members.signal(signal);
+            for pid in left {
+                // SAFETY: no pointers; a child of this process that is not reaped.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
             }
-            std::thread::sleep(TICK);
+            std::thread::sleep(TICK / 10);
         }
+        let taggers = self.ranks.iter_mut().flat_map(Rank::taggers).collect();
         let signal = &mut self.signal;
-        output::finish(self.ranks.iter_mut().flat_map(Rank::taggers), || {
+        output::finish(taggers, || {
             *signal = signal.or_else(|| interrupts.and_then(Interrupts::take));
             signal.is_some()
         });
-        for rank in &mut self.ranks {
-            rank.reap();
-        }
+        let ended = Ended {
+            interruption: self.interruption(),
+            ranks: self.outcomes(),
+        };
+        self.group.reap();
+        ended
     }
 
     /// What a signal means for the job, if one ended it.
-    pub(super) fn interruption(&self) -> Option<Failure> {
+    fn interruption(&self) -> Option<Failure> {
         let signal = self.signal?;
         Some(Failure {
             code: code_of_signal(signal),
@@ -277,7 +217,7 @@ impl Watch {
         })
     }
 
-    pub(super) fn outcomes(&self) -> Vec<RankOutcome> {
+    fn outcomes(&self) -> Vec<RankOutcome> {
         self.ranks
             .iter()
             .map(|rank| RankOutcome {
@@ -287,4 +227,50 @@ impl Watch {
             })
             .collect()
     }
+}
+
+/// A job that has ended.
+pub(super) struct Ended {
+    /// What a signal means for it, if one ended it.
+    pub(super) interruption: Option<Failure>,
+    pub(super) ranks: Vec<RankOutcome>,
+}
+
+/// What the ranks' messages mean for the job.
+fn judge_events(
+    events: Vec<Event>,
+    server: &mut Server,
+    options: &LaunchOptions,
+) -> Option<Failure> {
+    for event in events {
+        match event {
+            Event::Aborted {
+                rank,
+                code,
+                message,
+            } => {
+                return Some(Failure {
+                    // An abort is a failure whatever code it gives.
+                    code: code.max(1),
+                    rank: Some(rank),
+                    message: format!(
+                        "rank {rank} asked for the end of the job (code {code}): {message}"
+                    ),
+                });
+            }
+            // What a rank that ended means is told by its process, if the job is to go on.
+            Event::Broken { rank, reason } if options.recovery => {
+                tracing::warn!("rank {rank}: {reason}");
+                server.lose(rank);
+            }
+            Event::Broken { rank, reason } => {
+                return Some(Failure {
+                    code: BROKEN_JOB,
+                    rank: Some(rank),
+                    message: format!("rank {rank}: {reason}; ended the job"),
+                });
+            }
+        }
+    }
+    None
 }

@@ -70,8 +70,6 @@ impl Seen {
 /// The lines that ranks say, and what is known from them.
 struct Watch {
     lines: Receiver<String>,
-    /// Process id of the launcher, with which the job's name begins.
-    launcher: u32,
     /// What was in `/dev/shm` before.
     files: Vec<String>,
     log: Vec<String>,
@@ -179,12 +177,6 @@ fn relay(from: impl Read + Send + 'static, to: std::sync::mpsc::Sender<String>) 
 
 /// Runs a case, and says what was not as it must be.
 pub(crate) fn run(case: &Case) -> Seen {
-    let place = std::env::temp_dir().join(format!(
-        "chaos-{}-{:?}",
-        std::process::id(),
-        thread::current().id()
-    ));
-    std::fs::create_dir_all(&place).unwrap();
     let timeout = match case.fate {
         Fate::Killed => "0",
         Fate::Stopped => TIMEOUT,
@@ -202,7 +194,6 @@ pub(crate) fn run(case: &Case) -> Seen {
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "rank_that_fails_or_survives", "--ignored"])
         .args(["--nocapture", "--test-threads=1"])
-        .env("XDG_RUNTIME_DIR", &place)
         .env("OMPI_MCA_mca_base_param_files", "none")
         // CUDA's driver keeps files open.
         .env("OMPI_MCA_host_cuda", "0")
@@ -220,7 +211,6 @@ pub(crate) fn run(case: &Case) -> Seen {
     relay(child.stderr.take().unwrap(), sender);
     let mut watch = Watch {
         lines,
-        launcher: child.id(),
         files,
         log: Vec::new(),
         pids: HashMap::new(),
@@ -271,10 +261,10 @@ pub(crate) fn run(case: &Case) -> Seen {
     }
     // What was killed needs a moment of the processor to go.
     let ended = Instant::now();
-    let mut behind = left_behind(&watch, &place);
+    let mut behind = left_behind(&watch);
     while !behind.is_empty() && ended.elapsed() < GOING {
         thread::sleep(Duration::from_millis(10));
-        behind = left_behind(&watch, &place);
+        behind = left_behind(&watch);
     }
     let left = behind.len();
     wrong.extend(behind);
@@ -284,7 +274,6 @@ pub(crate) fn run(case: &Case) -> Seen {
             wrong.push(format!("rank {rank} failed before anything happened"));
         }
     }
-    let _ = std::fs::remove_dir_all(&place);
     if !wrong.is_empty() {
         let what = wrong.join("; ");
         let log = watch.log.join("\n");
@@ -316,7 +305,7 @@ pub(crate) fn run(case: &Case) -> Seen {
 }
 
 /// What is still there of a job that has ended.
-fn left_behind(watch: &Watch, place: &Path) -> Vec<String> {
+fn left_behind(watch: &Watch) -> Vec<String> {
     let mut found = Vec::new();
     for (rank, open) in watch.left.iter().filter(|(_, open)| !open.is_empty()) {
         found.push(format!("rank {rank} has still open: {}", open.join(", ")));
@@ -324,9 +313,6 @@ fn left_behind(watch: &Watch, place: &Path) -> Vec<String> {
     // What other programs left before may bear the same number.
     let mut files = shared_memory_files();
     files.retain(|file| !watch.files.contains(file));
-    let job = format!("host-stub-{}-", watch.launcher);
-    let windows = files.iter().filter(|name| name.starts_with(&job));
-    found.extend(windows.map(|file| format!("/dev/shm/{file}")));
     for (rank, pid) in &watch.pids {
         // A zombie has an entry too.
         if Path::new(&format!("/proc/{pid}")).exists() {
@@ -334,9 +320,6 @@ fn left_behind(watch: &Watch, place: &Path) -> Vec<String> {
         }
         let named = |name: &&String| is_of(name, *pid);
         found.extend(files.iter().filter(named).map(|f| format!("/dev/shm/{f}")));
-    }
-    for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
-        found.push(entry.path().display().to_string());
     }
     found
 }

@@ -40,7 +40,11 @@ fn names(context: &Context<'_>) -> Outcome {
         (Info::new().with_table(TableChoice::Mixed), "mixed"),
         (
             Info::new().with_ranks_per_node(half),
-            if all { "shm" } else { "mixed" },
+            match half {
+                _ if all => "shm",
+                1 => "btl",
+                _ => "mixed",
+            },
         ),
         (Info::new().with_table(TableChoice::Btl), "btl"),
     ];
@@ -57,8 +61,11 @@ fn names(context: &Context<'_>) -> Outcome {
         )?;
     }
     if near.size < context.size {
+        let nodes = (0..context.size).map(|rank| context.job.node(rank as u32));
+        let nodes: std::collections::BTreeSet<u32> = nodes.collect();
+        let alone = nodes.len() == context.size;
         for (info, wanted) in [
-            (Info::new(), "mixed"),
+            (Info::new(), if alone { "btl" } else { "mixed" }),
             (Info::new().with_table(TableChoice::Btl), "btl"),
         ] {
             is(

@@ -71,6 +71,8 @@ pub(super) struct SyncState {
     pub(super) group: Mutex<Vec<usize>>,
     /// Notices to peers under way.
     pub(super) notices: Pending,
+    /// Locks given back whose targets have not answered.
+    pub(super) releases: Pending,
 }
 
 /// What goes when the window was freed. Without `free` none of it may go: peers may still write it

@@ -212,8 +212,9 @@ pub(super) fn free(window: &Window) -> WinResult<()> {
     let call = "free";
     let rank = window.link.rank;
     let mut outcome = flush_all(window, call);
-    // Posts that nobody waited for have arrived when this rank is met.
+    // Posts that nobody waited for have arrived when this rank is met, and locks are given back.
     outcome = outcome.and(window.flush_pending(call, rank, &window.parts.sync.notices));
+    outcome = outcome.and(window.flush_pending(call, rank, &window.parts.sync.releases));
     // A rank whose operations failed meets the others all the same.
     outcome = outcome.and(barrier(window, call));
     // After the barrier no rank accesses this one's memory, and the signals to this rank have come. Its own are counted in

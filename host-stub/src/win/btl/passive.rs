@@ -10,6 +10,9 @@
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
+use plugin_api::{BtlAtomicOp, OpFlags};
+
+use super::tracked::done;
 use crate::win::control::{EXCLUSIVE, LOCK, WAITING};
 use crate::win::epoch::LockKind;
 use crate::win::error::WinResult;
@@ -19,7 +22,7 @@ use crate::win::window::Window;
 /// How long a shared locker lets others go before.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Locks asked for at once by `lock_all`.
+/// Locks that `lock_all` asks for at once.
 pub(in crate::win) const LOCKS_AT_ONCE: usize = 16;
 
 pub(super) fn lock(window: &Window, rank: usize, kind: LockKind) -> WinResult<()> {
@@ -29,7 +32,11 @@ pub(super) fn lock(window: &Window, rank: usize, kind: LockKind) -> WinResult<()
     let word = Remote { window, call, peer };
     match kind {
         LockKind::Shared => lock_shared(&word, |tries| waiter.back_off(tries))?,
-        LockKind::Exclusive => lock_alone(&word, |tries| waiter.back_off(tries))?,
+        LockKind::Exclusive => {
+            // A try right behind the release of the same lock would keep out all others that want it.
+            window.wait_pending(call, &window.parts.sync.releases)?;
+            lock_alone(&word, |tries| waiter.back_off(tries))?;
+        }
     }
     // Local accesses after the lock see what earlier holders wrote.
     fence(Ordering::SeqCst);
@@ -134,10 +141,35 @@ const fn taken_by(kind: LockKind) -> u64 {
     }
 }
 
+/// Gives a lock back. Does not wait for the target's answer, which tells nothing: `free` does, so that the word lives
+/// until then.
 fn release(window: &Window, call: &'static str, peer: &Peer, kind: LockKind) -> WinResult<()> {
+    let remote = peer.control_address(LOCK);
     // Subtracted, not overwritten: others may have added themselves meanwhile.
-    let word = Remote { window, call, peer };
-    word.add(taken_by(kind).wrapping_neg()).map(drop)
+    let operand = taken_by(kind).wrapping_neg();
+    let releases = &window.parts.sync.releases;
+    window.tracked(call, peer.rank, releases, None, |context, data| {
+        // SAFETY: the endpoint is the job's; the word lies in the peer's control block, which lives until every rank freed
+        // the window; `done` takes this context and data.
+        unsafe {
+            window.link.transport.atomic_op(
+                peer.endpoint,
+                remote,
+                peer.control_handle.as_ptr(),
+                BtlAtomicOp::Add,
+                operand,
+                OpFlags::empty(),
+                Some(done),
+                context,
+                data,
+            )
+        }
+    })
+}
+
+/// Has releases leave: others wait for the locks, and this rank may make no progress for long.
+fn send_releases(window: &Window, call: &'static str) -> WinResult<()> {
+    window.link.progress(call).map(drop)
 }
 
 pub(super) fn unlock(window: &Window, rank: usize, held: Option<LockKind>) -> WinResult<()> {
@@ -145,7 +177,7 @@ pub(super) fn unlock(window: &Window, rank: usize, held: Option<LockKind>) -> Wi
     let flushed = flush(window, call, rank);
     let Some(kind) = held else { return flushed };
     let released = release(window, call, window.peer(call, rank)?, kind);
-    flushed.and(released)
+    flushed.and(released).and(send_releases(window, call))
 }
 
 pub(super) fn lock_all(window: &Window) -> WinResult<()> {
@@ -208,17 +240,10 @@ pub(super) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {
     if !held {
         return outcome;
     }
-    for peers in window.parts.peers.chunks(LOCKS_AT_ONCE) {
-        let issued: Vec<_> = peers
-            .iter()
-            .map(|peer| window.begin_add(call, peer, LOCK, 1u64.wrapping_neg()))
-            .collect();
-        for issued in issued {
-            let released = issued.and_then(|issued| window.finish_word(call, issued));
-            outcome = outcome.and(released.map(drop));
-        }
+    for peer in &window.parts.peers {
+        outcome = outcome.and(release(window, call, peer, LockKind::Shared));
     }
-    outcome
+    outcome.and(send_releases(window, call))
 }
 
 pub(in crate::win) fn flush(window: &Window, call: &'static str, rank: usize) -> WinResult<()> {

@@ -7,7 +7,7 @@ trace_out=target/trace
 trace_halo() {
     rm -f "$trace_out"/halo.*
     "$target/release/host-stub" launch -n 2 --provider shm --mca host_ranks_per_node 1 \
-        --mca btl_ofi_trace "$trace_out/halo" -- "$trace_out/halo-program"
+        --mca host_trace "$trace_out/halo" -- "$trace_out/halo-program"
     "$target/release/host-stub" trace merge "$trace_out"/halo.*.* -o "$trace_out/halo.json"
     "$target/release/host-stub" trace why "$trace_out"/halo.*.* --over 1
     echo "trace: open $trace_out/halo.json in ui.perfetto.dev"
@@ -26,7 +26,7 @@ trace_cost() {
     for way in 'shm' 'tcp;ofi_rxm --mca btl_ofi_same_node off'; do
         for turn in 1 2 3 4 5 6 7; do
             # shellcheck disable=SC2086 # a provider and its options
-            on=$(trace_latency --provider $way --mca btl_ofi_trace "$trace_out/cost")
+            on=$(trace_latency --provider $way --mca host_trace "$trace_out/cost")
             # shellcheck disable=SC2086 # likewise
             off=$(trace_latency --provider $way)
             printf '%s\n' "$on $off"

@@ -7,14 +7,14 @@ use crate::base::log::VERBOSE;
 use crate::coll::node::NODE_COLLECTIVES;
 use crate::crt::{CHECK, PROGRESS_THREAD, PROGRESS_THREAD_CORE};
 use crate::device::{CUDA, LEVEL, PRETENDED, PRETENDED_BYTES};
-use crate::job::RANKS_PER_NODE;
+use crate::job::{RANKS_PER_NODE, TRACE};
 use crate::win::{HUGE_PAGES, TABLE};
 
 /// What the names of these parameters start with, and no others.
 pub const PREFIX: &str = "host_";
 
 /// All of them.
-pub static DECLARATIONS: [&Declaration; 12] = [
+pub static DECLARATIONS: [&Declaration; 13] = [
     &VERBOSE,
     &PROGRESS_THREAD,
     &PROGRESS_THREAD_CORE,
@@ -27,6 +27,7 @@ pub static DECLARATIONS: [&Declaration; 12] = [
     &PRETENDED,
     &PRETENDED_BYTES,
     &RANKS_PER_NODE,
+    &TRACE,
 ];
 
 /// What the host no longer has. A setting of one ends the job with the reason.

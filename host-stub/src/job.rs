@@ -12,6 +12,7 @@ pub use members::{Group, Members};
 pub use options::JobOptions;
 pub(crate) use slots::{Kept, LeaveError};
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
@@ -40,6 +41,14 @@ pub static RANKS_PER_NODE: Declaration = Declaration::new(
     min: 0,
     max: i32::MAX as i64,
 });
+
+/// The file of the trace ([`trace`](crate::trace)).
+pub static TRACE: Declaration = Declaration::new("host_trace", Kind::String, Value::str(""))
+    .help(
+        "File to which each rank writes a trace: calls, operations, completions, progress. The host, the process id and, if \
+         needed, a number are appended to its name. Empty for none. host-stub trace reads the files",
+    )
+    .level(ParamLevel::USER_DETAIL);
 
 /// This process as a rank of a job, connected to every rank. Shared as an `Arc`; any thread may
 /// call, within the level of its [`JobOptions`].
@@ -135,7 +144,11 @@ impl Job {
         // SAFETY: Multiple asks nothing of the caller; a weaker level was promised by the caller that
         // called `assume_threads`, and is no weaker here.
         let mut transports = unsafe { component.init(thread_level) }?;
-        let transport = transports.swap_remove(best(&transports));
+        let mut transport = transports.swap_remove(best(&transports));
+        let trace = params.declare(&TRACE)?;
+        if let Some(name) = trace.as_str().filter(|name| !name.is_empty()) {
+            transport = transport.recorded(Path::new(name));
+        }
         let failure = recorded_failures(&transport)?;
         let known = Arc::clone(&failure);
         bootstrap.give_up_when(Box::new(move || known.lost.get().map(Failure::to_string)));

@@ -67,6 +67,6 @@ pub mod rma;
 mod schedule;
 pub mod win;
 
-pub use base::{log, params, process};
+pub use base::{log, params, process, trace};
 pub use comm::Comm;
 pub use job::{Job, JobError, JobOptions};

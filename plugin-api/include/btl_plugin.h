@@ -683,14 +683,6 @@ struct btl_module_vtable {
                                     const size_t *stride, const size_t *count, const void *src,
                                     size_t size);
 
-    /* Adds an interval of the host to the trace (btl_ofi_trace): the call `name`, of which 16 bytes are
-     * kept, about process `peer`, or UINT64_MAX, from `begin` to `end` in nanoseconds of
-     * CLOCK_MONOTONIC. With an `end` of 0 the call has only begun: it is recorded once a second until it
-     * is added with its end, or with an `end` equal to `begin`, which records nothing.
-     * BTL_NOT_SUPPORTED: no trace is written. With a `name` of NULL the call only asks that. */
-    btl_status (*trace)(btl_module *module, const char *name, uint64_t peer, uint64_t begin,
-                        uint64_t end);
-
     /* register_mem for memory that is a shared mapping of the file of descriptor `fd`, from byte
      * `offset` of it on. Where the file is one in memory (memfd_create) that is sealed against shrinking
      * (F_SEAL_SHRINK), the plugin may have local peers map it; other memory is reached as if

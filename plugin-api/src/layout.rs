@@ -152,7 +152,7 @@ layout!(HmemInfo: 48 bytes {
     staged at 40,
 });
 
-layout!(ModuleVtable: 280 bytes {
+layout!(ModuleVtable: 272 bytes {
     header at 0,
     add_procs at 16,
     del_procs at 24,
@@ -185,8 +185,7 @@ layout!(ModuleVtable: 280 bytes {
     put_notify at 240,
     copy_from_hmem_strided at 248,
     copy_to_hmem_strided at 256,
-    trace at 264,
-    register_shared at 272,
+    register_shared at 264,
 });
 
 layout!(Descriptor: 32 bytes {

@@ -42,7 +42,6 @@ mod module;
 mod objects;
 mod param;
 mod status;
-pub mod trace;
 
 pub use atomic::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, UnknownCode};
 pub use attributes::{AtomicFlags, Attributes, ModuleFlags};

@@ -2,7 +2,7 @@
 
 mod check;
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 
 use crate::{
     Attributes, CompletionFn, Descriptor, Endpoint, ErrorFn, Handle, HmemInfo, IoVec, OverrideOps,
@@ -407,20 +407,6 @@ pub struct ModuleVtable {
             src: *const c_void,
             size: usize,
         ) -> i64,
-    >,
-    /// Adds an interval of the host to the trace (`btl_ofi_trace`): the call `name`, a C string
-    /// of which 16 bytes are kept, about process `peer`, or [`NO_RANK`](crate::trace::NO_RANK), from `begin` to `end` in
-    /// nanoseconds of `CLOCK_MONOTONIC`. With an `end` of [`NOT_ENDED`](crate::trace::NOT_ENDED) the call has only begun: it is recorded once a
-    /// second until it is added with its end, or with an `end` equal to `begin`, which records nothing.
-    /// [`Status::NOT_SUPPORTED`]: no trace is written. With a `name` of NULL the call only asks that.
-    pub trace: Option<
-        unsafe extern "C" fn(
-            module: *mut Module,
-            name: *const c_char,
-            peer: u64,
-            begin: u64,
-            end: u64,
-        ) -> Status,
     >,
     /// [`register_mem`](Self::register_mem) for memory that is a shared mapping of the file of descriptor `fd`, from byte `offset` of it on. Where
     /// the file is one in memory (`memfd_create`) that is sealed against shrinking (`F_SEAL_SHRINK`), the plugin may have local peers map

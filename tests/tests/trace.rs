@@ -13,9 +13,9 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use host_stub::trace::{HEAD, VERSION};
 use integration_tests::fixtures::{compile_for_host, host_stub, ofi_plugin};
 use integration_tests::process::{Outcome, run};
-use plugin_api::trace::{HEAD, VERSION};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -66,7 +66,7 @@ impl Traced {
             .arg(ofi_plugin());
         command
             .args(settings)
-            .args(["--mca", "btl_ofi_trace"])
+            .args(["--mca", "host_trace"])
             .arg(folder.join("t"));
         command
             .arg("--")
@@ -375,7 +375,7 @@ fn files_that_are_not_whole() {
 /// A folder that is not there: one line from each rank, and the job goes on.
 #[test]
 fn a_file_that_cannot_be_created() {
-    let trace = ["--mca", "btl_ofi_trace", "/nowhere/t"];
+    let trace = ["--mca", "host_trace", "/nowhere/t"];
     let outcome = run(
         Command::new(host_stub())
             .args(["launch", "-n", "2", "--plugin"])

@@ -25,7 +25,7 @@ use plugin_api::counters::{CARRIERS, Carrier, SLOTS};
 use plugin_api::{Access, BtlAtomicOp, LogLevel, OpFlags, Stats, Status, ThreadLevel};
 
 use common::attending::attended;
-use common::{insist, near, open, register};
+use common::{Patience, insist, near, open, register};
 
 /// Puts, gets, fetch-adds of 8 and of 4 bytes, and their flush.
 fn operate(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, times: usize, put_bytes: usize) {
@@ -65,6 +65,46 @@ const MESSAGE: usize = Carrier::Message as usize;
 const RING: usize = Carrier::Ring as usize;
 const CMA: usize = Carrier::Cma as usize;
 const COPY: usize = Carrier::Copy as usize;
+
+/// A flush that lasts is counted before it ends, as it must be for a process that hangs.
+#[test]
+fn a_wait_that_lasts() {
+    const LONG: u64 = 20_000_000;
+    let off = [("btl_ofi_same_node", Value::str("off"))];
+    let level = ThreadLevel::Multiple;
+    let (a, b) = (
+        open("tcp;ofi_rxm", level, &off),
+        open("tcp;ofi_rxm", level, &off),
+    );
+    let mut window = vec![0u64; 64];
+    let region = register(&b, &mut window, Access::all());
+    let (peer, h) = (a.connect(b.address(), 9).unwrap(), region.handle());
+    attended(&b, || operate(&a, peer, &h, 1, 8));
+    let before = a.stats();
+    let mut old = 0u64;
+    let (op, local, none) = (BtlAtomicOp::Add, (&raw mut old).cast(), ptr::null_mut());
+    let flags = OpFlags::empty();
+    // SAFETY: the word lives until the flush.
+    insist(&a, || unsafe {
+        a.atomic_fop(peer, local, h.base(), none, &h, op, 1, flags, None)
+    });
+    std::thread::scope(|scope| {
+        // Nobody makes progress at the target until the counters say that the wait lasts.
+        let flush = scope.spawn(|| a.flush(None));
+        let until = Patience::new();
+        while a.stats().waited - before.waited < LONG && until.lasts() {
+            std::thread::yield_now();
+        }
+        let during = a.stats();
+        attended(&b, || assert_eq!(flush.join().unwrap(), Status::SUCCESS));
+        assert_eq!(during.waits, before.waits + 1);
+        assert!(during.waited - before.waited >= LONG);
+    });
+    assert_eq!(a.stats().waits, before.waits + 1);
+    region.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+}
 
 /// Twenty times a put, a get of 8 bytes, and atomics of 8 and 4 bytes, from one transport to another.
 fn far(provider: &str, level: ThreadLevel, put_bytes: usize) -> Stats {

@@ -10,7 +10,7 @@ mod rma;
 mod send;
 mod typed_amo;
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -29,18 +29,6 @@ static TABLES: [[ModuleVtable; 2]; 2] = [
     [table::<false, PROVIDER>(), table::<false, MESSAGE>()],
     [table::<true, PROVIDER>(), table::<true, MESSAGE>()],
 ];
-
-/// The table of a traced transport: every operation takes the slow path, which records it.
-static TRACED: ModuleVtable = ModuleVtable {
-    put: Some(rma::slow_put),
-    get: Some(rma::slow_get),
-    atomic_op: Some(amo::slow_atomic_op),
-    atomic_fop: Some(amo::slow_atomic_fop),
-    atomic_cswap: Some(amo::slow_atomic_cswap),
-    atomic_opv: Some(typed_amo::slow_atomic_opv),
-    atomic_fopv: Some(typed_amo::slow_atomic_fopv),
-    ..table::<true, PROVIDER>()
-};
 
 const fn table<const T: bool, const WAY: Way>() -> ModuleVtable {
     ModuleVtable {
@@ -76,7 +64,6 @@ const fn table<const T: bool, const WAY: Way>() -> ModuleVtable {
         sendi: Some(send::sendi),
         register_receive: Some(send::register_receive),
         put_notify: Some(notify::put_notify),
-        trace: Some(trace),
         register_shared: Some(memory::register_shared),
     }
 }
@@ -156,10 +143,7 @@ impl OfiModule {
         // Inline completions return COMPLETED: every host of this ABI knows this status.
         transport.answer_at_once();
         let (threaded, tells) = (transport.is_threaded(), transport.uses_messages());
-        transport.module.vtable = match transport.is_traced() {
-            true => &TRACED,
-            false => &TABLES[usize::from(threaded)][usize::from(tells)],
-        };
+        transport.module.vtable = &TABLES[usize::from(threaded)][usize::from(tells)];
         let module = Box::into_raw(Box::new(OfiModule {
             host,
             slot,
@@ -294,32 +278,6 @@ unsafe extern "C" fn stats(module: *mut Module, stats: *mut Stats) -> Status {
         // SAFETY: the host's record has at least `size` bytes: `size` is at most the size in its header.
         unsafe {
             ptr::copy_nonoverlapping((&raw const counts).cast::<u8>(), out.as_ptr().cast(), size);
-        }
-        Status::SUCCESS
-    })
-}
-
-unsafe extern "C" fn trace(
-    module: *mut Module,
-    name: *const c_char,
-    peer: u64,
-    begin: u64,
-    end: u64,
-) -> Status {
-    guarded("trace", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
-        if !module.transport.is_traced() {
-            return Status::NOT_SUPPORTED;
-        }
-        if !name.is_null() {
-            // SAFETY: the host passes a C string, which lives through the call.
-            let name = unsafe { CStr::from_ptr(name) };
-            module
-                .transport
-                .add_to_trace(name.to_bytes(), peer, (begin, end));
         }
         Status::SUCCESS
     })

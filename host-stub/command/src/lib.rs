@@ -84,7 +84,7 @@ enum Command {
     Params(params::ParamsCommand),
     /// Shows what running processes do: operations and bytes by peer and carrier, waits, progress.
     Stats(stats::Stats),
-    /// Joins the traces of a job (`btl_ofi_trace`).
+    /// Joins the traces of a job (`host_trace`).
     Trace(trace::Trace),
     /// Runs a program as the ranks of a job on this machine.
     Launch(launch::Launch),

@@ -2,6 +2,7 @@
 //!
 //! - [`params`] and [`log`]: the plugin's and the host's settings and messages.
 //! - [`process`]: the identity of a process, for others on its machine.
+//! - [`trace`]: the file of a trace.
 //! - `op`: operations on elements, and what they compute.
 //! - `pages`: page-aligned memory; `segment`: memory that the ranks of a node share; `room`: whether there
 //!   is as much.
@@ -16,6 +17,7 @@ pub mod params;
 pub mod process;
 mod room;
 mod segment;
+pub mod trace;
 mod turn;
 
 pub use op::{Op, combine, type_name};

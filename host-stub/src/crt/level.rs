@@ -1,14 +1,15 @@
 //! Thread levels: what a program promises, what it is given, and the check that it keeps to it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mca_params::{Declaration, Kind, Level as ParamLevel, Value};
 use plugin_api::ThreadLevel;
-use plugin_api::trace::{NO_RANK, NOT_ENDED};
 
 use super::mode::Mode;
 use super::waits::is_watched;
-use crate::loader::Transport;
+use crate::base::trace::{NO_RANK, monotonic};
+use crate::loader::{Recorder, Transport};
 
 /// Whether the host checks that threads keep to their level.
 pub static CHECK: Declaration = Declaration::new("host_check", Kind::Bool, Value::Bool(false))
@@ -126,7 +127,7 @@ const SHORT: u64 = 1_000;
 pub struct Checker {
     provided: Level,
     checks: bool,
-    trace: Option<Transport>,
+    trace: Option<Arc<Recorder>>,
     /// The thread that joined the job.
     main: usize,
     /// The thread that is in a call, under [`Level::Serialized`].
@@ -141,7 +142,7 @@ struct Ending<'a> {
     /// Says which thread is inside.
     inside: Option<&'a AtomicUsize>,
     /// The trace, and when the call began.
-    trace: Option<(&'a Transport, u64)>,
+    trace: Option<(&'a Recorder, u64)>,
     call: &'static str,
     /// The process that the call is about.
     peer: u64,
@@ -161,7 +162,7 @@ impl Ending<'_> {
     /// Has the trace know of the call, in case that it never ends.
     fn begin(&self) {
         if let Some((trace, began)) = self.trace {
-            trace.add_to_trace(self.call, self.peer, (began, NOT_ENDED));
+            trace.call_begins(self.call, self.peer, began);
         }
     }
 }
@@ -175,9 +176,11 @@ impl Drop for Ending<'_> {
         }
         if let Some((trace, began)) = self.trace {
             let end = monotonic();
-            let is_short = end.saturating_sub(began) < SHORT && !self.call.contains("lock");
-            let end = if is_short { began } else { end };
-            trace.add_to_trace(self.call, self.peer, (began, end));
+            if end.saturating_sub(began) < SHORT && !self.call.contains("lock") {
+                trace.call_forgotten(self.call, self.peer, began);
+            } else {
+                trace.call_ended(self.call, self.peer, (began, end));
+            }
         }
     }
 }
@@ -185,11 +188,11 @@ impl Drop for Ending<'_> {
 impl Checker {
     /// Watches calls from here on; the calling thread is the one that joined the job. `None` if there is nothing to do.
     pub(super) fn new(provided: Level, checks: bool, transport: &Transport) -> Option<Checker> {
-        let trace = transport.is_traced().then(|| transport.clone());
+        let trace = transport.recorder().cloned();
         (checks || trace.is_some()).then(|| Checker::with(provided, checks, trace))
     }
 
-    fn with(provided: Level, checks: bool, trace: Option<Transport>) -> Checker {
+    fn with(provided: Level, checks: bool, trace: Option<Arc<Recorder>>) -> Checker {
         Checker {
             provided,
             checks,
@@ -208,7 +211,7 @@ impl Checker {
         let is_inside = self.checks && self.check(call)?;
         let ending = Ending {
             inside: is_inside.then_some(&self.inside),
-            trace: self.trace.as_ref().map(|trace| (trace, monotonic())),
+            trace: self.trace.as_deref().map(|trace| (trace, monotonic())),
             call,
             peer: NO_RANK,
         };
@@ -247,17 +250,6 @@ impl Checker {
             }
         }
     }
-}
-
-/// `CLOCK_MONOTONIC` in nanoseconds, the clock of traces.
-fn monotonic() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `now` is a local that the call may write. It cannot fail for this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 #[cfg(test)]

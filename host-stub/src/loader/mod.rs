@@ -19,6 +19,7 @@ mod registration;
 #[cfg(test)]
 pub(crate) mod scripted;
 mod services;
+mod traced;
 mod transport;
 
 pub use attributes::Attributes;
@@ -31,4 +32,5 @@ pub use path::{DEFAULT_PLUGIN, PLUGIN_ENV, default_path};
 pub use plugin::Plugin;
 pub use registration::Registration;
 pub use services::HostServices;
+pub(crate) use traced::Recorder;
 pub use transport::{EndpointRef, Transport};

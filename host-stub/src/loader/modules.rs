@@ -1,6 +1,7 @@
 //! The modules of a component: checked, their functions copied out, and ended together.
 
-use std::ffi::{c_char, c_void};
+use std::any::Any;
+use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +10,6 @@ use plugin_api::{
     Status,
 };
 
-use super::failure::Listener;
 use super::{Attributes, Component, LoadError, Transport};
 
 /// Every function of a module's table without the `Option` that its check made needless.
@@ -22,15 +22,13 @@ macro_rules! functions {
             /// Of a plugin that has it.
             pub(super) put_notify: Option<PutNotify>,
             /// Of a plugin that has it.
-            pub(super) trace: Option<TraceFn>,
-            /// Of a plugin that has it.
             pub(super) register_shared: Option<RegisterShared>,
              $(pub(super) $entry: unsafe extern "C" fn($($argument),*) -> $result,)* }
 
         impl Functions {
             /// The name of the first entry that is NULL, if any is.
             fn copy(table: &ModuleVtable) -> Result<Self, &'static str> {
-                Ok(Functions { hmem: HmemFunctions::copy(table), put_notify: table.put_notify, trace: table.trace, register_shared: table.register_shared, $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
+                Ok(Functions { hmem: HmemFunctions::copy(table), put_notify: table.put_notify, register_shared: table.register_shared, $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
             }
         }
     };
@@ -55,9 +53,6 @@ pub(super) type PutNotify = unsafe extern "C" fn(
     Pointer,
     Pointer,
 ) -> Status;
-
-/// The function of ABI 1.4 for intervals of the host.
-pub(super) type TraceFn = unsafe extern "C" fn(*mut Module, *const c_char, u64, u64, u64) -> Status;
 
 /// The function of ABI 1.4 for memory that peers may map.
 pub(super) type RegisterShared = unsafe extern "C" fn(
@@ -201,8 +196,8 @@ struct Owned {
 /// the component's progress visits every module, so none may end while another is in use.
 pub(super) struct Modules {
     owned: Vec<Owned>,
-    /// Every listener ever set. A replaced one may still be running on another thread.
-    listeners: Mutex<Vec<Arc<Listener>>>,
+    /// What the module's callbacks use. A listener that was replaced may still be running on another thread.
+    kept: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
     progress: ProgressFn,
     component: Arc<Component>,
 }
@@ -257,7 +252,7 @@ impl Modules {
             .ok_or_else(|| plugin.null_entry("progress"))?;
         let modules = Arc::new(Modules {
             owned,
-            listeners: Mutex::new(Vec::new()),
+            kept: Mutex::new(Vec::new()),
             progress,
             component,
         });
@@ -277,12 +272,12 @@ impl Modules {
         self.progress
     }
 
-    /// Keeps a listener until every module is finalised.
-    pub(super) fn keep(&self, listener: Arc<Listener>) {
-        self.listeners
+    /// Keeps what callbacks use until every module is finalised.
+    pub(super) fn keep(&self, used: Arc<dyn Any + Send + Sync>) {
+        self.kept
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(listener);
+            .push(used);
     }
 }
 

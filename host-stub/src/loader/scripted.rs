@@ -5,9 +5,10 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use plugin_api::counters::Carrier;
 use plugin_api::{
     Attributes, CompletionFn, Component as RawComponent, ComponentVtable, Endpoint, Handle,
-    HostVtable, Module, ModuleFlags, ModuleVtable, Status, TableHeader, ThreadLevel, magic,
+    HostVtable, Module, ModuleFlags, ModuleVtable, Stats, Status, TableHeader, ThreadLevel, magic,
 };
 
 use super::{Component, HostServices, Plugin, Transport};
@@ -28,6 +29,9 @@ pub(crate) struct Script {
     pub(crate) register: Status,
     /// Registrations that were not ended.
     pub(crate) registrations: usize,
+    /// What progress returns beyond the operations that it completed.
+    pub(crate) served: i32,
+    counts: Stats,
     under_way: Vec<Operation>,
 }
 
@@ -40,6 +44,8 @@ impl Default for Script {
             gets_left: usize::MAX,
             register: Status::SUCCESS,
             registrations: 0,
+            served: 0,
+            counts: Stats::new(),
             under_way: Vec::new(),
         }
     }
@@ -122,7 +128,7 @@ static MODULE: ModuleVtable = ModuleVtable {
     atomic_opv: absent(),
     atomic_fopv: absent(),
     atomic_cswapv: absent(),
-    stats: absent(),
+    stats: Some(stats),
     finalize: Some(finalize),
     set_overrides: None,
     register_hmem: None,
@@ -138,7 +144,6 @@ static MODULE: ModuleVtable = ModuleVtable {
     put_notify: None,
     copy_from_hmem_strided: None,
     copy_to_hmem_strided: None,
-    trace: None,
     register_shared: None,
 };
 
@@ -220,6 +225,12 @@ unsafe extern "C" fn finalize(_module: *mut Module) -> Status {
     Status::SUCCESS
 }
 
+unsafe extern "C" fn stats(module: *mut Module, stats: *mut Stats) -> Status {
+    // SAFETY: a module of `init`; the host's argument is writable, and of this version.
+    unsafe { stats.write((*module.cast::<Scripted>()).script.lock().unwrap().counts) };
+    Status::SUCCESS
+}
+
 unsafe extern "C" fn add_procs(
     _module: *mut Module,
     count: usize,
@@ -287,8 +298,10 @@ unsafe extern "C" fn put(
         .lock()
         .unwrap();
     if script.put != Status::SUCCESS {
+        script.counts.again += u64::from(script.put.is_again());
         return script.put;
     }
+    script.counts.operations[Carrier::Provider as usize] += 1;
     let status = script.put_ends;
     script.under_way.push(Operation {
         is_get: false,
@@ -349,8 +362,9 @@ unsafe extern "C" fn progress(component: *mut RawComponent) -> i32 {
         .into_iter()
         .partition(|operation| operation.is_get && script.hold_gets);
     script.under_way = held;
+    script.counts.completed += over.len() as u64;
+    let completed = over.len() as i32 + std::mem::take(&mut script.served);
     drop(script);
-    let completed = over.len() as i32;
     for operation in over {
         // SAFETY: the host keeps the memory of both ends and the context until the callback.
         unsafe {

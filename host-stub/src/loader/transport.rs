@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use plugin_api::{Access, CompletionFn, Endpoint, Handle, Module, Stats, Status};
 
 use super::error::Subject;
 use super::failure::{Failure, Listener, report};
-use super::modules::{Functions, Modules, ProgressFn, TraceFn};
+use super::modules::{Functions, Modules, ProgressFn};
+use super::traced::Recorder;
 use super::{Attributes, Component, Registration, TransportError};
 
 /// `MCA_BTL_NO_ORDER`.
@@ -41,6 +43,7 @@ struct Inner {
     component: NonNull<plugin_api::Component>,
     attributes: Attributes,
     modules: Arc<Modules>,
+    recorder: Option<Arc<Recorder>>,
 }
 
 // SAFETY: plain functions and names of things in the component; its contract covers threads.
@@ -73,6 +76,7 @@ impl Transport {
             component: modules.component().raw(),
             attributes,
             modules,
+            recorder: None,
         }))
     }
 
@@ -391,29 +395,40 @@ impl Transport {
         status
     }
 
-    /// Whether the plugin writes a trace.
-    pub(crate) fn is_traced(&self) -> bool {
-        // SAFETY: without a name the call only asks.
-        self.trace(|trace, module| unsafe { trace(module, std::ptr::null(), 0, 0, 0) })
-            .is_ok()
+    /// The same transport, which records in a trace of its own what passes through it from here on. Without one, which is
+    /// logged, it works as well.
+    pub(crate) fn recorded(self, name: &Path) -> Transport {
+        let inner = &self.0;
+        let (mut functions, mut progress) = (inner.functions, inner.progress);
+        let attributes = &inner.attributes;
+        let title = format!("{}, {}", attributes.provider, attributes.domain);
+        let raw = (self.module(), inner.component.as_ptr());
+        match Recorder::begin(name, &title, raw, &mut functions, &mut progress) {
+            Ok(recorder) => {
+                inner.modules.keep(Arc::clone(&recorder) as _);
+                Transport(Arc::new(Inner {
+                    functions,
+                    module: inner.module,
+                    progress,
+                    component: inner.component,
+                    attributes: attributes.clone(),
+                    modules: Arc::clone(&inner.modules),
+                    recorder: Some(recorder),
+                }))
+            }
+            Err(error) => {
+                tracing::warn!(
+                    "no trace is written to {}.*: {error}; choose another host_trace",
+                    name.display()
+                );
+                self
+            }
+        }
     }
 
-    /// Adds a call of the host to the trace: about a process, or [`NO_RANK`](plugin_api::trace::NO_RANK), from `begin` to `end`
-    /// in nanoseconds of `CLOCK_MONOTONIC`. Of the name 16 bytes are kept. With an end of [`NOT_ENDED`](plugin_api::trace::NOT_ENDED) it has only
-    /// begun; one that ends where it began is recorded no more.
-    pub(crate) fn add_to_trace(&self, call: &str, peer: u64, (begin, end): (u64, u64)) {
-        let mut name = [0u8; 17];
-        let kept = call.len().min(16);
-        name[..kept].copy_from_slice(&call.as_bytes()[..kept]);
-        // SAFETY: the name ends with a zero and outlives the call.
-        self.trace(|trace, module| unsafe {
-            trace(module, name.as_ptr().cast(), peer, begin, end)
-        });
-    }
-
-    fn trace(&self, call: impl FnOnce(TraceFn, *mut Module) -> Status) -> Status {
-        let trace = self.0.functions.trace;
-        trace.map_or(Status::NOT_SUPPORTED, |trace| call(trace, self.module()))
+    /// What records this transport.
+    pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
+        self.0.recorder.as_ref()
     }
 
     /// The module's counts since init.

@@ -82,7 +82,7 @@ pub(crate) fn assertions() -> String {
         atomic_fop, atomic_cswap, flush, register_error, atomic_query, atomic_opv, atomic_fopv,
         atomic_cswapv, stats, finalize, set_overrides, register_hmem, copy_from_hmem_iov,
         copy_to_hmem_iov, query_hmem, alloc, free, prepare_src, send, sendi, register_receive,
-        put_notify, copy_from_hmem_strided, copy_to_hmem_strided, trace, register_shared,
+        put_notify, copy_from_hmem_strided, copy_to_hmem_strided, register_shared,
     });
     structure!(out, Descriptor as "btl_descriptor" { data, size, source, source_size });
     structure!(out, Provider as "btl_provider" { name, domain, refusal, chosen, reserved });

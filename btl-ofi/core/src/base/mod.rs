@@ -19,4 +19,3 @@ pub(crate) mod params;
 pub(crate) mod sync;
 pub(crate) mod sys;
 pub(crate) mod ticks;
-pub(crate) mod trace;

@@ -70,8 +70,6 @@ pub struct Options {
     pub(crate) devices: Devices,
     /// Where to write the counters when the transport closes.
     pub(crate) stats_file: Option<PathBuf>,
-    /// What the names of trace files begin with.
-    pub(crate) trace: Option<PathBuf>,
     pub(crate) verbose: i32,
     /// See [`report_every_failure`](Options::report_every_failure).
     pub(crate) reports_every_failure: bool,
@@ -335,7 +333,6 @@ impl Options {
             messages: Messages::of(&values)?,
             devices: Devices::of(&values)?,
             stats_file: values.path("btl_ofi_stats_file")?,
-            trace: values.path("btl_ofi_trace")?,
             verbose: values.int("btl_ofi_verbose")?,
             reports_every_failure: false,
         })
@@ -356,11 +353,6 @@ impl Options {
     /// Whether the transport sends and receives messages of the host.
     pub(crate) fn two_sided(&self) -> bool {
         self.mode != Mode::OneSided
-    }
-
-    /// Whether a trace is asked for.
-    pub fn traces(&self) -> bool {
-        self.trace.is_some()
     }
 
     /// The value of `btl_ofi_verbose`.

@@ -65,9 +65,7 @@ pub(crate) use process::{
     processors, random, set_descriptor_limits, threads,
 };
 pub(crate) use signals::{action, keep_mapped, object_of, program_headers, set_action};
-pub(crate) use time::{
-    block_signals, monotonic, realtime, thread, thread_of, with_signals_blocked,
-};
+pub(crate) use time::{block_signals, monotonic, thread, with_signals_blocked};
 
 /// The error of a call that failed just now on this thread.
 #[cold]

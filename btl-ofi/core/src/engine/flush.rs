@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use plugin_api::Status;
 use plugin_api::counters::PeerCounters;
-use plugin_api::trace::{Kind, NO_RANK};
 
 use crate::base::sys;
 use crate::engine::transport::Transport;
@@ -25,53 +24,36 @@ const CLOCK_POLLS: u32 = 1024;
 /// A flush, which counts as a wait once it has found nothing for [`SPIN_CLOCK_POLLS`] polls. Times are nanoseconds of
 /// `CLOCK_MONOTONIC`.
 struct Waiting<'a> {
-    transport: &'a Transport,
     counters: &'a PeerCounters,
-    /// When it began, and the time until which the counters have it.
-    began: Option<(u64, u64)>,
+    /// The time until which the counters have it, once it has begun.
+    counted: Option<u64>,
 }
 
 impl Waiting<'_> {
     #[cold]
     #[inline(never)]
     fn begin(&mut self, now: u64) {
-        self.began = Some((now, now));
+        self.counted = Some(now);
         add(&self.counters.waits, 1, true);
-        if let Some(trace) = &self.transport.trace {
-            trace.begin(Kind::Wait, now, self.peer());
-        }
     }
 
     /// Counts the time since the last call, so that readers of the counters see a wait while it lasts.
     #[cold]
     #[inline(never)]
     fn count(&mut self) {
-        if let Some((_, counted)) = &mut self.began {
+        if let Some(counted) = &mut self.counted {
             let now = sys::monotonic();
             let more = now.saturating_sub(*counted);
             add(&self.counters.waited, more, true);
             *counted = now;
         }
     }
-
-    #[cold]
-    #[inline(never)]
-    fn end(&mut self, began: u64) {
-        self.count();
-        if let Some(trace) = &self.transport.trace {
-            trace.add_since(Kind::Wait, began, self.peer());
-        }
-    }
-
-    fn peer(&self) -> u64 {
-        self.counters.proc.load(Ordering::Relaxed)
-    }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if let Some((began, _)) = self.began {
-            self.end(began);
+        if self.counted.is_some() {
+            self.count();
         }
     }
 }
@@ -101,30 +83,21 @@ impl Transport {
     /// Returns the status with which a peer that it waits for failed ([`Status::UNREACH`], or [`Status::FATAL`] if the module
     /// can no longer be used), and [`Status::ERROR`] if operations without callback failed since the last flush.
     pub fn flush(&self, endpoint: Option<&Endpoint>) -> Status {
-        if self.setup.flushes_more {
-            return self.flush_more(endpoint);
+        if self.policy.two_sided {
+            return self.flush_with_sends(endpoint);
         }
         self.flush_until(endpoint, None)
     }
 
-    /// A flush with sends of the host, or with a trace.
+    /// A flush with sends of the host.
     #[cold]
-    fn flush_more(&self, endpoint: Option<&Endpoint>) -> Status {
-        let begin = sys::monotonic();
+    fn flush_with_sends(&self, endpoint: Option<&Endpoint>) -> Status {
         // A host that flushes again and again may never call progress, and a peer wait for what gathered.
-        if self.policy.two_sided && self.send_gathered() {
+        if self.send_gathered() {
             // What is left waits for an answer.
             self.poll(&self.contexts[0]);
         }
-        let status = self.flush_until(endpoint, None);
-        if let Some(trace) = &self.trace {
-            trace.add_since(
-                Kind::Flush,
-                begin,
-                endpoint.map_or(NO_RANK, |peer| peer.proc),
-            );
-        }
-        status
+        self.flush_until(endpoint, None)
     }
 
     pub(crate) fn flush_until(
@@ -259,9 +232,8 @@ impl Transport {
         let (mut turns, mut idle) = (0u32, 0u32);
         let mut quiet_since: Option<u64> = None;
         let mut waiting = Waiting {
-            transport: self,
             counters,
-            began: None,
+            counted: None,
         };
         let mut yielding = false;
         loop {
@@ -295,7 +267,7 @@ impl Transport {
                 }
                 let now = sys::monotonic();
                 let quiet = *quiet_since.get_or_insert(now);
-                if waiting.began.is_none() {
+                if waiting.counted.is_none() {
                     waiting.begin(now);
                 }
                 if now.saturating_sub(quiet) < SPIN {

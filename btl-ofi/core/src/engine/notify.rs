@@ -70,25 +70,6 @@ impl Transport {
         op: &Op<'_>,
         notice: &Notice<'_>,
     ) -> Status {
-        // SAFETY: the caller's guarantees are those that are asked for.
-        let execute = |op: &Op<'_>| unsafe { self.put_and_raise(endpoint, op, notice) };
-        match &self.trace {
-            None => execute(op),
-            // SAFETY: the caller guarantees that `endpoint` is live.
-            Some(trace) => unsafe { self.execute_traced(trace, endpoint, op, execute) },
-        }
-    }
-
-    /// [`put_notify`](Self::put_notify), which records it.
-    ///
-    /// # Safety
-    /// As for [`submit`](Self::submit).
-    unsafe fn put_and_raise(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        op: &Op<'_>,
-        notice: &Notice<'_>,
-    ) -> Status {
         if !matches!(op.action, Action::Put) || op.local.is_null() && op.size > 0 {
             return Status::BAD_PARAM;
         }

@@ -21,7 +21,6 @@ use crate::engine::post::Quick;
 use crate::engine::rails::Rails;
 use crate::engine::staging::Hmem;
 use crate::engine::streams::{self, Streams};
-use crate::engine::traced::Trace;
 use crate::engine::transport::{Atomics, Failures, Node, Setup, Transport, known_by};
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::device::Device;
@@ -132,7 +131,6 @@ impl Transport {
         )
         .over(&rails, options);
         announce(options, &device, &capabilities, &node.networks);
-        let trace = Trace::open(options, &title(info, &node));
         let outstanding_limit = policy.depth.min(options.contexts.progress_threshold);
         Ok(Transport {
             module: NO_TABLE,
@@ -153,8 +151,7 @@ impl Transport {
             compounds: Compounds::default(),
             streams: Streams::default(),
             setup: setup(options, &capabilities, (&registrar, &rails), info, threaded),
-            hmem: Hmem::driven_if(!rails.is_empty() || trace.is_some()),
-            trace,
+            hmem: Hmem::driven_if(!rails.is_empty()),
             rails,
             node,
             failures: failures(options),
@@ -222,7 +219,6 @@ fn setup(
     Setup {
         answers_at_once: false,
         threaded,
-        flushes_more: options.two_sided() || options.traces(),
         virtual_addresses: registrar.virtual_addresses,
         put_limit: capabilities.put_limit,
         get_limit: capabilities.get_limit,

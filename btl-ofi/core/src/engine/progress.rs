@@ -56,17 +56,10 @@ impl Transport {
         }
     }
 
-    /// [`progress`](Self::progress) when staged or compound operations may need to advance, or a trace is written.
+    /// [`progress`](Self::progress) when staged or compound operations may need to advance.
     #[cold]
     #[inline(never)]
     fn progress_devices(&self) -> usize {
-        match &self.trace {
-            None => self.progress_all(),
-            Some(trace) => self.progress_traced(trace, || self.progress_all()),
-        }
-    }
-
-    fn progress_all(&self) -> usize {
         let done = self.progress_contexts()
             + self.progress_rails()
             + self.advance_compounds()

@@ -24,7 +24,7 @@ impl Transport {
     pub unsafe fn submit(&self, endpoint: NonNull<Endpoint>, op: &Op<'_>) -> Status {
         // SAFETY: the caller guarantees that `endpoint` is live, the buffers are valid until completion, and the handles
         // are NULL or readable.
-        let execute = |op: &Op<'_>| unsafe {
+        unsafe {
             match op.action {
                 Action::Put => self.transfer(endpoint, op, true),
                 Action::Get => self.transfer(endpoint, op, false),
@@ -35,11 +35,6 @@ impl Transport {
                     compare,
                 } => self.atomic(endpoint, op, (kind, datatype, code, compare)),
             }
-        };
-        match &self.trace {
-            None => execute(op),
-            // SAFETY: the caller guarantees that `endpoint` is live.
-            Some(trace) => unsafe { self.execute_traced(trace, endpoint, op, execute) },
         }
     }
 }

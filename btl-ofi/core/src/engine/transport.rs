@@ -21,7 +21,6 @@ use crate::engine::rails::Rails;
 use crate::engine::sends::Receive;
 use crate::engine::staging::Hmem;
 use crate::engine::streams::Streams;
-use crate::engine::traced::Trace;
 use crate::engine::typed_amo::Vectors;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::device::Device;
@@ -70,8 +69,6 @@ pub struct Transport {
     /// Memory of local peers that this process maps.
     pub(crate) mapped: MappedRegions,
     pub(crate) counters: CounterTable,
-    /// Outlives every operation, whose callback may be its own.
-    pub(crate) trace: Option<Arc<Trace>>,
     pub(crate) capabilities: Capabilities,
     /// The host's function for messages of peers.
     pub(crate) receive: Mutex<Option<Receive>>,
@@ -102,8 +99,6 @@ pub(crate) struct Setup {
     /// Whether inline completions return `COMPLETED` instead of running a callback.
     pub(crate) answers_at_once: bool,
     pub(crate) threaded: bool,
-    /// Whether flushes concern sends of the host, or a trace.
-    pub(crate) flushes_more: bool,
     pub(crate) virtual_addresses: bool,
     pub(crate) put_limit: usize,
     pub(crate) get_limit: usize,

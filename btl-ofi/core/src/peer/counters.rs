@@ -16,8 +16,7 @@ use std::sync::{Mutex, PoisonError};
 
 use plugin_api::Stats;
 use plugin_api::counters::{
-    Carrier, Front, MAGIC, NAME, NO_PEER, PeerCounters, SLOTS, Share as CountersShare, VERSION,
-    start_of,
+    Front, MAGIC, NAME, NO_PEER, PeerCounters, SLOTS, Share as CountersShare, VERSION, start_of,
 };
 
 use crate::base::error::Error;
@@ -181,16 +180,6 @@ impl CounterTable {
     /// The first share's slot of all peers without one, and of waits for all peers.
     pub(crate) fn common(&self) -> &PeerCounters {
         &self.shares()[0].peers[0]
-    }
-
-    /// Operations to a peer so far by a carrier.
-    pub(crate) fn operations(&self, peer: &Endpoint, carrier: Carrier) -> u64 {
-        let slot = peer.counters as usize / SLOT;
-        let of = |share: &CountersShare| {
-            let carried = &share.peers[slot].carried[carrier as usize];
-            carried.operations.load(Ordering::Relaxed)
-        };
-        self.shares().iter().map(of).sum()
     }
 
     /// Gives a peer a slot, and returns its offset; 0, the common slot, if there is none.

@@ -148,11 +148,6 @@ impl Channel {
         self.polls
     }
 
-    /// Commands of peers so far, executed or passed over because they were revoked.
-    pub(crate) fn served(&self) -> u64 {
-        self.server.served()
-    }
-
     /// Executes the commands that arrived. Counts as a poll.
     #[inline]
     pub(crate) fn attend(&mut self, regions: &Lock<Regions>) {

@@ -49,11 +49,6 @@ impl Server {
         }
     }
 
-    /// Commands so far, those included that were passed over because they were revoked.
-    pub(crate) fn served(&self) -> u64 {
-        self.next.iter().map(|next| u64::from(*next)).sum()
-    }
-
     /// Executes commands that have arrived. Without commands it reads one word per 64 requesters and one per watched
     /// ring.
     #[inline]

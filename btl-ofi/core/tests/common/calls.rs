@@ -11,7 +11,7 @@ use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 type Local = *mut plugin_api::Handle;
 type Done = Option<Completion>;
 
-/// Tries the quick paths of a call in the order of a door's table; a traced transport's table has none. `$route` says
+/// Tries the quick paths of a call in the order of a door's table. `$route` says
 /// whether the provider serves the peer, `$no_callback`, if it is given, whether there is no callback.
 macro_rules! quick {
     ($transport:expr, $route:ident, $call:ident, $arguments:tt $(, $no_callback:expr)?) => {{
@@ -20,7 +20,6 @@ macro_rules! quick {
         // SAFETY: the constants are the transport's, and the caller of the operation guarantees the rest.
         unsafe {
             match (t.is_threaded(), t.uses_messages()) {
-                _ if t.is_traced() => None,
                 (false, false) if peer.as_ref().$route::<false>() => {
                     let first = no_callback.then(|| t.$call::<false, NO_CALLBACK>$arguments);
                     first.flatten().or_else(|| t.$call::<false, PROVIDER>$arguments)

@@ -59,9 +59,6 @@ pub(crate) fn functions(
 
 /// Sets the functions of operations for a transport.
 fn set_operations(btl: &mut ffi::mca_btl_base_module_t, transport: &Transport) {
-    if transport.is_traced() {
-        return slow_operations(btl);
-    }
     match (transport.is_threaded(), transport.uses_messages()) {
         (false, false) => operations::<false, PROVIDER>(btl),
         (false, true) => operations::<false, MESSAGE>(btl),
@@ -76,13 +73,4 @@ fn operations<const T: bool, const WAY: Way>(btl: &mut ffi::mca_btl_base_module_
     btl.btl_atomic_op = Some(amo::atomic_op::<T, WAY>);
     btl.btl_atomic_fop = Some(amo::atomic_fop::<T, WAY>);
     btl.btl_atomic_cswap = Some(amo::atomic_cswap::<T, WAY>);
-}
-
-/// Those of a traced transport: every operation takes the slow path, which records it.
-fn slow_operations(btl: &mut ffi::mca_btl_base_module_t) {
-    btl.btl_put = Some(rma::slow_put);
-    btl.btl_get = Some(rma::slow_get);
-    btl.btl_atomic_op = Some(amo::slow_atomic_op);
-    btl.btl_atomic_fop = Some(amo::slow_atomic_fop);
-    btl.btl_atomic_cswap = Some(amo::slow_atomic_cswap);
 }

@@ -1,7 +1,7 @@
 //! From an operation to its execution at the target, where the traces of both show it.
 
+use host_stub::trace::{Kind, NO_RANK, Record};
 use plugin_api::counters::Carrier;
-use plugin_api::trace::{Kind, NO_RANK, Record};
 
 use super::read::{Job, Process};
 

@@ -8,8 +8,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use host_stub::trace::{Kind, NO_RANK, Record};
 use plugin_api::counters::Carrier;
-use plugin_api::trace::{Kind, NO_RANK, Record};
 use serde_json::{Value, json};
 
 use super::arrows::{self, Arrow};

@@ -1,4 +1,4 @@
-//! `host-stub trace`: what the processes of a job wrote to their traces (`btl_ofi_trace`), together.
+//! `host-stub trace`: what the processes of a job wrote to their traces (`host_trace`), together.
 
 mod arrows;
 mod merge;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use plugin_api::trace::Record;
+use host_stub::trace::Record;
 
 /// Keeps the last record of each interval that never ended, and none of those that did. All ended where the trace is whole: the
 /// record of an end may be lost. The records come in the order of their beginnings, of those that begin together the longest first.
@@ -16,7 +16,7 @@ pub(super) fn drop_ended(records: &mut Vec<Record>, is_whole: bool) {
 
 #[cfg(test)]
 mod tests {
-    use plugin_api::trace::Kind;
+    use host_stub::trace::Kind;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use plugin_api::trace::{HEAD, Head, Kind, NO_RANK, RECORD, Record, Unreadable};
+use host_stub::trace::{HEAD, Head, Kind, NO_RANK, RECORD, Record, Unreadable};
 
 use super::runs;
 

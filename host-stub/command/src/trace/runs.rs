@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plugin_api::trace::NO_RANK;
+use host_stub::trace::NO_RANK;
 
 use super::read::Process;
 

@@ -1,7 +1,6 @@
 //! The longest waits of a job, and what they waited for.
 //!
-//! A wait is a blocking call of the host, or what the transport records by itself: a flush that found nothing to do, and
-//! posts that were refused. Of those that lie in each other the outermost is shown. The reason is the first that holds for at
+//! A wait is a blocking call of the host, a long flush of the transport, or posts that were refused. Of those that lie in each other the outermost is shown. The reason is the first that holds for at
 //! least half of the wait:
 //!
 //! | reason | seen in |
@@ -9,10 +8,10 @@
 //! | a rank held the lock | its `lock` and `unlock` |
 //! | another rank made no progress, or its trace ends before the wait does | that rank's trace |
 //! | this rank itself made no progress | its own times without progress |
-//! | the provider, the ring or the credits for messages had no room | the refused posts of the waiting rank |
+//! | the provider or the peer had no room | the refused posts of the waiting rank |
 //! | an operation was under way, although its target made progress | its post and its callback |
 
-use plugin_api::trace::{Kind, NO_RANK, Record};
+use host_stub::trace::{Kind, NO_RANK, Record};
 use serde::Serialize;
 
 use super::merge::title;
@@ -263,8 +262,9 @@ fn no_room(process: &Process, span: Span) -> Option<Reason> {
     let refused = refused.max_by_key(|r| r.duration)?;
     let (peer, times) = (refused.peer, refused.id);
     let what = match refused.name().as_str() {
-        "credits" => format!("the credits for messages to rank {peer} ran out"),
-        "ring" => format!("the ring of rank {peer} was full"),
+        "peer" => format!(
+            "rank {peer} took no more: its ring was full, or the credits for messages ran out"
+        ),
         _ => String::from("the wire was full (FI_EAGAIN)"),
     };
     Some((

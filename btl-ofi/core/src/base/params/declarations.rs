@@ -35,7 +35,7 @@ const fn removed(name: &'static str, instead: &'static str) -> Declaration {
 }
 
 /// Parameters that the transport no longer has. The help names the replacement.
-pub(super) static REMOVED: [Declaration; 3] = [
+pub(super) static REMOVED: [Declaration; 4] = [
     removed(
         "btl_ofi_mr_local",
         "Removed: providers that require registered local buffers (FI_MR_LOCAL) are refused; use another one, or the same under ofi_rxm.",
@@ -43,6 +43,10 @@ pub(super) static REMOVED: [Declaration; 3] = [
     removed(
         "btl_ofi_modules",
         "Removed: Open MPI gets one module; use btl_ofi_rails for large transfers over several interfaces.",
+    ),
+    removed(
+        "btl_ofi_trace",
+        "Removed: the host records (host_trace of host-stub); under Open MPI, host-stub stats and btl_ofi_stats_file count.",
     ),
     removed(
         "btl_ofi_xpmem",
@@ -93,7 +97,7 @@ static RAILS: [Cow<'static, str>; 5] = [
     Cow::Borrowed("4"),
 ];
 
-pub(super) static DECLARATIONS: [Declaration; 29] = [
+pub(super) static DECLARATIONS: [Declaration; 28] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -359,16 +363,6 @@ pub(super) static DECLARATIONS: [Declaration; 29] = [
         "File to which each process appends a line of JSON when it closes the transport: operations and \
          bytes by peer and carrier, waits, progress. Empty for none. All processes may name the same file. \
          host-stub stats shows the same of a running process.",
-    ),
-    declare(
-        "btl_ofi_trace",
-        Kind::String,
-        Value::str(""),
-        Allowed::Any,
-        Level::USER_DETAIL,
-        "File to which each process writes a trace: operations, completions, flushes, waits, progress. The \
-         host, the process id and, if needed, a number are appended to its name. Empty for none. host-stub trace \
-         reads the files.",
     ),
     declare(
         "btl_ofi_fault_guard",

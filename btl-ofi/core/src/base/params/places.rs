@@ -26,8 +26,6 @@ impl Options {
         options.peers.same_node = false;
         options.messages.limit = 0;
         options.devices.by_provider = Some(false);
-        // Its transfers are those of the transport that has it.
-        options.trace = None;
         options
     }
 

@@ -95,28 +95,6 @@ fn processes_and_limits() {
     assert_eq!(space(c"/none/such"), Err(error("statvfs", libc::ENOENT)));
 }
 
-/// The number that is kept is that of a thread of this process, also in the child of a fork.
-#[test]
-fn threads_have_their_own_numbers() {
-    let process = std::process::id();
-    let own = thread_of(process);
-    assert_eq!((own, thread_of(process)), (thread(), own));
-    let other = std::thread::spawn(move || (thread_of(process), thread()));
-    let (kept, other) = other.join().unwrap();
-    assert!(kept == other && other != own);
-    // SAFETY: the child makes system calls, and ends without any code of the test harness.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let right = thread_of(std::process::id()) == std::process::id();
-        // SAFETY: ends the child.
-        unsafe { libc::_exit(i32::from(!right)) };
-    }
-    let mut status = -1;
-    // SAFETY: the child is this test's own.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0);
-}
-
 #[test]
 fn a_script_answers_in_order_and_only_what_it_names() {
     let _script = Script::new()

@@ -464,11 +464,6 @@ impl Messages {
         !self.port.closed && self.target.owes_receipts()
     }
 
-    /// Batches of peers that were executed here so far.
-    pub(crate) fn served(&self) -> u64 {
-        self.target.served
-    }
-
     /// Whether answers or sends are not sent yet, or the provider still reads them: sends to one peer, or all of both. No
     /// count of operations has them.
     pub(crate) fn is_sending(&self, endpoint: Option<NonNull<Endpoint>>) -> bool {

@@ -74,6 +74,7 @@ pub(super) struct Target {
     /// Sends of peers, if the host takes them.
     pub(super) inbox: Option<Box<Inbox>>,
     /// Batches that were executed.
+    #[cfg(test)]
     pub(super) served: u64,
     clients: Vec<Option<Client>>,
     free_clients: Vec<u32>,
@@ -105,6 +106,7 @@ impl Target {
             most_answered,
             responder: Responder::default(),
             inbox: None,
+            #[cfg(test)]
             served: 0,
             clients: Vec::new(),
             free_clients: Vec::new(),
@@ -191,7 +193,10 @@ impl Target {
         client.sequence = client.sequence.wrapping_add(1);
         client.has_covered = header.kind == Kind::Unanswered;
         client.due += u8::from(!client.has_covered);
-        self.served += 1;
+        #[cfg(test)]
+        {
+            self.served += 1;
+        }
         let (key, cookie) = (client.key, client.cookie);
         let inbox = self.inbox.as_deref();
         let peer = inbox.and_then(|inbox| inbox.peer(client.address, &mut client.sender));

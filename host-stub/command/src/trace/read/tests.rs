@@ -1,4 +1,4 @@
-use plugin_api::trace::NO_CARRIER;
+use host_stub::trace::NO_CARRIER;
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Waits that were made up, each with the one reason that it must get.
 
-use plugin_api::trace::Head;
+use host_stub::trace::Head;
 
 use super::*;
 
@@ -75,8 +75,10 @@ fn reasons() {
     // No room.
     for (name, said) in [
         ("provider", "the wire was full (FI_EAGAIN)"),
-        ("credits", "the credits for messages to rank 1 ran out"),
-        ("ring", "the ring of rank 1 was full"),
+        (
+            "peer",
+            "rank 1 took no more: its ring was full, or the credits for messages ran out",
+        ),
     ] {
         let refused = record(Kind::Refused, (5, 45), 1, name);
         let (blamed, text) = first(&[&[wait[0], Record { id: 9, ..refused }, alive], &[alive]]);

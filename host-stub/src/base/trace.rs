@@ -1,4 +1,4 @@
-//! The file of a trace, which a transport writes (`btl_ofi_trace`) and `host-stub trace` reads.
+//! The file of a trace, which a rank writes (`host_trace`) and `host-stub trace` reads.
 //!
 //! What lives here: the layout that writer and reader share. A file is a [`Head`] and then [`Record`]s up to its end, all in
 //! the byte order of the machine that wrote it. Records come in the order of their ends. A file may end within a record: its
@@ -7,6 +7,10 @@
 //! Times are nanoseconds of `CLOCK_MONOTONIC`, which all processes of a host share. The head has both clocks at one moment.
 
 use std::fmt;
+
+mod file;
+
+pub(crate) use file::{TraceFile, monotonic};
 
 /// The first word of the file.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"BTLTRACE");
@@ -18,12 +22,10 @@ pub const HEAD: usize = 192;
 pub const RECORD: usize = 64;
 /// The value of [`Record::peer`] for all peers, or none; of [`Head::rank`] for a process whose launcher told no rank.
 pub const NO_RANK: u64 = u64::MAX;
-/// The value of [`Record::carrier`] for no carrier; otherwise it is a [`Carrier`](crate::counters::Carrier).
+/// The value of [`Record::carrier`] for no carrier; otherwise it is a [`Carrier`](plugin_api::counters::Carrier).
 pub const NO_CARRIER: u8 = u8::MAX;
 /// A progress call records how long the process had made none, if that is longer.
 pub const QUIET: u64 = 1_000_000;
-/// The end of a call of the host that has only begun ([`trace`](crate::ModuleVtable::trace)).
-pub const NOT_ENDED: u64 = 0;
 /// In the byte of the kind: the record is [`Record::open`].
 const OPEN: u8 = 0x80;
 
@@ -55,14 +57,14 @@ pub enum Kind {
     Done,
     /// A flush of `peer` or of all.
     Flush,
-    /// The part of a flush in which nothing was found to do.
+    /// A flush that took longer than [`QUIET`].
     Wait,
-    /// A progress call that returned `id` (operations that it completed, or one more where it served peers) and executed `bytes`
-    /// commands (rings) or messages of peers.
+    /// A progress call that returned `id` (operations that it completed, or one more where it served peers). Of these, `bytes` are
+    /// no completed operations.
     Progress,
     /// No progress was made.
     Quiet,
-    /// `id` posts to `peer` in a row were refused for lack of room; `name` says of what.
+    /// `id` posts to `peer` in a row were refused for lack of room: by the `provider` or by the `peer`, as `name` says.
     Refused,
     /// A blocking call `name` of the host.
     Call,
@@ -107,7 +109,7 @@ pub struct Record {
     pub id: u64,
     /// What carried an operation, or [`NO_CARRIER`].
     pub carrier: u8,
-    /// A [`Status`](crate::Status).
+    /// A [`Status`](plugin_api::Status).
     pub status: i16,
     /// The thread that it ended on.
     pub thread: u32,
@@ -253,13 +255,13 @@ pub enum Unreadable {
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unreadable::NoTrace => f.write_str(
-                "this is no trace of a transport (btl_ofi_trace), or its head is missing",
-            ),
+            Unreadable::NoTrace => {
+                f.write_str("this is no trace (host_trace), or its head is missing")
+            }
             Unreadable::Version(theirs) => write!(
                 f,
                 "the trace has version {theirs}, and this program reads version {VERSION}: use the host-stub of the \
-                 same release as the transport"
+                 same release as the program"
             ),
         }
     }
@@ -268,6 +270,7 @@ impl fmt::Display for Unreadable {
 impl std::error::Error for Unreadable {}
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 mod tests {
     use super::*;
 

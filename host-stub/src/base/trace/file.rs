@@ -1,8 +1,9 @@
-//! Writing a trace (`btl_ofi_trace`; `plugin_api::trace` has the format): records gather in a buffer that a thread of its own
+//! Writing a trace: records gather in a buffer that a thread of its own
 //! writes to the file. What comes while the buffer is full is counted and lost. The calls of the host never wait for the disk.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::mem::MaybeUninit;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use plugin_api::trace::{Head, Kind, NO_RANK, RECORD, Record};
-
-use crate::base::sys;
+use super::{Head, Kind, NO_RANK, RECORD, Record};
 
 /// Records of a buffer; there are two, of 1 MiB each.
 const CAPACITY: usize = 1 << 14;
@@ -22,7 +21,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 const MOST_OPEN: usize = 256;
 /// An interval under way is recorded once in this time, in nanoseconds, when it has lasted for as long.
 const STILL: u64 = 1_000_000_000;
-/// Traces of one process with the same name, such as those of several modules.
+/// Traces of one process with the same name, such as those of several jobs.
 const MOST_FILES: u32 = 64;
 /// The variables in which launchers tell the rank.
 const RANKS: [&str; 4] = [
@@ -34,8 +33,6 @@ const RANKS: [&str; 4] = [
 
 /// An open trace. Dropping it writes what is left.
 pub(crate) struct TraceFile {
-    /// The id of this process.
-    process: u32,
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
 }
@@ -66,12 +63,12 @@ impl TraceFile {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let host = host.trim_end();
         let (path, file) = create(name, host)?;
-        let monotonic = sys::monotonic();
+        let monotonic = monotonic();
         let head = Head {
             process: std::process::id(),
             rank: rank(),
             monotonic,
-            realtime: sys::realtime(),
+            realtime: clock(libc::CLOCK_REALTIME),
             host: host.to_owned(),
             title: title.to_owned(),
         };
@@ -89,10 +86,9 @@ impl TraceFile {
         });
         let theirs = Arc::clone(&shared);
         let writer = std::thread::Builder::new()
-            .name(String::from("btl-ofi-trace"))
+            .name(String::from("host-trace"))
             .spawn(move || theirs.run(file, &head))?;
         Ok(TraceFile {
-            process: std::process::id(),
             shared,
             writer: Some(writer),
         })
@@ -106,7 +102,7 @@ impl TraceFile {
         }
         let record = Record {
             open: true,
-            thread: sys::thread_of(self.process),
+            thread: thread(),
             ..*record
         };
         let mut buffer = self.shared.lock();
@@ -128,7 +124,7 @@ impl TraceFile {
             return;
         }
         let record = Record {
-            thread: sys::thread_of(self.process),
+            thread: thread(),
             ..*record
         };
         let mut buffer = self.shared.lock();
@@ -189,15 +185,13 @@ impl Shared {
 
     /// Writes the file until the trace ends, or until it cannot be written.
     fn run(&self, mut file: File, head: &Head) {
-        let blocked = sys::block_signals();
-        let written = blocked
-            .map_err(|e| io::Error::from_raw_os_error(e.code))
+        let written = block_signals()
             .and_then(|()| file.write_all(&head.to_bytes()))
             .and_then(|()| self.write(&mut file));
         if let Err(e) = written {
             self.is_on.store(false, Ordering::Relaxed);
             tracing::warn!(
-                "the trace {} ends early, and the job goes on: {e}; choose another btl_ofi_trace",
+                "the trace {} ends early, and the job goes on: {e}; choose another host_trace",
                 self.path.display()
             );
         }
@@ -205,7 +199,7 @@ impl Shared {
 
     fn write(&self, file: &mut File) -> io::Result<()> {
         let mut taken: Vec<[u8; RECORD]> = Vec::with_capacity(CAPACITY + MOST_OPEN);
-        let mut told = sys::monotonic();
+        let mut told = monotonic();
         loop {
             let (lost, ends) = {
                 let waits =
@@ -213,7 +207,7 @@ impl Shared {
                 let waited = self.wake.wait_timeout_while(self.lock(), PERIOD, waits);
                 let (mut buffer, _) = waited.unwrap_or_else(PoisonError::into_inner);
                 std::mem::swap(&mut buffer.records, &mut taken);
-                let now = sys::monotonic();
+                let now = monotonic();
                 if now.saturating_sub(told) >= STILL {
                     told = now;
                     taken.extend(buffer.lasting(now).map(|open| open.to_bytes()));
@@ -225,14 +219,50 @@ impl Shared {
             if lost > 0 {
                 let lost = Record {
                     id: lost,
-                    ..Record::new(Kind::Lost, sys::monotonic(), 0)
+                    ..Record::new(Kind::Lost, monotonic(), 0)
                 };
                 file.write_all(&lost.to_bytes())?;
             }
             if ends {
-                return file.write_all(&Record::new(Kind::End, sys::monotonic(), 0).to_bytes());
+                return file.write_all(&Record::new(Kind::End, monotonic(), 0).to_bytes());
             }
         }
+    }
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds.
+pub(crate) fn monotonic() -> u64 {
+    clock(libc::CLOCK_MONOTONIC)
+}
+
+fn clock(id: libc::clockid_t) -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is a local that the call may write. It cannot fail for these clocks.
+    unsafe { libc::clock_gettime(id, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The kernel's number of this thread.
+fn thread() -> u32 {
+    // SAFETY: no argument; cannot fail.
+    unsafe { libc::gettid() as u32 }
+}
+
+/// Blocks every signal in this thread: none is handled here, and a write beyond RLIMIT_FSIZE fails with EFBIG in place
+/// of ending the process.
+fn block_signals() -> io::Result<()> {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset writes the whole set, which is then read; the former set is not asked for.
+    let rc = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut())
+    };
+    match rc {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
     }
 }
 
@@ -264,6 +294,7 @@ fn rank() -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 mod tests {
     use super::*;
 
@@ -287,7 +318,6 @@ mod tests {
     fn lost_records_are_counted() {
         let shared = Arc::new(shared(CAPACITY, false));
         let trace = TraceFile {
-            process: std::process::id(),
             shared: Arc::clone(&shared),
             writer: None,
         };
@@ -296,7 +326,7 @@ mod tests {
         }
         drop(trace);
         let folder = std::env::temp_dir();
-        let (path, mut file) = create(&folder.join("btl-ofi-unit"), "lost").unwrap();
+        let (path, mut file) = create(&folder.join("host-stub-unit"), "lost").unwrap();
         shared.write(&mut file).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -316,7 +346,6 @@ mod tests {
     #[test]
     fn intervals_under_way() {
         let trace = TraceFile {
-            process: std::process::id(),
             shared: Arc::new(shared(8, false)),
             writer: None,
         };
@@ -353,19 +382,44 @@ mod tests {
         assert_eq!(trace.shared.lock().open.len(), MOST_OPEN);
     }
 
+    /// Keeps what is logged.
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for Lines {
+        type Writer = Lines;
+
+        fn make_writer(&'a self) -> Lines {
+            Lines(Arc::clone(&self.0))
+        }
+    }
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     /// A file that cannot be written ends the trace, and later records cost nothing.
     #[test]
     fn a_full_disk_ends_the_trace() {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let shared = Arc::new(shared(CAPACITY, false));
-        let lines = crate::base::log::captured(|| {
-            // Here, and not in its thread, so that the line is captured.
-            shared.run(full, &Head::default());
-        });
-        assert_eq!(lines.len(), 1, "{lines:?}");
-        assert!(lines[0].contains("trace t ends early") && lines[0].contains("No space left"));
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let lines = tracing_subscriber::fmt().with_writer(Lines(Arc::clone(&said)));
+        // Here, and not in its thread, so that the line is seen.
+        tracing::subscriber::with_default(lines.finish(), || shared.run(full, &Head::default()));
+        let said = String::from_utf8(said.lock().unwrap().clone()).unwrap();
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(
+            said.contains("trace t ends early") && said.contains("No space left"),
+            "{said}"
+        );
         let trace = TraceFile {
-            process: std::process::id(),
             shared: Arc::clone(&shared),
             writer: None,
         };

@@ -11,6 +11,7 @@ mod common;
 mod lab;
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::backtrace::Backtrace;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -27,6 +28,16 @@ use lab::{Tally, child, role, shape};
 thread_local! {
     /// Allocations of this thread, so that other threads' do not count.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    /// Whether the next one is to say where it is.
+    static LOOKED_FOR: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Counts an allocation.
+fn count() {
+    let _ = ALLOCATIONS.try_with(|a| a.set(a.get() + 1));
+    if LOOKED_FOR.try_with(|l| l.replace(false)).unwrap_or(false) {
+        eprintln!("allocated {}", Backtrace::force_capture());
+    }
 }
 
 struct Counting;
@@ -34,7 +45,7 @@ struct Counting;
 // SAFETY: everything is passed on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|a| a.set(a.get() + 1));
+        count();
         // SAFETY: the caller's contract is the system allocator's.
         unsafe { System.alloc(layout) }
     }
@@ -45,7 +56,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|a| a.set(a.get() + 1));
+        count();
         // SAFETY: the caller guarantees that `pointer` came from this allocator, so from the system's, with `layout`,
         // and that `size` is neither zero nor too large.
         unsafe { System.realloc(pointer, layout, size) }
@@ -127,9 +138,11 @@ fn allocates_nothing(provider: &str) {
     };
     rounds.round();
     let before = ALLOCATIONS.get();
+    LOOKED_FOR.set(true);
     for _ in 0..5 {
         rounds.round();
     }
+    LOOKED_FOR.set(false);
     assert_eq!(
         ALLOCATIONS.get() - before,
         0,

@@ -20,8 +20,12 @@ const FACTOR: u64 = 3;
 /// Most peers that one look tells of, so that a network that is gone fills no log.
 const MOST: usize = 3;
 
+/// Peers with something to answer for which there is room from the start, so that a look, which any call of progress may
+/// begin, allocates nothing in most jobs.
+const ROOM: usize = 28;
+
 /// The peers that have something to answer, by process number.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Silences {
     peers: HashMap<u64, (Silence, Option<Counted>)>,
     /// Milliseconds since the last look.
@@ -68,6 +72,15 @@ impl Silence {
         }
         self.next = self.lasted * FACTOR;
         Some(News::Silent(self.lasted))
+    }
+}
+
+impl Default for Silences {
+    fn default() -> Silences {
+        Silences {
+            peers: HashMap::with_capacity(ROOM),
+            passed: 0,
+        }
     }
 }
 

@@ -345,36 +345,6 @@ fn the_progress_thread_misses_no_issued_operation() {
     });
 }
 
-/// Something is noted while the progress thread, which found nothing at its last nap, falls asleep:
-/// it finds the note_issued, or is called, and sees what was issued before.
-#[test]
-fn a_mention_is_found_or_calls() {
-    model(3, || {
-        let shared = Arc::new((WaitQueue::new(true), Effect(UnsafeCell::new(0))));
-        let progress_thread = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                let queue = &shared.0;
-                let cond = queue.progress_thread().unwrap();
-                let Begun::Waiting(signal) = cond.begin(false).unwrap() else {
-                    panic!("called before it slept deeply");
-                };
-                if !queue.take_note() && queue.fall_asleep() {
-                    while !cond.sleep(signal, None) {}
-                    queue.wake_up();
-                    assert!(queue.take_note());
-                }
-                // SAFETY: loom checks each access.
-                assert_eq!(shared.1.0.with(|effect| unsafe { *effect }), 1);
-            })
-        };
-        // SAFETY: loom checks each access.
-        shared.1.0.with_mut(|effect| unsafe { *effect = 1 });
-        shared.0.note_issued();
-        progress_thread.join().unwrap();
-    });
-}
-
 /// A task is signalled before it is named, before it is suspended, or then. It is resumed while it
 /// lives only: a task whose wait is over may end at once.
 #[test]

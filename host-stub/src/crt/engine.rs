@@ -232,13 +232,6 @@ impl Engine {
         self.busy.any() || self.transport.stats().is_ok_and(outstanding)
     }
 
-    /// Notes that an operation was issued, which its user may wait for later. The progress thread, if there is one,
-    /// looks at it soon.
-    #[inline]
-    pub(crate) fn issued(&self) {
-        self.queue.note_issued();
-    }
-
     /// Notes that a waiter wants to be signalled and makes no progress itself. Wakes the progress thread, if there is
     /// one.
     #[inline]

@@ -1,11 +1,9 @@
 //! The progress thread (`host_progress_thread`). It takes the progress token whenever the token is free and operations
-//! are outstanding. Otherwise it sleeps and is woken on demand. While it sleeps it still makes progress now
-//! and then, because peers may need an answer of this process.
+//! are outstanding. Otherwise it sleeps, and makes a visit now and then: operations may have been issued, and peers may need an
+//! answer of this process.
 //!
-//! A wakeup costs more than many operations, so only threads that sleep, or that asked to be told, wake it. An
-//! operation that was merely issued is noted: the thread finds the note on its next visit, and it visits
-//! often while operations are being issued. A thread that spins for its own operation gets the token, because its
-//! completion then need not move from one processor to another.
+//! A wakeup costs more than many operations, so only threads that sleep, or that asked to be told, wake it. A thread that spins
+//! for its own operation gets the token, because its completion then need not move from one processor to another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,21 +16,18 @@ use super::pace::Pace;
 use super::waits::watched;
 use crate::base::process::with_signals_blocked;
 
-/// Visits between two checks for outstanding operations without a waiter.
+/// Visits without a completion between two checks for outstanding operations without a waiter.
 const ASK: u32 = 64;
 /// Visits without a completion after which the thread dozes between visits.
 const LONG: u32 = 1 << 11;
 /// Length of a doze. The kernel's timers make it about 50 microseconds.
 const DOZE: Duration = Duration::from_micros(1);
-/// Time between two checks whether an operation was issued. A wakeup in vain costs one to two percent of it, where all
-/// processors are busy.
-const NAP: Duration = Duration::from_micros(100);
-/// Time without an issued operation after which it sleeps until it is woken.
-const AWAKE: Duration = Duration::from_millis(2);
-/// Time between two visits in that sleep. With some providers only progress of this process answers its peers, and
-/// no peer can wake it.
-const SERVE: Duration = Duration::from_millis(2);
-/// Time without a request of a peer after which it sleeps again. The answer to one mostly brings the next.
+/// Time between two visits while nothing is outstanding. With some providers only progress of this process answers its
+/// peers, and no peer can wake it.
+const NAP: Duration = Duration::from_millis(2);
+/// The same after the token was given to another thread, or progress failed: something may be outstanding.
+const BRIEF: Duration = Duration::from_micros(100);
+/// Time without a completion after which it sleeps. The answer to a peer mostly brings the next request.
 const LINGER: Duration = Duration::from_micros(200);
 /// Time between two wakeups of all waiters, so that each checks the job.
 const LOOK: Duration = Duration::from_millis(100);
@@ -107,33 +102,41 @@ fn keep(engine: &Engine, stop: &AtomicBool) {
     };
     let mut looked = Instant::now();
     while !stop.load(Ordering::Acquire) {
-        if let Some(_token) = engine.queue.take_for_progress_thread() {
-            work(engine, stop, &mut looked);
-        }
-        rest(engine, stop, cond);
+        // Where another thread holds the token, its release wakes this one.
+        let leaves = match engine.queue.take_for_progress_thread() {
+            Some(_token) => work(engine, stop, &mut looked),
+            None => false,
+        };
+        rest(cond, if leaves { BRIEF } else { NAP });
     }
 }
 
-/// Makes progress until nothing is outstanding, or a spinning waiter asks for the token.
-fn work(engine: &Engine, stop: &AtomicBool, looked: &mut Instant) {
+/// Makes progress until nothing is outstanding, or a spinning waiter asks for the token. True when something may be left.
+fn work(engine: &Engine, stop: &AtomicBool, looked: &mut Instant) -> bool {
     let mut pace = Pace::default();
     let (mut idle, mut visits) = (0u32, 0u32);
+    let mut served = None::<Instant>;
     engine.queue.take_wanted();
     while !stop.load(Ordering::Acquire) {
         let completed = engine.drive();
         engine.visited(completed);
-        if completed < 0 && idle.is_multiple_of(ASK) {
+        let asks = completed <= 0 && idle.is_multiple_of(ASK);
+        if completed < 0 && asks {
             engine.tell_trouble();
         }
         if engine.queue.take_wanted() {
             // The waiter wakes this thread when it sleeps, or when it leaves while others wait.
-            return;
+            return true;
         }
         let waiting = engine.queue.is_waiting();
-        idle = if completed > 0 { 0 } else { idle + 1 };
-        let asks = idle >= ASK && idle.is_multiple_of(ASK);
-        if asks && !waiting && (completed < 0 || !engine.is_busy()) {
-            return;
+        if completed > 0 {
+            (idle, served) = (0, Some(Instant::now()));
+        } else {
+            idle += 1;
+        }
+        let lingers = || served.is_some_and(|served| served.elapsed() < LINGER);
+        if asks && !waiting && (completed < 0 || !engine.is_busy() && !lingers()) {
+            return completed < 0;
         }
         visits = visits.wrapping_add(1);
         // Also where every visit serves a peer.
@@ -148,51 +151,17 @@ fn work(engine: &Engine, stop: &AtomicBool, looked: &mut Instant) {
             std::thread::sleep(DOZE);
         }
     }
+    false
 }
 
-/// Sleeps until it is woken. While operations were issued lately, returns now and then to look at those without a waiter.
-fn rest(engine: &Engine, stop: &AtomicBool, cond: &Cond) {
+/// Sleeps until it is woken, or until the next visit is due.
+fn rest(cond: &Cond, limit: Duration) {
     // Joining the queue and passing the token raise the condition, which keeps a signal that comes before this:
     // none is missed. A nudge is for waiters only.
-    let Ok(Begun::Waiting(signal)) = cond.begin(false) else {
-        return;
-    };
-    let mut since = Instant::now();
-    while !cond.sleep(signal, Some(NAP)) {
-        if engine.queue.take_note() || engine.is_busy() {
-            since = Instant::now();
-            if engine.queue.is_free() {
-                // A signal that came meanwhile is kept, and costs one more visit.
-                let _ = cond.raise();
-                return;
-            }
-        } else if since.elapsed() >= AWAKE && engine.queue.fall_asleep() {
-            while !cond.sleep(signal, Some(SERVE)) {
-                if let Some(_token) = engine.queue.try_take() {
-                    serve(engine, stop);
-                }
-            }
-            engine.queue.wake_up();
-            return;
-        }
-    }
-}
-
-/// Makes progress once, and while peers of this process ask for something and none of its own threads waits.
-fn serve(engine: &Engine, stop: &AtomicBool) {
-    let mut pace = Pace::default();
-    let mut asked = None::<Instant>;
-    loop {
-        let completed = engine.drive();
-        engine.visited(completed);
-        if completed > 0 {
-            asked = Some(Instant::now());
-        }
-        let lingers = asked.is_some_and(|asked| asked.elapsed() < LINGER);
-        let needed = engine.queue.is_waiting() || engine.queue.take_wanted();
-        if !lingers || needed || stop.load(Ordering::Acquire) {
-            return;
-        }
-        pace.after(completed > 0, engine.oversubscribed());
+    if let Ok(Begun::Waiting(signal)) = cond.begin(false)
+        && !cond.sleep(signal, Some(limit))
+    {
+        // Ends the wait. A signal that came meanwhile is kept, and costs one more visit.
+        let _ = cond.raise();
     }
 }

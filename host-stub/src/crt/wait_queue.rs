@@ -63,10 +63,6 @@ pub(crate) struct WaitQueue {
     missed: AtomicBool,
     /// Whether a spinning waiter asks for the token that the progress thread holds.
     wanted: AtomicBool,
-    /// Whether an operation was issued that the progress thread should look at on its next visit.
-    noted: AtomicBool,
-    /// Whether the progress thread sleeps until it is woken, without visits in between.
-    deep: AtomicBool,
 }
 
 /// The progress token. Passed on when dropped.
@@ -88,8 +84,6 @@ impl WaitQueue {
             progress_thread: progress_thread.then(Cond::new),
             missed: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
-            noted: AtomicBool::new(false),
-            deep: AtomicBool::new(false),
         }
     }
 
@@ -143,47 +137,6 @@ impl WaitQueue {
     #[inline]
     pub(crate) fn take_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Relaxed)
-    }
-
-    /// Notes that an operation was issued that the progress thread should look at. Wakes the thread only from deep
-    /// sleep: its other sleeps are short, and a wakeup is expensive.
-    #[inline]
-    pub(crate) fn note_issued(&self) {
-        let Some(progress_thread) = &self.progress_thread else {
-            return;
-        };
-        // Release pairs with the Acquire in `take_note`: the thread sees what was issued before.
-        self.noted.store(true, Ordering::Release);
-        // Pairs with the fence in `fall_asleep`: either the thread sees the note before it sleeps, or this sees
-        // that it sleeps.
-        fence(Ordering::SeqCst);
-        if self.deep.load(Ordering::Relaxed) {
-            let _ = progress_thread.raise();
-        }
-    }
-
-    /// For the progress thread: whether an operation was noted since the last call.
-    pub(crate) fn take_note(&self) -> bool {
-        // The load avoids a write where there is no note, so the cache line stays with the issuing threads.
-        // Acquire pairs with the Release in `note_issued`.
-        self.noted.load(Ordering::Relaxed) && self.noted.swap(false, Ordering::Acquire)
-    }
-
-    /// From here on a note wakes the progress thread. False: there was a note already, and the thread stays awake.
-    pub(crate) fn fall_asleep(&self) -> bool {
-        self.deep.store(true, Ordering::Relaxed);
-        // Pairs with the fence in `note_issued`.
-        fence(Ordering::SeqCst);
-        let asleep = !self.take_note();
-        if !asleep {
-            self.wake_up();
-        }
-        asleep
-    }
-
-    /// From here on a note does not wake the progress thread.
-    pub(crate) fn wake_up(&self) {
-        self.deep.store(false, Ordering::Relaxed);
     }
 
     /// Whether the token is free.

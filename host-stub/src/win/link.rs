@@ -31,8 +31,6 @@ pub(super) struct Link {
     /// has to wait for an earlier one. With several contexts threads use different paths to a
     /// target, and calls that are ordered between threads would not be on the way.
     pub(super) ordered: bool,
-    /// Whether a progress thread sees to what was issued.
-    pub(super) has_progress_thread: bool,
     /// Other ranks of the window whose processes can be seen from here.
     watched: Box<[(usize, Process)]>,
     /// When they were last looked for.
@@ -49,7 +47,6 @@ impl Link {
         let attributes = transport.attributes();
         Link {
             turns: AtomicU32::new(0),
-            has_progress_thread: job.runtime().engine().has_progress_thread(),
             rank: members.rank(),
             size: members.size(),
             ordered: attributes.flags.contains(ModuleFlags::ATOMICS_ORDERED)

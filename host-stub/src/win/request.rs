@@ -31,7 +31,6 @@ pub(super) fn issue_unasked(
     }
     // The state may be another operation's after this.
     fields.finish(0);
-    window.link.engine().issued();
     issued
 }
 
@@ -83,9 +82,6 @@ impl<'w> Request<'w> {
         }
         fields.finish(0);
         issued?;
-        if !fields.is_done() {
-            window.link.engine().issued();
-        }
         Ok(request)
     }
 

@@ -47,7 +47,7 @@ impl CollRequest {
 
     pub(crate) fn scheduled(comm: &Comm, ticket: Ticket) -> CollRequest {
         // The progress thread sees to it from here on.
-        comm.job().runtime().engine().issued();
+        comm.job().runtime().engine().awaited();
         CollRequest {
             comm: comm.clone(),
             work: Work::Scheduled(ticket),

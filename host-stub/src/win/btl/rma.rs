@@ -138,10 +138,7 @@ unsafe fn issue_whole<const PUT: bool>(window: &Window, transfer: &Transfer<'_>)
     let (piece, handle) = (whole(transfer), transfer.local_handle);
     // SAFETY: the caller vouches for the transfer.
     match unsafe { post::<PUT>(window, transfer, &piece, handle, context, none) } {
-        Status::SUCCESS => {
-            window.issued();
-            Ok(())
-        }
+        Status::SUCCESS => Ok(()),
         Status::COMPLETED => {
             // No callback will run.
             cell.finish(0);

@@ -57,13 +57,7 @@ impl Window {
             std::ptr::from_ref(request).cast_mut().cast::<c_void>()
         });
         match post(context, data) {
-            Status::SUCCESS => {
-                // A request says so itself, once all its parts are issued.
-                if request.is_none() {
-                    self.issued();
-                }
-                Ok(())
-            }
+            Status::SUCCESS => Ok(()),
             Status::COMPLETED => {
                 // No callback will run.
                 uncount(cell, request);
@@ -73,14 +67,6 @@ impl Window {
             status => self.tracked_again(call, rank, status, (cell, request), move || {
                 post(context, data)
             }),
-        }
-    }
-
-    /// Tells the progress thread, if there is one, that an operation was issued.
-    #[inline(always)]
-    pub(super) fn issued(&self) {
-        if self.link.has_progress_thread {
-            self.link.engine().issued();
         }
     }
 

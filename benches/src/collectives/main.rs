@@ -39,7 +39,6 @@ struct Row {
     bytes: usize,
     openmpi: f64,
     node: f64,
-    default: f64,
 }
 
 /// Cases that are to be no slower than Open MPI: ranks and bytes.
@@ -117,19 +116,10 @@ fn openmpi(program: &Path, ranks: usize, numbers: &[String]) -> Command {
     mpirun
 }
 
-/// Ranks of ours, with these parameters.
-fn ours(
-    own: &Path,
-    provider: &str,
-    parameters: &[(&str, &str)],
-    ranks: usize,
-    numbers: &[String],
-) -> Command {
+/// Ranks of ours.
+fn ours(own: &Path, provider: &str, ranks: usize, numbers: &[String]) -> Command {
     let mut launch = Command::new(own.with_file_name("host-stub"));
     launch.args(["launch", "-n", &ranks.to_string(), "--provider", provider]);
-    for (name, value) in parameters {
-        launch.args(["--mca", name, value]);
-    }
     launch.arg("--").arg(own).arg("--measure").args(numbers);
     launch
 }
@@ -139,7 +129,6 @@ fn ours(
 struct Times {
     openmpi: Vec<f64>,
     node: Vec<f64>,
-    default: Vec<f64>,
 }
 
 fn measure_case(
@@ -157,10 +146,9 @@ fn measure_case(
             arguments.turns
         );
         times.openmpi.push(run(&mut openmpi(mpi, ranks, &numbers))?);
-        for (side, node) in [(&mut times.node, "1"), (&mut times.default, "0")] {
-            let parameters = [("host_coll_node", node)];
-            side.push(run(&mut ours(own, provider, &parameters, ranks, &numbers))?);
-        }
+        times
+            .node
+            .push(run(&mut ours(own, provider, ranks, &numbers))?);
     }
     Ok(times)
 }
@@ -178,8 +166,8 @@ fn compare(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let place = own.parent().ok_or("this program lies nowhere")?;
     let mpi = mpi_program(place)?;
     println!(
-        "{:>5}{:>9}{:>14}{:>14}{:>14}{:>9}{:>9}",
-        "ranks", "bytes", "Open MPI us", "node us", "default us", "node", "default"
+        "{:>5}{:>9}{:>14}{:>14}{:>9}",
+        "ranks", "bytes", "Open MPI us", "node us", "node"
     );
     let (mut rows, mut targets) = (Vec::new(), Vec::new());
     for case in CASES {
@@ -194,15 +182,12 @@ fn compare(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             bytes,
             openmpi: median(times.openmpi),
             node: median(times.node),
-            default: median(times.default),
         };
         println!(
-            "{ranks:>5}{bytes:>9}{:>14.2}{:>14.2}{:>14.2}{:>9.2}{:>9.2}",
+            "{ranks:>5}{bytes:>9}{:>14.2}{:>14.2}{:>9.2}",
             row.openmpi,
             row.node,
-            row.default,
-            row.node / row.openmpi,
-            row.default / row.openmpi
+            row.node / row.openmpi
         );
         rows.push(row);
     }

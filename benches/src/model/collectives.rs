@@ -2,13 +2,10 @@
 //! one node, through shared memory.
 
 use btl_ofi::sizes::Request;
-use host_stub::coll::sizes::{FETCHED, OFFER_WORDS, REDUCE_LONG, Rings, message};
+use host_stub::coll::sizes::{FETCHED, OFFER_WORDS, Rings, message};
 
 use crate::HANDLE;
 use crate::traffic::{Job, Place, Round, Script, Step, Wait};
-
-/// Bytes of an element: doubles.
-const ELEMENT: usize = size_of::<f64>();
 
 /// A rank of a communicator of all ranks, and what is on its way between it and the others.
 struct Rank {
@@ -123,8 +120,7 @@ pub(crate) fn barrier(job: Job, rank: u64) -> Script {
     here.script
 }
 
-/// An allreduce of doubles: recursive doubling, or, for long operands, Rabenseifner's algorithm, with the first ranks folded
-/// in pairs where their number is no power of two (`coll/algorithms/{allreduce,fold}.rs`).
+/// An allreduce: recursive doubling, with the first ranks folded in pairs where their number is no power of two (`coll/algorithms/{allreduce,fold}.rs`).
 pub(crate) fn allreduce(job: Job, rank: u64, bytes: usize) -> Script {
     if job.nodes() == 1 {
         return within_a_node(job, bytes);
@@ -146,54 +142,14 @@ pub(crate) fn allreduce(job: Job, rank: u64, bytes: usize) -> Script {
         true => 2 * place + 1,
         false => place + pairs,
     };
-    if bytes >= REDUCE_LONG && (bytes / ELEMENT) as u64 >= job.ranks {
-        rabenseifner(&mut here, bytes / ELEMENT, remaining, place, whole);
-    } else {
-        for round in 0..remaining.ilog2() {
-            let partner = Some((whole(place ^ 1 << round), bytes));
-            here.exchange(partner, partner);
-        }
+    for round in 0..remaining.ilog2() {
+        let partner = Some((whole(place ^ 1 << round), bytes));
+        here.exchange(partner, partner);
     }
     if is_folded {
         here.exchange(Some((rank - 1, bytes)), None);
     }
     here.script
-}
-
-/// Halving, then doubling, among a power of two of ranks. `whole` gives the number among all of one of them.
-fn rabenseifner(
-    here: &mut Rank,
-    elements: usize,
-    size: u64,
-    place: u64,
-    whole: impl Fn(u64) -> u64,
-) {
-    let (size, place) = (size as usize, place as usize);
-    let (least, more) = (elements / size, elements % size);
-    let start = |block: usize| block * least + block.min(more);
-    let bytes = |first: usize, end: usize| (start(end) - start(first)) * ELEMENT;
-    let (mut first, mut end) = (0, size);
-    while end - first > 1 {
-        let middle = usize::midpoint(first, end);
-        let partner = whole((place ^ (middle - first)) as u64);
-        let halves = [(first, middle), (middle, end)];
-        let own = usize::from(place >= middle);
-        let (kept, given) = (halves[own], halves[1 - own]);
-        let sent = (partner, bytes(given.0, given.1));
-        here.exchange(Some(sent), Some((partner, bytes(kept.0, kept.1))));
-        (first, end) = kept;
-    }
-    let mut distance = 1;
-    while distance < size {
-        let block = |place: usize| {
-            let first = place / distance * distance;
-            bytes(first, first + distance)
-        };
-        let other = place ^ distance;
-        let partner = whole(other as u64);
-        here.exchange(Some((partner, block(place))), Some((partner, block(other))));
-        distance *= 2;
-    }
 }
 
 /// The same so often that every ring is given back evenly, with the puts of one byte by which a rank tells another, after each
@@ -223,11 +179,11 @@ mod tests {
     }
 
     #[test]
-    fn long_operands_cross_twice() {
-        // Each rank gets (n - 1) / n of the operand twice, beside the offers.
+    fn long_operands_cross_once_a_round() {
+        // Each of four ranks gets the operand in both rounds, beside the offers.
         let bytes = 1 << 20;
         let got = sum(4, |job, rank| allreduce(job, rank, bytes));
-        let least = 4 * 2 * bytes as u64 * 3 / 4;
+        let least = 4 * 2 * bytes as u64;
         assert!((least..least + 10_000).contains(&got), "{got}");
     }
 

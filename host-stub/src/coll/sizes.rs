@@ -1,6 +1,5 @@
 //! What collectives send and keep by the number of ranks, for models of large jobs. From the code that sends and stores.
 
-pub use super::algorithms::REDUCE_LONG;
 use crate::coll::node;
 use crate::mailbox::{self, Layout};
 pub use crate::schedule::{FETCHED, OFFER_WORDS};

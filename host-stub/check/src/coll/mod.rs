@@ -19,17 +19,14 @@ use model::Call;
 use run::Form;
 use shapes::Shapes;
 
-/// Elements per rank that the sizes of an 8-byte type go through: around a message, a segment and
-/// every choice of algorithm.
+/// Elements per rank that the sizes of an 8-byte type go through: around a message, a slot of
+/// the node layer, and many of these.
 const COUNTS: [usize; 14] = [
     0, 1, 2, 3, 13, 31, 110, 111, 112, 500, 1024, 2049, 9001, 40_000,
 ];
 
-/// For a broadcast, which is scattered from 1 MiB on.
-const LONGEST: usize = 150_001;
-
 /// Those that are tried with every root.
-const ALL_ROOTS: [usize; 4] = [1, 111, 9001, LONGEST];
+const ALL_ROOTS: [usize; 3] = [1, 111, 9001];
 
 /// The tests of this suite.
 pub(super) fn cases() -> Vec<Case> {
@@ -56,8 +53,7 @@ pub(super) fn cases() -> Vec<Case> {
 fn sizes(context: &Context<'_>, collective: Collective, form: Form) -> Outcome {
     let shapes = Shapes::make(context)?;
     for comm in shapes.mine() {
-        let longest = (collective == Collective::Bcast).then_some(LONGEST);
-        for count in COUNTS.into_iter().chain(longest) {
+        for count in COUNTS {
             let all_roots = collective.is_rooted() && ALL_ROOTS.contains(&count);
             let first = count % comm.size();
             let roots = if all_roots {

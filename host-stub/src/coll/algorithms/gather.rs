@@ -3,7 +3,7 @@
 use super::at_mut;
 use crate::schedule::Plan;
 
-/// Up a binomial tree, for short blocks: ceil(log2 n) steps (Thakur, Rabenseifner, Gropp, 2005).
+/// Up a binomial tree, in ceil(log2 n) steps (Thakur, Rabenseifner, Gropp, 2005).
 pub(super) fn binomial(plan: &mut Plan, mine: *const u8, all: *mut u8, block: usize, root: usize) {
     let (rank, size) = (plan.rank(), plan.size());
     let relative = (rank + size - root) % size;
@@ -31,17 +31,4 @@ pub(super) fn binomial(plan: &mut Plan, mine: *const u8, all: *mut u8, block: us
     let tail = size - root;
     plan.copy(held, at_mut(all, root * block), tail * block);
     plan.copy(at_mut(held, tail * block), all, root * block);
-}
-
-/// Straight to the root, for long blocks, of which each is then moved once.
-pub(super) fn linear(plan: &mut Plan, mine: *const u8, all: *mut u8, block: usize, root: usize) {
-    let (rank, size) = (plan.rank(), plan.size());
-    if rank != root {
-        plan.send(root, mine, block);
-        return;
-    }
-    for other in (0..size).filter(|other| *other != root) {
-        plan.receive(other, at_mut(all, other * block), block);
-    }
-    plan.copy(mine, at_mut(all, root * block), block);
 }

@@ -1,14 +1,13 @@
-//! The published algorithms, each as the steps of one rank.
+//! One published algorithm for each collective, as the steps of one rank. What suits some sizes or numbers of ranks better
+//! is a layer's to bring ([`crate::comm::table`]).
 //!
 //! Buffers are raw: the caller that starts the collective vouches for them (see [`crate::schedule`]).
 //! Rank `r` of `n` is meant where nothing else is said.
 
-mod allgather;
 mod allreduce;
 mod alltoall;
 mod barrier;
 mod bcast;
-mod choose;
 mod fold;
 mod gather;
 mod reduce;
@@ -16,13 +15,99 @@ mod reduce_scatter;
 mod scan;
 mod scatter;
 
-pub use choose::REDUCE_LONG;
-pub(crate) use choose::build;
-
 use plugin_api::Datatype;
 
+use super::{CollArgs, Collective};
 use crate::base::Op;
-use crate::schedule::Plan;
+use crate::schedule::{Plan, allgather_bruck};
+
+/// Adds the steps of one rank. The arguments were checked.
+pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
+    let block = args.block();
+    let what = Reduction {
+        op: args.op,
+        datatype: args.datatype,
+        count: args.count,
+    };
+    let in_place = args.send.is_null();
+    let (send, recv, root) = (args.send, args.recv, args.root);
+    match collective {
+        Collective::Barrier => barrier::dissemination(plan),
+        Collective::Bcast => bcast::binomial(plan, recv, block, root),
+        Collective::Reduce => {
+            let held = if plan.rank() == root {
+                recv
+            } else {
+                plan.scratch(block)
+            };
+            // In place is at the root only.
+            plan.copy(if in_place { recv } else { send }, held, block);
+            reduce::binomial(plan, &what, held, root);
+        }
+        Collective::Allreduce => {
+            if !in_place {
+                plan.copy(send, recv, block);
+            }
+            allreduce::recursive_doubling(plan, &what, recv);
+        }
+        Collective::Gather => {
+            let own = at(recv, root * block);
+            let mine = if in_place { own } else { send };
+            gather::binomial(plan, mine, recv, block, root);
+        }
+        Collective::Scatter => {
+            // In place the root's block stays where it is.
+            let mine = if recv.is_null() {
+                plan.scratch(block)
+            } else {
+                recv
+            };
+            scatter::binomial(plan, send, mine, block, root);
+        }
+        Collective::Allgather | Collective::Allgatherv => {
+            let blocks = args.taken_blocks(collective);
+            let own = at(recv, blocks.of(plan.rank()).offset);
+            allgather_bruck(plan, if in_place { own } else { send }, recv, &blocks);
+        }
+        Collective::Alltoall | Collective::Alltoallv => exchanged(plan, collective, args),
+        Collective::ReduceScatter => scattered(plan, &what, args),
+        Collective::Scan | Collective::Exscan => {
+            let operand = if in_place { recv } else { send };
+            let inclusive = collective == Collective::Scan;
+            scan::recursive_doubling(plan, &what, operand, recv, inclusive);
+        }
+    }
+}
+
+/// An all-to-all, of blocks of one size or of any.
+fn exchanged(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
+    let size = plan.size();
+    let taken = args.taken_blocks(collective);
+    let (from, given) = if args.is_in_place(collective) {
+        let copy = plan.scratch(taken.bytes(0, size, size));
+        taken.pack(plan, size, args.recv, copy);
+        (copy.cast_const(), taken.packed(size))
+    } else {
+        (args.send, args.given_blocks(collective))
+    };
+    alltoall::pairwise(plan, (from, &given), (args.recv, &taken));
+}
+
+/// A reduction of which every rank gets a block.
+fn scattered(plan: &mut Plan, what: &Reduction, args: &CollArgs<'_>) {
+    let size = plan.size();
+    let operand = if args.send.is_null() {
+        // The results go where operands of other ranks still are.
+        let bytes = what.of(args.total(size)).bytes();
+        let kept = plan.scratch(bytes);
+        plan.copy(args.recv, kept, bytes);
+        kept
+    } else {
+        args.send
+    };
+    let counts: Vec<usize> = (0..size).map(|rank| args.count_of(rank)).collect();
+    reduce_scatter::pairwise(plan, what, &counts, operand, args.recv);
+}
 
 /// What a reduction does with how much.
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 use super::at;
 use crate::schedule::Plan;
 
-/// Down a binomial tree, for short blocks: ceil(log2 n) steps (Thakur, Rabenseifner, Gropp, 2005).
+/// Down a binomial tree, in ceil(log2 n) steps (Thakur, Rabenseifner, Gropp, 2005).
 pub(super) fn binomial(plan: &mut Plan, all: *const u8, mine: *mut u8, block: usize, root: usize) {
     let (rank, size) = (plan.rank(), plan.size());
     let relative = (rank + size - root) % size;
@@ -35,17 +35,4 @@ pub(super) fn binomial(plan: &mut Plan, all: *const u8, mine: *mut u8, block: us
         mask >>= 1;
     }
     plan.copy(held, mine, block);
-}
-
-/// Straight from the root, for long blocks, of which each is then moved once.
-pub(super) fn linear(plan: &mut Plan, all: *const u8, mine: *mut u8, block: usize, root: usize) {
-    let (rank, size) = (plan.rank(), plan.size());
-    if rank != root {
-        plan.receive(root, mine, block);
-        return;
-    }
-    for other in (0..size).filter(|other| *other != root) {
-        plan.send(other, at(all, other * block), block);
-    }
-    plan.copy(at(all, root * block), mine, block);
 }

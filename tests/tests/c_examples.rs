@@ -75,10 +75,19 @@ fn compile_with(name: &str, folder: &str, variant: &str, options: &[String]) -> 
     out
 }
 
-/// Compiles `tables.c` with `host_stub.h` as it was, or will be: each change replaces one text of it.
+/// Where the calls of `host_calls.h` begin that use what an older `host_coll_args_t` does not have.
+const NEWER_CALLS: &str = "/* Brings `count` elements of every rank to everyone, who";
+
+/// Compiles `tables.c` with `host_stub.h` as it was, or will be: each change replaces one text of it. An older one has no
+/// calls with lists of blocks.
 fn compile_with_header(variant: &str, changes: &[(&str, &str)]) -> PathBuf {
-    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host-stub/c/include/host_stub.h");
-    let mut text = std::fs::read_to_string(header).unwrap();
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host-stub/c/include");
+    let mut text = std::fs::read_to_string(include.join("host_stub.h")).unwrap();
+    let mut calls = std::fs::read_to_string(include.join("host_calls.h")).unwrap();
+    if variant == "OLDER" {
+        calls.truncate(calls.find(NEWER_CALLS).unwrap());
+        calls.push_str("#endif\n");
+    }
     for (old, new) in changes {
         assert_eq!(text.matches(old).count(), 1, "host_stub.h: {old}");
         text = text.replace(old, new);
@@ -86,6 +95,7 @@ fn compile_with_header(variant: &str, changes: &[(&str, &str)]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("header-{variant}"));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("host_stub.h"), text).unwrap();
+    std::fs::write(folder.join("host_calls.h"), calls).unwrap();
     let options = [format!("-D{variant}"), format!("-I{}", folder.display())];
     compile_with("tables", "c", variant, &options)
 }

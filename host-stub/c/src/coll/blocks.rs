@@ -4,12 +4,6 @@ use host::coll::BlockList;
 
 use crate::coll::table::host_blocks_t;
 
-/// No lists.
-pub(crate) const NO_BLOCKS: host_blocks_t = host_blocks_t {
-    counts: std::ptr::null(),
-    displacements: std::ptr::null(),
-};
-
 /// # Safety
 /// `list` is NULL or `ranks` values.
 pub(crate) unsafe fn values<'a>(list: *const usize, ranks: usize) -> &'a [usize] {

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use host::coll::{Blocking, CollArgs, CollRequest, CollTable, Collective, LayerData, Nonblocking};
 use host::comm::{Comm, CommError, CommResult};
 
-use crate::base::codes::{HOST_ON_DEVICE, marked, op, op_code, root, root_code, type_code};
+use crate::base::codes::{HOST_ON_DEVICE, op_code, root_code, type_code};
 use crate::base::error::{self, Error, Result, guarded, last_text};
 use crate::base::handles::place;
 use crate::base::tables;
-use crate::coll::blocks::{self, values};
+use crate::coll::blocks;
+use crate::coll::calls::{known, with_args};
 use crate::coll::request::{give, host_coll_request_t, take};
 use crate::coll::table::{
     HOST_COLL_ARGS_MAGIC, HOST_COLL_ENTRIES, HOST_COLL_ROOM, HOST_COLL_TABLE_MAGIC,
@@ -60,42 +61,6 @@ fn to_c(args: &CollArgs<'_>) -> host_coll_args_t {
         given: blocks::to_c(&args.send_blocks),
         taken: blocks::to_c(&args.recv_blocks),
     }
-}
-
-/// Calls `run` with the arguments from C.
-///
-/// # Safety
-/// `args` is NULL or arguments, whose counts and lists are NULL or have a value for each rank.
-pub(crate) unsafe fn with_args<R>(
-    call: &str,
-    args: *const host_coll_args_t,
-    comm: &Comm,
-    run: impl FnOnce(&CollArgs<'_>) -> Result<R>,
-) -> Result<R> {
-    // SAFETY: the caller guarantees them.
-    let args = unsafe { tables::read(call, args) }?;
-    if args.reserved != 0 {
-        let text = "the reserved room of the host_coll_args_t is not zero";
-        return Err(Error::argument(call, text));
-    }
-    let root = root(call, args.root)?;
-    let (datatype, on_device) = marked(call, args.datatype)?;
-    let ranks = comm.size();
-    run(&CollArgs {
-        send: args.send.cast(),
-        recv: args.recv.cast(),
-        count: args.count,
-        // SAFETY: the caller guarantees so many.
-        counts: unsafe { values(args.counts, ranks) },
-        datatype,
-        op: op(call, args.op)?,
-        root,
-        on_device,
-        // SAFETY: as for the counts.
-        send_blocks: unsafe { blocks::read(&args.given, ranks) },
-        // SAFETY: as for the counts.
-        recv_blocks: unsafe { blocks::read(&args.taken, ranks) },
-    })
 }
 
 fn layer(table: &CollTable) -> *const host_coll_layer_t {
@@ -193,10 +158,7 @@ fn below(
     collective: c_int,
 ) -> Result<(Arc<CollTable>, Comm, Collective)> {
     let comm = comm(call, handle)?;
-    let index = usize::try_from(collective).ok();
-    let collective = index
-        .and_then(|index| Collective::ALL.get(index))
-        .ok_or_else(|| Error::argument(call, &format!("no collective {collective}")))?;
+    let collective = known(call, collective)?;
     let mut table = comm.collectives();
     loop {
         let Some(previous) = table.previous().cloned() else {
@@ -206,7 +168,7 @@ fn below(
             ));
         };
         if layer(&table) == over {
-            return Ok((previous, comm, *collective));
+            return Ok((previous, comm, collective));
         }
         table = previous;
     }

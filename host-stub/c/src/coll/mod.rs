@@ -3,7 +3,5 @@
 mod blocks;
 pub mod calls;
 pub mod layers;
-pub mod listed;
-pub mod reduce;
 pub mod request;
 pub mod table;

@@ -505,7 +505,8 @@ struct btl_module_vtable {
      * deregister_mem. The handle contains the rights: an operation that a peer's copy does not allow
      * returns BTL_PERM and has no effect. An atomic needs BTL_ACCESS_REMOTE_ATOMIC; a plugin may
      * instead accept the rights for the atomic's own accesses: read, write or both.
-     * BTL_OUT_OF_RESOURCE: the provider has no room. */
+     * BTL_OUT_OF_RESOURCE: the provider has no room. BTL_BAD_PARAM: peers cannot use the memory so, because
+     * it is read-only, behind the end of its file, or not mapped. It stays usable until deregister_mem. */
     btl_status (*register_mem)(btl_module *module, btl_endpoint *endpoint, void *base, size_t size,
                                uint32_t access, btl_handle **handle);
 

@@ -66,7 +66,7 @@
 //!
 //! | folder | holds |
 //! | --- | --- |
-//! | `base` | errors, log, parameters, locks, the gate of system calls (`sys`), copies between processes (`cma`), fault-safe accesses (`guard`) |
+//! | `base` | errors, log, parameters, locks, the gate of system calls (`sys`), copies between processes (`cma`), accesses to windows (`access`) |
 //! | `mem` | handles and rights, regions, copy functions of device memory |
 //! | `peer` | endpoints and their table, addresses, outstanding counts, liveness, access to a peer's memory (`reach`), routes |
 //! | `op` | requests (`Op`) and their records, arithmetic of atomics |

@@ -222,27 +222,6 @@ fn other_memory() {
     }
 }
 
-/// What the target maps to be read only is not written, although its file could be.
-#[test]
-fn memory_that_the_target_may_not_write() {
-    let t = open(near(), ThreadLevel::Single, &[]);
-    let mut target = Target::start_in(&t, near(), Memory::ReadOnly);
-    let there = There {
-        t: &t,
-        peer: target.peer,
-        h: target.handle,
-    };
-    // The first one does not wait for the target.
-    assert_eq!(there.put(0, &[1; 8], None), Status::PERM);
-    let mut back = [1u8; 8];
-    insist(&t, || there.get(0, &mut back, None));
-    assert_eq!(t.flush(None), Status::SUCCESS);
-    assert_eq!((back, there.carried()[0]), ([0; 8], 0));
-    assert_eq!(target.sees(0, 1), (0, 0));
-    target.end();
-    t.close().unwrap();
-}
-
 fn pair(level: ThreadLevel) -> (Transport, Transport) {
     let open = || open(near(), level, &[]);
     (open(), open())

@@ -11,7 +11,6 @@
 mod common;
 
 use std::ptr;
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
@@ -31,9 +30,6 @@ const RINGS: u64 = 4;
 fn count_all(provider: &'static str, seed: u64) {
     // SAFETY: before any thread of this test starts; all tests of the process set equal values.
     unsafe { std::env::set_var("FI_SOCKETS_PE_WAITTIME", "0") };
-    // shm installs handlers of faults when it is first opened. No memory is mapped while they lie on ours.
-    static SHM: Once = Once::new();
-    SHM.call_once(|| open("shm", ThreadLevel::Single, &[]).close().unwrap());
     let t = open(provider, ThreadLevel::Single, &[SAME_NODE]);
     let window = Window::new(Memory::Memfd, WORDS);
     let region = window.register(&t, Access::all()).unwrap();

@@ -211,8 +211,12 @@ unsafe extern "C" fn reg_mem(
             }
             Err(e) => {
                 log::verbose(1, || format!("{e}"));
-                // Whatever the reason, a retry after an eviction is the only remedy.
-                Status::OUT_OF_RESOURCE.0
+                match e {
+                    // Memory that peers cannot use, which no eviction changes.
+                    btl_ofi::Error::Invalid { .. } => e.status().0,
+                    // Whatever the reason, a retry after an eviction is the only remedy.
+                    _ => Status::OUT_OF_RESOURCE.0,
+                }
             }
         }
     })

@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use plugin_api::Status;
 
 use crate::base::error::{CallError, status_of};
-use crate::base::{guard, sys};
+use crate::base::{sys, usable};
 
 /// Why a copy failed: an `errno` (positive), or a status with which the target refused (negative).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ unsafe fn copy<const WRITES: bool>(
 #[cold]
 fn refusal(error: CallError, local: *mut c_void, writes: bool) -> Refused {
     // The kernel copies as far as both sides are usable. If the fault is in our buffer, it is at this byte.
-    if error.code == libc::EFAULT && guard::probe(local.cast(), 1, writes).is_err() {
+    if error.code == libc::EFAULT && !usable::is_usable(local as u64, writes) {
         return Refused(OWN_BUFFER);
     }
     Refused(error.code)

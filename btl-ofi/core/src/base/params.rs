@@ -120,8 +120,6 @@ pub(crate) struct Peers {
     pub(crate) timeout_ms: u32,
     /// Whether local peers may be reached by memory.
     pub(crate) same_node: bool,
-    /// Whether signal handlers may be installed.
-    pub(crate) fault_guard: bool,
 }
 
 /// Commands that travel as messages.
@@ -252,7 +250,6 @@ impl Peers {
             check_ms: values.unsigned("btl_ofi_peer_check_interval")? as u32,
             timeout_ms: values.unsigned("btl_ofi_peer_timeout")? as u32,
             same_node: values.text("btl_ofi_same_node")? == "auto",
-            fault_guard: values.flag("btl_ofi_fault_guard")?,
         })
     }
 }

@@ -9,8 +9,6 @@
 //!
 //! Outside of the gate remain:
 //! - the standard library's own files, threads and environment, except for files of `/proc` on which decisions depend;
-//! - `base/guard/handler.rs` within a signal handler. There only functions are allowed that POSIX calls
-//!   async-signal-safe; a script is none, since it uses thread-local storage and allocates;
 //! - `malloc`, `free` and `strdup` of `fabric/fids.rs`, which are no system calls. libfabric frees such memory;
 //! - the calls of libfabric and of device drivers.
 //!
@@ -44,7 +42,6 @@ mod network;
 mod process;
 #[cfg(test)]
 pub(crate) mod script;
-mod signals;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -64,8 +61,7 @@ pub(crate) use process::{
     descriptor_limits, effective_user, file_size_limit, find_process, page_size, permit_tracing,
     processors, random, set_descriptor_limits, threads,
 };
-pub(crate) use signals::{action, keep_mapped, object_of, program_headers, set_action};
-pub(crate) use time::{block_signals, monotonic, thread, with_signals_blocked};
+pub(crate) use time::{block_signals, monotonic, with_signals_blocked};
 
 /// The error of a call that failed just now on this thread.
 #[cold]

@@ -20,7 +20,7 @@ use std::sync::atomic::{Ordering, fence};
 use plugin_api::Status;
 use plugin_api::counters::Carrier;
 
-use crate::base::guard::{self, Reach};
+use crate::base::access;
 use crate::engine::post::Caller;
 use crate::engine::ring_atomics::AtomicCommand;
 use crate::engine::transport::Transport;
@@ -179,7 +179,7 @@ impl Transport {
         let (length, base, proc) = (remote.length(), remote.base(), peer.proc);
         self.mapped.insert(endpoint, remote, || {
             let mapping = match (probe, peer.segment()) {
-                (Some(probe), descriptor @ 1..) if self.registrar.reach() == Reach::Guarded => {
+                (Some(probe), descriptor @ 1..) => {
                     let segment = Place {
                         pid: peer.pid(),
                         descriptor,
@@ -188,7 +188,6 @@ impl Transport {
                     };
                     Mapping::new(segment, probe, remote)
                 }
-                (Some(_), 1..) => Err(Some(String::from("faults are not handled here"))),
                 _ => Err(Some(String::from("its process offers no segment"))),
             };
             match mapping {
@@ -221,29 +220,21 @@ unsafe fn transfer(
     put: bool,
 ) -> Result<(), Status> {
     let window = used.place(address, size)?;
-    // SAFETY: the caller guarantees the local buffer; the region has the bytes, and stays mapped while it is used. Where its
-    // object ends before, the access is a fault.
-    let copied = unsafe {
+    // SAFETY: the caller guarantees the local buffer; the region has the bytes, stays mapped while it is used, and its file
+    // keeps its length.
+    unsafe {
         match put {
-            true => Reach::Guarded.put(local, window, size),
-            false => Reach::Guarded.get(window, local, size),
-        }
-    };
-    match (copied, put) {
-        (Err(status), _) => {
-            Err(guard::probe(local, size, !put).map_or(Status::BAD_PARAM, |()| status))
-        }
-        (Ok(()), true) => {
-            // What is complete is visible: this thread's later loads, too, come after the put.
-            fence(Ordering::SeqCst);
-            Ok(())
-        }
-        (Ok(()), false) => {
-            // Pairs with the stores of whatever fills the region: later loads of this thread come after the get.
-            fence(Ordering::Acquire);
-            Ok(())
+            true => access::put(local, window, size),
+            false => access::get(window, local, size),
         }
     }
+    match put {
+        // What is complete is visible: this thread's later loads, too, come after the put.
+        true => fence(Ordering::SeqCst),
+        // Pairs with the stores of whatever fills the region: later loads of this thread come after the get.
+        false => fence(Ordering::Acquire),
+    }
+    Ok(())
 }
 
 /// Executes an atomic on a mapped region.
@@ -273,9 +264,9 @@ unsafe fn execute(used: &Use<'_>, atomic: &AtomicCommand) -> Result<(), Status> 
         compare: atomic.compare,
         results: atomic.result.cast(),
     };
-    // SAFETY: the caller guarantees the buffers; the region has the elements at a place as aligned as the owner's, and stays
-    // mapped while it is used. Where its object ends before, the access is a fault.
-    unsafe { element::apply(&elements) }?;
+    // SAFETY: the caller guarantees the buffers; the region has the elements at a place as aligned as the owner's, stays
+    // mapped while it is used, and its file keeps its length.
+    unsafe { element::apply(&elements) };
     // An update may be a plain store. Locked instructions order later loads on some processors only.
     fence(Ordering::SeqCst);
     Ok(())

@@ -8,7 +8,6 @@ use plugin_api::{Module, ThreadLevel};
 use crate::base::capabilities::Capabilities;
 use crate::base::descriptors;
 use crate::base::error::{Doing, Error};
-use crate::base::guard::Installed;
 use crate::base::params::Options;
 use crate::base::sys;
 use crate::engine::compound::Compounds;
@@ -95,11 +94,8 @@ impl Transport {
         if policy.messages {
             chosen.atomics.limit_to_targets(msg::LARGEST);
         }
-        let guard = ((node.same_node || policy.messages) && options.peers.fault_guard)
-            .then(Installed::new)
-            .flatten();
         let shared = segment.as_ref().and_then(Segment::shared_regions);
-        let registrar = Registrar::new(Arc::clone(&device), threaded, guard, shared);
+        let registrar = Registrar::new(Arc::clone(&device), threaded, shared);
         let registrar = Arc::new(registrar);
         let scratch = OwnMemory::new(scratch);
         node.word = register_word(&policy, &node.probe, &registrar)?;

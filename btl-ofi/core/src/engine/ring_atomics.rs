@@ -227,10 +227,9 @@ impl Transport {
             let Some(known) = regions.find(atomic.key, atomic.cookie) else {
                 return Status::PERM;
             };
-            let reach = regions.reach();
             // SAFETY: the caller guarantees that the buffers are valid; the lock on the regions keeps the
             // target registered.
-            let done = unsafe { responder::perform(known, reach, kind, &elements) };
+            let done = unsafe { responder::perform(known, kind, &elements) };
             if let Err(status) = done {
                 return status;
             }

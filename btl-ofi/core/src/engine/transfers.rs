@@ -6,8 +6,8 @@ use std::ptr::{self, NonNull};
 use plugin_api::Status;
 use plugin_api::counters::Carrier;
 
+use crate::base::access;
 use crate::base::cma::{self, Refused};
-use crate::base::guard;
 use crate::engine::gather::Told;
 use crate::engine::local::check_local;
 use crate::engine::post::{Caller, Needs};
@@ -358,14 +358,7 @@ impl Transport {
                 return Status::PERM;
             }
             // SAFETY: the caller guarantees that the local side is valid; the other side lies in a live region.
-            if let Err(status) = unsafe { regions.reach().copy(from, to, part) } {
-                return match (guard::probe(local, part, !put), status) {
-                    (Err(guard::Fault), _) => Status::BAD_PARAM,
-                    // The kernel takes the side that it reads for the caller's own; here that may be the window.
-                    (Ok(()), Status::BAD_PARAM) => Status::PERM,
-                    (Ok(()), status) => status,
-                };
-            }
+            unsafe { access::copy(from, to, part) };
         }
         // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let carried = (unsafe { endpoint.as_ref() }, Carrier::Copy, size);

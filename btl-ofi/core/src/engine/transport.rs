@@ -11,6 +11,7 @@ use plugin_api::{Access, AtomicKind, AtomicOp, Datatype, Module, Stats, Status};
 use crate::base::capabilities::{Capabilities, ErrorReport};
 use crate::base::error::Error;
 use crate::base::interfaces::Lists;
+use crate::base::usable;
 use crate::engine::amo::Words;
 use crate::engine::compound::Compounds;
 use crate::engine::context::Context;
@@ -275,8 +276,12 @@ impl Transport {
 
     /// Registers `length` bytes at `base`. See [`Region`].
     ///
+    /// For accesses of peers the first and the last word are tried, which changes nothing: memory that is to be written and can only
+    /// be read is refused, and memory that is not mapped. Memory that its owner takes away later, while it is registered, is
+    /// the owner's mistake: it gets the signal (SIGSEGV, SIGBUS) of the access that it makes for a peer.
+    ///
     /// # Errors
-    /// The provider's refusal. With [`Status::OUT_OF_RESOURCE`] the caller may free something and try again.
+    /// [`Error::Invalid`] for memory that peers cannot use as `access` says. Else the provider's refusal. With [`Status::OUT_OF_RESOURCE`] the caller may free something and try again.
     ///
     /// # Safety
     /// The memory stays mapped until the region is closed. Peers may access it as `access` allows.
@@ -286,6 +291,7 @@ impl Transport {
         length: usize,
         access: Access,
     ) -> Result<Region, Error> {
+        usable::check(base as u64, length as u64, access)?;
         let rails = self.rails.register(base, length, access);
         self.registrar.register(base, length, access, rails, None)
     }
@@ -313,6 +319,7 @@ impl Transport {
         memory: SharedMemory<'_>,
     ) -> Result<Region, Error> {
         let file = memory.keep(base as u64, length as u64)?;
+        usable::check(base as u64, length as u64, access)?;
         let rails = self.rails.register(base, length, access);
         self.registrar.register(base, length, access, rails, file)
     }

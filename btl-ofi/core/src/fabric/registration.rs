@@ -10,7 +10,6 @@ use libfabric_sys as ffi;
 use plugin_api::Access;
 
 use crate::base::error::{CallError, Doing, Error};
-use crate::base::guard::{Installed, Reach};
 use crate::base::lock::{Guard, Lock};
 use crate::fabric::device::Device;
 use crate::fabric::fids::Owned;
@@ -36,20 +35,13 @@ pub(crate) struct Registrar {
     /// Registered device memory.
     pub(super) devices: Arc<DeviceRegions>,
     regions: Lock<Regions>,
-    guard: Option<Installed>,
     /// Where peers see which regions they may map, if there are any peers that may.
     pub(super) shared: Option<Announced>,
 }
 
 impl Registrar {
-    /// `guard`, if present, protects accesses to the regions. `threaded` allows calls from several threads. Regions that
-    /// peers may map are announced in `shared`, if present.
-    pub(crate) fn new(
-        device: Arc<Device>,
-        threaded: bool,
-        guard: Option<Installed>,
-        shared: Option<Announced>,
-    ) -> Registrar {
+    /// `threaded` allows calls from several threads. Regions that peers may map are announced in `shared`, if present.
+    pub(crate) fn new(device: Arc<Device>, threaded: bool, shared: Option<Announced>) -> Registrar {
         let attr = device.info().domain_attr();
         let mode = attr.mr_mode as u32;
         // FI_MR_BASIC stands for three of the present mode bits, FI_MR_SCALABLE for none.
@@ -65,17 +57,8 @@ impl Registrar {
             live: AtomicU64::new(0),
             devices: Arc::default(),
             regions: Lock::new(Regions::default(), threaded),
-            guard,
             shared,
         }
-    }
-
-    /// How memory that may fault is accessed now.
-    pub(crate) fn reach(&self) -> Reach {
-        self.guard
-            .as_ref()
-            .map(Installed::reach)
-            .unwrap_or_default()
     }
 
     /// Number of regions registered now.
@@ -124,10 +107,7 @@ impl Registrar {
                 let handle = announced.unwrap_or(handle);
                 // An empty region has no key at the provider.
                 if fields.is_some() {
-                    let known = Known { handle, access };
-                    // Other code may have installed signal handlers before the guard's since the last check.
-                    let reach = self.reach();
-                    self.regions.lock().insert(known, reach);
+                    self.regions.lock().insert(Known { handle, access });
                 }
                 Ok(Region {
                     mr,

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use plugin_api::Access;
 
-use crate::base::guard::Reach;
 use crate::mem::handle::Handle;
 
 /// The live regions. The responder (`op/responder.rs`) and operations of this process on itself use them under a lock
@@ -17,7 +16,6 @@ use crate::mem::handle::Handle;
 pub(crate) struct Regions {
     by_name: HashMap<(u64, u64), Known>,
     removals: u64,
-    reach: Reach,
 }
 
 /// A live region, with the handle that its peers have.
@@ -28,9 +26,8 @@ pub(crate) struct Known {
 }
 
 impl Regions {
-    /// Adds a region. `reach` is how the memory of all regions is accessed from now on.
-    pub(crate) fn insert(&mut self, known: Known, reach: Reach) {
-        self.reach = reach;
+    /// Adds a region.
+    pub(crate) fn insert(&mut self, known: Known) {
         // Generations repeat after 2^32 registrations: a region that lives so long, under the same key, gives way.
         if self.by_name.insert(name(&known.handle), known).is_some() {
             self.removals += 1;
@@ -73,12 +70,6 @@ impl Regions {
     pub(crate) fn removals(&self) -> u64 {
         self.removals
     }
-
-    /// How the memory of all regions is accessed.
-    #[inline]
-    pub(crate) fn reach(&self) -> Reach {
-        self.reach
-    }
 }
 
 /// What peers name a region by.
@@ -110,8 +101,8 @@ mod tests {
                 &whole
             };
             let mut regions = Regions::default();
-            regions.insert(*first, Reach::default());
-            regions.insert(*last, Reach::default());
+            regions.insert(*first);
+            regions.insert(*last);
             for one in [first, last] {
                 let found = regions.find(KEY, one.handle.cookie()).unwrap();
                 assert_eq!((found.handle, found.access), (one.handle, one.access));
@@ -131,7 +122,7 @@ mod tests {
     fn a_handle_that_was_changed_is_that_of_no_region() {
         let mut regions = Regions::default();
         let whole = known(0x1000, 0x1000, Access::all(), 1);
-        regions.insert(whole, Reach::default());
+        regions.insert(whole);
         let longer = Handle::new(0x1000, 0x2000, KEY, Access::all(), 1);
         assert!(!regions.holds(&longer));
         regions.remove(&longer);
@@ -143,8 +134,8 @@ mod tests {
         let mut regions = Regions::default();
         let whole = known(0x1000, 0x1000, Access::REMOTE_READ, 1);
         let part = known(0x1800, 0x100, Access::all(), 2);
-        regions.insert(whole, Reach::default());
-        regions.insert(part, Reach::default());
+        regions.insert(whole);
+        regions.insert(part);
         let covering = |address, access| regions.covering(address, 8, access);
         assert_eq!(covering(0x1800, Access::REMOTE_ATOMIC), Some(part.handle));
         assert_eq!(covering(0x1000, Access::REMOTE_ATOMIC), None);

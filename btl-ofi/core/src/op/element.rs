@@ -4,12 +4,11 @@
 //! providers do the same (`__atomic` builtins, prov/util of 1.17 and 2.1). So an element stays atomic among three
 //! kinds of access: those made here, those that the provider makes for peers, and those that threads of the process
 //! make with atomic instructions. NaN compares as in libfabric: a minimum or maximum with NaN leaves the element, and
-//! compare-and-swap compares bits. An element that is not mapped with the rights that the operation needs is a
-//! [`Fault`]; the elements before it in a vector are changed.
+//! compare-and-swap compares bits.
 
 use plugin_api::{AtomicKind, AtomicOp, Datatype};
 
-use crate::base::guard::{Fault, Word};
+use crate::base::access::Word;
 
 /// An atomic on elements that start at `at`.
 #[derive(Clone, Copy)]
@@ -42,11 +41,11 @@ pub(crate) fn serves(kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> bool
 /// Executes the atomic.
 ///
 /// # Safety
-/// `at` is aligned to the element's size and names `count` elements in memory that may be used for the operation as
-/// far as it is mapped; others access them by atomics only. `operands` and `results` are good for what [`Elements`]
+/// `at` is aligned to the element's size and names `count` elements that may be used for the operation; others access
+/// them by atomics only. `operands` and `results` are good for what [`Elements`]
 /// states. The combination is [served](serves).
 #[inline]
-pub(crate) unsafe fn apply(e: &Elements) -> Result<(), Fault> {
+pub(crate) unsafe fn apply(e: &Elements) {
     // SAFETY: the caller guarantees what `e` states, and `run` gets the type of `e.datatype`.
     unsafe {
         match e.datatype {
@@ -66,8 +65,8 @@ pub(crate) unsafe fn apply(e: &Elements) -> Result<(), Fault> {
 
 /// An element type of atomics.
 ///
-/// The functions on memory require: `at` is an aligned element that others change by atomics only, and names memory
-/// that may be used for the operation as far as it is mapped.
+/// The functions on memory require: `at` is an aligned element that others change by atomics only, and that may be used for
+/// the operation.
 trait Element: Copy {
     /// The unsigned word that holds its bits.
     type Bits: Word + Copy + PartialEq;
@@ -77,7 +76,7 @@ trait Element: Copy {
     fn truncated(value: u64) -> Self::Bits;
     /// # Safety
     /// `at` is an element as the trait's documentation requires.
-    unsafe fn sum(at: *mut Self, value: Self) -> Result<Self, Fault>;
+    unsafe fn sum(at: *mut Self, value: Self) -> Self;
     fn and(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
     fn xor(self, other: Self) -> Self;
@@ -89,25 +88,25 @@ trait Element: Copy {
     /// # Safety
     /// `at` is an element as the trait's documentation requires.
     #[inline]
-    unsafe fn read(at: *mut Self) -> Result<Self, Fault> {
-        // SAFETY: the caller guarantees that `at` is aligned and permits this access; the routine returns a fault.
-        unsafe { Self::Bits::load(at.cast()) }.map(Self::of)
+    unsafe fn read(at: *mut Self) -> Self {
+        // SAFETY: the caller guarantees that `at` is aligned and permits this access.
+        Self::of(unsafe { Self::Bits::load(at.cast()) })
     }
 
     /// # Safety
     /// `at` is an element as the trait's documentation requires.
     #[inline]
-    unsafe fn write(at: *mut Self, value: Self) -> Result<(), Fault> {
-        // SAFETY: the caller guarantees that `at` is aligned and permits this access; the routine returns a fault.
-        unsafe { Self::Bits::store(at.cast(), value.bits()) }
+    unsafe fn write(at: *mut Self, value: Self) {
+        // SAFETY: the caller guarantees that `at` is aligned and permits this access.
+        unsafe { Self::Bits::store(at.cast(), value.bits()) };
     }
 
     /// # Safety
     /// `at` is an element as the trait's documentation requires.
     #[inline]
-    unsafe fn swap(at: *mut Self, value: Self) -> Result<Self, Fault> {
-        // SAFETY: the caller guarantees that `at` is aligned and permits this access; the routine returns a fault.
-        unsafe { Self::Bits::swap(at.cast(), value.bits()) }.map(Self::of)
+    unsafe fn swap(at: *mut Self, value: Self) -> Self {
+        // SAFETY: the caller guarantees that `at` is aligned and permits this access.
+        Self::of(unsafe { Self::Bits::swap(at.cast(), value.bits()) })
     }
 
     /// Writes `value` if the element's bits equal those of `compare`; returns the old value.
@@ -115,10 +114,10 @@ trait Element: Copy {
     /// # Safety
     /// `at` is an element as the trait's documentation requires.
     #[inline]
-    unsafe fn cswap(at: *mut Self, compare: u64, value: Self) -> Result<Self, Fault> {
+    unsafe fn cswap(at: *mut Self, compare: u64, value: Self) -> Self {
         let compare = Self::truncated(compare);
-        // SAFETY: the caller guarantees that `at` is aligned and permits this access; the routine returns a fault.
-        unsafe { Self::Bits::cswap(at.cast(), compare, value.bits()) }.map(Self::of)
+        // SAFETY: the caller guarantees that `at` is aligned and permits this access.
+        Self::of(unsafe { Self::Bits::cswap(at.cast(), compare, value.bits()) })
     }
 
     /// Replaces the element by the result of `f` on it, if `f` returns one; returns the old value.
@@ -126,19 +125,19 @@ trait Element: Copy {
     /// # Safety
     /// `at` is an element as the trait's documentation requires.
     #[inline]
-    unsafe fn change(at: *mut Self, f: impl Fn(Self) -> Option<Self>) -> Result<Self, Fault> {
+    unsafe fn change(at: *mut Self, f: impl Fn(Self) -> Option<Self>) -> Self {
         let word: *mut Self::Bits = at.cast();
-        // SAFETY: the caller guarantees that `at` is aligned and permits this access; the routine returns a fault.
+        // SAFETY: the caller guarantees that `at` is aligned and permits this access.
         unsafe {
-            let mut old = Self::Bits::load(word)?;
+            let mut old = Self::Bits::load(word);
             while let Some(new) = f(Self::of(old)) {
-                let seen = Self::Bits::cswap(word, old, new.bits())?;
+                let seen = Self::Bits::cswap(word, old, new.bits());
                 if seen == old {
                     break;
                 }
                 old = seen;
             }
-            Ok(Self::of(old))
+            Self::of(old)
         }
     }
 }
@@ -161,10 +160,9 @@ macro_rules! integer {
                 value as $bits
             }
             #[inline]
-            unsafe fn sum(at: *mut Self, value: Self) -> Result<Self, Fault> {
-                // SAFETY: the caller guarantees that `at` is aligned and permits this access; the routine returns a
-                // fault.
-                unsafe { <$bits>::add(at.cast(), value.bits()) }.map(Self::of)
+            unsafe fn sum(at: *mut Self, value: Self) -> Self {
+                // SAFETY: the caller guarantees that `at` is aligned and permits this access.
+                Self::of(unsafe { <$bits>::add(at.cast(), value.bits()) })
             }
             #[inline]
             fn and(self, other: Self) -> Self {
@@ -220,9 +218,8 @@ macro_rules! float {
                 value as $bits
             }
             #[inline]
-            unsafe fn sum(at: *mut Self, value: Self) -> Result<Self, Fault> {
-                // SAFETY: the caller guarantees that `at` is aligned and permits this access; the routine returns a
-                // fault.
+            unsafe fn sum(at: *mut Self, value: Self) -> Self {
+                // SAFETY: the caller guarantees that `at` is aligned and permits this access.
                 unsafe { Self::change(at, |old| Some(old + value)) }
             }
             // `serves` rejects bitwise operations on floats. These functions leave the element as it is.
@@ -262,22 +259,22 @@ float!(f32 as u32, f64 as u64);
 
 /// # Safety
 /// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
-unsafe fn run<T: Element>(e: &Elements) -> Result<(), Fault> {
+unsafe fn run<T: Element>(e: &Elements) {
     // SAFETY: the caller guarantees what `e` states, `T` is its type, and `each` passes aligned elements of `e.at`.
     unsafe {
         match e.op {
             AtomicOp::Read => {
                 for i in 0..e.count {
-                    let old = T::read(e.at.cast::<T>().add(i))?;
+                    let old = T::read(e.at.cast::<T>().add(i));
                     if !e.results.is_null() {
                         e.results.cast::<T>().add(i).write_unaligned(old);
                     }
                 }
-                Ok(())
             }
-            AtomicOp::Write if e.results.is_null() => {
-                each::<T>(e, |at, v| T::write(at, v).map(|()| v))
-            }
+            AtomicOp::Write if e.results.is_null() => each::<T>(e, |at, v| {
+                T::write(at, v);
+                v
+            }),
             AtomicOp::Write => each::<T>(e, |at, v| T::swap(at, v)),
             AtomicOp::Cswap => each::<T>(e, |at, v| T::cswap(at, e.compare, v)),
             AtomicOp::Sum => each::<T>(e, |at, v| T::sum(at, v)),
@@ -297,7 +294,7 @@ unsafe fn run<T: Element>(e: &Elements) -> Result<(), Fault> {
 /// # Safety
 /// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
 #[inline]
-unsafe fn logical<T: Element>(e: &Elements, f: impl Fn(bool, bool) -> bool) -> Result<(), Fault> {
+unsafe fn logical<T: Element>(e: &Elements, f: impl Fn(bool, bool) -> bool) {
     // SAFETY: the caller guarantees what `e` states.
     unsafe {
         changed::<T>(e, |old, value| {
@@ -311,7 +308,7 @@ unsafe fn logical<T: Element>(e: &Elements, f: impl Fn(bool, bool) -> bool) -> R
 /// # Safety
 /// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
 #[inline]
-unsafe fn changed<T: Element>(e: &Elements, f: impl Fn(T, T) -> Option<T>) -> Result<(), Fault> {
+unsafe fn changed<T: Element>(e: &Elements, f: impl Fn(T, T) -> Option<T>) {
     // SAFETY: the caller guarantees what `e` states, and `each` passes aligned elements of `e.at`.
     unsafe { each::<T>(e, |at, value| T::change(at, |old| f(old, value))) }
 }
@@ -321,21 +318,17 @@ unsafe fn changed<T: Element>(e: &Elements, f: impl Fn(T, T) -> Option<T>) -> Re
 /// # Safety
 /// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
 #[inline]
-unsafe fn each<T: Element>(
-    e: &Elements,
-    step: impl Fn(*mut T, T) -> Result<T, Fault>,
-) -> Result<(), Fault> {
+unsafe fn each<T: Element>(e: &Elements, step: impl Fn(*mut T, T) -> T) {
     for i in 0..e.count {
         // SAFETY: the caller guarantees `e.count` elements and operands, and as many results unless NULL.
         unsafe {
             let operand = e.operands.cast::<T>().add(i).read_unaligned();
-            let old = step(e.at.cast::<T>().add(i), operand)?;
+            let old = step(e.at.cast::<T>().add(i), operand);
             if !e.results.is_null() {
                 e.results.cast::<T>().add(i).write_unaligned(old);
             }
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]

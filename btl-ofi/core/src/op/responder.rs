@@ -13,8 +13,7 @@
 //!
 //! The responder trusts no field of a command. A command names its region by the key and cookie of its handle. It is
 //! refused unless that region is registered here, contains all elements, and allows the operation. The region table is
-//! locked during execution, so memory of a deregistered region is not accessed. An access to unmapped memory of a region
-//! is an error (`base::guard`).
+//! locked during execution, so memory of a deregistered region is not accessed. Its owner keeps registered memory mapped.
 
 mod device;
 
@@ -22,7 +21,7 @@ use std::ptr;
 
 use plugin_api::{Access, AtomicKind, AtomicOp, Datatype, Status};
 
-use crate::base::guard::Reach;
+use crate::base::access;
 use crate::mem::regions::{Known, Regions};
 use crate::mem::rights;
 use crate::op::element::{self, Elements};
@@ -144,12 +143,11 @@ impl Responder {
         key: u64,
         cookie: u64,
     ) -> Result<Window<'_>, Status> {
-        let reach = regions.reach();
         let known = self.find(regions, key, cookie).ok_or(Status::PERM)?;
         if !rights::allow_transfer(known.access, true) {
             return Err(Status::PERM);
         }
-        Ok(Window(Host { known, reach }))
+        Ok(Window(Host { known }))
     }
 
     /// Executes a command on host memory. `here` returns the place of this many bytes: the data to write, the operands, or
@@ -165,10 +163,9 @@ impl Responder {
         c: &Command,
         here: impl FnOnce(usize) -> Option<*mut u8>,
     ) -> Result<(), Status> {
-        let reach = regions.reach();
         let known = self.find(regions, c.key, c.cookie).ok_or(Status::PERM)?;
         // SAFETY: the caller guarantees the place and has locked the region table, whose content it passes.
-        unsafe { execute(&mut Host { known, reach }, c, here) }
+        unsafe { execute(&mut Host { known }, c, here) }
     }
 }
 
@@ -274,13 +271,8 @@ unsafe fn apply(target: &mut impl Target, kind: AtomicKind, e: &Elements) -> Res
 /// # Safety
 /// `operands` and `results` are valid for the sizes that [`Elements`] states, and the combination is
 /// [served](element::serves). The caller holds the lock of the region table.
-pub(crate) unsafe fn perform(
-    known: &Known,
-    reach: Reach,
-    kind: AtomicKind,
-    e: &Elements,
-) -> Result<(), Status> {
-    let mut host = Host { known, reach };
+pub(crate) unsafe fn perform(known: &Known, kind: AtomicKind, e: &Elements) -> Result<(), Status> {
+    let mut host = Host { known };
     // SAFETY: the caller guarantees operands, results and combination, and holds the lock that keeps the region registered.
     unsafe { apply(&mut host, kind, e) }
 }
@@ -316,7 +308,6 @@ impl Window<'_> {
 /// A region of host memory, which is live.
 struct Host<'a> {
     known: &'a Known,
-    reach: Reach,
 }
 
 impl Target for Host<'_> {
@@ -333,25 +324,26 @@ impl Target for Host<'_> {
     #[inline]
     unsafe fn put(&self, from: *const u8, address: u64, size: usize) -> Result<(), Status> {
         let there = ptr::with_exposed_provenance_mut(address as usize);
-        // SAFETY: the caller guarantees that `from` is readable and that the range lies in a registered region, so its
-        // memory, if mapped, belongs to that region's owner. The ranges do not overlap, because no command may name `from`.
-        unsafe { self.reach.put(from, there, size) }
+        // SAFETY: the caller guarantees that `from` is readable and that the range lies in a registered region, which its
+        // owner keeps mapped. The ranges do not overlap, because no command may name `from`.
+        unsafe { access::put(from, there, size) };
+        Ok(())
     }
 
     #[inline]
     unsafe fn get(&self, address: u64, to: *mut u8, size: usize) -> Result<(), Status> {
         let there = ptr::with_exposed_provenance(address as usize);
-        // SAFETY: the caller guarantees that `to` is writable and that the range lies in a registered region, so its
-        // memory, if mapped, belongs to that region's owner. The ranges do not overlap, because no command may name `to`.
-        unsafe { self.reach.get(there, to, size) }
+        // SAFETY: the caller guarantees that `to` is writable and that the range lies in a registered region, which its
+        // owner keeps mapped. The ranges do not overlap, because no command may name `to`.
+        unsafe { access::get(there, to, size) };
+        Ok(())
     }
 
     #[inline]
     unsafe fn apply(&mut self, e: &Elements) -> Result<(), Status> {
-        let size = e.count * e.datatype.size();
-        self.reach.expect(e.at, size, e.op != AtomicOp::Read)?;
         // SAFETY: the caller guarantees operands, results and combination; the elements are aligned and lie in a registered
-        // region, so their memory, if mapped, belongs to that region's owner.
-        Ok(unsafe { element::apply(e) }?)
+        // region, which its owner keeps mapped.
+        unsafe { element::apply(e) };
+        Ok(())
     }
 }

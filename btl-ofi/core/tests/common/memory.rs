@@ -21,8 +21,6 @@ pub(crate) enum Memory {
     /// A named file in /dev/shm, and one on a disk.
     Shm,
     Disk,
-    /// A file that is mapped to be read only.
-    ReadOnly,
     /// Shared memory of no file.
     Anonymous,
     /// A file in memory that cannot shrink, of huge pages.
@@ -48,8 +46,8 @@ impl Memory {
     }
 
     pub(crate) fn of(name: &str) -> Memory {
-        use Memory::{Anonymous, Disk, Heap, Huge, Memfd, ReadOnly, Shm, Unsealed};
-        let all = [Heap, Memfd, Unsealed, Shm, Disk, ReadOnly, Anonymous, Huge];
+        use Memory::{Anonymous, Disk, Heap, Huge, Memfd, Shm, Unsealed};
+        let all = [Heap, Memfd, Unsealed, Shm, Disk, Anonymous, Huge];
         let found = all.into_iter().find(|memory| format!("{memory:?}") == name);
         found.unwrap()
     }
@@ -116,7 +114,7 @@ impl Window {
                 size = size.next_multiple_of(HUGE);
                 Some(memfd(libc::MFD_HUGETLB))
             }
-            Memory::Memfd | Memory::Unsealed | Memory::ReadOnly => Some(memfd(0)),
+            Memory::Memfd | Memory::Unsealed => Some(memfd(0)),
         };
         if let Some(file) = &file {
             file.set_len(size as u64).unwrap();
@@ -131,7 +129,6 @@ impl Window {
         let base = match memory {
             Memory::Heap => NonNull::from(vec![0u64; words].leak()).cast(),
             Memory::Anonymous => map(None, none, size, both, shared | libc::MAP_ANONYMOUS),
-            Memory::ReadOnly => map(file.as_ref(), none, size, libc::PROT_READ, shared),
             _ => map(file.as_ref(), none, size, both, shared),
         };
         Window { base, words, file }

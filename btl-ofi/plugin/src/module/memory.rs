@@ -77,7 +77,11 @@ pub(super) unsafe fn store_region(
     let region = match registered {
         Ok(region) => region,
         Err(e) => {
-            tracing::info!("{e}");
+            match e {
+                // A mistake of the host's user. Other refusals the host may be able to do without.
+                transport::Error::Invalid { .. } => tracing::warn!("{e}"),
+                _ => tracing::info!("{e}"),
+            }
             return e.status();
         }
     };

@@ -35,7 +35,7 @@ const fn removed(name: &'static str, instead: &'static str) -> Declaration {
 }
 
 /// Parameters that the transport no longer has. The help names the replacement.
-pub(super) static REMOVED: [Declaration; 4] = [
+pub(super) static REMOVED: [Declaration; 5] = [
     removed(
         "btl_ofi_mr_local",
         "Removed: providers that require registered local buffers (FI_MR_LOCAL) are refused; use another one, or the same under ofi_rxm.",
@@ -47,6 +47,10 @@ pub(super) static REMOVED: [Declaration; 4] = [
     removed(
         "btl_ofi_trace",
         "Removed: the host records (host_trace of host-stub); under Open MPI, host-stub stats and btl_ofi_stats_file count.",
+    ),
+    removed(
+        "btl_ofi_fault_guard",
+        "Removed: no signal handler is installed; memory that peers cannot use is refused when it is registered, and must stay mapped until it is deregistered.",
     ),
     removed(
         "btl_ofi_xpmem",
@@ -97,7 +101,7 @@ static RAILS: [Cow<'static, str>; 5] = [
     Cow::Borrowed("4"),
 ];
 
-pub(super) static DECLARATIONS: [Declaration; 28] = [
+pub(super) static DECLARATIONS: [Declaration; 27] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -363,16 +367,5 @@ pub(super) static DECLARATIONS: [Declaration; 28] = [
         "File to which each process appends a line of JSON when it closes the transport: operations and \
          bytes by peer and carrier, waits, progress. Empty for none. All processes may name the same file. \
          host-stub stats shows the same of a running process.",
-    ),
-    declare(
-        "btl_ofi_fault_guard",
-        Kind::Bool,
-        Value::Bool(true),
-        Allowed::Any,
-        Level::TUNER_ALL,
-        "Whether a handler of SIGSEGV and SIGBUS turns faults in windows into errors of operations. \
-         Such a fault occurs when a local peer accesses memory that is not mapped as it was \
-         registered. Other signals go to the handlers that were installed before. When false, no \
-         handler is installed, and the kernel makes or checks these accesses, which is slower.",
     ),
 ];

@@ -166,5 +166,6 @@ pub(crate) fn is_writable(word: *mut u32) -> bool {
             Err(failed("futex"))
         }
     };
-    once().is_ok()
+    // Where the kernel has no such request (ENOSYS), nothing is known.
+    !once().is_err_and(|e| e.code == libc::EFAULT)
 }

@@ -17,12 +17,6 @@ pub(crate) fn monotonic() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The kernel's number of this thread.
-pub(crate) fn thread() -> u32 {
-    // SAFETY: gettid takes no argument and cannot fail.
-    unsafe { libc::gettid() as u32 }
-}
-
 /// Blocks every signal in this thread: none is handled here, and a write beyond RLIMIT_FSIZE fails with EFBIG in place
 /// of ending the process.
 pub(crate) fn block_signals() -> Result<(), CallError> {

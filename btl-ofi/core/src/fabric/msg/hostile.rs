@@ -6,7 +6,6 @@ use std::cell::RefCell;
 use plugin_api::{Access, AtomicKind, AtomicOp, Datatype, Status};
 use proptest::prelude::*;
 
-use crate::base::guard::Reach;
 use crate::base::lock::Lock;
 use crate::fabric::msg::execute;
 use crate::fabric::msg::inbox::Inbox;
@@ -44,7 +43,7 @@ impl Memory {
         let access = Access::all();
         let handle = Handle::new(base, (WORDS * 8) as u64, KEY, access, 1);
         let mut regions = Regions::default();
-        regions.insert(Known { handle, access }, Reach::Kernel);
+        regions.insert(Known { handle, access });
         Memory {
             words,
             handle,

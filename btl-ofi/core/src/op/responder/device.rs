@@ -77,7 +77,7 @@ impl Target for Device<'_> {
         // operands, the results and the region.
         unsafe {
             self.get(address, new, size)?;
-            element::apply(&copied)?;
+            element::apply(&copied);
             let new_bytes = slice::from_raw_parts(new.cast_const(), size);
             let old_bytes = slice::from_raw_parts(old.cast_const(), size);
             if new_bytes != old_bytes {

@@ -3,7 +3,6 @@
 use plugin_api::{Access, Status};
 use proptest::prelude::*;
 
-use crate::base::guard::Reach;
 use crate::fabric::msg::hostile::{GUARD, KEY, Memory, ONES, WORDS, failures};
 use crate::mem::handle::Handle;
 use crate::mem::regions::Known;
@@ -36,14 +35,13 @@ fn read_only(memory: &Memory) -> Handle {
     Handle::new(base, length, READ_ONLY, Access::REMOTE_READ, 1)
 }
 
-/// Executes entries in one batch, over memory that is accessed in this way, and compares with what each one does alone.
-fn executed(entries: &[Entry], reach: Reach) -> Result<(), TestCaseError> {
+/// Executes entries in one batch, and compares with what each one does alone.
+fn executed(entries: &[Entry]) -> Result<(), TestCaseError> {
     let memory = Memory::new();
     {
         let mut regions = memory.regions.lock();
         let mut insert = |handle, access| {
-            let known = Known { handle, access };
-            regions.insert(known, reach);
+            regions.insert(Known { handle, access });
         };
         insert(memory.handle, Access::all());
         insert(read_only(&memory), Access::REMOTE_READ);
@@ -79,8 +77,7 @@ proptest! {
             (prop::sample::select(vec![KEY, KEY, KEY, KEY, READ_ONLY, UNKNOWN]), prop::bool::weighted(0.9), 0..520u64, 1..40u32),
             1..24,
         ),
-        guarded in any::<bool>(),
     ) {
-        executed(&entries, if guarded { Reach::Guarded } else { Reach::Kernel })?;
+        executed(&entries)?;
     }
 }

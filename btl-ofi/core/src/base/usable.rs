@@ -1,0 +1,55 @@
+//! Whether memory can be used as its owner registers it, or as a caller passes it. The kernel is asked, which changes no
+//! memory.
+
+use plugin_api::Access;
+
+use crate::base::error::Error;
+use crate::base::sys;
+
+/// Whether a byte can be read, or written (`writing`), now.
+#[cold]
+pub(crate) fn is_usable(at: u64, writing: bool) -> bool {
+    // The aligned word around the address lies in the same page.
+    let word = std::ptr::with_exposed_provenance_mut::<u32>(at as usize & !3);
+    match writing {
+        true => sys::is_writable(word),
+        false => sys::is_readable(word),
+    }
+}
+
+/// Tries the first and the last word of `length` bytes at `base` for the accesses of peers. Pages of these words that have no
+/// memory yet get it.
+///
+/// # Errors
+/// [`Error::Invalid`] if they cannot be used so.
+pub(crate) fn check(base: u64, length: u64, access: Access) -> Result<(), Error> {
+    let writing = access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
+    let reading = access.contains(Access::REMOTE_READ);
+    // Memory beyond the address space is refused elsewhere.
+    let last = length
+        .checked_sub(1)
+        .and_then(|rest| base.checked_add(rest));
+    let Some(last) = last.filter(|_| writing || reading) else {
+        return Ok(());
+    };
+    let unusable = [base, last].into_iter().find(|at| !is_usable(*at, writing));
+    let Some(at) = unusable else { return Ok(()) };
+    let (wanted, what) = match (writing, is_usable(at, false)) {
+        (true, true) => (
+            "written",
+            "can only be read; map it to be written, or register it for REMOTE_READ alone",
+        ),
+        (true, false) => ("written", UNMAPPED),
+        (false, _) => ("read", UNMAPPED),
+    };
+    Err(Error::Invalid {
+        what: "memory to register",
+        reason: format!(
+            "{length} bytes at {base:#x} are to be {wanted} by peers ({access:?}), but the memory at {at:#x} {what}"
+        ),
+    })
+}
+
+/// What is wrong with memory that cannot be read.
+const UNMAPPED: &str = "is not mapped, may not be read, or lies behind the end of its file; register memory after it is mapped, and \
+                        keep it so until it is deregistered";

@@ -254,10 +254,11 @@ fn partly(
                 true => Some(offer.base),
                 false => here.copied(),
             };
-            peer.reach = match here {
-                Some(_) if rank == link.rank => Reach::Mapped(0),
-                Some(here) => Reach::Mapped(here.wrapping_sub(offer.base)),
-                None => Reach::Transport,
+            peer.reach = match (info.table, here) {
+                // The transport maps the segment, too.
+                (TableChoice::Btl, _) | (_, None) => Reach::Transport,
+                (_, Some(_)) if rank == link.rank => Reach::Mapped(0),
+                (_, Some(here)) => Reach::Mapped(here.wrapping_sub(offer.base)),
             };
         }
         peers.push(peer);

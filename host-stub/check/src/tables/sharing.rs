@@ -169,6 +169,8 @@ fn by_transport(context: &Context<'_>) -> Outcome {
     let window = Window::allocate_shared(&near.comm, 8, 8, &info)?;
     let next = (near.rank + 1) % near.size;
     let row = Layout::contiguous(Datatype::Uint64, 1);
+    let name = window.table_name();
+    ensure(name == "btl", || format!("the window has table {name}"))?;
     window.lock_all(Assertion::empty())?;
     for round in 1..=ROUNDS {
         let value = (near.rank as u64) << 32 | round;

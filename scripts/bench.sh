@@ -149,7 +149,7 @@ bench_instructions() {
 # A model of jobs of up to a million ranks; with --check, runs of 2 to 64 that must have its counts.
 bench_model() {
     bench_build
-    "$target/release/model" --plots "$bench_out" "$@"
+    "$target/release/model" "$@"
 }
 
 # One report of what was measured. With --keep its table goes into docs/performance.md, and the plots become those that
@@ -160,7 +160,7 @@ bench_report() {
     cargo build --release -p benches --bin report
     mkdir -p "$bench_out"
     "$target/release/report" "$bench_out" ${keep:+--page docs/performance.md}
-    [[ -z $keep ]] || cp "$bench_out"/{{put,get}-{latency,bandwidth}-{shm,tcp},model-{time,messages,memory}}.svg benches/plots/
+    [[ -z $keep ]] || cp "$bench_out"/put-{latency,bandwidth}-{shm,tcp}.svg benches/plots/
 }
 
 # bench_all [--short]: every part as a process of its own, bound in time; what fails does not stop the others, and the

@@ -7,14 +7,13 @@
 mod check;
 mod collectives;
 mod creation;
-mod draw;
 mod epochs;
 mod measured;
 mod memory;
+mod tables;
 mod time;
 mod traffic;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use benches::ranks::code;
@@ -36,9 +35,6 @@ struct Arguments {
     /// Microseconds that the network adds to loopback, one way.
     #[arg(long, default_value_t = 0.0)]
     network: f64,
-    /// Draws the curves into this folder.
-    #[arg(long)]
-    plots: Option<PathBuf>,
     /// Runs 2 to 64 ranks here instead, on pretended nodes, and compares the counts.
     #[arg(long)]
     check: bool,
@@ -72,9 +68,6 @@ fn model(arguments: &Arguments) -> Result<(), String> {
         network: arguments.network,
         limit: 4096,
     };
-    draw::print(arguments.per_node, assumed);
-    match &arguments.plots {
-        Some(folder) => draw::plots(folder, arguments.per_node, assumed),
-        None => Ok(()),
-    }
+    tables::print(arguments.per_node, assumed);
+    Ok(())
 }

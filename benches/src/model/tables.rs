@@ -1,16 +1,13 @@
-//! Tables and curves over the number of ranks.
-
-use std::path::Path;
+//! Tables over the number of ranks.
 
 use btl_ofi::sizes::Request;
-use host_stub_command::curves::{Curve, Panel, write_svg};
 
 use crate::memory::Memory;
 use crate::time::{self, Assumed, Load};
 use crate::traffic::{Job, Near, Script, Traffic};
 use crate::{collectives, creation, epochs, measured};
 
-/// Remote peers that a rank uses, in the curves of memory.
+/// Remote peers that a rank uses, in the rows of memory.
 const USED: u64 = 100;
 const LONG: usize = 1 << 20;
 
@@ -71,11 +68,6 @@ const fn all(name: &'static str, script: fn(Job, u64) -> Script) -> Line {
         load: Load::Everybody,
         script,
     }
-}
-
-/// Numbers of ranks in tables and curves.
-fn sizes() -> impl Iterator<Item = u64> {
-    (1..20).map(|power| 1 << power).chain([1_000_000])
 }
 
 impl Line {
@@ -180,73 +172,4 @@ fn bytes(bytes: u64) -> String {
         b if b >= 1e6 => format!("{:.1} MB", b / 1e6),
         b => format!("{:.1} KB", b / 1e3),
     }
-}
-
-fn curve(name: &str, per_node: u64, value: impl Fn(Job) -> f64) -> Curve {
-    let points = sizes().map(|ranks| (ranks, value(Job { ranks, per_node })));
-    Curve {
-        name: name.to_owned(),
-        points: points.collect(),
-    }
-}
-
-/// Draws the curves.
-pub(crate) fn plots(folder: &Path, per_node: u64, assumed: Assumed) -> Result<(), String> {
-    let on_a_node = format!("{per_node} ranks on a node");
-    let times = |lines: &[Line]| {
-        let curves = lines
-            .iter()
-            .map(|line| curve(line.name, per_node, |job| line.time(job, assumed)));
-        curves.collect()
-    };
-    let messages = EPOCHS.iter().map(|line| {
-        curve(line.name, per_node, |job| {
-            let far = line.traffic(job, assumed).far;
-            2.0 * (far.messages + far.provider) as f64
-        })
-    });
-    let (first, last) = EPOCHS.split_at(3);
-    let time = [
-        Panel {
-            title: format!("windows: time of a call (us) over ranks, {on_a_node}"),
-            curves: times(first),
-        },
-        Panel {
-            title: format!("collectives: time of a call (us) over ranks, {on_a_node}"),
-            curves: times(last),
-        },
-    ];
-    let of_messages = Panel {
-        title: format!(
-            "messages between nodes of the first rank of a node, over ranks, {on_a_node}"
-        ),
-        curves: messages.collect(),
-    };
-    let memory = |job| Memory::of(job, USED);
-    let of_memory = Panel {
-        title: format!("memory of a rank (bytes) over ranks, {on_a_node}, {USED} peers used"),
-        curves: vec![
-            curve("transport", per_node, |job| memory(job).transport as f64),
-            curve("provider (tcp;ofi_rxm)", per_node, |job| {
-                memory(job).provider as f64
-            }),
-            curve("host, one window", per_node, |job| memory(job).host as f64),
-            curve("host, collectives", per_node, |job| {
-                memory(job).collectives as f64
-            }),
-            curve("all", per_node, |job| memory(job).all() as f64),
-        ],
-    };
-    let files = [
-        ("model-time.svg", &time[..]),
-        ("model-messages.svg", std::slice::from_ref(&of_messages)),
-        ("model-memory.svg", std::slice::from_ref(&of_memory)),
-    ];
-    for (name, panels) in files {
-        let path = folder.join(name);
-        if write_svg(&path, panels)? {
-            println!("{}", path.display());
-        }
-    }
-    Ok(())
 }

@@ -1,5 +1,5 @@
-//! What waiting costs: conditions beside bare futexes, 64 waits of 1 ms on one thread by threads and by
-//! tasks, with and without a progress thread, and one outstanding request in each mode.
+//! What waiting costs: conditions beside bare futexes, 64 waits of 1 ms on one thread, one after the other
+//! and at once, with and without a progress thread, and one outstanding request in each mode.
 //!
 //! Sides are measured turn by turn, so that a machine whose speed drifts slows all; the table shows
 //! medians, and for ratios medians of each turn's own. Since the mode is a process's, the program runs
@@ -7,13 +7,9 @@
 //! `CMA_DELAY_US` makes each take as long as wanted; `--plugin` names its file.
 
 use std::ffi::c_void;
-use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use benches::part;
@@ -43,7 +39,7 @@ struct Arguments {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Part {
-    /// Prints milliseconds of [`TASKS`] waits in series, and by tasks.
+    /// Prints milliseconds of [`TASKS`] waits in series, and at once.
     Tasks,
     /// Prints nanoseconds of one outstanding request, and pages more after all of them.
     One,
@@ -139,14 +135,6 @@ fn get<'w>(window: &'w Window, into: &mut u64) -> Result<Request<'w>, Failure> {
     Ok(unsafe { window.rget(std::ptr::from_mut(into).cast(), &row, target) }?)
 }
 
-struct Unpark(std::thread::Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 const TASKS: usize = 64;
 
 /// One thread that waits for each request before it issues the next.
@@ -159,32 +147,15 @@ fn in_series(window: &Window) -> Result<Duration, Failure> {
     Ok(start.elapsed())
 }
 
-/// The same waits by tasks of one thread.
-fn by_tasks(window: &Window) -> Result<Duration, Failure> {
-    type Task<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+/// The same gets at once, and one wait for all.
+fn at_once(window: &Window) -> Result<Duration, Failure> {
+    let mut words = [0; TASKS];
     let start = Instant::now();
-    let mut tasks: Vec<Task<'_>> = (0..TASKS)
-        .map(|_| {
-            Box::pin(async {
-                let mut word = 0;
-                Ok(get(window, &mut word)?.await?)
-            }) as Task<'_>
-        })
-        .collect();
-    while !tasks.is_empty() {
-        let mut open = Vec::with_capacity(tasks.len());
-        for mut task in tasks {
-            match task.as_mut().poll(&mut Context::from_waker(&waker)) {
-                Poll::Ready(outcome) => outcome?,
-                Poll::Pending => open.push(task),
-            }
-        }
-        tasks = open;
-        if !tasks.is_empty() {
-            std::thread::park_timeout(Duration::from_millis(20));
-        }
-    }
+    let requests: Vec<_> = words
+        .iter_mut()
+        .map(|word| get(window, word))
+        .collect::<Result<_, _>>()?;
+    Request::wait_all(requests)?;
     Ok(start.elapsed())
 }
 
@@ -224,7 +195,7 @@ fn measure(plugin: PathBuf, part: Part) -> Result<(), Failure> {
     window.lock_all(Assertion::empty())?;
     match part {
         Part::Tasks => {
-            let (series, tasks) = (in_series(&window)?, by_tasks(&window)?);
+            let (series, tasks) = (in_series(&window)?, at_once(&window)?);
             let ms = |time: Duration| time.as_secs_f64() * 1e3;
             println!("{} {}", ms(series), ms(tasks));
         }

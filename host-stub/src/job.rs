@@ -59,7 +59,6 @@ pub struct Job {
     slots: Slots,
     // The transport ends before the bootstrap: ending it may still log with this rank's name.
     transport: Transport,
-    others: Vec<Transport>,
     endpoints: Vec<EndpointRef>,
     // Before the transport's last clone: it holds registrations.
     devices: Arc<Devices>,
@@ -169,7 +168,6 @@ impl Job {
             devices,
             runtime: Runtime::start(plan, &transport, oversubscribed)?,
             transport,
-            others: transports,
             endpoints,
             failure,
             params,
@@ -224,11 +222,6 @@ impl Job {
     #[inline]
     pub fn transport(&self) -> &Transport {
         &self.transport
-    }
-
-    /// The plugin's other modules; not connected.
-    pub fn other_transports(&self) -> &[Transport] {
-        &self.others
     }
 
     /// The way to a rank, this one included.

@@ -32,7 +32,7 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         name: "crt",
-        about: "how calls wait, in the mode of OMP_EXTERNAL: conditions, threads, tasks and futures",
+        about: "how calls wait, in the mode of OMP_EXTERNAL: conditions, threads and tasks",
         passes: |_| {
             vec![Pass::new(
                 Info::new().with_table(TableChoice::Btl),

@@ -1,11 +1,7 @@
-//! Waiting in the mode of this run: requests and their ends, threads that wait for each other's
-//! progress, futures, and the same stencil as the OpenMP programs', in async Rust.
+//! Waiting in the mode of this run: requests and their ends, and threads that wait for each other's
+//! progress.
 
-use std::future::Future;
-use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::task::{Context as TaskContext, Poll, Wake, Waker};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use plugin_api::Datatype;
@@ -15,11 +11,7 @@ use host_stub::crt::{self, AttachError, Cond, Misuse, Mode};
 use host_stub::win::{Assertion, Info, Layout, Request, TableChoice, Target, Window};
 
 mod collectives;
-mod executor;
 mod serving;
-mod stencil;
-
-use executor::{block_on, run_all};
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {
@@ -31,8 +23,6 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("crt/conditions", conditions),
         Case::new("crt/misuse", misuse),
         Case::new("crt/detached", detached),
-        Case::new("crt/futures", futures),
-        Case::new("crt/stencil_async", stencil::run),
         Case::new("crt/threads", threads),
         Case::new("crt/signals", signals),
     ];
@@ -277,19 +267,6 @@ fn detached(context: &Context<'_>) -> Outcome {
     })
 }
 
-/// Futures of requests, one after the other and all at once, on one thread.
-fn futures(context: &Context<'_>) -> Outcome {
-    there_and_back(context, |requests| {
-        let mut requests = requests.into_iter();
-        if let Some(first) = requests.next() {
-            block_on(first)?;
-        }
-        // A future that is dropped waits for its operation.
-        drop(requests.next());
-        run_all(requests.map(|request| Box::pin(async move { Ok(request.await?) }) as _))
-    })
-}
-
 /// Threads that wait for their own requests make progress for those of the others.
 fn threads(context: &Context<'_>) -> Outcome {
     const THREADS: usize = 4;
@@ -311,9 +288,8 @@ fn threads(context: &Context<'_>) -> Outcome {
                         let mut back = [0u8; LEN];
                         window.put(&sent, to, place)?.wait()?;
                         let get = window.get(back.as_mut_ptr(), LEN, to, place)?;
-                        match round % 3 {
+                        match round % 2 {
                             0 => get.wait()?,
-                            1 => block_on(get)?,
                             _ => {
                                 let (cond, mut get) = (Cond::new(), get);
                                 // SAFETY: waited on before it goes.

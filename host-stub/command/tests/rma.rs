@@ -10,11 +10,8 @@
 
 mod common;
 
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
 
 use common::ranks::{passes_with, run};
 use host_stub::rma::{LockKind, Op, WinError, Window};
@@ -142,23 +139,6 @@ fn rank_bodies() {
     end(job, window);
 }
 
-struct Flag;
-
-impl Wake for Flag {
-    fn wake(self: Arc<Self>) {}
-}
-
-/// Polls until the future is ready.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Flag));
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return done;
-        }
-    }
-}
-
 #[test]
 fn transfers_own_their_buffers() {
     over_each_table(2, "rank_transfers");
@@ -179,8 +159,8 @@ fn rank_transfers() {
             let mut tested = epoch.put_owned(vec![5], other, 4)?;
             while !tested.test()? {}
             assert_eq!(tested.wait()?, [5]);
-            assert_eq!(block_on(epoch.put_owned(vec![6], other, 5)?)?, [6]);
-            assert_eq!(block_on(epoch.get_owned(vec![0; 2], other, 0)?)?, [1, 2]);
+            assert_eq!(epoch.put_owned(vec![6], other, 5)?.wait()?, [6]);
+            assert_eq!(epoch.get_owned(vec![0; 2], other, 0)?.wait()?, [1, 2]);
             let beyond = epoch.put_owned(vec![9], other, 8);
             assert!(matches!(beyond, Err(WinError::OutOfBounds { .. })));
             Ok(())

@@ -1,15 +1,11 @@
 //! The end of a request: what is done when it completes, once.
 //!
-//! One word says whether the request is complete, and who wants to know: nobody, a condition, a
-//! function, or the waker of a future. Completion swaps the word, so that it and an attachment see
-//! each other whatever comes first; what was attached is then called, and the completing side does
-//! not touch the request again, except to wake a future (a waker woken once too often does no harm).
+//! One word says whether the request is complete, and who wants to know: nobody, a condition, or a
+//! function. Completion swaps the word, so that it and an attachment see each other whatever comes first; what was attached
+//! is then called, and the completing side does not touch the request again.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Waker;
-
-use atomic_waker::AtomicWaker;
 
 use super::cond::{Cond, Misuse};
 use super::level::LevelError;
@@ -18,8 +14,6 @@ const NOBODY: usize = 0;
 const COMPLETE: usize = 1;
 /// The word is the address of a [`Listener`] plus this.
 const LISTENER: usize = 2;
-/// The waker wants to know.
-const WAKER: usize = 4;
 
 /// A function to call at completion. It runs on whatever thread makes progress, and must not wait.
 #[repr(C, align(8))]
@@ -33,7 +27,7 @@ pub(crate) struct Listener {
 #[non_exhaustive]
 pub enum AttachError {
     /// The request signals something else already.
-    #[error("the request has a condition, an event or a waiting future already; it signals one")]
+    #[error("the request has a condition or an event already; it signals one")]
     Taken,
     /// The condition refuses.
     #[error(transparent)]
@@ -56,7 +50,6 @@ pub(crate) enum Attached {
 #[derive(Default)]
 pub(crate) struct Completion {
     word: AtomicUsize,
-    waker: AtomicWaker,
 }
 
 impl Completion {
@@ -89,9 +82,7 @@ impl Completion {
 
     #[cold]
     fn tell(&self, told: usize) {
-        if told == WAKER {
-            self.waker.wake();
-        } else if told & LISTENER != 0 {
+        if told & LISTENER != 0 {
             let listener = std::ptr::with_exposed_provenance::<Listener>(told & !LISTENER);
             // SAFETY: the attaching code keeps it alive until it was called, which is once.
             let (call, data) = unsafe { ((*listener).call, (*listener).data) };
@@ -152,47 +143,14 @@ impl Completion {
         }
         detached
     }
-
-    /// Has a future woken at completion; the last waker counts.
-    pub(crate) fn attach_waker(&self, waker: &Waker) -> Result<Attached, AttachError> {
-        // First the waker, then the look: a completion in between wakes it.
-        self.waker.register(waker);
-        match self
-            .word
-            .compare_exchange(NOBODY, WAKER, Ordering::AcqRel, Ordering::Acquire)
-        {
-            Ok(_) | Err(WAKER) => Ok(Attached::Later),
-            Err(COMPLETE) => Ok(Attached::Complete),
-            Err(_) => Err(AttachError::Taken),
-        }
-    }
-
-    /// Has a future that waits look again.
-    pub(crate) fn look_again(&self) {
-        if self.word.load(Ordering::Relaxed) == WAKER {
-            self.waker.wake();
-        }
-    }
-
-    /// Forgets the waker of a future that is gone or done.
-    pub(crate) fn detach_waker(&self) {
-        let waited =
-            self.word
-                .compare_exchange(WAKER, NOBODY, Ordering::Relaxed, Ordering::Relaxed);
-        if waited.is_ok() {
-            drop(self.waker.take());
-        }
-    }
 }
 
 // The low bits of the addresses are free for the marks above.
-const _: () = assert!(align_of::<Cond>() > WAKER && align_of::<Listener>() > WAKER);
+const _: () = assert!(align_of::<Cond>() > LISTENER && align_of::<Listener>() > LISTENER);
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::AtomicU32;
-    use std::task::Wake;
 
     use super::*;
 
@@ -256,36 +214,5 @@ mod tests {
         completion.complete();
         completion.complete();
         assert_eq!(calls.load(Ordering::Relaxed), 1);
-    }
-
-    struct Count(AtomicU32);
-
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    #[test]
-    fn the_last_waker_is_woken() {
-        let (first, last) = (
-            Arc::new(Count(AtomicU32::new(0))),
-            Arc::new(Count(AtomicU32::new(0))),
-        );
-        let completion = Completion::default();
-        for count in [&first, &last] {
-            let waker = Waker::from(Arc::clone(count));
-            assert_eq!(completion.attach_waker(&waker), Ok(Attached::Later));
-        }
-        completion.complete();
-        assert_eq!(first.0.load(Ordering::Relaxed), 0);
-        assert_eq!(last.0.load(Ordering::Relaxed), 1);
-        completion.renew();
-        completion
-            .attach_waker(&Waker::from(Arc::clone(&last)))
-            .unwrap();
-        completion.detach_waker();
-        completion.complete();
-        assert_eq!(last.0.load(Ordering::Relaxed), 1);
     }
 }

@@ -2,7 +2,7 @@
 //! ([`Source`]). How calls wait for it is told in `waits`.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use super::level::{Checker, Entered, LevelError};
 use super::mode::Mode;
@@ -35,12 +35,6 @@ pub trait Source: Send + Sync {
     /// Does what can be done now; true when something moved. Any thread calls, and may call while
     /// another does.
     fn progress(&self) -> bool;
-}
-
-/// A waiter outside the wait queue that makes no progress itself, such as the future of a window's request.
-pub(crate) trait Told: Send + Sync {
-    /// Makes it check again what it waits for.
-    fn look_again(&self);
 }
 
 /// How many sources have something under way; each counts itself in and out. As long as it is zero
@@ -79,8 +73,6 @@ pub struct Engine {
     pub(super) spin: AtomicU32,
     sources: RwLock<Vec<Arc<dyn Source>>>,
     busy: Busy,
-    /// Who is told when the progress thread meets trouble.
-    told: Mutex<Vec<Weak<dyn Told>>>,
     /// What the progress thread's last visit failed with; 0 as long as they succeed.
     trouble: AtomicI32,
     /// As the runtime's, for waits that know no job.
@@ -103,7 +95,6 @@ impl Engine {
             spin: AtomicU32::new(SPIN_MIN),
             sources: RwLock::default(),
             busy: Busy::default(),
-            told: Mutex::default(),
             trouble: AtomicI32::new(0),
             checker,
         }
@@ -145,13 +136,6 @@ impl Engine {
         sources.retain(|other| !Arc::ptr_eq(other, source));
     }
 
-    /// Adds a waiter that is told of trouble, as long as it lives.
-    pub(crate) fn add_told(&self, told: Weak<dyn Told>) {
-        let mut all = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|told| told.strong_count() > 0);
-        all.push(told);
-    }
-
     /// What the progress thread's last visit failed with. A wait that makes no progress itself ends with it, as it
     /// would with a failure of its own progress call.
     #[inline]
@@ -167,20 +151,6 @@ impl Engine {
         let code = completed.min(0);
         if self.trouble.load(Ordering::Relaxed) != code {
             self.trouble.store(code, Ordering::Relaxed);
-        }
-    }
-
-    /// Has all that wait for the progress thread look at its trouble.
-    #[cold]
-    pub(super) fn tell_trouble(&self) {
-        self.queue.wake_all();
-        let told = self
-            .told
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        for told in told.iter().filter_map(Weak::upgrade) {
-            told.look_again();
         }
     }
 

@@ -37,7 +37,6 @@ pub use mode::{EXTERNAL_ENV, Mode, external, set_external};
 pub use runtime::{PROGRESS_THREAD, PROGRESS_THREAD_CORE, Runtime, RuntimeError, signal, wait};
 
 pub(crate) use completion::{Attached, Completion, Listener};
-pub(crate) use engine::Told;
 pub(crate) use pace::Pace;
 pub(crate) use runtime::Plan;
 pub(crate) use waits::watched;

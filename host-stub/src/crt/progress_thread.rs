@@ -70,7 +70,7 @@ impl Drop for ProgressThread {
         self.stop.store(true, Ordering::Release);
         self.engine.queue.wake_progress_thread();
         if let Some(thread) = self.thread.take()
-            // A waker or an event may drop the job's last reference on the thread itself.
+            // An event may drop the job's last reference on the thread itself.
             && thread.thread().id() != std::thread::current().id()
         {
             let _ = thread.join();
@@ -122,7 +122,8 @@ fn work(engine: &Engine, stop: &AtomicBool, looked: &mut Instant) -> bool {
         engine.visited(completed);
         let asks = completed <= 0 && idle.is_multiple_of(ASK);
         if completed < 0 && asks {
-            engine.tell_trouble();
+            // They end with it.
+            engine.queue.wake_all();
         }
         if engine.queue.take_wanted() {
             // The waiter wakes this thread when it sleeps, or when it leaves while others wait.

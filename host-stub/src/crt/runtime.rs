@@ -59,7 +59,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// Fixes the mode, and decides what a program is given that asks for `requested`. Task mode needs a
     /// tasking runtime by whose hooks a task leaves its thread; without one the mode is thread, and the
-    /// program is told. It keeps its progress thread, which detached requests and futures need.
+    /// program is told. It keeps its progress thread, which detached requests need.
     pub(crate) fn make(params: &Params, requested: Level) -> Result<Plan, mca_params::Error> {
         let (asked, chosen) = mode::fix(requested.mode());
         let progress_thread = match params.declare(&PROGRESS_THREAD)?.as_int() {
@@ -78,7 +78,7 @@ impl Plan {
         if let Err(reason) = kept {
             tracing::warn!(
                 "thread level {:?} was asked for, and {provided:?} is provided: a wait in a task blocks \
-                 its thread ({reason}); detached requests and futures need no hooks",
+                 its thread ({reason}); detached requests need no hooks",
                 Level::needed_by(asked)
             );
         }

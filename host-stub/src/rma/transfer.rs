@@ -1,15 +1,12 @@
 //! Transfers that own their buffers.
 
-use std::future::Future;
 use std::mem::ManuallyDrop;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use bytemuck::Pod;
 
 use crate::win::{Request, WinResult, Window};
 
-/// A put or get under way, with its buffer. Waiting for it, or awaiting it, gives the buffer back. Dropping it waits;
+/// A put or get under way, with its buffer. Waiting for it gives the buffer back. Dropping it waits;
 /// forgetting it leaks the buffer.
 #[must_use = "a transfer that is dropped at once waits for its operation"]
 pub struct Transfer<'w, T> {
@@ -54,27 +51,12 @@ impl<'w, T: Pod> Transfer<'w, T> {
     }
 }
 
-// Nothing in it is pinned.
-impl<T> Unpin for Transfer<'_, T> {}
-
 impl<T> std::fmt::Debug for Transfer<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Transfer")
             .field("elements", &self.buffer.len())
             .field("under_way", &self.request.is_under_way())
             .finish()
-    }
-}
-
-impl<T: Pod> Future for Transfer<'_, T> {
-    type Output = WinResult<Vec<T>>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<WinResult<Vec<T>>> {
-        match Pin::new(&mut self.request).poll(context) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(())) => Poll::Ready(Ok(self.take())),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-        }
     }
 }
 

@@ -58,10 +58,8 @@ impl State {
         schedule.outcome = Some(outcome);
         let key = schedule.key;
         schedule.scope.leave();
-        let waker = schedule.waker.take();
         self.ended = self.ended.wrapping_add(1);
         self.running.retain(|running| *running != index);
-        self.woken.extend(waker);
         if failed {
             self.forget(index, key);
         }

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::copies::Copies;
@@ -41,8 +40,6 @@ pub(super) struct Schedule {
     pub(super) key: Key,
     pub(super) scope: Arc<Scope>,
     pub(super) outcome: Option<CommResult<()>>,
-    /// The future that waits.
-    pub(super) waker: Option<Waker>,
 }
 
 /// A place for a schedule.
@@ -71,8 +68,6 @@ pub(super) struct State {
     pub(super) broken: Vec<u16>,
     /// Schedules that have ended.
     pub(super) ended: usize,
-    /// Futures of those, which are woken once the lock is free.
-    pub(super) woken: Vec<Waker>,
 }
 
 /// Runs collectives. Any thread may call.
@@ -85,8 +80,6 @@ pub(crate) struct Engine {
     busy: Busy,
     /// When those that ask instead of waiting last looked at the other ranks.
     looked: Mutex<Instant>,
-    /// When futures were last woken to look.
-    futures_woken: Mutex<Instant>,
 }
 
 impl Engine {
@@ -111,13 +104,11 @@ impl Engine {
                 plans: Vec::new(),
                 broken: Vec::new(),
                 ended: 0,
-                woken: Vec::new(),
             }),
             ended: AtomicUsize::new(0),
             active: AtomicBool::new(false),
             busy: busy.clone(),
             looked: Mutex::new(Instant::now()),
-            futures_woken: Mutex::new(Instant::now()),
         }
     }
 
@@ -159,7 +150,6 @@ impl Engine {
             },
             scope: Arc::clone(scope),
             outcome: None,
-            waker: None,
         };
         let index = match state.places.iter().position(|p| p.schedule.is_none()) {
             Some(index) => index,
@@ -177,19 +167,14 @@ impl Engine {
         Ok(Ticket { index, generation })
     }
 
-    /// Lets go of the lock after changes, and tells those who look without it, or wait to be woken.
-    fn release(&self, mut state: MutexGuard<'_, State>) {
+    /// Lets go of the lock after changes, and tells those who look without it.
+    fn release(&self, state: MutexGuard<'_, State>) {
         let active = state.is_active();
         if self.active.swap(active, Ordering::Relaxed) != active {
             self.busy.set(active);
         }
         // Release: pairs with the Acquire of who waits, whose buffers are as the end left them.
         self.ended.store(state.ended, Ordering::Release);
-        let woken = std::mem::take(&mut state.woken);
-        drop(state);
-        for waker in woken {
-            waker.wake();
-        }
     }
 
     /// The outcome of a collective that is done, once; its ticket ends with that.
@@ -202,18 +187,6 @@ impl Engine {
         let outcome = state.take_outcome(ticket);
         if runs {
             self.release(state);
-        }
-        outcome
-    }
-
-    /// As [`test`](Self::test), without progress; has a future woken at the end, the last that asked.
-    pub(crate) fn poll(&self, ticket: Ticket, waker: &Waker) -> Option<CommResult<()>> {
-        let mut state = self.lock();
-        let outcome = state.take_outcome(ticket);
-        if outcome.is_none()
-            && let Some(schedule) = state.schedule(ticket.index)
-        {
-            schedule.waker = Some(waker.clone());
         }
         outcome
     }
@@ -326,10 +299,6 @@ impl Source for Engine {
             Err(TryLockError::WouldBlock) => return false,
         };
         let moved = state.is_active() && state.advance();
-        // A future that a progress thread wakes asks at its end only, and somebody has to look meanwhile.
-        if !moved && state.has_futures() && is_due(&self.futures_woken) {
-            state.wake_futures();
-        }
         self.release(state);
         moved
     }
@@ -380,24 +349,6 @@ impl State {
     /// ended, and its receiver waits for it.
     fn is_active(&self) -> bool {
         !self.running.is_empty() || self.queues.iter().any(|queue| !queue.outgoing.is_empty())
-    }
-
-    /// The wakers of futures that wait for schedules.
-    fn futures(&mut self) -> impl Iterator<Item = &mut Option<Waker>> {
-        let schedules = self.places.iter_mut().filter_map(|p| p.schedule.as_mut());
-        schedules.map(|schedule| &mut schedule.waker)
-    }
-
-    /// Whether futures wait for an end.
-    fn has_futures(&mut self) -> bool {
-        self.futures().any(|waker| waker.is_some())
-    }
-
-    /// Has futures ask although nothing ended.
-    #[cold]
-    fn wake_futures(&mut self) {
-        let wakers: Vec<Waker> = self.futures().filter_map(Option::take).collect();
-        self.woken.extend(wakers);
     }
 
     fn take_outcome(&mut self, ticket: Ticket) -> Option<CommResult<()>> {

@@ -90,7 +90,7 @@ pub(super) fn assemble(
             peers: peers.into(),
             devices,
             slots: Slots::new(),
-            requests: RequestPool::new(link.engine()),
+            requests: RequestPool::default(),
             packed: PackedBytes::default(),
             sync: SyncState::default(),
         })),

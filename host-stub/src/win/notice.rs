@@ -1,10 +1,7 @@
-//! Requests and who wants to know of their end: a condition, a function, a future.
+//! Requests and who wants to know of their end: a condition or a function.
 
 use std::ffi::c_void;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use super::error::{WinError, WinResult};
 use super::request::Request;
@@ -37,7 +34,7 @@ unsafe extern "C" fn end_detached(detached: *mut c_void) {
 impl<'w> Request<'w> {
     /// Has a condition signalled when the operation is complete, or at once if it is. The request is
     /// still to be ended by [`wait`](Self::wait) or [`test`](Self::test), which then do not block.
-    /// One condition, event or future at a time: [`AttachError::Taken`].
+    /// One condition or event at a time: [`AttachError::Taken`].
     ///
     /// # Safety
     /// The condition stays where it is until it has been signalled.
@@ -131,42 +128,5 @@ impl<'w> Request<'w> {
             Some(index) => Some((index, requests.get_mut(index)?.end_complete())),
             None => Some((first, waited)),
         }
-    }
-}
-
-/// A request as a future: ready when the operation is complete. With a progress thread the waker is
-/// signalled by it, also when it fails at its progress, which is then the outcome; without, each poll
-/// makes progress and asks to be polled again. No executor is needed in particular.
-impl Future for Request<'_> {
-    type Output = WinResult<()>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<WinResult<()>> {
-        let _entered = self.link().enter("await")?;
-        let progress_thread = self.link().engine().has_progress_thread();
-        if !self.is_over() && !progress_thread {
-            self.poll_progress()?;
-        }
-        if self.is_over() {
-            return Poll::Ready(self.end_complete());
-        }
-        let attached = self.completion().map_or(Ok(Attached::Complete), |end| {
-            end.attach_waker(context.waker())
-        });
-        match attached {
-            Ok(Attached::Complete) => {
-                self.visit();
-                return Poll::Ready(self.end_complete());
-            }
-            Ok(Attached::Later) if progress_thread => {
-                // Its last visit failed: does this one?
-                if self.link().engine().trouble().is_some() {
-                    self.poll_progress()?;
-                }
-                self.link().engine().awaited();
-            }
-            // Nobody else makes progress, or the end is told to somebody else.
-            _ => context.waker().wake_by_ref(),
-        }
-        Poll::Pending
     }
 }

@@ -138,14 +138,6 @@ impl<'w> Request<'w> {
         }
     }
 
-    /// Progress for a future that nobody else makes progress for.
-    pub(super) fn poll_progress(&self) -> WinResult<()> {
-        let link = self.link();
-        link.progress(self.call)?;
-        // Also where progress served peers, which may never stop asking.
-        link.check(self.call)
-    }
-
     /// Progresses, and says whether the operation is complete. Once it is, its failure is reported
     /// here, once; further calls say true.
     pub fn test(&mut self) -> WinResult<bool> {
@@ -236,10 +228,9 @@ impl<'w> Request<'w> {
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
-        let Some(end) = self.completion() else {
+        if self.completion().is_none() {
             return;
-        };
-        end.detach_waker();
+        }
         if let Err(error) = self.finish() {
             // The state is not given back when the job failed: its callbacks may still come.
             tracing::warn!("a dropped request failed: {error}");

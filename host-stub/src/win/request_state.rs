@@ -3,12 +3,12 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use plugin_api::Status;
 
 use super::pending::Pending;
-use crate::crt::{Completion, Engine, Told};
+use crate::crt::Completion;
 
 /// The last step of an operation: gets its first failure, or 0, and says what came of all of it.
 pub(super) type LastStep = Box<dyn FnOnce(i32) -> i32 + Send>;
@@ -146,66 +146,35 @@ impl RequestState {
 
 const CHUNK: usize = 64;
 
-/// Where the states lie. Apart from the pool, for the progress thread, which has their futures look again
-/// when it meets trouble.
+/// The request states of a window.
 #[derive(Default)]
-struct Chunks(Mutex<Vec<NonNull<[RequestState; CHUNK]>>>);
-
-// SAFETY: the states are atomics, and the list of pointers to them is behind the mutex.
-unsafe impl Send for Chunks {}
-// SAFETY: as for Send.
-unsafe impl Sync for Chunks {}
-
-impl Told for Chunks {
-    fn look_again(&self) {
-        let chunks = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        for chunk in chunks {
-            // SAFETY: chunks stay as long as this.
-            for state in unsafe { chunk.as_ref() } {
-                state.end.look_again();
-            }
-        }
-    }
+pub(super) struct RequestPool {
+    /// Those that no request uses.
+    free: Mutex<Vec<NonNull<RequestState>>>,
+    /// Where all lie.
+    chunks: Mutex<Vec<NonNull<[RequestState; CHUNK]>>>,
 }
 
-impl Drop for Chunks {
+// SAFETY: the states are atomics, and the lists of pointers to them are behind mutexes.
+unsafe impl Send for RequestPool {}
+// SAFETY: as for Send.
+unsafe impl Sync for RequestPool {}
+
+impl Drop for RequestPool {
     fn drop(&mut self) {
-        let chunks = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let chunks = self
+            .chunks
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
         for chunk in chunks.drain(..) {
-            // SAFETY: leaked from a Box by `take`, freed once. The window drops its pool only
+            // SAFETY: leaked from a Box by `grow`, freed once. The window drops its pool only
             // when none of its operations is under way.
             drop(unsafe { Box::from_raw(chunk.as_ptr()) });
         }
     }
 }
 
-/// The request states of a window.
-pub(super) struct RequestPool {
-    /// Those that no request uses.
-    free: Mutex<Vec<NonNull<RequestState>>>,
-    chunks: Arc<Chunks>,
-}
-
-// SAFETY: the states are atomics, and the list of pointers to them is behind the mutex.
-unsafe impl Send for RequestPool {}
-// SAFETY: as for Send.
-unsafe impl Sync for RequestPool {}
-
 impl RequestPool {
-    pub(super) fn new(engine: &Engine) -> RequestPool {
-        let chunks = Arc::new(Chunks::default());
-        let told: Arc<dyn Told> = chunks.clone();
-        engine.add_told(Arc::downgrade(&told));
-        RequestPool {
-            free: Mutex::default(),
-            chunks,
-        }
-    }
-
     /// A state with no failure, that counts the issuer.
     #[inline]
     pub(super) fn take(&self) -> NonNull<RequestState> {
@@ -225,7 +194,7 @@ impl RequestPool {
         let chunk: Box<[RequestState; CHUNK]> =
             Box::new(std::array::from_fn(|_| RequestState::default()));
         let chunk = NonNull::from(Box::leak(chunk));
-        let mut chunks = self.chunks.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
         chunks.push(chunk);
         let first = chunk.cast::<RequestState>();
         // SAFETY: the offsets stay inside the chunk's CHUNK states.

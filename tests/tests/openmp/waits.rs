@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// If a transport fails to make progress, sleeping waits and futures end with an error.
+/// If a transport fails to make progress, sleeping waits end with an error.
 #[test]
 fn failing_progress_ends_waits() {
     if !is_there(COMPILERS[0]) {
@@ -30,7 +30,7 @@ fn failing_progress_ends_waits() {
     let outcome = broken(
         Command::new(host_stub())
             .args(["check", "--np", "2", "--suite", "crt", "--timeout", "40"])
-            .args(["--only", "crt/futures"])
+            .args(["--only", "crt/wait_all"])
             .args(["--mca", "host_progress_thread", "1", "--plugin"])
             .arg(c_plugin("")),
         "16",
@@ -79,27 +79,5 @@ fn tasks_without_a_progress_thread() {
         let outcome = run(&suspend, &["swapped"]);
         let said = outcome.transcript();
         assert!(outcome.status.success(), "{said}");
-    }
-}
-
-/// The stencil in async Rust.
-#[test]
-fn a_stencil_of_futures() {
-    for mode in MODES {
-        for provider in ["shm", "tcp;ofi_rxm"] {
-            for keeper in ["0", "1"] {
-                let outcome = run(
-                    Command::new(host_stub())
-                        .args(["check", "--np", "4", "--suite", "crt"])
-                        .args(["--only", "crt/stencil_async", "--provider", provider])
-                        .args(["--mca", "host_progress_thread", keeper, "--plugin"])
-                        .arg(ofi_plugin())
-                        .env("OMP_EXTERNAL", mode),
-                    LIMIT,
-                );
-                let said = outcome.transcript();
-                assert!(outcome.stdout.contains("1 passed, 0 failed"), "{said}");
-            }
-        }
     }
 }

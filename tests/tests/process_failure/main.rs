@@ -40,11 +40,11 @@ pub(crate) const KINDS: [&str; 9] = [
     "window creation",
     "barrier",
     "barrier, polled",
-    AWAITED,
+    ATTENDED,
 ];
 
-/// A future, for which a progress thread makes progress.
-pub(crate) const AWAITED: &str = "barrier, awaited";
+/// A progress thread makes the progress.
+pub(crate) const ATTENDED: &str = "barrier, progress thread";
 
 pub(crate) const PROVIDERS: [&str; 3] = ["shm", "tcp;ofi_rxm", "sockets"];
 
@@ -57,7 +57,7 @@ const TABLES: [&str; 4] = ["btl", "mixed", "btl", "shm"];
 fn has_table(kind: &str) -> bool {
     !matches!(
         kind,
-        "window creation" | "barrier" | "barrier, polled" | AWAITED
+        "window creation" | "barrier" | "barrier, polled" | ATTENDED
     )
 }
 

@@ -1,10 +1,7 @@
 //! What each rank of a run does: epochs of one kind without end, until a call fails.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::Duration;
 
 use host_stub::win::{Assertion, Datatype, Info, Layout, LockKind, Op, Target, Window};
@@ -12,7 +9,7 @@ use host_stub::{Comm, Job, JobOptions};
 use integration_tests::random::Random;
 use integration_tests::usage;
 
-use crate::AWAITED;
+use crate::ATTENDED;
 use crate::run::{FATE, KIND, SEED};
 
 type Failed = Box<dyn std::error::Error>;
@@ -33,27 +30,6 @@ pub(crate) fn clock() -> u64 {
     // SAFETY: `now` is writable.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000
-}
-
-/// The thread that waits for a future.
-struct Sleeper(Thread);
-
-impl Wake for Sleeper {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Sleeps until the future is ready.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Sleeper(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return done;
-        }
-        std::thread::park();
-    }
 }
 
 /// One line, whole, at once: another thread or a signal may end the process right after it.
@@ -213,9 +189,9 @@ impl Rank {
                     std::thread::yield_now();
                 }
             }
-            AWAITED => {
+            ATTENDED => {
                 self.pause();
-                block_on(Comm::world(&self.job)?.ibarrier()?)?;
+                Comm::world(&self.job)?.ibarrier()?.wait()?;
             }
             other => panic!("no epochs of kind {other}"),
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use integration_tests::fixtures::{host_stub, ofi_plugin};
 use integration_tests::usage::shared_memory_files;
 
-use crate::{AWAITED, Fate};
+use crate::{ATTENDED, Fate};
 
 pub(crate) const KIND: &str = "CHAOS_KIND";
 pub(crate) const FATE: &str = "CHAOS_FATE";
@@ -181,7 +181,7 @@ pub(crate) fn run(case: &Case) -> Seen {
         Fate::Killed => "0",
         Fate::Stopped => TIMEOUT,
     };
-    let progress_thread = if case.kind == AWAITED { "1" } else { "0" };
+    let progress_thread = if case.kind == ATTENDED { "1" } else { "0" };
     let files = shared_memory_files();
     let mut child = Command::new(host_stub())
         .args(["launch", "-n", &RANKS.to_string(), "--enable-recovery"])

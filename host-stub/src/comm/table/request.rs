@@ -1,9 +1,6 @@
 //! Collectives under way.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use super::layered::{Pending, Run};
 use super::staged::{Staged, give_back};
@@ -151,35 +148,6 @@ impl CollRequest {
             }
         };
         self.ended(outcome)
-    }
-}
-
-/// A collective as a future: ready when it is done. With a progress thread, that makes the progress
-/// and wakes; without, each poll makes progress and asks to be polled again, and so does each poll of
-/// a collective that a layer runs, since nobody knows when to ask the layer.
-impl Future for CollRequest {
-    type Output = CommResult<()>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<CommResult<()>> {
-        let comm = self.comm.clone();
-        let runtime = comm.job().runtime();
-        let _entered = runtime.enter("await")?;
-        let (waiting, Some(engine)) = (runtime.engine(), comm.registry().engine()) else {
-            return Poll::Ready(Ok(()));
-        };
-        if !waiting.has_progress_thread() {
-            waiting.progress();
-        }
-        engine.look_sometimes(comm.job());
-        if let Some(outcome) = self.advance(|ticket| engine.poll(ticket, context.waker())) {
-            return Poll::Ready(outcome);
-        }
-        if waiting.has_progress_thread() && !matches!(self.work, Work::Layer(_)) {
-            waiting.awaited();
-        } else {
-            context.waker().wake_by_ref();
-        }
-        Poll::Pending
     }
 }
 

@@ -1,5 +1,7 @@
 //! What the ranks of a new window tell each other first, and which of them share memory.
 
+use std::collections::HashMap;
+
 use super::error::{WinResult, refused};
 use super::kind::WindowKind;
 use crate::base::process::Process;
@@ -122,16 +124,14 @@ impl Intent {
 /// For each rank the first of those with which it shares memory: the same node as the launcher or a
 /// parameter says, and one space of process ids, which containers on a node do not have.
 pub(super) fn classes(nodes: &[u32], intents: &[Intent]) -> Vec<usize> {
-    (0..nodes.len())
-        .map(|rank| {
-            let process = &intents[rank].process;
-            (0..rank)
-                .find(|other| {
-                    nodes[*other] == nodes[rank] && process.is_beside(&intents[*other].process)
-                })
-                .unwrap_or(rank)
-        })
-        .collect()
+    let mut first = HashMap::new();
+    let of = nodes.iter().zip(intents).enumerate();
+    of.map(|(rank, (node, intent))| match intent.process.space {
+        // Unknown, so beside nobody.
+        0 => rank,
+        space => *first.entry((*node, space)).or_insert(rank),
+    })
+    .collect()
 }
 
 #[cfg(test)]

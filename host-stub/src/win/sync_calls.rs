@@ -159,16 +159,18 @@ impl Window {
     }
 
     fn check_group(&self, call: &'static str, group: &[usize]) -> WinResult<()> {
-        for (index, rank) in group.iter().enumerate() {
-            self.peer(call, *rank)?;
-            if group[..index].contains(rank) {
-                return Err(WinError::BadArgument {
-                    call,
-                    reason: format!("rank {rank} is in the group twice"),
-                });
-            }
+        let mut ranks = group.to_vec();
+        ranks.sort_unstable();
+        if let Some(largest) = ranks.last() {
+            self.peer(call, *largest)?;
         }
-        Ok(())
+        match ranks.windows(2).find(|pair| pair[0] == pair[1]) {
+            None => Ok(()),
+            Some(pair) => Err(WinError::BadArgument {
+                call,
+                reason: format!("rank {} is in the group twice", pair[0]),
+            }),
+        }
     }
 
     /// Opens an access epoch to a group of ranks. Returns when each has posted, or at once with

@@ -111,6 +111,14 @@ int main(void) {
     EXPECT(host_coll_live_tables() <= before + 1);
     MUST(host_comm_hooks_unregister(LAYER));
 
+    /* What names no collective, or has no arguments, is refused by both calls. */
+    host_coll_args_t args = host_coll_args(&one, &total, 1, HOST_INT64, HOST_SUM, 0);
+    EXPECT(host_coll(world, HOST_COLL_ENTRIES, &args) == HOST_ERR_ARG && host_coll(world, -1, &args) == HOST_ERR_ARG);
+    EXPECT(host_coll(world, HOST_COLL_BARRIER, NULL) == HOST_ERR_ARG);
+    EXPECT(host_coll_start(world, HOST_COLL_ENTRIES, &args, &request) == HOST_ERR_ARG && request == NULL);
+    EXPECT(host_coll_start(world, HOST_COLL_ALLREDUCE, &args, NULL) == HOST_ERR_ARG);
+    EXPECT(host_reduce_scatter(&one, &total, NULL, HOST_INT64, HOST_SUM, world) == HOST_ERR_ARG);
+
     /* A hook that fails makes the creation fail on every rank. */
     MUST(host_comm_hooks_register(LAYER, refuse, NULL, NULL));
     EXPECT(host_comm_dup(world, &copy) == HOST_ERR_COMM && copy == NULL);

@@ -92,6 +92,16 @@ static void use_layouts(host_win_t *win, int rank, int size) {
     EXPECT(host_accumulate_layout(mine, NULL, HOST_SUM, next, 0, &column, win) == HOST_ERR_ARG);
     EXPECT(host_put_layout(NULL, &row, next, 0, &column, win) == HOST_ERR_ARG);
     MUST(host_win_unlock_all(win));
+
+    /* One element has no layout, and it has no request; a layout that is missing is no empty one. */
+    host_request_t *request = NULL;
+    host_rma_args_t args = host_rma_args(&rank, 1, HOST_INT32, rank, 0);
+    EXPECT(host_rma(HOST_RMA_FENCE, &args, win) == HOST_ERR_ARG && host_rma(HOST_RMA_PUT, NULL, win) == HOST_ERR_ARG);
+    EXPECT(host_rma_start(HOST_RMA_FETCH_AND_OP, &args, win, &request) == HOST_ERR_ARG && request == NULL);
+    args.origin_layout = &row;
+    EXPECT(host_rma(HOST_RMA_FETCH_AND_OP, &args, win) == HOST_ERR_ARG);
+    EXPECT(host_put_layout(&rank, &row, rank, 0, NULL, win) == HOST_ERR_ARG);
+    EXPECT(host_put_layout(&rank, NULL, rank, 0, NULL, win) == HOST_ERR_ARG);
 }
 
 /* Puts to the next rank and adds to rank 0. */

@@ -1,10 +1,13 @@
 /*
- * The calls of host_stub.h by names of their own, which includes this file. Each fills the arguments of host_coll or
- * host_coll_start.
+ * The calls of host_stub.h by names of their own, which includes this file. Each fills the arguments of host_coll,
+ * host_coll_start, host_rma or host_rma_start.
  *
  * Collectives: buffers are elements of `datatype`. Where `send` is NULL, the operand is where the result will be. Every
  * rank of a communicator calls its collectives in the same order, with the same arguments. The form with an i in front
  * is nonblocking: host_coll_wait and the like end its request, and the buffers are the collective's until then.
+ *
+ * Transfers and atomic updates of windows: the form with an r in front returns a request, which host_wait and the like
+ * end, and is for lock and lock_all epochs only.
  */
 #ifndef HOST_CALLS_H
 #define HOST_CALLS_H
@@ -54,14 +57,14 @@ static inline int host_ibcast(void *buffer, size_t count, int datatype, int root
 }
 
 /* Combines `count` elements of every rank; the root gets the result. */
-static inline int host_reduce(const void *send, void *recv, size_t count, int datatype, int op, int
-                              root, host_comm_t *comm) {
+static inline int host_reduce(const void *send, void *recv, size_t count, int datatype, int op,
+                              int root, host_comm_t *comm) {
     host_coll_args_t args = host_coll_args(send, recv, count, datatype, op, root);
     return host_coll(comm, HOST_COLL_REDUCE, &args);
 }
 
-static inline int host_ireduce(const void *send, void *recv, size_t count, int datatype, int op, int
-                               root, host_comm_t *comm, host_coll_request_t **request) {
+static inline int host_ireduce(const void *send, void *recv, size_t count, int datatype, int op,
+                               int root, host_comm_t *comm, host_coll_request_t **request) {
     host_coll_args_t args = host_coll_args(send, recv, count, datatype, op, root);
     return host_coll_start(comm, HOST_COLL_REDUCE, &args, request);
 }
@@ -132,17 +135,17 @@ static inline int host_ialltoall(const void *send, void *recv, size_t count, int
 }
 
 /* Combines as many elements of every rank as the counts add up to; rank r gets `counts[r]` of them. */
-static inline int host_reduce_scatter(const void *send, void *recv, const size_t *counts, int
-                                      datatype, int op, host_comm_t *comm) {
+static inline int host_reduce_scatter(const void *send, void *recv, const size_t *counts,
+                                      int datatype, int op, host_comm_t *comm) {
     host_coll_args_t args = host_coll_args(send, recv, 0, datatype, op, 0);
     args.counts = counts;
     /* Without counts it would be a reduction of nothing: refused. */
     return host_coll(comm, HOST_COLL_REDUCE_SCATTER, counts ? &args : NULL);
 }
 
-static inline int host_ireduce_scatter(const void *send, void *recv, const size_t *counts, int
-                                       datatype, int op, host_comm_t *comm, host_coll_request_t
-                                       **request) {
+static inline int host_ireduce_scatter(const void *send, void *recv, const size_t *counts,
+                                       int datatype, int op, host_comm_t *comm,
+                                       host_coll_request_t **request) {
     host_coll_args_t args = host_coll_args(send, recv, 0, datatype, op, 0);
     args.counts = counts;
     /* Without counts it would be a reduction of nothing: refused. */
@@ -150,14 +153,14 @@ static inline int host_ireduce_scatter(const void *send, void *recv, const size_
 }
 
 /* As host_reduce_scatter, with `count` elements for every rank. */
-static inline int host_reduce_scatter_block(const void *send, void *recv, size_t count, int
-                                            datatype, int op, host_comm_t *comm) {
+static inline int host_reduce_scatter_block(const void *send, void *recv, size_t count,
+                                            int datatype, int op, host_comm_t *comm) {
     host_coll_args_t args = host_coll_args(send, recv, count, datatype, op, 0);
     return host_coll(comm, HOST_COLL_REDUCE_SCATTER, &args);
 }
 
-static inline int host_ireduce_scatter_block(const void *send, void *recv, size_t count, int
-                                             datatype, int op, host_comm_t *comm,
+static inline int host_ireduce_scatter_block(const void *send, void *recv, size_t count,
+                                             int datatype, int op, host_comm_t *comm,
                                              host_coll_request_t **request) {
     host_coll_args_t args = host_coll_args(send, recv, count, datatype, op, 0);
     return host_coll_start(comm, HOST_COLL_REDUCE_SCATTER, &args, request);
@@ -189,6 +192,171 @@ static inline int host_iexscan(const void *send, void *recv, size_t count, int d
     return host_coll_start(comm, HOST_COLL_EXSCAN, &args, request);
 }
 
+/* The arguments of a transfer between `origin` and a target's window, at a displacement in its units. */
+static inline host_rma_args_t host_rma_args(const void *origin, size_t count, int datatype, int target,
+                                            uint64_t displacement) {
+    host_rma_args_t args;
+    memset(&args, 0, sizeof args);
+    args.magic = HOST_RMA_ARGS_MAGIC;
+    args.size = sizeof args;
+    args.origin = (void *)origin;
+    args.count = count;
+    args.datatype = datatype;
+    args.target = target;
+    args.displacement = displacement;
+    return args;
+}
+
+/* Writes `bytes` bytes to a target's window. `origin` is unchanged until the operation is complete. */
+static inline int host_put(const void *origin, size_t bytes, int target, uint64_t displacement,
+                           host_win_t *win) {
+    host_rma_args_t args = host_rma_args(origin, bytes, HOST_UINT8, target, displacement);
+    return host_rma(HOST_RMA_PUT, &args, win);
+}
+
+static inline int host_rput(const void *origin, size_t bytes, int target, uint64_t displacement,
+                            host_win_t *win, host_request_t **request) {
+    host_rma_args_t args = host_rma_args(origin, bytes, HOST_UINT8, target, displacement);
+    return host_rma_start(HOST_RMA_PUT, &args, win, request);
+}
+
+/* Reads `bytes` bytes of a target's window. Nothing else uses `origin` until the operation is complete. */
+static inline int host_get(void *origin, size_t bytes, int target, uint64_t displacement,
+                           host_win_t *win) {
+    host_rma_args_t args = host_rma_args(origin, bytes, HOST_UINT8, target, displacement);
+    return host_rma(HOST_RMA_GET, &args, win);
+}
+
+static inline int host_rget(void *origin, size_t bytes, int target, uint64_t displacement,
+                            host_win_t *win, host_request_t **request) {
+    host_rma_args_t args = host_rma_args(origin, bytes, HOST_UINT8, target, displacement);
+    return host_rma_start(HOST_RMA_GET, &args, win, request);
+}
+
+/* As host_put, of `count` elements of a type. With HOST_ON_DEVICE added to the type, host memory is refused. */
+static inline int host_put_typed(const void *origin, size_t count, int datatype, int target,
+                                 uint64_t displacement, host_win_t *win) {
+    host_rma_args_t args = host_rma_args(origin, count, datatype, target, displacement);
+    return host_rma(HOST_RMA_PUT, &args, win);
+}
+
+static inline int host_rput_typed(const void *origin, size_t count, int datatype, int target,
+                                  uint64_t displacement, host_win_t *win, host_request_t **request)
+                                  {
+    host_rma_args_t args = host_rma_args(origin, count, datatype, target, displacement);
+    return host_rma_start(HOST_RMA_PUT, &args, win, request);
+}
+
+/* As host_get, of `count` elements of a type. With HOST_ON_DEVICE added to the type, host memory is refused. */
+static inline int host_get_typed(void *origin, size_t count, int datatype, int target,
+                                 uint64_t displacement, host_win_t *win) {
+    host_rma_args_t args = host_rma_args(origin, count, datatype, target, displacement);
+    return host_rma(HOST_RMA_GET, &args, win);
+}
+
+static inline int host_rget_typed(void *origin, size_t count, int datatype, int target,
+                                  uint64_t displacement, host_win_t *win,
+                                  host_request_t **request) {
+    host_rma_args_t args = host_rma_args(origin, count, datatype, target, displacement);
+    return host_rma_start(HOST_RMA_GET, &args, win, request);
+}
+
+/* As host_put, and adds one to a counter of the target, 0 to HOST_WIN_COUNTERS - 1, once the bytes are visible there.
+ * The counter says how many puts have arrived whole, and tells nothing of their order. */
+static inline int host_put_notify(const void *origin, size_t bytes, int target,
+                                  uint64_t displacement, int counter, host_win_t *win) {
+    host_rma_args_t args = host_rma_args(origin, bytes, HOST_UINT8, target, displacement);
+    args.counter = counter;
+    return host_rma(HOST_RMA_PUT_NOTIFY, &args, win);
+}
+
+/* As host_put, between two layouts of the same type and number of elements. `displacement` is where the target's layout
+ * begins. A NULL layout is refused: SIZE_MAX elements together are more than memory has. */
+static inline int host_put_layout(const void *origin, const host_layout_t *origin_layout,
+                                  int target, uint64_t displacement,
+                                  const host_layout_t *target_layout, host_win_t *win) {
+    host_rma_args_t args = host_rma_args(origin, SIZE_MAX, HOST_UINT8, target, displacement);
+    args.origin_layout = origin_layout;
+    args.target_layout = target_layout;
+    return host_rma(HOST_RMA_PUT, &args, win);
+}
+
+/* As host_get, between two layouts of the same type and number of elements. */
+static inline int host_get_layout(void *origin, const host_layout_t *origin_layout, int target,
+                                  uint64_t displacement, const host_layout_t *target_layout,
+                                  host_win_t *win) {
+    host_rma_args_t args = host_rma_args(origin, SIZE_MAX, HOST_UINT8, target, displacement);
+    args.origin_layout = origin_layout;
+    args.target_layout = target_layout;
+    return host_rma(HOST_RMA_GET, &args, win);
+}
+
+/* As host_accumulate, between two layouts of the same type and number of elements. */
+static inline int host_accumulate_layout(const void *origin, const host_layout_t *origin_layout,
+                                         int op, int target, uint64_t displacement,
+                                         const host_layout_t *target_layout, host_win_t *win) {
+    host_rma_args_t args = host_rma_args(origin, SIZE_MAX, HOST_UINT8, target, displacement);
+    args.origin_layout = origin_layout;
+    args.target_layout = target_layout;
+    args.op = op;
+    return host_rma(HOST_RMA_ACCUMULATE, &args, win);
+}
+
+/* `target = target op origin`, each element atomically with respect to other accumulates. Nothing else uses the buffers
+ * of atomic updates until they are complete. */
+static inline int host_accumulate(const void *origin, size_t count, int datatype, int op,
+                                  int target, uint64_t displacement, host_win_t *win) {
+    host_rma_args_t args = host_rma_args(origin, count, datatype, target, displacement);
+    args.op = op;
+    return host_rma(HOST_RMA_ACCUMULATE, &args, win);
+}
+
+static inline int host_raccumulate(const void *origin, size_t count, int datatype, int op,
+                                   int target, uint64_t displacement, host_win_t *win,
+                                   host_request_t **request) {
+    host_rma_args_t args = host_rma_args(origin, count, datatype, target, displacement);
+    args.op = op;
+    return host_rma_start(HOST_RMA_ACCUMULATE, &args, win, request);
+}
+
+/* As host_accumulate, and fetches what was at the target to `result`. `origin` may be NULL with HOST_NO_OP. */
+static inline int host_get_accumulate(const void *origin, void *result, size_t count, int datatype,
+                                      int op, int target, uint64_t displacement, host_win_t *win) {
+    host_rma_args_t args = host_rma_args(origin, count, datatype, target, displacement);
+    args.result = result;
+    args.op = op;
+    return host_rma(HOST_RMA_GET_ACCUMULATE, &args, win);
+}
+
+static inline int host_rget_accumulate(const void *origin, void *result, size_t count, int datatype,
+                                       int op, int target, uint64_t displacement, host_win_t *win,
+                                       host_request_t **request) {
+    host_rma_args_t args = host_rma_args(origin, count, datatype, target, displacement);
+    args.result = result;
+    args.op = op;
+    return host_rma_start(HOST_RMA_GET_ACCUMULATE, &args, win, request);
+}
+
+/* As host_get_accumulate, for one element. */
+static inline int host_fetch_and_op(const void *origin, void *result, int datatype, int op,
+                                    int target, uint64_t displacement, host_win_t *win) {
+    host_rma_args_t args = host_rma_args(origin, 1, datatype, target, displacement);
+    args.result = result;
+    args.op = op;
+    return host_rma(HOST_RMA_FETCH_AND_OP, &args, win);
+}
+
+/* Writes the element at `origin` to the target if the one there equals that at `compare`, and fetches what was there.
+ * Integers only. */
+static inline int host_compare_and_swap(const void *origin, const void *compare, void *result,
+                                        int datatype, int target, uint64_t displacement,
+                                        host_win_t *win) {
+    host_rma_args_t args = host_rma_args(origin, 1, datatype, target, displacement);
+    args.compare = compare;
+    args.result = result;
+    return host_rma(HOST_RMA_COMPARE_AND_SWAP, &args, win);
+}
+
 /* Brings `count` elements of every rank to everyone, who gets `counts[r]` of rank r and places them
  * `displacements[r]` elements from the beginning of `recv`. The counts are the same at every rank. */
 static inline int host_allgatherv(const void *send, size_t count, void *recv, const size_t *counts,
@@ -210,9 +378,10 @@ static inline int host_iallgatherv(const void *send, size_t count, void *recv, c
 
 /* Brings every rank elements of everyone: `send_counts[r]` of them go to rank r, and `recv_counts[r]` come
  * from it. Displacements are in elements. In place, `send` and its lists are NULL. */
-static inline int host_alltoallv(const void *send, const size_t *send_counts, const size_t
-                                 *send_displacements, void *recv, const size_t *recv_counts, const
-                                 size_t *recv_displacements, int datatype, host_comm_t *comm) {
+static inline int host_alltoallv(const void *send, const size_t *send_counts,
+                                 const size_t *send_displacements, void *recv,
+                                 const size_t *recv_counts, const size_t *recv_displacements,
+                                 int datatype, host_comm_t *comm) {
     host_coll_args_t args = host_coll_args(send, recv, 0, datatype, HOST_SUM, 0);
     args.given.counts = send_counts;
     args.given.displacements = send_displacements;
@@ -221,10 +390,10 @@ static inline int host_alltoallv(const void *send, const size_t *send_counts, co
     return host_coll(comm, HOST_COLL_ALLTOALLV, &args);
 }
 
-static inline int host_ialltoallv(const void *send, const size_t *send_counts, const size_t
-                                  *send_displacements, void *recv, const size_t *recv_counts, const
-                                  size_t *recv_displacements, int datatype, host_comm_t *comm,
-                                  host_coll_request_t **request) {
+static inline int host_ialltoallv(const void *send, const size_t *send_counts,
+                                  const size_t *send_displacements, void *recv,
+                                  const size_t *recv_counts, const size_t *recv_displacements,
+                                  int datatype, host_comm_t *comm, host_coll_request_t **request) {
     host_coll_args_t args = host_coll_args(send, recv, 0, datatype, HOST_SUM, 0);
     args.given.counts = send_counts;
     args.given.displacements = send_displacements;

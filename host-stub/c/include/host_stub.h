@@ -275,6 +275,9 @@
 // The magic number of a host_layout_t.
 #define HOST_LAYOUT_MAGIC 3555945176873783112
 
+// Counters that each process of a window has for puts with notification.
+#define HOST_WIN_COUNTERS 8
+
 // Made of the caller's memory.
 #define HOST_WIN_CREATE 0
 
@@ -287,8 +290,11 @@
 // Of memory attached and detached.
 #define HOST_WIN_DYNAMIC 3
 
-// Counters that each process of a window has for puts with notification.
-#define HOST_WIN_COUNTERS 8
+// A put that adds one to a counter of the target. It has no place in a window's table: it calls put there.
+#define HOST_RMA_PUT_NOTIFY 64
+
+// What a host_rma_args_t begins with.
+#define HOST_RMA_ARGS_MAGIC 3550897271628518216
 
 // A lock that several ranks hold at once.
 #define HOST_LOCK_SHARED 0
@@ -771,6 +777,10 @@ typedef int (*host_win_hook_fn)(const struct host_new_win_t *win,
 // `data` is what the hook has set in the table.
 typedef void (*host_win_ended_fn)(void *data, void *param);
 
+// What host_request_detach calls when the operation is complete, with a status of 0 or a negative
+// code of the transport.
+typedef void (*host_completed_fn)(void *data, int status);
+
 // A run of elements in an indexed layout.
 typedef struct host_block_t {
     // Elements from the start of the buffer to the run.
@@ -814,9 +824,37 @@ typedef struct host_layout_t {
     const struct host_run_t *runs;
 } host_layout_t;
 
-// What host_request_detach calls when the operation is complete, with a status of 0 or a negative
-// code of the transport.
-typedef void (*host_completed_fn)(void *data, int status);
+// The arguments of a transfer or an atomic update, those that it has a meaning for; the others are zero. They grow at the
+// end only, and `size` says where that is.
+typedef struct host_rma_args_t {
+    // HOST_RMA_ARGS_MAGIC.
+    uint64_t magic;
+    // sizeof(host_rma_args_t).
+    size_t size;
+    // The origin's buffer; of a get the one that is written. May be NULL with HOST_NO_OP.
+    void *origin;
+    // Where fetching calls put what was at the target.
+    void *result;
+    // What a compare_and_swap compares with.
+    const void *compare;
+    // Elements of a side without a layout; fetch_and_op and compare_and_swap take one.
+    size_t count;
+    // Where the target's elements begin, in its units.
+    uint64_t displacement;
+    // Their type. With HOST_ON_DEVICE host memory is refused.
+    int datatype;
+    // The operation of accumulates.
+    int op;
+    // The target's rank, or HOST_PROC_NULL.
+    int target;
+    // The counter of a HOST_RMA_PUT_NOTIFY, 0 to HOST_WIN_COUNTERS - 1.
+    int counter;
+    // Where the origin's elements lie; NULL: together. Of put, get and accumulate only, as the target's. Both sides have the
+    // same type and number of elements.
+    const struct host_layout_t *origin_layout;
+    // Where the target's elements lie from `displacement` on; NULL: together.
+    const struct host_layout_t *target_layout;
+} host_rma_args_t;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1452,41 +1490,21 @@ int host_rma_previous(void *_data,
                       const struct host_rma_layer_t *layer,
                       struct host_rma_call_t *call);
 
-// As host_put, between two layouts of the same type and number of elements. `displacement` is where the
-// target's layout begins. Any thread may call, within the thread level.
+// How many puts with notification have arrived at a counter of this process. Their bytes may be read.
 //
 // # Safety
-// `win` is live, and the layouts are tables. `origin` is unchanged until the operation is complete.
-int host_put_layout(const void *origin,
-                    const struct host_layout_t *origin_layout,
-                    int target,
-                    uint64_t displacement,
-                    const struct host_layout_t *target_layout,
-                    struct host_win_t *win);
+// `win` is live. `arrived` is NULL or writable.
+int host_win_notifications(int counter,
+                           uint64_t *arrived,
+                           struct host_win_t *win);
 
-// As host_get, between two layouts of the same type and number of elements. Any thread may call, within the
-// thread level.
+// Waits until so many puts with notification have arrived at a counter of this process, all told. An error when a process of
+// the window is lost meanwhile.
 //
 // # Safety
-// `win` is live, and the layouts are tables. Nothing else uses `origin` until the operation is complete.
-int host_get_layout(void *origin,
-                    const struct host_layout_t *origin_layout,
-                    int target,
-                    uint64_t displacement,
-                    const struct host_layout_t *target_layout,
-                    struct host_win_t *win);
-
-// As host_accumulate, between two layouts of the same type and number of elements. Any thread may call,
-// within the thread level.
-//
-// # Safety
-// `win` is live, and the layouts are tables. `origin` is unchanged until the operation is complete.
-int host_accumulate_layout(const void *origin,
-                           const struct host_layout_t *origin_layout,
-                           int op,
-                           int target,
-                           uint64_t displacement,
-                           const struct host_layout_t *target_layout,
+// `win` is live.
+int host_win_wait_notified(int counter,
+                           uint64_t at_least,
                            struct host_win_t *win);
 
 // As host_win_allocate, over a communicator, with hints or NULL.
@@ -1629,72 +1647,23 @@ int host_request_attach(struct host_request_t *request,
 // called.
 int host_request_detach(struct host_request_t **request, host_completed_fn call, void *data);
 
-// Writes `bytes` bytes to a target's window, at a displacement in its units.
+// Begins a transfer or an atomic update: HOST_RMA_PUT to HOST_RMA_COMPARE_AND_SWAP, or HOST_RMA_PUT_NOTIFY. host_calls.h has a
+// function for each, with what it means.
 //
 // # Safety
-// `win` is live. `origin` is unchanged until the operation is complete.
-int host_put(const void *origin,
-             size_t bytes,
-             int target,
-             uint64_t displacement,
+// `win` is live, and layouts are tables. The operation's buffers are as its function in host_calls.h says until it is complete.
+int host_rma(size_t kind,
+             const struct host_rma_args_t *args,
              struct host_win_t *win);
 
-// As host_put, and adds one to a counter of the target, 0 to HOST_WIN_COUNTERS - 1, once the bytes are visible there. The
-// counter says how many puts have arrived whole, and tells nothing of their order.
+// As host_rma, with a request: HOST_RMA_PUT to HOST_RMA_GET_ACCUMULATE, in lock and lock_all epochs only.
 //
 // # Safety
-// As for host_put.
-int host_put_notify(const void *origin,
-                    size_t bytes,
-                    int target,
-                    uint64_t displacement,
-                    int counter,
-                    struct host_win_t *win);
-
-// How many puts with notification have arrived at a counter of this process. Their bytes may be read.
-//
-// # Safety
-// `win` is live. `arrived` is NULL or writable.
-int host_win_notifications(int counter,
-                           uint64_t *arrived,
-                           struct host_win_t *win);
-
-// Waits until so many puts with notification have arrived at a counter of this process, all told. An error when a process of
-// the window is lost meanwhile.
-//
-// # Safety
-// `win` is live.
-int host_win_wait_notified(int counter,
-                           uint64_t at_least,
-                           struct host_win_t *win);
-
-// Reads `bytes` bytes of a target's window, at a displacement in its units.
-//
-// # Safety
-// `win` is live. Nothing else uses `origin` until the operation is complete.
-int host_get(void *origin, size_t bytes, int target, uint64_t displacement, struct host_win_t *win);
-
-// As host_put, with a request. In lock and lock_all epochs only.
-//
-// # Safety
-// As for host_put; `request` is writable.
-int host_rput(const void *origin,
-              size_t bytes,
-              int target,
-              uint64_t displacement,
-              struct host_win_t *win,
-              struct host_request_t **request);
-
-// As host_get, with a request. In lock and lock_all epochs only.
-//
-// # Safety
-// As for host_get; `request` is writable.
-int host_rget(void *origin,
-              size_t bytes,
-              int target,
-              uint64_t displacement,
-              struct host_win_t *win,
-              struct host_request_t **request);
+// As for host_rma; `request` is writable.
+int host_rma_start(size_t kind,
+                   const struct host_rma_args_t *args,
+                   struct host_win_t *win,
+                   struct host_request_t **request);
 
 // Ends the open fence epoch and begins the next; collective.
 //
@@ -1749,128 +1718,6 @@ int host_win_flush_all(struct host_win_t *win);
 // # Safety
 // `win` is live.
 int host_win_sync(struct host_win_t *win);
-
-// As host_put, of `count` elements of a type. With HOST_ON_DEVICE added to the type, host memory is refused.
-//
-// # Safety
-// `win` is live. `origin` is unchanged until the operation is complete.
-int host_put_typed(const void *origin,
-                   size_t count,
-                   int datatype,
-                   int target,
-                   uint64_t displacement,
-                   struct host_win_t *win);
-
-// As host_get, of `count` elements of a type. With HOST_ON_DEVICE added to the type, host memory is refused.
-//
-// # Safety
-// `win` is live. Nothing else uses `origin` until the operation is complete.
-int host_get_typed(void *origin,
-                   size_t count,
-                   int datatype,
-                   int target,
-                   uint64_t displacement,
-                   struct host_win_t *win);
-
-// As host_put_typed, with a request. In lock and lock_all epochs only.
-//
-// # Safety
-// As for host_put_typed; `request` is writable.
-int host_rput_typed(const void *origin,
-                    size_t count,
-                    int datatype,
-                    int target,
-                    uint64_t displacement,
-                    struct host_win_t *win,
-                    struct host_request_t **request);
-
-// As host_get_typed, with a request. In lock and lock_all epochs only.
-//
-// # Safety
-// As for host_get_typed; `request` is writable.
-int host_rget_typed(void *origin,
-                    size_t count,
-                    int datatype,
-                    int target,
-                    uint64_t displacement,
-                    struct host_win_t *win,
-                    struct host_request_t **request);
-
-// `target = target op origin`, each element atomically with respect to other accumulates.
-//
-// # Safety
-// Nothing else uses the buffers until the operation is complete.
-int host_accumulate(const void *origin,
-                    size_t count,
-                    int datatype,
-                    int op,
-                    int target,
-                    uint64_t displacement,
-                    struct host_win_t *win);
-
-// As host_accumulate, and fetches what was at the target to `result`. `origin` may be NULL with HOST_NO_OP.
-//
-// # Safety
-// Nothing else uses the buffers until the operation is complete.
-int host_get_accumulate(const void *origin,
-                        void *result,
-                        size_t count,
-                        int datatype,
-                        int op,
-                        int target,
-                        uint64_t displacement,
-                        struct host_win_t *win);
-
-// As host_get_accumulate, for one element.
-//
-// # Safety
-// Nothing else uses the buffers until the operation is complete.
-int host_fetch_and_op(const void *origin,
-                      void *result,
-                      int datatype,
-                      int op,
-                      int target,
-                      uint64_t displacement,
-                      struct host_win_t *win);
-
-// Writes the element at `origin` to the target if the one there equals that at `compare`, and fetches what was there. Integers only.
-//
-// # Safety
-// Nothing else uses the buffers until the operation is complete.
-int host_compare_and_swap(const void *origin,
-                          const void *compare,
-                          void *result,
-                          int datatype,
-                          int target,
-                          uint64_t displacement,
-                          struct host_win_t *win);
-
-// As host_accumulate, with a request. In lock and lock_all epochs only.
-//
-// # Safety
-// Nothing else uses the buffers until the operation is complete. `request` is writable.
-int host_raccumulate(const void *origin,
-                     size_t count,
-                     int datatype,
-                     int op,
-                     int target,
-                     uint64_t displacement,
-                     struct host_win_t *win,
-                     struct host_request_t **request);
-
-// As host_get_accumulate, with a request. In lock and lock_all epochs only.
-//
-// # Safety
-// Nothing else uses the buffers until the operation is complete. `request` is writable.
-int host_rget_accumulate(const void *origin,
-                         void *result,
-                         size_t count,
-                         int datatype,
-                         int op,
-                         int target,
-                         uint64_t displacement,
-                         struct host_win_t *win,
-                         struct host_request_t **request);
 
 // Makes a window of `size` zeroed bytes at this rank; collective. Displacements at this rank are in
 // units of `unit` bytes.

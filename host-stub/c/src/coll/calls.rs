@@ -103,7 +103,7 @@ pub unsafe extern "C" fn host_coll_start(
         let collective = known(call, collective)?;
         // SAFETY: passed on.
         let started = unsafe {
-            with_args(call, args, &comm, |args| {
+            with_args(collective.name(), args, &comm, |args| {
                 Ok(comm.start_collective(collective, args)?)
             })
         }?;

@@ -1,14 +1,12 @@
-//! Transfers between strided and indexed layouts.
+//! Strided, indexed and absolute layouts of one side of a transfer.
 
 use std::ffi::{c_int, c_void};
 
-use host::win::{Block, Layout, Run, Target, WinResult, Window};
+use host::win::{Block, Layout, Run};
 
-use crate::base::codes::{HOST_PROC_NULL, marked, op, rank};
+use crate::base::codes::marked;
 use crate::base::error::{Error, Result};
 use crate::base::tables::{self, layout};
-use crate::win::handler::guarded_on;
-use crate::win::window::{host_win_t, window};
 
 /// The magic number of a host_layout_t.
 pub const HOST_LAYOUT_MAGIC: u64 = 0x3159414c54534f48;
@@ -88,7 +86,7 @@ layout!(host_layout_t: 64 bytes {
 ///
 /// # Safety
 /// `given` is NULL or a table, whose blocks are NULL or `count` blocks, and whose runs likewise.
-unsafe fn read(call: &str, given: *const host_layout_t) -> Result<Layout> {
+pub(crate) unsafe fn read(call: &str, given: *const host_layout_t) -> Result<Layout> {
     // SAFETY: the caller guarantees a table.
     let given = unsafe { tables::read(call, given) }?;
     if given.reserved != 0 {
@@ -141,145 +139,4 @@ unsafe fn read(call: &str, given: *const host_layout_t) -> Result<Layout> {
         datatype,
         &blocks.collect::<Vec<_>>(),
     )?))
-}
-
-/// The arguments that all calls here have in common.
-struct Call {
-    name: &'static str,
-    origin: *const c_void,
-    origin_layout: *const host_layout_t,
-    target: c_int,
-    displacement: u64,
-    target_layout: *const host_layout_t,
-    win: *mut host_win_t,
-}
-
-impl Call {
-    /// # Safety
-    /// The window is NULL or live; the layouts are as for [`read`].
-    unsafe fn run(
-        &self,
-        transfer: impl FnOnce(&Window, &Layout, Target<'_>) -> WinResult<()>,
-    ) -> Result {
-        // SAFETY: the caller guarantees the window.
-        let win = unsafe { window(self.name, self.win) }?;
-        if self.target == HOST_PROC_NULL {
-            return Ok(());
-        }
-        // SAFETY: the caller guarantees the layouts.
-        let (origin, layout) = unsafe {
-            (
-                read(self.name, self.origin_layout),
-                read(self.name, self.target_layout),
-            )
-        };
-        let (origin, layout) = (origin?, layout?);
-        filled(self.name, self.origin, &origin)?;
-        let target = Target {
-            rank: rank(self.name, self.target)?,
-            displacement: self.displacement,
-            layout: &layout,
-        };
-        Ok(transfer(&win.window, &origin, target)?)
-    }
-}
-
-/// Refuses a NULL buffer for elements that lie in it.
-fn filled(call: &str, buffer: *const c_void, layout: &Layout) -> Result {
-    if buffer.is_null() && layout.bytes() > 0 && !layout.is_absolute() {
-        return Err(Error::argument(call, "a buffer is NULL"));
-    }
-    Ok(())
-}
-
-/// As host_put, between two layouts of the same type and number of elements. `displacement` is where the
-/// target's layout begins. Any thread may call, within the thread level.
-///
-/// # Safety
-/// `win` is live, and the layouts are tables. `origin` is unchanged until the operation is complete.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_put_layout(
-    origin: *const c_void,
-    origin_layout: *const host_layout_t,
-    target: c_int,
-    displacement: u64,
-    target_layout: *const host_layout_t,
-    win: *mut host_win_t,
-) -> c_int {
-    let name = "host_put_layout";
-    let call = Call {
-        name,
-        origin,
-        origin_layout,
-        target,
-        displacement,
-        target_layout,
-        win,
-    };
-    // SAFETY: the caller guarantees the window, the layouts and the buffer.
-    guarded_on(win, || unsafe {
-        call.run(|win, row, to| win.put(origin.cast(), row, to))
-    })
-}
-
-/// As host_get, between two layouts of the same type and number of elements. Any thread may call, within the
-/// thread level.
-///
-/// # Safety
-/// `win` is live, and the layouts are tables. Nothing else uses `origin` until the operation is complete.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_get_layout(
-    origin: *mut c_void,
-    origin_layout: *const host_layout_t,
-    target: c_int,
-    displacement: u64,
-    target_layout: *const host_layout_t,
-    win: *mut host_win_t,
-) -> c_int {
-    let name = "host_get_layout";
-    let call = Call {
-        name,
-        origin,
-        origin_layout,
-        target,
-        displacement,
-        target_layout,
-        win,
-    };
-    // SAFETY: the caller guarantees the window, the layouts and the buffer.
-    guarded_on(win, || unsafe {
-        call.run(|win, row, to| win.get(origin.cast(), row, to))
-    })
-}
-
-/// As host_accumulate, between two layouts of the same type and number of elements. Any thread may call,
-/// within the thread level.
-///
-/// # Safety
-/// `win` is live, and the layouts are tables. `origin` is unchanged until the operation is complete.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_accumulate_layout(
-    origin: *const c_void,
-    origin_layout: *const host_layout_t,
-    op: c_int,
-    target: c_int,
-    displacement: u64,
-    target_layout: *const host_layout_t,
-    win: *mut host_win_t,
-) -> c_int {
-    let name = "host_accumulate_layout";
-    let call = Call {
-        name,
-        origin,
-        origin_layout,
-        target,
-        displacement,
-        target_layout,
-        win,
-    };
-    guarded_on(win, || {
-        let op = self::op(name, op)?;
-        // SAFETY: the caller guarantees the window, the layouts and the buffer.
-        unsafe { call.run(|win, row, to| win.accumulate(origin.cast(), row, to, op)) }
-    })
 }

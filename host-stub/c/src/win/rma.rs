@@ -1,268 +1,342 @@
-//! Communication calls. Transfers are of bytes that lie together.
+//! Transfers and atomic updates: which call, and its arguments. `host_calls.h` has a function for each.
 
 use std::ffi::{c_int, c_void};
 
-use host::win::{Datatype, Layout, Request, Target, WinResult, Window};
+use host::device::HOST;
+use host::win::{Datatype, Layout, Op, Request, Target, Window};
 
-use crate::base::codes::{HOST_PROC_NULL, rank};
+use crate::base::codes::{HOST_NO_OP, HOST_PROC_NULL, marked, op, rank};
 use crate::base::error::{Error, Result};
+use crate::base::handles::place;
+use crate::base::tables::{self, layout};
+use crate::job::job;
 use crate::win::handler::guarded_on;
+use crate::win::layout::{self, host_layout_t};
+use crate::win::notified::number;
 use crate::win::request::{give, give_complete, host_request_t};
+use crate::win::table::{
+    HOST_RMA_ACCUMULATE, HOST_RMA_COMPARE_AND_SWAP, HOST_RMA_FETCH_AND_OP, HOST_RMA_GET,
+    HOST_RMA_GET_ACCUMULATE, HOST_RMA_PUT,
+};
 use crate::win::window::{host_win_t, window};
 
-/// Counters that each process of a window has for puts with notification.
-pub const HOST_WIN_COUNTERS: c_int = 8;
+/// A put that adds one to a counter of the target. It has no place in a window's table: it calls put there.
+pub const HOST_RMA_PUT_NOTIFY: usize = 64;
 
-const _: () = assert!(HOST_WIN_COUNTERS as usize == host::win::COUNTERS);
+/// What a host_rma_args_t begins with.
+pub const HOST_RMA_ARGS_MAGIC: u64 = 0x314752414d525348;
 
-fn number(call: &str, counter: c_int) -> Result<usize> {
-    usize::try_from(counter).map_err(|_| Error::argument(call, &format!("no counter {counter}")))
+/// The arguments of a transfer or an atomic update, those that it has a meaning for; the others are zero. They grow at the
+/// end only, and `size` says where that is.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct host_rma_args_t {
+    /// HOST_RMA_ARGS_MAGIC.
+    pub magic: u64,
+    /// sizeof(host_rma_args_t).
+    pub size: usize,
+    /// The origin's buffer; of a get the one that is written. May be NULL with HOST_NO_OP.
+    pub origin: *mut c_void,
+    /// Where fetching calls put what was at the target.
+    pub result: *mut c_void,
+    /// What a compare_and_swap compares with.
+    pub compare: *const c_void,
+    /// Elements of a side without a layout; fetch_and_op and compare_and_swap take one.
+    pub count: usize,
+    /// Where the target's elements begin, in its units.
+    pub displacement: u64,
+    /// Their type. With HOST_ON_DEVICE host memory is refused.
+    pub datatype: c_int,
+    /// The operation of accumulates.
+    pub op: c_int,
+    /// The target's rank, or HOST_PROC_NULL.
+    pub target: c_int,
+    /// The counter of a HOST_RMA_PUT_NOTIFY, 0 to HOST_WIN_COUNTERS - 1.
+    pub counter: c_int,
+    /// Where the origin's elements lie; NULL: together. Of put, get and accumulate only, as the target's. Both sides have the
+    /// same type and number of elements.
+    pub origin_layout: *const host_layout_t,
+    /// Where the target's elements lie from `displacement` on; NULL: together.
+    pub target_layout: *const host_layout_t,
 }
 
-fn buffer(call: &str, buffer: *const c_void, bytes: usize) -> Result {
-    if buffer.is_null() && bytes > 0 {
-        return Err(Error::argument(call, "the buffer is NULL"));
+layout!(host_rma_args_t: 88 bytes {
+    magic at 0,
+    size at 8,
+    origin at 16,
+    result at 24,
+    compare at 32,
+    count at 40,
+    displacement at 48,
+    datatype at 56,
+    op at 60,
+    target at 64,
+    counter at 68,
+    origin_layout at 72,
+    target_layout at 80,
+} magic HOST_RMA_ARGS_MAGIC = b"HSRMARG1", least 88, by 8);
+
+/// The calls, without those that return a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Put,
+    PutNotify,
+    Get,
+    Accumulate,
+    GetAccumulate,
+    FetchAndOp,
+    CompareAndSwap,
+}
+
+impl Kind {
+    fn new(call: &str, code: usize) -> Result<Kind> {
+        Ok(match code {
+            HOST_RMA_PUT => Kind::Put,
+            HOST_RMA_PUT_NOTIFY => Kind::PutNotify,
+            HOST_RMA_GET => Kind::Get,
+            HOST_RMA_ACCUMULATE => Kind::Accumulate,
+            HOST_RMA_GET_ACCUMULATE => Kind::GetAccumulate,
+            HOST_RMA_FETCH_AND_OP => Kind::FetchAndOp,
+            HOST_RMA_COMPARE_AND_SWAP => Kind::CompareAndSwap,
+            _ => return Err(Error::argument(call, &format!("no transfer {code}"))),
+        })
+    }
+
+    /// What errors call it: the function of host_calls.h.
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Put => "host_put",
+            Kind::PutNotify => "host_put_notify",
+            Kind::Get => "host_get",
+            Kind::Accumulate => "host_accumulate",
+            Kind::GetAccumulate => "host_get_accumulate",
+            Kind::FetchAndOp => "host_fetch_and_op",
+            Kind::CompareAndSwap => "host_compare_and_swap",
+        }
+    }
+
+    fn takes_layouts(self) -> bool {
+        matches!(self, Kind::Put | Kind::Get | Kind::Accumulate)
+    }
+
+    /// Whether it is of one element.
+    fn is_single(self) -> bool {
+        matches!(self, Kind::FetchAndOp | Kind::CompareAndSwap)
+    }
+
+    /// The buffers that it uses, each with whether it may be NULL.
+    fn buffers(self, args: &host_rma_args_t) -> impl Iterator<Item = (*const c_void, bool)> {
+        let fetches = matches!(
+            self,
+            Kind::GetAccumulate | Kind::FetchAndOp | Kind::CompareAndSwap
+        );
+        let may_lack = fetches && self != Kind::CompareAndSwap && args.op == HOST_NO_OP;
+        let compares = self == Kind::CompareAndSwap;
+        [
+            Some((args.origin.cast_const(), may_lack)),
+            fetches.then_some((args.result.cast_const(), false)),
+            compares.then_some((args.compare, false)),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+/// The arguments of a call, checked.
+struct Transfer {
+    win: &'static host_win_t,
+    origin: *mut u8,
+    result: *mut u8,
+    compare: *const u8,
+    origin_layout: Layout,
+    target_layout: Layout,
+    datatype: Datatype,
+    op: Op,
+    rank: usize,
+    displacement: u64,
+    counter: c_int,
+}
+
+impl Transfer {
+    /// None for the target HOST_PROC_NULL: the call has nothing to do.
+    ///
+    /// # Safety
+    /// As for [`window`]; layouts are tables.
+    unsafe fn new(
+        call: &str,
+        kind: Kind,
+        args: &host_rma_args_t,
+        win: *mut host_win_t,
+    ) -> Result<Option<Transfer>> {
+        // SAFETY: passed on.
+        let win = unsafe { window(call, win) }?;
+        if args.target == HOST_PROC_NULL {
+            return Ok(None);
+        }
+        let (given, to) = (!args.origin_layout.is_null(), !args.target_layout.is_null());
+        if (given || to) && !kind.takes_layouts() {
+            let text = "it has a layout, and takes elements that lie together";
+            return Err(Error::argument(call, text));
+        }
+        let (datatype, on_device) = marked(call, args.datatype)?;
+        let count = if kind.is_single() { 1 } else { args.count };
+        let bytes = count.checked_mul(datatype.size());
+        let too_many = bytes.is_none_or(|bytes| isize::try_from(bytes).is_err());
+        if too_many && !(given && to) {
+            return Err(Error::argument(call, "no memory has so many elements"));
+        }
+        let read = |given: *const host_layout_t| match given.is_null() {
+            true => Ok(Layout::contiguous(datatype, count)),
+            // SAFETY: passed on.
+            false => unsafe { layout::read(call, given) },
+        };
+        let (origin_layout, target_layout) = (read(args.origin_layout)?, read(args.target_layout)?);
+        if origin_layout.bytes() > 0 && !origin_layout.is_absolute() {
+            let null = |(buffer, may): (*const c_void, bool)| buffer.is_null() && !may;
+            if kind.buffers(args).any(null) {
+                return Err(Error::argument(call, "a buffer is NULL"));
+            }
+            // A layout says for itself where its buffer is.
+            if on_device && !given {
+                let buffers = kind.buffers(args).map(|(buffer, _)| buffer);
+                on_a_device(call, buffers.filter(|buffer| !buffer.is_null()))?;
+            }
+        }
+        Ok(Some(Transfer {
+            win,
+            origin: args.origin.cast(),
+            result: args.result.cast(),
+            compare: args.compare.cast(),
+            origin_layout,
+            target_layout,
+            datatype,
+            op: op(call, args.op)?,
+            rank: rank(call, args.target)?,
+            displacement: args.displacement,
+            counter: args.counter,
+        }))
+    }
+
+    fn target(&self) -> Target<'_> {
+        Target {
+            rank: self.rank,
+            displacement: self.displacement,
+            layout: &self.target_layout,
+        }
+    }
+
+    /// # Safety
+    /// The buffers are good for the call until it is complete.
+    unsafe fn run(&self, call: &str, kind: Kind) -> Result {
+        let (win, row, to) = (&self.win.window, &self.origin_layout, self.target());
+        let (origin, result) = (self.origin, self.result);
+        // SAFETY: passed on.
+        unsafe {
+            match kind {
+                Kind::Put => win.put(origin, row, to),
+                Kind::PutNotify => win.put_notify(origin, row, to, number(call, self.counter)?),
+                Kind::Get => win.get(origin, row, to),
+                Kind::Accumulate => win.accumulate(origin, row, to, self.op),
+                Kind::GetAccumulate => win.get_accumulate(origin, row, result, row, to, self.op),
+                Kind::FetchAndOp => {
+                    let (datatype, at) = (self.datatype, self.displacement);
+                    win.fetch_and_op(origin, result, datatype, self.rank, at, self.op)
+                }
+                Kind::CompareAndSwap => {
+                    let (compare, datatype) = (self.compare, self.datatype);
+                    let at = self.displacement;
+                    win.compare_and_swap(origin, compare, result, datatype, self.rank, at)
+                }
+            }
+        }?;
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for [`run`](Self::run).
+    unsafe fn start(&self, call: &str, kind: Kind) -> Result<Request<'static>> {
+        let win: &'static Window = &self.win.window;
+        let (row, to) = (&self.origin_layout, self.target());
+        let (origin, result) = (self.origin, self.result);
+        // SAFETY: passed on.
+        let made = unsafe {
+            match kind {
+                Kind::Put => win.rput(origin, row, to),
+                Kind::Get => win.rget(origin, row, to),
+                Kind::Accumulate => win.raccumulate(origin, row, to, self.op),
+                Kind::GetAccumulate => win.rget_accumulate(origin, row, result, row, to, self.op),
+                Kind::PutNotify | Kind::FetchAndOp | Kind::CompareAndSwap => {
+                    let text = "only put, get, accumulate and get_accumulate have requests";
+                    return Err(Error::argument(call, text));
+                }
+            }
+        }?;
+        Ok(made)
+    }
+}
+
+/// Refuses host memory where the type says that buffers are on a device.
+#[cold]
+fn on_a_device(call: &str, buffers: impl Iterator<Item = *const c_void>) -> Result {
+    let job = job(call)?;
+    for buffer in buffers {
+        let location = job.devices().target_location(buffer.cast());
+        if location.device == HOST {
+            let text = format!("its type says device memory, and {buffer:p} is host memory");
+            return Err(Error::argument(call, &text));
+        }
     }
     Ok(())
 }
 
-/// One transfer's arguments.
-struct Call {
-    name: &'static str,
-    origin: *mut u8,
-    bytes: usize,
-    target: c_int,
-    displacement: u64,
+/// Begins a transfer or an atomic update: HOST_RMA_PUT to HOST_RMA_COMPARE_AND_SWAP, or HOST_RMA_PUT_NOTIFY. host_calls.h has a
+/// function for each, with what it means.
+///
+/// # Safety
+/// `win` is live, and layouts are tables. The operation's buffers are as its function in host_calls.h says until it is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_rma(
+    kind: usize,
+    args: *const host_rma_args_t,
     win: *mut host_win_t,
+) -> c_int {
+    guarded_on(win, || {
+        let kind = Kind::new("host_rma", kind)?;
+        let call = kind.name();
+        // SAFETY: passed on.
+        unsafe {
+            let args = tables::read(call, args)?;
+            match Transfer::new(call, kind, &args, win)? {
+                Some(transfer) => transfer.run(call, kind),
+                None => Ok(()),
+            }
+        }
+    })
 }
 
-impl Call {
-    /// None for the target HOST_PROC_NULL: the call has nothing to do.
-    ///
-    /// # Safety
-    /// The window is NULL or live.
-    unsafe fn run<T>(
-        &self,
-        transfer: impl FnOnce(&'static Window, *mut u8, &Layout, Target<'_>) -> WinResult<T>,
-    ) -> Result<Option<(T, &'static host_win_t)>> {
-        // SAFETY: the caller guarantees it.
-        let win = unsafe { window(self.name, self.win) }?;
-        if self.target == HOST_PROC_NULL {
-            return Ok(None);
-        }
-        buffer(self.name, self.origin.cast(), self.bytes)?;
-        let layout = Layout::contiguous(Datatype::Uint8, self.bytes);
-        let target = Target {
-            rank: rank(self.name, self.target)?,
-            displacement: self.displacement,
-            layout: &layout,
-        };
-        let done = transfer(&win.window, self.origin, &layout, target)?;
-        Ok(Some((done, win)))
-    }
-
-    /// # Safety
-    /// As for [`run`](Self::run); `request` is NULL or writable.
-    unsafe fn request(
-        &self,
-        request: *mut *mut host_request_t,
-        transfer: impl FnOnce(
-            &'static Window,
-            *mut u8,
-            &Layout,
-            Target<'_>,
-        ) -> WinResult<Request<'static>>,
-    ) -> Result {
-        if request.is_null() {
-            return Err(Error::argument(
-                self.name,
-                "the place for the request is NULL",
-            ));
-        }
-        // SAFETY: passed on to the caller.
+/// As host_rma, with a request: HOST_RMA_PUT to HOST_RMA_GET_ACCUMULATE, in lock and lock_all epochs only.
+///
+/// # Safety
+/// As for host_rma; `request` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_rma_start(
+    kind: usize,
+    args: *const host_rma_args_t,
+    win: *mut host_win_t,
+    request: *mut *mut host_request_t,
+) -> c_int {
+    guarded_on(win, || {
+        let kind = Kind::new("host_rma_start", kind)?;
+        let call = kind.name();
+        // SAFETY: passed on.
         unsafe {
-            match self.run(transfer)? {
-                Some((made, win)) => give(request, made, win),
-                None => give_complete(self.name, request, self.win)?,
+            let request = place(call, request)?;
+            let args = tables::read(call, args)?;
+            match Transfer::new(call, kind, &args, win)? {
+                Some(transfer) => give(request, transfer.start(call, kind)?, transfer.win),
+                None => give_complete(call, request, win)?,
             }
         }
         Ok(())
-    }
-}
-
-/// Writes `bytes` bytes to a target's window, at a displacement in its units.
-///
-/// # Safety
-/// `win` is live. `origin` is unchanged until the operation is complete.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_put(
-    origin: *const c_void,
-    bytes: usize,
-    target: c_int,
-    displacement: u64,
-    win: *mut host_win_t,
-) -> c_int {
-    let call = Call {
-        name: "host_put",
-        origin: origin.cast_mut().cast(),
-        bytes,
-        target,
-        displacement,
-        win,
-    };
-    guarded_on(win, || {
-        // SAFETY: the caller guarantees window and buffer.
-        unsafe { call.run(|win, origin, row, to| win.put(origin, row, to)) }.map(drop)
-    })
-}
-
-/// As host_put, and adds one to a counter of the target, 0 to HOST_WIN_COUNTERS - 1, once the bytes are visible there. The
-/// counter says how many puts have arrived whole, and tells nothing of their order.
-///
-/// # Safety
-/// As for host_put.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_put_notify(
-    origin: *const c_void,
-    bytes: usize,
-    target: c_int,
-    displacement: u64,
-    counter: c_int,
-    win: *mut host_win_t,
-) -> c_int {
-    let name = "host_put_notify";
-    let call = Call {
-        name,
-        origin: origin.cast_mut().cast(),
-        bytes,
-        target,
-        displacement,
-        win,
-    };
-    guarded_on(win, || {
-        let counter = number(name, counter)?;
-        // SAFETY: the caller guarantees window and buffer.
-        unsafe { call.run(|win, origin, row, to| win.put_notify(origin, row, to, counter)) }
-            .map(drop)
-    })
-}
-
-/// How many puts with notification have arrived at a counter of this process. Their bytes may be read.
-///
-/// # Safety
-/// `win` is live. `arrived` is NULL or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_win_notifications(
-    counter: c_int,
-    arrived: *mut u64,
-    win: *mut host_win_t,
-) -> c_int {
-    let name = "host_win_notifications";
-    guarded_on(win, || {
-        // SAFETY: the caller guarantees both pointers.
-        let (win, arrived) = unsafe { (window(name, win)?, arrived.as_mut()) };
-        let arrived = arrived.ok_or_else(|| Error::argument(name, "the place is NULL"))?;
-        *arrived = win.window.notifications(number(name, counter)?)?;
-        Ok(())
-    })
-}
-
-/// Waits until so many puts with notification have arrived at a counter of this process, all told. An error when a process of
-/// the window is lost meanwhile.
-///
-/// # Safety
-/// `win` is live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_win_wait_notified(
-    counter: c_int,
-    at_least: u64,
-    win: *mut host_win_t,
-) -> c_int {
-    let name = "host_win_wait_notified";
-    guarded_on(win, || {
-        // SAFETY: the caller guarantees the window.
-        let win = unsafe { window(name, win) }?;
-        win.window.wait_notified(number(name, counter)?, at_least)?;
-        Ok(())
-    })
-}
-
-/// Reads `bytes` bytes of a target's window, at a displacement in its units.
-///
-/// # Safety
-/// `win` is live. Nothing else uses `origin` until the operation is complete.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_get(
-    origin: *mut c_void,
-    bytes: usize,
-    target: c_int,
-    displacement: u64,
-    win: *mut host_win_t,
-) -> c_int {
-    let call = Call {
-        name: "host_get",
-        origin: origin.cast(),
-        bytes,
-        target,
-        displacement,
-        win,
-    };
-    guarded_on(win, || {
-        // SAFETY: the caller guarantees window and buffer.
-        unsafe { call.run(|win, origin, row, to| win.get(origin, row, to)) }.map(drop)
-    })
-}
-
-/// As host_put, with a request. In lock and lock_all epochs only.
-///
-/// # Safety
-/// As for host_put; `request` is writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_rput(
-    origin: *const c_void,
-    bytes: usize,
-    target: c_int,
-    displacement: u64,
-    win: *mut host_win_t,
-    request: *mut *mut host_request_t,
-) -> c_int {
-    let call = Call {
-        name: "host_rput",
-        origin: origin.cast_mut().cast(),
-        bytes,
-        target,
-        displacement,
-        win,
-    };
-    // SAFETY: the caller guarantees window, buffer and place.
-    guarded_on(win, || unsafe {
-        call.request(request, |win, origin, row, to| win.rput(origin, row, to))
-    })
-}
-
-/// As host_get, with a request. In lock and lock_all epochs only.
-///
-/// # Safety
-/// As for host_get; `request` is writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_rget(
-    origin: *mut c_void,
-    bytes: usize,
-    target: c_int,
-    displacement: u64,
-    win: *mut host_win_t,
-    request: *mut *mut host_request_t,
-) -> c_int {
-    let call = Call {
-        name: "host_rget",
-        origin: origin.cast(),
-        bytes,
-        target,
-        displacement,
-        win,
-    };
-    // SAFETY: the caller guarantees window, buffer and place.
-    guarded_on(win, || unsafe {
-        call.request(request, |win, origin, row, to| win.rget(origin, row, to))
     })
 }

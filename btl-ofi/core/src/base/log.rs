@@ -42,6 +42,10 @@ impl Drop for Route {
         {
             sinks.remove(at);
         }
+        if sinks.is_empty() {
+            // A plugin that is unloaded takes the list with it, but not the list's memory.
+            *sinks = Vec::new();
+        }
     }
 }
 

@@ -45,7 +45,7 @@ soak_test() {
 soak_run() {
     case $1 in
     core) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_faults hundreds_of_seeds ;;
-    messages) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_messages hundreds_of_seeds ;;
+    messages) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_messages a_hundred_seeds ;;
     check) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_check every_fault_is_reported ;;
     short) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_check every_fault_is_reported_in_short_runs ;;
     failure)

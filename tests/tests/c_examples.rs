@@ -17,8 +17,8 @@ use integration_tests::process::run;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Compiles an example, and runs it as a job of each number of ranks: over the C plugin, and over
-/// libfabric by a provider that knows this node's memory and by one that does not.
+/// Compiles an example, and runs it as a job of each number of ranks over libfabric, and of the first over the C plugin. The
+/// C face knows no provider; `host-stub check` goes over each.
 fn example(name: &str, ranks: &[u32]) {
     everywhere(name, ranks, &compile(name, "../host-stub/c/examples"));
 }
@@ -30,13 +30,9 @@ fn program(name: &str, ranks: &[u32]) {
 
 fn everywhere(name: &str, ranks: &[u32], out: &Path) {
     let (ofi, plugin) = (ofi_plugin().to_str().unwrap(), c_plugin(""));
+    passes(name, ranks[0], &["--plugin", plugin.to_str().unwrap()], out);
     for count in ranks {
-        let arguments = ["--plugin", plugin.to_str().unwrap()];
-        passes(name, *count, &arguments, out);
-        for provider in ["shm", "tcp;ofi_rxm"] {
-            let arguments = ["--plugin", ofi, "--provider", provider];
-            passes(name, *count, &arguments, out);
-        }
+        passes(name, *count, &["--plugin", ofi, "--provider", "shm"], out);
     }
 }
 

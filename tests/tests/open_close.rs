@@ -1,4 +1,4 @@
-//! A component that opens and closes, or fails to, leaves nothing behind: 1,000 times each, comparing
+//! A component that opens and closes, or fails to, leaves nothing behind: 200 times each, comparing
 //! descriptors, threads, resident memory and shared memory files.
 //!
 //! Each case runs in a process of its own, started by its test: what is counted is the process's.
@@ -23,7 +23,8 @@ use plugin_api::{Status, ThreadLevel};
 
 /// Names the case that a child process runs.
 const CASE: &str = "OPEN_CLOSE_CASE";
-const ROUNDS: usize = 1000;
+/// As many as show a page that is lost in each: more than [`RESIDENT_SLACK`].
+const ROUNDS: usize = 200;
 /// Rounds before the first count: libraries load, and allocators fill their pools.
 const WARM_UP: usize = 50;
 /// Growth over all rounds that is the allocators' affair, bytes: less than what the smallest leak

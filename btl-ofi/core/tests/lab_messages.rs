@@ -24,7 +24,7 @@ use lab::{Tally, child, child_role, descriptors, registration_modes, shape, viol
 
 const LIMIT: Duration = Duration::from_secs(180);
 /// Seeds of an ordinary run, and of one child.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 100;
 const BATCH: u64 = 50;
 
 /// libfabric's numbers of errors that say nothing about the peer: EIO, ENOMEM, EAGAIN, EACCES.
@@ -57,12 +57,19 @@ fn spread(roles: &[String], test: &str) -> Tally {
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn one_mode() {
-    let mode = child_role();
+    let role = child_role();
+    let (number, mode) = role.split_once(' ').unwrap();
+    let number: usize = number.parse().unwrap();
     let mut tally = Tally::default();
     let mut seed = 0;
-    for (contexts, threads) in [(1, 1), (1, 4), (4, 4)] {
-        for (read, progress) in [(1, "auto"), (3, "manual"), (64, "unspec")] {
+    for (at, (contexts, threads)) in [(1, 1), (1, 4), (4, 4)].into_iter().enumerate() {
+        let reads = [(1, "auto"), (3, "manual"), (64, "unspec")];
+        for (of, (read, progress)) in reads.into_iter().enumerate() {
             seed += 100;
+            // Three of the nine for each mode, others for the next.
+            if (at + of) % 3 != number % 3 {
+                continue;
+            }
             println!("@at seed {seed}, {mode} {contexts} {threads} {read} {progress}");
             let faults = match seed % 200 {
                 0 => format!("seed={seed},delay=5,reorder=1"),
@@ -70,7 +77,7 @@ fn one_mode() {
             };
             let shape: Shape = vec![
                 ("ATOMICS", "0".to_owned()),
-                ("MR_MODE", mode.clone()),
+                ("MR_MODE", mode.to_owned()),
                 ("TX_CTX", contexts.to_string()),
                 ("PROGRESS", progress.to_owned()),
                 ("FAULTS", faults),
@@ -99,9 +106,11 @@ fn one_mode() {
 
 #[test]
 fn every_registration_mode() {
-    let total = spread(&registration_modes(), "one_mode");
+    let modes = registration_modes().into_iter().enumerate();
+    let roles: Vec<_> = modes.map(|(n, mode)| format!("{n} {mode}")).collect();
+    let total = spread(&roles, "one_mode");
     total.summary("messages, modes");
-    assert_eq!(total.run, 20 * 9);
+    assert_eq!(total.run, 20 * 3);
 }
 
 /// A plan from a seed alone.
@@ -219,7 +228,7 @@ fn some_seeds() {
 }
 
 #[test]
-fn hundreds_of_seeds() {
+fn a_hundred_seeds() {
     // Any other first seed can be asked for; the same one gives the same faults.
     let number = |name| std::env::var(name).ok().and_then(|s| s.parse().ok());
     let first: u64 = number("LAB_SEED").unwrap_or(1);

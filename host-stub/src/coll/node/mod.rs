@@ -1,5 +1,5 @@
-//! A layer over the default collectives: communicators whose ranks share a node move their data
-//! through memory that all of them have mapped. It uses what any layer has: hooks, an override, an
+//! A layer over the default collectives: barrier, broadcast, reduce and allreduce of communicators whose ranks share a node
+//! go through memory that all of them have mapped. It uses what any layer has: hooks, an override, an
 //! attribute.
 //!
 //! Every rank has a line of counters and two slots for each size class, which it alone writes. A
@@ -8,7 +8,7 @@
 //! wanted (`done`). A slot is filled again two steps later, when everybody is done with it, so the
 //! filling of one overlaps with the reading of the other.
 //!
-//! Nonblocking entries stay those of the table below.
+//! The other collectives and all nonblocking entries stay those of the table below.
 
 mod exchange;
 mod layer;

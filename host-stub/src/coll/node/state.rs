@@ -124,14 +124,13 @@ pub(super) fn state(comm: &Comm) -> Option<Arc<NodeState>> {
 }
 
 impl<'a> Steps<'a> {
-    /// Begins a collective in which a rank's slot takes `bytes` if it can, and of which a step
-    /// takes at least `least`. `None` when there are no slots for that: then nowhere.
+    /// Begins a collective in which a rank's slot takes `bytes` if it can. `None` when there are no slots for that: then
+    /// nowhere.
     pub(super) fn begin(
         call: &'static str,
         comm: &'a Comm,
         state: &'a NodeState,
         bytes: usize,
-        least: usize,
     ) -> CommResult<Option<Steps<'a>>> {
         if let Some(reason) = comm.scope().broken() {
             return Err(CommError::Broken {
@@ -156,8 +155,7 @@ impl<'a> Steps<'a> {
             }
             Class::Long
         };
-        let refused = class == Class::Long && inner.long == LongSlots::Refused;
-        if refused || class.capacity() < least {
+        if class == Class::Long && inner.long == LongSlots::Refused {
             return Ok(None);
         }
         Ok(Some(Steps {

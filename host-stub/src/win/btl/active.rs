@@ -3,40 +3,18 @@
 //! Ranks tell each other by adding one to counters in control blocks. Counters only grow, each has
 //! one meaning, and a waiter knows the value to come, so nothing is ever reset.
 
-use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence as memory_fence};
 
-use plugin_api::{BtlAtomicOp, Endpoint, Handle, Module, OpFlags, Status};
+use plugin_api::{BtlAtomicOp, OpFlags};
 
 use super::passive::{flush, flush_all};
-use crate::job::Job;
+use super::tracked::notified;
 use crate::win::control::{COMPLETED, Word};
 use crate::win::epoch::{Assertion, FencePlan};
 use crate::win::error::{WinError, WinResult};
 use crate::win::peer::Peer;
-use crate::win::pending::Cell;
 use crate::win::window::Window;
-
-/// Finishes a notification: `context` is its [`Cell`], `data` the [`Job`]. One that failed was
-/// perhaps never seen by the peer that waits for it, so the failure is the job's. One to a peer that is gone keeps
-/// nobody waiting, and the transport reports that peer.
-unsafe extern "C" fn notified(
-    _module: *mut Module,
-    _endpoint: *mut Endpoint,
-    _local_address: *mut c_void,
-    _local_handle: *mut Handle,
-    context: *mut c_void,
-    data: *mut c_void,
-    status: i32,
-) {
-    if status < 0 && Status(status) != Status::UNREACH {
-        // SAFETY: the window that counts this notification keeps its job.
-        unsafe { &*data.cast::<Job>() }.strand(Status(status));
-    }
-    // SAFETY: the cell belongs to a window, which lives while it counts this operation.
-    unsafe { &*context.cast::<Cell>() }.finish(status);
-}
 
 /// Adds one to a counter of a peer. Returns once the transport has it.
 fn notify(window: &Window, call: &'static str, peer: &Peer, word: Word) -> WinResult<()> {

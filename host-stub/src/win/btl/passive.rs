@@ -7,12 +7,13 @@
 //! because a waiting rank may be waiting for a rank that waits for this one. An exclusive lock swaps
 //! a word without holders for [`EXCLUSIVE`]. Both back off between tries.
 
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use plugin_api::{BtlAtomicOp, OpFlags};
 
-use super::tracked::done;
+use super::tracked::notified;
 use crate::win::control::{EXCLUSIVE, LOCK, WAITING};
 use crate::win::epoch::LockKind;
 use crate::win::error::WinResult;
@@ -142,15 +143,16 @@ const fn taken_by(kind: LockKind) -> u64 {
 }
 
 /// Gives a lock back. Does not wait for the target's answer, which tells nothing: `free` does, so that the word lives
-/// until then.
+/// until then. One that fails ends the job's waits: others may wait for the lock.
 fn release(window: &Window, call: &'static str, peer: &Peer, kind: LockKind) -> WinResult<()> {
     let remote = peer.control_address(LOCK);
     // Subtracted, not overwritten: others may have added themselves meanwhile.
     let operand = taken_by(kind).wrapping_neg();
     let releases = &window.parts.sync.releases;
-    window.tracked(call, peer.rank, releases, None, |context, data| {
+    let job = Arc::as_ptr(&window.link.job).cast_mut().cast();
+    window.tracked(call, peer.rank, releases, None, |context, _| {
         // SAFETY: the endpoint is the job's; the word lies in the peer's control block, which lives until every rank freed
-        // the window; `done` takes this context and data.
+        // the window; `notified` takes this context and data.
         unsafe {
             window.link.transport.atomic_op(
                 peer.endpoint,
@@ -159,9 +161,9 @@ fn release(window: &Window, call: &'static str, peer: &Peer, kind: LockKind) -> 
                 BtlAtomicOp::Add,
                 operand,
                 OpFlags::empty(),
-                Some(done),
+                Some(notified),
                 context,
-                data,
+                job,
             )
         }
     })

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use plugin_api::{Endpoint, Handle, Module, Status};
 
+use crate::job::Job;
 use crate::win::error::{WinError, WinResult};
 use crate::win::peer::Peer;
 use crate::win::pending::{Cell, Pending};
@@ -36,6 +37,26 @@ pub(super) unsafe extern "C" fn done(
         // Last, because the window may be freed once its counts are down.
         cell.finish(0);
     }
+}
+
+/// Finishes a notification, or the release of a lock: `context` is its [`Cell`], `data` the [`Job`]. One that failed was
+/// perhaps never seen by the rank that waits for it, so the failure is the job's. One to a peer that is gone keeps
+/// nobody waiting, and the transport reports that peer.
+pub(super) unsafe extern "C" fn notified(
+    _module: *mut Module,
+    _endpoint: *mut Endpoint,
+    _local_address: *mut c_void,
+    _local_handle: *mut Handle,
+    context: *mut c_void,
+    data: *mut c_void,
+    status: i32,
+) {
+    if status < 0 && Status(status) != Status::UNREACH {
+        // SAFETY: the window that counts this notification keeps its job.
+        unsafe { &*data.cast::<Job>() }.strand(Status(status));
+    }
+    // SAFETY: the cell belongs to a window, which lives while it counts this operation.
+    unsafe { &*context.cast::<Cell>() }.finish(status);
 }
 
 impl Window {

@@ -26,12 +26,19 @@ pub(super) fn pairwise(
     let (offset, len) = block(rank);
     let part = what.of(counts[rank]);
     let room = plan.scratch(len);
-    plan.copy(at(operand, offset), mine, len);
+    // Behind the first message: a partner waits for that, and of the own block nothing is needed before one has come.
+    let own = |plan: &mut Plan| plan.copy(at(operand, offset), mine, len);
+    if size == 1 {
+        own(plan);
+    }
     for step in 1..size {
         let (to, source) = ((rank + step) % size, (rank + size - step) % size);
         let (offset, bytes) = block(to);
         plan.send(to, at(operand, offset), bytes);
         plan.receive(source, room, len);
+        if step == 1 {
+            own(plan);
+        }
         plan.round();
         part.absorb(plan, mine, room, source < rank);
     }

@@ -112,7 +112,7 @@ impl Window {
         let rank = issued.peer.rank;
         let wait = || {
             self.link
-                .wait_until_of(call, rank, || state.status().is_some())
+                .wait_until_of(call, Some(rank), || state.status().is_some())
         };
         match self.parts.slots.any_free() {
             true => wait(),

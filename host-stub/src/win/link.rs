@@ -231,26 +231,21 @@ impl Link {
         call: &'static str,
         done: impl Fn() -> bool + Sync,
     ) -> WinResult<()> {
-        self.engine().wait(&Until {
-            link: self,
-            call,
-            member: None,
-            done,
-        })
+        self.wait_until_of(call, None, done)
     }
 
-    /// As [`wait_until`](Self::wait_until), for what ends with a member's failure only: an operation on it.
+    /// As [`wait_until`](Self::wait_until); given a member, for what ends with its failure only: an operation on it.
     #[inline]
     pub(super) fn wait_until_of(
         &self,
         call: &'static str,
-        member: usize,
+        member: Option<usize>,
         done: impl Fn() -> bool + Sync,
     ) -> WinResult<()> {
         self.engine().wait(&Until {
             link: self,
             call,
-            member: Some(member),
+            member,
             done,
         })
     }

@@ -35,7 +35,7 @@ pub(super) fn lock(window: &Window, rank: usize, kind: LockKind) -> WinResult<()
         LockKind::Shared => lock_shared(&word, |tries| waiter.back_off(tries))?,
         LockKind::Exclusive => {
             // A try right behind the release of the same lock would keep out all others that want it.
-            window.wait_pending(call, &window.parts.sync.releases)?;
+            window.wait_pending_of(call, Some(rank), &window.parts.sync.releases)?;
             lock_alone(&word, |tries| waiter.back_off(tries))?;
         }
     }

@@ -122,14 +122,31 @@ impl Window {
         call: &'static str,
         pending: &Pending,
     ) -> WinResult<()> {
+        self.wait_pending_of(call, None, pending)
+    }
+
+    /// As [`wait_pending`](Self::wait_pending); given a member, its failure alone ends the wait, not that of any rank of the
+    /// window.
+    #[inline]
+    pub(in crate::win) fn wait_pending_of(
+        &self,
+        call: &'static str,
+        member: Option<usize>,
+        pending: &Pending,
+    ) -> WinResult<()> {
         if pending.is_idle() {
             return Ok(());
         }
-        self.wait_busy(call, pending)
+        self.wait_busy(call, member, pending)
     }
 
     #[inline(never)]
-    fn wait_busy(&self, call: &'static str, pending: &Pending) -> WinResult<()> {
+    fn wait_busy(
+        &self,
+        call: &'static str,
+        member: Option<usize>,
+        pending: &Pending,
+    ) -> WinResult<()> {
         let flush = loop {
             match pending.try_flush() {
                 Some(flush) => break flush,
@@ -139,14 +156,14 @@ impl Window {
                 // this waits for an idle moment instead.
                 None => {
                     self.link
-                        .wait_until(call, || pending.can_flush() || pending.is_idle())?;
+                        .wait_until_of(call, member, || pending.can_flush() || pending.is_idle())?;
                     if pending.is_idle() {
                         return Ok(());
                     }
                 }
             }
         };
-        self.link.wait_until(call, || flush.is_done())
+        self.link.wait_until_of(call, member, || flush.is_done())
     }
 
     /// Waits until no operation of this rank is under way to a target, or to any, whatever became of the job: after

@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::ptr;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use integration_tests::fixtures::{host_stub, ofi_plugin};
@@ -34,6 +35,7 @@ fn stats(arguments: &[&str]) -> Outcome {
 /// The tables say the same of this process as its module does, and no more than it has done.
 #[test]
 fn a_running_process() {
+    let _alone = FILES.lock().unwrap();
     let host = TestHost::with_provider("shm");
     let mut session = Session::new(ofi_plugin(), &host);
     let handle = session.handle_copy();
@@ -170,11 +172,15 @@ fn of_another_user(pid: &str) {
     );
 }
 
+/// Held while this process has files of counters open: those of one test would be read with those of another.
+static FILES: Mutex<()> = Mutex::new(());
+
 /// A process whose standard input is a file in memory with this name and these bytes.
 struct Sleeper(Child);
 
 impl Sleeper {
     fn new(name: &CStr, bytes: &[u8]) -> Sleeper {
+        let _alone = FILES.lock();
         // SAFETY: the name is a C string, and the descriptor is new.
         let file = unsafe {
             let file = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC);

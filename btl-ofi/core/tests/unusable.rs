@@ -217,7 +217,7 @@ fn read_only_memory_serves_gets() {
     b.close().unwrap();
 }
 
-/// A buffer of the origin that the kernel cannot use for a copy is the origin's mistake, and told as one.
+/// The origin gets an error for its own buffer if the kernel cannot copy from or to it.
 #[test]
 fn bad_buffers_are_the_callers() {
     let t = open(near(), ThreadLevel::Single, &[]);
@@ -232,7 +232,7 @@ fn bad_buffers_are_the_callers() {
     t.close().unwrap();
 }
 
-/// What the process has arranged for its signals.
+/// The process's signal handlers.
 fn arranged() -> Vec<(i32, usize, i32)> {
     let of = |signal| {
         // SAFETY: zeros are an action; nothing is changed.

@@ -21,8 +21,7 @@ use crate::device::{Location, decode_location};
 impl Window {
     /// Attaches memory to a dynamic window. Local; takes time as the logarithm of how much is
     /// attached. Takes an encoded location too; peers name the memory by its address there.
-    /// [`WinError::BadArgument`]: not a dynamic window, no bytes, overlap with attached memory, or device memory and a
-    /// window created without `device_num`.
+    /// [`WinError::BadArgument`]: not a dynamic window, no bytes, or overlap with attached memory.
     /// [`WinError::Registration`]: the transport did not take it, or the table of regions has no room
     /// for one more.
     ///

@@ -50,6 +50,6 @@ pub(crate) fn check(base: u64, length: u64, access: Access) -> Result<(), Error>
     })
 }
 
-/// What is wrong with memory that cannot be read.
+/// Why memory cannot be read.
 const UNMAPPED: &str = "is not mapped, may not be read, or lies behind the end of its file; register memory after it is mapped, and \
                         keep it so until it is deregistered";

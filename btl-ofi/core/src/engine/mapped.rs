@@ -229,7 +229,7 @@ unsafe fn transfer(
         }
     }
     match put {
-        // What is complete is visible: this thread's later loads, too, come after the put.
+        // A complete put is visible: this thread's later loads, too, come after it.
         true => fence(Ordering::SeqCst),
         // Pairs with the stores of whatever fills the region: later loads of this thread come after the get.
         false => fence(Ordering::Acquire),

@@ -182,7 +182,7 @@ fn what_cannot_be_mapped_leaves() {
     assert!(mapped(&all, peer, &h).is_some(), "mappings stay");
 }
 
-/// What another process says of itself is looked at before it is believed.
+/// A description that comes from another process is checked before use.
 #[test]
 fn descriptors_of_other_files_are_refused() {
     use std::os::fd::AsRawFd;

@@ -1,6 +1,6 @@
-//! The component's name and description.
+//! The name and the description of the component `btl`, and how the structures of both components spell theirs.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char, c_int};
 
 /// The component's name. `ofi` replaces the C component of this name if Open MPI loads that one from a file. `ofi_rs`
 /// stands beside it: the packages have that name, and so has a component for an Open MPI whose core library contains the C
@@ -18,4 +18,28 @@ pub(crate) fn description() -> String {
         env!("CARGO_PKG_VERSION"),
         env!("MCA_BTL_OFI_HEADERS")
     )
+}
+
+/// A name as one of the structure's arrays, padded with zeros. A name that is too long does not compile.
+pub(crate) const fn name<const N: usize>(text: &CStr) -> [c_char; N] {
+    let bytes = text.to_bytes_with_nul();
+    let mut out = [0; N];
+    let mut i = 0;
+    while i < bytes.len() {
+        out[i] = bytes[i] as c_char;
+        i += 1;
+    }
+    out
+}
+
+/// Parses a decimal number of the manifest.
+pub(crate) const fn number(text: &str) -> c_int {
+    let bytes = text.as_bytes();
+    let mut value = 0;
+    let mut i = 0;
+    while i < bytes.len() {
+        value = value * 10 + (bytes[i] - b'0') as c_int;
+        i += 1;
+    }
+    value
 }

@@ -1,55 +1,37 @@
-//! The transport's parameters as variables of Open MPI. The transport declares them; this module registers them and
-//! reads their values.
+//! The transport's parameters `btl_ofi_*`, as far as both components read them alike: their names and defaults, and the check of
+//! a value.
 
-use std::ffi::{CStr, CString};
 use std::fmt;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use btl_ofi::{Error, Options};
-use mca_params::{Allowed, Declaration, Kind, Value};
+use mca_params::{Allowed, Declaration, Value};
 
-use crate::bindings as ffi;
-use crate::common_ofi;
-use crate::identity;
 use crate::series;
-use crate::storage::{self, Name, Variable};
 
-mod every_btl;
-mod usual;
-pub(crate) use every_btl::{HEADER, limit_sends};
+pub(crate) mod usual;
 
 /// The prefix of each parameter; the rest is its name within the component.
-const PREFIX: &str = "btl_ofi_";
+pub(crate) const PREFIX: &str = "btl_ofi_";
 /// The prefix of parameters that all components over libfabric share (Open MPI's `common/ofi`).
-const SHARED_PREFIX: &str = "opal_common_ofi_";
+pub(crate) const SHARED_PREFIX: &str = "opal_common_ofi_";
 
 /// Providers that a job does not take which names this component in its list of BTLs but no providers: the default without
 /// `tcp`.
-const EXCLUDED_WHEN_NAMED: &str = "shm,sockets,udp,rstream,usnic,net";
-
-/// Parameters that Open MPI registers for every BTL from the fields of a module, so that this module must not.
-const OF_EVERY_BTL: [&str; 6] = [
-    "exclusivity",
-    "flags",
-    "put_limit",
-    "get_limit",
-    "latency",
-    "bandwidth",
-];
+pub(crate) const EXCLUDED_WHEN_NAMED: &str = "shm,sockets,udp,rstream,usnic,net";
 
 /// Parameters of device memory, which this component never gets: without use, so not registered.
-const OF_DEVICES: [&str; 2] = ["hmem", "hmem_thread"];
+pub(crate) const OF_DEVICES: [&str; 2] = ["hmem", "hmem_thread"];
 
-/// The variables of the last registration, in the order of the declarations; `None` for parameters of every BTL and of devices.
-static VARIABLES: Mutex<Vec<Option<Variable>>> = Mutex::new(Vec::new());
-
-/// See [`names_providers`].
-static PROVIDERS_NAMED: AtomicBool = AtomicBool::new(false);
+/// A parameter's default under this series of Open MPI.
+pub(crate) fn default_of(declared: &Declaration) -> Value {
+    match declared.name.as_ref() {
+        "btl_ofi_mode" => Value::Int(series::MODE),
+        _ => declared.default.clone(),
+    }
+}
 
 /// The reason why a variable cannot be used.
 #[derive(Debug)]
-struct Unusable(String);
+pub(crate) struct Unusable(pub(crate) String);
 
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,181 +41,14 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// Registers every parameter that has a use here. The variable system resolves each value at once.
-///
-/// `template` is a module structure with all functions set: Open MPI removes flags whose functions are NULL.
-pub(crate) fn register(template: ffi::mca_btl_base_module_t) -> Result<(), String> {
-    // The structure's first field, its "version", is the base component.
-    let component = template.btl_component.cast_const().cast();
-    let host_shares = common_ofi::register(component);
-    let mut variables = Vec::new();
-    for declared in Options::declarations() {
-        let declared = &Declaration {
-            default: default_of(declared),
-            ..declared.clone()
-        };
-        let own = declared.name.strip_prefix(PREFIX).unwrap_or(&declared.name);
-        if OF_EVERY_BTL.contains(&own) || OF_DEVICES.contains(&own) {
-            variables.push(None);
-            continue;
-        }
-        // Open MPI has told of a number that does not fit the parameter's type, and registers nothing then.
-        let failed = || {
-            format!(
-                "parameter {}: Open MPI does not take its value; {}",
-                declared.name,
-                declared.allowed_text()
-            )
-        };
-        let own = CString::new(own).map_err(|_| failed())?;
-        let shared = declared
-            .synonyms
-            .iter()
-            .find_map(|s| s.strip_prefix(SHARED_PREFIX));
-        let variable = match shared.and_then(|s| CString::new(s).ok()) {
-            Some(shared) => with_shared_name(&shared, &own, declared, !host_shares),
-            None => Variable::own(component, &own, declared),
-        };
-        let variable = variable.ok_or_else(failed)?;
-        if identity::BESIDE_C {
-            usual::give(variable, &own);
-        }
-        variables.push(Some(variable));
-    }
-    if let Ok(mut kept) = VARIABLES.lock() {
-        *kept = variables;
-    }
-    let version = CString::new(identity::description()).unwrap_or_default();
-    storage::version_string(
-        component,
-        c"implementation",
-        c"This component and the Open MPI that it was built for",
-        version,
-    );
-    every_btl::register(template)
-}
-
-/// Registers the shared name as the variable and the component's own name as its synonym, as `common/ofi` does for each
-/// of its users. Skips a name that is registered.
-fn with_shared_name(
-    shared: &CStr,
-    own: &CStr,
-    declared: &Declaration,
-    make_synonym: bool,
-) -> Option<Variable> {
-    let variable = Variable::shared(
-        &Name {
-            framework: c"opal_common",
-            component: c"ofi",
-            variable: shared,
-        },
-        declared,
-    )?;
-    let own = Name {
-        framework: c"btl",
-        component: identity::NAME,
-        variable: own,
-    };
-    (!make_synonym && own.exists() || variable.synonym(&own)).then_some(variable)
-}
-
-/// Reads all values, which Open MPI resolved from the command line, the environment and files.
-pub(crate) fn resolve() -> Result<Options, Error> {
-    let variables = VARIABLES
-        .lock()
-        .map(|kept| kept.clone())
-        .unwrap_or_default();
-    let mut at = 0;
-    let options = Options::resolve(|declared| {
-        let variable = variables.get(at).copied().flatten();
-        at += 1;
-        let value = match variable {
-            // The stored default may be that of another component, which registered a shared name first.
-            Some(variable) if variable.is_default() => unset(declared),
-            Some(variable) => variable
-                .value(declared.kind)
-                .ok_or_else(|| Unusable(String::from("Open MPI has no value for it")))?,
-            None => every_btl::value(declared),
-        };
-        if declared.name == "btl_ofi_provider_include" {
-            PROVIDERS_NAMED.store(
-                value.as_str().is_some_and(|list| !list.trim().is_empty()),
-                Ordering::Relaxed,
-            );
-        }
-        check_allowed(declared, value)
-    })?;
-    Ok(options.without_devices())
-}
-
-/// The value of a parameter that no source set under the component's own name.
-fn unset(declared: &Declaration) -> Value {
-    if !identity::BESIDE_C {
-        return default_of(declared);
-    }
-    usual::value(declared).unwrap_or_else(|| {
-        // Who names this component asks for it, also on Ethernet. A machine's default must not leave the job without it.
-        if declared.name == "btl_ofi_provider_exclude" && names_component() {
-            Value::String(EXCLUDED_WHEN_NAMED.into())
-        } else {
-            default_of(declared)
-        }
-    })
-}
-
-/// A parameter's default under this series of Open MPI.
-fn default_of(declared: &Declaration) -> Value {
-    match declared.name.as_ref() {
-        "btl_ofi_mode" => Value::Int(series::MODE),
-        _ => declared.default.clone(),
-    }
-}
-
-/// Whether the user named providers. If so, a failure to use them is always logged; otherwise a machine without a
-/// fabric is normal and is logged only at a higher verbosity.
-pub(crate) fn names_providers() -> bool {
-    PROVIDERS_NAMED.load(Ordering::Relaxed)
-}
-
-/// Whether the user's list of BTLs names this component, given on the command line, in the environment or in a file. Who does
-/// so without a fabric otherwise gets no more than MPI_ERR_WIN from Open MPI.
-pub(crate) fn names_component() -> bool {
-    let list = Variable::of_framework(c"btl").and_then(|list| list.value(Kind::String));
-    let list = list.as_ref().and_then(Value::as_str).unwrap_or_default();
-    lists(list, &identity::NAME.to_string_lossy())
-}
-
-/// Whether fault tolerance is on (ULFM in 5.0 and 6.0): jobs then outlive failed processes, but not windows.
-pub(crate) fn tolerates_faults() -> bool {
-    let name = Name {
-        framework: c"mpi",
-        component: c"ft",
-        variable: c"enable",
-    };
-    // Open MPI without fault tolerance registers a constant, whose storage is gone.
-    let enabled = name.find().filter(|enabled| enabled.is_settable_flag());
-    enabled.and_then(|enabled| enabled.value(Kind::Bool)) == Some(Value::Bool(true))
-}
-
-/// Whether btl/tcp has a progress thread, in which pml/ob1 may send by any BTL.
-pub(crate) fn tcp_has_thread() -> bool {
-    let name = Name {
-        framework: c"btl",
-        component: c"tcp",
-        variable: c"progress_thread",
-    };
-    let set = name.find().and_then(|thread| thread.value(Kind::Int));
-    matches!(set, Some(Value::Int(n)) if n != 0)
-}
-
 /// Whether a list of components includes a name; a list that begins with `^` excludes.
-fn lists(list: &str, name: &str) -> bool {
+pub(crate) fn lists(list: &str, name: &str) -> bool {
     !list.trim_start().starts_with('^') && list.split(',').any(|entry| entry.trim() == name)
 }
 
 /// Refuses a value that the declaration does not allow, and spells a word as the declaration does. Open MPI checks enumerations
 /// but not ranges, and reads text that is not a number as 0.
-fn check_allowed(declared: &Declaration, value: Value) -> Result<Value, Unusable> {
+pub(crate) fn check_allowed(declared: &Declaration, value: Value) -> Result<Value, Unusable> {
     if let (Allowed::OneOf(words), Some(text)) = (&declared.allowed, value.as_str())
         && let Some(word) = words.iter().find(|word| word.eq_ignore_ascii_case(text))
     {
@@ -263,6 +78,8 @@ fn check_allowed(declared: &Declaration, value: Value) -> Result<Value, Unusable
 
 #[cfg(test)]
 mod tests {
+    use btl_ofi::Options;
+
     use super::*;
 
     /// The value that the transport gets, or the reason against it.

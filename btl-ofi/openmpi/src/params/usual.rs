@@ -24,7 +24,7 @@ fn name(own: &CStr) -> Name<'_> {
 }
 
 /// Gives a variable its usual name, unless the C component registered that name or must not find it registered.
-pub(super) fn give(variable: Variable, own: &CStr) {
+pub(crate) fn give(variable: Variable, own: &CStr) {
     if !name(own).exists() && !STRINGS_OF_C.contains(&own) {
         variable.synonym(&name(own));
     }
@@ -32,7 +32,7 @@ pub(super) fn give(variable: Variable, own: &CStr) {
 
 /// The value that the user gave by a usual name which is no synonym of ours: that of the C component's variable, or of the
 /// environment.
-pub(super) fn value(declared: &Declaration) -> Option<Value> {
+pub(crate) fn value(declared: &Declaration) -> Option<Value> {
     let own = CString::new(declared.name.strip_prefix(PREFIX)?).ok()?;
     if declared.kind == Kind::String && !name(&own).exists() {
         return std::env::var(format!("{ENVIRONMENT}{}", declared.name))
@@ -43,7 +43,7 @@ pub(super) fn value(declared: &Declaration) -> Option<Value> {
 }
 
 /// The value that the user gave the C component's variable of this name and kind.
-pub(super) fn set_beside(own: &CStr, kind: Kind) -> Option<Value> {
+pub(crate) fn set_beside(own: &CStr, kind: Kind) -> Option<Value> {
     let variable = name(own).find()?;
     if variable.is_default() || !variable.has_type_of(kind) {
         return None;

@@ -10,10 +10,10 @@ use plugin_api::Status;
 
 use super::kept;
 use crate::bindings as ffi;
+use crate::btl::module::Module;
+use crate::btl::peers::{Name, Peer, Published};
 use crate::guard::guarded;
 use crate::log;
-use crate::module::Module;
-use crate::peers::{Name, Peer, Published};
 
 /// Makes endpoints. osc/rdma and bml/r2 rely on these rules:
 /// - A process may be added again and gets its existing endpoint.

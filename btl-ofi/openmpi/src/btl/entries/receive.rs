@@ -9,11 +9,11 @@ use plugin_api::Status;
 
 use super::procs;
 use crate::bindings as ffi;
+use crate::btl::module::Module;
+use crate::btl::peers::Name;
+use crate::btl::sender;
 use crate::guard::guarded;
 use crate::log;
-use crate::module::Module;
-use crate::peers::Name;
-use crate::sender;
 
 /// Hands a message of a peer to the function that Open MPI has registered for its tag.
 pub(super) unsafe extern "C" fn receive(

@@ -6,8 +6,8 @@ use std::ptr::null_mut;
 use plugin_api::{Access, Status};
 
 use crate::bindings as ffi;
+use crate::btl::module::Module;
 use crate::guard::guarded;
-use crate::module::Module;
 
 /// Registers memory; NULL when the provider has no room, which osc/rdma takes as OUT_OF_RESOURCE. `endpoint` is
 /// ignored, because a registration serves all peers; it may be NULL or `MCA_BTL_ENDPOINT_ANY` (-1).

@@ -9,9 +9,9 @@ use plugin_api::Status;
 
 use super::call::{Btl, BtlCallback, BtlEndpoint, BtlHandle, Call, completion, operation, refused};
 use super::kept;
+use crate::btl::module::Module;
+use crate::btl::transfers::{Kind, Transfer};
 use crate::guard::{guarded, use_argument};
-use crate::module::Module;
-use crate::transfers::{Kind, Transfer};
 
 quick_entry! {
     put, direct_put, other_put, slow_put, sends_transfers_by_fabric, put_no_callback for no callback,

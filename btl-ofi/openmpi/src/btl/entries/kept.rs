@@ -10,8 +10,8 @@ use btl_ofi::{Completion, Endpoint};
 use plugin_api::Status;
 
 use super::call::Call;
-use crate::module::Module;
-use crate::transfers::Transfer;
+use crate::btl::module::Module;
+use crate::btl::transfers::Transfer;
 
 /// The return value of a put or get, as [`settle`](Call::settle) has it, but 0 for one that is kept.
 #[cold]

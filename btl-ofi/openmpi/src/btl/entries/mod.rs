@@ -18,7 +18,7 @@ use btl_ofi::hints::{MESSAGE, PROVIDER, Way};
 use btl_ofi::{Handle, Transport};
 
 use crate::bindings as ffi;
-use crate::module::Functions;
+use crate::btl::module::Functions;
 
 pub(crate) use kept::resume;
 

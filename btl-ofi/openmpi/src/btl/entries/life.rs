@@ -6,10 +6,10 @@ use std::ptr::NonNull;
 use plugin_api::Status;
 
 use crate::bindings as ffi;
+use crate::btl::live;
+use crate::btl::module::Module;
 use crate::guard::guarded;
-use crate::live;
 use crate::log::{self, counts};
-use crate::module::Module;
 
 /// Sets the error callback.
 pub(super) unsafe extern "C" fn register_error(

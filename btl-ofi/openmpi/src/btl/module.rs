@@ -11,17 +11,17 @@ use btl_ofi::{Endpoint, ErrorReport, Handle, Options, Receive, Transport};
 use plugin_api::{ErrorFlags, ModuleFlags, ReceiveFn, Status, ThreadLevel};
 
 use crate::bindings as ffi;
-use crate::flags::{FLAGS, NOT_DECLARED};
-use crate::fragments::{Door, Fragments};
+use crate::btl::flags::{FLAGS, NOT_DECLARED};
+use crate::btl::fragments::{Door, Fragments};
+use crate::btl::own_words::OwnWords;
+use crate::btl::params;
+use crate::btl::peers::Peers;
+use crate::btl::registrations::Registrations;
+use crate::btl::sender;
+use crate::btl::transfers::Transfers;
 use crate::guard::guarded;
 use crate::identity;
 use crate::log::{self, counts};
-use crate::own_words::OwnWords;
-use crate::params;
-use crate::peers::Peers;
-use crate::registrations::Registrations;
-use crate::sender;
-use crate::transfers::Transfers;
 
 /// Open MPI's error callback.
 type ErrorCallback =

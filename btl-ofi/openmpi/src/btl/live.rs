@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use plugin_api::{Stats, Status};
 
 use crate::bindings as ffi;
-use crate::module::Module;
+use crate::btl::module::Module;
 
 /// NULL without a module. `start` and `forget` store with Release, the others load with Acquire, so that `progress` never sees a
 /// partly initialised module.

@@ -1,7 +1,7 @@
 //! The component structure that Open MPI looks up by name, and its functions: register, open, init, progress, close.
 
 use std::cell::UnsafeCell;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::c_int;
 use std::mem::size_of;
 use std::ptr::null_mut;
 use std::sync::Mutex;
@@ -10,14 +10,15 @@ use btl_ofi::Options;
 use plugin_api::{Status, ThreadLevel};
 
 use crate::bindings as ffi;
-use crate::entries;
+use crate::btl::entries;
+use crate::btl::live;
+use crate::btl::module::Module;
+use crate::btl::params;
+use crate::btl::pvars;
 use crate::guard::guarded;
-use crate::identity::NAME;
-use crate::live;
+use crate::host::fits_host;
+use crate::identity::{NAME, name, number};
 use crate::log;
-use crate::module::Module;
-use crate::params;
-use crate::pvars;
 use crate::series;
 
 /// The parameters' values between `register` and `close`, or the reason why they cannot be used.
@@ -69,66 +70,8 @@ static COMPONENT: Exported = Exported(UnsafeCell::new(ffi::mca_btl_base_componen
     btl_progress: Some(progress),
 }));
 
-/// A name as one of the structure's arrays, padded with zeros. A name that is too long does not compile.
-const fn name<const N: usize>(text: &CStr) -> [c_char; N] {
-    let bytes = text.to_bytes_with_nul();
-    let mut out = [0; N];
-    let mut i = 0;
-    while i < bytes.len() {
-        out[i] = bytes[i] as c_char;
-        i += 1;
-    }
-    out
-}
-
-/// Parses a decimal number of the manifest.
-const fn number(text: &str) -> c_int {
-    let bytes = text.as_bytes();
-    let mut value = 0;
-    let mut i = 0;
-    while i < bytes.len() {
-        value = value * 10 + (bytes[i] - b'0') as c_int;
-        i += 1;
-    }
-    value
-}
-
 fn exported() -> *mut ffi::mca_btl_base_component_3_0_0_t {
     COMPONENT.0.get()
-}
-
-/// The version of the Open MPI that loaded this library.
-fn host_version() -> String {
-    // SAFETY: libopen-pal of every series exports this NUL-terminated constant.
-    unsafe { CStr::from_ptr((&raw const ffi::opal_version_string).cast()) }
-        .to_string_lossy()
-        .into_owned()
-}
-
-/// Checks that the host is of the series, and of the configuration, whose structures this library was compiled with.
-fn fits_host() -> Result<(), String> {
-    let version = host_version();
-    let refused = |built_for: &str, why: &str| {
-        Err(format!(
-            "this component was built for {built_for} and steps aside: it was loaded by {version}{why}. Build it against \
-             that installation, or take its folder out of mca_base_component_path"
-        ))
-    };
-    if !version
-        .trim_start_matches(['v', ' '])
-        .starts_with(series::VERSION_PREFIX)
-    {
-        return refused(&format!("Open MPI {}x", series::VERSION_PREFIX), "");
-    }
-    // SAFETY: the function reads constants of libopen-pal, and returns NULL or a constant.
-    let other = unsafe { ffi::mca_btl_ofi_host_other_structure() };
-    if other.is_null() {
-        return Ok(());
-    }
-    // SAFETY: not NULL, so a NUL-terminated constant.
-    let other = unsafe { CStr::from_ptr(other) }.to_string_lossy();
-    let why = format!(", in which {other} has another size (debug and CUDA builds differ)");
-    refused("another configuration of Open MPI", &why)
 }
 
 /// Registers the parameters and reads them at once: another component may register the shared ones again later, and

@@ -26,8 +26,8 @@ use btl_ofi::{Completion, Endpoint, Handle, Op};
 use plugin_api::{CompletionFn, OpFlags, Status};
 
 use crate::bindings as ffi;
+use crate::btl::module::Module;
 use crate::guard::guarded;
-use crate::module::Module;
 
 pub(super) type Btl = *mut ffi::mca_btl_base_module_t;
 pub(super) type BtlEndpoint = *mut ffi::mca_btl_base_endpoint_t;

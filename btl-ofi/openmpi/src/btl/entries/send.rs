@@ -13,12 +13,12 @@ use btl_ofi::Leaves;
 use plugin_api::Status;
 
 use crate::bindings as ffi;
-use crate::entries::call::{Btl, BtlEndpoint};
-use crate::fragments::{Fragment, NONE};
+use crate::btl::entries::call::{Btl, BtlEndpoint};
+use crate::btl::fragments::{Fragment, NONE};
+use crate::btl::module::Module;
+use crate::btl::sender;
 use crate::guard::guarded;
 use crate::identity;
-use crate::module::Module;
-use crate::sender;
 
 type Descriptor = *mut ffi::mca_btl_base_descriptor_t;
 

@@ -9,8 +9,8 @@ use plugin_api::{BtlAtomicOp, OpFlags, Status};
 use super::call::{Btl, BtlCallback, BtlEndpoint, BtlHandle, Call, completion, operation};
 use super::locks;
 use crate::bindings as ffi;
+use crate::btl::module::Module;
 use crate::guard::use_argument;
-use crate::module::Module;
 
 /// Whether an operation is one that osc/rdma must make itself: it passes a minimum or maximum of unsigned words as that of signed
 /// ones, and does not ask what is declared.

@@ -8,10 +8,10 @@ use btl_ofi::Options;
 use mca_params::{Declaration, Kind, Value};
 use plugin_api::{AtomicFlags, Status};
 
-use super::{PREFIX, usual};
 use crate::bindings as ffi;
-use crate::flags::{FLAGS, NOT_DECLARED};
+use crate::btl::flags::{FLAGS, NOT_DECLARED};
 use crate::identity;
+use crate::params::{PREFIX, usual};
 use crate::storage::Name;
 
 type Module = ffi::mca_btl_base_module_t;

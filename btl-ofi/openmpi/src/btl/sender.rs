@@ -6,7 +6,7 @@
 
 use std::ptr;
 
-use crate::peers::Name;
+use crate::btl::peers::Name;
 use crate::series::ANSWERED_TAGS;
 
 /// Bytes of a name: job and rank.

@@ -9,7 +9,7 @@ use btl_ofi::{Completion, Endpoint, Handle, Op};
 use plugin_api::Status;
 
 use crate::bindings as ffi;
-use crate::waiting::Queues;
+use crate::btl::waiting::Queues;
 
 /// The direction of a transfer.
 #[derive(Clone, Copy)]

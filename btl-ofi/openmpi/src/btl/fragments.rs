@@ -11,8 +11,8 @@ use btl_ofi::{Endpoint, Leaves, Sent, Transport};
 use plugin_api::Status;
 
 use crate::bindings as ffi;
-use crate::sender;
-use crate::waiting::Queues;
+use crate::btl::sender;
+use crate::btl::waiting::Queues;
 
 /// What sending needs of a module.
 #[derive(Clone, Copy)]

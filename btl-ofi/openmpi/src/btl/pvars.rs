@@ -8,8 +8,8 @@ use plugin_api::counters::{CARRIERS, Carrier};
 use plugin_api::{Stats, Status};
 
 use crate::bindings as ffi;
+use crate::btl::live;
 use crate::guard::guarded;
-use crate::live;
 
 /// Variables that are not by carrier, in their order behind the others.
 const OTHERS: [(&str, &str); 6] = [

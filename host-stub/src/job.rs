@@ -144,9 +144,10 @@ impl Job {
         // called `assume_threads`, and is no weaker here.
         let mut transports = unsafe { component.init(thread_level) }?;
         let mut transport = transports.swap_remove(best(&transports));
+        let mut recorder = None;
         let trace = params.declare(&TRACE)?;
         if let Some(name) = trace.as_str().filter(|name| !name.is_empty()) {
-            transport = transport.recorded(Path::new(name));
+            (transport, recorder) = loader::recorded(transport, Path::new(name));
         }
         let failure = recorded_failures(&transport)?;
         let known = Arc::clone(&failure);
@@ -166,7 +167,7 @@ impl Job {
         Ok(Arc::new(Job {
             slots: Slots::default(),
             devices,
-            runtime: Runtime::start(plan, &transport, oversubscribed)?,
+            runtime: Runtime::start(plan, &transport, recorder, oversubscribed)?,
             transport,
             endpoints,
             failure,

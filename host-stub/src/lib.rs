@@ -33,7 +33,7 @@
 //! - `base` holds operations, memory, parameters ([`params`]), log messages ([`log`]) and the identity of a
 //!   process on its machine ([`process`]).
 //! - [`bootstrap`] tells the processes of a job of each other; [`launcher`] starts them.
-//! - [`loader`] opens a plugin, checks it, and wraps its functions. It comes after [`bootstrap`], through
+//! - [`loader`] opens a plugin and checks it; its functions are wrapped by the engine's transport. It comes after [`bootstrap`], through
 //!   which a plugin publishes its addresses.
 //! - [`crt`] makes calls wait, as the master, a thread or a task, and makes progress during the wait.
 //! - [`device`] is memory of devices.

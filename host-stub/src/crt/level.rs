@@ -9,7 +9,7 @@ use plugin_api::ThreadLevel;
 use super::mode::Mode;
 use super::waits::is_watched;
 use crate::base::trace::{NO_RANK, monotonic};
-use crate::loader::{Recorder, Transport};
+use crate::loader::Recorder;
 
 /// Whether the host checks that threads keep to their level.
 pub static CHECK: Declaration = Declaration::new("host_check", Kind::Bool, Value::Bool(false))
@@ -187,8 +187,11 @@ impl Drop for Ending<'_> {
 
 impl Checker {
     /// Watches calls from here on; the calling thread is the one that joined the job. `None` if there is nothing to do.
-    pub(super) fn new(provided: Level, checks: bool, transport: &Transport) -> Option<Checker> {
-        let trace = transport.recorder().cloned();
+    pub(super) fn new(
+        provided: Level,
+        checks: bool,
+        trace: Option<Arc<Recorder>>,
+    ) -> Option<Checker> {
         (checks || trace.is_some()).then(|| Checker::with(provided, checks, trace))
     }
 

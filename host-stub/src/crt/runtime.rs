@@ -12,7 +12,7 @@ use super::level::{CHECK, Checker, Entered, Level, LevelError};
 use super::mode::{self, Mode};
 use super::progress_thread::ProgressThread;
 use crate::base::params::Params;
-use crate::loader::Transport;
+use crate::loader::{Recorder, Transport};
 
 /// Whether a thread makes progress by itself.
 pub static PROGRESS_THREAD: Declaration = Declaration::new(
@@ -118,9 +118,10 @@ impl Runtime {
     pub(crate) fn start(
         plan: Plan,
         transport: &Transport,
+        trace: Option<Arc<Recorder>>,
         oversubscribed: bool,
     ) -> Result<Runtime, RuntimeError> {
-        let checker = Checker::new(plan.provided, plan.check, transport).map(Arc::new);
+        let checker = Checker::new(plan.provided, plan.check, trace).map(Arc::new);
         let engine = Arc::new(Engine::new(
             transport,
             plan.mode,

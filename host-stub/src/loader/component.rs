@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use plugin_api::{Provider, ThreadLevel};
 use serde::Serialize;
 
-use super::modules::Modules;
-use super::services::text;
-use super::{LoadError, Plugin, Transport};
+use super::{LoadError, Plugin};
+use osc_engine::transport::{AdoptError, Transport, text};
 
 /// Modules that one `init` may make.
 const MODULES: usize = 32;
@@ -114,11 +113,19 @@ impl Component {
                 "init: wanted 1 to {MODULES} modules with {status}, found {count}"
             )));
         };
-        Modules::adopt(Arc::clone(self), raw)
-    }
-
-    pub(super) fn raw(&self) -> NonNull<plugin_api::Component> {
-        self.raw
+        let Some(progress) = self.plugin.table().progress else {
+            return Err(self.plugin.null_entry("progress"));
+        };
+        // SAFETY: `init` made these modules of this component, which lives as long as its owner, and the plugin is
+        // trusted to keep to the contract.
+        let adopted = unsafe { Transport::adopt(self.raw, progress, raw, Arc::clone(self) as _) };
+        adopted.map_err(|error| match error {
+            AdoptError::Abi(source) => LoadError::Abi {
+                path: self.plugin.path().to_owned(),
+                source,
+            },
+            AdoptError::Contract(detail) => self.plugin.contract(detail),
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::ffi::c_char;
 use mca_params::{Allowed, Declaration, Kind, Level, Scope, Value};
 use plugin_api::{ParamDecl, ParamKind};
 
-use super::services::text;
+use osc_engine::transport::text;
 
 /// Names and words in one array of a declaration; a longer one has lost its terminator.
 const LIST_LIMIT: usize = 1024;

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use plugin_api::{ComponentVtable, ENTRY_SYMBOL, EntryFn, Status};
 
-use super::services::{Services, text};
+use super::services::Services;
 use super::{HostServices, LoadError};
+use osc_engine::transport::text;
 
 /// A loaded plugin whose component table has been checked. Unloaded when dropped; everything made
 /// from it keeps it alive.

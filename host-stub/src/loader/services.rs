@@ -1,7 +1,7 @@
 //! What the host offers a plugin: the functions behind the `HostVtable`.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CString, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +13,7 @@ use plugin_api::{
 use super::declaration::declaration;
 use crate::base::params::Params;
 use crate::bootstrap::Bootstrap;
+use osc_engine::transport::text;
 
 /// What a plugin's calls to the host end in.
 #[derive(Clone)]
@@ -70,20 +71,6 @@ impl Drop for Services {
         // SAFETY: `state` came from Box::into_raw and the plugin, its only other user, is unloaded.
         drop(unsafe { Box::from_raw(self.state) });
     }
-}
-
-/// A borrowed C string as text; NULL is empty, what is not UTF-8 is replaced.
-///
-/// # Safety
-/// `pointer` is NULL or NUL-terminated.
-pub(super) unsafe fn text(pointer: *const c_char) -> String {
-    if pointer.is_null() {
-        return String::new();
-    }
-    // SAFETY: the caller vouches for the terminator.
-    unsafe { CStr::from_ptr(pointer) }
-        .to_string_lossy()
-        .into_owned()
 }
 
 /// Runs a service; a panic becomes a log line and `otherwise`, never an unwind into the plugin.

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use plugin_api::counters::CARRIERS;
 use plugin_api::{CompletionFn, Datatype, Endpoint, Handle, Module, OpFlags, Stats, Status};
 
-use super::modules::{Functions, ProgressFn};
 use crate::base::trace::{Kind, NO_CARRIER, NO_RANK, QUIET, Record, TraceFile, monotonic};
+use osc_engine::transport::{Functions, ProgressFn, Transport};
 
 /// Operations whose completions are recorded at the same time. Those of others are not.
 const MOST_UNDER_WAY: usize = 4096;
@@ -69,12 +69,34 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The same transport, which records in a trace of its own what passes through it from here on, and what records it. Without
+/// a trace, which is logged, it works as well.
+pub(crate) fn recorded(transport: Transport, name: &Path) -> (Transport, Option<Arc<Recorder>>) {
+    let (mut functions, mut progress) = (*transport.functions(), transport.progress_fn());
+    let attributes = transport.attributes();
+    let title = format!("{}, {}", attributes.provider, attributes.domain);
+    let raw = (transport.module(), transport.component());
+    match Recorder::begin(name, &title, raw, &mut functions, &mut progress) {
+        Ok(recorder) => {
+            let used = Arc::clone(&recorder);
+            (transport.through(functions, progress, used), Some(recorder))
+        }
+        Err(error) => {
+            tracing::warn!(
+                "no trace is written to {}.*: {error}; choose another host_trace",
+                name.display()
+            );
+            (transport, None)
+        }
+    }
+}
+
 impl Recorder {
     /// Begins to record a module whose functions are `functions` and `progress`, which become those that record.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(super) fn begin(
+    fn begin(
         name: &Path,
         title: &str,
         (module, component): (*mut Module, *mut plugin_api::Component),

@@ -148,7 +148,7 @@ fn take(
     own: Option<usize>,
 ) -> Result<Shared, NoSegment> {
     let plan = Plan::new(lengths, contiguous, segment.page())
-        .filter(|plan| plan.bytes <= segment.len())
+        .filter(|plan| plan.bytes <= segment.bytes())
         .ok_or_else(|| too_much(lengths))?;
     let none = |error: std::io::Error, len: usize| {
         NoSegment::Memory(format!("{len} B of shared memory: {error}"))

@@ -71,7 +71,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn what_passes_is_recorded_in_order() {
     let folder = folder("recorded");
-    let transport = scripted::transport().recorded(&folder.join("t"));
+    let (transport, recorder) = recorded(scripted::transport(), &folder.join("t"));
     let told = AtomicI32::new(1);
     assert_eq!(put(&transport, &told), Status::SUCCESS);
     std::thread::sleep(Duration::from_millis(5));
@@ -86,7 +86,7 @@ fn what_passes_is_recorded_in_order() {
     assert_eq!(put(&transport, &told), Status::SUCCESS);
     scripted::script(&transport).served = 2;
     assert_eq!(transport.progress(), 3);
-    let recorder = transport.recorder().unwrap();
+    let recorder = recorder.unwrap();
     recorder.call_begins("lock", 3, 10);
     recorder.call_ended("lock", 3, (10, 25));
     recorder.call_begins("test", 3, 30);
@@ -129,7 +129,7 @@ fn what_passes_is_recorded_in_order() {
 #[test]
 fn other_files_stay_as_they_are() {
     let folder = folder("names");
-    let record = || drop(scripted::transport().recorded(&folder.join("t")));
+    let record = || drop(recorded(scripted::transport(), &folder.join("t")));
     record();
     let first = files(&folder).remove(0);
     let other = folder.join("other");
@@ -144,7 +144,7 @@ fn other_files_stay_as_they_are() {
         assert_eq!(records.last().unwrap().kind, Kind::End);
     }
     fs::remove_dir_all(&folder).unwrap();
-    let transport = scripted::transport().recorded(&folder.join("t"));
-    assert!(transport.recorder().is_none());
+    let (transport, recorder) = recorded(scripted::transport(), &folder.join("t"));
+    assert!(recorder.is_none());
     assert_eq!(put(&transport, &AtomicI32::new(1)), Status::SUCCESS);
 }

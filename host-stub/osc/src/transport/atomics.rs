@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use plugin_api::Status;
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, CompletionFn, Datatype, Handle, OpFlags};
 
-use super::transport::NO_ORDER;
+use super::module::NO_ORDER;
 use super::{EndpointRef, Transport};
 
 impl Transport {

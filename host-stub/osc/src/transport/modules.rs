@@ -10,20 +10,24 @@ use plugin_api::{
     Status,
 };
 
-use super::{Attributes, Component, LoadError, Transport};
+use plugin_api::AbiError;
+
+use super::{Attributes, Transport};
 
 /// Every function of a module's table without the `Option` that its check made needless.
 macro_rules! functions {
     ($($entry:ident: fn($($argument:ty),* $(,)?) -> $result:ty;)*) => {
+        /// The functions of a module's table, of which none that every plugin has is NULL.
         #[derive(Clone, Copy)]
-        pub(super) struct Functions {
+        pub struct Functions {
             /// Those for device memory, of a plugin that has them.
-            pub(super) hmem: Option<HmemFunctions>,
+            pub hmem: Option<HmemFunctions>,
             /// Of a plugin that has it.
-            pub(super) put_notify: Option<PutNotify>,
+            pub put_notify: Option<PutNotify>,
             /// Of a plugin that has it.
-            pub(super) register_shared: Option<RegisterShared>,
-             $(pub(super) $entry: unsafe extern "C" fn($($argument),*) -> $result,)* }
+            pub register_shared: Option<RegisterShared>,
+             $(#[doc = concat!("`", stringify!($entry), "` of the table.")]
+             pub $entry: unsafe extern "C" fn($($argument),*) -> $result,)* }
 
         impl Functions {
             /// The name of the first entry that is NULL, if any is.
@@ -35,10 +39,10 @@ macro_rules! functions {
 }
 
 /// The component's progress.
-pub(super) type ProgressFn = unsafe extern "C" fn(*mut plugin_api::Component) -> i32;
+pub type ProgressFn = unsafe extern "C" fn(*mut plugin_api::Component) -> i32;
 
 /// The function of ABI 1.2 for a put with notification.
-pub(super) type PutNotify = unsafe extern "C" fn(
+pub type PutNotify = unsafe extern "C" fn(
     *mut Module,
     *mut Endpoint,
     Pointer,
@@ -55,7 +59,7 @@ pub(super) type PutNotify = unsafe extern "C" fn(
 ) -> Status;
 
 /// The function of ABI 1.4 for memory that peers may map.
-pub(super) type RegisterShared = unsafe extern "C" fn(
+pub type RegisterShared = unsafe extern "C" fn(
     *mut Module,
     *mut Endpoint,
     Pointer,
@@ -99,10 +103,12 @@ functions! {
 
 /// The functions of ABI 1.1, which a plugin has all or none of.
 #[derive(Clone, Copy)]
-pub(super) struct HmemFunctions {
-    pub(super) set_overrides: unsafe extern "C" fn(*mut Module, *const OverrideOps) -> Status,
+pub struct HmemFunctions {
+    /// `set_overrides`.
+    pub set_overrides: unsafe extern "C" fn(*mut Module, *const OverrideOps) -> Status,
+    /// `register_hmem`.
     #[allow(clippy::type_complexity, reason = "the ABI's shape")]
-    pub(super) register_hmem: unsafe extern "C" fn(
+    pub register_hmem: unsafe extern "C" fn(
         *mut Module,
         *mut Endpoint,
         Pointer,
@@ -112,8 +118,9 @@ pub(super) struct HmemFunctions {
         u64,
         *mut *mut Handle,
     ) -> Status,
+    /// `copy_from_hmem_iov`.
     #[allow(clippy::type_complexity, reason = "the ABI's shape")]
-    pub(super) copy_from: unsafe extern "C" fn(
+    pub copy_from: unsafe extern "C" fn(
         *mut Module,
         Pointer,
         usize,
@@ -122,8 +129,9 @@ pub(super) struct HmemFunctions {
         usize,
         u64,
     ) -> i64,
+    /// `copy_to_hmem_iov`.
     #[allow(clippy::type_complexity, reason = "the ABI's shape")]
-    pub(super) copy_to: unsafe extern "C" fn(
+    pub copy_to: unsafe extern "C" fn(
         *mut Module,
         *const IoVec,
         *const u32,
@@ -132,16 +140,18 @@ pub(super) struct HmemFunctions {
         *const c_void,
         usize,
     ) -> i64,
-    pub(super) query: unsafe extern "C" fn(*mut Module, u32, *mut HmemInfo) -> Status,
+    /// `query_hmem`.
+    pub query: unsafe extern "C" fn(*mut Module, u32, *mut HmemInfo) -> Status,
     /// Of ABI 1.4: both or none.
-    pub(super) strided: Option<StridedFunctions>,
+    pub strided: Option<StridedFunctions>,
 }
 
 /// Copies of blocks at regular distances.
 #[derive(Clone, Copy)]
-pub(super) struct StridedFunctions {
+pub struct StridedFunctions {
+    /// `copy_from_hmem_strided`.
     #[allow(clippy::type_complexity, reason = "the ABI's shape")]
-    pub(super) copy_from: unsafe extern "C" fn(
+    pub copy_from: unsafe extern "C" fn(
         *mut Module,
         Pointer,
         usize,
@@ -151,8 +161,9 @@ pub(super) struct StridedFunctions {
         *const usize,
         *const usize,
     ) -> i64,
+    /// `copy_to_hmem_strided`.
     #[allow(clippy::type_complexity, reason = "the ABI's shape")]
-    pub(super) copy_to: unsafe extern "C" fn(
+    pub copy_to: unsafe extern "C" fn(
         *mut Module,
         Pointer,
         u32,
@@ -199,7 +210,9 @@ pub(super) struct Modules {
     /// What the module's callbacks use. A listener that was replaced may still be running on another thread.
     kept: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
     progress: ProgressFn,
-    component: Arc<Component>,
+    component: NonNull<plugin_api::Component>,
+    /// What the component needs as long as a module lives, such as its library.
+    _owner: Arc<dyn Any + Send + Sync>,
 }
 
 // SAFETY: modules belong to the component, whose contract says which threads may call.
@@ -207,38 +220,48 @@ unsafe impl Send for Modules {}
 // SAFETY: as for Send; finalize runs in Drop, when nobody else has a reference.
 unsafe impl Sync for Modules {}
 
-impl Modules {
-    /// Checks the modules that `init` made and wraps each. Those of a refused set are left to the
-    /// component's `close`, which finalises what still lives.
-    pub(super) fn adopt(
-        component: Arc<Component>,
+/// Why a component's modules cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    /// A table does not fit.
+    #[error(transparent)]
+    Abi(#[from] AbiError),
+    /// The plugin broke the contract in another way: what was wanted and found.
+    #[error("{0}")]
+    Contract(String),
+}
+
+impl Transport {
+    /// Checks the modules that the `init` of a component made, and wraps each. Those of a refused set are left to
+    /// the component's `close`, which finalises what still lives. `owner` is dropped after every module was finalised.
+    ///
+    /// # Safety
+    /// The modules are of this component, whose `progress` this is, and they keep to the contract of [`plugin_api`]
+    /// at the thread level that `init` was given. Component and functions stay until `owner` is dropped.
+    pub unsafe fn adopt(
+        component: NonNull<plugin_api::Component>,
+        progress: ProgressFn,
         raw: &[*mut Module],
-    ) -> Result<Vec<Transport>, LoadError> {
-        let plugin = Arc::clone(component.plugin());
-        let abi = |source| LoadError::Abi {
-            path: plugin.path().to_owned(),
-            source,
-        };
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Result<Vec<Transport>, AdoptError> {
         let mut owned = Vec::with_capacity(raw.len());
         let mut parts = Vec::with_capacity(raw.len());
         for (index, module) in raw.iter().enumerate() {
             let module = NonNull::new(*module).ok_or_else(|| {
-                plugin.contract(format!("init: wanted a module at {index}, found NULL"))
+                AdoptError::Contract(format!("init: wanted a module at {index}, found NULL"))
             })?;
             // SAFETY: a module that init returned starts with these two pointers.
             let Module { vtable, attributes } = unsafe { module.as_ptr().read() };
             // SAFETY: NULL or a table that starts with a header, by the contract.
-            let table = unsafe { ModuleVtable::check(vtable) }.map_err(abi)?;
+            let table = unsafe { ModuleVtable::check(vtable) }?;
             // SAFETY: as above.
-            let attributes = unsafe { plugin_api::Attributes::check(attributes) }.map_err(abi)?;
+            let attributes = unsafe { plugin_api::Attributes::check(attributes) }?;
             // SAFETY: the contract makes the attributes' strings NULL or NUL-terminated.
-            let attributes = unsafe { Attributes::copy(attributes) }
-                .map_err(|detail| plugin.contract(detail))?;
-            let functions = Functions::copy(&table).map_err(|entry| {
-                abi(plugin_api::AbiError::NullEntry {
-                    table: "module",
-                    entry,
-                })
+            let attributes =
+                unsafe { Attributes::copy(attributes) }.map_err(AdoptError::Contract)?;
+            let functions = Functions::copy(&table).map_err(|entry| AbiError::NullEntry {
+                table: "module",
+                entry,
             })?;
             owned.push(Owned {
                 module,
@@ -246,15 +269,12 @@ impl Modules {
             });
             parts.push((module, functions, attributes));
         }
-        let progress = plugin
-            .table()
-            .progress
-            .ok_or_else(|| plugin.null_entry("progress"))?;
         let modules = Arc::new(Modules {
             owned,
             kept: Mutex::new(Vec::new()),
             progress,
             component,
+            _owner: owner,
         });
         Ok(parts
             .into_iter()
@@ -263,9 +283,11 @@ impl Modules {
             })
             .collect())
     }
+}
 
-    pub(super) fn component(&self) -> &Arc<Component> {
-        &self.component
+impl Modules {
+    pub(super) fn component(&self) -> NonNull<plugin_api::Component> {
+        self.component
     }
 
     pub(super) fn progress(&self) -> ProgressFn {
@@ -287,7 +309,7 @@ impl Drop for Modules {
             // SAFETY: no transport is left, so nothing runs in the module or will use it again.
             let status = unsafe { finalize(module.as_ptr()) };
             if !status.is_ok() {
-                tracing::warn!(plugin = ?self.component, "finalize returned {status}");
+                tracing::warn!("a transport's finalize returned {status}");
             }
         }
     }

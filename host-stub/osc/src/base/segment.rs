@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
+use super::process::Process;
 use super::room;
-use crate::base::process::Process;
 
 /// Words at the segment's start: a mark by which those who open it know it, and its number.
 const MARK: u64 = u64::from_le_bytes(*b"WINSEGM1");
 /// Bytes of the mark and the number.
-pub(crate) const HEADER: usize = 64;
+pub const HEADER: usize = 64;
 
 /// Why a rank has no part of a segment.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum NoSegment {
+pub enum NoSegment {
     /// There is not as much memory as was asked for; nothing else would have it either.
     Memory(String),
     /// This process cannot share memory with the others; each may have memory of its own.
@@ -28,18 +28,21 @@ pub(crate) enum NoSegment {
 
 /// Where to find a segment; travels from the rank that made it to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Card {
-    pub(crate) pid: u32,
-    pub(crate) fd: i32,
-    pub(crate) bytes: u64,
+pub struct Card {
+    /// The process that made it.
+    pub pid: u32,
+    /// Its file there.
+    pub fd: i32,
+    /// Its bytes.
+    pub bytes: u64,
     /// Page size of the file, bytes; 0 for the system's ordinary pages.
-    pub(crate) huge: u64,
+    pub huge: u64,
     /// Tells this segment from any other that a reused id might lead to.
-    pub(crate) number: u64,
+    pub number: u64,
 }
 
 /// A mapped segment. Dropped, it is unmapped here; the memory goes with its last mapping.
-pub(crate) struct Segment {
+pub struct Segment {
     map: MmapRaw,
     /// Open while others may still want to open it, and parts are not yet reserved.
     file: Option<File>,
@@ -48,16 +51,14 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// Whether it is made of huge pages.
-    pub(crate) fn is_huge(&self) -> bool {
+    pub fn is_huge(&self) -> bool {
         self.card.huge > 0
     }
 
     /// Makes a zeroed segment of huge pages, of the size that the system gives when none is named;
     /// `bytes` says how long it is with pages of that size. None, with a word why, where there are not
     /// as many.
-    pub(crate) fn of_huge_pages(
-        bytes: impl FnOnce(usize) -> Result<usize, NoSegment>,
-    ) -> Option<Segment> {
+    pub fn of_huge_pages(bytes: impl FnOnce(usize) -> Result<usize, NoSegment>) -> Option<Segment> {
         let page = room::huge_page_size();
         let made = bytes(page).and_then(|bytes| {
             room::check(bytes)?;
@@ -75,7 +76,7 @@ impl Segment {
     }
 
     /// Makes a zeroed segment of at least `bytes`.
-    pub(crate) fn make(bytes: usize) -> Result<Segment, NoSegment> {
+    pub fn make(bytes: usize) -> Result<Segment, NoSegment> {
         room::check(bytes)?;
         Self::of_pages(bytes, 0).map_err(|error| {
             let reason = format!("{bytes} B of shared memory: {error}");
@@ -130,7 +131,7 @@ impl Segment {
     }
 
     /// Opens the segment that another rank made.
-    pub(crate) fn open(card: &Card) -> Result<Segment, NoSegment> {
+    pub fn open(card: &Card) -> Result<Segment, NoSegment> {
         let path = format!("/proc/{}/fd/{}", card.pid, card.fd);
         let apart = |what: &dyn std::fmt::Display| {
             NoSegment::Apart(format!("the segment at {path}: {what}"))
@@ -169,7 +170,7 @@ impl Segment {
     /// Takes memory for a range, so that running out of it is an error here and not the end of the
     /// process at some later store. The pages come from the memory near the processor of the
     /// calling thread, as they would by its first touch.
-    pub(crate) fn reserve(&self, offset: usize, len: usize) -> io::Result<()> {
+    pub fn reserve(&self, offset: usize, len: usize) -> io::Result<()> {
         match &self.file {
             Some(file) if len > 0 => reserve(file, offset, len),
             _ => Ok(()),
@@ -177,33 +178,36 @@ impl Segment {
     }
 
     /// The file, while it is open.
-    pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(File::as_fd)
     }
 
     /// Closes the file: nobody can open the segment any more, and its mappings stay.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         self.file = None;
     }
 
-    pub(crate) fn card(&self) -> &Card {
+    /// What others open it by.
+    pub fn card(&self) -> &Card {
         &self.card
     }
 
-    pub(crate) fn page(&self) -> usize {
+    /// Bytes of a page of it.
+    pub fn page(&self) -> usize {
         match self.card.huge {
             0 => room::page_size(),
             huge => huge as usize,
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
         self.map.len()
     }
 
     /// The address of an offset, which is clamped to the segment.
     #[inline]
-    pub(crate) fn at(&self, offset: usize) -> *mut u8 {
+    pub fn at(&self, offset: usize) -> *mut u8 {
         self.map
             .as_mut_ptr()
             .wrapping_add(offset.min(self.map.len()))
@@ -211,7 +215,7 @@ impl Segment {
 
     /// A word of the segment, counted in words from its start; the last one for an index beyond.
     #[inline]
-    pub(crate) fn word(&self, index: usize) -> &AtomicU64 {
+    pub fn word(&self, index: usize) -> &AtomicU64 {
         let index = index.min(self.map.len() / 8 - 1);
         // SAFETY: the index is inside the mapping, which is page-aligned, at least HEADER long, and
         // lives as long as `self`. Other processes use the same words by atomics alone.
@@ -256,7 +260,7 @@ mod tests {
         let mut made = Segment::make(100_000).unwrap();
         made.reserve(HEADER, 100_000 - HEADER).unwrap();
         let opened = Segment::open(made.card()).unwrap();
-        assert!(opened.len() >= 100_000 && opened.len().is_multiple_of(opened.page()));
+        assert!(opened.bytes() >= 100_000 && opened.bytes().is_multiple_of(opened.page()));
         made.word(1000).store(7, Ordering::Relaxed);
         assert_eq!(opened.word(1000).load(Ordering::Relaxed), 7);
         made.close();
@@ -302,7 +306,7 @@ mod tests {
     fn huge_pages_are_taken_or_left() {
         let made = Segment::of_huge_pages(Ok).unwrap_or_else(|| Segment::make(1 << 20).unwrap());
         made.reserve(0, 1 << 20).unwrap();
-        assert!(made.len() >= 1 << 20);
+        assert!(made.bytes() >= 1 << 20);
         made.word((1 << 17) - 1).store(1, Ordering::Relaxed);
     }
 }

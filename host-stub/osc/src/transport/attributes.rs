@@ -3,7 +3,7 @@
 use plugin_api::{AtomicFlags, ModuleFlags};
 use serde::Serialize;
 
-use super::services::text;
+use super::text;
 
 /// What a module offers; an owned copy, constant for the module's life.
 #[derive(Clone, Debug, Serialize)]

@@ -67,7 +67,7 @@ const FAULTS: [libc::c_int; 6] = [
 
 /// Runs `spawn` with the signals blocked that are for the program's own threads: a thread that it starts begins with them
 /// blocked. Faults of the thread itself stay as they are.
-pub(crate) fn with_signals_blocked<R>(spawn: impl FnOnce() -> R) -> R {
+pub fn with_signals_blocked<R>(spawn: impl FnOnce() -> R) -> R {
     // SAFETY: the sets are written before they are read; this thread's mask is put back.
     unsafe {
         let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A value with one user at a time.
 #[derive(Debug, Default)]
-pub(crate) struct Turns<T> {
+pub struct Turns<T> {
     taken: AtomicBool,
     value: UnsafeCell<T>,
 }
@@ -21,14 +21,15 @@ pub(crate) struct Turns<T> {
 unsafe impl<T: Send> Sync for Turns<T> {}
 
 /// The turn of one user; ended when dropped, by whichever thread.
-pub(crate) struct Turn<'a, T> {
+pub struct Turn<'a, T> {
     turns: &'a Turns<T>,
     /// The turn is as good as an exclusive reference: what may not be shared is not, by sharing it.
     _value: PhantomData<&'a mut T>,
 }
 
 impl<T> Turns<T> {
-    pub(crate) fn new(value: T) -> Turns<T> {
+    /// A value that nobody uses.
+    pub fn new(value: T) -> Turns<T> {
         Turns {
             taken: AtomicBool::new(false),
             value: UnsafeCell::new(value),
@@ -37,7 +38,7 @@ impl<T> Turns<T> {
 
     /// Takes the turn if nobody has it.
     #[inline]
-    pub(crate) fn try_take(&self) -> Option<Turn<'_, T>> {
+    pub fn try_take(&self) -> Option<Turn<'_, T>> {
         // Acquire: pairs with the Release at the end of the turn before.
         let free = !self.taken.swap(true, Ordering::Acquire);
         // Made only if it is free: one that is dropped ends the turn.
@@ -48,7 +49,7 @@ impl<T> Turns<T> {
     }
 
     /// Whether nobody has the turn at this moment.
-    pub(crate) fn is_free(&self) -> bool {
+    pub fn is_free(&self) -> bool {
         !self.taken.load(Ordering::Relaxed)
     }
 }

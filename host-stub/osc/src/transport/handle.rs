@@ -4,10 +4,11 @@ use plugin_api::Handle;
 
 /// A copy of a peer's registration handle, at an 8-byte aligned address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HandleCopy(Box<[u64]>);
+pub struct HandleCopy(Box<[u64]>);
 
 impl HandleCopy {
-    pub(crate) fn new(bytes: &[u8]) -> HandleCopy {
+    /// A copy of these bytes.
+    pub fn new(bytes: &[u8]) -> HandleCopy {
         HandleCopy(
             bytes
                 .chunks(8)
@@ -20,8 +21,9 @@ impl HandleCopy {
         )
     }
 
+    /// The copy, as the remote handle of operations.
     #[inline]
-    pub(crate) fn as_ptr(&self) -> *const Handle {
+    pub fn as_ptr(&self) -> *const Handle {
         self.0.as_ptr().cast()
     }
 }

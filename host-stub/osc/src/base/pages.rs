@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 /// Zeroed, page-aligned memory, freed on drop. Peers may write it at any time, so nothing here
 /// makes a reference to its contents.
-pub(crate) struct Pages {
+pub struct Pages {
     base: NonNull<u8>,
     layout: AllocLayout,
 }
@@ -26,7 +26,7 @@ const LARGE: usize = 2 * HUGE;
 
 impl Pages {
     /// `len` bytes (at least one page); `None` when there is no such memory.
-    pub(crate) fn new(len: usize) -> Option<Pages> {
+    pub fn new(len: usize) -> Option<Pages> {
         let layout = layout(len)?;
         // SAFETY: the layout has at least one byte.
         let base = NonNull::new(unsafe { alloc(layout) })?;
@@ -49,7 +49,7 @@ impl Pages {
     }
 
     /// Gives the memory away; [`from_base`](Self::from_base) takes it back.
-    pub(crate) fn into_base(self) -> NonNull<u8> {
+    pub fn into_base(self) -> NonNull<u8> {
         std::mem::ManuallyDrop::new(self).base
     }
 
@@ -57,12 +57,13 @@ impl Pages {
     ///
     /// # Safety
     /// It came from [`into_base`](Self::into_base) of pages made with this length, and nothing else uses it.
-    pub(crate) unsafe fn from_base(base: NonNull<u8>, len: usize) -> Option<Pages> {
+    pub unsafe fn from_base(base: NonNull<u8>, len: usize) -> Option<Pages> {
         layout(len).map(|layout| Pages { base, layout })
     }
 
     #[inline]
-    pub(crate) fn base(&self) -> *mut u8 {
+    /// The first byte.
+    pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 }

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use plugin_api::{Endpoint, ErrorFlags, Module, Status};
 
-use super::services::text;
+use super::text;
 
 /// A peer, an operation without callback, or the whole module failed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! A module ready for use; each function of its table is one thin call here.
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -11,8 +11,7 @@ use plugin_api::{Access, CompletionFn, Endpoint, Handle, Module, Stats, Status};
 use super::error::Subject;
 use super::failure::{Failure, Listener, report};
 use super::modules::{Functions, Modules, ProgressFn};
-use super::traced::Recorder;
-use super::{Attributes, Component, Registration, TransportError};
+use super::{Attributes, Registration, TransportError};
 
 /// `MCA_BTL_NO_ORDER`.
 pub(super) const NO_ORDER: i32 = 255;
@@ -43,7 +42,6 @@ struct Inner {
     component: NonNull<plugin_api::Component>,
     attributes: Attributes,
     modules: Arc<Modules>,
-    recorder: Option<Arc<Recorder>>,
 }
 
 // SAFETY: plain functions and names of things in the component; its contract covers threads.
@@ -52,7 +50,7 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 /// One module of an initialised component. Clones share it; the component is closed when the last
-/// is gone. Any thread may call any function, within the level given to [`Component::init`].
+/// is gone. Any thread may call any function, within the level given to the component at init.
 ///
 /// Operations return at once. [`Status::SUCCESS`]: under way, and the callback will run (from
 /// [`progress`](Self::progress) or [`flush`](Self::flush), of any transport of the component).
@@ -73,10 +71,9 @@ impl Transport {
             functions,
             module,
             progress: modules.progress(),
-            component: modules.component().raw(),
+            component: modules.component(),
             attributes,
             modules,
-            recorder: None,
         }))
     }
 
@@ -86,18 +83,27 @@ impl Transport {
         &self.0.attributes
     }
 
-    /// The component.
-    pub fn component(&self) -> &Arc<Component> {
-        self.0.modules.component()
+    /// Its component, as the plugin's functions take it.
+    #[inline]
+    pub fn component(&self) -> *mut plugin_api::Component {
+        self.0.component.as_ptr()
     }
 
+    /// The function that makes progress.
     #[inline]
-    pub(super) fn module(&self) -> *mut Module {
+    pub fn progress_fn(&self) -> ProgressFn {
+        self.0.progress
+    }
+
+    /// The module, as the plugin's functions take it.
+    #[inline]
+    pub fn module(&self) -> *mut Module {
         self.0.module.as_ptr()
     }
 
+    /// The module's functions.
     #[inline]
-    pub(super) fn functions(&self) -> &Functions {
+    pub fn functions(&self) -> &Functions {
         &self.0.functions
     }
 
@@ -395,40 +401,24 @@ impl Transport {
         status
     }
 
-    /// The same transport, which records in a trace of its own what passes through it from here on. Without one, which is
-    /// logged, it works as well.
-    pub(crate) fn recorded(self, name: &Path) -> Transport {
+    /// The same transport, whose calls go through other functions. They are given what the module's own would be given,
+    /// and do what those do; what they use is kept until every module is finalised.
+    pub fn through(
+        &self,
+        functions: Functions,
+        progress: ProgressFn,
+        used: Arc<dyn Any + Send + Sync>,
+    ) -> Transport {
         let inner = &self.0;
-        let (mut functions, mut progress) = (inner.functions, inner.progress);
-        let attributes = &inner.attributes;
-        let title = format!("{}, {}", attributes.provider, attributes.domain);
-        let raw = (self.module(), inner.component.as_ptr());
-        match Recorder::begin(name, &title, raw, &mut functions, &mut progress) {
-            Ok(recorder) => {
-                inner.modules.keep(Arc::clone(&recorder) as _);
-                Transport(Arc::new(Inner {
-                    functions,
-                    module: inner.module,
-                    progress,
-                    component: inner.component,
-                    attributes: attributes.clone(),
-                    modules: Arc::clone(&inner.modules),
-                    recorder: Some(recorder),
-                }))
-            }
-            Err(error) => {
-                tracing::warn!(
-                    "no trace is written to {}.*: {error}; choose another host_trace",
-                    name.display()
-                );
-                self
-            }
-        }
-    }
-
-    /// What records this transport.
-    pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
-        self.0.recorder.as_ref()
+        inner.modules.keep(used);
+        Transport(Arc::new(Inner {
+            functions,
+            module: inner.module,
+            progress,
+            component: inner.component,
+            attributes: inner.attributes.clone(),
+            modules: Arc::clone(&inner.modules),
+        }))
     }
 
     /// The module's counts since init.

@@ -1,0 +1,19 @@
+//! What the engine stands on: operations on elements, memory, and the identity of a process.
+//!
+//! - [`process`]: the identity of a process, for others on its machine.
+//! - `op`: operations on elements, and what they compute.
+//! - `pages`: page-aligned memory; `segment`: memory that the ranks of a node share; `room`: whether there
+//!   is as much.
+//! - `turn`: a value with one user at a time.
+
+mod op;
+mod pages;
+pub mod process;
+mod room;
+mod segment;
+mod turn;
+
+pub use op::{Op, combine, type_name};
+pub use pages::Pages;
+pub use segment::{Card, HEADER as SEGMENT_HEADER, NoSegment, Segment};
+pub use turn::{Turn, Turns};

@@ -1,0 +1,38 @@
+//! The vtable's client: one module of a plugin ready for use ([`Transport`]), and memory that peers may reach
+//! ([`Registration`]). Each keeps what it needs alive, so they may be dropped in any order. Nothing above this module handles
+//! a raw table. How a plugin is found, loaded and opened is its user's affair.
+
+mod atomics;
+mod attributes;
+mod error;
+mod failure;
+mod handle;
+mod hmem;
+mod module;
+mod modules;
+mod registration;
+
+pub use attributes::Attributes;
+pub use error::{Subject, TransportError};
+pub use failure::Failure;
+pub use handle::HandleCopy;
+pub use hmem::Blocks;
+pub use module::{EndpointRef, Transport};
+pub use modules::{
+    AdoptError, Functions, HmemFunctions, ProgressFn, PutNotify, RegisterShared, StridedFunctions,
+};
+pub use registration::Registration;
+
+/// A string of a plugin; empty where there is none.
+///
+/// # Safety
+/// The pointer is NULL or names a string that ends with NUL.
+pub unsafe fn text(pointer: *const std::ffi::c_char) -> String {
+    if pointer.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller vouches for the terminator.
+    unsafe { std::ffi::CStr::from_ptr(pointer) }
+        .to_string_lossy()
+        .into_owned()
+}

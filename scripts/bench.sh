@@ -152,15 +152,13 @@ bench_model() {
     "$target/release/model" "$@"
 }
 
-# One report of what was measured. With --keep its table goes into docs/performance.md, and the plots become those that
-# README shows.
+# One report of what was measured. With --keep its table goes into docs/performance.md.
 bench_report() {
     local keep=${1:-}
     [[ -z $keep || $keep == --keep ]] || bench_die "report: unknown: $keep (nothing or --keep)"
     cargo build --release -p benches --bin report
     mkdir -p "$bench_out"
     "$target/release/report" "$bench_out" ${keep:+--page docs/performance.md}
-    [[ -z $keep ]] || cp "$bench_out"/put-{latency,bandwidth}-{shm,tcp}.svg benches/plots/
 }
 
 # bench_all [--short]: every part as a process of its own, bound in time; what fails does not stop the others, and the
@@ -172,7 +170,7 @@ bench_all() {
     fi
     # What an earlier run left is not of this one.
     mkdir -p "$bench_out"
-    rm -f "$bench_out"/*.json "$bench_out"/*.svg "$bench_out/report.md"
+    rm -f "$bench_out"/*.json "$bench_out/report.md"
     step 'bench: build' 1800 bash -euo pipefail -c '. scripts/bench.sh && bench_build'
     [[ ${#failed[@]} -eq 0 ]] || summary
     step 'bench: overhead' 3600 ./dev bench overhead "${short[@]}" "${rounds[@]}"

@@ -16,7 +16,7 @@ trace_halo() {
 # trace_latency [option...]: microseconds of a put of 8 bytes and its flush.
 trace_latency() {
     rm -f "$trace_out"/cost.*
-    "$target/release/host-stub" bench put --np 2 --max-size 8 --seconds 1 --save "$trace_out/cost.json" "$@" >"$trace_out/cost.log"
+    "$target/release/host-stub" bench put --np 2 --max-size 8 --seconds 1 --json "$@" >"$trace_out/cost.json"
     python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["rows"][-1]["latency_us"]["least"])' "$trace_out/cost.json"
 }
 

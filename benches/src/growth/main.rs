@@ -53,7 +53,7 @@ fn grow(arguments: &Arguments) -> Result<(), String> {
     ranks::offer_lab()?;
     setup::shape();
     let wanted = |part: &str| arguments.only.is_empty() || arguments.only.iter().any(|o| o == part);
-    let mut report = Report::new()?;
+    let mut report = Report::default();
     if wanted("peers") {
         peers::measure(&mut report, arguments.short)?;
     }

@@ -4,29 +4,17 @@ use std::path::Path;
 
 use benches::part;
 use benches::target::{Bound, Target};
-use indicatif::ProgressBar;
 
+#[derive(Default)]
 pub(crate) struct Report {
-    bar: ProgressBar,
     rows: Vec<String>,
     targets: Vec<Target>,
 }
 
 impl Report {
-    pub(crate) fn new() -> Result<Report, String> {
-        let bar = ProgressBar::new_spinner();
-        bar.enable_steady_tick(std::time::Duration::from_millis(200));
-        bar.set_message("growth");
-        Ok(Report {
-            bar,
-            rows: Vec::new(),
-            targets: Vec::new(),
-        })
-    }
-
     /// Takes note of a line, and shows it.
     pub(crate) fn row(&mut self, line: String) {
-        self.bar.suspend(|| println!("{line}"));
+        println!("{line}");
         self.rows.push(line);
     }
 
@@ -40,14 +28,12 @@ impl Report {
         unit: &str,
         spread: Option<(f64, f64)>,
     ) {
-        self.bar.set_message(name.clone());
         let target = Target::new(name, Some(value), bound, target, unit, spread);
         self.targets.push(target);
     }
 
     /// Shows the targets, and writes everything where that is asked for.
     pub(crate) fn finish(self, output: Option<&Path>) -> Result<(), String> {
-        self.bar.finish_and_clear();
         println!();
         for t in &self.targets {
             println!(

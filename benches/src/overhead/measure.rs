@@ -4,7 +4,6 @@ use benches::part;
 use benches::statistics::Figure;
 use benches::target::{Bound, Target};
 use host_stub::job::Job;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::sides::{Kind, Measure, Side, Sides};
@@ -65,16 +64,10 @@ pub(crate) fn measure(arguments: &Arguments, sides: &mut Sides) -> Result<Vec<Ro
     plan.retain(|&(kind, what, size)| {
         format!("{} {size} B {}", kind.name(), what.name()).contains(&arguments.only)
     });
-    let bar = ProgressBar::new((plan.len() * arguments.rounds) as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
-    bar.set_message(arguments.provider.clone());
     let rows = plan
         .into_iter()
-        .map(|(kind, what, size)| compare(arguments, sides, kind, what, size, &bar))
+        .map(|(kind, what, size)| compare(arguments, sides, kind, what, size))
         .collect();
-    bar.finish_and_clear();
     rows
 }
 
@@ -84,7 +77,6 @@ fn compare(
     kind: Kind,
     measure: Measure,
     size: usize,
-    bar: &ProgressBar,
 ) -> Result<Row, String> {
     // About 5 ms a side and round, found with a warm-up.
     let mut n = 4;
@@ -111,7 +103,6 @@ fn compare(
                 Measure::Bandwidth => f64::from(n) * size as f64 / seconds,
             });
         }
-        bar.inc(1);
     }
     let [raw, transport, window] = figures;
     let ratios = |of: &[f64]| Figure::of(of.iter().zip(&raw).map(|(o, r)| o / r).collect());

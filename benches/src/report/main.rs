@@ -1,5 +1,4 @@
-//! Puts what the parts of the suite wrote into one report: `report.json` with the targets and the curves, a
-//! Markdown table, and plots of latency and bandwidth over size.
+//! Puts what the parts of the suite wrote into one report: `report.json` with the targets, and a Markdown table.
 //!
 //! `report FOLDER` reads the parts' files from a folder and writes beside them. What was not measured is named as
 //! missing, not left out; a part of another run than the others is named too.
@@ -7,8 +6,6 @@
 mod about;
 mod page;
 mod parts;
-mod plots;
-mod series;
 mod targets;
 
 use std::collections::BTreeMap;
@@ -20,7 +17,6 @@ use serde::Serialize;
 
 use about::Machine;
 use parts::Measurements;
-use series::Series;
 
 #[derive(Parser)]
 #[command(about = "Make one report of measurements")]
@@ -38,7 +34,6 @@ struct Report {
     /// The run of each file that was read. A report of one run has one name here.
     runs: BTreeMap<String, String>,
     targets: Vec<Target>,
-    series: Vec<Series>,
 }
 
 fn main() -> std::process::ExitCode {
@@ -56,7 +51,6 @@ fn report(arguments: &Arguments) -> Result<(), String> {
     let report = Report {
         machine: Machine::here(&read.versions),
         targets: targets::judge(&read),
-        series: series::of(&read),
         runs: read.runs,
     };
     let json = serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?;
@@ -66,21 +60,6 @@ fn report(arguments: &Arguments) -> Result<(), String> {
     println!("{table}");
     if let Some(path) = &arguments.page {
         keep(path, &report.runs, &table)?;
-    }
-    for (provider, name) in [
-        ("shm", "shm"),
-        ("tcp;ofi_rxm", "tcp"),
-        (series::WIRE, "wire"),
-    ] {
-        for measure in ["latency", "bandwidth"] {
-            for operation in ["put", "get"] {
-                let file = format!("{operation}-{measure}-{name}.svg");
-                let path = arguments.folder.join(file);
-                if plots::draw(&path, &report.series, provider, operation, measure)? {
-                    println!("{}", path.display());
-                }
-            }
-        }
     }
     Ok(())
 }

@@ -15,9 +15,6 @@ pub(crate) struct Row {
     pub(crate) operation: String,
     pub(crate) measure: String,
     pub(crate) bytes: usize,
-    pub(crate) raw: Figure,
-    pub(crate) transport: Figure,
-    pub(crate) window: Figure,
     pub(crate) ratio: Figure,
 }
 
@@ -35,7 +32,6 @@ pub(crate) struct Pair {
     pub(crate) name: String,
     pub(crate) bytes: usize,
     pub(crate) threads: u32,
-    pub(crate) unit: String,
     /// The medians' ratio, ours over the other's.
     pub(crate) ratio: Option<f64>,
     /// Of each pair in order; none where that run failed.
@@ -49,24 +45,6 @@ struct Pairs {
     run: String,
     machine: BTreeMap<String, serde_json::Value>,
     rows: Vec<Pair>,
-}
-
-/// A line of the transports that Open MPI and MPICH have for TCP, side by side.
-#[derive(Deserialize)]
-pub(crate) struct Side {
-    pub(crate) name: String,
-    pub(crate) bytes: usize,
-    pub(crate) unit: String,
-    /// The median of each side, by its name; other fields are no medians.
-    #[serde(flatten)]
-    pub(crate) fields: BTreeMap<String, serde_json::Value>,
-}
-
-#[derive(Deserialize)]
-struct Sides {
-    #[serde(default)]
-    run: String,
-    rows: Vec<Side>,
 }
 
 /// Parts that judge themselves, with their files.
@@ -92,8 +70,6 @@ pub(crate) struct Measurements {
     pub(crate) rows: Vec<Row>,
     pub(crate) pairs: Vec<Pair>,
     pub(crate) beside_mpich: Vec<Pair>,
-    /// Between two ranks that reach each other by TCP.
-    pub(crate) wire: Vec<Side>,
     /// Of each of [`JUDGED`], what it judged; none where it was not run.
     pub(crate) judged: Vec<Option<Part>>,
     /// The run of each file.
@@ -160,10 +136,6 @@ impl Measurements {
                 "mpich.json" => found.beside_mpich = part.rows,
                 _ => found.pairs = part.rows,
             }
-        }
-        if let Some(part) = json::<Sides>(folder, "wire.json")? {
-            found.runs.insert("wire.json".into(), part.run);
-            found.wire = part.rows;
         }
         for (_, name) in JUDGED {
             let part = json::<Part>(folder, name)?;

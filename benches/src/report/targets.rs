@@ -158,7 +158,6 @@ mod tests {
             name: name.into(),
             bytes,
             threads: 1,
-            unit: "us".into(),
             ratio: middle(ours).zip(middle(c)).map(|(ours, c)| ours / c),
             c_runs: c.to_vec(),
             ours_runs: ours.to_vec(),

@@ -2,7 +2,6 @@
 
 pub mod bench;
 pub mod check;
-pub mod curves;
 pub mod doctor;
 pub mod info;
 pub mod launch;
@@ -52,7 +51,7 @@ pub enum Exit {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  everything asked for was done
-  1  a check failed, the doctor found a problem, or `bench --compare` a regression
+  1  a check failed, or the doctor found a problem
   2  the arguments or a parameter cannot be understood
   3  the plugin could not be loaded
   4  no provider can be used

@@ -1,16 +1,12 @@
 //! `host-stub bench`: latency and rate of single calls between two ranks.
 //!
 //! Rank 0 calls, rank 1 only progresses; further ranks wait. Latency is a call and its flush, one
-//! after the other; rate is many calls and then one flush. The figures can be drawn, kept and compared with earlier
-//! ones.
+//! after the other; rate is many calls and then one flush.
 
-mod compare;
 mod measure;
 mod report;
-mod table;
 mod tables;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,13 +14,11 @@ use clap::{Args, ValueEnum};
 use plugin_api::ThreadLevel;
 
 use super::{CommandError, Common, Exit, Place, place, print_json};
-use crate::curves;
 use host_stub::job::Job;
 use host_stub::win::{Assertion, Info, TableChoice, WinError, Window};
 
 use measure::Measure;
 use report::Report;
-use table::Table;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -93,19 +87,6 @@ pub struct Bench {
     /// Seconds that the whole run may take, about.
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     seconds: f64,
-
-    /// Draws latency and bandwidth over size as SVG. On a terminal they are drawn there too.
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-
-    /// Keeps the figures in a file (JSON), for `--compare`.
-    #[arg(long, value_name = "FILE")]
-    save: Option<PathBuf>,
-
-    /// Compares with the figures of an earlier run, from `--save` or `--json`. Exit code 1 says that a latency became
-    /// longer, or a rate lower, by more than 5 % and outside of the spread of both runs.
-    #[arg(long, value_name = "FILE")]
-    compare: Option<PathBuf>,
 }
 
 fn table_choice(word: &str) -> Result<TableChoice, String> {
@@ -121,17 +102,7 @@ impl Bench {
                 format!("--seconds {}: wanted 0.1 to 3600", self.seconds),
             ));
         }
-        let figures = self.svg.is_some() || self.save.is_some() || self.compare.is_some();
-        if self.operation == Operation::Tables && figures {
-            return Err(CommandError::new(
-                Exit::Usage,
-                "bench tables: --svg, --save and --compare are for single operations",
-            ));
-        }
-        // Before anything is measured, so that a file that cannot be used costs no time.
-        let earlier = self.compare.as_deref().map(Report::read).transpose()?;
-        // SAFETY: this command calls from its one thread; a progress bar's thread, if there is
-        // one, knows nothing of the job.
+        // SAFETY: this command calls from its one thread.
         let options = unsafe {
             self.common
                 .job_options()
@@ -144,11 +115,11 @@ impl Bench {
                 Duration::from_secs_f64(self.seconds),
                 self.common.json,
             ),
-            Place::Rank(job) => self.run_rank(&job, earlier.as_ref()),
+            Place::Rank(job) => self.run_rank(&job),
         }
     }
 
-    fn run_rank(&self, job: &Arc<Job>, earlier: Option<&Report>) -> Result<u8, CommandError> {
+    fn run_rank(&self, job: &Arc<Job>) -> Result<u8, CommandError> {
         let sizes = self.operation.sizes(self.max_size);
         let largest = sizes.iter().copied().max().unwrap_or(8);
         let target = 1 % job.size() as usize;
@@ -171,11 +142,12 @@ impl Bench {
         job.barrier()?;
         window.free().map_err(|error| failed(error.into()))?;
         job.finalize()?;
-        let exit = match measured? {
-            Some(report) => self.show(&report, earlier)?,
-            None => Exit::Ok,
-        };
-        Ok(exit as u8)
+        if let Some(report) = measured?
+            && self.common.json
+        {
+            print_json(&report)?;
+        }
+        Ok(Exit::Ok as u8)
     }
 
     fn measure(
@@ -189,53 +161,30 @@ impl Bench {
         let largest = sizes.iter().copied().max().unwrap_or(8);
         let mut measure = Measure::new(window, self.operation, target, largest);
         let attributes = job.transport().attributes();
-        let report = Report::new(
-            self.operation.name(),
-            window.table_name(),
-            &attributes.provider,
-            &attributes.completion,
-            job.size(),
-        );
-        let mut table = Table::start(report, sizes.len(), self.common.json)?;
+        let mut report = Report {
+            version: env!("CARGO_PKG_VERSION"),
+            provider: attributes.provider.clone(),
+            completion: attributes.completion.clone(),
+            table: window.table_name(),
+            ranks: job.size(),
+            operation: self.operation.name(),
+            rows: Vec::new(),
+        };
+        if !self.common.json {
+            report.print_head()?;
+        }
         for size in sizes {
             let row = measure.run(*size, budget).map_err(failed)?;
-            table.add(row)?;
+            if !self.common.json {
+                row.print()?;
+            }
+            report.rows.push(row);
         }
-        Ok(table.finish())
+        Ok(report)
     }
 
     fn seconds_of_a_size(&self, sizes: usize) -> Duration {
         Duration::from_secs_f64(self.seconds / sizes.max(1) as f64)
-    }
-
-    /// Draws, keeps and compares what was measured.
-    fn show(&self, report: &Report, earlier: Option<&Report>) -> Result<Exit, CommandError> {
-        // First, because nothing that comes later may lose it.
-        let saved = self.save.as_ref().map_or(Ok(()), |path| report.save(path));
-        if self.common.json {
-            print_json(report)?;
-        }
-        saved?;
-        let panels = table::panels(report, "host-stub");
-        if !self.common.json {
-            table::draw(&panels)?;
-        }
-        if let Some(path) = &self.svg {
-            curves::write_svg(path, &panels)
-                .map_err(|reason| CommandError::new(Exit::Failed, reason))?;
-        }
-        let Some(earlier) = earlier else {
-            return Ok(Exit::Ok);
-        };
-        let worse = compare::print(earlier, report, self.common.json)?;
-        for regression in &worse {
-            eprintln!("host-stub bench: worse than before: {regression}");
-        }
-        Ok(if worse.is_empty() {
-            Exit::Ok
-        } else {
-            Exit::ChecksFailed
-        })
     }
 }
 

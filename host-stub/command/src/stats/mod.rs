@@ -3,7 +3,6 @@
 //! Each transport keeps counters in a file in memory (`plugin_api::counters`). This command reads those of other processes of
 //! the same user, twice, and shows the difference. The processes notice nothing of it.
 
-mod live;
 pub mod read;
 mod table;
 
@@ -15,6 +14,9 @@ use clap::Args;
 use super::{CommandError, Exit, print_json};
 use read::Process;
 use table::Change;
+
+/// Moves a terminal's cursor to its first place and clears what is behind it.
+const CLEAR: &str = "\x1b[H\x1b[J";
 
 /// The arguments of `stats`.
 #[derive(Args)]
@@ -56,19 +58,34 @@ impl Stats {
             );
             return Err(CommandError::new(Exit::Usage, message));
         };
-        if !self.once && std::io::stdout().is_terminal() {
-            return live::show(self, interval).map(|()| Exit::Ok);
+        let again = !self.once && std::io::stdout().is_terminal();
+        let (mut before, mut began) = (self.read()?, Instant::now());
+        let mut shown = false;
+        loop {
+            std::thread::sleep(interval);
+            let now = self.read_again();
+            if now.is_empty() {
+                return match shown {
+                    true => Ok(Exit::Ok),
+                    false => Err(CommandError::new(
+                        Exit::Failed,
+                        "the processes have ended; a shorter --interval may show them",
+                    )),
+                };
+            }
+            let change = Change::new(before, now, began.elapsed());
+            began = Instant::now();
+            let clear = if again { CLEAR } else { "" };
+            write!(
+                std::io::stdout(),
+                "{clear}{}",
+                table::text(&change, self.peers)
+            )?;
+            if !again {
+                return Ok(Exit::Ok);
+            }
+            (before, shown) = (change.now, true);
         }
-        let (first, began) = (self.read()?, Instant::now());
-        std::thread::sleep(interval);
-        let now = self.read_again();
-        if now.is_empty() {
-            let message = "the processes have ended; a shorter --interval may show them";
-            return Err(CommandError::new(Exit::Failed, String::from(message)));
-        }
-        let change = Change::new(first, now, began.elapsed());
-        write!(std::io::stdout(), "{}", table::text(&change, self.peers))?;
-        Ok(Exit::Ok)
     }
 
     /// Reads the processes that were asked for. One that cannot be read is an error if it was named, else it is passed over.

@@ -4,7 +4,6 @@ mod arrows;
 mod merge;
 mod open;
 mod read;
-mod runs;
 mod why;
 
 use std::fmt::Display;

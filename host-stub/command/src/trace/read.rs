@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 
 use host_stub::trace::{HEAD, Head, Kind, NO_RANK, RECORD, Record, Unreadable};
 
-use super::runs;
-
 /// Clocks of one host that differ by less than this many nanoseconds are the same: CLOCK_REALTIME was read at different times,
 /// and may be adjusted between. Hosts with the same name have clocks that began at other times.
 const SAME_CLOCK: u64 = 1_000_000_000;
@@ -124,10 +122,10 @@ impl Job {
         Ok(job)
     }
 
-    /// Joins the transports of each process, and brings all to one clock. Processes of older runs are left out.
+    /// Joins the transports of each process, and brings all to one clock.
     ///
     /// # Errors
-    /// The files are of several jobs that ran at the same time.
+    /// The files are of several jobs.
     pub(super) fn of(files: Vec<Process>) -> Result<Job, String> {
         let mut offsets: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         let mut by_process: BTreeMap<(u64, String, u32), Process> = BTreeMap::new();
@@ -149,7 +147,16 @@ impl Job {
                 None => drop(by_process.insert(key, file)),
             }
         }
-        let (mut processes, left_out) = runs::newest(by_process.into_values().collect())?;
+        let mut processes: Vec<Process> = by_process.into_values().collect();
+        // In the order of the ranks.
+        for pair in processes.windows(2) {
+            if pair[0].rank == pair[1].rank && pair[0].rank != NO_RANK {
+                return Err(format!(
+                    "the files are of several jobs: rank {} has processes {} and {}; name the files of one job",
+                    pair[0].rank, pair[0].head.process, pair[1].head.process
+                ));
+            }
+        }
         let first = processes
             .iter()
             .flat_map(|p| &p.records)
@@ -169,7 +176,7 @@ impl Job {
         }
         Ok(Job {
             processes,
-            left_out: left_out.into_iter().collect(),
+            left_out: Vec::new(),
         })
     }
 
@@ -202,4 +209,4 @@ impl Job {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

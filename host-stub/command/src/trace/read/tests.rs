@@ -3,12 +3,7 @@ use host_stub::trace::NO_CARRIER;
 use super::*;
 
 /// What a file has: a post at each of these times.
-pub(in super::super) fn file(
-    rank: u64,
-    host: &str,
-    (monotonic, realtime): (u64, u64),
-    begins: &[u64],
-) -> Process {
+fn file(rank: u64, host: &str, (monotonic, realtime): (u64, u64), begins: &[u64]) -> Process {
     let head = Head {
         process: 100u32.wrapping_add(rank as u32),
         rank,
@@ -89,6 +84,22 @@ fn operations_of_several_transports_have_their_own_numbers() {
     assert_eq!(ids(Kind::Post), [0, 1, 2, 3, 4, 5]);
     assert_eq!(ids(Kind::Done), [1, 3, 5]);
     assert_eq!(ids(Kind::Progress), [1, 1, 1]);
+}
+
+/// Two processes of one rank are of two jobs; processes without ranks may be of one.
+#[test]
+fn files_of_several_jobs_are_refused() {
+    let process = |rank, pid| {
+        let mut file = file(rank, "a", (1, 1), &[1]);
+        file.head.process = pid;
+        file
+    };
+    let files = vec![process(1, 11), process(0, 10), process(0, 20)];
+    let refused = Job::of(files).err().unwrap();
+    let said = "rank 0 has processes 10 and 20; name the files of one job";
+    assert!(refused.contains(said), "{refused}");
+    let job = Job::of(vec![process(NO_RANK, 7), process(NO_RANK, 8)]).unwrap();
+    assert_eq!(job.processes.len(), 2);
 }
 
 /// A folder for the files of a test.

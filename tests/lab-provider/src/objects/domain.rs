@@ -15,7 +15,7 @@ use crate::base::random::Random;
 use crate::info;
 use crate::objects::fabric::FabricObject;
 use crate::objects::object::{Object, fid, or_return};
-use crate::objects::{counter, endpoint, overrides, queue, region, vector};
+use crate::objects::{endpoint, overrides, queue, region, vector};
 use crate::reach::{device, inbox};
 
 pub(crate) struct Domain {
@@ -53,7 +53,7 @@ static OPS: ffi::fi_ops_domain = ffi::fi_ops_domain {
     cq_open: Some(queue::open),
     endpoint: Some(endpoint::open),
     scalable_ep: Some(endpoint::open_scalable),
-    cntr_open: Some(counter::open),
+    cntr_open: Missing::MISSING,
     poll_open: Missing::MISSING,
     stx_ctx: Missing::MISSING,
     srx_ctx: Missing::MISSING,

@@ -8,7 +8,6 @@ use libfabric_sys as ffi;
 
 use crate::base::missing::Missing;
 use crate::base::report::{COUNTS, count, violation};
-use crate::objects::counter::CounterObject;
 use crate::objects::domain::{self, DomainObject};
 use crate::objects::object::{Object, fid, or_return};
 use crate::objects::queue::QueueObject;
@@ -38,25 +37,13 @@ pub(crate) struct Bound {
     pub(crate) queue: Option<&'static QueueObject>,
     /// Where receives complete.
     pub(crate) received: Option<&'static QueueObject>,
-    /// Counts writes and atomics that only update.
-    pub(crate) writes: Option<&'static CounterObject>,
-    /// Counts reads and atomics that fetch.
-    pub(crate) reads: Option<&'static CounterObject>,
     /// Queues bound in any role.
     queues: Vec<&'static QueueObject>,
-    pub(crate) selective: bool,
-    pub(crate) selective_receives: bool,
     pub(crate) enabled: bool,
 }
 
 // SAFETY: objects are never freed, and guard their own state.
 unsafe impl Send for Bound {}
-
-impl Bound {
-    fn counters(&self) -> impl Iterator<Item = &'static CounterObject> {
-        [self.writes, self.reads].into_iter().flatten()
-    }
-}
 
 pub(crate) type EndpointObject = Object<ffi::fid_ep, Endpoint>;
 
@@ -248,9 +235,6 @@ unsafe extern "C" fn close(fid: *mut ffi::fid) -> c_int {
     if let Some(vector) = bound.vector {
         vector.release();
     }
-    for counter in bound.counters() {
-        counter.release();
-    }
     for queue in bound.queues {
         queue.inner.unbind(ep.pointer() as usize);
         queue.release();
@@ -293,29 +277,9 @@ unsafe extern "C" fn bind(fid: *mut ffi::fid, to: *mut ffi::fid, flags: u64) -> 
             bound.queues.push(queue);
             if flags & u64::from(ffi::FI_TRANSMIT) != 0 {
                 bound.queue = Some(queue);
-                bound.selective = flags & ffi::FI_SELECTIVE_COMPLETION != 0;
             }
             if flags & u64::from(ffi::FI_RECV) != 0 {
                 bound.received = Some(queue);
-                bound.selective_receives = flags & ffi::FI_SELECTIVE_COMPLETION != 0;
-            }
-            0
-        }
-        ffi::FI_CLASS_CNTR => {
-            // SAFETY: the class says that it is a counter.
-            let counter: &CounterObject = or_return!(unsafe { Object::of(to, "fi_ep_bind") });
-            let (write, read) = (u64::from(ffi::FI_WRITE), u64::from(ffi::FI_READ));
-            if flags & (write | read) == 0 || flags & !(write | read) != 0 {
-                // Nothing counts here what peers do.
-                return -(ffi::FI_ENOSYS as c_int);
-            }
-            if flags & write != 0 {
-                counter.depend();
-                bound.writes = Some(counter);
-            }
-            if flags & read != 0 {
-                counter.depend();
-                bound.reads = Some(counter);
             }
             0
         }
@@ -342,11 +306,6 @@ unsafe extern "C" fn control(fid: *mut ffi::fid, command: c_int, _arg: *mut c_vo
     let receives = [ffi::FI_CLASS_EP, ffi::FI_CLASS_RX_CTX].contains(&ep.inner.class);
     if let (Some(queue), Some(mailbox), true) = (bound.received, ep.inner.mailbox, receives) {
         queue.inner.receive(ep.pointer() as usize, mailbox);
-    }
-    if let Some(queue) = bound.queue {
-        for counter in bound.counters() {
-            counter.inner.follow(queue);
-        }
     }
     0
 }

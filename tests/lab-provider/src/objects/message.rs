@@ -130,7 +130,7 @@ unsafe extern "C" fn recv(
 ) -> isize {
     let buffer = local(buffer as u64, desc);
     // SAFETY: the arguments are those of fi_recv.
-    unsafe { post_receive(ep, "fi_recv", buffer, length, context, 0) }
+    unsafe { post_receive(ep, "fi_recv", buffer, length, context) }
 }
 
 unsafe extern "C" fn recvmsg(
@@ -150,5 +150,5 @@ unsafe extern "C" fn recvmsg(
         return -(ffi::FI_EINVAL as isize);
     }
     // SAFETY: the arguments are those of fi_recvmsg.
-    unsafe { post_receive(ep, "fi_recvmsg", local, length, message.context, flags) }
+    unsafe { post_receive(ep, "fi_recvmsg", local, length, message.context) }
 }

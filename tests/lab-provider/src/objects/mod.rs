@@ -3,7 +3,6 @@
 
 pub(crate) mod atomics;
 mod bare;
-pub(crate) mod counter;
 pub(crate) mod domain;
 pub(crate) mod endpoint;
 pub(crate) mod fabric;

@@ -34,8 +34,6 @@ pub(crate) unsafe fn post(
         violation(&format!("{call} on an endpoint that is not enabled"));
         return -(ffi::FI_EOPBADSTATE as isize);
     };
-    let selective = bound.selective;
-    let (writes, reads) = (bound.writes, bound.reads);
     drop(bound);
     let Some(name) = endpoint.peer(peer) else {
         violation(&format!(
@@ -62,17 +60,8 @@ pub(crate) unsafe fn post(
     }
     operation.delivered |=
         flags & u64::from(ffi::FI_DELIVERY_COMPLETE) != 0 && !config.confirms_sending;
-    if selective && flags & u64::from(ffi::FI_COMPLETION) == 0 {
-        operation.completes = false;
-    }
     operation.endpoint = ep as usize;
     operation.position = peer;
-    operation.counter = match operation.work {
-        Work::Write | Work::Atomic { kind: 0, .. } => writes,
-        Work::Read | Work::Atomic { .. } => reads,
-        Work::Send | Work::Receive => None,
-    }
-    .map(|counter| &counter.inner.tally);
     // SAFETY: the caller vouches for the buffers.
     unsafe { queue.inner.post(operation) }
 }
@@ -87,7 +76,6 @@ pub(crate) unsafe fn post_receive(
     local: Local,
     length: usize,
     context: *mut c_void,
-    flags: u64,
 ) -> isize {
     // SAFETY: the caller vouches for the endpoint.
     let object: &EndpointObject = match unsafe { Object::of(ep, call) } {
@@ -101,13 +89,11 @@ pub(crate) unsafe fn post_receive(
         ));
         return -(ffi::FI_EOPBADSTATE as isize);
     };
-    let completes = !bound.selective_receives || flags & u64::from(ffi::FI_COMPLETION) != 0;
     drop(bound);
     let own = own_name(object.inner.domain.inner.number, None);
     let receive = Operation {
         local,
         context: context as u64,
-        completes,
         endpoint: ep as usize,
         ..Operation::new(Work::Receive, own, 0, 0, length)
     };

@@ -269,15 +269,6 @@ fn check_context(state: &State, operation: &Operation, config: &Config) -> Resul
     Err(-(ffi::FI_EINVAL as isize))
 }
 
-impl Queue {
-    /// Makes progress without handing anything out; what counters do when they are read.
-    pub(crate) fn progress(&self) {
-        let mut state = self.enter();
-        let room = state.ready.len() + 16;
-        state.advance(self.domain.inner.config, room);
-    }
-}
-
 unsafe extern "C" fn read(cq: *mut ffi::fid_cq, buffer: *mut c_void, count_: usize) -> isize {
     // SAFETY: the table belongs to queues only.
     let queue: &QueueObject = match unsafe { Object::of(cq, "fi_cq_read") } {

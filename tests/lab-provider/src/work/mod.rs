@@ -5,5 +5,4 @@
 pub(crate) mod operation;
 pub(crate) mod pending;
 pub(crate) mod receiver;
-pub(crate) mod tally;
 pub(crate) mod traps;

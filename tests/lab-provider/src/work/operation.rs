@@ -11,7 +11,6 @@ use crate::reach::mailbox;
 use crate::reach::memory::{self, Exclusive};
 use crate::reach::name::Name;
 use crate::reach::regions::{self, Place};
-use crate::work::tally::Tally;
 use crate::work::traps::Traps;
 
 /// What an operation does.
@@ -68,8 +67,6 @@ pub(crate) struct Operation {
     /// The read of the queue at which the peer's mailbox was full.
     pub(crate) held: Option<u64>,
     pub(crate) traps: Traps,
-    /// Where its end is counted.
-    pub(crate) counter: Option<&'static Tally>,
 }
 
 impl Operation {
@@ -97,7 +94,6 @@ impl Operation {
             done: None,
             held: None,
             traps: Traps::default(),
-            counter: None,
         }
     }
 
@@ -106,13 +102,6 @@ impl Operation {
         (self.work, other.work) == (Work::Send, Work::Send)
             && self.endpoint == other.endpoint
             && self.peer == other.peer
-    }
-
-    /// Counts its end where it is to be counted.
-    pub(crate) fn count(&self, done: &Result<(), i32>) {
-        if let Some(counter) = self.counter {
-            counter.count(done);
-        }
     }
 
     /// Whether the peer was asked to do the work, and its answer was not taken yet.

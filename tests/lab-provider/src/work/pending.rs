@@ -280,7 +280,6 @@ impl State {
             };
             // SAFETY: the operation was armed when it was posted, and is not complete yet.
             unsafe { operation.inspect(config) };
-            operation.count(&done);
             if let Err(code) = done {
                 self.fail(&operation, code);
                 break;

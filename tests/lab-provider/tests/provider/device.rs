@@ -1,6 +1,12 @@
 //! Device memory: registration, overrides, and misuse that is reported.
 
-use super::*;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libfabric_sys as ffi;
+
+use crate::bench::{Bench, close_region as close, expect_provider, good, in_process};
 
 /// Device memory for tests: pages that cannot be touched at the device's address, and the same
 /// pages where the device's driver would have them.

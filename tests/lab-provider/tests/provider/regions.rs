@@ -1,19 +1,10 @@
 //! Memory inside a registered region, under the settings that imitate a provider's cache of registrations.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "tests fail by panicking"
-)]
-
-mod bench;
-
 use std::ptr;
 
 use libfabric_sys as ffi;
 
-use bench::{Bench, expect_provider, good, in_process};
+use crate::bench::{Bench, close_region as close, expect_provider, in_process};
 
 const MODE: (&str, &str) = ("LAB_MR_MODE", "VIRT_ADDR,ALLOCATED,PROV_KEY");
 
@@ -21,11 +12,6 @@ fn key(mr: *mut ffi::fid_mr) -> u64 {
     assert!(!mr.is_null());
     // SAFETY: a live region.
     unsafe { (*mr).key }
-}
-
-fn close(mr: *mut ffi::fid_mr) {
-    // SAFETY: closed once.
-    good(unsafe { ffi::fi_close(mr.cast()) });
 }
 
 /// Whether a word of the provider's own process is written under a key.
@@ -77,11 +63,11 @@ fn forget_a_region() {
 
 #[test]
 fn memory_inside_a_region_has_its_key() {
-    assert_eq!(in_process("share_a_key"), "");
+    assert_eq!(in_process("regions::share_a_key"), "");
 }
 
 #[test]
 fn a_domain_with_atomics_forgets_the_region_around_another() {
-    let text = in_process("forget_a_region");
+    let text = in_process("regions::forget_a_region");
     assert!(text.contains("names no region"), "{text}");
 }

@@ -1,25 +1,11 @@
-//! Endpoints of messages: their capabilities, contexts of scalable ones, peers that are gone, and
-//! endpoints without messages or without atomics.
-
-#![allow(
-    clippy::useless_conversion,
-    reason = "libfabric's flags have other integer types in other releases of its headers"
-)]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "tests fail by panicking"
-)]
-
-mod bench;
+//! Endpoints of messages: their capabilities, peers that are gone, and endpoints without messages or without atomics.
 
 use std::ptr;
 
 use libfabric_sys as ffi;
 
-use bench::messages::{Found, Messages, NOSYS, RECV, close, message, number};
-use bench::{Bench, expect_provider, in_process};
+use crate::bench::messages::{Found, Messages, NOSYS, RECV, close, number};
+use crate::bench::{Bench, expect_provider, in_process};
 
 /// An entry for hints that ask for capabilities, or the error.
 fn offered(caps: u32) -> Result<u64, i32> {
@@ -84,7 +70,7 @@ fn go_without() {
 #[ignore = "a child process of other tests, which start it"]
 fn lose_the_peer() {
     expect_provider();
-    let mut b = Bench::open_bound(&[], RECV, &[]);
+    let mut b = Bench::open_bound(&[], RECV);
     let (mut name, mut length, mut pipe) = ([0u8; 64], 64, [0; 2]);
     // SAFETY: this process has one thread. The child has copies of the bench's objects at the same
     // addresses, and a name of its own by its process id.
@@ -98,7 +84,7 @@ fn lose_the_peer() {
         assert_eq!(b.recv(&mut word, 1, 1), 0);
         // SAFETY: a live endpoint, and a buffer of this length.
         unsafe {
-            bench::good(ffi::fi_getname(b.ep, name.as_mut_ptr().cast(), &mut length));
+            crate::bench::good(ffi::fi_getname(b.ep, name.as_mut_ptr().cast(), &mut length));
             assert_eq!(libc::write(pipe[1], name.as_ptr().cast(), 64), 64);
         }
         while b.look() != Found::Done(1) {}
@@ -151,77 +137,12 @@ fn lose_the_peer() {
     close(b);
 }
 
-/// Contexts of a scalable endpoint: any of them sends, and the one that receives has its messages.
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn scale() {
-    expect_provider();
-    let mut b = Bench::open(&[("LAB_TX_CTX", "2")]);
-    let (mut sep, mut rx) = (ptr::null_mut(), ptr::null_mut());
-    let mut tx = [ptr::null_mut(); 2];
-    let (mut name, mut length) = ([0u8; 64], 64);
-    let (transmit, selective) = (u64::from(ffi::FI_TRANSMIT), ffi::FI_SELECTIVE_COMPLETION);
-    // SAFETY: every call gets live objects, in the order that the man pages ask for.
-    unsafe {
-        (*(*b.info).ep_attr).tx_ctx_cnt = 2;
-        bench::good(ffi::fi_scalable_ep(b.domain, b.info, &mut sep));
-        bench::good(ffi::fi_bind(sep.cast(), b.av.cast(), 0));
-        for (i, tx) in tx.iter_mut().enumerate() {
-            bench::good(ffi::fi_tx_context(sep, i as i32, ptr::null_mut(), tx));
-            bench::good(ffi::fi_bind((*tx).cast(), b.cq.cast(), transmit));
-            bench::good(ffi::fi_enable((*tx).cast()));
-        }
-        bench::good(ffi::fi_rx_context(sep, 0, ptr::null_mut(), &mut rx));
-        bench::good(ffi::fi_bind(rx.cast(), b.cq.cast(), RECV | selective));
-        bench::good(ffi::fi_enable(rx.cast()));
-        bench::good(ffi::fi_enable(sep.cast()));
-        let out = name.as_mut_ptr().cast();
-        bench::good(ffi::fi_getname(sep, out, &mut length));
-        assert_eq!(ffi::fi_av_insert(b.av, out, 1, &mut b.peer, 0), 1);
-    }
-    let plain = std::mem::replace(&mut b.ep, rx);
-    let mut got = [0u64; 2];
-    // Under selective completion, this receive leaves none ...
-    assert_eq!(b.recv(&mut got[0], 1, 1), 0);
-    let iov = ffi::iovec {
-        iov_base: (&raw mut got[1]).cast(),
-        iov_len: 8,
-    };
-    let asked = u64::from(ffi::FI_COMPLETION);
-    // ... and this one does.
-    // SAFETY: a live endpoint and a complete message.
-    let rc = unsafe { b.msg().recvmsg.unwrap()(b.ep, &message(&iov, 0, 2), asked) };
-    assert_eq!(rc, 0);
-    for (i, tx) in tx.into_iter().enumerate() {
-        b.ep = tx;
-        assert_eq!(b.send(&[7], 10 + i), 0);
-    }
-    let mut ends = b.all(3);
-    ends.sort_unstable();
-    assert_eq!((ends, got), (vec![2, 10, 11], [7, 7]));
-    assert!(b.is_quiet());
-    for endpoint in [tx[0], tx[1], rx, sep] {
-        // SAFETY: live endpoints, contexts first.
-        bench::good(unsafe { ffi::fi_close(endpoint.cast()) });
-    }
-    // The mailbox is gone with the endpoint.
-    b.ep = plain;
-    assert_eq!(b.send(&[7], 20), 0);
-    assert_eq!(b.next(), Found::Failed(20, ffi::FI_EHOSTUNREACH, 0, 0));
-    close(b);
-}
-
 #[test]
 fn atomics_and_messages_can_be_missing() {
-    assert_eq!(in_process("go_without"), "");
+    assert_eq!(in_process("message_endpoints::go_without"), "");
 }
 
 #[test]
 fn a_gone_peer_fails_sends() {
-    assert_eq!(in_process("lose_the_peer"), "");
-}
-
-#[test]
-fn contexts_send_and_receive() {
-    assert_eq!(in_process("scale"), "");
+    assert_eq!(in_process("message_endpoints::lose_the_peer"), "");
 }

@@ -1,26 +1,13 @@
 //! Messages: their order, receives that come late, messages that are too long, refused posts, and what
 //! their user does wrong.
 
-#![allow(
-    clippy::useless_conversion,
-    reason = "libfabric's flags have other integer types in other releases of its headers"
-)]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "tests fail by panicking"
-)]
-
-mod bench;
-
 use std::ffi::c_void;
 use std::ptr;
 
 use libfabric_sys as ffi;
 
-use bench::messages::{AGAIN, Found, Messages, RECV, close, message, number};
-use bench::{Bench, expect_provider, in_process, in_process_with_counts};
+use crate::bench::messages::{AGAIN, Found, Messages, RECV, close, message, number};
+use crate::bench::{Bench, expect_provider, in_process, in_process_with_counts};
 
 /// Sends 0, 1, 2... from `words`, as fast as they are taken, to receives posted before; gives the
 /// words that were received, and checks that receives are used in order.
@@ -60,7 +47,7 @@ fn keep_the_order() {
         "delay=7,reorder=1,seed=2",
         "again=300,burst=3,sendagain=4,seed=3",
     ] {
-        let b = Bench::open_bound(&[("LAB_FAULTS", faults)], RECV, &[]);
+        let b = Bench::open_bound(&[("LAB_FAULTS", faults)], RECV);
         // SAFETY: the entry and its attributes live as long as the bench.
         let (info, tx, rx) = unsafe { (&*b.info, &*(*b.info).tx_attr, &*(*b.info).rx_attr) };
         let sides = u64::from(ffi::FI_MSG | ffi::FI_SEND | ffi::FI_RECV);
@@ -70,11 +57,7 @@ fn keep_the_order() {
         assert_eq!(stream(&b, &words), words, "{faults}");
         close(b);
     }
-    let b = Bench::open_bound(
-        &[("LAB_SEND_ORDER", "0"), ("LAB_FAULTS", "delay=7")],
-        RECV,
-        &[],
-    );
+    let b = Bench::open_bound(&[("LAB_SEND_ORDER", "0"), ("LAB_FAULTS", "delay=7")], RECV);
     // SAFETY: the entry and its attributes live as long as the bench.
     assert_eq!(unsafe { (*(*b.info).tx_attr).msg_order }, 0);
     let mut got = stream(&b, &words);
@@ -89,7 +72,7 @@ fn keep_the_order() {
 #[ignore = "a child process of other tests, which start it"]
 fn come_unexpected() {
     expect_provider();
-    let b = Bench::open_bound(&[("LAB_RX_SIZE", "100")], RECV, &[]);
+    let b = Bench::open_bound(&[("LAB_RX_SIZE", "100")], RECV);
     let words: Vec<u64> = (100..200).collect();
     for i in 0..100 {
         assert_eq!(b.send(&words[i..i + i % 2], 1000 + i), 0);
@@ -113,7 +96,7 @@ fn come_unexpected() {
 #[ignore = "a child process of other tests, which start it"]
 fn come_late() {
     expect_provider();
-    let b = Bench::open_bound(&[("LAB_FAULTS", "delay=1000,seed=5")], RECV, &[]);
+    let b = Bench::open_bound(&[("LAB_FAULTS", "delay=1000,seed=5")], RECV);
     let (mut got, mut longest) = (0u64, 0);
     for n in 0..20 {
         let word = [n];
@@ -135,7 +118,7 @@ fn come_late() {
 #[ignore = "a child process of other tests, which start it"]
 fn come_too_long() {
     expect_provider();
-    let b = Bench::open_bound(&[], RECV, &[]);
+    let b = Bench::open_bound(&[], RECV);
     let mut got = [0u64; 3];
     assert_eq!(b.recv(&mut got[0], 1, 1), 0);
     assert_eq!(b.recv(&mut got[1], 2, 2), 0);
@@ -153,7 +136,7 @@ fn come_too_long() {
 #[ignore = "a child process of other tests, which start it"]
 fn inject_and_gather() {
     expect_provider();
-    let b = Bench::open_bound(&[("LAB_FAULTS", "delay=5")], RECV, &[]);
+    let b = Bench::open_bound(&[("LAB_FAULTS", "delay=5")], RECV);
     let (mut got, mut word) = ([0u64; 3], 40u64);
     for (i, to) in got.iter_mut().enumerate() {
         let iov = ffi::iovec {
@@ -194,7 +177,7 @@ fn inject_and_gather() {
 fn are_refused() {
     expect_provider();
     let shape = [("LAB_FAULTS", "sendagain=3,recvagain=4,nth=5,errno=22")];
-    let b = Bench::open_bound(&shape, RECV, &[]);
+    let b = Bench::open_bound(&shape, RECV);
     let mut got = [0u64; 8];
     let posts = got.iter_mut().map(|word| b.recv(word, 1, 1));
     assert_eq!(posts.collect::<Vec<_>>(), [0, 0, 0, AGAIN, 0, 0, 0, AGAIN]);
@@ -216,7 +199,7 @@ fn are_refused() {
     }
     assert_eq!((sends, receives), (4, 4));
     // SAFETY: a live region.
-    bench::good(unsafe { ffi::fi_close(mr.cast()) });
+    crate::bench::good(unsafe { ffi::fi_close(mr.cast()) });
     // Two receives are dropped here.
     close(b);
 }
@@ -232,7 +215,7 @@ fn misuse() {
     assert_ne!(b.recv(&mut word, 1, 1), 0);
     b.close();
     let shape = [("LAB_MODE", "CONTEXT2"), ("LAB_MAX_MSG", "8")];
-    let b = Bench::open_bound(&shape, RECV, &[]);
+    let b = Bench::open_bound(&shape, RECV);
     assert_ne!(b.recv(&mut word, 1, 0), 0);
     assert_eq!(b.recv(&mut word, 1, c), 0);
     assert_ne!(b.recv(&mut word, 1, c), 0);
@@ -249,32 +232,32 @@ fn misuse() {
 
 #[test]
 fn messages_keep_their_order() {
-    assert_eq!(in_process("keep_the_order"), "");
+    assert_eq!(in_process("messages::keep_the_order"), "");
 }
 
 #[test]
 fn unexpected_messages_are_kept() {
-    assert_eq!(in_process("come_unexpected"), "");
+    assert_eq!(in_process("messages::come_unexpected"), "");
 }
 
 #[test]
 fn messages_come_late() {
-    assert_eq!(in_process("come_late"), "");
+    assert_eq!(in_process("messages::come_late"), "");
 }
 
 #[test]
 fn long_messages_are_cut() {
-    assert_eq!(in_process("come_too_long"), "");
+    assert_eq!(in_process("messages::come_too_long"), "");
 }
 
 #[test]
 fn injected_messages_leave_no_completion() {
-    assert_eq!(in_process("inject_and_gather"), "");
+    assert_eq!(in_process("messages::inject_and_gather"), "");
 }
 
 #[test]
 fn posts_are_refused_by_script() {
-    let (report, counts) = in_process_with_counts("are_refused");
+    let (report, counts) = in_process_with_counts("messages::are_refused");
     assert_eq!(report, "");
     for count in ["posted=11", "completed=8", "failed=1", "discarded=2"] {
         assert!(counts.contains(&format!(" {count} ")), "{count}: {counts}");
@@ -283,7 +266,7 @@ fn posts_are_refused_by_script() {
 
 #[test]
 fn misuse_of_messages_is_reported() {
-    let text = in_process("misuse");
+    let text = in_process("messages::misuse");
     let wanted = [
         "without a queue for receives",
         "without the context",

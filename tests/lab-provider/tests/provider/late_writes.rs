@@ -1,19 +1,10 @@
 //! Writes whose bytes come after their completion, and reads that come behind them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "tests fail by panicking"
-)]
-
-mod bench;
-
 use std::ptr;
 
 use libfabric_sys as ffi;
 
-use bench::{Bench, expect_provider, in_process};
+use crate::bench::{Bench, expect_provider, in_process};
 
 const ACCESS: u64 = (ffi::FI_REMOTE_WRITE | ffi::FI_REMOTE_READ) as u64;
 
@@ -69,11 +60,11 @@ fn ask_for_delivery() {
 
 #[test]
 fn reads_come_behind_late_writes_where_that_is_promised() {
-    assert_eq!(in_process("write_and_read"), "");
+    assert_eq!(in_process("late_writes::write_and_read"), "");
 }
 
 #[test]
 fn delivery_that_is_not_offered_is_not_asked_for() {
-    let text = in_process("ask_for_delivery");
+    let text = in_process("late_writes::ask_for_delivery");
     assert!(text.contains("delivery that is not offered"), "{text}");
 }

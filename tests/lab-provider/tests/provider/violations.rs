@@ -1,20 +1,11 @@
 //! The provider's eye on its user: each rule is broken once, and the report must say so.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "tests fail by panicking"
-)]
-
-mod bench;
-
 use std::ffi::c_void;
 use std::{env, fs, ptr};
 
 use libfabric_sys as ffi;
 
-use bench::{Bench, REPORT, expect_provider, good, in_process};
+use crate::bench::{Bench, REPORT, expect_provider, good, in_process, in_process_with_counts};
 
 fn close(mr: *mut ffi::fid_mr) -> i32 {
     // SAFETY: the provider keeps closed objects readable, so that this can be done wrongly.
@@ -311,6 +302,33 @@ fn closed(n: &mut usize) {
     }
 }
 
+/// Every end of an operation is counted once, and what belongs to no operation is counted apart.
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn end_in_every_way() {
+    expect_provider();
+    let (memory, source) = ([0u64; 8], 7u64);
+    let b = Bench::open(&[("LAB_FAULTS", "nth=3,stray=1000")]);
+    let mr = b.register(&memory, 5);
+    for _ in 0..3 {
+        assert_eq!(b.write(&source, 0, 5, ptr::null_mut()), 0);
+    }
+    // Two with a stray behind each, and one that fails.
+    let ends: Vec<bool> = (0..5).map(|_| b.ends()).collect();
+    assert_eq!(ends.iter().filter(|good| **good).count(), 4);
+    assert_eq!(close(mr), 0);
+    b.close();
+}
+
+#[test]
+fn every_end_is_counted_once() {
+    let (report, counts) = in_process_with_counts("violations::end_in_every_way");
+    assert_eq!(report, "");
+    for count in ["posted=3", "completed=2", "strays=2", "failed=1"] {
+        assert!(counts.contains(&format!(" {count} ")), "{count}: {counts}");
+    }
+}
+
 /// Two threads on one queue, which no threading model that is asked for here allows.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
@@ -339,13 +357,13 @@ fn use_a_queue_twice_at_once() {
 
 #[test]
 fn every_broken_rule_is_reported() {
-    let text = in_process("break_the_rules");
+    let text = in_process("violations::break_the_rules");
     let last = text.lines().last().unwrap();
     assert!(last.contains("5 object(s) were never closed"), "{last}");
 }
 
 #[test]
 fn a_shared_queue_is_reported() {
-    let text = in_process("use_a_queue_twice_at_once");
+    let text = in_process("violations::use_a_queue_twice_at_once");
     assert!(text.contains("used by two threads at once"), "{text}");
 }

@@ -1,8 +1,6 @@
 //! An endpoint of the provider with itself as its peer, in a process that libfabric finds the provider
 //! in.
 
-#![allow(dead_code, reason = "each test file uses a part")]
-
 pub(crate) mod messages;
 
 use std::ffi::c_void;
@@ -34,16 +32,11 @@ pub(crate) fn good(rc: i32) {
 impl Bench {
     /// Opens the provider in a shape.
     pub(crate) fn open(shape: &[(&str, &str)]) -> Bench {
-        Bench::open_bound(shape, 0, &[])
+        Bench::open_bound(shape, 0)
     }
 
-    /// As [`open`](Self::open), with flags for binding the queue, and counters to bind to the endpoint
-    /// with their flags before it is enabled. `counters` are made here.
-    pub(crate) fn open_bound(
-        shape: &[(&str, &str)],
-        queue_flags: u64,
-        counters: &[(&std::cell::Cell<*mut ffi::fid_cntr>, u32)],
-    ) -> Bench {
+    /// As [`open`](Self::open), with flags for binding the queue.
+    pub(crate) fn open_bound(shape: &[(&str, &str)], queue_flags: u64) -> Bench {
         let stale = env::vars().map(|(name, _)| name);
         let stale = stale.filter(|n| n.starts_with("LAB_") && n != REPORT && n != "LAB_STATS");
         for name in stale.collect::<Vec<_>>() {
@@ -99,14 +92,6 @@ impl Bench {
                 cq.cast(),
                 u64::from(ffi::FI_TRANSMIT) | queue_flags,
             ));
-            for (place, flags) in counters {
-                let mut counter = ptr::null_mut();
-                let open = (*(*domain).ops).cntr_open.unwrap();
-                let mut attr = ffi::fi_cntr_attr::default();
-                good(open(domain, &mut attr, &mut counter, ptr::null_mut()));
-                place.set(counter);
-                good(ffi::fi_bind(ep.cast(), counter.cast(), u64::from(*flags)));
-            }
             good(ffi::fi_enable(ep.cast()));
             let (mut name, mut length) = ([0u8; 64], 64);
             good(ffi::fi_getname(ep, name.as_mut_ptr().cast(), &mut length));
@@ -283,7 +268,13 @@ impl Bench {
     }
 }
 
-/// Runs a test of this file in a process that has the provider, and gives its report.
+/// Closes a region.
+pub(crate) fn close_region(mr: *mut ffi::fid_mr) {
+    // SAFETY: a live region, closed once.
+    good(unsafe { ffi::fi_close(mr.cast()) });
+}
+
+/// Runs a test of this program in a process that has the provider, and gives its report.
 pub(crate) fn in_process(test: &str) -> String {
     in_process_with_counts(test).0
 }

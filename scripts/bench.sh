@@ -146,12 +146,6 @@ bench_instructions() {
     "$target/release/instructions" --output "$bench_out/instructions.json" "$@"
 }
 
-# A model of jobs of up to a million ranks; with --check, runs of 2 to 64 that must have its counts.
-bench_model() {
-    bench_build
-    "$target/release/model" "$@"
-}
-
 # One report of what was measured. With --keep its table goes into docs/performance.md.
 bench_report() {
     local keep=${1:-}
@@ -187,7 +181,6 @@ bench_all() {
     step 'bench: waiting' 900 ./dev bench waiting
     step 'bench: staged' 600 ./dev bench staged
     step 'bench: instructions' 900 ./dev bench instructions
-    step 'bench: model' 900 ./dev bench model
     step 'bench: report' 300 ./dev bench report
     summary
 }
@@ -203,12 +196,12 @@ bench_command() {
     all) bench_all ;;
     --short) bench_all --short ;;
     overhead | growth | openmpi | node | wire | applications | threads | startup | mpich | tables | collectives | waiting | staged | \
-        instructions | model | report)
+        instructions | report)
         "bench_$part" "$@"
         ;;
     *)
         bench_die "unknown: $part (nothing, --short, overhead, growth, openmpi, node, wire, applications, threads, startup, mpich," \
-            "tables, collectives, waiting, staged, instructions, model or report)"
+            "tables, collectives, waiting, staged, instructions or report)"
         ;;
     esac
 }

@@ -64,11 +64,9 @@ pub(crate) fn measure(arguments: &Arguments, sides: &mut Sides) -> Result<Vec<Ro
     plan.retain(|&(kind, what, size)| {
         format!("{} {size} B {}", kind.name(), what.name()).contains(&arguments.only)
     });
-    let rows = plan
-        .into_iter()
+    plan.into_iter()
         .map(|(kind, what, size)| compare(arguments, sides, kind, what, size))
-        .collect();
-    rows
+        .collect()
 }
 
 fn compare(

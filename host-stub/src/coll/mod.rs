@@ -13,7 +13,6 @@ mod calls;
 mod defaults;
 mod located;
 pub mod node;
-pub mod sizes;
 mod staged;
 mod world;
 

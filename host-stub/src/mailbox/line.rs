@@ -67,13 +67,8 @@ impl Line {
 }
 
 /// Bytes of the put that carries a payload, behind a word of header.
-pub(crate) const fn message(payload: usize) -> usize {
+const fn message(payload: usize) -> usize {
     (1 + words_of(payload)) * size_of::<u64>()
-}
-
-/// What a rank keeps of another, without the other's handle.
-pub(crate) fn peer(layout: &Layout) -> usize {
-    size_of::<Line>() + (layout.slots + 2) * size_of::<Track>()
 }
 
 /// The mailbox of this rank, and its ways to those of the others. One caller at a time.

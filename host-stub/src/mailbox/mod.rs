@@ -22,7 +22,8 @@ mod packing;
 mod track;
 
 pub(crate) use header::{Header, Kind};
-pub(crate) use layout::Layout;
-pub(crate) use line::{Mailbox, message, peer, posted};
+#[cfg(test)]
+use layout::Layout;
+pub(crate) use line::{Mailbox, posted};
 pub(crate) use look::Found;
 pub(crate) use track::{Tracks, track_done};

@@ -8,9 +8,9 @@ use crate::loader::{Registration, Transport};
 use crate::mailbox::{Mailbox, Tracks, posted, track_done};
 
 /// Words of an offer before the handle.
-pub const OFFER_WORDS: usize = 3;
+pub(super) const OFFER_WORDS: usize = 3;
 /// Bytes of the payload that says that an offer was fetched: its name.
-pub const FETCHED: usize = size_of::<u64>();
+pub(super) const FETCHED: usize = size_of::<u64>();
 
 /// Where a payload lies in its sender's process.
 #[derive(Clone, Debug, PartialEq, Eq)]

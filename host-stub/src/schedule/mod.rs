@@ -35,7 +35,6 @@ pub(crate) use allgather::allgather_bruck;
 pub(crate) use engine::{Engine, Ticket};
 pub use error::{CommError, CommResult};
 pub(crate) use extents::{Extent, Extents};
-pub use fetch::{FETCHED, OFFER_WORDS};
 pub(crate) use kernels::combine_into;
 pub(crate) use plan::Plan;
 pub(crate) use scope::{CONTEXTS, Plane, Scope};

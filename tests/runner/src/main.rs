@@ -18,9 +18,8 @@ use programs::Program;
 use running::{Ended, Running};
 
 /// Test programs that need the machine for themselves: `room` starts 48 processes that open endpoints in turns, and a
-/// turn is waited for 10 s; `model` starts up to 32 ranks, which would keep other programs from the processors. They run
-/// after all others, one by one.
-const ALONE: [&str; 2] = ["core/room", "benches/model (unit tests)"];
+/// turn is waited for 10 s. They run after all others, one by one.
+const ALONE: [&str; 1] = ["core/room"];
 
 #[derive(Parser)]
 #[command(about = "Run the test programs of the workspace, several at a time")]

@@ -42,11 +42,6 @@ pub(super) fn long_bytes(ranks: usize) -> usize {
     LINES + 2 * ranks * LONG
 }
 
-/// Bytes of both segments.
-pub(in crate::coll) fn bytes(ranks: usize) -> usize {
-    short_bytes(ranks) + long_bytes(ranks)
-}
-
 /// Which slots a collective uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {

@@ -18,4 +18,3 @@ mod state;
 
 pub(crate) use layer::register;
 pub use layer::{MOST, NODE_COLLECTIVES};
-pub(super) use lines::bytes;

@@ -51,7 +51,7 @@ extern "C" {
 /* Tables of another major are refused. */
 #define BTL_ABI_MAJOR 1
 /* Raised when a table grows at its end. */
-#define BTL_ABI_MINOR 4
+#define BTL_ABI_MINOR 5
 
 /* The one symbol that a plugin exports, for dlsym. */
 #define BTL_ENTRY_SYMBOL "btl_plugin_entry_v1"
@@ -283,6 +283,45 @@ typedef void (*btl_error_fn)(btl_module *module, uint32_t flags, btl_endpoint *e
  * send and post operations; it must not wait, because no further message arrives until it returns. */
 typedef void (*btl_receive_fn)(btl_module *module, btl_endpoint *endpoint, uint8_t tag,
                                const void *data, size_t size, void *context);
+
+/* Most bytes of one apply: BTL_APPLY_HEAD, BTL_APPLY_RUN for each run, and the operands. Its results have
+ * as many at most, too. */
+#define BTL_MOST_APPLIED 12288
+#define BTL_APPLY_HEAD 16
+#define BTL_APPLY_RUN 24
+#define BTL_MOST_ELEMENT 64 /* most bytes of an element */
+/* In the place of a datatype or operation that the typed AMOs do not have. */
+#define BTL_APPLY_OTHER UINT32_MAX
+
+/* Blocks of elements at equal distances. Blocks that overlap are an error of the caller: what they then
+ * hold is not defined. */
+typedef struct btl_apply_run {
+    uint64_t offset; /* bytes from the address of the operation to the first block */
+    uint64_t length; /* bytes of a block, which are whole elements */
+    uint64_t stride; /* bytes from the beginning of a block to that of the next */
+    uint64_t count;  /* number of blocks, at least one */
+} btl_apply_run;
+
+/* What is done to which elements. */
+typedef struct btl_apply_request {
+    const btl_apply_run *runs;
+    size_t run_count;
+    const void *operands; /* packed in the order of the runs, copied; NULL for BTL_ATOMIC_OP_READ. For
+                           * BTL_ATOMIC_OP_CSWAP the values to compare with, then the new ones */
+    void *results;        /* receives the old values, packed; NULL if they are not wanted */
+    uint32_t size;        /* bytes of an element */
+    uint32_t datatype;    /* a BTL_DATATYPE_* of this size, or BTL_APPLY_OTHER */
+    uint32_t op;          /* a BTL_ATOMIC_OP_*, or BTL_APPLY_OTHER */
+    uint32_t code;        /* names operation and type for the function of the target's host */
+} btl_apply_request;
+
+/* Combines `count` elements with their operands: each element becomes the result of the operation that
+ * `code` names. Both arrays are aligned for every type of the element's size. The function runs under
+ * locks of the module, on any thread that makes progress; it must not call the module, nor wait.
+ * Another status than BTL_SUCCESS refuses the operation with that status; what the function left in
+ * `elements` is then ignored. */
+typedef btl_status (*btl_apply_fn)(void *context, uint32_t code, void *elements,
+                                   const void *operands, size_t count);
 
 /* A message that is to be sent: first the bytes at `data`, which the caller writes, then those at
  * `source`, which are sent from where they are. The module owns the memory. */
@@ -691,6 +730,26 @@ struct btl_module_vtable {
      * BTL_BAD_PARAM: the memory cannot be at this place of the file. */
     btl_status (*register_shared)(btl_module *module, btl_endpoint *endpoint, void *base, size_t size,
                                   uint32_t access, int fd, uint64_t offset, btl_handle **handle);
+
+    /* Since ABI 1.5; this and the entries below may be NULL. Changes elements of any size and alignment,
+     * which lie in runs of the region from `remote_address` on: one command, which the target's
+     * processor executes in its progress. Commands to one peer take effect in the order of its
+     * atomics. Elements of 1, 2, 4 or 8 bytes that are aligned to their size are changed by atomics of
+     * the processor, and exclude the AMOs; others exclude each other only. The operation is made by the
+     * module where the typed AMOs have it and the element is aligned, else by the function that the
+     * target's host has registered; READ, WRITE and CSWAP need none. Everything is checked before the
+     * first element is changed. BTL_NOT_SUPPORTED: the network card executes the atomics to this peer and
+     * the elements are of those that it must change, so use AMOs; or no message reaches the peer; or, in
+     * the completion, the target knows no such function. BTL_VALUE_OUT_OF_BOUNDS: larger than
+     * BTL_MOST_APPLIED, or a run is outside of the region. */
+    btl_status (*apply)(btl_module *module, btl_endpoint *endpoint, uint64_t remote_address,
+                        const btl_handle *remote_handle, const btl_apply_request *request,
+                        btl_completion_fn callback, void *context, void *data);
+
+    /* Sets the function by which this process executes the operations of peers, and its own to itself,
+     * that the module has no instruction for; replaces an earlier one, and NULL takes it away. It stays
+     * callable until finalize. */
+    btl_status (*register_apply)(btl_module *module, btl_apply_fn function, void *context);
 };
 
 /* The table's size in ABI 1.0, on platforms with 64-bit pointers. */

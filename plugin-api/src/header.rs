@@ -5,7 +5,7 @@ use std::fmt;
 /// Tables of another major are refused.
 pub const ABI_MAJOR: u16 = 1;
 /// Raised when a table grows at its end.
-pub const ABI_MINOR: u16 = 4;
+pub const ABI_MINOR: u16 = 5;
 
 /// Magic words, one per kind of table. They are readable in a memory dump.
 pub mod magic {

@@ -7,8 +7,9 @@
 use std::mem::offset_of;
 
 use crate::{
-    Attributes, ComponentVtable, Descriptor, HmemInfo, HostVtable, IoVec, Module, ModuleVtable,
-    OverrideOps, ParamDecl, ParamValue, ParamValueBits, Provider, Stats, Status, TableHeader,
+    ApplyRequest, ApplyRun, Attributes, ComponentVtable, Descriptor, HmemInfo, HostVtable, IoVec,
+    Module, ModuleVtable, OverrideOps, ParamDecl, ParamValue, ParamValueBits, Provider, Stats,
+    Status, TableHeader,
 };
 
 /// Asserts the offset of each field and the size and alignment of the type. The closure destructures the type without
@@ -152,7 +153,25 @@ layout!(HmemInfo: 48 bytes {
     staged at 40,
 });
 
-layout!(ModuleVtable: 272 bytes {
+layout!(ApplyRun: 32 bytes {
+    offset at 0,
+    length at 8,
+    stride at 16,
+    count at 24,
+});
+
+layout!(ApplyRequest: 48 bytes {
+    runs at 0,
+    run_count at 8,
+    operands at 16,
+    results at 24,
+    size at 32,
+    datatype at 36,
+    op at 40,
+    code at 44,
+});
+
+layout!(ModuleVtable: 288 bytes {
     header at 0,
     add_procs at 16,
     del_procs at 24,
@@ -186,6 +205,8 @@ layout!(ModuleVtable: 272 bytes {
     copy_from_hmem_strided at 248,
     copy_to_hmem_strided at 256,
     register_shared at 264,
+    apply at 272,
+    register_apply at 280,
 });
 
 layout!(Descriptor: 32 bytes {

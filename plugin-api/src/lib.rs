@@ -30,6 +30,7 @@
 //! call unless the function's documentation states otherwise. Neither side frees an allocation of the other, and no
 //! panic or exception crosses the boundary.
 
+mod apply;
 mod atomic;
 mod attributes;
 mod component;
@@ -43,6 +44,9 @@ mod objects;
 mod param;
 mod status;
 
+pub use apply::{
+    APPLY_HEAD, APPLY_OTHER, APPLY_RUN, ApplyFn, ApplyRequest, ApplyRun, MOST_APPLIED, MOST_ELEMENT,
+};
 pub use atomic::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, UnknownCode};
 pub use attributes::{AtomicFlags, Attributes, ModuleFlags};
 pub use component::{ComponentVtable, EntryFn, Provider, SurveyFn, ThreadLevel};

@@ -5,8 +5,8 @@ mod check;
 use std::ffi::c_void;
 
 use crate::{
-    Attributes, CompletionFn, Descriptor, Endpoint, ErrorFn, Handle, HmemInfo, IoVec, OverrideOps,
-    ReceiveFn, Stats, Status, TableHeader,
+    ApplyFn, ApplyRequest, Attributes, CompletionFn, Descriptor, Endpoint, ErrorFn, Handle,
+    HmemInfo, IoVec, OverrideOps, ReceiveFn, Stats, Status, TableHeader,
 };
 
 /// A module. The memory after these two pointers belongs to the plugin.
@@ -424,6 +424,38 @@ pub struct ModuleVtable {
             fd: i32,
             offset: u64,
             handle: *mut *mut Handle,
+        ) -> Status,
+    >,
+    /// Since ABI 1.5; this and the entries below may be NULL. Changes elements of any size and alignment, which lie in runs of the
+    /// region from `remote_address` on: one command, which the target's processor executes in its progress. Commands to one peer take
+    /// effect in the order of its atomics. Elements of 1, 2, 4 or 8 bytes that are aligned to their size are changed by
+    /// atomics of the processor, and exclude the AMOs; others exclude each other only. The operation is made by the module where the
+    /// typed AMOs have it and the element is aligned, else by the function that the target's host has
+    /// [registered](Self::register_apply); [`Read`](crate::AtomicOp::Read), [`Write`](crate::AtomicOp::Write) and
+    /// [`Cswap`](crate::AtomicOp::Cswap) need none. Everything is checked before the first element is changed.
+    ///
+    /// [`Status::NOT_SUPPORTED`]: the network card executes the atomics to this peer and the elements are of those that it
+    /// must change, so use AMOs; or no message reaches the peer; or, in the completion, the target knows no such function.
+    /// [`Status::VALUE_OUT_OF_BOUNDS`]: larger than [`MOST_APPLIED`](crate::MOST_APPLIED), or a run is outside of the region.
+    pub apply: Option<
+        unsafe extern "C" fn(
+            module: *mut Module,
+            endpoint: *mut Endpoint,
+            remote_address: u64,
+            remote_handle: *const Handle,
+            request: *const ApplyRequest,
+            callback: Option<CompletionFn>,
+            context: *mut c_void,
+            data: *mut c_void,
+        ) -> Status,
+    >,
+    /// Sets the function by which this process executes the operations of peers, and its own to itself, that the module has no
+    /// instruction for; replaces an earlier one, and NULL takes it away. It stays callable until `finalize`.
+    pub register_apply: Option<
+        unsafe extern "C" fn(
+            module: *mut Module,
+            function: Option<ApplyFn>,
+            context: *mut c_void,
         ) -> Status,
     >,
 }

@@ -49,6 +49,7 @@
 //! | [`Options`] | the values of all parameters | above |
 //! | [`Op`], [`Completion`] | one request, and the callback at its end | above; `tests/common/calls.rs` |
 //! | [`Notice`] | the counter that a put with notification raises | `tests/notify.rs` |
+//! | [`Apply`], [`Change`], [`Arithmetic`] | any operation on elements of any size in runs; what is done; the user's function for it | `tests/apply.rs` |
 //! | [`Region`], [`Handle`] | registered memory, and the bytes by which peers name it | above; `tests/rights.rs` |
 //! | [`Endpoint`] | a connected peer | above |
 //! | [`Capabilities`] | what the opened provider offers | `tests/lab_atomics.rs` |
@@ -104,7 +105,9 @@ pub use fabric::msg::{Leaves, Sent};
 pub use fabric::region::Region;
 pub use fabric::select::Candidate;
 pub use mem::handle::Handle;
+pub use mem::regions::Arithmetic;
 pub use mem::shared::SharedMemory;
+pub use op::apply::{Apply, Change};
 pub use op::completion::Completion;
 pub use op::request::{Notice, Op};
 pub use peer::endpoint::Endpoint;

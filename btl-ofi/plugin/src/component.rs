@@ -105,7 +105,11 @@ unsafe extern "C" fn open(host: *const HostVtable, out: *mut *mut Component) -> 
             return Status::BAD_PARAM;
         }
         let options = match params::resolve(host) {
-            Ok(options) => options,
+            Ok(mut options) => {
+                // A host of this ABI may make applies.
+                options.need_applies();
+                options
+            }
             Err(e) => {
                 log_line(host, LogLevel::Error, &e.to_string());
                 return e.status();

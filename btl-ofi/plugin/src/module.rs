@@ -2,6 +2,7 @@
 //! about a transfer is made here.
 
 mod amo;
+mod apply;
 mod hmem;
 mod memory;
 mod notify;
@@ -65,6 +66,8 @@ const fn table<const T: bool, const WAY: Way>() -> ModuleVtable {
         register_receive: Some(send::register_receive),
         put_notify: Some(notify::put_notify),
         register_shared: Some(memory::register_shared),
+        apply: Some(apply::apply),
+        register_apply: Some(apply::register_apply),
     }
 }
 
@@ -179,6 +182,7 @@ impl OfiModule {
         // The host may have unloaded its functions. Messages that still arrive are dropped.
         module.transport.on_receive(None);
         module.transport.on_error(None);
+        module.transport.on_apply(None);
         module.transport.flush_for_close();
         module.handles.clear();
         match module.transport.close() {

@@ -145,6 +145,8 @@ static MODULE: ModuleVtable = ModuleVtable {
     copy_from_hmem_strided: None,
     copy_to_hmem_strided: None,
     register_shared: None,
+    apply: None,
+    register_apply: None,
 };
 
 /// The longest get, bytes.

@@ -12,10 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use plugin_api::counters::CARRIERS;
-use plugin_api::{CompletionFn, Datatype, Endpoint, Handle, Module, OpFlags, Stats, Status};
+use plugin_api::{
+    ApplyRequest, CompletionFn, Datatype, Endpoint, Handle, Module, OpFlags, Stats, Status,
+};
 
 use crate::base::trace::{Kind, NO_CARRIER, NO_RANK, QUIET, Record, TraceFile, monotonic};
-use osc_engine::transport::{Functions, ProgressFn, Transport};
+use osc_engine::transport::{ApplyFunctions, Functions, ProgressFn, Transport};
 
 /// Operations whose completions are recorded at the same time. Those of others are not.
 const MOST_UNDER_WAY: usize = 4096;
@@ -133,6 +135,7 @@ impl Recorder {
         functions.atomic_cswapv = atomic_cswapv;
         functions.flush = flush;
         functions.put_notify = functions.put_notify.map(|_| put_notify as _);
+        functions.apply = functions.apply.map(|own| ApplyFunctions { apply, ..own });
         *progress = self::progress;
         Ok(recorder)
     }
@@ -470,6 +473,49 @@ unsafe extern "C" fn put_notify(
                     counter,
                     counter_handle,
                     add,
+                    callback,
+                    context,
+                    data,
+                )
+            }
+        },
+    )
+}
+
+unsafe extern "C" fn apply(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    remote: u64,
+    remote_handle: *const Handle,
+    request: *const ApplyRequest,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let recorder = Recorder::of(module);
+    let Some((recorder, own)) = recorder.and_then(|r| r.functions.apply.map(|own| (r, own.apply)))
+    else {
+        return Status::BAD_PARAM;
+    };
+    // SAFETY: the caller of the operation passes a readable request, with so many runs.
+    let bytes = unsafe {
+        let runs = std::slice::from_raw_parts((*request).runs, (*request).run_count);
+        let of = |run: &plugin_api::ApplyRun| run.length.saturating_mul(run.count);
+        runs.iter().map(of).fold(0, u64::saturating_add)
+    };
+    recorder.post(
+        endpoint,
+        ("apply", bytes as usize),
+        (callback, context, data),
+        |_, (callback, context, data)| {
+            // SAFETY: the caller of the operation vouches for its arguments; the callback is the caller's or `completed`.
+            unsafe {
+                own(
+                    module,
+                    endpoint,
+                    remote,
+                    remote_handle,
+                    request,
                     callback,
                     context,
                     data,

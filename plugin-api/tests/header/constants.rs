@@ -2,9 +2,10 @@
 
 use plugin_api::counters::{CARRIERS, Carrier};
 use plugin_api::{
-    ABI_MAJOR, ABI_MINOR, Access, AtomicFlags, AtomicKind, AtomicOp, Attributes, BtlAtomicOp,
-    ComponentVtable, Datatype, ErrorFlags, HmemInfo, HostVtable, LogLevel, ModuleFlags,
-    ModuleVtable, OpFlags, ParamKind, Stats, Status, ThreadLevel, hmem_iface, magic,
+    ABI_MAJOR, ABI_MINOR, APPLY_HEAD, APPLY_OTHER, APPLY_RUN, Access, AtomicFlags, AtomicKind,
+    AtomicOp, Attributes, BtlAtomicOp, ComponentVtable, Datatype, ErrorFlags, HmemInfo, HostVtable,
+    LogLevel, MOST_APPLIED, MOST_ELEMENT, ModuleFlags, ModuleVtable, OpFlags, ParamKind, Stats,
+    Status, ThreadLevel, hmem_iface, magic,
 };
 
 /// Appends the constants of an enum whose values are all in `ALL`.
@@ -45,6 +46,11 @@ pub(crate) fn all() -> Vec<(String, i128)> {
     let mut out = vec![
         ("BTL_ABI_MAJOR".into(), ABI_MAJOR as i128),
         ("BTL_ABI_MINOR".into(), ABI_MINOR as i128),
+        ("BTL_MOST_APPLIED".into(), MOST_APPLIED as i128),
+        ("BTL_APPLY_HEAD".into(), APPLY_HEAD as i128),
+        ("BTL_APPLY_RUN".into(), APPLY_RUN as i128),
+        ("BTL_MOST_ELEMENT".into(), MOST_ELEMENT as i128),
+        ("BTL_APPLY_OTHER".into(), APPLY_OTHER as i128),
         ("BTL_MAGIC_HOST".into(), magic::HOST as i128),
         ("BTL_MAGIC_COMPONENT".into(), magic::COMPONENT as i128),
         ("BTL_MAGIC_MODULE".into(), magic::MODULE as i128),

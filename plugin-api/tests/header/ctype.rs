@@ -4,9 +4,9 @@
 use std::ffi::{c_char, c_double, c_void};
 
 use plugin_api::{
-    Attributes, Component, ComponentVtable, Descriptor, Endpoint, Handle, HmemInfo, HostVtable,
-    IoVec, Module, ModuleVtable, OverrideOps, ParamDecl, ParamValue, ParamValueBits, Provider,
-    Stats, Status, TableHeader,
+    ApplyRequest, ApplyRun, Attributes, Component, ComponentVtable, Descriptor, Endpoint, Handle,
+    HmemInfo, HostVtable, IoVec, Module, ModuleVtable, OverrideOps, ParamDecl, ParamValue,
+    ParamValueBits, Provider, Stats, Status, TableHeader,
 };
 
 /// A type with a C spelling.
@@ -53,6 +53,8 @@ spelled! {
     IoVec => "struct iovec",
     OverrideOps => "btl_override_ops",
     HmemInfo => "btl_hmem_info",
+    ApplyRun => "btl_apply_run",
+    ApplyRequest => "btl_apply_request",
     Provider => "btl_provider",
     ComponentVtable => "btl_component_vtable",
 }

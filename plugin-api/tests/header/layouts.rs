@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::mem::offset_of;
 
 use plugin_api::{
-    Attributes, CompletionFn, ComponentVtable, Descriptor, EntryFn, ErrorFn, HmemInfo, HostVtable,
-    IoVec, Module, ModuleVtable, OverrideOps, ParamDecl, ParamValue, ParamValueBits, Provider,
-    ReceiveFn, Stats, SurveyFn, TableHeader,
+    ApplyFn, ApplyRequest, ApplyRun, Attributes, CompletionFn, ComponentVtable, Descriptor,
+    EntryFn, ErrorFn, HmemInfo, HostVtable, IoVec, Module, ModuleVtable, OverrideOps, ParamDecl,
+    ParamValue, ParamValueBits, Provider, ReceiveFn, Stats, SurveyFn, TableHeader,
 };
 
 use crate::ctype::{CFunction, CType};
@@ -77,12 +77,17 @@ pub(crate) fn assertions() -> String {
     structure!(out, HmemInfo as "btl_hmem_info" {
         header, provider, overrides, devices, answer, direct, staged,
     });
+    structure!(out, ApplyRun as "btl_apply_run" { offset, length, stride, count });
+    structure!(out, ApplyRequest as "btl_apply_request" {
+        runs, run_count, operands, results, size, datatype, op, code,
+    });
     structure!(out, ModuleVtable as "btl_module_vtable" {
         header, add_procs, del_procs, register_mem, deregister_mem, put, get, atomic_op,
         atomic_fop, atomic_cswap, flush, register_error, atomic_query, atomic_opv, atomic_fopv,
         atomic_cswapv, stats, finalize, set_overrides, register_hmem, copy_from_hmem_iov,
         copy_to_hmem_iov, query_hmem, alloc, free, prepare_src, send, sendi, register_receive,
         put_notify, copy_from_hmem_strided, copy_to_hmem_strided, register_shared,
+        apply, register_apply,
     });
     structure!(out, Descriptor as "btl_descriptor" { data, size, source, source_size });
     structure!(out, Provider as "btl_provider" { name, domain, refusal, chosen, reserved });
@@ -92,6 +97,7 @@ pub(crate) fn assertions() -> String {
     function::<CompletionFn>(&mut out, "(btl_completion_fn)0");
     function::<ErrorFn>(&mut out, "(btl_error_fn)0");
     function::<ReceiveFn>(&mut out, "(btl_receive_fn)0");
+    function::<ApplyFn>(&mut out, "(btl_apply_fn)0");
     function::<SurveyFn>(&mut out, "(btl_survey_fn)0");
     function::<EntryFn>(&mut out, "(btl_entry_fn)0");
     function::<EntryFn>(&mut out, "&btl_plugin_entry_v1");

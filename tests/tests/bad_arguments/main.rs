@@ -22,7 +22,7 @@ use plugin_api::{AtomicOp, BtlAtomicOp, Datatype};
 
 use codes::{codes, handles};
 use memory::{component_functions, memory_functions};
-use operations::{copy_functions, typed_functions, word_functions};
+use operations::{apply_functions, copy_functions, typed_functions, word_functions};
 
 pub(crate) const NO_ORDER: i32 = 255;
 pub(crate) const SUM: u32 = AtomicOp::Sum as u32;
@@ -45,6 +45,7 @@ fn everything(name: &str) {
     copy_functions(&mut session, &calls);
     word_functions(&mut session, &calls);
     typed_functions(&mut session, &calls);
+    apply_functions(&mut session, &calls);
     assert!(calls.load(Ordering::Relaxed) > 0);
     codes(&mut session);
     handles(&mut session);

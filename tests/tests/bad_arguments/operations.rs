@@ -1,9 +1,11 @@
 //! NULL through the functions that move bytes.
 
 use std::ffi::c_void;
+use std::ptr::null_mut;
 use std::sync::atomic::AtomicUsize;
 
 use integration_tests::session::Session;
+use plugin_api::{APPLY_OTHER, ApplyRequest, ApplyRun, AtomicOp, Status};
 
 use crate::nulls::Null::{Allowed, Refused};
 use crate::nulls::nulls;
@@ -170,4 +172,93 @@ pub(crate) fn typed_functions(s: &mut Session, calls: &AtomicUsize) {
             p.of(9, context),
         )
     });
+}
+
+/// Of a plugin that has them.
+pub(crate) fn apply_functions(s: &mut Session, calls: &AtomicUsize) {
+    let (Some(apply), Some(register)) = (s.table.apply, s.table.register_apply) else {
+        return;
+    };
+    let (module, endpoint) = (s.module, s.endpoint);
+    let (operands, results) = (s.local(0), s.local(2));
+    let remote = s.remote(8);
+    let copy = s.handle_copy();
+    let context: *mut c_void = (&raw const *calls).cast_mut().cast();
+    let places = [
+        Refused, Refused, Refused, Refused, Allowed, Allowed, Allowed, Refused, Refused, Allowed,
+    ];
+    // One byte behind the word, so that the element is not aligned, whoever makes the atomics to the peer.
+    let runs = [ApplyRun {
+        offset: 1,
+        length: 8,
+        stride: 0,
+        count: 1,
+    }];
+    // SAFETY: each pointer is NULL, or valid until the flush that follows the call.
+    nulls(s, "apply", &places, |p| unsafe {
+        let request = ApplyRequest {
+            runs: p.constant(7, runs.as_ptr()),
+            run_count: 1,
+            operands: p.constant(8, operands),
+            results: p.of(9, results),
+            size: 8,
+            datatype: U64,
+            op: AtomicOp::Write as u32,
+            code: 0,
+        };
+        apply(
+            p.of(0, module),
+            p.of(1, endpoint),
+            remote,
+            p.constant(2, copy.as_ptr().cast()),
+            p.constant(3, &request),
+            p.callback(4),
+            p.of(5, context),
+            p.of(6, context),
+        )
+    });
+    let good = ApplyRequest {
+        runs: runs.as_ptr(),
+        run_count: 1,
+        operands,
+        results,
+        size: 8,
+        datatype: APPLY_OTHER,
+        op: APPLY_OTHER,
+        code: 1,
+    };
+    let bad = [
+        ApplyRequest {
+            datatype: 10,
+            ..good
+        },
+        ApplyRequest { op: 13, ..good },
+        ApplyRequest { size: 0, ..good },
+        ApplyRequest { size: 7, ..good },
+        ApplyRequest { size: 65, ..good },
+        ApplyRequest {
+            run_count: 0,
+            ..good
+        },
+        ApplyRequest {
+            size: 4,
+            datatype: U64,
+            ..good
+        },
+    ];
+    for request in &bad {
+        let handle = copy.as_ptr().cast();
+        // SAFETY: pointers that are valid for the call, and what the function must refuse.
+        let status = unsafe {
+            apply(
+                module, endpoint, remote, handle, request, None, context, context,
+            )
+        };
+        assert_eq!(status, Status::BAD_PARAM, "{request:?}");
+    }
+    // SAFETY: NULL or a live module; no function is set.
+    unsafe {
+        assert_eq!(register(null_mut(), None, null_mut()), Status::BAD_PARAM);
+        assert_eq!(register(module, None, null_mut()), Status::SUCCESS);
+    }
 }

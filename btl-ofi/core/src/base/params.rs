@@ -73,6 +73,8 @@ pub struct Options {
     pub(crate) verbose: i32,
     /// See [`report_every_failure`](Options::report_every_failure).
     pub(crate) reports_every_failure: bool,
+    /// Whether messages are opened beside a provider's own atomics, for applies.
+    pub(crate) applies: bool,
 }
 
 /// Which provider is used, and how.
@@ -332,6 +334,7 @@ impl Options {
             stats_file: values.path("btl_ofi_stats_file")?,
             verbose: values.int("btl_ofi_verbose")?,
             reports_every_failure: false,
+            applies: false,
         })
     }
 
@@ -345,6 +348,12 @@ impl Options {
     /// callers may not look at the status.
     pub fn report_every_failure(&mut self) {
         self.reports_every_failure = true;
+    }
+
+    /// Lets [applies](crate::Transport::apply) reach every peer: messages are opened also beside a provider that needs none, where it
+    /// takes them. For hosts that make applies.
+    pub fn need_applies(&mut self) {
+        self.applies = true;
     }
 
     /// Whether the transport sends and receives messages of the host.

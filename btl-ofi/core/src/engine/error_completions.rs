@@ -76,7 +76,7 @@ impl Transport {
             (None, Some(record)) => Some(unsafe { state.pool.give_back(record) }),
             _ => None,
         };
-        let for_others = self.policy.reports_for_others || self.policy.uses_messages();
+        let for_others = self.policy.reports_for_others || self.policy.has_messages();
         if tag.is_none() && finished.is_none() && for_others {
             // It may be a message's, so it does not say that one of the outstanding operations failed.
             drop(state);

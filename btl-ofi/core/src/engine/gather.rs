@@ -80,7 +80,7 @@ impl AtomicCommand {
 impl Caller {
     /// Whether an operation of this form has something to be done when it is answered.
     #[inline(always)]
-    fn expects(&self, form: &Form) -> bool {
+    pub(super) fn expects(&self, form: &Form) -> bool {
         form.results > 0 || self.completion.is_some()
     }
 }

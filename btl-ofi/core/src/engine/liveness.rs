@@ -264,7 +264,7 @@ impl Transport {
 
     /// Has broken connections noticed, and gives up peers whose processes refuse new ones.
     fn check_connections(&self, suspect: Option<NonNull<Endpoint>>) {
-        if self.policy.uses_messages() {
+        if self.policy.has_messages() {
             self.knock();
         }
         for endpoint in self.refusing_peers(suspect) {

@@ -12,7 +12,7 @@ use plugin_api::Status;
 
 use crate::base::error::{describe, peer_is_gone};
 use crate::base::lock::Guard;
-use crate::engine::context::{Context, State};
+use crate::engine::context::{Carriers, Context, State};
 use crate::engine::failure::Reporting;
 use crate::engine::gather::Told;
 use crate::engine::post::{Caller, guarded};
@@ -95,6 +95,8 @@ impl Transport {
         mut state: Guard<'_, State>,
     ) -> (usize, Option<Arrived>) {
         context.has_found();
+        // From the first message on, polls look after them.
+        state.carriers = Carriers::Messages;
         let mut n = self.take_ended(context, &mut state);
         let ready = state.take_ready();
         let messages = state.messages.as_mut();
@@ -253,7 +255,7 @@ impl Transport {
     /// Sends what gathered, without waiting for the next progress. Returns whether something is left. Does nothing while another
     /// thread uses the context.
     pub fn send_gathered(&self) -> bool {
-        if !self.policy.uses_messages() {
+        if !self.policy.has_messages() {
             return false;
         }
         let context = &self.contexts[0];
@@ -274,7 +276,7 @@ impl Transport {
     /// Sends what gathered, as far as there is room on the way, and reads nothing. For operations that peers wait for, but not this
     /// process, which may make no progress for long.
     pub fn send_now(&self) {
-        if !self.policy.uses_messages() {
+        if !self.policy.has_messages() {
             return;
         }
         let context = &self.contexts[0];
@@ -308,7 +310,7 @@ impl Transport {
     pub(crate) fn part(&self) {
         // A provider of one node takes messages to processes that have left: it misses nobody. Over shm 1.17 it must not be asked
         // to, because an endpoint of the same process may be unmapped.
-        if !self.policy.uses_messages() || self.policy.one_node {
+        if !self.policy.has_messages() || self.policy.one_node {
             return;
         }
         let deadline = Instant::now() + PARTING;

@@ -1,6 +1,7 @@
 //! The transport itself: contexts, posting, progress, flush and failures.
 
 pub(crate) mod amo;
+mod apply;
 pub(crate) mod atomics;
 mod completions;
 pub(crate) mod compound;

@@ -85,7 +85,7 @@ impl Transport {
         let scratch = words_of_scratch(&policy, &mut chosen.atomics);
         let (mut node, segment, completion) = join_node(info, name, options, &policy);
         node.networks = chosen.ranking.networks(info, name);
-        if policy.uses_messages() {
+        if policy.has_messages() {
             node.key = sys::random().doing(|| String::from("making a key for messages"))?;
         }
         if node.same_node && policy.processor_atomics {
@@ -111,11 +111,14 @@ impl Transport {
         let contexts = make_contexts(&device, threaded, segment, &policy)?;
         let shares = share::number(contexts.len(), threaded);
         let counters = CounterTable::new(&title(info, &node), shares, options.stats_file.clone())?;
-        if policy.uses_messages() {
+        if policy.has_messages() {
             let mut state = contexts[0].state.lock();
             let own = (counters.reference(), node.key);
             state.messages = Some(open_messages(&device, options, own)?);
-            state.carriers = Carriers::Messages;
+            // Polls that look after messages cost more, so those for applies alone begin with the first one.
+            if policy.uses_messages() {
+                state.carriers = Carriers::Messages;
+            }
         }
         let capabilities = describe(
             info,
@@ -127,6 +130,9 @@ impl Transport {
         )
         .over(&rails, options);
         announce(options, &device, &capabilities, &node.networks);
+        if options.applies && !policy.has_messages() {
+            tell_of_no_applies(info);
+        }
         let outstanding_limit = policy.depth.min(options.contexts.progress_threshold);
         Ok(Transport {
             module: NO_TABLE,
@@ -171,6 +177,8 @@ fn decide(info: InfoRef, options: &Options, atomics: &AtomicTable) -> Policy {
     policy.two_sided = options.two_sided();
     policy.messages =
         !options.provider.is_rail && policy::goes_by_message(info, options, atomics.by_provider);
+    policy.applies =
+        options.applies && !options.provider.is_rail && query::takes_messages(info, options);
     // Processors of this transport then execute all atomics, and rings and messages keep their order.
     policy.atomics_ordered |= policy.messages;
     policy
@@ -411,6 +419,16 @@ fn announce(options: &Options, device: &Device, capabilities: &Capabilities, net
         capabilities.domain.to_string_lossy(),
         networks.place(),
         capabilities.completion.to_string_lossy()
+    );
+}
+
+/// Logs that applies do not go by messages.
+#[cold]
+fn tell_of_no_applies(info: InfoRef<'_>) {
+    tracing::info!(
+        "operations on elements that are not aligned, or that no atomic serves, reach no peer beyond this node's memory: provider {} has \
+         no messages, claims their contexts (FI_CONTEXT), or takes too short ones",
+        info.provider()
     );
 }
 

@@ -85,7 +85,7 @@ impl Transport {
         let address = unsafe { self.device.addresses().insert(&blob.address) }
             .doing(|| format!("adding process {proc}"))?
             .ok_or_else(|| modex(String::from("the provider did not accept it")))?;
-        if self.policy.uses_messages() {
+        if self.policy.has_messages() {
             self.device.addresses().set_key(address, blob.key);
         }
         let here = self.is_here(&blob, meeting);

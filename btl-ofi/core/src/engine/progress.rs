@@ -95,7 +95,7 @@ impl Transport {
 
     /// Whether the first context serves peers.
     fn first_serves(&self) -> bool {
-        self.node.has_rings || self.policy.uses_messages()
+        self.node.has_rings || self.policy.has_messages()
     }
 
     /// Reads one context's queue once. Returns immediately if another thread reads it.

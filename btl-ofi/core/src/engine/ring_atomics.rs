@@ -32,7 +32,7 @@ use plugin_api::Status;
 use plugin_api::counters::Carrier;
 
 use crate::base::lock::Guard;
-use crate::engine::context::State;
+use crate::engine::context::{Context, State};
 use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::Transport;
 use crate::op::element::Elements;
@@ -177,14 +177,25 @@ impl Transport {
                     state.counts.again += 1;
                     let count = state.counts.again;
                     drop(state);
-                    let rc = match status {
-                        Status::TEMP_OUT_OF_RESOURCE => -(ffi::FI_EAGAIN as isize),
-                        _ => -(ffi::FI_ENOMEM as isize),
-                    };
-                    return Some(self.refused(endpoint, context, rc, count));
+                    return Some(self.refused_by_ring(endpoint, context, status, count));
                 }
             }
         }
+    }
+
+    /// The status of an operation that found no room in a ring.
+    pub(super) fn refused_by_ring(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        context: &Context,
+        status: Status,
+        count: u64,
+    ) -> Status {
+        let rc = match status {
+            Status::TEMP_OUT_OF_RESOURCE => -(ffi::FI_EAGAIN as isize),
+            _ => -(ffi::FI_ENOMEM as isize),
+        };
+        self.refused(endpoint, context, rc, count)
     }
 
     /// Executes an atomic to this transport itself.

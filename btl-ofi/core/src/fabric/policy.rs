@@ -42,6 +42,8 @@ pub(crate) struct Policy {
     pub(crate) messages: bool,
     /// Whether the host sends and receives messages of its own (`btl_ofi_mode`).
     pub(crate) two_sided: bool,
+    /// Whether messages are open beside the provider's own atomics, for applies.
+    pub(crate) applies: bool,
     /// Whether all peers of this provider are on this node.
     pub(crate) one_node: bool,
     /// Whether the provider executes operations of peers without calls of this process (FI_PROGRESS_AUTO).
@@ -143,6 +145,7 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         processor_atomics: quirks.has(Trait::ProcessorAtomics),
         messages: false,
         two_sided: false,
+        applies: false,
         one_node: quirks.has(Trait::OneNode),
         serves_itself: info.domain_attr().data_progress == ffi::FI_PROGRESS_AUTO,
         polls_kernel: quirks.has(Trait::PollsKernel),
@@ -168,9 +171,14 @@ impl Policy {
         self.serves_itself && !self.messages
     }
 
-    /// Whether the transport posts receives and sends messages (`fabric::msg`).
+    /// Whether transfers, atomics or sends of the host travel as messages (`fabric::msg`).
     pub(crate) fn uses_messages(&self) -> bool {
         self.messages || self.two_sided
+    }
+
+    /// Whether the transport posts receives and sends messages, for whatever purpose.
+    pub(crate) fn has_messages(&self) -> bool {
+        self.uses_messages() || self.applies
     }
 
     /// Describes in one line how completions come to be, with the ways of one node if `local`, or the reason why there are

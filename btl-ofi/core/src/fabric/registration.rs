@@ -47,6 +47,7 @@ impl Registrar {
         // FI_MR_BASIC stands for three of the present mode bits, FI_MR_SCALABLE for none.
         let basic = mode & ffi::FI_MR_BASIC != 0;
         let keys = Keys::of(attr.mr_key_size);
+        let regions = Regions::default();
         Registrar {
             virtual_addresses: basic || mode & ffi::FI_MR_VIRT_ADDR != 0,
             provider_keys: basic || mode & ffi::FI_MR_PROV_KEY != 0,
@@ -55,8 +56,8 @@ impl Registrar {
             keys,
             generation: AtomicU32::new(0),
             live: AtomicU64::new(0),
-            devices: Arc::default(),
-            regions: Lock::new(Regions::default(), threaded),
+            devices: Arc::clone(&regions.devices),
+            regions: Lock::new(regions, threaded),
             shared,
         }
     }

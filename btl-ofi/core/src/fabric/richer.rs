@@ -30,14 +30,15 @@ pub(super) fn with_atomic_order(
     Ok(better.unwrap_or(info))
 }
 
-/// Requests messages, where they serve better than the provider's own atomics and small transfers, or where it
-/// has no atomics.
+/// Requests messages, where they serve better than the provider's own atomics and small transfers, where it
+/// has no atomics, or where the host needs them.
 pub(super) fn with_messages(
     info: Info,
     options: &Options,
     calling: Calling,
 ) -> Result<Info, Error> {
-    if !policy::prefers_messages(info.get()) && has_atomics(info.get()) && !options.two_sided() {
+    let is_asked = options.two_sided() || options.applies;
+    if !policy::prefers_messages(info.get()) && has_atomics(info.get()) && !is_asked {
         return Ok(info);
     }
     let better = richer(

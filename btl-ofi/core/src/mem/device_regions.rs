@@ -109,10 +109,16 @@ impl DeviceRegions {
 
     /// The staged region whose handle has this key and cookie field.
     pub(crate) fn find_staged(&self, key: u64, cookie: u64) -> Option<Arc<DeviceRegion>> {
+        self.find_named(key, cookie)
+            .filter(|region| region.handle.is_staged())
+    }
+
+    /// The region of device memory whose handle has this key and cookie field.
+    pub(crate) fn find_named(&self, key: u64, cookie: u64) -> Option<Arc<DeviceRegion>> {
         // The generation, which is the lower half of the cookie field.
         let region = self.find(cookie as u32)?;
         let handle = region.handle;
-        let named = handle.is_staged() && handle.key() == key && handle.cookie() == cookie;
+        let named = handle.is_device() && handle.key() == key && handle.cookie() == cookie;
         named.then_some(region)
     }
 

@@ -1,9 +1,12 @@
 //! The registered regions of this process, found by key and cookie.
 
 use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Arc;
 
-use plugin_api::Access;
+use plugin_api::{Access, ApplyFn};
 
+use crate::mem::device_regions::DeviceRegions;
 use crate::mem::handle::Handle;
 
 /// The live regions. The responder (`op/responder.rs`) and operations of this process on itself use them under a lock
@@ -16,7 +19,25 @@ use crate::mem::handle::Handle;
 pub(crate) struct Regions {
     by_name: HashMap<(u64, u64), Known>,
     removals: u64,
+    /// The user's arithmetic on elements of the regions; with them, because whatever changes elements holds their lock.
+    pub(crate) arithmetic: Option<Arithmetic>,
+    /// The regions of device memory, on which applies are executed, too.
+    pub(crate) devices: Arc<DeviceRegions>,
 }
+
+/// The user's arithmetic on elements ([`Apply`](crate::Apply)).
+#[derive(Clone, Copy)]
+pub struct Arithmetic {
+    /// The function.
+    pub function: ApplyFn,
+    /// The function's first argument.
+    pub context: *mut c_void,
+}
+
+// SAFETY: only the user's function follows the pointer, and the user allows that function on any thread.
+unsafe impl Send for Arithmetic {}
+// SAFETY: a shared `Arithmetic` gives no access but copies of two pointers.
+unsafe impl Sync for Arithmetic {}
 
 /// A live region, with the handle that its peers have.
 #[derive(Clone, Copy, Debug)]

@@ -63,6 +63,56 @@ pub(crate) unsafe fn apply(e: &Elements) {
     }
 }
 
+/// Replaces an element of `size` bytes (1, 2, 4 or 8) by the result of `f` on a copy of it, which `f` changes in place. Returns the
+/// old element, in the first bytes of a word.
+///
+/// # Errors
+/// That of `f`; the element is then as it was.
+///
+/// # Safety
+/// `at` is aligned to the size, and an element as [`apply`] requires.
+pub(crate) unsafe fn change_by<E>(
+    size: usize,
+    at: *mut u8,
+    f: impl FnMut(*mut u8) -> Result<(), E>,
+) -> Result<[u8; 8], E> {
+    // SAFETY: the caller guarantees the element, which has the size of the word.
+    unsafe {
+        match size {
+            1 => loop_by(at, f),
+            2 => loop_by(at.cast::<u16>(), f),
+            4 => loop_by(at.cast::<u32>(), f),
+            _ => loop_by(at.cast::<u64>(), f),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`change_by`].
+unsafe fn loop_by<W: Word + Copy + PartialEq, E>(
+    at: *mut W,
+    mut f: impl FnMut(*mut u8) -> Result<(), E>,
+) -> Result<[u8; 8], E> {
+    // SAFETY: the caller guarantees that `at` is aligned and permits this access.
+    let mut old = unsafe { W::load(at) };
+    loop {
+        // Aligned as the function may expect.
+        let mut new = [0u64];
+        let word = new.as_mut_ptr().cast::<W>();
+        // SAFETY: the word is at most as large as `new`, and the caller guarantees `at`.
+        unsafe {
+            word.write(old);
+            f(word.cast())?;
+            let seen = W::cswap(at, old, word.read());
+            if seen == old {
+                word.write(old);
+                return Ok(new[0].to_ne_bytes());
+            }
+            old = seen;
+        }
+    }
+}
+
 /// An element type of atomics.
 ///
 /// The functions on memory require: `at` is an aligned element that others change by atomics only, and that may be used for

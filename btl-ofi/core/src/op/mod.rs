@@ -1,6 +1,7 @@
 //! Operations: the request of one, its record until it completes, the arithmetic of atomics, and the
 //! responder that executes the commands of peers.
 
+pub(crate) mod apply;
 pub(crate) mod completion;
 pub(crate) mod element;
 pub(crate) mod marked;

@@ -15,6 +15,7 @@
 //! refused unless that region is registered here, contains all elements, and allows the operation. The region table is
 //! locked during execution, so memory of a deregistered region is not accessed. Its owner keeps registered memory mapped.
 
+mod apply;
 mod device;
 
 use std::ptr;
@@ -37,6 +38,10 @@ pub(crate) const SEND: u32 = 5 << 16;
 /// The code of a notification: adds its operand to a 64-bit counter, unless the command before it, a put, failed. Carriers
 /// check that, and hand it to the responder as [`COUNT`].
 pub(crate) const NOTIFY: u32 = 6 << 16;
+
+/// The code of an apply ([`op::apply`](crate::op::apply)). Its count holds the bytes that it
+/// [carries](crate::op::apply::Carried).
+pub(crate) const APPLY: u32 = 7 << 16;
 
 /// The code of the update that a notification is.
 pub(crate) const COUNT: u32 =
@@ -84,6 +89,9 @@ pub(crate) struct Command {
 
 /// Memory that a command names: a region of this process.
 trait Target {
+    /// Whether elements that are aligned to their size are changed by atomics.
+    const HAS_ATOMICS: bool;
+
     /// Checks that the region has `size` bytes at `address`.
     fn covers(&self, address: u64, size: u64) -> Result<(), Status>;
 
@@ -311,6 +319,8 @@ struct Host<'a> {
 }
 
 impl Target for Host<'_> {
+    const HAS_ATOMICS: bool = true;
+
     #[inline]
     fn covers(&self, address: u64, size: u64) -> Result<(), Status> {
         self.known.handle.spans(address, size)

@@ -36,8 +36,10 @@ const FLAG_SAME_NODE: u16 = 2;
 const FLAG_MESSAGES: u16 = 4;
 /// Set if the sender takes sends of its peers (`btl_ofi_mode`).
 const FLAG_TWO_SIDED: u16 = 8;
+/// Set if the sender takes messages beside its provider's atomics, for applies.
+const FLAG_APPLIES: u16 = 32;
 /// With one of these, the blob has the key of messages.
-const FLAGS_KEY: u16 = FLAG_MESSAGES | FLAG_TWO_SIDED;
+const FLAGS_KEY: u16 = FLAG_MESSAGES | FLAG_TWO_SIDED | FLAG_APPLIES;
 /// Set if the sender publishes a word to read (`fabric::confirmation`).
 const FLAG_WORD: u16 = 16;
 /// The value of the descriptor field if the sender has no segment.
@@ -91,6 +93,10 @@ impl Blob {
             | flag(self.same_node, FLAG_SAME_NODE)
             | flag(self.messages, FLAG_MESSAGES)
             | flag(self.two_sided, FLAG_TWO_SIDED)
+            | flag(
+                self.key != 0 && !self.messages && !self.two_sided,
+                FLAG_APPLIES,
+            )
             | flag(self.word.is_some(), FLAG_WORD);
         out.extend(flags.to_le_bytes());
         out.extend(self.node.to_le_bytes());
@@ -309,8 +315,7 @@ impl<'a> Reader<'a> {
             ));
         }
         let flags = u16::from_le_bytes(self.array("flags")?);
-        let known =
-            FLAG_VIRTUAL_ADDRESSES | FLAG_SAME_NODE | FLAG_MESSAGES | FLAG_TWO_SIDED | FLAG_WORD;
+        let known = FLAG_VIRTUAL_ADDRESSES | FLAG_SAME_NODE | FLAGS_KEY | FLAG_WORD;
         if flags & !known != 0 {
             return Err(format!("unknown flags {flags:#x}"));
         }

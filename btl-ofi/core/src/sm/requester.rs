@@ -19,6 +19,7 @@ use std::ptr::{self, NonNull};
 
 use plugin_api::Status;
 
+use crate::op::apply::Carried;
 use crate::op::completion::Finished;
 use crate::op::request::Operands;
 use crate::op::tag::Tag;
@@ -49,10 +50,13 @@ use transfers::Tuning;
 /// Alignment of the parts of the payload: a cache line.
 const LINE: usize = 64;
 
-/// The use of a slot. Operations of their own come first, up to [`Use::Get`].
+/// The use of a slot. Operations of their own come first, up to [`Use::Get`]; of those, the ones that only the responder can
+/// execute, up to [`Use::Atomic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 enum Use {
-    /// An operation that only the responder can execute.
+    /// An apply, whose results have other bytes than its operands ([`Requester::results`]).
+    Apply,
+    /// An atomic.
     Atomic,
     /// A transfer that the kernel can make as well.
     Put,
@@ -83,7 +87,7 @@ struct Pending {
     result: *mut c_void,
     /// Location of operands and results in the payload, if they do not fit in the slot.
     payload: u32,
-    /// Bytes of the operands, and of the results.
+    /// Bytes of the operands and of the results, which an apply has fewer of.
     size: u16,
     used: Use,
 }
@@ -137,6 +141,8 @@ pub(crate) struct Requester {
     pub(crate) leaving: Option<ProcessId>,
     tuning: Tuning,
     pending: Box<[MaybeUninit<Pending>; SLOTS as usize]>,
+    /// Bytes of the results of the applies in slots, apart so that a record has 64 bytes.
+    results: [u16; SLOTS as usize],
     /// Transfers that only the responder can make. At least one of them has slots in use, or there is no room for
     /// any.
     queued: VecDeque<Queued>,
@@ -176,6 +182,7 @@ impl Requester {
             leaving: None,
             tuning: Tuning::default(),
             pending,
+            results: [0; SLOTS as usize],
             queued: VecDeque::new(),
         }
     }
@@ -265,6 +272,30 @@ impl Requester {
         unsafe { self.post_as(Use::Atomic, command, operands, room, result, finished) };
     }
 
+    /// Posts an apply with its operands in `room`, which [`reserve`](Self::reserve) returned just now: it is large enough for the
+    /// operands and for the results, which come back in the same place.
+    ///
+    /// # Safety
+    /// `operands` is readable for the carried operands. `result` is NULL, or writable for the carried results until the operation
+    /// completes.
+    pub(crate) unsafe fn post_apply(
+        &mut self,
+        command: Command,
+        (operands, carried): (*const u8, Carried),
+        room: Room,
+        result: *mut c_void,
+        finished: Finished,
+    ) {
+        self.results[(self.tail % SLOTS) as usize] = carried.results as u16;
+        let none = Operands::Buffer(ptr::null());
+        // SAFETY: the room is in the payload, because the operands have more than a word, and not less than these. The caller
+        // guarantees operands and result.
+        unsafe {
+            copy(operands, room.at, carried.operands);
+            self.post_as(Use::Apply, command, none, room, result, finished);
+        }
+    }
+
     #[inline(always)]
     unsafe fn post_as(
         &mut self,
@@ -343,7 +374,7 @@ impl Requester {
         let revoked = match used {
             Use::Revoked | Use::Held => return,
             // The responder executes an atomic whenever it finds it.
-            Use::Atomic => false,
+            Use::Apply | Use::Atomic => false,
             Use::Put | Use::Get | Use::GetFragment | Use::QueuedFragment => {
                 self.claim.ring().slot(position).revoke(position)
             }

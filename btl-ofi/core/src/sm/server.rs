@@ -2,9 +2,12 @@
 //!
 //! Runs under the lock of the transport's first context.
 
+use plugin_api::Status;
+
 use crate::base::lock::Lock;
 use crate::mem::regions::Regions;
-use crate::op::responder::{self, GET, PUT, Responder};
+use crate::op::apply::{Area, Carried};
+use crate::op::responder::{self, APPLY, GET, PUT, Responder};
 use crate::sm::ring::{Answer, Command, RINGS};
 use crate::sm::segment::{Ring, Segment};
 
@@ -160,7 +163,7 @@ fn execute(
     regions: &Regions,
     (segment, ring): (&Segment, &Ring),
     c: &Command,
-) -> Result<u64, plugin_api::Status> {
+) -> Result<u64, Status> {
     let command = responder::Command {
         what: c.what,
         count: c.count,
@@ -169,6 +172,9 @@ fn execute(
         cookie: c.cookie,
         compare: c.compare,
     };
+    if c.what == APPLY {
+        return apply(responder, regions, (segment, ring), (&command, c.payload)).map(|()| 0);
+    }
     let mut value = c.value;
     let word: *mut u8 = (&raw mut value).cast();
     let place = |size| {
@@ -181,4 +187,26 @@ fn execute(
     // SAFETY: the place is the local word, or `size` bytes of the payload, whose bounds `payload` checks.
     unsafe { responder.execute(regions, &command, place) }?;
     Ok(value)
+}
+
+/// Executes an apply. Its operands are copied first, because the origin may change them at any time. The results come to their place.
+#[inline(never)]
+fn apply(
+    responder: &mut Responder,
+    regions: &Regions,
+    (segment, ring): (&Segment, &Ring),
+    (c, payload): (&responder::Command, u32),
+) -> Result<(), Status> {
+    let carried = Carried::of(c.count);
+    let size = carried.operands.max(carried.results);
+    let place = segment.payload(ring, payload, size);
+    let place = place.filter(|_| carried.is_possible());
+    let place = place.ok_or(Status::BAD_PARAM)?;
+    let mut area = Area::new();
+    // SAFETY: the place has room for operands and results in the payload, whose bounds `payload` checks, and which no command may
+    // name.
+    unsafe {
+        let words = area.copy(place, carried);
+        responder.apply(regions, c, words, place)
+    }
 }

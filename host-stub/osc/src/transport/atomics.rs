@@ -3,7 +3,10 @@
 use std::ffi::c_void;
 
 use plugin_api::Status;
-use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, CompletionFn, Datatype, Handle, OpFlags};
+use plugin_api::{
+    ApplyFn, ApplyRequest, AtomicKind, AtomicOp, BtlAtomicOp, CompletionFn, Datatype, Handle,
+    OpFlags,
+};
 
 use super::module::NO_ORDER;
 use super::{EndpointRef, Transport};
@@ -271,6 +274,56 @@ impl Transport {
                 context,
                 data,
             )
+        }
+    }
+
+    /// Changes elements in runs of the peer's memory from `remote` on, of any size and alignment, as one command to the peer.
+    /// [`Status::NOT_SUPPORTED`]: the elements are of those that only the atomics above change at this peer, or the plugin has no such
+    /// function.
+    ///
+    /// # Safety
+    /// The request's runs and operands are readable, its results writable and touched by nobody until completion.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the shape is the vtable's")]
+    pub unsafe fn apply(
+        &self,
+        endpoint: EndpointRef,
+        remote: u64,
+        remote_handle: *const Handle,
+        request: &ApplyRequest,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Status {
+        let Some(functions) = &self.functions().apply else {
+            return Status::NOT_SUPPORTED;
+        };
+        // SAFETY: the caller vouches for every pointer.
+        unsafe {
+            (functions.apply)(
+                self.module(),
+                endpoint.as_ptr(),
+                remote,
+                remote_handle,
+                request,
+                callback,
+                context,
+                data,
+            )
+        }
+    }
+
+    /// Sets the function by which this process executes the [applies](Self::apply) of peers and its own. Does nothing with a
+    /// plugin that has none.
+    pub fn register_apply(&self, function: ApplyFn) {
+        if let Some(functions) = &self.functions().apply {
+            // SAFETY: the function stays callable, and takes no context.
+            let status = unsafe {
+                (functions.register)(self.module(), Some(function), std::ptr::null_mut())
+            };
+            if !status.is_ok() {
+                tracing::warn!("no function for accumulates was set: {status}");
+            }
         }
     }
 }

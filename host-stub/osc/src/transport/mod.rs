@@ -19,7 +19,8 @@ pub use handle::HandleCopy;
 pub use hmem::Blocks;
 pub use module::{EndpointRef, Transport};
 pub use modules::{
-    AdoptError, Functions, HmemFunctions, ProgressFn, PutNotify, RegisterShared, StridedFunctions,
+    AdoptError, ApplyFunctions, Functions, HmemFunctions, ProgressFn, PutNotify, RegisterShared,
+    StridedFunctions,
 };
 pub use registration::Registration;
 

@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plugin_api::{
-    CompletionFn, Endpoint, Handle, HmemInfo, IoVec, Module, ModuleVtable, OverrideOps, Stats,
-    Status,
+    ApplyFn, ApplyRequest, CompletionFn, Endpoint, Handle, HmemInfo, IoVec, Module, ModuleVtable,
+    OverrideOps, Stats, Status,
 };
 
 use plugin_api::AbiError;
@@ -26,13 +26,15 @@ macro_rules! functions {
             pub put_notify: Option<PutNotify>,
             /// Of a plugin that has it.
             pub register_shared: Option<RegisterShared>,
+            /// Of a plugin that has both.
+            pub apply: Option<ApplyFunctions>,
              $(#[doc = concat!("`", stringify!($entry), "` of the table.")]
              pub $entry: unsafe extern "C" fn($($argument),*) -> $result,)* }
 
         impl Functions {
             /// The name of the first entry that is NULL, if any is.
             fn copy(table: &ModuleVtable) -> Result<Self, &'static str> {
-                Ok(Functions { hmem: HmemFunctions::copy(table), put_notify: table.put_notify, register_shared: table.register_shared, $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
+                Ok(Functions { hmem: HmemFunctions::copy(table), put_notify: table.put_notify, register_shared: table.register_shared, apply: ApplyFunctions::copy(table), $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
             }
         }
     };
@@ -69,6 +71,34 @@ pub type RegisterShared = unsafe extern "C" fn(
     u64,
     *mut *mut Handle,
 ) -> Status;
+
+/// The functions of ABI 1.5, which a plugin has both of or none.
+#[derive(Clone, Copy)]
+pub struct ApplyFunctions {
+    /// `apply` of the table.
+    #[allow(clippy::type_complexity, reason = "the ABI's shape")]
+    pub apply: unsafe extern "C" fn(
+        *mut Module,
+        *mut Endpoint,
+        u64,
+        *const Handle,
+        *const ApplyRequest,
+        Callback,
+        Pointer,
+        Pointer,
+    ) -> Status,
+    /// `register_apply` of the table.
+    pub register: unsafe extern "C" fn(*mut Module, Option<ApplyFn>, Pointer) -> Status,
+}
+
+impl ApplyFunctions {
+    fn copy(table: &ModuleVtable) -> Option<Self> {
+        Some(ApplyFunctions {
+            apply: table.apply?,
+            register: table.register_apply?,
+        })
+    }
+}
 
 type Callback = Option<CompletionFn>;
 type Pointer = *mut c_void;

@@ -8,7 +8,7 @@ use crate::base::lock::Lock;
 use crate::fabric::msg::inbox::{Buffer, Inbox};
 use crate::fabric::msg::wire::{Entries, Header, Kind};
 use crate::mem::regions::Regions;
-use crate::op::responder::{COUNT, Command, NOTIFY, Responder, SEND};
+use crate::op::responder::{APPLY, COUNT, Command, NOTIFY, Responder, SEND};
 use crate::peer::endpoint::Endpoint;
 
 /// Where the sends of a peer go; the peer, if this process has connected it; the buffer that the batch is still in, if it is.
@@ -76,7 +76,19 @@ pub(super) fn execute(
         let (c, form) = (&entry.command, entry.form);
         if c.what >= SEND {
             let operands = &mut words[entry.operands..entry.operands + form.operands];
-            if c.what == NOTIFY {
+            if c.what == APPLY {
+                let place = &mut answer[result..result + form.results];
+                // SAFETY: the place lies in the answer, memory of this process, and the command's form gave its size.
+                let done =
+                    unsafe { responder.apply(&regions, c, operands, place.as_mut_ptr().cast()) };
+                match done {
+                    Ok(()) => result += form.results,
+                    Err(status) => {
+                        failures.push(failure(number, status));
+                        place.fill(0);
+                    }
+                }
+            } else if c.what == NOTIFY {
                 notify(responder, &regions, c, (operands, number), &mut failures);
             } else if let Some((inbox, peer, buffer)) = &mut sends {
                 let buffer = buffer.map(|buffer| (buffer, entry.operands));

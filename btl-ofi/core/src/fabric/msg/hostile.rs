@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use plugin_api::{Access, AtomicKind, AtomicOp, Datatype, Status};
+use plugin_api::{Access, ApplyRun, AtomicKind, AtomicOp, Datatype, Status};
 use proptest::prelude::*;
 
 use crate::base::lock::Lock;
@@ -14,7 +14,8 @@ use crate::fabric::msg::wire::{
 };
 use crate::mem::handle::Handle;
 use crate::mem::regions::{Known, Regions};
-use crate::op::responder::{self, Command, GET, NOTIFY, PUT, Responder, SEND};
+use crate::op::apply::{Apply, Area, Carried, Change};
+use crate::op::responder::{self, APPLY, Command, GET, NOTIFY, PUT, Responder, SEND};
 
 pub(super) const KEY: u64 = 7;
 /// The target's, and the origin's.
@@ -246,7 +247,7 @@ fn a_notification_shares_the_fate_of_its_put() {
     assert_eq!(memory.words[GUARD..GUARD + WORDS], words);
     assert!(memory.is_intact());
     assert!(Form::of(NOTIFY, 0).is_none() && Form::of(NOTIFY, 2).is_none());
-    assert!(Form::of(7 << 16, 1).is_none());
+    assert!(Form::of(8 << 16, 1).is_none());
 }
 
 /// Gets whose results fit in an answer are executed, which the window is too small for; more of them are refused as a whole.
@@ -415,6 +416,88 @@ proptest! {
         holds(&memory, &words)?;
         let mut entries = Entries::at(Header::WORDS);
         while let Ok(Some(_)) = entries.next(&words) {}
+    }
+}
+
+/// A batch with an apply of two runs that fetches, behind a put.
+fn batch_of_apply(memory: &Memory, op: Option<AtomicOp>) -> Vec<u64> {
+    let runs = [(1, 8), (40, 16)].map(|(offset, length)| ApplyRun {
+        offset,
+        length,
+        stride: 24,
+        count: 2,
+    });
+    let mut results = [0u64; 6];
+    let operands = [ONES; 12];
+    let apply = Apply {
+        remote: &memory.handle,
+        address: memory.handle.base(),
+        runs: &runs,
+        change: Change {
+            size: 8,
+            datatype: Some(Datatype::Uint64),
+            op,
+            code: 5,
+        },
+        operands: operands.as_ptr().cast(),
+        results: results.as_mut_ptr().cast(),
+        completion: None,
+    };
+    let mut area = Area::new();
+    // SAFETY: there are operands for all elements.
+    let carried = unsafe { area.fill(&apply) }.unwrap();
+    let mut words = message(&[
+        memory.command(PUT, 8, 0),
+        memory.command(APPLY, carried.count(), 0),
+    ]);
+    let operands = words.len() - carried.operands / 8;
+    words[operands..].copy_from_slice(area.words(carried));
+    words
+}
+
+#[test]
+fn an_apply_is_answered_with_the_old_values() {
+    let memory = Memory::new();
+    let mut answer = treat(&memory, &batch_of_apply(&memory, Some(AtomicOp::Write))).unwrap();
+    let (header, words) = read(&mut answer);
+    assert_eq!((header.entries, header.results), (0, 6));
+    assert_eq!(words[Header::WORDS..], [ONES >> 8, 0, 0, 0, 0, 0]);
+    assert_eq!(memory.words[GUARD + 5..GUARD + 7], [ONES; 2]);
+    // The target has no function for additions of elements that are not aligned, so it changes none.
+    let memory = Memory::new();
+    let mut answer = treat(&memory, &batch_of_apply(&memory, Some(AtomicOp::Sum))).unwrap();
+    let (header, words) = read(&mut answer);
+    assert_eq!((header.entries, header.results), (1, 0));
+    let failed = u64::from(Status::NOT_SUPPORTED.0 as u32) << 32 | 1;
+    assert_eq!(words[Header::WORDS..], [failed]);
+    assert_eq!(memory.words[GUARD], ONES, "the put");
+    assert!(
+        memory.words[GUARD + 1..GUARD + WORDS]
+            .iter()
+            .all(|w| *w == 0)
+    );
+    let possible = |operands, results| Form::of(APPLY, Carried { operands, results }.count());
+    assert!(possible(40, 0).is_some() && possible(39, 0).is_none());
+    assert!(possible(12288, 12288).is_some());
+    assert!(possible(12289, 0).is_none() && possible(40, 12289).is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8192, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn changed_applies(
+        op in prop::sample::select(vec![None, Some(AtomicOp::Write), Some(AtomicOp::Read), Some(AtomicOp::Cswap)]),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), 0..64u32, any::<u16>()), 1..4),
+    ) {
+        let memory = Memory::new();
+        let mut words = batch_of_apply(&memory, op);
+        for (at, shift, value) in changes {
+            // Behind the header: what it announces holds.
+            let at = Header::WORDS + at.index(words.len() - Header::WORDS);
+            words[at] ^= u64::from(value).rotate_left(shift);
+        }
+        holds(&memory, &words)?;
     }
 }
 

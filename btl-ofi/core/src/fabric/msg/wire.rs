@@ -9,7 +9,8 @@
 //!
 //! An entry is: code and count (one word), address, key and cookie of the region unless it is that of the entry before
 //! ([`SAME_REGION`]), the value to compare with if it is a compare-and-swap, and the operands, filled up to whole words.
-//! A send names no region; its tag is in the place of the address. A notification has one operand, which the target adds to
+//! A send names no region; its tag is in the place of the address. An apply has the bytes of its operands and results in the place of the
+//! count (`op::apply`). A notification has one operand, which the target adds to
 //! the counter at its address, unless the entry before failed: then it fails as that one did, and alone is named as failed.
 //!
 //! Everything here comes from another process, so [`Entries`] checks each length before it is used.
@@ -19,7 +20,8 @@ mod entries;
 use plugin_api::{AtomicKind, AtomicOp};
 
 pub(super) use self::entries::Entries;
-use crate::op::responder::{self, Command, GET, NOTIFY, PUT, SEND};
+use crate::op::apply::Carried;
+use crate::op::responder::{self, APPLY, Command, GET, NOTIFY, PUT, SEND};
 
 /// Bytes that one command carries at most to the target; an atomic also back.
 pub(crate) const LARGEST: usize = 12 * 1024;
@@ -50,7 +52,7 @@ const LONGEST_ENTRY: usize = 5;
 pub(crate) const REGION_WORDS: usize = 2;
 
 /// The second word's lower half: the letters BTM and the version of this format.
-const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x06");
+const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x07");
 
 /// Set in the code of an entry whose region is that of the entry before.
 const SAME_REGION: u32 = 1 << 31;
@@ -267,6 +269,16 @@ impl Form {
         }
     }
 
+    /// The form of an apply.
+    #[inline]
+    pub(crate) fn of_apply(carried: Carried) -> Form {
+        Form {
+            compares: false,
+            operands: carried.operands.div_ceil(8),
+            results: carried.results.div_ceil(8),
+        }
+    }
+
     /// The form of a command; `None` if no such command can be executed.
     #[inline]
     pub(super) fn of(what: u32, count: u32) -> Option<Form> {
@@ -275,6 +287,10 @@ impl Form {
             return match what {
                 SEND if count <= LARGEST_SEND => Some(Form::of_send(count)),
                 NOTIFY if count == 1 => Some(Form::NOTICE),
+                APPLY => {
+                    let carried = Carried::of(count as u32);
+                    carried.is_possible().then(|| Form::of_apply(carried))
+                }
                 _ => None,
             };
         }

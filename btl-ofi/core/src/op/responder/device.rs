@@ -4,10 +4,13 @@ use std::{ptr, slice};
 
 use plugin_api::{Access, Status};
 
+use super::apply::change_all;
 use super::{Command, Responder, Target, execute};
 use crate::mem::copy::Copier;
 use crate::mem::copy_error::CopyError;
 use crate::mem::device_regions::{DeviceRegion, DeviceRegions};
+use crate::mem::regions::Arithmetic;
+use crate::op::apply::Plan;
 use crate::op::element::{self, Elements};
 
 /// A staged region of device memory.
@@ -41,7 +44,36 @@ impl Responder {
     }
 }
 
+impl Responder {
+    /// Executes an apply on device memory, one command at a time for all threads.
+    ///
+    /// # Safety
+    /// `results` is writable for the results of the plan, and overlaps no device memory.
+    #[cold]
+    pub(super) unsafe fn apply_on_device(
+        &mut self,
+        regions: &DeviceRegions,
+        c: &Command,
+        plan: &Plan<'_>,
+        results: *mut u8,
+        arithmetic: Option<Arithmetic>,
+    ) -> Result<(), Status> {
+        let _working = regions.work();
+        let region = regions.find_named(c.key, c.cookie).ok_or(Status::PERM)?;
+        let device = Device {
+            region: &region,
+            copier: regions.copier(),
+            copies: &mut self.copies,
+        };
+        // SAFETY: the caller guarantees the results; the region stays registered while `_working` is held.
+        unsafe { change_all(&device, plan, results, arithmetic) }
+    }
+}
+
 impl Target for Device<'_> {
+    /// No element of a device is: each is changed under the lock.
+    const HAS_ATOMICS: bool = false;
+
     fn covers(&self, address: u64, size: u64) -> Result<(), Status> {
         self.region.covers(address, size)
     }

@@ -115,12 +115,15 @@ fn there_and_back() {
 /// Where messages are taken there is a key, which is not 0; elsewhere there is none.
 #[test]
 fn a_key_goes_with_messages() {
-    let without = Blob {
-        messages: false,
-        ..sample()
-    };
-    let decoded = Blob::decode(&without.encode());
-    assert_eq!(decoded, Ok(Blob { key: 0, ..without }));
+    // With a key, messages are open beside the provider's atomics; without one, not at all.
+    for key in [0, 5] {
+        let without = Blob {
+            messages: false,
+            key,
+            ..sample()
+        };
+        assert_eq!(Blob::decode(&without.encode()), Ok(without));
+    }
     let guessed = Blob { key: 0, ..sample() };
     let error = Blob::decode(&guessed.encode()).unwrap_err();
     assert!(error.contains("key of messages is 0"), "{error}");

@@ -37,7 +37,7 @@ impl Requester {
                 }
                 continue;
             }
-            if pending.used == Use::Atomic {
+            if pending.used <= Use::Atomic {
                 self.tuning.wait = Wait::default();
             } else {
                 self.answered_in_time();
@@ -51,9 +51,13 @@ impl Requester {
                     done.refused = Some((pending.finished, Status::ERROR));
                     break;
                 };
+                let size = match pending.used {
+                    Use::Apply => self.results[(self.head.wrapping_sub(1) % SLOTS) as usize],
+                    _ => pending.size,
+                };
                 // SAFETY: the caller of `post_as` guarantees that the result is writable for this size until
                 // completion. `result` returned the answer's word or as many bytes of the payload.
-                unsafe { copy(from, pending.result.cast(), usize::from(pending.size)) };
+                unsafe { copy(from, pending.result.cast(), usize::from(size)) };
             }
             done.push(pending.finished);
         }
@@ -85,7 +89,7 @@ impl Requester {
         self.head = self.head.wrapping_add(1);
         if pending.used > Use::Get {
             self.count_down_rest(pending.used);
-        } else if pending.used != Use::Atomic {
+        } else if pending.used > Use::Atomic {
             self.transfers -= 1;
         }
         let size = usize::from(pending.size);

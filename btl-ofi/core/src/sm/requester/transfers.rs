@@ -237,7 +237,12 @@ impl Requester {
         let pending = unsafe { self.pending[(position % SLOTS) as usize].assume_init_mut() };
         let slot = self.claim.ring().slot(position);
         let put = match pending.used {
-            Use::Atomic | Use::GetFragment | Use::QueuedFragment | Use::Revoked | Use::Held => {
+            Use::Apply
+            | Use::Atomic
+            | Use::GetFragment
+            | Use::QueuedFragment
+            | Use::Revoked
+            | Use::Held => {
                 return None;
             }
             Use::Put => true,

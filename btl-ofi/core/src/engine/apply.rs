@@ -1,0 +1,313 @@
+//! Applies: any operation on elements of any size and alignment, in runs of the target's memory ([`op::apply`](crate::op::apply)).
+//! One command to the responder of the target, by what carries the peer's atomics:
+//!
+//! | atomics of the peer | an apply goes |
+//! | --- | --- |
+//! | this thread | this thread, by the responder's function |
+//! | the peer's ring | by the ring, also where this process maps the memory |
+//! | message | by message |
+//! | the provider | by message, if there are messages, and never on elements that atomics change |
+//!
+//! So commands of one origin to one target take effect in order, together with its atomics. In the last row they need not, nor on device
+//! memory: there an element is changed by one of the two alone.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+use plugin_api::Status;
+use plugin_api::counters::Carrier;
+
+use crate::engine::context::{Carriers, State};
+use crate::engine::post::{Caller, guarded};
+use crate::engine::transport::Transport;
+use crate::fabric::msg::Form;
+use crate::mem::regions::Arithmetic;
+use crate::mem::rights;
+use crate::op::apply::{Apply, Area, Carried};
+use crate::op::request::Operands;
+use crate::op::responder::{APPLY, Command, Responder};
+use crate::op::tag::Tag;
+use crate::peer::endpoint::Endpoint;
+use crate::peer::route::{Atomics, Transfers};
+use crate::sm::requester::Requester;
+use crate::sm::ring;
+
+/// An apply as a command, with its operands.
+struct Encoded<'a> {
+    command: Command,
+    area: &'a Area,
+    carried: Carried,
+    result: *mut c_void,
+    caller: Caller,
+}
+
+impl Transport {
+    /// Sets the function by which this process executes the operations of peers, and its own to itself, that no instruction of the
+    /// processor makes.
+    pub fn on_apply(&self, arithmetic: Option<Arithmetic>) {
+        self.registrar.regions().arithmetic = arithmetic;
+    }
+
+    /// Changes elements of a peer's memory, as [`Apply`] says. Returns what [`submit`](Self::submit) returns, and
+    /// [`Status::NOT_SUPPORTED`] if the elements are among those that the provider must change, or if no message reaches the peer.
+    ///
+    /// # Safety
+    /// `endpoint` came from [`connect`](Self::connect). The operands are readable during the call, the results writable until completion.
+    pub unsafe fn apply(&self, endpoint: NonNull<Endpoint>, apply: &Apply<'_>) -> Status {
+        let mut area = Area::new();
+        // SAFETY: the caller guarantees the operands.
+        let carried = match unsafe { area.fill(apply) } {
+            Ok(carried) => carried,
+            Err(status) => return status,
+        };
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        let by_others = peer.atomics() == Atomics::Fabric || apply.remote.is_device();
+        if by_others && has_atomic(apply) {
+            return Status::NOT_SUPPORTED;
+        }
+        let (kind, op) = apply.change.needs(carried.results > 0);
+        if !rights::allow_atomic(apply.remote.access(), kind, op) {
+            return Status::PERM;
+        }
+        let encoded = Encoded {
+            command: Command {
+                what: APPLY,
+                count: carried.count(),
+                address: apply.address,
+                key: apply.remote.key(),
+                cookie: apply.remote.cookie(),
+                compare: 0,
+            },
+            area: &area,
+            carried,
+            result: apply.results,
+            caller: Caller {
+                completion: apply.completion,
+                local_address: apply.results,
+                local_handle: std::ptr::null_mut(),
+            },
+        };
+        loop {
+            // SAFETY: the caller guarantees that `endpoint` is live and that the results are writable until completion.
+            unsafe {
+                match peer.atomics() {
+                    Atomics::Unclaimed => {
+                        if let Err(status) = self.claim_ring(endpoint) {
+                            return status;
+                        }
+                    }
+                    Atomics::Ring => {
+                        if let Some(status) = self.apply_by_ring(endpoint, &encoded) {
+                            return status;
+                        }
+                    }
+                    Atomics::Own => return self.apply_here(endpoint, &encoded),
+                    Atomics::Message => return self.apply_by_message(endpoint, &encoded),
+                    Atomics::Fabric => return self.apply_beside(endpoint, &encoded),
+                }
+            }
+        }
+    }
+
+    /// Makes an apply to a peer whose atomics the provider makes.
+    ///
+    /// # Safety
+    /// As for [`apply`](Self::apply).
+    #[cold]
+    unsafe fn apply_beside(&self, endpoint: NonNull<Endpoint>, encoded: &Encoded<'_>) -> Status {
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        let key = match self.policy.has_messages() {
+            true => self.device.addresses().key(peer.address),
+            false => 0,
+        };
+        // SAFETY: the caller guarantees that `endpoint` is live and that the results are writable until completion.
+        unsafe {
+            match key {
+                _ if peer.transfers() == Transfers::Copy => self.apply_here(endpoint, encoded),
+                // It takes no messages.
+                0 => Status::NOT_SUPPORTED,
+                key if key == self.node.key => self.apply_here(endpoint, encoded),
+                _ => self.apply_by_message(endpoint, encoded),
+            }
+        }
+    }
+
+    /// Posts an apply to the peer's ring. `None` if the peer's atomics no longer go by a ring.
+    ///
+    /// # Safety
+    /// As for [`apply`](Self::apply).
+    unsafe fn apply_by_ring(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        encoded: &Encoded<'_>,
+    ) -> Option<Status> {
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        let context = &self.contexts[0];
+        let mut state = context.state.lock();
+        // Checked under the lock, because the ring of a failed peer is emptied under it.
+        if let Some(status) = peer.failure() {
+            return Some(status);
+        }
+        let State {
+            channel: Some(channel),
+            ..
+        } = &mut *state
+        else {
+            return Some(Status::NOT_SUPPORTED);
+        };
+        if peer.atomics() != Atomics::Ring {
+            return None;
+        }
+        // SAFETY: the peer's atomics go by a ring, so it has a requester, and the lock is held.
+        let requester = unsafe { &mut *Requester::of(peer) };
+        let (c, carried) = (&encoded.command, encoded.carried);
+        let size = carried.operands.max(carried.results);
+        let room = match requester.reserve(size, true) {
+            Ok(room) => room,
+            Err(status) => {
+                state.counts.again += 1;
+                let count = state.counts.again;
+                drop(state);
+                return Some(self.refused_by_ring(endpoint, context, status, count));
+            }
+        };
+        self.count_by_first(peer, Carrier::Ring, carried.operands);
+        let tag = context.raise(peer, self.setup.threaded);
+        let command = ring::Command {
+            what: c.what,
+            count: c.count,
+            payload: 0,
+            address: c.address,
+            key: c.key,
+            cookie: c.cookie,
+            value: 0,
+            compare: 0,
+        };
+        let operands = (encoded.area.start(), carried);
+        let finished = encoded.caller.finished(tag);
+        // SAFETY: the area holds the operands, and the caller guarantees the results.
+        unsafe { requester.post_apply(command, operands, room, encoded.result, finished) };
+        channel.list(requester);
+        drop(state);
+        if context.count.outstanding() > self.setup.progress_threshold {
+            guarded(|| {
+                self.poll_if_many(context);
+                Status::SUCCESS
+            });
+        }
+        Some(Status::SUCCESS)
+    }
+
+    /// Adds an apply to what gathers for its target.
+    ///
+    /// # Safety
+    /// As for [`apply`](Self::apply).
+    unsafe fn apply_by_message(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        encoded: &Encoded<'_>,
+    ) -> Status {
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        let context = &self.contexts[0];
+        let mut state = context.state.lock();
+        // Checked under the lock, because the messages to a failed peer end under it.
+        if let Some(status) = peer.failure() {
+            return status;
+        }
+        let Some(messages) = state.messages.as_mut() else {
+            return Status::NOT_SUPPORTED;
+        };
+        let Encoded {
+            command,
+            area,
+            carried,
+            result,
+            caller,
+        } = encoded;
+        let form = Form::of_apply(*carried);
+        // SAFETY: the line of a peer is removed before its endpoint is.
+        let Ok((batch, full)) = (unsafe { messages.batch(endpoint, &form) }) else {
+            drop(state);
+            return self.untold(endpoint);
+        };
+        let operands = Operands::Buffer(area.start().cast());
+        // SAFETY: the batch has room, the area holds the operands, and the caller guarantees the results.
+        unsafe {
+            batch.push((command, &form), (operands, carried.operands));
+            let (own, peers) = context.raise_both(peer, self.setup.threaded);
+            if caller.expects(&form) {
+                let finished = caller.finished(Tag::new(endpoint, own, peers));
+                batch.expect((&form, carried.results), result.cast(), finished);
+            } else {
+                batch.count(own, peers);
+            }
+        }
+        self.count_by_first(peer, Carrier::Message, carried.operands);
+        state.carriers = Carriers::Messages;
+        drop(state);
+        if full {
+            self.poll_while_sending(context);
+        }
+        Status::SUCCESS
+    }
+
+    /// Executes an apply to this transport itself.
+    ///
+    /// # Safety
+    /// As for [`apply`](Self::apply).
+    unsafe fn apply_here(&self, endpoint: NonNull<Endpoint>, encoded: &Encoded<'_>) -> Status {
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        let (context, caller) = (&self.contexts[0], &encoded.caller);
+        // Held during the execution, as by the responders of peers' commands.
+        let mut state = context.state.lock();
+        if let Some(status) = peer.failure() {
+            return status;
+        }
+        // Before side effects: the caller repeats an operation that was refused.
+        if caller.completion.is_some() && state.ready.try_reserve(1).is_err() {
+            return Status::OUT_OF_RESOURCE;
+        }
+        let words = encoded.area.words(encoded.carried);
+        let result = encoded.result.cast();
+        let regions = self.registrar.regions();
+        // SAFETY: the caller guarantees the results; the lock on the regions keeps the target registered.
+        let done = unsafe { Responder::default().apply(&regions, &encoded.command, words, result) };
+        drop(regions);
+        if let Err(status) = done {
+            return status;
+        }
+        if caller.completion.is_some() {
+            let tag = context.raise(peer, self.setup.threaded);
+            state.ready.push(caller.finished(tag));
+        }
+        let is_full = self.is_full_of_ready(&state);
+        drop(state);
+        self.count_carried(
+            self.context().share,
+            (peer, Carrier::Copy, encoded.carried.operands),
+            self.setup.threaded,
+        );
+        self.count_direct();
+        if is_full {
+            self.run_ready(context);
+        }
+        Status::SUCCESS
+    }
+}
+
+/// Whether atomics change an element of an apply.
+fn has_atomic(apply: &Apply<'_>) -> bool {
+    let first = |run: &plugin_api::ApplyRun| apply.address.wrapping_add(run.offset);
+    let mut runs = apply.runs.iter();
+    runs.any(|run| {
+        let blocks = (0..run.count).map(|i| first(run).wrapping_add(i.wrapping_mul(run.stride)));
+        blocks
+            .into_iter()
+            .any(|block| apply.change.is_atomic_at(block))
+    })
+}

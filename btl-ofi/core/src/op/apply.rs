@@ -1,0 +1,403 @@
+//! Apply: any operation on elements of any size and alignment, which lie in runs of the target's memory. One command, which
+//! the target's responder executes.
+//!
+//! **Who changes an element.** Size and alignment alone decide, never the layout, the count, the operation or the origin:
+//!
+//! | element | changed by |
+//! | --- | --- |
+//! | 1, 2, 4 or 8 bytes, aligned to its size | the processor's atomics, one element at a time: by [`element`](crate::op::element) where that has the operation, else by a compare-and-swap loop around the user's function |
+//! | any other | the responder alone, under its lock, with the user's function on a copy |
+//!
+//! | on a device | the responder alone, on a copy, under the lock of all commands on such memory |
+//!
+//! So an aligned element excludes the typed atomics of all carriers and the atomics of threads of the target, and any other
+//! element is changed by one thread at a time, whichever command brings it. Where a network card executes the atomics to a target,
+//! the origin refuses elements of the
+//! first row, because the processor's atomics would not exclude those of the card; likewise on a device, whose typed atomics come by other ways.
+//!
+//! **Form.** The operands of the command ([`Area`]) are words:
+//!
+//! | word | holds |
+//! | --- | --- |
+//! | 0 | the user's code, bytes of an element, type and operation if [`element`](crate::op::element) has them |
+//! | 1 | number of runs |
+//! | 2, 3, 4; ... | a run: offset from the command's address; bytes and count of its blocks; distance of two blocks |
+//! | after them | the operands, packed; of a compare-and-swap, the values to compare with and then the new ones |
+//!
+//! The results are packed likewise. Everything is checked before the first element is changed.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::{ptr, slice};
+
+use plugin_api::{ApplyRun, AtomicKind, AtomicOp, Datatype, MOST_APPLIED, MOST_ELEMENT, Status};
+
+use crate::mem::handle::Handle;
+use crate::op::completion::Completion;
+
+/// What is done to each element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Bytes of an element, from 1 to [`MOST_ELEMENT`].
+    pub size: usize,
+    /// Its type, if the typed atomics have it.
+    pub datatype: Option<Datatype>,
+    /// The operation, if the typed atomics have it.
+    pub op: Option<AtomicOp>,
+    /// The operation and the type for the function of the target's user.
+    pub code: u32,
+}
+
+/// A request to change elements of a peer's memory.
+#[derive(Clone, Copy)]
+pub struct Apply<'a> {
+    /// The peer's region, and the address in it from which the runs are counted.
+    pub remote: &'a Handle,
+    /// See `remote`.
+    pub address: u64,
+    /// Where the elements are.
+    pub runs: &'a [ApplyRun],
+    /// What is done to each.
+    pub change: Change,
+    /// The operands, packed, which are copied. Not read by [`AtomicOp::Read`]; of [`AtomicOp::Cswap`], the values to
+    /// compare with and then the new ones.
+    pub operands: *const c_void,
+    /// Memory for the old values, packed, or NULL.
+    pub results: *mut c_void,
+    /// Reported when the elements were changed.
+    pub completion: Option<Completion>,
+}
+
+/// Words before the runs, and of a run.
+const HEAD: usize = 2;
+const RUN: usize = 3;
+
+/// In the place of a type or operation that the typed atomics do not have.
+const OTHER: u64 = 0xff;
+
+/// Words of the longest operands.
+const WORDS: usize = MOST_APPLIED / 8;
+
+/// Memory for the operands of a command. What was not written has any content.
+pub(crate) struct Area(MaybeUninit<[u64; WORDS]>);
+
+/// The number of operands' and results' bytes for each byte of the elements.
+fn factors(op: Option<AtomicOp>, has_results: bool) -> Result<(usize, usize), Status> {
+    match op {
+        Some(AtomicOp::Read | AtomicOp::Cswap) if !has_results => Err(Status::BAD_PARAM),
+        Some(AtomicOp::Read) => Ok((0, 1)),
+        Some(AtomicOp::Cswap) => Ok((2, 1)),
+        _ => Ok((1, usize::from(has_results))),
+    }
+}
+
+/// Bytes of all elements of some runs, which are whole elements; an error if there are none, or more than a command takes.
+fn total(runs: impl Iterator<Item = ApplyRun>, size: usize) -> Result<usize, Status> {
+    let mut total = 0u64;
+    for run in runs {
+        if run.length == 0 || run.count == 0 || run.length % size as u64 != 0 {
+            return Err(Status::BAD_PARAM);
+        }
+        let bytes = run.length.checked_mul(run.count);
+        total = bytes
+            .and_then(|bytes| total.checked_add(bytes))
+            .ok_or(Status::VALUE_OUT_OF_BOUNDS)?;
+    }
+    match total as usize {
+        0 => Err(Status::BAD_PARAM),
+        _ if total > MOST_APPLIED as u64 => Err(Status::VALUE_OUT_OF_BOUNDS),
+        total => Ok(total),
+    }
+}
+
+/// The first byte of a run and the number of bytes up to its end.
+fn span(address: u64, run: &ApplyRun) -> Result<(u64, u64), Status> {
+    let last = (run.count - 1).checked_mul(run.stride);
+    let size = last.and_then(|last| last.checked_add(run.length));
+    let first = address.checked_add(run.offset);
+    first.zip(size).ok_or(Status::VALUE_OUT_OF_BOUNDS)
+}
+
+impl Change {
+    /// Checks the size.
+    fn check(&self) -> Result<(), Status> {
+        let fits = self.datatype.is_none_or(|d| d.size() == self.size);
+        match (1..=MOST_ELEMENT).contains(&self.size) && fits {
+            true => Ok(()),
+            false => Err(Status::BAD_PARAM),
+        }
+    }
+
+    /// What rights the change needs.
+    pub(crate) fn needs(&self, has_results: bool) -> (AtomicKind, AtomicOp) {
+        let kind = match (self.op, has_results) {
+            (Some(AtomicOp::Cswap), _) => AtomicKind::Compare,
+            (_, true) => AtomicKind::Fetch,
+            (_, false) => AtomicKind::Update,
+        };
+        (kind, self.op.unwrap_or(AtomicOp::Sum))
+    }
+
+    /// Whether the processor's atomics change an element at this address.
+    #[inline]
+    pub(crate) fn is_atomic_at(&self, address: u64) -> bool {
+        matches!(self.size, 1 | 2 | 4 | 8) && address.is_multiple_of(self.size as u64)
+    }
+
+    /// The type as which the processor's atomics take the bits of an element.
+    pub(crate) fn bits(&self) -> Datatype {
+        match self.size {
+            1 => Datatype::Uint8,
+            2 => Datatype::Uint16,
+            4 => Datatype::Uint32,
+            _ => Datatype::Uint64,
+        }
+    }
+
+    fn word(&self) -> u64 {
+        let datatype = self.datatype.map_or(OTHER, |datatype| datatype as u64);
+        let op = self.op.map_or(OTHER, |op| op as u64);
+        u64::from(self.code) | (self.size as u64) << 32 | datatype << 40 | op << 48
+    }
+
+    fn of_word(word: u64) -> Result<Change, Status> {
+        let byte = |at: u32| word >> at & 0xff;
+        let known = |code: u64| (code != OTHER).then_some(code as u32);
+        let change = Change {
+            size: byte(32) as usize,
+            datatype: known(byte(40))
+                .map(Datatype::try_from)
+                .transpose()
+                .map_err(|_| Status::BAD_PARAM)?,
+            op: known(byte(48))
+                .map(AtomicOp::try_from)
+                .transpose()
+                .map_err(|_| Status::BAD_PARAM)?,
+            code: word as u32,
+        };
+        if word >> 56 != 0 {
+            return Err(Status::BAD_PARAM);
+        }
+        change.check().map(|()| change)
+    }
+}
+
+/// Bytes that a command carries: to the target, and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Carried {
+    pub(crate) operands: usize,
+    pub(crate) results: usize,
+}
+
+impl Carried {
+    /// The count of a command with these bytes, and the other way round.
+    pub(crate) fn count(self) -> u32 {
+        self.operands as u32 | (self.results as u32) << 16
+    }
+
+    #[inline]
+    pub(crate) fn of(count: u32) -> Carried {
+        Carried {
+            operands: (count & 0xffff) as usize,
+            results: (count >> 16) as usize,
+        }
+    }
+
+    /// Whether such a command can be executed, as far as its bytes tell.
+    pub(crate) fn is_possible(self) -> bool {
+        (8 * (HEAD + RUN)..=MOST_APPLIED).contains(&self.operands) && self.results <= MOST_APPLIED
+    }
+}
+
+impl Area {
+    #[inline]
+    pub(crate) fn new() -> Area {
+        Area(MaybeUninit::uninit())
+    }
+
+    /// Writes the operands of a command, filled up to whole words. Returns the bytes that it carries.
+    ///
+    /// # Errors
+    /// The request makes no sense, is larger than a command, or does not lie in its region, as far as the handle tells: that of
+    /// staged device memory does not.
+    ///
+    /// # Safety
+    /// The operands are readable.
+    pub(crate) unsafe fn fill(&mut self, apply: &Apply<'_>) -> Result<Carried, Status> {
+        let change = &apply.change;
+        change.check()?;
+        let (sent, returned) = factors(change.op, !apply.results.is_null())?;
+        let total = total(apply.runs.iter().copied(), change.size)?;
+        let head = HEAD + RUN * apply.runs.len();
+        let carried = Carried {
+            operands: 8 * head + sent * total,
+            results: returned * total,
+        };
+        if carried.operands > MOST_APPLIED {
+            return Err(Status::VALUE_OUT_OF_BOUNDS);
+        }
+        if sent > 0 && apply.operands.is_null() {
+            return Err(Status::BAD_PARAM);
+        }
+        let at = self.0.as_mut_ptr().cast::<u64>();
+        // SAFETY: the head, the operands and the word in which they end are inside the area, which has room for the most that
+        // a command carries; the caller guarantees the operands.
+        unsafe {
+            at.write(change.word());
+            at.add(1).write(apply.runs.len() as u64);
+            let mut next = at.add(HEAD);
+            for run in apply.runs {
+                let (first, size) = span(apply.address, run)?;
+                if !apply.remote.is_device() {
+                    apply.remote.covers(first, size)?;
+                }
+                next.write(run.offset);
+                // Both are at most what a command carries.
+                next.add(1).write(run.length | run.count << 32);
+                next.add(2).write(run.stride);
+                next = next.add(RUN);
+            }
+            if sent > 0 {
+                at.add(carried.operands.div_ceil(8) - 1).write(0);
+                copy_few(apply.operands.cast(), next.cast(), sent * total);
+            }
+        }
+        Ok(carried)
+    }
+
+    /// Copies the operands of a command, which another process may change meanwhile.
+    ///
+    /// # Safety
+    /// `from` is readable for the carried bytes, which [are possible](Carried::is_possible).
+    pub(crate) unsafe fn copy(&mut self, from: *const u8, carried: Carried) -> &[u64] {
+        let at = self.0.as_mut_ptr().cast::<u64>();
+        let words = carried.operands.div_ceil(8);
+        // SAFETY: the area has room for all that a command carries, of which the last word may be filled in part only.
+        unsafe {
+            at.add(words - 1).write(0);
+            ptr::copy_nonoverlapping(from, at.cast(), carried.operands);
+        }
+        self.words(carried)
+    }
+
+    /// The words that [`fill`](Self::fill) or [`copy`](Self::copy) has written.
+    pub(crate) fn words(&self, carried: Carried) -> &[u64] {
+        // SAFETY: these words were written.
+        unsafe { slice::from_raw_parts(self.0.as_ptr().cast(), carried.operands.div_ceil(8)) }
+    }
+
+    /// Where the operands are.
+    pub(crate) fn start(&self) -> *const u8 {
+        self.0.as_ptr().cast()
+    }
+}
+
+/// Copies packed elements. They are often one word, for which a call of memcpy would cost more.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `size` bytes, and the two do not overlap.
+#[inline(always)]
+unsafe fn copy_few(from: *const u8, to: *mut u8, size: usize) {
+    // SAFETY: the caller guarantees both ranges.
+    unsafe {
+        match size {
+            8 => to
+                .cast::<u64>()
+                .write_unaligned(from.cast::<u64>().read_unaligned()),
+            _ => ptr::copy_nonoverlapping(from, to, size),
+        }
+    }
+}
+
+/// The operands of a command, checked: whole elements, operands and results of as many, no number that overflows. Whether the
+/// runs lie in the region is [checked](Plan::check) apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan<'a> {
+    pub(crate) change: Change,
+    address: u64,
+    runs: &'a [u64],
+    /// The operands; of a compare-and-swap, the new values.
+    pub(crate) operands: *const u8,
+    /// Of a compare-and-swap, the values to compare with.
+    pub(crate) compare: *const u8,
+    pub(crate) has_results: bool,
+}
+
+impl<'a> Plan<'a> {
+    /// Reads the operands of a command to an address, which carries so many bytes.
+    pub(crate) fn read(
+        words: &'a [u64],
+        carried: Carried,
+        address: u64,
+    ) -> Result<Plan<'a>, Status> {
+        let wrong = Status::BAD_PARAM;
+        let words = words.get(..carried.operands.div_ceil(8)).ok_or(wrong)?;
+        let (&[first, number], rest) = words.split_first_chunk().ok_or(wrong)?;
+        let change = Change::of_word(first)?;
+        let number = usize::try_from(number).map_err(|_| wrong)?;
+        let size = number.checked_mul(RUN).ok_or(wrong)?;
+        let (runs, operands) = rest.split_at_checked(size).ok_or(wrong)?;
+        let has_results = carried.results > 0;
+        let (sent, returned) = factors(change.op, has_results)?;
+        let total = total(runs.chunks_exact(RUN).map(run), change.size)?;
+        let head = 8 * (HEAD + size);
+        if carried.operands != head + sent * total || carried.results != returned * total {
+            return Err(wrong);
+        }
+        let start = operands.as_ptr().cast::<u8>();
+        let is_compare = change.op == Some(AtomicOp::Cswap);
+        Ok(Plan {
+            change,
+            address,
+            runs,
+            operands: if is_compare {
+                start.wrapping_add(total)
+            } else {
+                start
+            },
+            compare: start,
+            has_results,
+        })
+    }
+
+    /// Checks that all runs lie in the memory that `covers` accepts. Returns the rights that the change needs.
+    pub(crate) fn check(
+        &self,
+        mut covers: impl FnMut(u64, u64) -> Result<(), Status>,
+    ) -> Result<(AtomicKind, AtomicOp), Status> {
+        for run in self.runs() {
+            let (first, size) = span(self.address, &run)?;
+            covers(first, size)?;
+        }
+        Ok(self.change.needs(self.has_results))
+    }
+
+    /// The blocks in order: the address of each and its bytes. [Checked](Self::check) before.
+    #[inline]
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, usize)> {
+        let address = self.address;
+        self.runs().flat_map(move |run| {
+            let first = address.wrapping_add(run.offset);
+            let at = move |i: u64| first.wrapping_add(i.wrapping_mul(run.stride));
+            (0..run.count).map(move |i| (at(i), run.length as usize))
+        })
+    }
+
+    fn runs(&self) -> impl Iterator<Item = ApplyRun> {
+        self.runs.chunks_exact(RUN).map(run)
+    }
+}
+
+/// A run as it was sent.
+#[inline]
+fn run(words: &[u64]) -> ApplyRun {
+    let &[offset, size, stride] = words else {
+        return ApplyRun::default();
+    };
+    ApplyRun {
+        offset,
+        length: size & 0xffff_ffff,
+        count: size >> 32,
+        stride,
+    }
+}

@@ -1,0 +1,267 @@
+//! The execution of an apply: the one function that changes its elements, whichever carrier brings it.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use plugin_api::{AtomicOp, Datatype, MOST_ELEMENT, Status};
+
+use super::{Command, Host, Responder, Target};
+use crate::mem::regions::{Arithmetic, Regions};
+use crate::mem::rights;
+use crate::op::apply::{Carried, Change, Plan};
+use crate::op::element::{self, Elements};
+
+/// Bytes of elements that are copied at a time.
+const CHUNK: usize = 1024;
+
+const _: () = assert!(CHUNK >= MOST_ELEMENT);
+
+/// Copies of elements and of their operands, aligned for every type.
+#[repr(C, align(64))]
+struct Copies {
+    elements: MaybeUninit<[u8; CHUNK]>,
+    operands: MaybeUninit<[u8; CHUNK]>,
+}
+
+/// The place in packed operands and results.
+struct Packed {
+    operands: *const u8,
+    compare: *const u8,
+    /// NULL if none are wanted.
+    results: *mut u8,
+}
+
+impl Packed {
+    /// Moves on by so many bytes of elements.
+    #[inline]
+    fn advance(&mut self, bytes: usize) {
+        self.operands = self.operands.wrapping_add(bytes);
+        self.compare = self.compare.wrapping_add(bytes);
+        if !self.results.is_null() {
+            self.results = self.results.wrapping_add(bytes);
+        }
+    }
+}
+
+impl Responder {
+    /// Executes an apply, whose operands are `words`. The old values go to `results`. On memory of a device it copies the elements,
+    /// under the lock under which all commands on such memory run.
+    ///
+    /// # Safety
+    /// `results` is writable for the results that the command carries, and overlaps no memory that a command may name.
+    pub(crate) unsafe fn apply(
+        &mut self,
+        regions: &Regions,
+        c: &Command,
+        words: &[u64],
+        results: *mut u8,
+    ) -> Result<(), Status> {
+        let plan = Plan::read(words, Carried::of(c.count), c.address)?;
+        let arithmetic = regions.arithmetic;
+        // SAFETY: the caller guarantees the results and has locked the region table, whose content it passes.
+        unsafe {
+            match self.find(regions, c.key, c.cookie) {
+                Some(known) => change_all(&Host { known }, &plan, results, arithmetic),
+                None => self.apply_on_device(&regions.devices, c, &plan, results, arithmetic),
+            }
+        }
+    }
+}
+
+/// Changes the elements of an apply, once all of it was checked.
+///
+/// # Safety
+/// As for [`Responder::apply`]; the target is a live region.
+pub(super) unsafe fn change_all<T: Target>(
+    target: &T,
+    plan: &Plan<'_>,
+    results: *mut u8,
+    arithmetic: Option<Arithmetic>,
+) -> Result<(), Status> {
+    let (kind, op) = plan.check(|address, size| target.covers(address, size))?;
+    if !rights::allow_atomic(target.access(), kind, op) {
+        return Err(Status::PERM);
+    }
+    let change = &plan.change;
+    let mut packed = Packed {
+        operands: plan.operands,
+        compare: plan.compare,
+        results: match plan.has_results {
+            true => results,
+            false => ptr::null_mut(),
+        },
+    };
+    for (address, bytes) in plan.blocks() {
+        // SAFETY: the region has the block, which was checked, and packed operands and results have as many bytes left.
+        unsafe {
+            if T::HAS_ATOMICS && change.is_atomic_at(address) {
+                by_atomics(change, (address, bytes), &packed, arithmetic)?;
+            } else {
+                by_copies(target, change, (address, bytes), &packed, arithmetic)?;
+            }
+        }
+        packed.advance(bytes);
+    }
+    Ok(())
+}
+
+/// Changes the elements of a block, each by an atomic of the processor.
+///
+/// # Safety
+/// The elements may be changed by atomics; there are as many operands, and results unless NULL.
+#[inline]
+unsafe fn by_atomics(
+    change: &Change,
+    (address, bytes): (u64, usize),
+    packed: &Packed,
+    arithmetic: Option<Arithmetic>,
+) -> Result<(), Status> {
+    let size = change.size;
+    let mut elements = Elements {
+        datatype: change.bits(),
+        op: AtomicOp::Write,
+        count: bytes / size,
+        at: ptr::with_exposed_provenance_mut(address as usize),
+        operands: packed.operands,
+        compare: 0,
+        results: packed.results,
+    };
+    if let Some((datatype, op)) = own_arithmetic(change) {
+        (elements.datatype, elements.op) = (datatype, op);
+        // SAFETY: the caller guarantees elements, operands and results; the combination is served.
+        unsafe { element::apply(&elements) };
+        return Ok(());
+    }
+    let is_compare = change.op == Some(AtomicOp::Cswap);
+    let arithmetic = match is_compare {
+        true => None,
+        false => Some(arithmetic.ok_or(Status::NOT_SUPPORTED)?),
+    };
+    for offset in (0..bytes).step_by(size) {
+        let at = elements.at.wrapping_add(offset);
+        let operand = packed.operands.wrapping_add(offset);
+        // SAFETY: the offset is that of an element of the block, so all of these are inside what the caller guarantees.
+        let old = unsafe {
+            element::change_by(size, at, |copy| match arithmetic {
+                Some(arithmetic) => {
+                    let mut aligned = 0u64;
+                    let aligned = (&raw mut aligned).cast::<u8>();
+                    ptr::copy_nonoverlapping(operand, aligned, size);
+                    call(arithmetic, change.code, (copy, aligned), 1)
+                }
+                None => {
+                    if is_equal(copy, packed.compare.wrapping_add(offset), size) {
+                        ptr::copy_nonoverlapping(operand, copy, size);
+                    }
+                    Ok(())
+                }
+            })?
+        };
+        if !packed.results.is_null() {
+            let result = packed.results.wrapping_add(offset);
+            // SAFETY: the caller guarantees a result for each element.
+            unsafe { ptr::copy_nonoverlapping(old.as_ptr(), result, size) };
+        }
+    }
+    Ok(())
+}
+
+/// The type and operation by which [`element`] makes a change of an aligned element, if it can.
+#[inline]
+fn own_arithmetic(change: &Change) -> Option<(Datatype, AtomicOp)> {
+    let op = change.op?;
+    match op {
+        AtomicOp::Read | AtomicOp::Write => Some((change.bits(), op)),
+        AtomicOp::Cswap => None,
+        _ => {
+            let (kind, _) = change.needs(false);
+            let datatype = change.datatype?;
+            element::serves(kind, datatype, op).then_some((datatype, op))
+        }
+    }
+}
+
+/// Changes the elements of a block on copies. Only the caller does so, under its lock.
+///
+/// # Safety
+/// The region has the block; there are as many operands, and results unless NULL.
+#[inline(never)]
+unsafe fn by_copies(
+    target: &impl Target,
+    change: &Change,
+    (mut address, mut left): (u64, usize),
+    packed: &Packed,
+    arithmetic: Option<Arithmetic>,
+) -> Result<(), Status> {
+    let size = change.size;
+    let mut copies = Copies {
+        elements: MaybeUninit::uninit(),
+        operands: MaybeUninit::uninit(),
+    };
+    let elements = copies.elements.as_mut_ptr().cast::<u8>();
+    let operands = copies.operands.as_mut_ptr().cast::<u8>();
+    let mut packed = Packed { ..*packed };
+    while left > 0 {
+        let bytes = left.min(CHUNK / size * size);
+        // SAFETY: the chunk is part of the block, and the copies have room for it.
+        unsafe {
+            target.get(address, elements, bytes)?;
+            if !packed.results.is_null() {
+                ptr::copy_nonoverlapping(elements, packed.results, bytes);
+            }
+            match change.op {
+                Some(AtomicOp::Read) => {}
+                Some(AtomicOp::Write) => target.put(packed.operands, address, bytes)?,
+                Some(AtomicOp::Cswap) => {
+                    for offset in (0..bytes).step_by(size) {
+                        let (found, compare) = (elements.add(offset), packed.compare.add(offset));
+                        if is_equal(found, compare, size) {
+                            let value = packed.operands.add(offset);
+                            target.put(value, address.wrapping_add(offset as u64), size)?;
+                        }
+                    }
+                }
+                _ => {
+                    let arithmetic = arithmetic.ok_or(Status::NOT_SUPPORTED)?;
+                    ptr::copy_nonoverlapping(packed.operands, operands, bytes);
+                    call(arithmetic, change.code, (elements, operands), bytes / size)?;
+                    target.put(elements, address, bytes)?;
+                }
+            }
+        }
+        packed.advance(bytes);
+        address = address.wrapping_add(bytes as u64);
+        left -= bytes;
+    }
+    Ok(())
+}
+
+/// Calls the user's function. A status that is no refusal of an operation becomes an error, because the origin would repeat it.
+///
+/// # Safety
+/// Both pointers are aligned for every type of this size, and good for `count` elements.
+unsafe fn call(
+    arithmetic: Arithmetic,
+    code: u32,
+    (elements, operands): (*mut u8, *mut u8),
+    count: usize,
+) -> Result<(), Status> {
+    let Arithmetic { function, context } = arithmetic;
+    // SAFETY: the user set this function with its argument, and allows it to run on any thread. The caller guarantees elements and
+    // operands.
+    match unsafe { function(context, code, elements.cast(), operands.cast(), count) } {
+        Status::SUCCESS => Ok(()),
+        status if status.is_ok() || status.is_again() => Err(Status::ERROR),
+        status => Err(status),
+    }
+}
+
+/// # Safety
+/// Both are readable for `size` bytes.
+unsafe fn is_equal(one: *const u8, other: *const u8, size: usize) -> bool {
+    // SAFETY: the caller guarantees both.
+    unsafe { std::slice::from_raw_parts(one, size) == std::slice::from_raw_parts(other, size) }
+}
+
+#[cfg(test)]
+mod tests;

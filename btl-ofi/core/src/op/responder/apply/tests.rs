@@ -1,0 +1,442 @@
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread;
+
+use plugin_api::{Access, ApplyRun, MOST_APPLIED};
+use proptest::prelude::*;
+
+use super::*;
+use crate::mem::handle::Handle;
+use crate::mem::regions::Known;
+use crate::op::apply::{Apply, Area};
+use crate::op::responder::APPLY;
+
+const KEY: u64 = 3;
+/// Bytes of a window, and of what is on each side of it and may not change.
+const BYTES: usize = 512;
+const GUARD: usize = 128;
+
+/// Calls of the user's function: how many, and the most elements of one.
+#[derive(Default)]
+struct Calls {
+    number: AtomicU32,
+    most: AtomicU32,
+}
+
+/// The codes of the user's function.
+const ADD_BYTES: u32 = 1;
+const REFUSED: u32 = 2;
+const AGAIN: u32 = 3;
+const ADD_WORDS: u32 = 4;
+
+/// Adds byte by byte, or elements of 8 bytes. In front of the operands is the size of the elements.
+unsafe extern "C" fn combine(
+    context: *mut c_void,
+    code: u32,
+    elements: *mut c_void,
+    operands: *const c_void,
+    count: usize,
+) -> Status {
+    // SAFETY: the tests pass live counts.
+    let calls = unsafe { &*context.cast::<Calls>() };
+    calls.number.fetch_add(1, Ordering::Relaxed);
+    calls.most.fetch_max(count as u32, Ordering::Relaxed);
+    let (size, code) = (code >> 8, code & 0xff);
+    assert!(elements.cast::<u64>().is_aligned() && operands.cast::<u64>().is_aligned());
+    // SAFETY: the module passes `count` elements and operands of this size.
+    unsafe {
+        match code {
+            ADD_BYTES => {
+                for i in 0..count * size as usize {
+                    let at = elements.cast::<u8>().add(i);
+                    *at = at.read().wrapping_add(*operands.cast::<u8>().add(i));
+                }
+                Status::SUCCESS
+            }
+            ADD_WORDS => {
+                let at = elements.cast::<u64>();
+                *at = at.read().wrapping_add(*operands.cast::<u64>());
+                Status::SUCCESS
+            }
+            AGAIN => Status::TEMP_OUT_OF_RESOURCE,
+            _ => {
+                elements.cast::<u8>().write(0xee);
+                Status::NOT_SUPPORTED
+            }
+        }
+    }
+}
+
+/// A window between bytes that nothing may change.
+struct Memory {
+    bytes: Vec<u64>,
+    handle: Handle,
+    regions: Regions,
+    calls: Box<Calls>,
+}
+
+impl Memory {
+    fn new(access: Access) -> Memory {
+        let mut bytes = vec![0u64; (BYTES + 2 * GUARD) / 8];
+        let base = bytes.as_mut_ptr().expose_provenance() as u64 + GUARD as u64;
+        let handle = Handle::new(base, BYTES as u64, KEY, access, 1);
+        let calls = Box::<Calls>::default();
+        let mut regions = Regions::default();
+        regions.insert(Known { handle, access });
+        regions.arithmetic = Some(Arithmetic {
+            function: combine,
+            context: (&raw const *calls).cast_mut().cast(),
+        });
+        let mut memory = Memory {
+            bytes,
+            handle,
+            regions,
+            calls,
+        };
+        for (i, byte) in memory.all().iter_mut().enumerate() {
+            *byte = (i * 7 + 1) as u8;
+        }
+        memory
+    }
+
+    fn all(&mut self) -> &mut [u8] {
+        // SAFETY: the bytes of live words.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.bytes.as_mut_ptr().cast(), 8 * self.bytes.len())
+        }
+    }
+
+    fn window(&mut self) -> &mut [u8] {
+        &mut self.all()[GUARD..][..BYTES]
+    }
+
+    /// Executes an apply as the responder of a carrier does.
+    fn run(&self, apply: &Apply<'_>) -> Result<(), Status> {
+        let mut area = Area::new();
+        // SAFETY: the tests pass operands and results of the size that the runs have.
+        unsafe {
+            let carried = area.fill(apply)?;
+            let c = Command {
+                what: APPLY,
+                count: carried.count(),
+                address: apply.address,
+                key: apply.remote.key(),
+                cookie: apply.remote.cookie(),
+                compare: 0,
+            };
+            let words = area.words(carried);
+            Responder::default().apply(&self.regions, &c, words, apply.results.cast())
+        }
+    }
+
+    fn apply<'a>(&'a self, runs: &'a [ApplyRun], change: Change, operands: &[u8]) -> Apply<'a> {
+        Apply {
+            remote: &self.handle,
+            address: self.handle.base(),
+            runs,
+            change,
+            operands: operands.as_ptr().cast(),
+            results: ptr::null_mut(),
+            completion: None,
+        }
+    }
+}
+
+fn one(offset: u64, length: u64) -> ApplyRun {
+    ApplyRun {
+        offset,
+        length,
+        stride: 0,
+        count: 1,
+    }
+}
+
+/// An addition byte by byte of elements of this size, by the user's function.
+fn adding(size: usize) -> Change {
+    Change {
+        size,
+        datatype: None,
+        op: None,
+        code: ADD_BYTES | (size as u32) << 8,
+    }
+}
+
+fn sum(datatype: Datatype) -> Change {
+    Change {
+        size: datatype.size(),
+        datatype: Some(datatype),
+        op: Some(AtomicOp::Sum),
+        code: ADD_BYTES | (datatype.size() as u32) << 8,
+    }
+}
+
+/// Each row of the rule: who changes an element is told by how the user's function is called.
+#[test]
+fn size_and_alignment_choose_who_changes_an_element() {
+    // The change; the first byte; bytes; calls of the function, and the most elements of one.
+    let rows = [
+        (sum(Datatype::Uint64), 8, 32, (0, 0)),
+        (sum(Datatype::Uint64), 9, 32, (1, 4)),
+        (sum(Datatype::Uint16), 2, 32, (0, 0)),
+        (sum(Datatype::Uint16), 3, 32, (1, 16)),
+        (sum(Datatype::Int8), 3, 32, (0, 0)),
+        (adding(8), 8, 32, (4, 1)),
+        (adding(8), 12, 32, (1, 4)),
+        (adding(4), 4, 32, (8, 1)),
+        (adding(2), 1, 32, (1, 16)),
+        (adding(1), 1, 5, (5, 1)),
+        (adding(16), 16, 64, (1, 4)),
+        (adding(16), 8, 64, (1, 4)),
+        (adding(3), 0, 30, (1, 10)),
+        (adding(64), 1, 448, (1, 7)),
+    ];
+    for (change, first, bytes, calls) in rows {
+        let mut memory = Memory::new(Access::all());
+        let mut expected = memory.window().to_vec();
+        // No byte carries into the next.
+        memory.window().fill(5);
+        expected.fill(5);
+        let operands = vec![3; bytes];
+        expected[first..][..bytes].fill(8);
+        let runs = [one(first as u64, bytes as u64)];
+        assert_eq!(memory.run(&memory.apply(&runs, change, &operands)), Ok(()));
+        let counted = (
+            memory.calls.number.load(Ordering::Relaxed),
+            memory.calls.most.load(Ordering::Relaxed),
+        );
+        assert_eq!(counted, calls, "{change:?} at {first}");
+        assert_eq!(memory.window(), expected, "{change:?} at {first}");
+    }
+}
+
+/// The processor's own atomics and the user's function, on the same aligned element.
+#[test]
+fn an_aligned_element_excludes_the_processors_atomics() {
+    let mut memory = Memory::new(Access::all());
+    memory.window().fill(0);
+    let (memory, rounds) = (&memory, 20_000u64);
+    let at: *mut u64 = ptr::with_exposed_provenance_mut(memory.handle.base() as usize + 16);
+    // SAFETY: an aligned word of the window, which is changed by atomics only.
+    let word = unsafe { AtomicU64::from_ptr(at) };
+    let by_function = Change {
+        op: None,
+        code: ADD_WORDS | 8 << 8,
+        ..adding(8)
+    };
+    let runs = [one(16, 8)];
+    thread::scope(|s| {
+        s.spawn(|| (0..rounds).for_each(|_| _ = word.fetch_add(1, Ordering::Relaxed)));
+        let operand = 1u64.to_ne_bytes();
+        for change in [by_function, sum(Datatype::Uint64)] {
+            let apply = memory.apply(&runs, change, &operand);
+            (0..rounds).for_each(|_| assert_eq!(memory.run(&apply), Ok(())));
+        }
+    });
+    assert_eq!(word.load(Ordering::Relaxed), 3 * rounds);
+}
+
+#[test]
+fn a_compare_and_swap_of_any_size_and_alignment() {
+    for (size, first) in [(8, 16), (8, 3), (16, 32), (4, 4), (3, 7), (1, 9)] {
+        let mut memory = Memory::new(Access::all());
+        let mut expected = memory.window().to_vec();
+        let change = Change {
+            op: Some(AtomicOp::Cswap),
+            ..adding(size)
+        };
+        let found = expected[first..][..2 * size].to_vec();
+        // The first element is equal, the second is not.
+        let mut operands = found.clone();
+        operands[size] ^= 1;
+        operands.extend(vec![0x99; 2 * size]);
+        expected[first..][..size].fill(0x99);
+        let runs = [one(first as u64, 2 * size as u64)];
+        let mut results = vec![0; 2 * size];
+        let apply = Apply {
+            results: results.as_mut_ptr().cast(),
+            ..memory.apply(&runs, change, &operands)
+        };
+        assert_eq!(memory.run(&apply), Ok(()));
+        assert_eq!(results, found);
+        assert_eq!(memory.window(), expected);
+    }
+}
+
+/// A refused change leaves everything as it was.
+#[test]
+fn what_is_refused_has_no_effect() {
+    let mut memory = Memory::new(Access::all());
+    let before = memory.all().to_vec();
+    let eight = [1u8; 8];
+    let end = BYTES as u64;
+    let run = |offset, length, stride, count| ApplyRun {
+        offset,
+        length,
+        stride,
+        count,
+    };
+    let (bounds, param) = (Status::VALUE_OUT_OF_BOUNDS, Status::BAD_PARAM);
+    let good = one(0, 8);
+    let cases = [
+        (vec![good, one(end, 8)], bounds),
+        (vec![good, one(end - 4, 8)], bounds),
+        (vec![good, one(0u64.wrapping_sub(8), 8)], bounds),
+        (vec![good, one(u64::MAX - 4, 8)], bounds),
+        (vec![run(0, 8, u64::MAX, 2)], bounds),
+        (vec![run(0, 8, u64::MAX / 2, 3)], bounds),
+        (vec![run(8, 8, end - 8, 2)], bounds),
+        (vec![run(0, 8, 0, u64::MAX)], bounds),
+        (vec![run(0, u64::MAX - 7, 0, u64::MAX)], bounds),
+        (vec![run(0, u64::MAX - 7, 0, 1), one(0, 16)], bounds),
+        (vec![run(0, 8, 0, 1 << 32)], bounds),
+        (vec![run(0, 8, 0, 2048)], bounds),
+        (vec![], param),
+        (vec![good, one(8, 0)], param),
+        (vec![good, run(8, 8, 0, 0)], param),
+        (vec![good, one(8, 12)], param),
+    ];
+    for (runs, status) in cases {
+        for change in [sum(Datatype::Uint64), adding(8)] {
+            let apply = memory.apply(&runs, change, &eight);
+            assert_eq!(memory.run(&apply), Err(status), "{runs:?}");
+        }
+    }
+    let runs = [good];
+    let with = |change| memory.run(&memory.apply(&runs, change, &eight));
+    let coded = |code| Change { code, ..adding(8) };
+    assert_eq!(with(coded(REFUSED)), Err(Status::NOT_SUPPORTED));
+    assert_eq!(with(coded(AGAIN)), Err(Status::ERROR), "nobody repeats it");
+    for size in [0, 65, usize::MAX] {
+        assert_eq!(with(Change { size, ..adding(8) }), Err(param));
+    }
+    let other_size = Change {
+        size: 4,
+        ..sum(Datatype::Uint64)
+    };
+    assert_eq!(with(other_size), Err(param));
+    for op in [AtomicOp::Read, AtomicOp::Cswap] {
+        let change = Change {
+            op: Some(op),
+            ..adding(8)
+        };
+        assert_eq!(with(change), Err(param), "{op:?} without results");
+    }
+    let unaligned = [one(1, 16)];
+    let apply = memory.apply(&unaligned, coded(REFUSED), &[1; 16]);
+    assert_eq!(memory.run(&apply), Err(Status::NOT_SUPPORTED));
+    // As far as the handle tells they are allowed, and the target knows no such region.
+    let stranger = Handle::new(memory.handle.base(), end, KEY + 1, Access::all(), 1);
+    let apply = Apply {
+        remote: &stranger,
+        ..memory.apply(&runs, adding(8), &eight)
+    };
+    assert_eq!(memory.run(&apply), Err(Status::PERM));
+    memory.regions.arithmetic = None;
+    let none = memory.run(&memory.apply(&runs, adding(8), &eight));
+    assert_eq!(none, Err(Status::NOT_SUPPORTED));
+    assert_eq!(memory.all(), before);
+    let read_only = Memory::new(Access::REMOTE_READ);
+    let denied = read_only.run(&read_only.apply(&runs, adding(8), &eight));
+    assert_eq!(denied, Err(Status::PERM));
+}
+
+#[test]
+fn as_much_as_a_command_takes() {
+    let memory = Memory::new(Access::all());
+    let room = MOST_APPLIED - 40;
+    let operands = vec![0u8; MOST_APPLIED];
+    // Blocks may overlap: what they hold is then not defined, but nothing else changes.
+    let run = |bytes: usize| ApplyRun {
+        offset: 0,
+        length: 1,
+        stride: 0,
+        count: bytes as u64,
+    };
+    let with = |bytes| memory.run(&memory.apply(&[run(bytes)], adding(1), &operands));
+    assert_eq!(with(room), Ok(()));
+    assert_eq!(with(room + 1), Err(Status::VALUE_OUT_OF_BOUNDS));
+}
+
+/// A change, by the number of its row in `changes`.
+fn changes() -> Vec<Change> {
+    let with_op = |size, op| Change {
+        op: Some(op),
+        ..adding(size)
+    };
+    let mut all = vec![sum(Datatype::Uint8)];
+    for size in [1, 2, 3, 4, 8, 10, 16, 32] {
+        all.extend([
+            adding(size),
+            with_op(size, AtomicOp::Read),
+            with_op(size, AtomicOp::Write),
+        ]);
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2048, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Any runs that do not overlap, against a model.
+    #[test]
+    fn runs_against_a_model(
+        number in 0..25usize,
+        shape in prop::collection::vec((0..9u64, 1..4u64, 0..5u64, 1..4u64), 1..5),
+        fetches: bool,
+        seed: u8,
+    ) {
+        let mut memory = Memory::new(Access::all());
+        let change = changes()[number];
+        let size = change.size as u64;
+        let (mut end, mut runs) = (0, Vec::new());
+        for (gap, elements, between, count) in shape {
+            let run = ApplyRun { offset: end + gap, length: elements * size, stride: elements * size + between, count };
+            end = run.offset + (count - 1) * run.stride + run.length;
+            runs.push(run);
+        }
+        let total: u64 = runs.iter().map(|r| r.length * r.count).sum();
+        let operands: Vec<u8> = (0..total).map(|i| (i as u8).wrapping_mul(13).wrapping_add(seed)).collect();
+        let mut results = vec![0xaa; total as usize];
+        let reads = change.op == Some(AtomicOp::Read);
+        let has_results = fetches || reads;
+        let before = memory.window().to_vec();
+        let apply = Apply {
+            results: match has_results {
+                true => results.as_mut_ptr().cast(),
+                false => ptr::null_mut(),
+            },
+            ..memory.apply(&runs, change, &operands)
+        };
+        let outcome = memory.run(&apply);
+        if end > BYTES as u64 {
+            prop_assert_eq!(outcome, Err(Status::VALUE_OUT_OF_BOUNDS));
+            prop_assert_eq!(memory.window(), before);
+            return Ok(());
+        }
+        prop_assert_eq!(outcome, Ok(()));
+        let mut expected = before.clone();
+        let (mut packed, mut old) = (operands.iter(), Vec::new());
+        for run in &runs {
+            for block in 0..run.count {
+                let first = (run.offset + block * run.stride) as usize;
+                for at in first..first + run.length as usize {
+                    old.push(before[at]);
+                    let operand = *packed.next().unwrap();
+                    match change.op {
+                        Some(AtomicOp::Read) => {}
+                        Some(AtomicOp::Write) => expected[at] = operand,
+                        _ => expected[at] = before[at].wrapping_add(operand),
+                    }
+                }
+            }
+        }
+        prop_assert_eq!(memory.window(), expected);
+        if has_results {
+            prop_assert_eq!(results, old);
+        }
+        let guards = |i: &usize| !(GUARD..GUARD + BYTES).contains(i);
+        let all = memory.all();
+        let intact = (0..all.len()).filter(guards).all(|i| all[i] == (i * 7 + 1) as u8);
+        prop_assert!(intact, "bytes outside of the window were changed");
+    }
+}

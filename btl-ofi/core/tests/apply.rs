@@ -1,0 +1,474 @@
+//! Applies by each carrier: what they leave and return, against a model; their order among atomics; many at once; refusals; a peer
+//! that is killed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+use btl_ofi::{Apply, Arithmetic, Change, Completion, Endpoint, Handle, Op, Transport};
+use mca_params::Value;
+use plugin_api::{
+    Access, ApplyRun, AtomicKind, AtomicOp, Datatype, MOST_APPLIED, OverrideOps, Status,
+    ThreadLevel, hmem_iface,
+};
+
+use common::attending::attended;
+use common::device;
+use common::pair::{Target, serve_as_target};
+use common::reference::Numbers;
+use common::{
+    Patience, SAME_NODE, SAME_NODE_OFF, insist, loopback, open, options, register, signal, tell,
+    try_open,
+};
+
+const PROVIDERS: [&str; 5] = ["tcp;ofi_rxm", "net", "sockets", "shm", "udp;ofi_rxd"];
+/// Bytes of the target's window.
+const BYTES: usize = 64 << 10;
+/// The code of additions byte by byte, and one that the function does not know.
+const ADD_BYTES: u32 = 7;
+const UNKNOWN: u32 = 8;
+
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn target_process() {
+    serve_as_target();
+}
+
+/// Adds byte by byte; the upper part of the code is the size of an element.
+unsafe extern "C" fn combine(
+    _: *mut c_void,
+    code: u32,
+    elements: *mut c_void,
+    operands: *const c_void,
+    count: usize,
+) -> Status {
+    if code & 0xff != ADD_BYTES {
+        return Status::NOT_SUPPORTED;
+    }
+    for i in 0..count * (code >> 8) as usize {
+        // SAFETY: the transport passes `count` elements and operands of this size.
+        unsafe {
+            let at = elements.cast::<u8>().add(i);
+            *at = at.read().wrapping_add(*operands.cast::<u8>().add(i));
+        }
+    }
+    Status::SUCCESS
+}
+
+fn open_one(provider: &str, same_node: &(&'static str, Value)) -> Transport {
+    loopback();
+    let include = Value::String(provider.to_owned().into());
+    let mut options = options(&[("btl_ofi_provider_include", include), same_node.clone()]);
+    options.need_applies();
+    let t = try_open(&options, ThreadLevel::Single).unwrap_or_else(|e| panic!("{provider}: {e}"));
+    t.on_apply(Some(Arithmetic {
+        function: combine,
+        context: ptr::null_mut(),
+    }));
+    t
+}
+
+/// Providers, with the ways of one node and without.
+fn ways() -> impl Iterator<Item = (&'static str, (&'static str, Value))> {
+    let near = PROVIDERS.into_iter().map(|p| (p, SAME_NODE));
+    near.chain(PROVIDERS.into_iter().map(|p| (p, SAME_NODE_OFF)))
+}
+
+/// Whether the provider makes the atomics to a peer.
+fn by_provider(provider: &str, same_node: &(&'static str, Value)) -> bool {
+    *same_node == SAME_NODE_OFF && matches!(provider, "sockets" | "shm" | "udp;ofi_rxd")
+}
+
+fn adding(size: usize) -> Change {
+    Change {
+        size,
+        datatype: None,
+        op: None,
+        code: ADD_BYTES | (size as u32) << 8,
+    }
+}
+
+fn told(status: &AtomicI32, count: &AtomicU32) -> Option<Completion> {
+    Some(Completion {
+        function: tell,
+        context: ptr::from_ref(status).cast_mut().cast(),
+        data: ptr::from_ref(count).cast_mut().cast(),
+    })
+}
+
+/// A random change of bytes that is easily told in advance: no byte carries into the next.
+fn change(numbers: &mut Numbers) -> Change {
+    let size = [1, 2, 3, 4, 8, 12, 16, 32][numbers.below(8)];
+    let op = match numbers.below(4) {
+        0 => Some(AtomicOp::Read),
+        1 => Some(AtomicOp::Write),
+        _ => None,
+    };
+    Change { op, ..adding(size) }
+}
+
+/// Runs that do not overlap, up to a number of bytes.
+fn runs(numbers: &mut Numbers, size: u64, most: u64) -> Vec<ApplyRun> {
+    let (mut end, mut total, mut runs) = (0, 0, Vec::new());
+    for _ in 0..1 + numbers.below(6) {
+        let length = size * (1 + numbers.below(20) as u64);
+        let run = ApplyRun {
+            offset: end + numbers.below(20) as u64,
+            length,
+            stride: length + numbers.below(9) as u64,
+            count: 1 + numbers.below(8) as u64,
+        };
+        let last = run.offset + (run.count - 1) * run.stride + length;
+        total += length * run.count;
+        if last > BYTES as u64 || total > most {
+            break;
+        }
+        end = last;
+        runs.push(run);
+    }
+    runs
+}
+
+/// The bytes of runs, in order.
+fn places(runs: &[ApplyRun]) -> impl Iterator<Item = usize> {
+    runs.iter().flat_map(|run| {
+        (0..run.count).flat_map(|block| {
+            let first = (run.offset + block * run.stride) as usize;
+            first..first + run.length as usize
+        })
+    })
+}
+
+/// Where the window of a target is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Peer,
+    Own,
+    /// On a pretended device of the peer, which its copy functions reach.
+    Device,
+}
+
+fn follows_a_model(provider: &str, same_node: &(&'static str, Value), place: Place) {
+    let a = open_one(provider, same_node);
+    let b = open_one(provider, same_node);
+    let to_itself = place == Place::Own;
+    let target = if to_itself { &a } else { &b };
+    let peer = a.connect(target.address(), 1).unwrap();
+    let mut window = vec![0u64; BYTES / 8];
+    let base = window.as_mut_ptr().cast();
+    let (region, first) = match place {
+        Place::Device => {
+            let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
+            target.set_overrides(Some(&copies));
+            let at = device::address(base);
+            // SAFETY: the window lives until the region is closed.
+            let region =
+                unsafe { target.register_hmem(at, BYTES, Access::all(), hmem_iface::CUDA, 0) };
+            (region.unwrap(), at.addr() as u64)
+        }
+        _ => (register(target, &mut window, Access::all()), base as u64),
+    };
+    let h = region.handle();
+    let mut model = vec![0u8; BYTES];
+    let mut numbers = Numbers(5);
+    let (status, count) = (AtomicI32::new(1), AtomicU32::new(0));
+    let (mut asked, mut refused) = (0, 0);
+    for round in 0..100u32 {
+        let change = change(&mut numbers);
+        let runs = runs(&mut numbers, change.size as u64, MOST_APPLIED as u64 - 200);
+        if runs.is_empty() {
+            continue;
+        }
+        let old: Vec<u8> = places(&runs).map(|at| model[at]).collect();
+        let operands: Vec<u8> = old.iter().map(|_| numbers.below(256) as u8).collect();
+        let mut results = vec![0u8; old.len()];
+        let reads = change.op == Some(AtomicOp::Read);
+        let fetches = reads || numbers.below(2) == 0;
+        let done = told(&status, &count).filter(|_| numbers.below(2) == 0);
+        let apply = Apply {
+            remote: &h,
+            address: first,
+            runs: &runs,
+            change,
+            operands: operands.as_ptr().cast(),
+            results: match fetches {
+                true => results.as_mut_ptr().cast(),
+                false => ptr::null_mut(),
+            },
+            completion: done,
+        };
+        // SAFETY: the buffers live until the flush below.
+        let post = || unsafe { a.apply(peer, &apply) };
+        let mut taken = true;
+        let mut flushed = || {
+            insist(&a, || match post() {
+                Status::NOT_SUPPORTED => {
+                    taken = false;
+                    Status::SUCCESS
+                }
+                status => status,
+            });
+            assert_eq!(a.flush(None), Status::SUCCESS, "{provider}, round {round}");
+        };
+        match to_itself {
+            true => flushed(),
+            false => attended(&b, flushed),
+        }
+        if !taken {
+            refused += 1;
+            continue;
+        }
+        asked += u32::from(done.is_some());
+        if fetches {
+            assert_eq!(results, old, "{provider}, round {round}: {change:?}");
+        }
+        for (at, operand) in places(&runs).zip(&operands) {
+            match change.op {
+                Some(AtomicOp::Read) => {}
+                Some(_) => model[at] = *operand,
+                None => model[at] = model[at].wrapping_add(*operand),
+            }
+        }
+        let bytes: Vec<u8> = window.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        assert!(bytes == model, "{provider}, round {round}: {change:?}");
+    }
+    assert_eq!(count.load(Ordering::Relaxed), asked, "{provider}");
+    // Elements that the provider must change, or a mailbox, are refused, and no others.
+    let by_others = place == Place::Device || by_provider(provider, same_node);
+    assert_eq!(refused > 0, by_others, "{provider}");
+    assert!(refused < 75, "{provider}: {refused}");
+    drop(region);
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
+#[test]
+fn what_applies_leave_and_return() {
+    for (provider, same_node) in ways() {
+        for place in [Place::Peer, Place::Own, Place::Device] {
+            follows_a_model(provider, &same_node, place);
+        }
+    }
+}
+
+/// What one origin does to one element takes effect in the order of the calls, by atomics and by applies.
+#[test]
+fn applies_and_atomics_keep_their_order() {
+    for (provider, same_node) in ways().filter(|(p, s)| !by_provider(p, s)) {
+        let a = open_one(provider, &same_node);
+        let b = open_one(provider, &same_node);
+        let peer = a.connect(b.address(), 1).unwrap();
+        let mut window = [0u64; 8];
+        let region = register(&b, &mut window, Access::all());
+        let h = region.handle();
+        let (rounds, at) = (64, h.base() + 16);
+        let values: Vec<u64> = (1..=rounds).collect();
+        let mut old = vec![u64::MAX; values.len()];
+        attended(&b, || {
+            for (value, old) in values.iter().zip(&mut old) {
+                let what = (AtomicKind::Update, Datatype::Uint64, AtomicOp::Write);
+                let value = (ptr::from_ref(value).cast_mut().cast(), ptr::null_mut());
+                let run = [ApplyRun {
+                    offset: 0,
+                    length: 8,
+                    stride: 0,
+                    count: 1,
+                }];
+                let read = Apply {
+                    remote: &h,
+                    address: at,
+                    runs: &run,
+                    change: Change {
+                        op: Some(AtomicOp::Read),
+                        ..adding(8)
+                    },
+                    operands: ptr::null(),
+                    results: ptr::from_mut(old).cast(),
+                    completion: None,
+                };
+                // SAFETY: the buffers live until the flush.
+                unsafe {
+                    let write = Op::atomic(what, (&h, at), 1, value, None);
+                    insist(&a, || a.submit(peer, &write));
+                    insist(&a, || a.apply(peer, &read));
+                }
+            }
+            assert_eq!(a.flush(None), Status::SUCCESS);
+        });
+        assert_eq!(old, values, "{provider}");
+        drop(region);
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+}
+
+/// An apply of so many unaligned elements of 16 bytes, whose operands are ones.
+fn many<'a>(h: &'a Handle, runs: &'a [ApplyRun], operands: &'a [u8], change: Change) -> Apply<'a> {
+    Apply {
+        remote: h,
+        address: h.base(),
+        runs,
+        change,
+        operands: operands.as_ptr().cast(),
+        results: ptr::null_mut(),
+        completion: None,
+    }
+}
+
+/// More than rings, batches and windows hold at a time.
+#[test]
+fn many_at_once() {
+    let size = 700 * 16;
+    let run = [ApplyRun {
+        offset: 1,
+        length: size,
+        stride: 0,
+        count: 1,
+    }];
+    let ones = vec![1u8; size as usize];
+    for (provider, same_node) in ways() {
+        let a = open_one(provider, &same_node);
+        let b = open_one(provider, &same_node);
+        let peer = a.connect(b.address(), 1).unwrap();
+        let mut window = vec![0u64; BYTES / 8];
+        let region = register(&b, &mut window, Access::all());
+        let h = region.handle();
+        let apply = many(&h, &run, &ones, adding(16));
+        attended(&b, || {
+            for _ in 0..250 {
+                // SAFETY: the operands are copied, and there are no results.
+                insist(&a, || unsafe { a.apply(peer, &apply) });
+            }
+            assert_eq!(a.flush(None), Status::SUCCESS);
+        });
+        let bytes: Vec<u8> = window.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        assert!(
+            bytes[1..][..size as usize].iter().all(|b| *b == 250),
+            "{provider}"
+        );
+        assert_eq!((bytes[0], bytes[1 + size as usize]), (0, 0), "{provider}");
+        drop(region);
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+}
+
+/// Refused at the origin or at the target: told once, without effect.
+#[test]
+fn refusals() {
+    let run = |offset, length| {
+        [ApplyRun {
+            offset,
+            length,
+            stride: 0,
+            count: 1,
+        }]
+    };
+    let ones = [1u8; 64];
+    for (provider, same_node) in ways() {
+        let a = open_one(provider, &same_node);
+        let b = open_one(provider, &same_node);
+        let peer = a.connect(b.address(), 1).unwrap();
+        let mut window = vec![0u64; 8];
+        let region = register(&b, &mut window, Access::all());
+        let h = region.handle();
+        // SAFETY: the operands are copied, and there are no results.
+        let at_once = |apply: &Apply<'_>| unsafe { a.apply(peer, apply) };
+        let inside = run(1, 32);
+        let outside = run(33, 32);
+        let refused = at_once(&many(&h, &outside, &ones, adding(16)));
+        assert_eq!(refused, Status::VALUE_OUT_OF_BOUNDS, "{provider}");
+        let none = Handle::vacant();
+        let refused = at_once(&many(&none, &inside, &ones, adding(16)));
+        assert_eq!(refused, Status::BAD_PARAM, "{provider}");
+        let (status, count) = (AtomicI32::new(1), AtomicU32::new(0));
+        let unknown = Change {
+            code: UNKNOWN,
+            ..adding(16)
+        };
+        let apply = Apply {
+            completion: told(&status, &count),
+            ..many(&h, &inside, &ones, unknown)
+        };
+        attended(&b, || {
+            insist(&a, || at_once(&apply));
+            a.flush(None);
+        });
+        assert_eq!(count.load(Ordering::Relaxed), 1, "{provider}");
+        let refused = Status(status.load(Ordering::Relaxed));
+        assert_eq!(refused, Status::NOT_SUPPORTED, "{provider}");
+        // The next one is executed.
+        let good = many(&h, &inside, &ones, adding(16));
+        attended(&b, || {
+            insist(&a, || at_once(&good));
+            assert_eq!(a.flush(None), Status::SUCCESS, "{provider}");
+        });
+        let bytes: Vec<u8> = window.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        assert!((0..64).all(|i| bytes[i] == u8::from((1..33).contains(&i))));
+        drop(region);
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+}
+
+/// A peer that is killed with applies outstanding: each is reported once.
+#[test]
+fn a_killed_peer() {
+    for provider in ["net", "shm"] {
+        let t = open(provider, ThreadLevel::Single, &[]);
+        let mut target = Target::start(&t, provider, false);
+        let (peer, h): (NonNull<Endpoint>, Handle) = (target.peer, target.handle);
+        let run = [ApplyRun {
+            offset: 0,
+            length: 4096,
+            stride: 0,
+            count: 1,
+        }];
+        let ones = [1u8; 4096];
+        let write = Change {
+            op: Some(AtomicOp::Write),
+            ..adding(16)
+        };
+        let (status, count) = (AtomicI32::new(1), AtomicU32::new(0));
+        let apply = Apply {
+            completion: told(&status, &count),
+            ..many(&h, &run, &ones, write)
+        };
+        // SAFETY: the operands are copied, and there are no results.
+        let post = || unsafe { t.apply(peer, &apply) };
+        insist(&t, post);
+        assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
+        assert_eq!(count.swap(0, Ordering::Relaxed), 1);
+        signal(target.child.id(), libc::SIGSTOP);
+        let mut posted = 0;
+        for _ in 0..20 {
+            match post() {
+                Status::SUCCESS => posted += 1,
+                status => assert!(status.is_again(), "{status}"),
+            }
+        }
+        assert!(posted > 2, "{provider}");
+        target.child.kill().unwrap();
+        target.child.wait().unwrap();
+        assert!(!t.flush(None).is_ok(), "{provider}");
+        let patience = Patience::new();
+        while count.load(Ordering::Relaxed) < posted {
+            t.progress();
+            assert!(patience.lasts(), "{provider}: one is never reported");
+        }
+        assert_eq!(count.load(Ordering::Relaxed), posted, "{provider}");
+        assert_eq!(status.load(Ordering::Relaxed), Status::UNREACH.0);
+        assert_eq!(post(), Status::UNREACH, "{provider}");
+        drop(target);
+        t.close().unwrap();
+    }
+}

@@ -1,0 +1,82 @@
+//! Apply: operations on elements of any size, and the host's function for them.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::slice;
+
+use plugin_api::{
+    APPLY_OTHER, ApplyFn, ApplyRequest, AtomicOp, CompletionFn, Datatype, Endpoint, Handle, Module,
+    Status, UnknownCode,
+};
+use transport::{Apply, Arithmetic, Change};
+
+use super::{completion, module_ref, peer, remote};
+use crate::guard::{guarded, need};
+
+/// A code, or `None` for one that the typed AMOs do not have.
+fn known<T: TryFrom<u32, Error = UnknownCode>>(code: u32) -> Result<Option<T>, UnknownCode> {
+    match code {
+        APPLY_OTHER => Ok(None),
+        code => T::try_from(code).map(Some),
+    }
+}
+
+pub(super) unsafe extern "C" fn apply(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    remote_address: u64,
+    remote_handle: *const Handle,
+    request: *const ApplyRequest,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    guarded("apply", || {
+        // SAFETY: the host passes NULL or live objects of this module, and a readable request.
+        let (module, peer, remote, request) = need!(
+            unsafe { module_ref(module) },
+            peer(endpoint),
+            unsafe { remote(remote_handle) },
+            unsafe { request.as_ref() }
+        );
+        let (datatype, op, runs) = need!(
+            known::<Datatype>(request.datatype).ok(),
+            known::<AtomicOp>(request.op).ok(),
+            NonNull::new(request.runs.cast_mut())
+        );
+        // SAFETY: the host passes so many readable runs.
+        let runs = unsafe { slice::from_raw_parts(runs.as_ptr(), request.run_count) };
+        let apply = Apply {
+            remote,
+            address: remote_address,
+            runs,
+            change: Change {
+                size: request.size as usize,
+                datatype,
+                op,
+                code: request.code,
+            },
+            operands: request.operands,
+            results: request.results,
+            completion: completion(callback, context, data),
+        };
+        // SAFETY: the host keeps the endpoint live and the results writable until completion, and passes readable operands.
+        unsafe { module.transport.apply(peer, &apply) }
+    })
+}
+
+pub(super) unsafe extern "C" fn register_apply(
+    module: *mut Module,
+    function: Option<ApplyFn>,
+    context: *mut c_void,
+) -> Status {
+    guarded("register_apply", || {
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+        let Some(module) = (unsafe { module_ref(module) }) else {
+            return Status::BAD_PARAM;
+        };
+        let arithmetic = function.map(|function| Arithmetic { function, context });
+        module.transport.on_apply(arithmetic);
+        Status::SUCCESS
+    })
+}

@@ -1,0 +1,65 @@
+//! Apply: any operation on elements of any size, which lie in runs of the target's memory.
+
+use std::ffi::c_void;
+
+use crate::Status;
+
+/// Most bytes of one apply: 16, 24 for each run, and the operands. Its results have as many at most, too.
+pub const MOST_APPLIED: usize = 12 * 1024;
+/// Bytes of these that an apply has beside its runs and operands, and those of a run.
+pub const APPLY_HEAD: usize = 16;
+/// See [`APPLY_HEAD`].
+pub const APPLY_RUN: usize = 24;
+/// Most bytes of an element.
+pub const MOST_ELEMENT: usize = 64;
+/// In the place of a datatype or operation that the typed AMOs do not have.
+pub const APPLY_OTHER: u32 = u32::MAX;
+
+/// Blocks of elements at equal distances. Blocks that overlap are an error of the caller: what they then hold is not defined.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApplyRun {
+    /// Bytes from the address of the operation to the first block.
+    pub offset: u64,
+    /// Bytes of a block, which are whole elements.
+    pub length: u64,
+    /// Bytes from the beginning of a block to that of the next.
+    pub stride: u64,
+    /// Number of blocks, at least one.
+    pub count: u64,
+}
+
+/// What is done to which elements.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ApplyRequest {
+    /// Where the elements are.
+    pub runs: *const ApplyRun,
+    /// Number of runs.
+    pub run_count: usize,
+    /// The operands, packed in the order of the runs; they are copied. NULL for [`AtomicOp::Read`](crate::AtomicOp::Read). For
+    /// [`AtomicOp::Cswap`](crate::AtomicOp::Cswap) the values to compare with, and behind them the new ones.
+    pub operands: *const c_void,
+    /// Receives the old values, packed likewise; NULL if they are not wanted.
+    pub results: *mut c_void,
+    /// Bytes of an element, at most [`MOST_ELEMENT`].
+    pub size: u32,
+    /// A [`Datatype`](crate::Datatype) of this size, or [`APPLY_OTHER`].
+    pub datatype: u32,
+    /// An [`AtomicOp`](crate::AtomicOp), or [`APPLY_OTHER`].
+    pub op: u32,
+    /// Names operation and type for the function of the target's host. The module does not interpret it.
+    pub code: u32,
+}
+
+/// Combines `count` elements with their operands: each element becomes the result of the operation that `code` names. Both arrays
+/// are aligned for every type of the element's size. The function runs under locks of the module, on any thread that makes progress;
+/// it must not call the module, nor wait. Another status than [`Status::SUCCESS`] refuses the operation with that status; what the
+/// function left in `elements` is then ignored.
+pub type ApplyFn = unsafe extern "C" fn(
+    context: *mut c_void,
+    code: u32,
+    elements: *mut c_void,
+    operands: *const c_void,
+    count: usize,
+) -> Status;

@@ -71,7 +71,7 @@ impl Window {
         &self,
         call: &'static str,
         peer: &'p Peer,
-        mut post: impl FnMut(*mut u64, *mut c_void) -> Status,
+        post: impl FnMut(*mut u64, *mut c_void) -> Status,
     ) -> WinResult<Issued<'p>> {
         let slot = loop {
             match self.parts.slots.take() {
@@ -79,6 +79,17 @@ impl Window {
                 None => self.link.wait_until(call, || self.parts.slots.any_free())?,
             }
         };
+        self.issue_in(call, peer, slot, post)
+    }
+
+    /// As [`issue_slot`](Self::issue_slot), with a slot that was taken.
+    fn issue_in<'p>(
+        &self,
+        call: &'static str,
+        peer: &'p Peer,
+        slot: usize,
+        mut post: impl FnMut(*mut u64, *mut c_void) -> Status,
+    ) -> WinResult<Issued<'p>> {
         let word = self
             .parts
             .control
@@ -142,16 +153,13 @@ impl Window {
         Ok(value)
     }
 
-    /// Begins to add to a word of a peer's control block.
-    pub(super) fn begin_add<'p>(
+    /// Hands an addition to a word of a peer's control block to the transport.
+    fn post_add(
         &self,
-        call: &'static str,
-        peer: &'p Peer,
-        word: Word,
-        operand: u64,
-    ) -> WinResult<Issued<'p>> {
+        (peer, word, operand): (&Peer, Word, u64),
+    ) -> impl FnMut(*mut u64, *mut c_void) -> Status {
         let remote = peer.control_address(word);
-        self.issue_slot(call, peer, |result, context| {
+        move |result, context| {
             // SAFETY: the endpoint is the job's; the result is a scratch word that this slot owns,
             // covered by the control block's handle; the remote word lies in the peer's control
             // block, which lives until every rank freed the window; the callback takes a slot.
@@ -170,33 +178,19 @@ impl Window {
                     std::ptr::null_mut(),
                 )
             }
-        })
+        }
     }
 
-    /// Adds to a word of a peer's control block; gives what was there.
-    pub(super) fn add_word(
+    /// Hands a compare-and-swap of such a word to the transport.
+    fn post_swap_if(
         &self,
-        call: &'static str,
-        peer: &Peer,
-        word: Word,
-        operand: u64,
-    ) -> WinResult<u64> {
-        let issued = self.begin_add(call, peer, word, operand)?;
-        self.finish_word(call, issued)
-    }
-
-    /// Replaces a word of a peer's control block if it has a value; gives what was there.
-    pub(super) fn swap_word_if(
-        &self,
-        call: &'static str,
-        peer: &Peer,
-        word: Word,
+        (peer, word): (&Peer, Word),
         compare: u64,
         value: u64,
-    ) -> WinResult<u64> {
+    ) -> impl FnMut(*mut u64, *mut c_void) -> Status {
         let remote = peer.control_address(word);
-        let issued = self.issue_slot(call, peer, |result, context| {
-            // SAFETY: as in `begin_add`.
+        move |result, context| {
+            // SAFETY: as in `post_add`.
             unsafe {
                 self.link.transport.atomic_cswap(
                     peer.endpoint,
@@ -212,15 +206,61 @@ impl Window {
                     std::ptr::null_mut(),
                 )
             }
-        })?;
+        }
+    }
+
+    /// Adds to a word of a peer's control block; gives what was there.
+    pub(super) fn add_word(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        word: Word,
+        operand: u64,
+    ) -> WinResult<u64> {
+        let post = self.post_add((peer, word, operand));
+        let issued = self.issue_slot(call, peer, post)?;
         self.finish_word(call, issued)
+    }
+
+    /// Replaces a word of a peer's control block if it has a value; gives what was there.
+    pub(super) fn swap_word_if(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        word: Word,
+        compare: u64,
+        value: u64,
+    ) -> WinResult<u64> {
+        let post = self.post_swap_if((peer, word), compare, value);
+        let issued = self.issue_slot(call, peer, post)?;
+        self.finish_word(call, issued)
+    }
+
+    /// Adds to a word of one peer and replaces a word of another (or the same) if it is 0, both at once. Gives what
+    /// was there.
+    pub(super) fn add_and_swap_words(
+        &self,
+        call: &'static str,
+        (adds, added, operand): (&Peer, Word, u64),
+        (swaps, swapped, value): (&Peer, Word, u64),
+    ) -> [WinResult<u64>; 2] {
+        let add = self.issue_slot(call, adds, self.post_add((adds, added, operand)));
+        let post = self.post_swap_if((swaps, swapped), 0, value);
+        // Never waits for a second slot with one in hand: others may do the same.
+        let Some(slot) = self.parts.slots.take() else {
+            let before = add.and_then(|add| self.finish_word(call, add));
+            let swap = self.issue_slot(call, swaps, post);
+            return [before, swap.and_then(|swap| self.finish_word(call, swap))];
+        };
+        let swap = self.issue_in(call, swaps, slot, post);
+        [add, swap].map(|issued| self.finish_word(call, issued?))
     }
 
     /// Reads a word of a peer's control block that only that peer's processor writes.
     pub(super) fn read_word(&self, call: &'static str, peer: &Peer, word: Word) -> WinResult<u64> {
         let remote = peer.control_address(word);
         let issued = self.issue_slot(call, peer, |result, context| {
-            // SAFETY: as in `begin_add`.
+            // SAFETY: as in `post_add`.
             unsafe {
                 self.link.transport.get(
                     peer.endpoint,
@@ -249,7 +289,7 @@ impl Window {
         swap: Option<(&[u8; 8], &[u8; 8])>,
     ) -> WinResult<[u8; 8]> {
         let issued = self.issue_slot(call, peer, |result, context| {
-            // SAFETY: as in `begin_add`, with an element of the target's window, which the caller
+            // SAFETY: as in `post_add`, with an element of the target's window, which the caller
             // checked; operand and compare value are copied before the call returns, and a read
             // takes no operand.
             unsafe {
@@ -299,7 +339,7 @@ impl Window {
     ) -> WinResult<()> {
         let limit = self.link.transport.attributes().get_limit;
         self.move_bytes(call, peer, bounce, (len, limit), |at, step, context| {
-            // SAFETY: as in `begin_add`; the range lies in the bounce buffer, which `move_bytes`
+            // SAFETY: as in `post_add`; the range lies in the bounce buffer, which `move_bytes`
             // keeps while the operation is under way, and in the target's memory (checked by the
             // caller).
             unsafe {

@@ -20,7 +20,7 @@ const LINE: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word(pub(super) usize);
 
-/// The passive-target lock: [`EXCLUSIVE`], [`WAITING`] for each waiter, one for each shared holder.
+/// Locks of this rank's memory ([`super::lock_words`]).
 pub(super) const LOCK: Word = Word(0);
 /// The lock of accumulates that the transport does not serve: 0, or the holder's rank plus one.
 pub(super) const ACCUMULATE_LOCK: Word = Word(LINE);
@@ -30,8 +30,10 @@ pub(super) const COMPLETED: Word = Word(2 * LINE);
 pub(super) const REGIONS_VERSION: Word = Word(3 * LINE);
 /// Counters of puts with notification ([`COUNTERS`] words).
 const NOTIFIED: usize = 4 * LINE;
+/// At the master, locks of all ranks' memory ([`super::lock_words`]).
+pub(super) const LOCK_OF_ALL: Word = Word(5 * LINE);
 /// Barrier signals received, one word per round.
-const BARRIER: usize = 5 * LINE;
+const BARRIER: usize = 6 * LINE;
 /// Rounds of a barrier among as many ranks as a machine can number.
 const ROUNDS: usize = 64;
 /// Words in which a rank tells the others something: the first is a number, or the length of a refusal, whose text
@@ -44,12 +46,6 @@ const POSTS: usize = SAID + 2 * SAID_WORDS;
 
 /// Counters that each rank of a window has for puts with notification.
 pub const COUNTERS: usize = LINE;
-
-/// Set in [`LOCK`] while it is held exclusively; above any count of shared holders and of waiters.
-pub(super) const EXCLUSIVE: u64 = 1 << 62;
-/// Added to [`LOCK`] for each rank that waits to hold it exclusively; above any count of shared
-/// holders.
-pub(super) const WAITING: u64 = 1 << 32;
 
 /// Where the parts of a window's control blocks lie. The same on every rank.
 #[derive(Clone, Copy, Debug)]
@@ -216,7 +212,8 @@ mod tests {
         assert!(plan.post_of(4).0 < plan.region(0).0);
         assert!(plan.region(29).0 < plan.scratch(0).0);
         assert_eq!(plan.scratch(15).0 + 1, plan.words);
-        assert!(plan.notified(COUNTERS - 1).0 < plan.barrier(0).0);
+        assert!(plan.notified(COUNTERS - 1).0 < LOCK_OF_ALL.0);
+        assert!(LOCK_OF_ALL.0 < plan.barrier(0).0);
         assert_eq!(plan.scratch(0).0 % LINE, 0);
     }
 }

@@ -21,6 +21,7 @@ use super::info::{Resolved, TableChoice};
 use super::intent::{Intent, classes};
 use super::kind::WindowKind;
 use super::link::Link;
+use super::lock_words::MOST_RANKS;
 use super::own_part::{device_memory, expose, memory, usable};
 use super::parts::{Exposed, Memory};
 use super::peer::{Offer, Reach, decode, encode};
@@ -43,7 +44,7 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
     // For a window in one segment. Here, because nobody would hear of a failure after the last round.
     let mut unreached = None;
     let resolved = wanted.info.resolve(link.job.params()).and_then(|info| {
-        check(wanted)?;
+        check(wanted, link.size)?;
         let plan = ControlPlan::new(link.size, 0, SLOTS);
         unreached = Some(Control::unused(plan).map_err(|error| error.to_string())?);
         Ok(info)
@@ -111,7 +112,12 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
     Ok(window)
 }
 
-fn check(wanted: &Wanted<'_>) -> Result<(), String> {
+fn check(wanted: &Wanted<'_>, ranks: usize) -> Result<(), String> {
+    if ranks > MOST_RANKS {
+        return Err(format!(
+            "{ranks} ranks; the words of locks count up to {MOST_RANKS}"
+        ));
+    }
     if wanted.unit == 0 {
         return Err("its displacement unit is 0".to_owned());
     }

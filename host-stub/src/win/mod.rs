@@ -32,6 +32,9 @@ mod layout;
 mod link;
 mod local;
 mod located;
+mod lock_words;
+#[cfg(test)]
+mod lock_words_tests;
 mod memory;
 mod near;
 mod notice;

@@ -2,14 +2,11 @@
 
 use plugin_api::Handle;
 
-use super::btl::passive;
 use super::control::ControlPlan;
 use super::peer::{self, Peer};
 use super::slots::SLOTS;
 use super::{intent, share};
 
-/// Shared locks that `lock_all` asks for at a time, and `unlock_all` gives back.
-pub const LOCKS_AT_ONCE: usize = passive::LOCKS_AT_ONCE;
 /// What a rank sends in the first round of a creation.
 pub const INTENT: usize = intent::WORDS * size_of::<u64>();
 /// What the first rank of a node sends of the node's segment.

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use plugin_api::Datatype;
 
-use super::super::case::{Case, Context, Outcome};
-use host_stub::win::{Assertion, Info, Layout, LockKind, Op, TableChoice, Target, Window};
+use super::super::case::{Case, Context, Outcome, ensure};
+use host_stub::win::{
+    Assertion, Info, Layout, LockKind, Op, TableChoice, Target, WinResult, Window,
+};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
         Case::new("locks/alone_among_shared", alone_among_shared),
         Case::new("locks/chain_of_three", chain_of_three),
+        Case::new("locks/all_and_alone", all_and_alone),
     ]
 }
 
@@ -101,6 +104,82 @@ fn chain_of_three(context: &Context<'_>) -> Outcome {
         if context.rank == 2 {
             window.unlock(0)?;
         }
+        context.meet()?;
+        window.free()?;
+    }
+    Ok(())
+}
+
+/// The two words that each rank has, which are equal whenever no exclusive lock is held.
+type Pair = [i64; 2];
+
+fn pair_of(window: &Window, rank: usize) -> WinResult<Pair> {
+    let row = Layout::contiguous(Datatype::Int64, 2);
+    let target = Target {
+        rank,
+        displacement: 0,
+        layout: &row,
+    };
+    let mut pair = [0; 2];
+    // SAFETY: the pair lives until after the flush.
+    unsafe { window.get(pair.as_mut_ptr().cast(), &row, target) }?;
+    window.flush(rank)?;
+    Ok(pair)
+}
+
+/// Exclusive locks of targets in turn, and lock_all: who holds a target alone changes its two words one after the other,
+/// and nobody else sees them differ.
+fn all_and_alone(context: &Context<'_>) -> Outcome {
+    const ROUNDS: usize = 12;
+    for choice in [TableChoice::Auto, TableChoice::Btl] {
+        let window = Window::allocate_with(context.job, 16, 8, &Info::new().with_table(choice))?;
+        context.meet()?;
+        for round in 0..ROUNDS {
+            let rank = (context.rank + round) % context.size;
+            if (context.rank + round).is_multiple_of(3) {
+                window.lock_all(Assertion::empty())?;
+                let found = (0..context.size).map(|rank| pair_of(&window, rank));
+                let found = found.collect::<WinResult<Vec<Pair>>>()?;
+                window.unlock_all()?;
+                for (rank, [a, b]) in found.into_iter().enumerate() {
+                    ensure(a == b, || format!("{a} and {b} at rank {rank} in lock_all"))?;
+                }
+                continue;
+            }
+            window.lock(LockKind::Exclusive, rank, Assertion::empty())?;
+            let [a, b] = pair_of(&window, rank)?;
+            for displacement in 0..2 {
+                let word = Layout::contiguous(Datatype::Int64, 1);
+                let target = Target {
+                    rank,
+                    displacement,
+                    layout: &word,
+                };
+                let next = (a + 1).to_ne_bytes();
+                // SAFETY: the value lives until after the flush.
+                unsafe { window.put(next.as_ptr(), &word, target) }?;
+                window.flush(rank)?;
+            }
+            window.unlock(rank)?;
+            ensure(a == b, || {
+                format!("{a} and {b} at rank {rank}, locked alone")
+            })?;
+        }
+        context.meet()?;
+        let mut total = 0;
+        window.lock_all(Assertion::empty())?;
+        for rank in 0..context.size {
+            let [a, b] = pair_of(&window, rank)?;
+            ensure(a == b, || format!("{a} and {b} at rank {rank} at the end"))?;
+            total += a;
+        }
+        window.unlock_all()?;
+        let alone =
+            |rank: usize| (0..ROUNDS).filter(move |round| !(rank + round).is_multiple_of(3));
+        let expected = (0..context.size).flat_map(alone).count() as i64;
+        ensure(total == expected, || {
+            format!("{total} exclusive locks counted of {expected}")
+        })?;
         context.meet()?;
         window.free()?;
     }

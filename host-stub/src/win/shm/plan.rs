@@ -9,6 +9,8 @@ const LINE: usize = 8;
 const SAID: usize = 4;
 /// Lines of one rank's synchronisation words.
 const LINES: usize = SAID + 2 * SAID_WORDS / LINE;
+/// Lines that all ranks use.
+const COMMON: usize = 2;
 
 /// One rank's memory in a segment, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +32,8 @@ impl Plan {
     /// the others begin on pages. `None` when they fill more than the address space.
     pub(in crate::win) fn new(lengths: &[usize], contiguous: bool, page: usize) -> Option<Plan> {
         let ranks = lengths.len();
-        let words = SEGMENT_HEADER / 8 + LINE + ranks * LINES * LINE + ranks.checked_mul(ranks)?;
+        let lines = COMMON + ranks * LINES;
+        let words = SEGMENT_HEADER / 8 + lines * LINE + ranks.checked_mul(ranks)?;
         let mut end = words.checked_mul(8)?.checked_next_multiple_of(page)?;
         let mut parts = Vec::with_capacity(ranks);
         for len in lengths {
@@ -62,11 +65,16 @@ impl Plan {
         SEGMENT_HEADER / 8
     }
 
-    fn line(&self, rank: usize, line: usize) -> usize {
-        SEGMENT_HEADER / 8 + LINE + (rank * LINES + line) * LINE
+    /// Locks of all ranks' memory ([`crate::win::lock_words`]).
+    pub(super) fn lock_of_all(&self) -> usize {
+        SEGMENT_HEADER / 8 + LINE
     }
 
-    /// The passive-target lock of a rank.
+    fn line(&self, rank: usize, line: usize) -> usize {
+        SEGMENT_HEADER / 8 + (COMMON + rank * LINES + line) * LINE
+    }
+
+    /// Locks of a rank's memory.
     pub(super) fn lock(&self, rank: usize) -> usize {
         self.line(rank, 0)
     }
@@ -107,7 +115,7 @@ mod tests {
             for contiguous in [false, true] {
                 let plan = Plan::new(&lengths, contiguous, 4096).unwrap();
                 let ranks = lengths.len();
-                let mut words = vec![plan.barrier()];
+                let mut words = vec![plan.barrier(), plan.lock_of_all()];
                 for rank in 0..ranks {
                     words.extend([
                         plan.lock(rank),

@@ -1,0 +1,138 @@
+//! The locks of windows under the model checker.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+#![allow(
+    dead_code,
+    reason = "the file is built again here, and not all of it is used"
+)]
+
+/// The source, with what it finds beside it.
+#[path = "../src/win"]
+mod win {
+    pub(super) mod lock_words;
+
+    pub(super) mod error {
+        /// A wait that was given up.
+        pub(in crate::win) type WinResult<T> = Result<T, ()>;
+    }
+
+    mod models {
+        use std::time::Duration;
+
+        use loom::cell::UnsafeCell;
+        use loom::sync::Arc;
+        use loom::sync::atomic::{AtomicU64, Ordering};
+        use loom::thread;
+
+        use super::error::WinResult;
+        use super::lock_words::LockWord::{Master, Target};
+        use super::lock_words::{
+            LockWord, LockWords, lock_alone, lock_shared, unlock_alone, unlock_shared,
+        };
+
+        /// The words, as a segment has them, and what they guard. loom reports two accesses at once of which one writes.
+        struct Guarded {
+            words: [AtomicU64; 2],
+            memory: UnsafeCell<u32>,
+        }
+
+        // SAFETY: loom checks each access.
+        unsafe impl Sync for Guarded {}
+
+        impl LockWords for Guarded {
+            /// None, so that what a thread does does not depend on the clock.
+            const PATIENCE: Duration = Duration::ZERO;
+
+            fn add(&self, word: LockWord, operand: u64) -> WinResult<u64> {
+                Ok(self.words[word as usize].fetch_add(operand, Ordering::AcqRel))
+            }
+
+            fn give(&self, word: LockWord, operand: u64) -> WinResult<()> {
+                self.words[word as usize].fetch_add(operand, Ordering::Release);
+                Ok(())
+            }
+
+            fn swap_if(&self, word: LockWord, compare: u64, value: u64) -> WinResult<u64> {
+                let word = &self.words[word as usize];
+                let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+                let swapped = word.compare_exchange(compare, value, order, failed);
+                Ok(swapped.unwrap_or_else(|found| found))
+            }
+        }
+
+        /// Gives a wait up after its first pause.
+        fn pause(tries: u32) -> WinResult<()> {
+            thread::yield_now();
+            if tries == 0 { Ok(()) } else { Err(()) }
+        }
+
+        impl Guarded {
+            fn read(&self, word: LockWord) {
+                if lock_shared(self, word, pause).is_ok() {
+                    // SAFETY: loom checks each access.
+                    self.memory.with(|memory| unsafe { *memory });
+                    unlock_shared(self, word).unwrap();
+                }
+            }
+
+            fn write(&self) {
+                if lock_alone(self, pause).is_ok() {
+                    // SAFETY: loom checks each access.
+                    self.memory.with_mut(|memory| unsafe { *memory += 1 });
+                    unlock_alone(self).unwrap();
+                }
+            }
+        }
+
+        /// Threads that lock keep each other out as they should, and leave the words as they were, also where they give up.
+        fn check<const N: usize>(parts: [fn(&Guarded); N]) {
+            let mut model = loom::model::Builder::new();
+            model.preemption_bound = Some(3);
+            model.check(move || {
+                let guarded = Arc::new(Guarded {
+                    words: [AtomicU64::new(0), AtomicU64::new(0)],
+                    memory: UnsafeCell::new(0),
+                });
+                let threads = parts.map(|part| {
+                    let guarded = Arc::clone(&guarded);
+                    thread::spawn(move || part(&guarded))
+                });
+                for thread in threads {
+                    thread.join().unwrap();
+                }
+                for word in &guarded.words {
+                    assert_eq!(word.load(Ordering::Relaxed), 0);
+                }
+            });
+        }
+
+        #[test]
+        fn one_alone_and_one_shared() {
+            check([Guarded::write, |guarded| guarded.read(Target)]);
+        }
+
+        #[test]
+        fn one_alone_and_one_of_all() {
+            check([Guarded::write, |guarded| guarded.read(Master)]);
+        }
+
+        #[test]
+        fn two_alone() {
+            check([Guarded::write, Guarded::write]);
+        }
+
+        #[test]
+        fn one_of_each() {
+            check([
+                Guarded::write,
+                |guarded| guarded.read(Master),
+                |guarded| guarded.read(Target),
+            ]);
+        }
+    }
+}

@@ -16,7 +16,7 @@ const CRATES: [(&str, &str); 7] = [
     ("host_stub_c", "host-stub/c/src/"),
     ("host_stub_command", "host-stub/command/src/"),
     ("btl_ofi", "btl-ofi/core/src/"),
-    ("btl_ofi_plugin", "btl-ofi/plugin/src/"),
+    ("btl_ofi_vtable", "btl-ofi/plugin/src/"),
     ("mca_btl_ofi", "btl-ofi/openmpi/src/"),
     ("plugin_api", "plugin-api/src/"),
 ];

@@ -1,4 +1,4 @@
-//! `libbtl_ofi.so`: the transport behind the plugin ABI.
+//! The transport behind the plugin ABI, as a library: `libbtl_ofi.so` is made of it (`so/`), and programs in Rust may link it.
 //!
 //! What lives here: the tables of the ABI. Each function is one guarded call: it checks pointers for NULL, converts
 //! codes and turns a panic into a status and a log line. `plugin-api` documents the functions; the crate `btl-ofi`
@@ -15,12 +15,11 @@ use plugin_api::{ComponentVtable, HostVtable, Status};
 
 use crate::guard::guarded;
 
-/// The entry that hosts look up ([`plugin_api::ENTRY_SYMBOL`]).
+/// Checks the host's table and gives the component's.
 ///
 /// # Safety
 /// The contract of [`plugin_api::EntryFn`]: `host` is NULL or a host's table, `out` is NULL or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn btl_plugin_entry_v1(
+pub unsafe extern "C" fn entry(
     host: *const HostVtable,
     out: *mut *const ComponentVtable,
 ) -> Status {

@@ -23,6 +23,7 @@ use plugin_api::{
 
 use common::attending::attended;
 use common::device;
+use common::memory::{Memory, Window};
 use common::pair::{Target, serve_as_target};
 use common::reference::Numbers;
 use common::{
@@ -32,7 +33,7 @@ use common::{
 
 const PROVIDERS: [&str; 5] = ["tcp;ofi_rxm", "net", "sockets", "shm", "udp;ofi_rxd"];
 /// Bytes of the target's window.
-const BYTES: usize = 64 << 10;
+const BYTES: usize = 16 << 10;
 /// The code of additions byte by byte, and one that the function does not know.
 const ADD_BYTES: u32 = 7;
 const UNKNOWN: u32 = 8;
@@ -113,7 +114,18 @@ fn change(numbers: &mut Numbers) -> Change {
         1 => Some(AtomicOp::Write),
         _ => None,
     };
-    Change { op, ..adding(size) }
+    let datatype = match (size, numbers.below(2)) {
+        (1, 0) => Some(Datatype::Uint8),
+        (2, 0) => Some(Datatype::Uint16),
+        (4, 0) => Some(Datatype::Float),
+        (8, 0) => Some(Datatype::Int64),
+        _ => None,
+    };
+    Change {
+        op,
+        datatype,
+        ..adding(size)
+    }
 }
 
 /// Runs that do not overlap, up to a number of bytes.
@@ -153,6 +165,8 @@ fn places(runs: &[ApplyRun]) -> impl Iterator<Item = usize> {
 enum Place {
     Peer,
     Own,
+    /// In memory of the peer that may be mapped.
+    Shared,
     /// On a pretended device of the peer, which its copy functions reach.
     Device,
 }
@@ -163,8 +177,12 @@ fn follows_a_model(provider: &str, same_node: &(&'static str, Value), place: Pla
     let to_itself = place == Place::Own;
     let target = if to_itself { &a } else { &b };
     let peer = a.connect(target.address(), 1).unwrap();
-    let mut window = vec![0u64; BYTES / 8];
-    let base = window.as_mut_ptr().cast();
+    let memory = match place {
+        Place::Shared => Memory::Memfd,
+        _ => Memory::Heap,
+    };
+    let window = Window::new(memory, BYTES / 8);
+    let base = window.base().cast();
     let (region, first) = match place {
         Place::Device => {
             let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
@@ -175,7 +193,7 @@ fn follows_a_model(provider: &str, same_node: &(&'static str, Value), place: Pla
                 unsafe { target.register_hmem(at, BYTES, Access::all(), hmem_iface::CUDA, 0) };
             (region.unwrap(), at.addr() as u64)
         }
-        _ => (register(target, &mut window, Access::all()), base as u64),
+        _ => (window.register(target, Access::all()).unwrap(), base as u64),
     };
     let h = region.handle();
     let mut model = vec![0u8; BYTES];
@@ -238,8 +256,11 @@ fn follows_a_model(provider: &str, same_node: &(&'static str, Value), place: Pla
                 None => model[at] = model[at].wrapping_add(*operand),
             }
         }
-        let bytes: Vec<u8> = window.iter().flat_map(|w| w.to_ne_bytes()).collect();
-        assert!(bytes == model, "{provider}, round {round}: {change:?}");
+        let words = (0..BYTES / 8).flat_map(|i| window.word(i).to_ne_bytes());
+        assert!(
+            words.eq(model.iter().copied()),
+            "{provider}, round {round}: {change:?}"
+        );
     }
     assert_eq!(count.load(Ordering::Relaxed), asked, "{provider}");
     // Elements that the provider must change, or a mailbox, are refused, and no others.
@@ -254,7 +275,7 @@ fn follows_a_model(provider: &str, same_node: &(&'static str, Value), place: Pla
 #[test]
 fn what_applies_leave_and_return() {
     for (provider, same_node) in ways() {
-        for place in [Place::Peer, Place::Own, Place::Device] {
+        for place in [Place::Peer, Place::Own, Place::Shared, Place::Device] {
             follows_a_model(provider, &same_node, place);
         }
     }

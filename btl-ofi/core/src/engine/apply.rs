@@ -4,9 +4,9 @@
 //! | atomics of the peer | an apply goes |
 //! | --- | --- |
 //! | this thread | this thread, by the responder's function |
-//! | the peer's ring | by the ring, also where this process maps the memory |
+//! | the peer's ring | by the ring; by instructions of this thread where it maps the memory, no function is needed and the ring holds none |
 //! | message | by message |
-//! | the provider | by message, if there are messages, and never on elements that atomics change |
+//! | the provider | by message, if there are messages, and never on aligned elements of a type that the typed atomics serve |
 //!
 //! So commands of one origin to one target take effect in order, together with its atomics. In the last row they need not, nor on device
 //! memory: there an element is changed by one of the two alone.
@@ -14,8 +14,8 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use plugin_api::Status;
 use plugin_api::counters::Carrier;
+use plugin_api::{AtomicKind, AtomicOp, Status};
 
 use crate::engine::context::{Carriers, State};
 use crate::engine::post::{Caller, guarded};
@@ -23,7 +23,7 @@ use crate::engine::transport::Transport;
 use crate::fabric::msg::Form;
 use crate::mem::regions::Arithmetic;
 use crate::mem::rights;
-use crate::op::apply::{Apply, Area, Carried};
+use crate::op::apply::{Apply, Area, Carried, Plan};
 use crate::op::request::Operands;
 use crate::op::responder::{APPLY, Command, Responder};
 use crate::op::tag::Tag;
@@ -63,12 +63,31 @@ impl Transport {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let by_others = peer.atomics() == Atomics::Fabric || apply.remote.is_device();
-        if by_others && has_atomic(apply) {
+        if by_others && self.is_typed(apply) && has_atomic(apply) {
             return Status::NOT_SUPPORTED;
         }
         let (kind, op) = apply.change.needs(carried.results > 0);
         if !rights::allow_atomic(apply.remote.access(), kind, op) {
             return Status::PERM;
+        }
+        let caller = Caller {
+            completion: apply.completion,
+            local_address: apply.results,
+            local_handle: std::ptr::null_mut(),
+        };
+        if apply.remote.is_shared() {
+            let words = area.words(carried);
+            let plan = match Plan::read(words, carried, apply.address) {
+                Ok(plan) => plan,
+                Err(status) => return status,
+            };
+            let results = apply.results.cast();
+            // SAFETY: the caller guarantees that `endpoint` is live and that the results are writable.
+            let mapped =
+                unsafe { self.mapped_apply(endpoint, &caller, apply.remote, (&plan, results)) };
+            if let Some(status) = mapped {
+                return status;
+            }
         }
         let encoded = Encoded {
             command: Command {
@@ -82,11 +101,7 @@ impl Transport {
             area: &area,
             carried,
             result: apply.results,
-            caller: Caller {
-                completion: apply.completion,
-                local_address: apply.results,
-                local_handle: std::ptr::null_mut(),
-            },
+            caller,
         };
         loop {
             // SAFETY: the caller guarantees that `endpoint` is live and that the results are writable until completion.
@@ -108,6 +123,16 @@ impl Transport {
                 }
             }
         }
+    }
+
+    /// Whether the typed atomics serve the type of the elements: read, replace and compare-and-swap, of which all others can be made.
+    fn is_typed(&self, apply: &Apply<'_>) -> bool {
+        apply.change.datatype.is_some_and(|datatype| {
+            let serves = |kind, op| self.atomics.table.count(kind, datatype, op) > 0;
+            serves(AtomicKind::Fetch, AtomicOp::Read)
+                && serves(AtomicKind::Update, AtomicOp::Write)
+                && serves(AtomicKind::Compare, AtomicOp::Cswap)
+        })
     }
 
     /// Makes an apply to a peer whose atomics the provider makes.

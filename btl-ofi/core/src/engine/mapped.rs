@@ -25,6 +25,7 @@ use crate::engine::post::Caller;
 use crate::engine::ring_atomics::AtomicCommand;
 use crate::engine::transport::Transport;
 use crate::mem::handle::Handle;
+use crate::op::apply::Plan;
 use crate::op::element::{self, Elements};
 use crate::op::request::Operands;
 use crate::op::responder;
@@ -93,6 +94,49 @@ impl Transport {
         remote: &Handle,
         atomic: &AtomicCommand,
     ) -> Option<Status> {
+        // SAFETY: the caller guarantees the buffers.
+        let change = |used: &Use<'_>| unsafe { execute(used, atomic) };
+        self.mapped_change(endpoint, caller, (remote, atomic.size), change)
+    }
+
+    /// Makes an apply that was checked and whose elements atomics alone change, likewise. `None` also where the elements need more
+    /// than instructions.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit); the results are writable.
+    #[inline(never)]
+    pub(super) unsafe fn mapped_apply(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        remote: &Handle,
+        (plan, results): (&Plan<'_>, *mut u8),
+    ) -> Option<Status> {
+        if !responder::is_by_instructions(plan) {
+            return None;
+        }
+        let change = |used: &Use<'_>| {
+            plan.check(|address, size| used.place(address, size as usize).map(drop))?;
+            let place = used.place(plan.address, 0)?;
+            let moved = plan.moved_to(place.expose_provenance() as u64);
+            // SAFETY: the region has the elements at places as aligned as the owner's, stays mapped while it is used, and its
+            // file keeps its length. The caller guarantees the results.
+            unsafe { responder::change_by_instructions(&moved, results) };
+            fence(Ordering::SeqCst);
+            Ok(())
+        };
+        self.mapped_change(endpoint, caller, (remote, plan.bytes()), change)
+    }
+
+    /// Changes memory of a peer by instructions, if it can be mapped and no atomic is on its way to the peer.
+    #[inline(always)]
+    fn mapped_change(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        (remote, size): (&Handle, usize),
+        change: impl FnOnce(&Use<'_>) -> Result<(), Status>,
+    ) -> Option<Status> {
         if !self.maps_atomics(endpoint, remote) {
             return None;
         }
@@ -117,8 +161,7 @@ impl Transport {
         if caller.completion.is_some() && state.ready.try_reserve(1).is_err() {
             return Some(Status::OUT_OF_RESOURCE);
         }
-        // SAFETY: the caller guarantees the buffers.
-        if let Err(status) = unsafe { execute(&used, atomic) } {
+        if let Err(status) = change(&used) {
             return Some(status);
         }
         let mut status = Status::SUCCESS;
@@ -135,7 +178,7 @@ impl Transport {
         // The count may check the peers, which locks the state.
         drop(state);
         drop(used);
-        let carried = (peer, Carrier::Copy, atomic.size);
+        let carried = (peer, Carrier::Copy, size);
         self.count_copy(self.context(), carried, self.setup.threaded);
         if is_full {
             self.run_ready(context);

@@ -13,7 +13,8 @@
 //! So an aligned element excludes the typed atomics of all carriers and the atomics of threads of the target, and any other
 //! element is changed by one thread at a time, whichever command brings it. Where a network card executes the atomics to a target,
 //! the origin refuses elements of the
-//! first row, because the processor's atomics would not exclude those of the card; likewise on a device, whose typed atomics come by other ways.
+//! first row whose type the card serves, because the processor's atomics would not exclude those of the card; likewise on a device, whose typed atomics
+//! come by other ways.
 //!
 //! **Form.** The operands of the command ([`Area`]) are words:
 //!
@@ -314,7 +315,7 @@ unsafe fn copy_few(from: *const u8, to: *mut u8, size: usize) {
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'a> {
     pub(crate) change: Change,
-    address: u64,
+    pub(crate) address: u64,
     runs: &'a [u64],
     /// The operands; of a compare-and-swap, the new values.
     pub(crate) operands: *const u8,
@@ -381,6 +382,16 @@ impl<'a> Plan<'a> {
             let at = move |i: u64| first.wrapping_add(i.wrapping_mul(run.stride));
             (0..run.count).map(move |i| (at(i), run.length as usize))
         })
+    }
+
+    /// The same at another address.
+    pub(crate) fn moved_to(self, address: u64) -> Plan<'a> {
+        Plan { address, ..self }
+    }
+
+    /// Bytes of all elements.
+    pub(crate) fn bytes(&self) -> usize {
+        self.blocks().map(|(_, bytes)| bytes).sum()
     }
 
     fn runs(&self) -> impl Iterator<Item = ApplyRun> {

@@ -22,6 +22,7 @@ use std::ptr;
 
 use plugin_api::{Access, AtomicKind, AtomicOp, Datatype, Status};
 
+pub(crate) use self::apply::{change_by_instructions, is_by_instructions};
 use crate::base::access;
 use crate::mem::regions::{Known, Regions};
 use crate::mem::rights;

@@ -32,6 +32,17 @@ struct Packed {
 }
 
 impl Packed {
+    fn of(plan: &Plan<'_>, results: *mut u8) -> Packed {
+        Packed {
+            operands: plan.operands,
+            compare: plan.compare,
+            results: match plan.has_results {
+                true => results,
+                false => ptr::null_mut(),
+            },
+        }
+    }
+
     /// Moves on by so many bytes of elements.
     #[inline]
     fn advance(&mut self, bytes: usize) {
@@ -83,14 +94,7 @@ pub(super) unsafe fn change_all<T: Target>(
         return Err(Status::PERM);
     }
     let change = &plan.change;
-    let mut packed = Packed {
-        operands: plan.operands,
-        compare: plan.compare,
-        results: match plan.has_results {
-            true => results,
-            false => ptr::null_mut(),
-        },
-    };
+    let mut packed = Packed::of(plan, results);
     for (address, bytes) in plan.blocks() {
         // SAFETY: the region has the block, which was checked, and packed operands and results have as many bytes left.
         unsafe {
@@ -103,6 +107,30 @@ pub(super) unsafe fn change_all<T: Target>(
         packed.advance(bytes);
     }
     Ok(())
+}
+
+/// Whether atomics change all elements of an apply, by operations that need no function.
+pub(crate) fn is_by_instructions(plan: &Plan<'_>) -> bool {
+    let change = &plan.change;
+    let needs_none = change.op == Some(AtomicOp::Cswap) || own_arithmetic(change).is_some();
+    needs_none
+        && plan
+            .blocks()
+            .all(|(address, _)| change.is_atomic_at(address))
+}
+
+/// Changes the elements of an apply that is made [by instructions](is_by_instructions).
+///
+/// # Safety
+/// The blocks may be changed by atomics. `results` is writable for the results of the plan.
+pub(crate) unsafe fn change_by_instructions(plan: &Plan<'_>, results: *mut u8) {
+    let mut packed = Packed::of(plan, results);
+    for block in plan.blocks() {
+        // SAFETY: the caller guarantees blocks and results; operands and results have as many bytes left.
+        let done = unsafe { by_atomics(&plan.change, block, &packed, None) };
+        debug_assert!(done.is_ok(), "no function is needed");
+        packed.advance(block.1);
+    }
 }
 
 /// Changes the elements of a block, each by an atomic of the processor.

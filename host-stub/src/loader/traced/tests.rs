@@ -91,7 +91,7 @@ fn what_passes_is_recorded_in_order() {
     recorder.call_ended("lock", 3, (10, 25));
     recorder.call_begins("test", 3, 30);
     recorder.call_forgotten("test", 3, 30);
-    drop(transport);
+    drop((transport, recorder));
 
     let file = files(&folder).remove(0);
     let mode = fs::metadata(&file).unwrap().permissions().mode();

@@ -122,7 +122,7 @@ step 'layouts of structures and tables' cargo_test -p libfabric-sys -p plugin-ap
 # All interleavings are tried natively, by ./dev test; under QEMU those with two preemptions.
 export LOOM_MAX_PREEMPTIONS=2
 step 'models of the transport' cargo_test -p btl-ofi --test ring_model --test lane_model --test outstanding_model --test pairs_model --test delivering_model
-step 'models of the host' cargo_test -p host-stub --test crt_model --test pending_model --test lock_model
+step 'models of the host' cargo_test -p host-stub -p osc-engine --test crt_model --test pending_model --test lock_model
 for provider in 'tcp;ofi_rxm' shm; do
     step "check with 2 ranks over $provider" check "$provider"
     step "collectives of 2 ranks over $provider" check "$provider" --suite coll

@@ -2,29 +2,29 @@
 
 mod devices;
 mod error;
-mod members;
 mod options;
 mod slots;
+mod windows;
 
 pub use devices::{device_support, devices};
 pub use error::JobError;
-pub use members::{Group, Members};
 pub use options::JobOptions;
 pub(crate) use slots::{Kept, LeaveError};
+pub use windows::{HUGE_PAGES, TABLE};
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
-use plugin_api::{Status, ThreadLevel};
+use osc_engine::door::Context;
+use osc_engine::transport::Failures;
+use plugin_api::ThreadLevel;
 
 use crate::base::params::Params;
 use crate::bootstrap::Bootstrap;
-use crate::crt::{self, Runtime};
-use crate::device::{Devices, Support};
-use crate::loader::{
-    self, Component, EndpointRef, Failure, HostServices, Plugin, Transport, TransportError,
-};
+use crate::crt::{self, Runtime, Waits, Watches};
+use crate::device::{Devices, OfWindows, Support};
+use crate::loader::{self, Component, EndpointRef, Failure, HostServices, Plugin, Transport};
 use slots::Slots;
 
 /// How many ranks share a node, for trying on one machine what happens over several.
@@ -57,6 +57,8 @@ pub struct Job {
     runtime: Runtime,
     // Before the transport, as the next: what layers keep may be registered with it.
     slots: Slots,
+    // As the slots: it keeps what is left of windows.
+    windows: Arc<Context>,
     // The transport ends before the bootstrap: ending it may still log with this rank's name.
     transport: Transport,
     endpoints: Vec<EndpointRef>,
@@ -68,53 +70,6 @@ pub struct Job {
     ranks_per_node: u32,
     thread_level: ThreadLevel,
     bootstrap: Arc<dyn Bootstrap>,
-}
-
-/// The failures reported. To see whether there is any costs one load, so waiting loops may look.
-#[derive(Default)]
-struct Failures {
-    /// The first.
-    any: OnceLock<Failure>,
-    /// The first that means that some rank will never come.
-    lost: OnceLock<Failure>,
-    /// The first of the module and of each process, and the first of each that means a loss.
-    each: Mutex<Vec<Failure>>,
-}
-
-/// Whether a failure means that some rank will never come.
-fn is_loss(failure: &Failure) -> bool {
-    failure.fatal || failure.status == Status::UNREACH
-}
-
-impl Failures {
-    #[cold]
-    fn record(&self, failure: Failure) {
-        let mut each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
-        let kind = |failure: &Failure| (failure.proc, is_loss(failure));
-        if !each.iter().any(|known| kind(known) == kind(&failure)) {
-            each.push(failure.clone());
-        }
-        drop(each);
-        // After the list, so that a thread that sees one of these finds it in the list.
-        if is_loss(&failure) {
-            let _ = self.lost.set(failure.clone());
-        }
-        let _ = self.any.set(failure);
-    }
-
-    /// The first failure of the module, or of a process that `concerns` names, of those that `counts` takes.
-    #[cold]
-    fn among(
-        &self,
-        concerns: impl Fn(u64) -> bool,
-        counts: impl Fn(&Failure) -> bool,
-    ) -> Option<Failure> {
-        let each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
-        each.iter()
-            .filter(|failure| counts(failure))
-            .find(|failure| failure.proc.is_none_or(&concerns))
-            .cloned()
-    }
 }
 
 impl Job {
@@ -149,9 +104,9 @@ impl Job {
         if let Some(name) = trace.as_str().filter(|name| !name.is_empty()) {
             (transport, recorder) = loader::recorded(transport, Path::new(name));
         }
-        let failure = recorded_failures(&transport)?;
+        let failure = Failures::of(&transport)?;
         let known = Arc::clone(&failure);
-        bootstrap.give_up_when(Box::new(move || known.lost.get().map(Failure::to_string)));
+        bootstrap.give_up_when(Box::new(move || known.lost().map(Failure::to_string)));
 
         // The addresses that init published become visible here.
         bootstrap.fence(&mut || {
@@ -164,10 +119,24 @@ impl Job {
         })?;
         let oversubscribed = is_oversubscribed(bootstrap.as_ref());
         let devices = devices(&transport, &params)?;
+        let runtime = Runtime::start(plan, &transport, recorder, oversubscribed)?;
+        let waiter = Box::new(Waits(Arc::clone(runtime.engine())));
+        let mut windows = Context::new(
+            transport.clone(),
+            Arc::clone(&failure),
+            thread_level,
+            waiter,
+        )
+        .with_defaults(windows::defaults(&params)?)
+        .with_devices(Box::new(OfWindows(Arc::clone(&devices))));
+        if let Some(checker) = runtime.checker() {
+            windows = windows.watched(Box::new(Watches(Arc::clone(checker))));
+        }
         Ok(Arc::new(Job {
             slots: Slots::default(),
             devices,
-            runtime: Runtime::start(plan, &transport, recorder, oversubscribed)?,
+            windows: Arc::new(windows),
+            runtime,
             transport,
             endpoints,
             failure,
@@ -269,49 +238,24 @@ impl Job {
         })?)
     }
 
-    /// Records that a message which another rank waits for was lost. Calls that wait fail from now
-    /// on, out-of-band ones too, since nobody else can know. Called from callbacks, and not for a message to a rank
-    /// that is gone, whose loss the transport reports.
-    #[cold]
-    pub(crate) fn strand(&self, status: Status) {
-        let failure = Failure {
-            proc: None,
-            fatal: true,
-            status,
-            info: format!(
-                "rank {}: a notification to another rank was lost, which would wait for ever",
-                self.rank()
-            ),
-        };
-        self.failure.record(failure);
-    }
-
     /// The first failure that the transport reported outside of a completion, such as a peer that
     /// is gone. Cheap enough to look at in a waiting loop.
     #[inline]
     pub fn failed(&self) -> Option<&Failure> {
-        self.failure.any.get()
+        self.failure.any()
     }
 
     /// The first failure that means that a rank will never answer again: it is gone, or was given up.
     #[inline]
     pub fn lost(&self) -> Option<&Failure> {
-        self.failure.lost.get()
+        self.failure.lost()
     }
 
     /// The first failure of the module, or of a rank of the job that `concerns` names. As cheap as
     /// [`failed`](Self::failed) while there is none.
     #[inline]
     pub(crate) fn failed_among(&self, concerns: impl Fn(u64) -> bool) -> Option<Failure> {
-        self.failed()?;
-        self.failure.among(concerns, |_| true)
-    }
-
-    /// As [`failed_among`](Self::failed_among), of the failures that [`lost`](Self::lost) tells of.
-    #[inline]
-    pub(crate) fn lost_among(&self, concerns: impl Fn(u64) -> bool) -> Option<Failure> {
-        self.lost()?;
-        self.failure.among(concerns, is_loss)
+        self.failure.any_among(concerns)
     }
 
     /// Ends the whole job with an exit code; to be called when this process cannot go on, which
@@ -362,22 +306,6 @@ fn best(transports: &[Transport]) -> usize {
             (attributes.exclusivity, cost)
         })
         .map_or(0, |(index, _)| index)
-}
-
-/// Has the failures of a transport recorded, from now on.
-fn recorded_failures(transport: &Transport) -> Result<Arc<Failures>, TransportError> {
-    let failure = Arc::new(Failures::default());
-    let recorded = Arc::clone(&failure);
-    let listening = transport.on_error(move |failure| {
-        tracing::error!("{failure}");
-        recorded.record(failure);
-    });
-    listening.ok().map_err(|status| TransportError {
-        operation: "register_error",
-        subject: loader::Subject::Module,
-        status,
-    })?;
-    Ok(failure)
 }
 
 /// Whether the node of this rank has more ranks than processors.

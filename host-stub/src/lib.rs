@@ -40,7 +40,8 @@
 //! - [`job`] puts these together: a process as a rank, connected to all others, with a slot for what each
 //!   layer below keeps with it. It comes after [`crt`], because joining and leaving a job wait.
 //! - `mailbox` carries small messages made of puts, `schedule` runs collectives over them.
-//! - [`win`] is one-sided communication in terms of windows; beside it, [`comm`] is groups of ranks, with
+//! - [`win`] is the windows of the engine (crate `osc-engine`), to which [`job`], [`comm`], [`crt`] and [`device`] give what
+//!   it needs; beside it, [`comm`] is groups of ranks, with
 //!   hooks for layers and a table of collectives.
 //! - [`coll`] is what communicators do collectively.
 //! - [`rma`] is windows in safe Rust.

@@ -11,8 +11,9 @@ use std::fs;
 use std::path::Path;
 
 /// What the page writes in place of folders.
-const CRATES: [(&str, &str); 7] = [
+const CRATES: [(&str, &str); 8] = [
     ("host_stub", "host-stub/src/"),
+    ("osc_engine", "host-stub/osc/src/"),
     ("host_stub_c", "host-stub/c/src/"),
     ("host_stub_command", "host-stub/command/src/"),
     ("btl_ofi", "btl-ofi/core/src/"),

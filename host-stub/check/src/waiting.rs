@@ -8,7 +8,7 @@ use plugin_api::Datatype;
 
 use super::case::{Case, Context, Failure, Outcome, ensure};
 use host_stub::crt::{self, AttachError, Cond, Misuse, Mode};
-use host_stub::win::{Assertion, Info, Layout, Request, TableChoice, Target, Window};
+use host_stub::win::{Assertion, Info, Layout, Request, TableChoice, Target, WinError, Window};
 
 mod collectives;
 mod serving;
@@ -193,7 +193,7 @@ fn conditions(context: &Context<'_>) -> Outcome {
         let cond = Cond::new();
         for mut request in requests {
             // SAFETY: the condition is waited on before it goes.
-            unsafe { request.attach(&cond) }?;
+            unsafe { crt::attach(&request, &cond) }?;
             crt::wait(&cond)?;
             ensure(request.test()?, || "signalled before its end".to_owned())?;
         }
@@ -220,10 +220,10 @@ fn misuse(context: &Context<'_>) -> Outcome {
     let mut byte = [0u8; 1];
     let mut request = window.get(byte.as_mut_ptr(), 1, next(context), 0)?;
     // SAFETY: waited on below.
-    unsafe { request.attach(&first) }?;
+    unsafe { crt::attach(&request, &first) }?;
     // SAFETY: refused, or signalled at once because the request is complete.
-    match unsafe { request.attach(&second) } {
-        Err(AttachError::Taken) => second.destroy()?,
+    match unsafe { crt::attach(&request, &second) } {
+        Err(AttachError::Request(WinError::Taken)) => second.destroy()?,
         Ok(()) => crt::wait(&second)?,
         Err(other) => return Err(other.into()),
     }
@@ -293,7 +293,7 @@ fn threads(context: &Context<'_>) -> Outcome {
                             _ => {
                                 let (cond, mut get) = (Cond::new(), get);
                                 // SAFETY: waited on before it goes.
-                                unsafe { get.attach(&cond) }?;
+                                unsafe { crt::attach(&get, &cond) }?;
                                 crt::wait(&cond)?;
                                 ensure(get.test()?, || "signalled too soon".to_owned())?;
                             }

@@ -9,5 +9,6 @@ pub mod log;
 pub mod params;
 pub mod trace;
 
-pub(crate) use osc_engine::base::{Card, NoSegment, Pages, SEGMENT_HEADER, Segment, Turn, Turns};
-pub use osc_engine::base::{Op, combine, process, type_name};
+pub use osc_engine::base::process;
+pub(crate) use osc_engine::base::{Card, Pages, Segment, Turn, Turns};
+pub(crate) use osc_engine::base::{Op, type_name};

@@ -2,17 +2,24 @@
 
 use std::sync::Arc;
 
+use osc_engine::door::{Context, Group, Members};
+
 use super::communicator::Comm;
-use super::error::CommError;
-use crate::job::{Group, Job, JobError, Members};
+use crate::loader::EndpointRef;
 
 /// The ranks of a window, which may outlive its communicator: these meet in the communicator's messages while the window
 /// is made, and not after.
 struct WindowRanks(Comm);
 
+impl WindowRanks {
+    fn job_rank(&self, rank: usize) -> u32 {
+        self.0.scope().job_rank(rank) as u32
+    }
+}
+
 impl Group for WindowRanks {
-    fn job(&self) -> &Arc<Job> {
-        self.0.job()
+    fn context(&self) -> &Arc<Context> {
+        self.0.job().windows()
     }
 
     fn rank(&self) -> usize {
@@ -23,26 +30,35 @@ impl Group for WindowRanks {
         self.0.size()
     }
 
-    fn world_rank(&self, rank: usize) -> u32 {
-        self.0.scope().job_rank(rank) as u32
+    fn process(&self, rank: usize) -> u64 {
+        u64::from(self.job_rank(rank))
     }
 
-    fn allgather(&self, data: &[u8]) -> Result<Vec<Vec<u8>>, JobError> {
+    fn endpoint(&self, rank: usize) -> Result<EndpointRef, String> {
+        let endpoint = self.0.job().endpoint(self.job_rank(rank));
+        endpoint.map_err(|error| error.to_string())
+    }
+
+    fn node(&self, rank: usize) -> u32 {
+        self.0.job().bootstrap().node(self.job_rank(rank))
+    }
+
+    fn memory_node(&self, rank: usize) -> u32 {
+        self.0.job().node(self.job_rank(rank))
+    }
+
+    fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         let call = "window creation";
         // Another communicator may have the context of one that was freed.
-        self.0.engine(call)?;
-        Ok(self.0.exchange(data)?)
+        let checked = self.0.engine(call);
+        checked.map_err(|error| error.to_string())?;
+        let all = self.0.exchange(mine);
+        all.map_err(|error| error.to_string())
     }
 }
 
 impl From<&Comm> for Members {
     fn from(comm: &Comm) -> Members {
         Members::new(Arc::new(WindowRanks(comm.clone())))
-    }
-}
-
-impl From<CommError> for JobError {
-    fn from(error: CommError) -> JobError {
-        JobError::Layer(Box::new(error))
     }
 }

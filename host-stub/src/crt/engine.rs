@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::level::{Checker, Entered, LevelError};
 use super::mode::Mode;
-use super::pace::Pace;
 use super::wait_queue::WaitQueue;
 use crate::loader::Transport;
+use osc_engine::door::Pace;
 use plugin_api::Stats;
 
 /// Something that is waited for.

@@ -149,6 +149,11 @@ struct Ending<'a> {
 }
 
 impl Entered<'_> {
+    /// Whether anything is to be done when the call ends.
+    pub(super) fn is_watched(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Says which process the call is about.
     pub(crate) fn about(&mut self, process: u64) {
         if let Some(ending) = &mut self.0 {
@@ -182,6 +187,12 @@ impl Drop for Ending<'_> {
                 trace.call_ended(self.call, self.peer, (began, end));
             }
         }
+    }
+}
+
+impl From<LevelError> for osc_engine::win::WinError {
+    fn from(error: LevelError) -> Self {
+        Self::Level(error.to_string())
     }
 }
 

@@ -16,6 +16,7 @@ mod completion;
 mod cond;
 #[cfg(test)]
 mod cond_tests;
+mod door;
 mod engine;
 mod hooks;
 mod level;
@@ -28,7 +29,7 @@ mod tasks;
 mod wait_queue;
 mod waits;
 
-pub use completion::AttachError;
+pub use completion::{AttachError, attach};
 pub use cond::{Cond, Misuse};
 pub use engine::{Blocking, Busy, Engine, Source};
 pub use hooks::{CAN_SUSPEND, CAN_YIELD, Hooks, HooksError, set_hooks};
@@ -36,8 +37,7 @@ pub use level::{CHECK, Checker, Entered, Level, LevelError};
 pub use mode::{EXTERNAL_ENV, Mode, external, set_external};
 pub use runtime::{PROGRESS_THREAD, PROGRESS_THREAD_CORE, Runtime, RuntimeError, signal, wait};
 
-pub(crate) use completion::{Attached, Completion, Listener};
-pub(crate) use pace::Pace;
+pub(crate) use door::{Waits, Watches};
 pub(crate) use runtime::Plan;
 pub(crate) use waits::watched;
 
@@ -46,11 +46,4 @@ use hooks::resume;
 /// The name of the task that calls, as its hooks give it; 0 outside of any.
 pub fn running_task() -> usize {
     hooks::running_task().map_or(0, |(_, task)| task.addr())
-}
-
-/// Signals a condition for a request that it was attached to.
-fn signal_attached(cond: &Cond) {
-    if let Err(misuse) = cond.raise_attached() {
-        runtime::report("a completed request", misuse);
-    }
 }

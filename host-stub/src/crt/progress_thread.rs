@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use super::cond::{Begun, Cond};
 use super::engine::Engine;
-use super::pace::Pace;
 use super::waits::watched;
 use crate::base::process::with_signals_blocked;
+use osc_engine::door::Pace;
 
 /// Visits without a completion between two checks for outstanding operations without a waiter.
 const ASK: u32 = 64;

@@ -159,10 +159,9 @@ impl Runtime {
         self.provided
     }
 
-    /// Whether [`enter`](Self::enter) has nothing to do.
-    #[inline(always)]
-    pub(crate) fn enters_freely(&self) -> bool {
-        self.checker.is_none()
+    /// What watches calls, if anything does.
+    pub(crate) fn checker(&self) -> Option<&Arc<Checker>> {
+        self.checker.as_ref()
     }
 
     /// Begins a call, if the thread level allows it to this thread; asked only where the host was told

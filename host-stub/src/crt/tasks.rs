@@ -5,11 +5,11 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use super::completion::Completion;
 use super::engine::{Blocking, Engine};
 use super::hooks::{Tasks, running_task};
 use super::wait_queue::Waiter;
 use super::waits::{LOOK, is_watched};
+use osc_engine::door::Completion;
 
 impl Engine {
     /// Lets other tasks of this thread have their turn: what this one tries again may depend on them. Not inlined:

@@ -11,12 +11,14 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::completion::{Attached, Completion};
+use osc_engine::door::{Attached, Completion, Pace};
+
+use super::completion::{attach_own, detach_own, signals};
 use super::cond::{Begun, Cond, Misuse, Signal};
 use super::engine::{Blocking, Engine, SPIN_MIN};
 use super::hooks::running_task;
 use super::mode::Mode;
-use super::pace::{NearPace, Pace};
+use super::pace::NearPace;
 use super::wait_queue::Waiter;
 
 /// Sleep between two looks at the job.
@@ -40,6 +42,11 @@ thread_local! {
 
 pub(super) fn is_watched() -> bool {
     WATCHED.get()
+}
+
+/// Says whether this thread runs what [`watched`] was given; returns what was so before.
+pub(super) fn set_watched(watched: bool) -> bool {
+    WATCHED.replace(watched)
 }
 
 /// Runs what may wait without the others only, since they may be waiting for this thread: a layer's function that says
@@ -295,12 +302,13 @@ impl Engine {
             watch: None,
         };
         if let Some(completion) = completion {
+            let listener = signals(&cond);
             // SAFETY: the condition was signalled, or is detached below, before it goes.
-            match unsafe { completion.attach_cond(&cond) } {
-                Ok(Attached::Complete) => return Ok(()),
-                Ok(Attached::Later) => {
+            match unsafe { attach_own(completion, &cond, &listener) } {
+                Some(Attached::Complete) => return Ok(()),
+                Some(Attached::Later) => {
                     let outcome = run(&waiter);
-                    if outcome.is_err() && !completion.detach_cond(&cond) {
+                    if outcome.is_err() && !detach_own(completion, &cond, &listener) {
                         // It is being signalled at this moment.
                         while cond.is_attached() {
                             std::thread::yield_now();
@@ -309,7 +317,7 @@ impl Engine {
                     return outcome;
                 }
                 // Something of the user's is attached.
-                Err(_) => {}
+                None => {}
             }
         }
         waiter.watch = Some(&watch);

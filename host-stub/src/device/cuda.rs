@@ -23,10 +23,10 @@ mod driver {
     use plugin_api::hmem_iface;
 
     use crate::device::error::DeviceError;
-    use crate::device::location::Location;
-    use crate::device::registry::{Allocation, Device, DeviceBuffer, Devices, Lookup};
+    use crate::device::registry::{Allocation, Device, Devices, Lookup};
     use crate::device::ring::Ring;
     use crate::device::table::Ways;
+    use osc_engine::door::{DeviceBuffer, Location};
 
     /// What the driver answered, as an error that names the call.
     fn done(call: &str, result: CUresult) -> Result<(), String> {

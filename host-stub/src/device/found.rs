@@ -6,22 +6,13 @@ use std::sync::{Arc, Mutex};
 use plugin_api::{Access, Handle};
 
 use super::error::DeviceError;
-use super::location::{HOST, Location};
-use super::registry::{Allocation, Device, DeviceBuffer, Devices, lock};
+use super::registry::{Allocation, Device, Devices, lock};
 use super::table::{Seen, Table};
 use crate::loader::Registration;
+use osc_engine::door::{DeviceBuffer, Found, HOST, Location};
 
 /// Allocations that only lookups know of which registrations are kept.
 const MOST_SEEN: usize = 1024;
-
-/// A buffer that a call found on a device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
-    pub(crate) iface: u32,
-    pub(crate) address: u64,
-    /// For the transport; NULL where the host must copy, because the memory is nobody's that it knows.
-    pub(crate) handle: *mut Handle,
-}
 
 impl Devices {
     /// Where a buffer of a call is, with what the transport wants for it; `None` for host memory, at

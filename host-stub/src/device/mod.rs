@@ -15,11 +15,11 @@
 //! The host looks only once it knows of a device at all, or a location was encoded, or a layout marked.
 
 mod cuda;
+mod door;
 mod error;
 mod found;
 mod later;
 mod level;
-mod location;
 mod mapped;
 mod numbering;
 mod openmp;
@@ -31,13 +31,13 @@ mod table;
 pub use cuda::CUDA;
 pub use error::{DeviceError, TransportErrorText};
 pub use level::{LEVEL, Level, Support};
-pub use location::{HOST, Location, MAX_DEVICES, decode_location};
 pub use mapped::{MappedRing, PROXY, XpuEndpoint};
+pub use osc_engine::door::{DeviceBuffer, HOST, Location, MAX_DEVICES, decode_location};
 pub use pretended::{PRETENDED, PRETENDED_BYTES, PretendedMemory, pretended_bytes};
-pub use registry::{Allocation, Device, DeviceBuffer, Devices, Lookup};
+pub use registry::{Allocation, Device, Devices, Lookup};
 pub use ring::{Command, CommandKind, Completion, Ring};
 
-pub(crate) use found::Found;
+pub(crate) use door::OfWindows;
 pub(crate) use later::{Failed as CopyFailed, UnderWay as CopyUnderWay};
-pub(crate) use location::{is_looked_for, look_from_now_on};
+pub(crate) use osc_engine::door::is_looked_for;
 pub(crate) use ring::Next;

@@ -6,8 +6,8 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 
-use super::location::Location;
 use super::registry::Lookup;
+use osc_engine::door::Location;
 
 type NumDevices = unsafe extern "C" fn() -> c_int;
 type IsPresent = unsafe extern "C" fn(*const c_void, c_int) -> c_int;

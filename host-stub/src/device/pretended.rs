@@ -15,7 +15,9 @@ use plugin_api::{OverrideOps, hmem_iface};
 
 use self::copies::{LIE, Place, places};
 use super::error::DeviceError;
-use super::registry::{Device, DeviceBuffer, Devices};
+use osc_engine::door::DeviceBuffer;
+
+use super::registry::{Device, Devices};
 use super::table::Ways;
 use crate::base::params::Params;
 

@@ -6,10 +6,12 @@ use plugin_api::{IoVec, OverrideOps, Status};
 
 use super::error::DeviceError;
 use super::later::Later;
-use super::location::{HOST, Location, MAX_DEVICES, decode_location, encode, look_from_now_on};
 use super::openmp::OpenMp;
 use super::table::{Entry, Known, Mapping, Table, Ways};
 use crate::loader::{Blocks, Transport};
+use osc_engine::door::{
+    HOST, Location, MAX_DEVICES, decode_location, encode_location, look_from_now_on,
+};
 
 /// A device, as its owner describes it to the host.
 #[derive(Clone, Debug)]
@@ -59,18 +61,6 @@ pub struct Allocation {
     pub len: usize,
     /// Another for every allocation, so that one that took another's place is told from it.
     pub id: u64,
-}
-
-/// Memory of a device, for as long as this lives.
-pub trait DeviceBuffer: Send + Sync {
-    /// The first byte, as the device and the transport name it.
-    fn base(&self) -> u64;
-    /// Bytes.
-    fn len(&self) -> usize;
-    /// Whether there is no byte.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 /// The devices of one process. Any thread may call.
@@ -285,7 +275,8 @@ impl Devices {
             return Err(DeviceError::Null);
         }
         let count = self.table().devices.len();
-        encode(Location { device, address }).ok_or(DeviceError::NoSuchDevice(device, count))
+        encode_location(Location { device, address })
+            .ok_or(DeviceError::NoSuchDevice(device, count))
     }
 
     /// Where `len` bytes are that a pointer or an encoded location names. [`DeviceError::Straddles`]:

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use super::error::DeviceError;
-use super::location::{HOST, Location, decode_location};
 use super::numbering::Numbering;
-use super::registry::{Allocation, Device, DeviceBuffer, Lookup};
+use osc_engine::door::DeviceBuffer;
+
+use super::registry::{Allocation, Device, Lookup};
 use super::ring::Ring;
 use crate::loader::Registration;
+use osc_engine::door::{HOST, Location, decode_location};
 
 /// Memory that the host was told of.
 pub(super) struct Known {

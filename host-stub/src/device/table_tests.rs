@@ -1,7 +1,7 @@
 //! Where memory is, by what the table was told.
 
-use super::super::location::encode;
 use super::*;
+use osc_engine::door::encode_location as encode;
 
 const BASE: u64 = 0x10_0000;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicIsize, Ordering};
 use bytemuck::Pod;
 
 use super::epoch::{Epoch, Reach};
-use crate::job::Members;
+use crate::win::Members;
 use crate::win::{self, Assertion, Info, LockKind, WinError, WinResult};
 
 /// A number of elements at every rank of a group, open to one-sided access by all of them.

@@ -122,7 +122,7 @@ pub(crate) unsafe fn combine_into(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::combine;
+    use osc_engine::base::combine;
 
     #[test]
     fn results_are_those_of_accumulates() {

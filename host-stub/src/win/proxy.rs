@@ -11,8 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::command::UnderWay;
-use super::keeping::keeps;
-use super::{WinError, WinResult, Window};
+use super::{WinError, WinResult, Window, is_kept};
 use crate::base::{Turn, Turns};
 use crate::crt::{Blocking, Source, watched};
 use crate::device::{Command, Completion, Level, Next, Ring};
@@ -173,7 +172,7 @@ impl Source for Served {
         // The thread may hold the progress token, and must not wait for other threads.
         watched(|| {
             let ended = state.end_complete(&self.ring);
-            if keeps() {
+            if is_kept() {
                 return ended;
             }
             state.begin_next(self) | ended

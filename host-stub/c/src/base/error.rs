@@ -66,6 +66,7 @@ impl From<WinError> for Error {
             WinError::Transport { .. } | WinError::Registration { .. } => HOST_ERR_TRANSPORT,
             WinError::Job { .. } | WinError::Creation { .. } => HOST_ERR_JOB,
             WinError::Layer { code, .. } => *code,
+            WinError::Taken => HOST_ERR_STATE,
             _ => HOST_ERR_WIN,
         };
         Error::new(code, error.to_string())
@@ -114,7 +115,7 @@ impl From<AttachError> for Error {
     fn from(error: AttachError) -> Error {
         match error {
             AttachError::Misuse(misuse) => misuse.into(),
-            AttachError::Level(level) => level.into(),
+            AttachError::Request(error) => error.into(),
             other => Error::new(HOST_ERR_STATE, other.to_string()),
         }
     }

@@ -277,7 +277,7 @@ pub unsafe extern "C" fn host_request_attach(
         let condition = unsafe { cond(call, condition) }?;
         let kept = REQUESTS.lift(call, request)?;
         // SAFETY: the caller guarantees the condition.
-        let attached = unsafe { kept.request.attach(condition) };
+        let attached = unsafe { host::crt::attach(&kept.request, condition) };
         REQUESTS.put_back(request, kept);
         Ok(attached?)
     })

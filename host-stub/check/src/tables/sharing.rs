@@ -205,7 +205,13 @@ fn refused(
             "none: it was made".to_owned()
         }
     };
-    let all = members.into().allgather(reason.as_bytes())?;
+    let all = members
+        .into()
+        .allgather(reason.as_bytes())
+        .map_err(|detail| Failure {
+            detail,
+            reported: true,
+        })?;
     ensure(all.iter().all(|other| *other == all[0]), || {
         format!("this rank failed with: {reason}; another not so")
     })?;

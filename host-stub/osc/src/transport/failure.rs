@@ -2,10 +2,11 @@
 
 use std::ffi::{c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use plugin_api::{Endpoint, ErrorFlags, Module, Status};
 
-use super::text;
+use super::{Subject, Transport, TransportError, text};
 
 /// A peer, an operation without callback, or the whole module failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,109 @@ impl std::fmt::Display for Failure {
             write!(f, ": {}", self.info)?;
         }
         Ok(())
+    }
+}
+
+/// The failures reported. To see whether there is any costs one load, so waiting loops may look.
+#[derive(Default)]
+pub struct Failures {
+    /// The first.
+    any: OnceLock<Failure>,
+    /// The first that means that some rank will never come.
+    lost: OnceLock<Failure>,
+    /// The first of the module and of each process, and the first of each that means a loss.
+    each: Mutex<Vec<Failure>>,
+}
+
+/// Whether a failure means that some rank will never come.
+fn is_loss(failure: &Failure) -> bool {
+    failure.fatal || failure.status == Status::UNREACH
+}
+
+impl Failures {
+    /// Records what a transport reports from now on.
+    pub fn of(transport: &Transport) -> Result<Arc<Failures>, TransportError> {
+        let failures = Arc::new(Failures::default());
+        let recorded = Arc::clone(&failures);
+        let listening = transport.on_error(move |failure| {
+            tracing::error!("{failure}");
+            recorded.record(failure);
+        });
+        listening.ok().map_err(|status| TransportError {
+            operation: "register_error",
+            subject: Subject::Module,
+            status,
+        })?;
+        Ok(failures)
+    }
+
+    /// Records one.
+    #[cold]
+    pub fn record(&self, failure: Failure) {
+        let mut each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
+        let kind = |failure: &Failure| (failure.proc, is_loss(failure));
+        if !each.iter().any(|known| kind(known) == kind(&failure)) {
+            each.push(failure.clone());
+        }
+        drop(each);
+        // After the list, so that a thread that sees one of these finds it in the list.
+        if is_loss(&failure) {
+            let _ = self.lost.set(failure.clone());
+        }
+        let _ = self.any.set(failure);
+    }
+
+    /// The first failure of the module, or of a process that `concerns` names, of those that `counts` takes.
+    #[cold]
+    fn among(
+        &self,
+        concerns: impl Fn(u64) -> bool,
+        counts: impl Fn(&Failure) -> bool,
+    ) -> Option<Failure> {
+        let each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
+        each.iter()
+            .filter(|failure| counts(failure))
+            .find(|failure| failure.proc.is_none_or(&concerns))
+            .cloned()
+    }
+
+    /// The first failure that was reported.
+    #[inline]
+    pub fn any(&self) -> Option<&Failure> {
+        self.any.get()
+    }
+
+    /// The first failure that means that a process will never answer again: it is gone, or was given up.
+    #[inline]
+    pub fn lost(&self) -> Option<&Failure> {
+        self.lost.get()
+    }
+
+    /// The first failure of the module, or of a process that `concerns` names. As cheap as [`any`](Self::any) while
+    /// there is none.
+    #[inline]
+    pub fn any_among(&self, concerns: impl Fn(u64) -> bool) -> Option<Failure> {
+        self.any()?;
+        self.among(concerns, |_| true)
+    }
+
+    /// As [`any_among`](Self::any_among), of the failures that [`lost`](Self::lost) tells of.
+    #[inline]
+    pub fn lost_among(&self, concerns: impl Fn(u64) -> bool) -> Option<Failure> {
+        self.lost()?;
+        self.among(concerns, is_loss)
+    }
+
+    /// Records that a message which another process waits for was lost. Calls that wait fail from now on, since nobody
+    /// else can know. Not for a message to a process that is gone, whose loss the transport reports.
+    #[cold]
+    pub fn strand(&self, status: Status) {
+        self.record(Failure {
+            proc: None,
+            fatal: true,
+            status,
+            info: "a notification to another rank was lost, which would wait for ever".to_owned(),
+        });
     }
 }
 

@@ -14,7 +14,7 @@ mod registration;
 
 pub use attributes::Attributes;
 pub use error::{Subject, TransportError};
-pub use failure::Failure;
+pub use failure::{Failure, Failures};
 pub use handle::HandleCopy;
 pub use hmem::Blocks;
 pub use module::{EndpointRef, Transport};

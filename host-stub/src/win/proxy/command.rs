@@ -5,8 +5,7 @@ use plugin_api::{Datatype, Status};
 use super::{Held, Served, State};
 use crate::base::Op;
 use crate::device::{Command, CommandKind, Completion, HOST, Level};
-use crate::win::request::Request;
-use crate::win::{Layout, Target, WinError, WinResult, Window};
+use crate::win::{Layout, Request, Target, WinError, WinResult, Window};
 
 const CALL: &str = "a device's command";
 

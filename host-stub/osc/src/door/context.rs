@@ -1,0 +1,83 @@
+//! One process's use of a transport, shared by its windows.
+
+use std::sync::Arc;
+
+use plugin_api::ThreadLevel;
+
+use super::devices::Devices;
+use super::waiter::Waiter;
+use super::watch::Watch;
+use crate::transport::{Failures, Transport};
+use crate::win::{Dropped, TableChoice, WindowHooks};
+
+/// What windows get unless their info says otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Defaults {
+    /// Which functions.
+    pub table: TableChoice,
+    /// Whether their segments are made of huge pages.
+    pub huge_pages: bool,
+}
+
+/// What the windows of a process share. It is made once for a transport, and kept as long as the program may have windows.
+pub struct Context {
+    pub(crate) transport: Transport,
+    pub(crate) failures: Arc<Failures>,
+    pub(crate) waiter: Box<dyn Waiter>,
+    pub(crate) watch: Option<Box<dyn Watch>>,
+    pub(crate) devices: Option<Box<dyn Devices>>,
+    pub(crate) threads: ThreadLevel,
+    pub(crate) defaults: Defaults,
+    pub(crate) hooks: WindowHooks,
+    pub(crate) dropped: Dropped,
+}
+
+impl Context {
+    /// Windows over a transport, used by threads as it was promised them. `failures` records what the transport reports.
+    pub fn new(
+        transport: Transport,
+        failures: Arc<Failures>,
+        threads: ThreadLevel,
+        waiter: Box<dyn Waiter>,
+    ) -> Context {
+        Context {
+            transport,
+            failures,
+            waiter,
+            watch: None,
+            devices: None,
+            threads,
+            defaults: Defaults::default(),
+            hooks: WindowHooks::default(),
+            dropped: Dropped::default(),
+        }
+    }
+
+    /// The same, whose calls are watched.
+    pub fn watched(mut self, watch: Box<dyn Watch>) -> Context {
+        self.watch = Some(watch);
+        self
+    }
+
+    /// The same, with devices.
+    pub fn with_devices(mut self, devices: Box<dyn Devices>) -> Context {
+        self.devices = Some(devices);
+        self
+    }
+
+    /// The same, with other defaults of new windows.
+    pub fn with_defaults(mut self, defaults: Defaults) -> Context {
+        self.defaults = defaults;
+        self
+    }
+
+    /// The transport.
+    pub fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    /// The hooks of windows that are made from here on.
+    pub fn hooks(&self) -> &WindowHooks {
+        &self.hooks
+    }
+}

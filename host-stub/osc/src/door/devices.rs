@@ -1,0 +1,48 @@
+//! Memory of devices, as the engine needs to know of it. What copies it is the transport.
+
+use plugin_api::Handle;
+
+use super::location::Location;
+
+/// Memory of a device, for as long as this lives.
+pub trait DeviceBuffer: Send + Sync {
+    /// The first byte, as the device and the transport name it.
+    fn base(&self) -> u64;
+    /// Bytes.
+    fn len(&self) -> usize;
+    /// Whether there is no byte.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A buffer on a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// The kind of its memory, one of [`plugin_api::hmem_iface`].
+    pub iface: u32,
+    /// Its address there.
+    pub address: u64,
+    /// The transport's handle of it; NULL where it has none.
+    pub handle: *mut Handle,
+}
+
+/// The devices of a process. An error is a reason, for people.
+pub trait Devices: Send + Sync {
+    /// Where the memory of a buffer is: on a device, or at this address of the host. A buffer of device memory is
+    /// registered with the transport if it can be.
+    fn find(&self, value: u64, len: usize) -> Result<Result<Found, u64>, String>;
+
+    /// Where memory itself is: a host pointer that is mapped on a device is host memory all the same.
+    fn locate_itself(&self, value: u64, len: usize) -> Result<Location, String>;
+
+    /// Where memory is that is known to be of a device, or mapped there.
+    fn locate_on(&self, device: i32, value: u64, len: usize) -> Result<Location, String>;
+
+    /// The kind of a device's memory and the device's number of that kind. An error if there is no such device, or
+    /// device memory is not allowed.
+    fn device(&self, device: i32) -> Result<(u32, u64), String>;
+
+    /// Memory of a device.
+    fn allocate(&self, device: i32, len: usize) -> Result<Box<dyn DeviceBuffer>, String>;
+}

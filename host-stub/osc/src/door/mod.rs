@@ -1,0 +1,29 @@
+//! What a door gives the engine: the part of it that knows the processes of a program and how its calls wait.
+//!
+//! - [`Context`]: one process's use of a transport, shared by its windows.
+//! - [`Group`]: the ranks of a window, and the one exchange by which they make it.
+//! - [`Waiter`]: how a call waits, and what makes progress meanwhile.
+//! - [`Watch`], if the door watches calls: that threads keep to their level, or for how long calls last.
+//! - [`Devices`], if the door knows of memory that is not the host's.
+
+mod completion;
+mod context;
+mod devices;
+mod group;
+mod location;
+mod pace;
+mod waiter;
+mod watch;
+
+pub use completion::{Attached, Completion, Listener, Taken};
+pub use context::{Context, Defaults};
+pub use devices::{DeviceBuffer, Devices, Found};
+pub use group::{Group, Grouped, Members};
+pub use location::{
+    HOST, Location, MAX_DEVICES, decode_location, encode_location, is_looked_for, look_from_now_on,
+};
+pub use pace::Pace;
+pub use waiter::{Until, Waiter};
+pub use watch::{Entered, Watch};
+
+pub(crate) use waiter::alone;

@@ -1,0 +1,60 @@
+//! How calls wait.
+
+use super::completion::Completion;
+use super::pace::Pace;
+use crate::win::{WinError, WinResult};
+
+/// What a call waits for.
+pub trait Until: Sync {
+    /// Whether the wait is over. Asked by any thread that makes progress, often: quick, and never blocks.
+    fn is_done(&self) -> bool;
+
+    /// Asked now and then: an error ends the wait.
+    fn look(&self) -> WinResult<()>;
+
+    /// The error for a failure of the transport's progress.
+    fn progress_failed(&self, code: i32) -> WinError;
+}
+
+/// How the calls of a door wait, and what makes progress. Any thread calls, within the context's thread level.
+pub trait Waiter: Send + Sync {
+    /// Makes progress once. The number of completions, or more where peers were served, or a negative status.
+    fn progress(&self) -> i32;
+
+    /// Progress inside a loop of another kind, such as one that waits for the program's other processes.
+    fn visit(&self);
+
+    /// Waits until something is so.
+    fn wait(&self, what: &dyn Until) -> WinResult<()>;
+
+    /// As [`wait`](Self::wait), for a request, which can tell a waiter that sleeps.
+    fn wait_request(&self, what: &dyn Until, completion: &Completion) -> WinResult<()> {
+        let _ = completion;
+        self.wait(what)
+    }
+
+    /// One visit of a loop that tries something again, such as a post that found no room.
+    fn step(&self, pace: &mut Pace, what: &dyn Until) -> WinResult<()>;
+
+    /// Somebody wants to be told of a completion and makes no progress himself.
+    fn awaited(&self) {}
+
+    /// Whether the waits of the calling thread run nothing else that may wait, such as other tasks; returns what was so
+    /// before. A call says so while it keeps something that the others may want.
+    fn set_alone(&self, alone: bool) -> bool {
+        let _ = alone;
+        false
+    }
+}
+
+/// Runs what may wait without the others only, since they may be waiting for this thread.
+pub(crate) fn alone<R>(waiter: &dyn Waiter, part: impl FnOnce() -> R) -> R {
+    struct Before<'a>(&'a dyn Waiter, bool);
+    impl Drop for Before<'_> {
+        fn drop(&mut self) {
+            self.0.set_alone(self.1);
+        }
+    }
+    let _before = Before(waiter, waiter.set_alone(true));
+    part()
+}

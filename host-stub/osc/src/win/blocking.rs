@@ -1,0 +1,421 @@
+//! Transport operations that a call waits for: single words of control blocks, and bytes to and
+//! from buffers of the window.
+//!
+//! An operation ends with its own target's failure only, never with that of another rank: a living target executes what was
+//! handed to the transport, so a wait that ended before would not know what became of a lock.
+
+use std::ffi::c_void;
+
+use plugin_api::{AtomicOp, BtlAtomicOp, Datatype, Endpoint, Handle, Module, OpFlags, Status};
+
+use super::bounce::Bounce;
+use super::control::Word;
+use super::error::{WinError, WinResult};
+use super::peer::Peer;
+use super::slots::{Slot, Slots};
+use super::window::Window;
+use crate::door::alone;
+
+/// Ends the wait for a slot's operation.
+pub(super) unsafe extern "C" fn slot_done(
+    _module: *mut Module,
+    _endpoint: *mut Endpoint,
+    _local_address: *mut c_void,
+    _local_handle: *mut Handle,
+    context: *mut c_void,
+    _data: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the context is a slot of a window that lives while any of its operations is under way.
+    unsafe { &*context.cast::<Slot>() }.finish(status);
+}
+
+/// A transport operation that was handed a slot. It must be ended by [`Window::finish_word`], or by
+/// [`Window::wait_issued`] and [`Window::take_word`].
+#[must_use]
+pub(super) struct Issued<'p> {
+    peer: &'p Peer,
+    slot: usize,
+}
+
+/// Remote memory: an address in the peer's process, and the registration that covers it.
+#[derive(Clone, Copy)]
+pub(super) struct Remote {
+    pub(super) address: u64,
+    pub(super) handle: *const Handle,
+}
+
+impl Window {
+    /// Hands an operation to the transport, and again while it is busy.
+    #[inline]
+    pub(super) fn issue(
+        &self,
+        call: &'static str,
+        rank: usize,
+        mut post: impl FnMut() -> Status,
+    ) -> WinResult<Status> {
+        let mut status = post();
+        if status.is_again() {
+            let mut waiter = self.link.tries_of(call, rank);
+            while status.is_again() {
+                waiter.step()?;
+                status = post();
+            }
+        }
+        status
+            .ok()
+            .map_err(|status| WinError::Transport { call, rank, status })
+    }
+
+    fn issue_slot<'p>(
+        &self,
+        call: &'static str,
+        peer: &'p Peer,
+        post: impl FnMut(*mut u64, *mut c_void) -> Status,
+    ) -> WinResult<Issued<'p>> {
+        let slot = loop {
+            match self.parts.slots.take() {
+                Some(slot) => break slot,
+                None => self.link.wait_until(call, || self.parts.slots.any_free())?,
+            }
+        };
+        self.issue_in(call, peer, slot, post)
+    }
+
+    /// As [`issue_slot`](Self::issue_slot), with a slot that was taken.
+    fn issue_in<'p>(
+        &self,
+        call: &'static str,
+        peer: &'p Peer,
+        slot: usize,
+        mut post: impl FnMut(*mut u64, *mut c_void) -> Status,
+    ) -> WinResult<Issued<'p>> {
+        let word = self
+            .parts
+            .control
+            .address(Slots::word(self.parts.control.plan(), slot));
+        let state = self.parts.slots.slot(slot);
+        state.arm();
+        let context = std::ptr::from_ref(state).cast_mut().cast::<c_void>();
+        match self.issue(call, peer.rank, || post(word, context)) {
+            // No callback will run.
+            Ok(Status::COMPLETED) => state.finish(0),
+            Ok(_) => {}
+            Err(error) => {
+                // Nothing is under way, so the slot is free again.
+                self.parts.slots.give_back(slot);
+                return Err(error);
+            }
+        }
+        Ok(Issued { peer, slot })
+    }
+
+    /// Waits for an operation and gives the word that it fetched, if it did.
+    pub(super) fn finish_word(&self, call: &'static str, issued: Issued<'_>) -> WinResult<u64> {
+        self.wait_issued(call, &issued)?;
+        self.take_word(call, issued)
+    }
+
+    /// Waits until an operation has ended, well or not. On an error the wait was given up: the slot stays taken,
+    /// because the operation may still complete.
+    fn wait_issued(&self, call: &'static str, issued: &Issued<'_>) -> WinResult<()> {
+        let state = self.parts.slots.slot(issued.slot);
+        let rank = issued.peer.rank;
+        let wait = || {
+            self.link
+                .wait_until_of(call, Some(rank), || state.status().is_some())
+        };
+        match self.parts.slots.any_free() {
+            true => wait(),
+            // A task that ran meanwhile might want a slot, and none would come back before it has ended: they lie below it
+            // on the stack.
+            false => alone(self.link.waiter(), wait),
+        }
+    }
+
+    /// Gives the word that an operation fetched which has ended, and its slot back.
+    fn take_word(&self, call: &'static str, issued: Issued<'_>) -> WinResult<u64> {
+        let status = self.parts.slots.slot(issued.slot).status().unwrap_or(0);
+        let word = Slots::word(self.parts.control.plan(), issued.slot);
+        let value = self
+            .parts
+            .control
+            .word(word)
+            .load(std::sync::atomic::Ordering::Relaxed);
+        self.parts.slots.give_back(issued.slot);
+        if status < 0 {
+            return Err(WinError::Transport {
+                call,
+                rank: issued.peer.rank,
+                status: Status(status),
+            });
+        }
+        Ok(value)
+    }
+
+    /// Hands an addition to a word of a peer's control block to the transport.
+    fn post_add(
+        &self,
+        (peer, word, operand): (&Peer, Word, u64),
+    ) -> impl FnMut(*mut u64, *mut c_void) -> Status {
+        let remote = peer.control_address(word);
+        move |result, context| {
+            // SAFETY: the endpoint is the job's; the result is a scratch word that this slot owns,
+            // covered by the control block's handle; the remote word lies in the peer's control
+            // block, which lives until every rank freed the window; the callback takes a slot.
+            unsafe {
+                self.link.transport.atomic_fop(
+                    peer.endpoint,
+                    result.cast(),
+                    remote,
+                    self.parts.control.handle(),
+                    peer.control_handle.as_ptr(),
+                    BtlAtomicOp::Add,
+                    operand,
+                    OpFlags::empty(),
+                    Some(slot_done),
+                    context,
+                    std::ptr::null_mut(),
+                )
+            }
+        }
+    }
+
+    /// Hands a compare-and-swap of such a word to the transport.
+    fn post_swap_if(
+        &self,
+        (peer, word): (&Peer, Word),
+        compare: u64,
+        value: u64,
+    ) -> impl FnMut(*mut u64, *mut c_void) -> Status {
+        let remote = peer.control_address(word);
+        move |result, context| {
+            // SAFETY: as in `post_add`.
+            unsafe {
+                self.link.transport.atomic_cswap(
+                    peer.endpoint,
+                    result.cast(),
+                    remote,
+                    self.parts.control.handle(),
+                    peer.control_handle.as_ptr(),
+                    compare,
+                    value,
+                    OpFlags::empty(),
+                    Some(slot_done),
+                    context,
+                    std::ptr::null_mut(),
+                )
+            }
+        }
+    }
+
+    /// Adds to a word of a peer's control block; gives what was there.
+    pub(super) fn add_word(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        word: Word,
+        operand: u64,
+    ) -> WinResult<u64> {
+        let post = self.post_add((peer, word, operand));
+        let issued = self.issue_slot(call, peer, post)?;
+        self.finish_word(call, issued)
+    }
+
+    /// Replaces a word of a peer's control block if it has a value; gives what was there.
+    pub(super) fn swap_word_if(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        word: Word,
+        compare: u64,
+        value: u64,
+    ) -> WinResult<u64> {
+        let post = self.post_swap_if((peer, word), compare, value);
+        let issued = self.issue_slot(call, peer, post)?;
+        self.finish_word(call, issued)
+    }
+
+    /// Adds to a word of one peer and replaces a word of another (or the same) if it is 0, both at once. Gives what
+    /// was there.
+    pub(super) fn add_and_swap_words(
+        &self,
+        call: &'static str,
+        (adds, added, operand): (&Peer, Word, u64),
+        (swaps, swapped, value): (&Peer, Word, u64),
+    ) -> [WinResult<u64>; 2] {
+        let add = self.issue_slot(call, adds, self.post_add((adds, added, operand)));
+        let post = self.post_swap_if((swaps, swapped), 0, value);
+        // Never waits for a second slot with one in hand: others may do the same.
+        let Some(slot) = self.parts.slots.take() else {
+            let before = add.and_then(|add| self.finish_word(call, add));
+            let swap = self.issue_slot(call, swaps, post);
+            return [before, swap.and_then(|swap| self.finish_word(call, swap))];
+        };
+        let swap = self.issue_in(call, swaps, slot, post);
+        [add, swap].map(|issued| self.finish_word(call, issued?))
+    }
+
+    /// Reads a word of a peer's control block that only that peer's processor writes.
+    pub(super) fn read_word(&self, call: &'static str, peer: &Peer, word: Word) -> WinResult<u64> {
+        let remote = peer.control_address(word);
+        let issued = self.issue_slot(call, peer, |result, context| {
+            // SAFETY: as in `post_add`.
+            unsafe {
+                self.link.transport.get(
+                    peer.endpoint,
+                    result.cast(),
+                    remote,
+                    self.parts.control.handle(),
+                    peer.control_handle.as_ptr(),
+                    size_of::<u64>(),
+                    Some(slot_done),
+                    context,
+                    std::ptr::null_mut(),
+                )
+            }
+        })?;
+        self.finish_word(call, issued)
+    }
+
+    /// Fetches one element of a target, or, with a compare value, swaps it; gives its old bytes.
+    /// Operands and result are the low bytes of the words.
+    pub(super) fn element(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        remote: Remote,
+        datatype: Datatype,
+        swap: Option<(&[u8; 8], &[u8; 8])>,
+    ) -> WinResult<[u8; 8]> {
+        let issued = self.issue_slot(call, peer, |result, context| {
+            // SAFETY: as in `post_add`, with an element of the target's window, which the caller
+            // checked; operand and compare value are copied before the call returns, and a read
+            // takes no operand.
+            unsafe {
+                match swap {
+                    None => self.link.transport.atomic_fopv(
+                        peer.endpoint,
+                        std::ptr::null(),
+                        result.cast(),
+                        remote.address,
+                        std::ptr::null_mut(),
+                        self.parts.control.handle(),
+                        remote.handle,
+                        datatype,
+                        AtomicOp::Read,
+                        1,
+                        Some(slot_done),
+                        context,
+                        std::ptr::null_mut(),
+                    ),
+                    Some((compare, value)) => self.link.transport.atomic_cswapv(
+                        peer.endpoint,
+                        value.as_ptr(),
+                        compare.as_ptr(),
+                        result.cast(),
+                        remote.address,
+                        self.parts.control.handle(),
+                        remote.handle,
+                        datatype,
+                        Some(slot_done),
+                        context,
+                        std::ptr::null_mut(),
+                    ),
+                }
+            }
+        })?;
+        Ok(self.finish_word(call, issued)?.to_ne_bytes())
+    }
+
+    /// Copies remote bytes to a bounce buffer, from its start.
+    pub(super) fn fetch_bytes(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        bounce: &mut Bounce,
+        remote: Remote,
+        len: usize,
+    ) -> WinResult<()> {
+        let limit = self.link.transport.attributes().get_limit;
+        self.move_bytes(call, peer, bounce, (len, limit), |at, step, context| {
+            // SAFETY: as in `post_add`; the range lies in the bounce buffer, which `move_bytes`
+            // keeps while the operation is under way, and in the target's memory (checked by the
+            // caller).
+            unsafe {
+                self.link.transport.get(
+                    peer.endpoint,
+                    at.local,
+                    remote.address + at.offset as u64,
+                    std::ptr::null_mut(),
+                    remote.handle,
+                    step,
+                    Some(slot_done),
+                    context,
+                    std::ptr::null_mut(),
+                )
+            }
+        })
+    }
+
+    /// Copies the start of a bounce buffer to remote memory.
+    pub(super) fn store_bytes(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        bounce: &mut Bounce,
+        remote: Remote,
+        len: usize,
+    ) -> WinResult<()> {
+        let limit = self.link.transport.attributes().put_limit;
+        self.move_bytes(call, peer, bounce, (len, limit), |at, step, context| {
+            // SAFETY: as in `fetch_bytes`.
+            unsafe {
+                self.link.transport.put(
+                    peer.endpoint,
+                    at.local,
+                    remote.address + at.offset as u64,
+                    std::ptr::null_mut(),
+                    remote.handle,
+                    step,
+                    Some(slot_done),
+                    context,
+                    std::ptr::null_mut(),
+                )
+            }
+        })
+    }
+
+    fn move_bytes(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        bounce: &mut Bounce,
+        (len, limit): (usize, usize),
+        mut post: impl FnMut(At, usize, *mut c_void) -> Status,
+    ) -> WinResult<()> {
+        let len = len.min(bounce.len());
+        let mut offset = 0;
+        while offset < len {
+            let step = (len - offset).min(limit);
+            let at = At {
+                local: bounce.as_mut_ptr().wrapping_add(offset),
+                offset,
+            };
+            let issued = self.issue_slot(call, peer, |_, context| post(at, step, context))?;
+            // Left so where the wait is given up, and not by an operation that has failed.
+            bounce.set_in_use(true);
+            self.wait_issued(call, &issued)?;
+            bounce.set_in_use(false);
+            self.take_word(call, issued)?;
+            offset += step;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct At {
+    local: *mut u8,
+    offset: usize,
+}

@@ -1,0 +1,201 @@
+//! Active target: fence, post, start, complete, wait and test; sync and free.
+//!
+//! Ranks tell each other by adding one to counters in control blocks. Counters only grow, each has
+//! one meaning, and a waiter knows the value to come, so nothing is ever reset.
+
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence as memory_fence};
+
+use plugin_api::{BtlAtomicOp, OpFlags};
+
+use super::passive::{flush, flush_all};
+use super::tracked::notified;
+use crate::win::control::{COMPLETED, Word};
+use crate::win::epoch::{Assertion, FencePlan};
+use crate::win::error::{WinError, WinResult};
+use crate::win::peer::Peer;
+use crate::win::window::Window;
+
+/// Adds one to a counter of a peer. Returns once the transport has it.
+fn notify(window: &Window, call: &'static str, peer: &Peer, word: Word) -> WinResult<()> {
+    let remote = peer.control_address(word);
+    window.tracked(
+        call,
+        peer.rank,
+        &window.parts.sync.notices,
+        None,
+        |context, _| {
+            // SAFETY: the endpoint is the job's; the word lies in the peer's control block, which
+            // lives until every rank freed the window; `notified` takes this context and data.
+            unsafe {
+                window.link.transport.atomic_op(
+                    peer.endpoint,
+                    remote,
+                    peer.control_handle.as_ptr(),
+                    BtlAtomicOp::Add,
+                    1,
+                    OpFlags::empty(),
+                    Some(notified),
+                    context,
+                    Arc::as_ptr(&window.link.context).cast_mut().cast(),
+                )
+            }
+        },
+    )
+}
+
+/// Waits until a counter of this rank has come up to a value.
+fn wait_for(window: &Window, call: &'static str, word: Word, value: u64) -> WinResult<()> {
+    // Pairs with the peer's completion of its operations before it notified: what they wrote is
+    // seen after this.
+    let word = window.parts.control.word(word);
+    window
+        .link
+        .wait_until(call, || word.load(Ordering::Acquire) >= value)
+}
+
+/// Meets all ranks: in round k each rank signals the one 2^k further and waits for the one 2^k
+/// back (Hensgen, Finkel, Manber, "Two Algorithms for Barrier Synchronization", 1988).
+pub(in crate::win) fn barrier(window: &Window, call: &'static str) -> WinResult<()> {
+    let (rank, size) = (window.link.rank, window.link.size);
+    let entered = window.parts.sync.barriers.fetch_add(1, Ordering::Relaxed) + 1;
+    let (mut round, mut distance) = (0, 1);
+    while distance < size {
+        let word = window.parts.control.plan().barrier(round);
+        notify(
+            window,
+            call,
+            window.peer(call, (rank + distance) % size)?,
+            word,
+        )?;
+        wait_for(window, call, word, entered)?;
+        round += 1;
+        distance *= 2;
+    }
+    // The last signals are not waited for, but must leave: other ranks wait for them, and this one may make no progress for long.
+    let looked = window.link.progress(call);
+    match window.parts.sync.notices.take_failure() {
+        None => looked.map(|_| ()),
+        Some(status) => Err(WinError::Transport { call, rank, status }),
+    }
+}
+
+pub(super) fn fence(window: &Window, plan: FencePlan, assertion: Assertion) -> WinResult<()> {
+    let call = "fence";
+    let completed = if plan.complete {
+        flush_all(window, call)
+    } else {
+        Ok(())
+    };
+    // Local stores come before what other ranks read after the fence, unless there were none.
+    if !assertion.contains(Assertion::NOSTORE) {
+        memory_fence(Ordering::SeqCst);
+    }
+    // A rank whose operations failed meets the others all the same.
+    let met = if plan.meet {
+        barrier(window, call)
+    } else {
+        Ok(())
+    };
+    memory_fence(Ordering::SeqCst);
+    completed.and(met)
+}
+
+pub(super) fn post(window: &Window, group: &[usize], assertion: Assertion) -> WinResult<()> {
+    let call = "post";
+    let due = &window.parts.sync.completions_due;
+    if !assertion.contains(Assertion::NOSTORE) {
+        memory_fence(Ordering::SeqCst);
+    }
+    if assertion.contains(Assertion::NOCHECK) {
+        due.fetch_add(group.len() as u64, Ordering::Relaxed);
+        return Ok(());
+    }
+    let word = window.parts.control.plan().post_of(window.link.rank);
+    for rank in group {
+        // Not waited for: post returns whether or not the others are here yet.
+        notify(window, call, window.peer(call, *rank)?, word)?;
+        // A rank that was not told completes nothing.
+        due.fetch_add(1, Ordering::Relaxed);
+    }
+    // The notices must leave: the others wait for them, and this rank may compute until it waits for its exposure.
+    window.link.progress(call)?;
+    Ok(())
+}
+
+pub(super) fn start(window: &Window, group: &[usize], assertion: Assertion) -> WinResult<()> {
+    let call = "start";
+    if assertion.contains(Assertion::NOCHECK) {
+        return Ok(());
+    }
+    for rank in group {
+        let peer = window.peer(call, *rank)?;
+        let next = peer.posts_matched.fetch_add(1, Ordering::Relaxed) + 1;
+        wait_for(
+            window,
+            call,
+            window.parts.control.plan().post_of(*rank),
+            next,
+        )?;
+    }
+    Ok(())
+}
+
+pub(super) fn complete(window: &Window, group: &[usize]) -> WinResult<()> {
+    let call = "complete";
+    let mut outcome = Ok(());
+    for rank in group {
+        outcome = outcome.and(flush(window, call, *rank));
+    }
+    // What was stored into memory that is mapped here comes before the notices.
+    memory_fence(Ordering::SeqCst);
+    for rank in group {
+        let peer = window.peer(call, *rank)?;
+        outcome = outcome.and(notify(window, call, peer, COMPLETED));
+    }
+    outcome.and(window.flush_pending(call, window.link.rank, &window.parts.sync.notices))
+}
+
+fn is_complete(window: &Window) -> bool {
+    let due = window.parts.sync.completions_due.load(Ordering::Relaxed);
+    window.parts.control.word(COMPLETED).load(Ordering::Acquire) >= due
+}
+
+pub(super) fn wait(window: &Window) -> WinResult<()> {
+    let call = "wait";
+    window.link.wait_until(call, || is_complete(window))?;
+    memory_fence(Ordering::SeqCst);
+    window.flush_pending(call, window.link.rank, &window.parts.sync.notices)
+}
+
+pub(super) fn test(window: &Window) -> WinResult<bool> {
+    let call = "test";
+    if !is_complete(window) {
+        window.link.progress(call)?;
+        window.link.check(call)?;
+        if !is_complete(window) {
+            return Ok(false);
+        }
+    }
+    memory_fence(Ordering::SeqCst);
+    Ok(true)
+}
+
+pub(super) fn sync(window: &Window) -> WinResult<()> {
+    memory_fence(Ordering::SeqCst);
+    window.link.progress("sync").map(drop)
+}
+
+pub(super) fn free(window: &Window) -> WinResult<()> {
+    let call = "free";
+    let rank = window.link.rank;
+    let mut outcome = flush_all(window, call);
+    // Posts that nobody waited for have arrived when this rank is met, and locks are given back.
+    outcome = outcome.and(window.flush_pending(call, rank, &window.parts.sync.notices));
+    outcome = outcome.and(window.flush_pending(call, rank, &window.parts.sync.releases));
+    // A rank whose operations failed meets the others all the same.
+    outcome = outcome.and(barrier(window, call));
+    // After the barrier no rank accesses this one's memory, and the signals to this rank have come. Its own are counted in
+    // what goes with the window, so they have to end first.
+    outcome.and(window.flush_pending(call, rank, &window.parts.sync.notices))
+}

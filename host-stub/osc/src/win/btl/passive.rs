@@ -1,0 +1,194 @@
+//! Passive target: locks ([`lock_words`]) in control blocks, and flushes.
+
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+use plugin_api::{BtlAtomicOp, OpFlags};
+
+use super::tracked::notified;
+use crate::win::control::{LOCK, LOCK_OF_ALL, Word};
+use crate::win::epoch::LockKind;
+use crate::win::error::WinResult;
+use crate::win::lock_words::{self, LockWord, LockWords};
+use crate::win::peer::Peer;
+use crate::win::window::Window;
+
+/// The rank that has the word of locks of all ranks.
+const MASTER: usize = 0;
+
+/// The words of a target's locks, in control blocks.
+struct Remote<'a> {
+    window: &'a Window,
+    call: &'static str,
+    master: &'a Peer,
+    target: &'a Peer,
+}
+
+impl Remote<'_> {
+    fn of<'a>(window: &'a Window, call: &'static str, rank: usize) -> WinResult<Remote<'a>> {
+        Ok(Remote {
+            window,
+            call,
+            master: window.peer(call, MASTER)?,
+            target: window.peer(call, rank)?,
+        })
+    }
+
+    fn place(&self, word: LockWord) -> (&Peer, Word) {
+        match word {
+            LockWord::Master => (self.master, LOCK_OF_ALL),
+            LockWord::Target => (self.target, LOCK),
+        }
+    }
+
+    /// Has what was given leave: others wait for it, and this rank may make no progress for long.
+    fn send(&self) -> WinResult<()> {
+        self.window.link.progress(self.call).map(drop)
+    }
+
+    /// Waits for a lock as `take` does, which gets how it waits between two tries.
+    fn locked(
+        &self,
+        take: impl FnOnce(&mut dyn FnMut(u32) -> WinResult<()>) -> WinResult<()>,
+    ) -> WinResult<()> {
+        let mut waiter = self.window.link.tries(self.call);
+        let taken = take(&mut |tries| waiter.back_off(tries));
+        if taken.is_err() {
+            // Best effort: the first error is the one to return.
+            let _ = self.send();
+        }
+        // Local accesses after the lock see what earlier holders wrote.
+        fence(Ordering::SeqCst);
+        taken
+    }
+}
+
+impl LockWords for Remote<'_> {
+    const PATIENCE: Duration = Duration::from_millis(20);
+
+    fn add(&self, word: LockWord, operand: u64) -> WinResult<u64> {
+        let (peer, word) = self.place(word);
+        self.window.add_word(self.call, peer, word, operand)
+    }
+
+    /// Does not wait for the answer, which tells nothing: `free` does, so that the word lives until then.
+    fn give(&self, word: LockWord, operand: u64) -> WinResult<()> {
+        let (window, (peer, word)) = (self.window, self.place(word));
+        let remote = peer.control_address(word);
+        let releases = &window.parts.sync.releases;
+        let told = Arc::as_ptr(&window.link.context).cast_mut().cast();
+        window.tracked(self.call, peer.rank, releases, None, |context, _| {
+            // SAFETY: the endpoint is the job's; the word lies in the peer's control block, which lives until every rank freed
+            // the window; `notified` takes this context and data.
+            unsafe {
+                window.link.transport.atomic_op(
+                    peer.endpoint,
+                    remote,
+                    peer.control_handle.as_ptr(),
+                    BtlAtomicOp::Add,
+                    operand,
+                    OpFlags::empty(),
+                    Some(notified),
+                    context,
+                    told,
+                )
+            }
+        })
+    }
+
+    fn swap_if(&self, word: LockWord, compare: u64, value: u64) -> WinResult<u64> {
+        let (peer, word) = self.place(word);
+        self.window
+            .swap_word_if(self.call, peer, word, compare, value)
+    }
+
+    fn add_and_swap(&self, operand: u64, value: u64) -> [WinResult<u64>; 2] {
+        let add = (self.master, LOCK_OF_ALL, operand);
+        let swap = (self.target, LOCK, value);
+        self.window.add_and_swap_words(self.call, add, swap)
+    }
+}
+
+pub(super) fn lock(window: &Window, rank: usize, kind: LockKind) -> WinResult<()> {
+    let call = "lock";
+    let words = Remote::of(window, call, rank)?;
+    if kind == LockKind::Exclusive {
+        // A try right behind the release of the same lock would keep out all others that want it.
+        window.wait_pending_of(call, Some(rank), &window.parts.sync.releases)?;
+    }
+    words.locked(|back_off| match kind {
+        LockKind::Shared => lock_words::lock_shared(&words, LockWord::Target, back_off),
+        LockKind::Exclusive => lock_words::lock_alone(&words, back_off),
+    })
+}
+
+pub(super) fn unlock(window: &Window, rank: usize, held: Option<LockKind>) -> WinResult<()> {
+    let call = "unlock";
+    let flushed = flush(window, call, rank);
+    let Some(kind) = held else { return flushed };
+    let words = Remote::of(window, call, rank)?;
+    let released = match kind {
+        LockKind::Shared => lock_words::unlock_shared(&words, LockWord::Target),
+        LockKind::Exclusive => lock_words::unlock_alone(&words),
+    };
+    flushed.and(released).and(words.send())
+}
+
+pub(super) fn lock_all(window: &Window) -> WinResult<()> {
+    let words = Remote::of(window, "lock_all", MASTER)?;
+    words.locked(|back_off| lock_words::lock_shared(&words, LockWord::Master, back_off))
+}
+
+pub(super) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {
+    let call = "unlock_all";
+    let flushed = flush_all(window, call);
+    if !held {
+        return flushed;
+    }
+    let words = Remote::of(window, call, MASTER)?;
+    let released = lock_words::unlock_shared(&words, LockWord::Master);
+    flushed.and(released).and(words.send())
+}
+
+pub(in crate::win) fn flush(window: &Window, call: &'static str, rank: usize) -> WinResult<()> {
+    let peer = window.peer(call, rank)?;
+    if !peer.is_settled() {
+        if !peer.transfers.is_alone() {
+            return settle(window, call, peer);
+        }
+        // Most operations are complete after one visit to the transport, made here without preparing a wait.
+        // Nothing is added meanwhile.
+        window.link.progress(call)?;
+        if !peer.is_settled() {
+            return settle(window, call, peer);
+        }
+    }
+    fence(Ordering::AcqRel);
+    Ok(())
+}
+
+/// Waits for what is under way to a target, and tells of what failed.
+#[inline(never)]
+fn settle(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
+    let Peer {
+        rank,
+        transfers,
+        accumulates,
+        ..
+    } = peer;
+    let transferred = window.flush_pending(call, *rank, transfers);
+    let accumulated = window.flush_pending(call, *rank, accumulates);
+    // Fetched data, and what was written to this rank's own memory, is seen by what follows. That
+    // what was put is seen elsewhere is the transport's word, and needs no stronger fence here.
+    fence(Ordering::AcqRel);
+    transferred.and(accumulated)
+}
+
+pub(in crate::win) fn flush_all(window: &Window, call: &'static str) -> WinResult<()> {
+    let mut outcome = Ok(());
+    for rank in 0..window.parts.peers.len() {
+        outcome = outcome.and(flush(window, call, rank));
+    }
+    outcome
+}

@@ -1,0 +1,215 @@
+//! Operations that nobody waits for yet: counted before they are issued, finished by their
+//! callback, waited for by flushes and requests.
+
+use std::ffi::c_void;
+use std::time::Duration;
+
+use plugin_api::{Endpoint, Handle, Module, Status};
+
+use crate::door::Context;
+use crate::win::error::{WinError, WinResult};
+use crate::win::peer::Peer;
+use crate::win::pending::{Cell, Pending};
+use crate::win::request_state::RequestState;
+use crate::win::window::Window;
+
+/// Pause between two looks at operations that outlived their epoch.
+const NAP: Duration = Duration::from_micros(100);
+
+/// Finishes an operation: `context` is its [`Cell`], `data` its [`RequestState`] or NULL.
+pub(super) unsafe extern "C" fn done(
+    _module: *mut Module,
+    _endpoint: *mut Endpoint,
+    _local_address: *mut c_void,
+    _local_handle: *mut Handle,
+    context: *mut c_void,
+    data: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the cell belongs to a window, which lives while it counts this operation.
+    let cell = unsafe { &*context.cast::<Cell>() };
+    if data.is_null() {
+        cell.finish(status);
+    } else {
+        // SAFETY: the state belongs to the window's pool and is in use while it counts this
+        // operation. The request reports the failure, so the flush need not.
+        unsafe { &*data.cast::<RequestState>() }.finish(status);
+        // Last, because the window may be freed once its counts are down.
+        cell.finish(0);
+    }
+}
+
+/// Finishes a notification, or the release of a lock: `context` is its [`Cell`], `data` the [`Context`]. One that failed was
+/// perhaps never seen by the rank that waits for it, so the failure is everybody's. One to a peer that is gone keeps
+/// nobody waiting, and the transport reports that peer.
+pub(super) unsafe extern "C" fn notified(
+    _module: *mut Module,
+    _endpoint: *mut Endpoint,
+    _local_address: *mut c_void,
+    _local_handle: *mut Handle,
+    context: *mut c_void,
+    data: *mut c_void,
+    status: i32,
+) {
+    if status < 0 && Status(status) != Status::UNREACH {
+        // SAFETY: the window that counts this notification keeps its context.
+        let context = unsafe { &*data.cast::<Context>() };
+        context.failures.strand(Status(status));
+    }
+    // SAFETY: the cell belongs to a window, which lives while it counts this operation.
+    unsafe { &*context.cast::<Cell>() }.finish(status);
+}
+
+impl Window {
+    /// Issues an operation that `pending` counts, and `request` too where there is one. `post` gets
+    /// the context and data that go with [`done`].
+    #[inline(always)]
+    pub(super) fn tracked(
+        &self,
+        call: &'static str,
+        rank: usize,
+        pending: &Pending,
+        request: Option<&RequestState>,
+        mut post: impl FnMut(*mut c_void, *mut c_void) -> Status,
+    ) -> WinResult<()> {
+        let cell = pending.begin();
+        let context = std::ptr::from_ref(cell).cast_mut().cast::<c_void>();
+        let data = request.map_or(std::ptr::null_mut(), |request| {
+            request.begin();
+            std::ptr::from_ref(request).cast_mut().cast::<c_void>()
+        });
+        match post(context, data) {
+            Status::SUCCESS => Ok(()),
+            Status::COMPLETED => {
+                // No callback will run.
+                uncount(cell, request);
+                Ok(())
+            }
+            // By value: what it captures need not be in memory before.
+            status => self.tracked_again(call, rank, status, (cell, request), move || {
+                post(context, data)
+            }),
+        }
+    }
+
+    /// An operation that the transport did not take at once.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn tracked_again(
+        &self,
+        call: &'static str,
+        rank: usize,
+        status: Status,
+        (cell, request): (&Cell, Option<&RequestState>),
+        post: impl FnMut() -> Status,
+    ) -> WinResult<()> {
+        let outcome = if status.is_again() {
+            self.issue(call, rank, post)
+        } else {
+            status
+                .ok()
+                .map_err(|status| WinError::Transport { call, rank, status })
+        };
+        if !matches!(outcome, Ok(Status::SUCCESS)) {
+            uncount(cell, request);
+        }
+        outcome.map(drop)
+    }
+
+    /// Waits until what `pending` counts now has ended.
+    #[inline]
+    pub(in crate::win) fn wait_pending(
+        &self,
+        call: &'static str,
+        pending: &Pending,
+    ) -> WinResult<()> {
+        self.wait_pending_of(call, None, pending)
+    }
+
+    /// As [`wait_pending`](Self::wait_pending); given a member, its failure alone ends the wait, not that of any rank of the
+    /// window.
+    #[inline]
+    pub(in crate::win) fn wait_pending_of(
+        &self,
+        call: &'static str,
+        member: Option<usize>,
+        pending: &Pending,
+    ) -> WinResult<()> {
+        if pending.is_idle() {
+            return Ok(());
+        }
+        self.wait_busy(call, member, pending)
+    }
+
+    #[inline(never)]
+    fn wait_busy(
+        &self,
+        call: &'static str,
+        member: Option<usize>,
+        pending: &Pending,
+    ) -> WinResult<()> {
+        let flush = loop {
+            match pending.try_flush() {
+                Some(flush) => break flush,
+                // Another flush is under way, or was given up. This one starts after it, because it may have begun
+                // before this caller's last operation. The other flush may be of this thread, in a frame
+                // below: progress runs sources, and those begin operations. Then it ends after this one, so
+                // this waits for an idle moment instead.
+                None => {
+                    self.link
+                        .wait_until_of(call, member, || pending.can_flush() || pending.is_idle())?;
+                    if pending.is_idle() {
+                        return Ok(());
+                    }
+                }
+            }
+        };
+        self.link.wait_until_of(call, member, || flush.is_done())
+    }
+
+    /// Waits until no operation of this rank is under way to a target, or to any, whatever became of the job: after
+    /// this no buffer is in use. The transport reports every operation, so this ends.
+    pub fn wait_idle(&self, target: Option<usize>) {
+        let is_idle = |peer: &Peer| peer.transfers.is_idle() && peer.accumulates.is_idle();
+        let is_busy = || match target {
+            Some(rank) => self
+                .parts
+                .peers
+                .get(rank)
+                .is_some_and(|peer| !is_idle(peer)),
+            None => !self.parts.peers.iter().all(is_idle),
+        };
+        if !is_busy() {
+            return;
+        }
+        tracing::warn!(
+            "an epoch of a window failed; waiting until the transport has reported its operations"
+        );
+        while is_busy() {
+            self.link.waiter().visit();
+            std::thread::sleep(NAP);
+        }
+    }
+
+    /// As [`wait_pending`](Self::wait_pending), and reports the first failure.
+    #[inline]
+    pub(in crate::win) fn flush_pending(
+        &self,
+        call: &'static str,
+        rank: usize,
+        pending: &Pending,
+    ) -> WinResult<()> {
+        self.wait_pending(call, pending)?;
+        match pending.take_failure() {
+            None => Ok(()),
+            Some(status) => Err(WinError::Transport { call, rank, status }),
+        }
+    }
+}
+
+fn uncount(cell: &Cell, request: Option<&RequestState>) {
+    if let Some(request) = request {
+        request.finish(0);
+    }
+    cell.finish(0);
+}

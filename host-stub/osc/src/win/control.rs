@@ -1,0 +1,219 @@
+//! The control block: words of one window at one rank, which every rank of the window reads and
+//! updates through the transport.
+//!
+//! The owner never stores to a word that peers update: the transport's atomics need not be atomic
+//! with respect to the processor. It only loads them, and updates them through the transport like
+//! everybody else. Words that only the owner writes (about attached regions, and what it tells the
+//! others) are read by peers with gets.
+
+use std::sync::atomic::AtomicU64;
+
+use plugin_api::{Access, Handle};
+
+use crate::base::Pages;
+use crate::transport::{Registration, Transport, TransportError};
+
+/// Words of a cache line, so that words with different users do not share one.
+const LINE: usize = 8;
+
+/// A word of the control block, counted in 64-bit words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Word(pub(super) usize);
+
+/// Locks of this rank's memory ([`super::lock_words`]).
+pub(super) const LOCK: Word = Word(0);
+/// The lock of accumulates that the transport does not serve: 0, or the holder's rank plus one.
+pub(super) const ACCUMULATE_LOCK: Word = Word(LINE);
+/// How often any rank completed an access epoch to this one.
+pub(super) const COMPLETED: Word = Word(2 * LINE);
+/// Version of the table of attached regions, odd while it changes; then the number of its slots.
+pub(super) const REGIONS_VERSION: Word = Word(3 * LINE);
+/// Counters of puts with notification ([`COUNTERS`] words).
+const NOTIFIED: usize = 4 * LINE;
+/// At the master, locks of all ranks' memory ([`super::lock_words`]).
+pub(super) const LOCK_OF_ALL: Word = Word(5 * LINE);
+/// Barrier signals received, one word per round.
+const BARRIER: usize = 6 * LINE;
+/// Rounds of a barrier among as many ranks as a machine can number.
+const ROUNDS: usize = 64;
+/// Words in which a rank tells the others something: the first is a number, or the length of a refusal, whose text
+/// follows.
+pub(super) const SAID_WORDS: usize = 32;
+/// What this rank tells the others; only it writes here.
+const SAID: usize = BARRIER + ROUNDS;
+/// How often each rank posted an exposure epoch to this one, one word per rank.
+const POSTS: usize = SAID + 2 * SAID_WORDS;
+
+/// Counters that each rank of a window has for puts with notification.
+pub const COUNTERS: usize = LINE;
+
+/// Where the parts of a window's control blocks lie. The same on every rank.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ControlPlan {
+    regions: usize,
+    scratch: usize,
+    words: usize,
+}
+
+impl ControlPlan {
+    /// For `size` ranks, `region_words` words about attached regions and `scratch_words` words that
+    /// only the owner uses.
+    pub(super) fn new(size: usize, region_words: usize, scratch_words: usize) -> ControlPlan {
+        let regions = (POSTS + size).next_multiple_of(LINE);
+        let scratch = (regions + region_words).next_multiple_of(LINE);
+        ControlPlan {
+            regions,
+            scratch,
+            words: scratch + scratch_words,
+        }
+    }
+
+    /// A counter of puts with notification.
+    pub(super) fn notified(&self, counter: usize) -> Word {
+        Word(NOTIFIED + counter % COUNTERS)
+    }
+
+    /// The signals of one round of the barrier.
+    pub(super) fn barrier(&self, round: usize) -> Word {
+        Word(BARRIER + round % ROUNDS)
+    }
+
+    /// A word of what the rank tells the others at a turn.
+    pub(super) fn said(&self, turn: u64, index: usize) -> Word {
+        Word(SAID + (turn % 2) as usize * SAID_WORDS + index % SAID_WORDS)
+    }
+
+    /// The posts of one rank.
+    pub(super) fn post_of(&self, rank: usize) -> Word {
+        Word(POSTS + rank)
+    }
+
+    /// The `index`-th word about attached regions.
+    pub(super) fn region(&self, index: usize) -> Word {
+        Word(self.regions + index)
+    }
+
+    /// The `index`-th word of the owner's scratch.
+    pub(super) fn scratch(&self, index: usize) -> Word {
+        Word(self.scratch + index)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.words * size_of::<u64>()
+    }
+}
+
+/// This rank's control block.
+pub(super) struct Control {
+    plan: ControlPlan,
+    // Before `pages`: fields drop in this order, and a registration must not outlive its memory.
+    /// None for a window that is synchronised otherwise.
+    registration: Option<Registration>,
+    pages: Pages,
+}
+
+/// Why there is no control block.
+pub(super) enum ControlError {
+    /// No memory of that many bytes.
+    Memory(usize),
+    /// The transport refused to register it.
+    Transport(TransportError),
+}
+
+impl std::fmt::Display for ControlError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ControlError::Memory(bytes) => write!(f, "no memory for {bytes} B of control block"),
+            ControlError::Transport(error) => write!(f, "control block: {error}"),
+        }
+    }
+}
+
+impl Control {
+    pub(super) fn new(transport: &Transport, plan: ControlPlan) -> Result<Control, ControlError> {
+        let bytes = plan.bytes();
+        let pages = Pages::new(bytes).ok_or(ControlError::Memory(bytes))?;
+        let access = Access::LOCAL_WRITE
+            | Access::REMOTE_READ
+            | Access::REMOTE_WRITE
+            | Access::REMOTE_ATOMIC;
+        // SAFETY: the pages live until after the registration ends (field order above), and all
+        // that reads them expects peers to change them.
+        let registration = unsafe { transport.register(pages.base(), bytes, access) }
+            .map_err(ControlError::Transport)?;
+        Ok(Control {
+            plan,
+            registration: Some(registration),
+            pages,
+        })
+    }
+
+    /// A block that no other rank reaches, for windows that are synchronised otherwise.
+    pub(super) fn unused(plan: ControlPlan) -> Result<Control, ControlError> {
+        let bytes = plan.bytes();
+        Ok(Control {
+            plan,
+            registration: None,
+            pages: Pages::new(bytes).ok_or(ControlError::Memory(bytes))?,
+        })
+    }
+
+    /// Ends the registration; the memory stays.
+    pub(super) fn withdraw(&mut self) {
+        self.registration = None;
+    }
+
+    pub(super) fn plan(&self) -> &ControlPlan {
+        &self.plan
+    }
+
+    /// Its address, and its handle if other ranks reach it.
+    pub(super) fn card(&self) -> (u64, Vec<u8>) {
+        let handle = self.registration.as_ref();
+        (
+            self.pages.base() as u64,
+            handle.map_or(Vec::new(), |handle| handle.handle_bytes().to_vec()),
+        )
+    }
+
+    /// The handle of the block, for results that land in its scratch.
+    pub(super) fn handle(&self) -> *mut Handle {
+        self.registration
+            .as_ref()
+            .map_or(std::ptr::null_mut(), Registration::handle_ptr)
+    }
+
+    /// A word of this rank's block.
+    #[inline]
+    pub(super) fn word(&self, word: Word) -> &AtomicU64 {
+        let index = word.0.min(self.plan.words - 1);
+        // SAFETY: the index is inside the block, which is page-aligned, zeroed and lives as long
+        // as `self`. Peers write it from outside the process's view, as to any shared memory:
+        // loads are atomic and see whole words, which providers write with single stores.
+        unsafe { AtomicU64::from_ptr(self.pages.base().cast::<u64>().add(index)) }
+    }
+
+    /// The address of a word of this rank's block.
+    pub(super) fn address(&self, word: Word) -> *mut u64 {
+        self.word(word).as_ptr()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_do_not_overlap() {
+        let plan = ControlPlan::new(5, 30, 16);
+        assert!(plan.barrier(ROUNDS - 1).0 < plan.said(0, 0).0);
+        assert!(plan.said(0, SAID_WORDS - 1).0 < plan.said(1, 0).0);
+        assert!(plan.said(3, SAID_WORDS - 1).0 < plan.post_of(0).0);
+        assert!(plan.post_of(4).0 < plan.region(0).0);
+        assert!(plan.region(29).0 < plan.scratch(0).0);
+        assert_eq!(plan.scratch(15).0 + 1, plan.words);
+        assert!(plan.notified(COUNTERS - 1).0 < LOCK_OF_ALL.0);
+        assert!(LOCK_OF_ALL.0 < plan.barrier(0).0);
+        assert_eq!(plan.scratch(0).0 % LINE, 0);
+    }
+}

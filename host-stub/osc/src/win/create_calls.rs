@@ -1,0 +1,104 @@
+//! The calls that make a window.
+
+use super::create::create;
+use super::error::WinResult;
+use super::info::Info;
+use super::kind::WindowKind;
+use super::wanted::{Source, Wanted};
+use super::window::Window;
+use crate::door::Members;
+
+impl Window {
+    /// Makes a window of the caller's memory over a job, or another group of ranks. Collective; every rank may give another length and
+    /// displacement unit. [`WinError::Creation`](super::WinError::Creation) on every rank when some rank cannot take part.
+    ///
+    /// # Safety
+    /// The memory is readable and writable, and stays so until the window was freed. While it is
+    /// exposed it is touched only as MPI's rules for the epoch allow, and not through references.
+    pub unsafe fn create(
+        over: impl Into<Members>,
+        base: *mut u8,
+        len: usize,
+        unit: u32,
+    ) -> WinResult<Window> {
+        // SAFETY: passed on to the caller.
+        unsafe { Self::create_with(over, base, len, unit, &Info::new()) }
+    }
+
+    /// As [`create`](Self::create), with hints.
+    ///
+    /// # Safety
+    /// As for [`create`](Self::create).
+    pub unsafe fn create_with(
+        over: impl Into<Members>,
+        base: *mut u8,
+        len: usize,
+        unit: u32,
+        info: &Info,
+    ) -> WinResult<Window> {
+        let wanted = Wanted {
+            kind: WindowKind::Create,
+            unit,
+            source: Source::Caller(base, len),
+            info,
+        };
+        create(over.into(), &wanted)
+    }
+
+    /// Makes a window of `len` zeroed bytes that it owns. Collective.
+    pub fn allocate(over: impl Into<Members>, len: usize, unit: u32) -> WinResult<Window> {
+        Self::allocate_with(over, len, unit, &Info::new())
+    }
+
+    /// As [`allocate`](Self::allocate), with hints.
+    pub fn allocate_with(
+        over: impl Into<Members>,
+        len: usize,
+        unit: u32,
+        info: &Info,
+    ) -> WinResult<Window> {
+        let wanted = Wanted {
+            kind: WindowKind::Allocate,
+            unit,
+            source: Source::Own(len),
+            info,
+        };
+        create(over.into(), &wanted)
+    }
+
+    /// Makes a window of `len` zeroed bytes of memory that every rank may address, see
+    /// [`shared_query`](Self::shared_query). The ranks' parts follow each other without a gap
+    /// unless the info says otherwise. Collective; [`WinError::Creation`](super::WinError::Creation) on every rank when some
+    /// rank does not share memory with the others.
+    pub fn allocate_shared(
+        over: impl Into<Members>,
+        len: usize,
+        unit: u32,
+        info: &Info,
+    ) -> WinResult<Window> {
+        let wanted = Wanted {
+            kind: WindowKind::AllocateShared,
+            unit,
+            source: Source::Own(len),
+            info,
+        };
+        create(over.into(), &wanted)
+    }
+
+    /// Makes a window without memory, to which each rank attaches some. Displacements are
+    /// addresses in the target's process. Collective.
+    pub fn dynamic(over: impl Into<Members>) -> WinResult<Window> {
+        Self::dynamic_with(over, &Info::new())
+    }
+
+    /// As [`dynamic`](Self::dynamic), with hints.
+    pub fn dynamic_with(over: impl Into<Members>, info: &Info) -> WinResult<Window> {
+        let wanted = Wanted {
+            kind: WindowKind::Dynamic,
+            unit: 1,
+            source: Source::None,
+            info,
+        };
+        create(over.into(), &wanted)
+    }
+}

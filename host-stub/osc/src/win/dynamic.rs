@@ -1,0 +1,135 @@
+//! Dynamic windows: each rank attaches and detaches memory, and publishes what is attached
+//! ([`super::regions`]).
+//!
+//! The table of a rank is of a version, which is odd while the table changes. An origin keeps a copy
+//! of each target's table ([`super::region_cache`]). Before every operation it reads the target's
+//! version (one small get) and reads what has changed when its copy is of another version, so it
+//! never uses the key of memory that was detached before the call. This is the simple protocol of
+//! Gerstenberger, Besta, Hoefler, "Enabling Highly-Scalable Remote Memory Access Programming with
+//! MPI-3 One Sided" (SC 2013): detaching stays local, because no origin has to be told.
+
+use super::control::REGIONS_VERSION;
+use super::error::{WinError, WinResult};
+use super::keeping::keeping;
+use super::kind::WindowKind;
+use super::own_part::register;
+use super::peer::Peer;
+use super::regions::KeyWords;
+use super::window::Window;
+use crate::door::{Location, decode_location};
+
+impl Window {
+    /// Attaches memory to a dynamic window. Local; takes time as the logarithm of how much is
+    /// attached. Takes an encoded location too; peers name the memory by its address there.
+    /// [`WinError::BadArgument`]: not a dynamic window, no bytes, or overlap with attached memory.
+    /// [`WinError::Registration`]: the transport did not take it, or the table of regions has no room
+    /// for one more.
+    ///
+    /// # Safety
+    /// The memory is readable and writable, and stays so until it was detached or the window
+    /// freed; meanwhile it is touched only as MPI's rules for the epoch allow.
+    pub unsafe fn attach(&self, base: *mut u8, len: usize) -> WinResult<()> {
+        let _entered = self.link.enter("attach")?;
+        // SAFETY: the caller vouches for the memory.
+        unsafe { (self.table.attach)(self, base, len) }
+    }
+
+    /// Detaches memory that was attached at this address. Local; afterwards no rank's operation
+    /// reaches it. [`WinError::BadArgument`]: nothing was attached there.
+    pub fn detach(&self, base: *const u8) -> WinResult<()> {
+        let _entered = self.link.enter("detach")?;
+        (self.table.detach)(self, base)
+    }
+
+    /// The key of the region at `peer` that holds a range, of the table as it is now.
+    pub(super) fn region_key(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        address: u64,
+        extent: usize,
+    ) -> WinResult<KeyWords> {
+        let version = self.read_word(call, peer, REGIONS_VERSION)?;
+        let mut waiter = self.link.tries(call);
+        let mut cache = loop {
+            match peer.regions.try_take() {
+                Some(cache) => break cache,
+                None => waiter.step()?,
+            }
+        };
+        if !cache.is_of(version) {
+            // A refresh waits, and the turn is kept meanwhile.
+            keeping(self.link.waiter(), || {
+                self.refresh_regions(call, peer, &mut cache, version)
+            })?;
+        }
+        cache.find(address, extent).ok_or(WinError::NotAttached {
+            call,
+            rank: peer.rank,
+            address,
+            size: extent,
+        })
+    }
+}
+
+/// [`Window::attach`], for windows of every table.
+///
+/// # Safety
+/// As for [`Window::attach`].
+pub(super) unsafe fn attach(window: &Window, base: *mut u8, len: usize) -> WinResult<()> {
+    let call = "attach";
+    let refuse = |reason: String| Err(WinError::BadArgument { call, reason });
+    if window.kind() != WindowKind::Dynamic {
+        return refuse(format!("the window is of kind {:?}", window.kind()));
+    }
+    // A host pointer that is mapped on a device is host memory all the same.
+    let located = window.link.locate_itself(base as u64, len);
+    let Location { device, address } = match located {
+        Ok(location) => location,
+        Err(reason) => return refuse(reason),
+    };
+    let start = address as usize;
+    let Some(end) = start.checked_add(len).filter(|_| len > 0 && start > 0) else {
+        return refuse(format!("{len} B at {start:#x} are no memory"));
+    };
+    let base = std::ptr::with_exposed_provenance_mut(start);
+    let mut regions = window.parts.attached.lock();
+    if let Some((other, bytes)) = regions.overlapping(start, end) {
+        return refuse(format!(
+            "{len} B at {start:#x} overlap {bytes} B attached at {other:#x}"
+        ));
+    }
+    // SAFETY: the caller vouches for the memory; the registration ends at detach or free.
+    let registration = match unsafe { register(&window.link, base, len, device) } {
+        Ok((registration, _)) => registration,
+        Err(reason) => return Err(WinError::Registration { call, reason }),
+    };
+    let (control, transport) = (&window.parts.control, &window.link.transport);
+    let added = regions.add(control, transport, (start, len), registration);
+    added.map_err(|reason| WinError::Registration { call, reason })
+}
+
+/// [`Window::detach`], for windows of every table.
+pub(super) fn detach(window: &Window, base: *const u8) -> WinResult<()> {
+    let start = decode_location(base as u64).map_or(base as u64, |l| l.address) as usize;
+    let (control, transport) = (&window.parts.control, &window.link.transport);
+    // Out of the table first: a rank that reads it from here on learns no key that is about to end.
+    let removed = window
+        .parts
+        .attached
+        .lock()
+        .remove(control, transport, start);
+    let Some(registration) = removed else {
+        return Err(WinError::BadArgument {
+            call: "detach",
+            reason: format!("nothing is attached at {base:p}"),
+        });
+    };
+    registration
+        .deregister()
+        .map_err(|error| WinError::Transport {
+            call: "detach",
+            rank: window.link.rank,
+            status: error.status,
+        })
+}

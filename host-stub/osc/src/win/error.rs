@@ -1,0 +1,224 @@
+//! Everything a window call can refuse or fail with.
+
+use plugin_api::{Datatype, Status};
+
+use crate::base::Op;
+
+/// Why a window call did not do what was asked. Caller's mistakes are found before anything is
+/// sent; [`WinError::Transport`] and [`WinError::Job`] report what happened to something sent,
+/// [`WinError::Registration`] that the transport had no room for memory.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum WinError {
+    /// The target range does not lie inside the target's window.
+    #[error(
+        "{call} to rank {rank}: {size} B at displacement {displacement} (unit {unit} B) do not fit \
+         the {limit} B of that rank's window; nothing was sent"
+    )]
+    OutOfBounds {
+        /// The call.
+        call: &'static str,
+        /// The target.
+        rank: usize,
+        /// Displacement as given, in units.
+        displacement: u64,
+        /// The target's displacement unit, bytes.
+        unit: u32,
+        /// Bytes from the displacement to the end of the layout.
+        size: usize,
+        /// Bytes of the target's window.
+        limit: u64,
+    },
+    /// No region that the target has attached holds the range.
+    #[error(
+        "{call} to rank {rank}: {size} B at address {address:#x} lie in no memory attached there \
+         (never attached, or detached); nothing was sent"
+    )]
+    NotAttached {
+        /// The call.
+        call: &'static str,
+        /// The target.
+        rank: usize,
+        /// Address of the layout's first element, in the target's process.
+        address: u64,
+        /// Bytes from there to the end of the layout.
+        size: usize,
+    },
+    /// A copy function did not copy what it should.
+    #[error("{call}: {function} of {size} B answered {answer}")]
+    DeviceCopy {
+        /// The call.
+        call: &'static str,
+        /// The function.
+        function: &'static str,
+        /// Bytes that it should copy.
+        size: usize,
+        /// Bytes that it copied, or a negative libfabric errno.
+        answer: i64,
+    },
+    /// The target rank does not exist.
+    #[error("{call}: no rank {rank} in a window of {size} ranks")]
+    NoSuchRank {
+        /// The call.
+        call: &'static str,
+        /// The rank asked for.
+        rank: usize,
+        /// Ranks of the window.
+        size: usize,
+    },
+    /// A communication call outside any access epoch.
+    #[error("{call} to rank {rank} outside an access epoch; open one with fence, start or lock")]
+    OutsideEpoch {
+        /// The call.
+        call: &'static str,
+        /// The target.
+        rank: usize,
+    },
+    /// The open access epoch does not include the target.
+    #[error("{call} to rank {rank}, which the open {epoch} epoch does not include")]
+    WrongTarget {
+        /// The call.
+        call: &'static str,
+        /// The target.
+        rank: usize,
+        /// The open epoch.
+        epoch: &'static str,
+    },
+    /// The synchronisation call does not fit the window's state.
+    #[error("{call} while the window's state is: {state}")]
+    EpochMisuse {
+        /// The call.
+        call: &'static str,
+        /// What is open now.
+        state: &'static str,
+    },
+    /// A request form outside a passive-target epoch.
+    #[error("{call} to rank {rank}: request forms need a lock or lock_all epoch")]
+    NotPassive {
+        /// The call.
+        call: &'static str,
+        /// The target.
+        rank: usize,
+    },
+    /// The lock of that target is not in the state the call needs.
+    #[error("{call} of rank {rank}: {reason}")]
+    LockState {
+        /// The call.
+        call: &'static str,
+        /// The target.
+        rank: usize,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// The thread level provided does not allow the call to this thread; what the door says.
+    #[error("{0}")]
+    Level(String),
+    /// The request tells somebody of its completion already.
+    #[error("the request has a condition or an event already; it signals one")]
+    Taken,
+    /// The operation is not defined on the datatype, or not for the call.
+    #[error("{call}: operation {op} is not defined {why} (datatype {datatype:?})")]
+    InvalidOperation {
+        /// The call.
+        call: &'static str,
+        /// The operation.
+        op: Op,
+        /// The element type.
+        datatype: Datatype,
+        /// Where it is not defined.
+        why: &'static str,
+    },
+    /// Two layouts of one call differ in type or amount.
+    #[error(
+        "{call}: the {first} layout holds {first_count} elements of {first_type:?}, the {second} layout \
+         {second_count} of {second_type:?}; type and count must match"
+    )]
+    LayoutMismatch {
+        /// The call.
+        call: &'static str,
+        /// Which layout.
+        first: &'static str,
+        /// Its elements.
+        first_count: usize,
+        /// Its type.
+        first_type: Datatype,
+        /// Which other layout.
+        second: &'static str,
+        /// Its elements.
+        second_count: usize,
+        /// Its type.
+        second_type: Datatype,
+    },
+    /// A layout that no address space can hold, or whose parts are inconsistent.
+    #[error("layout: {reason}")]
+    InvalidLayout {
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// An argument of a creation, attach or synchronisation call.
+    #[error("{call}: {reason}")]
+    BadArgument {
+        /// The call.
+        call: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Creation was refused by some rank; every rank learns of it.
+    #[error("window creation failed on rank {rank}: {reason}")]
+    Creation {
+        /// The rank that could not take part.
+        rank: usize,
+        /// Its reason.
+        reason: String,
+    },
+    /// The transport refused or failed an operation.
+    #[error(
+        "{call} to rank {rank}: the transport answered {status}; the window's contents there are undefined"
+    )]
+    Transport {
+        /// What was asked of the transport.
+        call: &'static str,
+        /// The target.
+        rank: usize,
+        /// Its answer.
+        status: Status,
+    },
+    /// The transport did not register memory that a call was to expose; nothing is changed. The memory may
+    /// be offered again: what was short may be there later.
+    #[error("{call}: the memory was not registered: {reason}")]
+    Registration {
+        /// The call.
+        call: &'static str,
+        /// What the transport said.
+        reason: String,
+    },
+    /// The job failed while the call waited.
+    #[error("{call} gave up waiting: {reason}")]
+    Job {
+        /// The call.
+        call: &'static str,
+        /// What the job reports.
+        reason: String,
+    },
+    /// A layer's entry failed with a code of its own.
+    #[error("{call}: a layer returned {code}: {reason}")]
+    Layer {
+        /// The call.
+        call: &'static str,
+        /// The layer's code.
+        code: i32,
+        /// What it says.
+        reason: String,
+    },
+}
+
+/// What window calls return.
+pub type WinResult<T> = Result<T, WinError>;
+
+/// The error of a window that could not be made because of a rank.
+pub(super) fn refused(rank: usize, reason: impl Into<String>) -> WinError {
+    WinError::Creation {
+        rank,
+        reason: reason.into(),
+    }
+}

@@ -1,0 +1,211 @@
+//! Layers that replace functions of windows as they are made.
+//!
+//! A layer registers a hook with the context of its windows. When a window has been made and its table filled, the hooks
+//! run in the order of their registration; each may replace entries of that window's table, and of
+//! no other's. When the window ends, what the hooks have to undo runs in the reverse order. Every
+//! rank registers the same hooks in the same order.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::error::{WinResult, refused};
+use super::intent::Intent;
+use super::table::RmaTable;
+use super::window::Window;
+
+/// What a layer does when windows begin and end. `P` is its parameter, the same at every call.
+pub struct WindowHook<P> {
+    /// Its name, for errors.
+    pub name: &'static str,
+    /// A window was made on this rank, though not yet on all: the hook may look at it and replace
+    /// entries of its table, and calls no function of it. An error makes the creation fail on
+    /// every rank, with this as the reason.
+    pub created: fn(&mut NewWindow<'_>, &P) -> Result<(), String>,
+    /// A window for which `created` succeeded ends, or did not come to be because another hook
+    /// failed, here or elsewhere.
+    pub ended: fn(&Window, &P),
+}
+
+/// A window that is being made.
+pub struct NewWindow<'a> {
+    window: &'a Window,
+    kept: &'a mut Vec<Box<dyn Any + Send + Sync>>,
+    /// The functions that the window will have: as the layers before left them.
+    pub table: &'a mut RmaTable,
+}
+
+impl NewWindow<'_> {
+    /// The window, complete but for its table.
+    pub fn window(&self) -> &Window {
+        self.window
+    }
+
+    /// Keeps something with the window for as long as it lives, such as the functions that were
+    /// replaced: [`Window::kept`] finds it by its type.
+    pub fn keep<T: Any + Send + Sync>(&mut self, thing: T) {
+        self.kept.push(Box::new(thing));
+    }
+}
+
+trait Hook: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn created(&self, new: &mut NewWindow<'_>) -> Result<(), String>;
+    fn ended(&self, window: &Window);
+}
+
+struct Registered<P> {
+    hook: WindowHook<P>,
+    parameter: P,
+}
+
+impl<P: Send + Sync> Hook for Registered<P> {
+    fn name(&self) -> &'static str {
+        self.hook.name
+    }
+
+    fn created(&self, new: &mut NewWindow<'_>) -> Result<(), String> {
+        (self.hook.created)(new, &self.parameter)
+    }
+
+    fn ended(&self, window: &Window) {
+        (self.hook.ended)(window, &self.parameter);
+    }
+}
+
+struct Entry {
+    id: u64,
+    hook: Arc<dyn Hook>,
+    /// For how many it is compared among the ranks.
+    stands_for: usize,
+}
+
+/// The hooks of a context's windows, in the order of their registration.
+#[derive(Default)]
+pub struct WindowHooks {
+    list: Mutex<Vec<Entry>>,
+    registered: AtomicU64,
+}
+
+/// Names a registration, to end it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HookId(u64);
+
+impl WindowHooks {
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers a hook for the windows made from here on. Every rank registers the same hooks in
+    /// the same order, while no window is being made.
+    pub fn add<P: Send + Sync + 'static>(&self, hook: WindowHook<P>, parameter: P) -> HookId {
+        let id = self.registered.fetch_add(1, Ordering::Relaxed);
+        let registered = Arc::new(Registered { hook, parameter });
+        self.lock().push(Entry {
+            id,
+            hook: registered,
+            stands_for: 1,
+        });
+        HookId(id)
+    }
+
+    /// Ends a registration. Windows that were made under it keep what the hook made of them, and
+    /// tell it when they end. Ending it again does nothing.
+    pub fn remove(&self, id: HookId) {
+        self.lock().retain(|entry| entry.id != id.0);
+    }
+
+    /// Says how many hooks of its own a hook calls, 1 unless said. Windows are not made where ranks
+    /// have different numbers; a hook that stands for none may not be called.
+    pub fn weigh(&self, id: HookId, stands_for: usize) {
+        let mut hooks = self.lock();
+        if let Some(entry) = hooks.iter_mut().find(|entry| entry.id == id.0) {
+            entry.stands_for = stands_for;
+        }
+    }
+
+    /// How many hooks there are, with those that they stand for.
+    pub(super) fn count(&self) -> usize {
+        self.lock().iter().map(|entry| entry.stands_for).sum()
+    }
+}
+
+/// The hooks that ran for one window, and what they keep with it.
+#[derive(Default)]
+pub(super) struct Layers {
+    ran: Vec<Arc<dyn Hook>>,
+    kept: Vec<Box<dyn Any + Send + Sync>>,
+}
+
+impl Layers {
+    /// Runs the hooks of its context on a new window. On an error those that had run are undone.
+    pub(super) fn run(window: &mut Window) -> Result<(), String> {
+        let hooks = &window.link.context.hooks;
+        let hooks: Vec<Arc<dyn Hook>> = hooks
+            .lock()
+            .iter()
+            .map(|entry| Arc::clone(&entry.hook))
+            .collect();
+        let mut table = window.table;
+        let mut layers = Layers::default();
+        for hook in hooks {
+            let mut new = NewWindow {
+                window,
+                kept: &mut layers.kept,
+                table: &mut table,
+            };
+            if let Err(reason) = hook.created(&mut new) {
+                let reason = format!("window hook {}: {reason}", hook.name());
+                window.layers = layers;
+                Layers::end(window);
+                return Err(reason);
+            }
+            layers.ran.push(hook);
+        }
+        window.table = table;
+        window.layers = layers;
+        Ok(())
+    }
+
+    /// Tells the layers of a window that it ends, the last first.
+    pub(super) fn end(window: &mut Window) {
+        while let Some(hook) = window.layers.ran.pop() {
+            hook.ended(window);
+        }
+    }
+}
+
+/// Runs the layers' hooks, and finds out whether they succeeded everywhere. Undone if not.
+pub(super) fn hooked(window: &mut Window, intents: &[Intent]) -> WinResult<()> {
+    let hooks = intents[window.link.rank].hooks;
+    let other = intents.iter().position(|intent| intent.hooks != hooks);
+    let ran = match other {
+        None => Layers::run(window),
+        Some(rank) => Err(format!(
+            "{hooks} window hooks are registered here, and {} on rank {rank}",
+            intents[rank].hooks
+        )),
+    };
+    let mine = ran.as_ref().err().cloned().unwrap_or_default();
+    let outcome = window.link.exchange(mine.as_bytes()).and_then(|all| {
+        match all.iter().position(|reason| !reason.is_empty()) {
+            None => Ok(()),
+            Some(rank) => Err(refused(rank, String::from_utf8_lossy(&all[rank]))),
+        }
+    });
+    if outcome.is_err() {
+        Layers::end(window);
+    }
+    outcome
+}
+
+impl Window {
+    /// The first thing of this type that a layer kept with the window.
+    #[inline]
+    pub fn kept<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.layers
+            .kept
+            .iter()
+            .find_map(|thing| thing.downcast_ref())
+    }
+}

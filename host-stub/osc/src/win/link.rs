@@ -1,0 +1,393 @@
+//! A window's view of its processes and the transport: progress, waiting, and noticing failure.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use plugin_api::{ModuleFlags, Status};
+
+use super::error::{WinError, WinResult, refused};
+use super::intent::Intent;
+use crate::base::process::Process;
+use crate::door::{
+    Completion, Context, Devices, Entered, Found, HOST, Location, Members, Pace, Until, Waiter,
+};
+use crate::transport::{Failure, Transport};
+
+/// Synchronisation calls between two looks at the transport, which itself looks at its peers once in
+/// so many.
+const TURNS: u32 = 64;
+
+/// The ranks of a window and their transport.
+pub(super) struct Link {
+    /// Synchronisation calls so far, roughly.
+    pub(super) turns: AtomicU32,
+    pub(super) context: Arc<Context>,
+    /// The ranks of the window.
+    pub(super) members: Members,
+    pub(super) transport: Transport,
+    pub(super) rank: usize,
+    pub(super) size: usize,
+    /// Whether accumulates to one target take effect in the order of their calls, so that none
+    /// has to wait for an earlier one. With several contexts threads use different paths to a
+    /// target, and calls that are ordered between threads would not be on the way.
+    pub(super) ordered: bool,
+    /// Other ranks of the window whose processes can be seen from here.
+    watched: Box<[(usize, Process)]>,
+    /// When they were last looked for.
+    looked: Mutex<Instant>,
+}
+
+/// How often a wait looks whether the other processes still run.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+impl Link {
+    pub(super) fn new(members: Members) -> Link {
+        let context = Arc::clone(members.context());
+        let transport = context.transport.clone();
+        let attributes = transport.attributes();
+        Link {
+            turns: AtomicU32::new(0),
+            rank: members.rank(),
+            size: members.size(),
+            ordered: attributes.flags.contains(ModuleFlags::ATOMICS_ORDERED)
+                && attributes.contexts <= 1,
+            members,
+            transport,
+            context,
+            watched: Box::default(),
+            looked: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Looks after the processes of these ranks from now on, in every wait: those that the launcher started on this node.
+    /// A space of process ids proves no node, because clones of a virtual machine have equal ones.
+    pub(super) fn watch(&mut self, intents: &[Intent]) {
+        let Some(own) = intents.get(self.rank) else {
+            return;
+        };
+        let node = |rank| self.members.node(rank);
+        self.watched = intents
+            .iter()
+            .enumerate()
+            .filter(|(rank, intent)| *rank != self.rank && intent.process.is_beside(&own.process))
+            .filter(|(rank, _)| node(*rank) == node(self.rank))
+            .map(|(rank, intent)| (rank, intent.process))
+            .collect();
+    }
+
+    /// What every rank gives when a window is made, in the order of the ranks. Collective.
+    pub(super) fn exchange(&self, mine: &[u8]) -> WinResult<Vec<Vec<u8>>> {
+        let all = self
+            .members
+            .allgather(mine)
+            .map_err(|reason| WinError::Job {
+                call: "window creation",
+                reason,
+            })?;
+        if all.len() != self.size {
+            let reason = format!("{} of {} ranks answered", all.len(), self.size);
+            return Err(refused(self.rank, reason));
+        }
+        Ok(all)
+    }
+
+    /// Progresses the transport once; returns how much completed.
+    #[inline]
+    pub(super) fn progress(&self, call: &'static str) -> WinResult<i32> {
+        match self.context.waiter.progress() {
+            count if count >= 0 => Ok(count),
+            code => Err(self.progress_failed(call, code)),
+        }
+    }
+
+    #[cold]
+    fn progress_failed(&self, call: &'static str, code: i32) -> WinError {
+        WinError::Transport {
+            call,
+            rank: self.rank,
+            status: Status(code),
+        }
+    }
+
+    /// Counts a synchronisation call; whether there is nothing to look at with this one.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        // Threads may overwrite each other's count: it is no number that anybody needs.
+        let turn = self.turns.load(Ordering::Relaxed).wrapping_add(1);
+        self.turns.store(turn, Ordering::Relaxed);
+        !turn.is_multiple_of(TURNS) && self.context.failures.lost().is_none()
+    }
+
+    /// An error if a member, or with none any of them, is known to be lost. Where memory is shared
+    /// an operation on a dead rank's part fails by itself no more than on a living one's.
+    #[inline]
+    pub(super) fn check_lost(&self, call: &'static str, member: Option<usize>) -> WinResult<()> {
+        if self.is_quiet() {
+            return Ok(());
+        }
+        self.check_now(call, member)
+    }
+
+    /// [`check_lost`](Self::check_lost) with a look at the transport. Calls that never wait would never
+    /// progress, and nobody would look for the lost.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn check_now(&self, call: &'static str, member: Option<usize>) -> WinResult<()> {
+        self.is_lost(call, member)?;
+        self.progress(call)?;
+        self.is_lost(call, member)
+    }
+
+    fn is_lost(&self, call: &'static str, member: Option<usize>) -> WinResult<()> {
+        let lost = self.context.failures.lost_among(|proc| match member {
+            Some(member) => self.is_process_of(member, proc),
+            None => self.has_process(proc),
+        });
+        lost.map_or(Ok(()), |failure| Err(job_failed(call, &failure)))
+    }
+
+    fn is_process_of(&self, member: usize, proc: u64) -> bool {
+        self.members.process(member) == proc
+    }
+
+    /// Whether a process of the job is a rank of the window.
+    fn has_process(&self, proc: u64) -> bool {
+        (0..self.size).any(|member| self.is_process_of(member, proc))
+    }
+
+    /// An error once the transport, or a rank of the window, has failed.
+    #[cold]
+    pub(super) fn check(&self, call: &'static str) -> WinResult<()> {
+        if let Some(failure) = self
+            .context
+            .failures
+            .any_among(|proc| self.has_process(proc))
+        {
+            return Err(job_failed(call, &failure));
+        }
+        if self.watched.is_empty() {
+            return Ok(());
+        }
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.elapsed() < LOOK_AGAIN {
+            return Ok(());
+        }
+        *looked = Instant::now();
+        self.find_gone(call, |_| true)
+    }
+
+    /// An error once the transport, or a member, has failed.
+    #[cold]
+    fn check_member(&self, call: &'static str, member: usize) -> WinResult<()> {
+        let failures = &self.context.failures;
+        let failed = failures.any_among(|proc| self.is_process_of(member, proc));
+        match failed {
+            Some(failure) => Err(job_failed(call, &failure)),
+            // One process is looked for at each look: `looked` is of all.
+            None => self.find_gone(call, |rank| rank == member),
+        }
+    }
+
+    /// An error if the process of a rank that this one sees, and `concerns`, is gone.
+    fn find_gone(&self, call: &'static str, concerns: impl Fn(usize) -> bool) -> WinResult<()> {
+        let mut watched = self.watched.iter();
+        match watched.find(|(rank, process)| concerns(*rank) && process.is_gone()) {
+            None => Ok(()),
+            Some((rank, process)) => Err(WinError::Job {
+                call,
+                reason: format!("rank {rank} (process {}) is gone", process.pid),
+            }),
+        }
+    }
+
+    fn check_for(&self, call: &'static str, member: Option<usize>) -> WinResult<()> {
+        match member {
+            Some(member) => self.check_member(call, member),
+            None => self.check(call),
+        }
+    }
+
+    /// The steps of a loop that tries something again.
+    #[inline]
+    pub(super) fn tries(&self, call: &'static str) -> Tries<'_> {
+        Tries {
+            on: Looked {
+                link: self,
+                call,
+                member: None,
+                done: || false,
+            },
+            pace: Pace::default(),
+        }
+    }
+
+    /// As [`tries`](Self::tries), for what ends with a member's failure only: an operation on it.
+    #[inline]
+    pub(super) fn tries_of(&self, call: &'static str, member: usize) -> Tries<'_> {
+        let mut tries = self.tries(call);
+        tries.on.member = Some(member);
+        tries
+    }
+
+    /// Waits until `done` says so, which any thread that makes progress may ask.
+    #[inline]
+    pub(super) fn wait_until(
+        &self,
+        call: &'static str,
+        done: impl Fn() -> bool + Sync,
+    ) -> WinResult<()> {
+        self.wait_until_of(call, None, done)
+    }
+
+    /// As [`wait_until`](Self::wait_until); given a member, for what ends with its failure only: an operation on it.
+    #[inline]
+    pub(super) fn wait_until_of(
+        &self,
+        call: &'static str,
+        member: Option<usize>,
+        done: impl Fn() -> bool + Sync,
+    ) -> WinResult<()> {
+        if done() {
+            return Ok(());
+        }
+        self.waiter().wait(&Looked {
+            link: self,
+            call,
+            member,
+            done,
+        })
+    }
+
+    /// Waits until a request is complete.
+    #[inline]
+    pub(super) fn wait_request(
+        &self,
+        call: &'static str,
+        completion: &Completion,
+    ) -> WinResult<()> {
+        if completion.is_complete() {
+            return Ok(());
+        }
+        let until = Looked {
+            link: self,
+            call,
+            member: None,
+            done: || completion.is_complete(),
+        };
+        self.waiter().wait_request(&until, completion)
+    }
+
+    /// The devices of this process; an error if the door knows of none.
+    pub(super) fn devices(&self) -> Result<&dyn Devices, String> {
+        let devices = self.context.devices.as_deref();
+        devices.ok_or_else(|| "no device is known".to_owned())
+    }
+
+    /// Where memory itself is: a host pointer that is mapped on a device is host memory all the same.
+    pub(super) fn locate_itself(&self, value: u64, len: usize) -> Result<Location, String> {
+        match &self.context.devices {
+            Some(devices) => devices.locate_itself(value, len),
+            None => Ok(Location {
+                device: HOST,
+                address: value,
+            }),
+        }
+    }
+
+    /// Where a buffer is: on a device, or at this address of the host.
+    pub(super) fn find(&self, value: u64, len: usize) -> Result<Result<Found, u64>, String> {
+        match &self.context.devices {
+            Some(devices) => devices.find(value, len),
+            None => Ok(Err(value)),
+        }
+    }
+
+    /// What waits and makes progress.
+    #[inline]
+    pub(super) fn waiter(&self) -> &dyn Waiter {
+        self.context.waiter.as_ref()
+    }
+
+    /// Whether no call is watched.
+    #[inline(always)]
+    pub(super) fn enters_freely(&self) -> bool {
+        self.context.watch.is_none()
+    }
+
+    /// Begins a call, if it may be made.
+    #[inline(always)]
+    pub(super) fn enter(&self, call: &'static str) -> WinResult<Option<Box<dyn Entered + '_>>> {
+        match &self.context.watch {
+            None => Ok(None),
+            Some(watch) => watch.enter(call),
+        }
+    }
+
+    /// Says which rank a call is about.
+    #[inline]
+    pub(super) fn about(&self, entered: &mut Option<Box<dyn Entered + '_>>, rank: usize) {
+        if let Some(entered) = entered
+            && rank < self.size
+        {
+            entered.about(self.members.process(rank));
+        }
+    }
+}
+
+fn job_failed(call: &'static str, failure: &Failure) -> WinError {
+    WinError::Job {
+        call,
+        reason: failure.to_string(),
+    }
+}
+
+/// A wait of a window.
+struct Looked<'a, F> {
+    link: &'a Link,
+    call: &'static str,
+    /// Whose failure ends it; none: that of any rank of the window.
+    member: Option<usize>,
+    done: F,
+}
+
+impl<F: Fn() -> bool + Sync> Until for Looked<'_, F> {
+    #[inline]
+    fn is_done(&self) -> bool {
+        (self.done)()
+    }
+
+    fn look(&self) -> WinResult<()> {
+        self.link.check_for(self.call, self.member)
+    }
+
+    fn progress_failed(&self, code: i32) -> WinError {
+        self.link.progress_failed(self.call, code)
+    }
+}
+
+/// A loop that tries something again, such as a post that found no room: progress between two tries,
+/// and an end when the transport or a rank has failed.
+pub(super) struct Tries<'a> {
+    on: Looked<'a, fn() -> bool>,
+    pace: Pace,
+}
+
+impl Tries<'_> {
+    /// One visit.
+    #[inline]
+    pub(super) fn step(&mut self) -> WinResult<()> {
+        let Tries { on, pace } = self;
+        on.link.waiter().step(pace, on)
+    }
+
+    /// Several visits: the pause between two tries to take a lock, longer with every try.
+    pub(super) fn back_off(&mut self, tries: u32) -> WinResult<()> {
+        for _ in 0..1u32 << tries.min(6) {
+            self.step()?;
+        }
+        // The holder may be waiting for this processor.
+        std::thread::yield_now();
+        Ok(())
+    }
+}

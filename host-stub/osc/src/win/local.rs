@@ -1,0 +1,84 @@
+//! Local loads and stores of this rank's memory, on the host or a device.
+
+use plugin_api::{Datatype, hmem_iface};
+
+use super::device_copy::{Elements, Place, Way, copy};
+use super::error::{WinError, WinResult};
+use super::layout::Layout;
+use super::window::Window;
+
+impl Window {
+    /// Copies out of this rank's memory, as a local load. [`WinError::OutOfBounds`] beyond it.
+    pub fn read_local(&self, offset: usize, into: &mut [u8]) -> WinResult<()> {
+        let from = self.local("local read", offset, into.len())?;
+        if self.parts.exposed.iface != hmem_iface::SYSTEM {
+            return self.copy_own("local read", offset, Way::From(into));
+        }
+        // SAFETY: the range was checked to lie in this rank's memory, which stays while the window
+        // is not freed. No thread of this process writes it meanwhile: writing here takes unsafe
+        // functions, which forbid that. Other processes may; as with any shared memory the bytes then
+        // are either, and bytes have no invalid values.
+        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+        Ok(())
+    }
+
+    /// Copies to this rank's memory, as a local store. [`WinError::OutOfBounds`] beyond it.
+    ///
+    /// ```compile_fail,E0133
+    /// fn two_threads_at_once(window: &host_stub::win::Window) {
+    ///     std::thread::scope(|scope| {
+    ///         scope.spawn(|| window.write_local(0, &[1]));
+    ///         scope.spawn(|| window.write_local(0, &[2]));
+    ///     });
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    /// Nobody in this process accesses the same bytes meanwhile: no other local read or write, nothing
+    /// through [`base`](Self::base) or a reference made of it, and no operation of this process that
+    /// has this range as its origin buffer or its target. For other processes MPI's rules for local
+    /// stores in the open epoch hold.
+    pub unsafe fn write_local(&self, offset: usize, from: &[u8]) -> WinResult<()> {
+        let to = self.local("local write", offset, from.len())?;
+        if self.parts.exposed.iface != hmem_iface::SYSTEM {
+            return self.copy_own("local write", offset, Way::To(from));
+        }
+        // SAFETY: the range was checked to lie in this rank's memory; the caller keeps everybody else off it.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+        Ok(())
+    }
+
+    fn local(&self, call: &'static str, offset: usize, len: usize) -> WinResult<*mut u8> {
+        let fits = offset
+            .checked_add(len)
+            .is_some_and(|end| end <= self.parts.exposed.len);
+        if !fits {
+            return Err(WinError::OutOfBounds {
+                call,
+                rank: self.link.rank,
+                displacement: offset as u64,
+                unit: 1,
+                size: len,
+                limit: self.parts.exposed.len as u64,
+            });
+        }
+        Ok(self.parts.exposed.base.wrapping_add(offset))
+    }
+
+    /// Copies between host memory and this rank's own, on whatever device that is.
+    fn copy_own(&self, call: &'static str, offset: usize, way: Way<'_>) -> WinResult<()> {
+        let exposed = &self.parts.exposed;
+        let place = Place {
+            iface: exposed.iface,
+            address: (exposed.base as u64).wrapping_add(offset as u64),
+        };
+        let len = match &way {
+            Way::From(into) => into.len(),
+            Way::To(from) => from.len(),
+        };
+        let layout = Layout::contiguous(Datatype::Uint8, len);
+        let transport = &self.link.transport;
+        // SAFETY: the range was checked to lie in this rank's memory, which is of that kind.
+        unsafe { copy(transport, call, &Elements::Of(place, layout), way) }
+    }
+}

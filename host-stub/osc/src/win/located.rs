@@ -1,0 +1,235 @@
+//! Calls with buffers that may be on a device: where each buffer is gets looked up, and what cannot go through
+//! the window's table as it is goes through host memory.
+//!
+//! A put or get without gaps over the transport takes the device buffer itself. Everything else is
+//! packed into host memory by the copy functions, many runs at a time, and done from there ([`super::packed`]).
+
+use plugin_api::hmem_iface;
+
+use super::device_copy::{Elements, Place};
+use super::error::{WinError, WinResult};
+use super::kind::WindowKind;
+use super::layout::{Layout, Segment};
+use super::op::{Kind, RmaOp};
+use super::packed::{PackedBuffers, Rows};
+use super::peer::Reach;
+use super::pieces::Cursor;
+use super::request::{Request, issue_unasked};
+use super::request_state::LastStep;
+use super::table::{Communicate, Requested};
+use super::window::Window;
+use crate::base::Op;
+use crate::door::{Found, HOST};
+
+/// A call whose buffers have been looked up, and those of them that have to be replaced by host memory.
+type Located<'a> = (RmaOp<'a>, Option<Box<PackedBuffers>>);
+
+/// Where a buffer of a call is.
+enum Buffer {
+    /// In host memory, or nowhere.
+    Host,
+    /// On a device.
+    Device(Found),
+    /// Each run somewhere.
+    Scattered(Elements),
+}
+
+fn place(found: &Found) -> Place {
+    Place {
+        iface: found.iface,
+        address: found.address,
+    }
+}
+
+impl Buffer {
+    /// What has to be packed of it.
+    fn elements(self, layout: &Layout) -> Option<Elements> {
+        match self {
+            Buffer::Host => None,
+            Buffer::Device(found) => Some(Elements::Of(place(&found), layout.clone())),
+            Buffer::Scattered(elements) => Some(elements),
+        }
+    }
+}
+
+impl Window {
+    /// Whether a rank's memory is known to be of a device; what a rank attached to a dynamic window is
+    /// its own affair.
+    pub fn is_on_device(&self, rank: usize) -> bool {
+        let device = self.parts.devices.get(rank);
+        device.is_some_and(|device| *device != HOST) && self.kind() != WindowKind::Dynamic
+    }
+
+    /// Where a buffer is. [`Buffer::Host`]: in host memory, and `pointer` is now its host address.
+    fn locate_buffer(
+        &self,
+        call: &'static str,
+        pointer: &mut *mut u8,
+        layout: &Layout,
+    ) -> WinResult<Buffer> {
+        let bad = |reason: String| WinError::BadArgument { call, reason };
+        if layout.is_absolute() {
+            if !pointer.is_null() {
+                let reason = "its layout is absolute, so its pointer has to be null";
+                return Err(bad(reason.to_owned()));
+            }
+            return self.locate_runs(call, layout).map(Buffer::Scattered);
+        }
+        if pointer.is_null() {
+            return Ok(Buffer::Host);
+        }
+        let found = self.link.find(*pointer as u64, layout.extent());
+        match found.map_err(bad)? {
+            Ok(found) => Ok(Buffer::Device(found)),
+            Err(_) if layout.is_on_device() => Err(bad(format!(
+                "its layout says device memory, and {pointer:p} is host memory"
+            ))),
+            Err(host) => {
+                *pointer = std::ptr::with_exposed_provenance_mut(host as usize);
+                Ok(Buffer::Host)
+            }
+        }
+    }
+
+    /// Where the runs of an absolute layout are.
+    fn locate_runs(&self, call: &'static str, layout: &Layout) -> WinResult<Elements> {
+        let bad = |reason: String| WinError::BadArgument { call, reason };
+        let (mut runs, mut cursor) = (Vec::new(), Cursor::new(layout));
+        while let Some(Segment { offset, len }) = cursor.take(usize::MAX) {
+            let found = self.link.find(offset as u64, len);
+            let place = match found.map_err(bad)? {
+                Ok(found) => place(&found),
+                Err(_) if layout.is_on_device() => {
+                    return Err(bad(format!(
+                        "its layout says device memory, and its run at {offset:#x} is host memory"
+                    )));
+                }
+                Err(address) => Place {
+                    iface: hmem_iface::SYSTEM,
+                    address,
+                },
+            };
+            runs.push((place, len));
+        }
+        Ok(Elements::Runs(runs, layout.clone()))
+    }
+
+    /// Whether the transport takes a device buffer as it is.
+    fn takes(&self, op: &RmaOp<'_>, found: &Found) -> bool {
+        let attributes = self.link.transport.attributes();
+        let limit = match op.kind {
+            Kind::Put => attributes.put_limit,
+            Kind::Get => attributes.get_limit,
+            Kind::Update | Kind::Fetch | Kind::Swap => return false,
+        };
+        let reach = self.parts.peers.get(op.target.rank).map(|peer| peer.reach);
+        !found.handle.is_null()
+            && op.layout.is_contiguous()
+            && op.target.layout.is_contiguous()
+            && op.layout.bytes() <= limit
+            && reach == Some(Reach::Transport)
+    }
+
+    /// Looks up the buffers of a call, and packs those of a device that the transport does not take.
+    ///
+    /// # Safety
+    /// The buffers are valid for their layouts.
+    unsafe fn locate<'a>(&self, mut op: RmaOp<'a>) -> WinResult<Located<'a>> {
+        let call = op.call;
+        if op.target.layout.is_absolute() {
+            return Err(WinError::BadArgument {
+                call,
+                reason: "the target's layout is absolute; its elements lie in the window"
+                    .to_owned(),
+            });
+        }
+        let origin = match op.kind {
+            // Reads nothing there.
+            Kind::Fetch if op.op == Op::NoOp => Buffer::Host,
+            _ => self.locate_buffer(call, &mut op.origin, op.layout)?,
+        };
+        let compare = match op.kind {
+            Kind::Swap => {
+                let mut with = op.compare.cast_mut();
+                let compare = self.locate_buffer(call, &mut with, op.layout)?;
+                op.compare = with;
+                compare
+            }
+            _ => Buffer::Host,
+        };
+        let results = op.result_layout.unwrap_or(op.layout);
+        let result = match op.result_layout {
+            Some(layout) => self.locate_buffer(call, &mut op.result, layout)?,
+            None => Buffer::Host,
+        };
+        match (&origin, &compare, &result) {
+            (Buffer::Host, Buffer::Host, Buffer::Host) => return Ok((op, None)),
+            (Buffer::Device(found), ..) if self.takes(&op, found) => {
+                op.origin = std::ptr::with_exposed_provenance_mut(found.address as usize);
+                op.local_handle = found.handle;
+                return Ok((op, None));
+            }
+            _ => {}
+        }
+        let buffers = [
+            origin.elements(op.layout),
+            compare.elements(op.layout),
+            result.elements(results),
+        ];
+        // SAFETY: the caller guarantees the buffers.
+        let packed = unsafe { PackedBuffers::new(self, &op, buffers) }?;
+        Ok((op, Some(Box::new(packed))))
+    }
+
+    /// As [`communicate`](Self::communicate), where buffers may be on a device.
+    ///
+    /// # Safety
+    /// As for [`communicate`](Self::communicate).
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn communicate_located(
+        &self,
+        op: RmaOp<'_>,
+        entry: Communicate,
+    ) -> WinResult<()> {
+        // SAFETY: the caller guarantees the buffers until the operation is complete; packed ones stay until its last step.
+        unsafe {
+            let (op, mut packed) = match self.locate(op)? {
+                (op, None) => return self.communicate_here(op, entry),
+                (op, Some(packed)) => (op, packed),
+            };
+            let peer = self.peer(op.call, op.target.rank)?;
+            let rows = Rows::of(&op);
+            let op = packed.stand_in(op, &rows);
+            let last = Box::new(move |status| packed.end(status));
+            issue_unasked(self, peer, last, |state| {
+                let record = Some(state);
+                self.communicate_here(RmaOp { record, ..op }, entry)
+            })
+        }
+    }
+
+    /// As [`request`](Self::request), where buffers may be on a device.
+    ///
+    /// # Safety
+    /// As for [`communicate`](Self::communicate).
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn request_located(
+        &self,
+        op: RmaOp<'_>,
+        entry: Requested,
+    ) -> WinResult<Request<'_>> {
+        // SAFETY: the caller guarantees the buffers until the operation is complete; packed ones stay until its last step.
+        unsafe {
+            let (op, mut packed) = match self.locate(op)? {
+                (op, None) => return self.request_here(op, None, entry),
+                (op, Some(packed)) => (op, packed),
+            };
+            let rows = Rows::of(&op);
+            let op = packed.stand_in(op, &rows);
+            let last: LastStep = Box::new(move |status| packed.end(status));
+            self.request_here(op, Some(last), entry)
+        }
+    }
+}

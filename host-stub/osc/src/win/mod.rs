@@ -1,0 +1,92 @@
+//! Windows: memory of all ranks of a group, open to one-sided access, with MPI's semantics.
+//!
+//! A [`Window`] is made of the caller's memory, of its own, or of memory attached later. Public
+//! calls (`calls`, `sync_calls`) check their arguments and the epoch (`checked`, `epoch`), then go
+//! through the functions that the window itself owns ([`RmaTable`]); those over the transport
+//! are in `btl`. Synchronisation is made of one-sided operations on a control block per rank.
+//!
+//! Nothing here knows a provider; what differs between them is asked of the transport.
+
+mod agreement;
+mod assemble;
+mod blocking;
+mod bounce;
+mod btl;
+mod calls;
+mod checked;
+mod control;
+mod copy;
+mod create;
+mod create_calls;
+mod device_copy;
+mod dynamic;
+mod epoch;
+mod error;
+mod hints;
+mod hooks;
+mod info;
+mod intent;
+mod keeping;
+mod kind;
+mod layout;
+mod link;
+mod local;
+mod located;
+mod lock_words;
+#[cfg(test)]
+mod lock_words_tests;
+mod memory;
+mod near;
+mod notice;
+mod notify;
+mod op;
+mod own_part;
+mod packed;
+mod parts;
+mod peer;
+#[cfg(test)]
+mod peer_hostile;
+mod pending;
+#[cfg(test)]
+mod pending_tests;
+mod pieces;
+mod queries;
+mod region_cache;
+mod region_reads;
+mod regions;
+mod regular;
+mod remains;
+mod request;
+mod request_state;
+mod share;
+mod shm;
+pub mod sizes;
+mod slots;
+#[cfg(test)]
+mod slots_tests;
+mod sync;
+mod sync_calls;
+mod table;
+mod types;
+mod wanted;
+mod window;
+
+pub use plugin_api::Datatype;
+
+pub use crate::base::{Op, combine, type_name};
+pub use control::COUNTERS;
+pub use epoch::{Assertion, FencePlan, LockKind};
+pub use error::{WinError, WinResult};
+pub use hooks::{HookId, NewWindow, WindowHook, WindowHooks};
+pub use info::{Info, TableChoice};
+pub use keeping::is_kept;
+pub use kind::WindowKind;
+pub use layout::{Block, Layout, Run};
+pub use memory::{alloc_mem, free_mem};
+pub use notice::Completed;
+pub use op::Target;
+pub use pieces::{Piece, Pieces};
+pub(crate) use remains::Dropped;
+pub use request::Request;
+pub use table::{RequestRef, RmaTable, SharedPart, Transfer};
+pub use window::{FreeError, Window};

@@ -1,0 +1,138 @@
+//! Puts with notification, and waiting for them. No part of MPI (mpi-forum issue 59 asks for it).
+//!
+//! Each rank of a window has [`COUNTERS`] counters, which begin at zero and only grow. They lie beside the words of
+//! synchronisation: in the segment that all ranks share, or in the control block, where the transport raises them behind
+//! the bytes. These calls are no entries of the window's table: layers do not see them, except that transfers of several
+//! pieces go through its put and flush.
+
+use std::sync::atomic::Ordering;
+
+use super::btl::notify as remote;
+use super::checked::KeyRoom;
+use super::control::COUNTERS;
+use super::error::{WinError, WinResult};
+use super::layout::Layout;
+use super::op::{RmaOp, Target};
+use super::shm::notify as shared;
+use super::window::Window;
+use crate::door::is_looked_for;
+
+const PUT: &str = "put_notify";
+
+fn known(call: &'static str, counter: usize) -> WinResult<()> {
+    if counter < COUNTERS {
+        return Ok(());
+    }
+    Err(WinError::BadArgument {
+        call,
+        reason: format!("counter {counter} of {COUNTERS}"),
+    })
+}
+
+impl Window {
+    /// As [`put`](Self::put), and adds one to a counter of the target once all bytes of this put are visible there. The
+    /// counter thus says how many puts have arrived whole, and tells nothing of their order. The operation is complete,
+    /// as any put, after a flush or at the end of the epoch; then it is also counted. If it fails, it is not counted.
+    ///
+    /// A transfer with gaps, of device memory, or longer than one put of the transport, is completed before this
+    /// returns. [`WinError::BadArgument`]: there is no such counter, see [`COUNTERS`].
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put).
+    pub unsafe fn put_notify(
+        &self,
+        origin: *const u8,
+        layout: &Layout,
+        target: Target<'_>,
+        counter: usize,
+    ) -> WinResult<()> {
+        known(PUT, counter)?;
+        if is_looked_for() {
+            // SAFETY: as the caller vouches.
+            return unsafe { self.put_then_count(origin, layout, target, counter) };
+        }
+        let entered = self.link.enter(PUT)?;
+        let peer = self.allowed(PUT, target.rank, true)?;
+        let mut room = KeyRoom::uninit();
+        let op = RmaOp::put(PUT, (origin, layout), target);
+        let transfer = self.resolve(&op, peer, &mut room)?;
+        if layout.bytes() == 0 {
+            return self.count(target.rank, counter);
+        }
+        if self.parts.shared.is_some() {
+            // SAFETY: checked above; the caller vouches for the buffer.
+            unsafe { (self.table.put)(self, &transfer) }?;
+            return self.count(target.rank, counter);
+        }
+        if remote::is_one_put(self, &transfer) {
+            // SAFETY: checked above; the caller vouches for the buffer.
+            return unsafe { remote::put(self, &transfer, counter) };
+        }
+        drop(entered);
+        // SAFETY: as the caller vouches.
+        unsafe { self.put_then_count(origin, layout, target, counter) }
+    }
+
+    /// A put that is completed first, and then counted.
+    #[cold]
+    unsafe fn put_then_count(
+        &self,
+        origin: *const u8,
+        layout: &Layout,
+        target: Target<'_>,
+        counter: usize,
+    ) -> WinResult<()> {
+        // SAFETY: the caller vouches for the buffer.
+        unsafe { self.put(origin, layout, target) }?;
+        let _entered = self.link.enter(PUT)?;
+        (self.table.flush)(self, PUT, target.rank)?;
+        self.count(target.rank, counter)
+    }
+
+    /// Counts at a target what is complete there.
+    fn count(&self, rank: usize, counter: usize) -> WinResult<()> {
+        if self.parts.shared.is_some() {
+            return shared::count(self, PUT, rank, counter);
+        }
+        remote::count(self, self.peer(PUT, rank)?, counter)
+    }
+
+    /// How many puts with notification have arrived at a counter of this rank. Their bytes may be read. Makes progress now
+    /// and then, so that a program may poll.
+    pub fn notifications(&self, counter: usize) -> WinResult<u64> {
+        let call = "notifications";
+        known(call, counter)?;
+        let _entered = self.link.enter(call)?;
+        self.link.progress(call)?;
+        Ok(self.notified(counter))
+    }
+
+    /// Waits until so many puts with notification have arrived at a counter of this rank, all told. An error when a rank of
+    /// the window is lost meanwhile.
+    pub fn wait_notified(&self, counter: usize, at_least: u64) -> WinResult<()> {
+        let call = "wait_notified";
+        known(call, counter)?;
+        let _entered = self.link.enter(call)?;
+        if self.parts.shared.is_some() {
+            return shared::wait(self, call, counter, at_least);
+        }
+        self.link
+            .wait_until(call, || self.notified(counter) >= at_least)
+    }
+
+    fn notified(&self, counter: usize) -> u64 {
+        // Acquire: the bytes of the puts that are counted are seen after this. The transport, or who counted in the segment,
+        // wrote them before.
+        let word = match &self.parts.shared {
+            Some(shared) => {
+                let word = shared.plan.notified(self.link.rank, counter);
+                shared.segment.word(word)
+            }
+            None => {
+                let word = self.parts.control.plan().notified(counter);
+                self.parts.control.word(word)
+            }
+        };
+        word.load(Ordering::Acquire)
+    }
+}

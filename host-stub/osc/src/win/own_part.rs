@@ -1,0 +1,203 @@
+//! What this rank brings to a window that the transport serves: its memory, registered.
+
+use plugin_api::{Access, AtomicFlags, ModuleFlags, hmem_iface};
+
+use super::link::Link;
+use super::parts::{Exposed, Memory};
+use super::shm::shared::Shared;
+use super::wanted::{Source, Wanted};
+use crate::base::{Pages, Segment};
+use crate::door::{HOST, Location, is_looked_for};
+use crate::transport::Registration;
+
+/// What a window's memory is registered for.
+const FOR_ALL: Access = Access::LOCAL_WRITE
+    .union(Access::REMOTE_READ)
+    .union(Access::REMOTE_WRITE)
+    .union(Access::REMOTE_ATOMIC);
+
+/// Whether the transport can serve windows at all.
+pub(super) fn usable(link: &Link) -> Result<(), String> {
+    let attributes = link.transport.attributes();
+    let wanted = ModuleFlags::PUT | ModuleFlags::GET | ModuleFlags::RDMA_REMOTE_COMPLETION;
+    if !attributes.flags.contains(wanted) {
+        return Err(format!(
+            "windows need put, get and remote completion of the transport; {} has {:?}",
+            attributes.provider, attributes.flags
+        ));
+    }
+    let atomics = AtomicFlags::ADD | AtomicFlags::CSWAP;
+    if !attributes.atomic_flags.contains(atomics) {
+        return Err(format!(
+            "windows need 64-bit fetch-add and compare-swap of the transport; {} has {:?}",
+            attributes.provider, attributes.atomic_flags
+        ));
+    }
+    if attributes.put_alignment > 1 || attributes.get_alignment > 1 {
+        return Err(format!(
+            "windows move single bytes; {} wants puts aligned to {} and gets to {} B",
+            attributes.provider, attributes.put_alignment, attributes.get_alignment
+        ));
+    }
+    Ok(())
+}
+
+/// This rank's memory: the caller's, a part of a segment, or private.
+pub(super) fn memory(
+    link: &Link,
+    wanted: &Wanted<'_>,
+    shared: Option<Shared>,
+    own_class: &[usize],
+) -> Result<(*mut u8, usize, Memory), String> {
+    let len = wanted.source.len();
+    let index = own_class.iter().position(|member| *member == link.rank);
+    Ok(match (wanted.source, shared) {
+        (Source::Caller(base, len), _) => {
+            let base = match is_looked_for() {
+                true => exposed(link, base, len, HOST)?,
+                false => base,
+            };
+            (base, len, Memory::Elsewhere)
+        }
+        (Source::None, _) => (std::ptr::null_mut(), 0, Memory::Elsewhere),
+        (Source::Own(_), Some(shared)) => {
+            let part = index.and_then(|index| shared.plan.parts.get(index));
+            let part = part.ok_or("it has no part of its node's segment")?;
+            let base = shared.segment.at(part.offset);
+            (base, len, Memory::Segment(shared.segment))
+        }
+        (Source::Own(_), None) => {
+            let pages = Pages::new(len).ok_or_else(|| format!("there is no memory of {len} B"))?;
+            (pages.base(), len, Memory::Pages(pages))
+        }
+    })
+}
+
+/// Where the caller's memory for a window is, if it is where `device_num` says.
+fn exposed(link: &Link, base: *mut u8, len: usize, device: i32) -> Result<*mut u8, String> {
+    let value = base as u64;
+    let located = match device {
+        // A host pointer that is mapped on a device is host memory all the same.
+        HOST => link.locate_itself(value, len),
+        _ => link.devices()?.locate_on(device, value, len),
+    };
+    match located {
+        Ok(Location {
+            device: on,
+            address,
+        }) if on == device => Ok(std::ptr::with_exposed_provenance_mut(address as usize)),
+        Ok(Location { device: on, .. }) => Err(format!(
+            "device_num is {device}, but {base:p} is memory of device {on}"
+        )),
+        Err(error) => Err(format!("device_num is {device}: {error}")),
+    }
+}
+
+/// This rank's memory on a device: the device's, or the caller's. The segment, where this rank has no part, stays
+/// mapped for the other ranks' memory.
+pub(super) fn device_memory(
+    link: &Link,
+    wanted: &Wanted<'_>,
+    shared: Option<Shared>,
+    device: i32,
+) -> Result<(*mut u8, usize, Memory), String> {
+    let refused = |error| format!("device_num is {device}: {error}");
+    let devices = link.devices().map_err(refused)?;
+    devices.device(device).map_err(refused)?;
+    match wanted.source {
+        Source::Own(len) => {
+            let memory = devices.allocate(device, len).map_err(refused)?;
+            let base = std::ptr::with_exposed_provenance_mut(memory.base() as usize);
+            let beside = shared.map(|shared| shared.segment);
+            Ok((base, len, Memory::Device { memory, beside }))
+        }
+        Source::Caller(base, len) => {
+            let base = exposed(link, base, len, device)?;
+            Ok((base, len, Memory::Elsewhere))
+        }
+        Source::None => Ok((std::ptr::null_mut(), 0, Memory::Elsewhere)),
+    }
+}
+
+/// Registers memory where it is, for peers.
+///
+/// # Safety
+/// The memory stays until the registration ends, and bears that peers change it.
+pub(super) unsafe fn register(
+    link: &Link,
+    base: *mut u8,
+    len: usize,
+    device: i32,
+) -> Result<(Registration, u32), String> {
+    // SAFETY: the caller vouches for the memory.
+    let registered = unsafe {
+        if device == HOST {
+            let registered = link.transport.register(base, len, FOR_ALL);
+            registered.map(|registration| (registration, hmem_iface::SYSTEM))
+        } else {
+            let (iface, number) = link.devices()?.device(device)?;
+            let registered = link
+                .transport
+                .register_hmem(base, len, FOR_ALL, iface, number);
+            registered.map(|registration| (registration, iface))
+        }
+    };
+    registered.map_err(|error| error.to_string())
+}
+
+/// Registers this rank's part of the segment of its node, which peers of this node may map.
+fn register_part(
+    link: &Link,
+    (base, len): (*mut u8, usize),
+    segment: &Segment,
+) -> Result<Registration, String> {
+    let offset = (base as usize).wrapping_sub(segment.at(0) as usize) as u64;
+    // SAFETY: the window holds the segment until the registration ends, and bears that peers change it. The segment maps its
+    // file from the first byte on.
+    let registered = unsafe {
+        match segment.file() {
+            Some(file) => {
+                let place = (file, offset);
+                link.transport.register_shared(base, len, FOR_ALL, place)
+            }
+            None => link.transport.register(base, len, FOR_ALL),
+        }
+    };
+    registered.map_err(|error| error.to_string())
+}
+
+/// Registers this rank's memory. Closes the file of its node's segment, which the transport has if it needs it.
+pub(super) fn expose(
+    link: &Link,
+    (base, len, device): (*mut u8, usize, i32),
+    mut memory: Memory,
+) -> Result<Exposed, String> {
+    let (registration, iface) = match &memory {
+        _ if len == 0 => (None, hmem_iface::SYSTEM),
+        Memory::Segment(segment) => {
+            let registration = register_part(link, (base, len), segment)?;
+            (Some(registration), hmem_iface::SYSTEM)
+        }
+        _ => {
+            // SAFETY: `create`'s caller vouches for the memory until the window was freed, or `memory`
+            // holds it; the registration ends before (field order of Exposed).
+            let (registration, iface) = unsafe { register(link, base, len, device) }?;
+            (Some(registration), iface)
+        }
+    };
+    if let Memory::Segment(segment)
+    | Memory::Device {
+        beside: Some(segment),
+        ..
+    } = &mut memory
+    {
+        segment.close();
+    }
+    Ok(Exposed {
+        base,
+        len,
+        iface,
+        registration,
+        memory,
+    })
+}

@@ -1,0 +1,93 @@
+//! The parts of a window that go when it is freed.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+
+use super::bounce::PackedBytes;
+use super::control::Control;
+use super::peer::Peer;
+use super::pending::Pending;
+use super::regions::Attached;
+use super::request_state::RequestPool;
+use super::shm::shared::Shared;
+use super::slots::Slots;
+use crate::base::{Pages, Segment};
+use crate::door::DeviceBuffer;
+use crate::transport::Registration;
+
+/// This rank's memory in a window.
+pub(super) struct Exposed {
+    pub(super) base: *mut u8,
+    pub(super) len: usize,
+    /// The kind of memory, one of [`plugin_api::hmem_iface`].
+    pub(super) iface: u32,
+    // Before `memory`: fields drop in this order, and a registration must not outlive its memory.
+    pub(super) registration: Option<Registration>,
+    pub(super) memory: Memory,
+}
+
+/// Who holds a rank's memory.
+pub(super) enum Memory {
+    /// The caller, the segment that all ranks share, or nobody.
+    Elsewhere,
+    /// The window.
+    #[expect(dead_code, reason = "held to be dropped with the rest")]
+    Pages(Pages),
+    /// The segment of this node's ranks.
+    Segment(Segment),
+    /// A device.
+    #[expect(dead_code, reason = "held so that both are dropped with the rest")]
+    Device {
+        memory: Box<dyn DeviceBuffer>,
+        /// The segment of this node's other ranks, which are reached there.
+        beside: Option<Segment>,
+    },
+}
+
+impl Exposed {
+    /// The handle's bytes; none where nothing is registered.
+    pub(super) fn handle_bytes(&self) -> Vec<u8> {
+        self.registration
+            .as_ref()
+            .map_or(Vec::new(), |registration| {
+                registration.handle_bytes().to_vec()
+            })
+    }
+}
+
+// SAFETY: the pointer is only handed out, or used for bounded copies that the methods document.
+unsafe impl Send for Exposed {}
+// SAFETY: as for Send.
+unsafe impl Sync for Exposed {}
+
+/// Synchronisation state that only this rank uses.
+#[derive(Default)]
+pub(super) struct SyncState {
+    /// Barriers entered.
+    pub(super) barriers: AtomicU64,
+    /// Completions that all exposure epochs so far wait for.
+    pub(super) completions_due: AtomicU64,
+    /// The group of the open start epoch.
+    pub(super) group: Mutex<Vec<usize>>,
+    /// Notices to peers under way.
+    pub(super) notices: Pending,
+    /// Locks given back whose targets have not answered.
+    pub(super) releases: Pending,
+}
+
+/// What goes when the window was freed. Without `free` none of it may go: peers may still write it
+/// (see [`super::remains`]).
+pub(super) struct Parts {
+    pub(super) exposed: Exposed,
+    pub(super) control: Control,
+    /// The segment, of a window whose ranks all share it.
+    pub(super) shared: Option<Shared>,
+    pub(super) attached: Attached,
+    pub(super) peers: Box<[Peer]>,
+    /// The device of each rank's memory, as its info says.
+    pub(super) devices: Box<[i32]>,
+    pub(super) slots: Slots,
+    pub(super) requests: RequestPool,
+    pub(super) packed: PackedBytes,
+    pub(super) sync: SyncState,
+}

@@ -1,0 +1,248 @@
+//! What a window knows of each rank, and how ranks tell each other when it is made.
+
+use std::sync::atomic::AtomicU64;
+
+use super::control::Word;
+use super::error::WinError;
+use super::kind::WindowKind;
+use super::pending::Pending;
+use super::region_cache::RegionCache;
+use crate::base::Turns;
+use crate::transport::{EndpointRef, HandleCopy};
+
+/// What a rank brings to a new window; travels as words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
+    /// Address of its memory.
+    pub(super) base: u64,
+    /// Bytes of its memory.
+    pub(super) limit: u64,
+    /// Bytes of a displacement unit.
+    pub(super) unit: u32,
+    /// Address of its control block.
+    pub(super) control_base: u64,
+    /// Handle of its memory; empty when it has none.
+    pub(super) handle: Vec<u8>,
+    /// Handle of its control block.
+    pub(super) control_handle: Vec<u8>,
+}
+
+const MAGIC: u64 = u64::from_le_bytes(*b"WINOFFR2");
+const REFUSED: u64 = 0;
+pub(super) const HEADER: usize = 8 * 8;
+
+/// The bytes that a rank sends when a window is made: its offer, or why it has none.
+pub(super) fn encode(kind: WindowKind, offer: &Result<Offer, String>) -> Vec<u8> {
+    match offer {
+        Ok(offer) => {
+            let words = [
+                MAGIC,
+                kind.code(),
+                offer.base,
+                offer.limit,
+                u64::from(offer.unit),
+                offer.control_base,
+                offer.handle.len() as u64,
+                offer.control_handle.len() as u64,
+            ];
+            let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            bytes.extend_from_slice(&offer.handle);
+            bytes.extend_from_slice(&offer.control_handle);
+            bytes
+        }
+        Err(reason) => {
+            let mut bytes: Vec<u8> = [MAGIC, REFUSED]
+                .iter()
+                .flat_map(|word| word.to_ne_bytes())
+                .collect();
+            bytes.extend_from_slice(reason.as_bytes());
+            bytes
+        }
+    }
+}
+
+/// Reads what `rank` sent.
+pub(super) fn decode(
+    rank: usize,
+    kind: WindowKind,
+    handle_size: usize,
+    bytes: &[u8],
+) -> Result<Offer, WinError> {
+    let refuse = |reason: String| WinError::Creation { rank, reason };
+    let word = |index: usize| {
+        bytes
+            .get(index * 8..index * 8 + 8)
+            .and_then(|word| word.try_into().ok())
+            .map(u64::from_ne_bytes)
+            .ok_or_else(|| refuse(format!("its offer of {} B is cut short", bytes.len())))
+    };
+    if word(0)? != MAGIC {
+        return Err(refuse(
+            "it sent something that is no window offer".to_owned(),
+        ));
+    }
+    match word(1)? {
+        REFUSED => {
+            let reason = bytes.get(16..).unwrap_or_default();
+            return Err(refuse(String::from_utf8_lossy(reason).into_owned()));
+        }
+        code if code != kind.code() => {
+            return Err(refuse(format!(
+                "it makes another kind of window (code {code}, here {kind:?})"
+            )));
+        }
+        _ => {}
+    }
+    let length = |index: usize| {
+        let length = usize::try_from(word(index)?).unwrap_or(usize::MAX);
+        if length == 0 || length == handle_size {
+            Ok(length)
+        } else {
+            Err(refuse(format!(
+                "its handle has {length} B where this transport's have {handle_size}"
+            )))
+        }
+    };
+    let (handle, control) = (length(6)?, length(7)?);
+    if control == 0 || bytes.len() != HEADER + handle + control {
+        return Err(refuse(format!("its offer has {} B", bytes.len())));
+    }
+    Ok(Offer {
+        base: word(2)?,
+        limit: word(3)?,
+        unit: u32::try_from(word(4)?)
+            .map_err(|_| refuse("its displacement unit has more than 32 bits".to_owned()))?,
+        control_base: word(5)?,
+        handle: bytes[HEADER..HEADER + handle].to_vec(),
+        control_handle: bytes[HEADER + handle..].to_vec(),
+    })
+}
+
+/// How this process reaches a rank's memory for puts and gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// By the transport alone.
+    Transport,
+    /// It is mapped here, this many bytes (wrapping) after its address there.
+    Mapped(u64),
+}
+
+/// One rank of a window, as another sees it.
+pub(super) struct Peer {
+    pub(super) rank: usize,
+    pub(super) endpoint: EndpointRef,
+    /// Address of its memory.
+    pub(super) base: u64,
+    /// Bytes of its memory.
+    pub(super) limit: u64,
+    /// Bytes of its displacement unit.
+    pub(super) unit: u32,
+    /// How puts and gets reach its memory.
+    pub(super) reach: Reach,
+    /// Address of its memory here, if it is mapped, whatever way transfers take.
+    pub(super) mapped: Option<u64>,
+    pub(super) handle: HandleCopy,
+    control_base: u64,
+    pub(super) control_handle: HandleCopy,
+    /// Puts and gets under way.
+    pub(super) transfers: Pending,
+    /// Accumulates under way.
+    pub(super) accumulates: Pending,
+    /// Posts of that rank that were matched by a start here.
+    pub(super) posts_matched: AtomicU64,
+    /// What that rank has attached, as last read.
+    pub(super) regions: Turns<RegionCache>,
+}
+
+impl Peer {
+    /// Whether nothing is under way to this rank, and nothing failed since that was last asked.
+    #[inline]
+    pub(super) fn is_settled(&self) -> bool {
+        self.transfers.is_settled() && self.accumulates.is_settled()
+    }
+
+    /// `alone` as in [`Pending::new`].
+    pub(super) fn new(rank: usize, endpoint: EndpointRef, offer: &Offer, alone: bool) -> Peer {
+        Peer {
+            rank,
+            endpoint,
+            base: offer.base,
+            limit: offer.limit,
+            unit: offer.unit,
+            reach: Reach::Transport,
+            mapped: None,
+            handle: HandleCopy::new(&offer.handle),
+            control_base: offer.control_base,
+            control_handle: HandleCopy::new(&offer.control_handle),
+            transfers: Pending::new(alone),
+            accumulates: Pending::new(alone),
+            posts_matched: AtomicU64::new(0),
+            regions: Turns::default(),
+        }
+    }
+
+    /// The address of a word of that rank's control block.
+    #[inline]
+    pub(super) fn control_address(&self, word: Word) -> u64 {
+        self.control_base + (word.0 * size_of::<u64>()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer() -> Offer {
+        Offer {
+            base: 0x1000,
+            limit: 64,
+            unit: 4,
+            control_base: 0x2000,
+            handle: vec![7; 16],
+            control_handle: vec![9; 16],
+        }
+    }
+
+    #[test]
+    fn an_offer_travels() {
+        let bytes = encode(WindowKind::Create, &Ok(offer()));
+        assert_eq!(decode(0, WindowKind::Create, 16, &bytes).unwrap(), offer());
+        let empty = Offer {
+            handle: Vec::new(),
+            ..offer()
+        };
+        let bytes = encode(WindowKind::Dynamic, &Ok(empty.clone()));
+        assert_eq!(decode(0, WindowKind::Dynamic, 16, &bytes).unwrap(), empty);
+    }
+
+    #[test]
+    fn a_refusal_travels_with_its_reason() {
+        let bytes = encode(WindowKind::Create, &Err("no room".to_owned()));
+        let error = decode(3, WindowKind::Create, 16, &bytes).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "window creation failed on rank 3: no room"
+        );
+    }
+
+    #[test]
+    fn malformed_offers_are_errors() {
+        let bytes = encode(WindowKind::Create, &Ok(offer()));
+        for len in 0..bytes.len() {
+            assert!(decode(0, WindowKind::Create, 16, &bytes[..len]).is_err());
+        }
+        assert!(decode(0, WindowKind::Allocate, 16, &bytes).is_err());
+        assert!(decode(0, WindowKind::Create, 24, &bytes).is_err());
+        let mut longer = bytes.clone();
+        longer.push(0);
+        assert!(decode(0, WindowKind::Create, 16, &longer).is_err());
+        let mut state = 1u64;
+        for _ in 0..2000 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            let mut broken = bytes.clone();
+            let at = (state >> 33) as usize % broken.len();
+            broken[at] ^= (state >> 25) as u8 | 1;
+            let _ = decode(0, WindowKind::Create, 16, &broken);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Hostile window offers: an error, or an offer that says the same again.
+
+use std::fs;
+
+use proptest::prelude::*;
+
+use super::kind::WindowKind;
+use super::peer::{decode, encode};
+
+const HANDLE: usize = 16;
+
+fn corpus() -> Vec<Vec<u8>> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/corpus/offers");
+    let files = fs::read_dir(folder).expect("the corpus");
+    files
+        .map(|file| fs::read(file.expect("a file").path()).expect("readable"))
+        .collect()
+}
+
+/// What must hold for any bytes; whether they are an offer.
+fn holds(bytes: &[u8]) -> Result<bool, TestCaseError> {
+    let mut offers = 0;
+    for kind in [
+        WindowKind::Create,
+        WindowKind::Allocate,
+        WindowKind::Dynamic,
+    ] {
+        match decode(3, kind, HANDLE, bytes) {
+            Ok(offer) => {
+                offers += 1;
+                prop_assert_eq!(encode(kind, &Ok(offer)), bytes);
+            }
+            Err(error) => prop_assert!(error.to_string().contains("rank 3")),
+        }
+    }
+    prop_assert!(offers <= 1, "one kind of window at most");
+    Ok(offers == 1)
+}
+
+#[test]
+fn the_corpus_and_its_parts() {
+    let mut good = 0;
+    for bytes in corpus() {
+        for end in 0..=bytes.len() {
+            good += usize::from(holds(&bytes[..end]).expect("holds"));
+        }
+    }
+    assert_eq!(good, 1, "the good one of the corpus is read, whole only");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn changed_offers(
+        which in any::<prop::sample::Index>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        tail in prop::collection::vec(any::<u8>(), 0..20),
+    ) {
+        let corpus = corpus();
+        let mut bytes = which.get(&corpus).clone();
+        bytes.extend(tail);
+        for (at, value) in changes {
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+        }
+        holds(&bytes)?;
+    }
+
+    #[test]
+    fn random_offers(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        holds(&bytes)?;
+        holds(&[b"WINOFFR1".as_slice(), &bytes].concat())?;
+    }
+}

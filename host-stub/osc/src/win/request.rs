@@ -1,0 +1,245 @@
+//! Requests: operations that can be waited for one by one. Their states are in `request_state`.
+
+use std::ptr::NonNull;
+
+use plugin_api::Status;
+
+use super::error::{WinError, WinResult};
+use super::link::Link;
+use super::peer::Peer;
+use super::request_state::{LastStep, RequestState};
+use super::window::Window;
+use crate::door::Completion;
+
+/// Issues an operation that needs a last step before it is complete, and of which nobody waits for the end alone:
+/// a failure goes to the target's next flush. Returns while the operation is under way.
+pub(super) fn issue_unasked(
+    window: &Window,
+    peer: &Peer,
+    last: LastStep,
+    issue: impl FnOnce(&RequestState) -> WinResult<()>,
+) -> WinResult<()> {
+    let pool = &window.parts.requests;
+    let state = pool.take();
+    // SAFETY: the pool keeps the state as long as the window.
+    let fields = unsafe { state.as_ref() };
+    let unasked = (NonNull::from(pool), NonNull::from(&peer.transfers));
+    fields.leave(last, Some(unasked));
+    let issued = issue(fields);
+    if issued.is_err() {
+        fields.refuse();
+    }
+    // The state may be another operation's after this.
+    fields.finish(0);
+    issued
+}
+
+/// An operation under way. It is complete, at the origin and at the target, when
+/// [`test`](Self::test) or [`wait`](Self::wait) says so; until then its buffers belong to it.
+/// Dropping it waits, on whatever thread: the buffers are the program's again after that.
+/// Should it have failed then, the next flush of the target tells.
+#[must_use = "a request that is dropped at once waits for its operation"]
+pub struct Request<'w> {
+    window: &'w Window,
+    state: Option<NonNull<RequestState>>,
+    call: &'static str,
+    rank: u32,
+    /// Whether there was nothing to do, and nobody asked for the outcome yet.
+    nothing: bool,
+}
+
+// SAFETY: the state is made of atomics in the window's pool, which outlives the borrow; any
+// thread may end the request.
+unsafe impl Send for Request<'_> {}
+// SAFETY: as for Send; shared references give no access to the state.
+unsafe impl Sync for Request<'_> {}
+
+impl<'w> Request<'w> {
+    /// Runs `issue` with a fresh state and makes a request of it, which takes the last step, if there is one, before it
+    /// is complete.
+    pub(super) fn issue(
+        window: &'w Window,
+        (call, rank): (&'static str, usize),
+        last: Option<LastStep>,
+        issue: impl FnOnce(&RequestState) -> WinResult<()>,
+    ) -> WinResult<Request<'w>> {
+        let state = window.parts.requests.take();
+        let request = Request {
+            window,
+            state: Some(state),
+            call,
+            rank: rank as u32,
+            nothing: false,
+        };
+        // SAFETY: the pool keeps the state as long as the window.
+        let fields = unsafe { state.as_ref() };
+        if let Some(step) = last {
+            fields.leave(step, None);
+        }
+        let issued = issue(fields);
+        if issued.is_err() {
+            fields.refuse();
+        }
+        fields.finish(0);
+        issued?;
+        Ok(request)
+    }
+
+    /// A request of an operation that needed nothing to be sent.
+    pub(super) fn done(window: &'w Window, call: &'static str, rank: usize) -> Request<'w> {
+        Request {
+            window,
+            state: None,
+            call,
+            rank: rank as u32,
+            nothing: true,
+        }
+    }
+
+    /// A request of a call to no rank (MPI_PROC_NULL): there is nothing to do, and it is complete.
+    pub fn to_no_rank(window: &'w Window) -> Request<'w> {
+        Request::done(window, "wait", 0)
+    }
+
+    pub(super) fn link(&self) -> &'w Link {
+        &self.window.link
+    }
+
+    /// The end of the request, unless it was ended or there was nothing to do.
+    pub(super) fn completion(&self) -> Option<&'w Completion> {
+        // SAFETY: the pool keeps the state as long as the window.
+        self.state.map(|state| unsafe { (*state.as_ptr()).end() })
+    }
+
+    /// Whether its outcome was given to somebody. An operation that needed nothing to be sent is complete
+    /// from the start, and ends like any other.
+    pub fn is_ended(&self) -> bool {
+        self.state.is_none() && !self.nothing
+    }
+
+    /// Whether the operation may still use its buffers.
+    pub fn is_under_way(&self) -> bool {
+        !self.is_over()
+    }
+
+    /// Whether the operation is complete.
+    pub fn is_over(&self) -> bool {
+        self.completion().is_none_or(Completion::is_complete)
+    }
+
+    /// Ends a request whose operation is complete; gives its failure, once.
+    pub fn end_complete(&mut self) -> WinResult<()> {
+        match self.state {
+            Some(state) => self.end(state),
+            None => {
+                self.nothing = false;
+                Ok(())
+            }
+        }
+    }
+
+    /// Progresses, and says whether the operation is complete. Once it is, its failure is reported
+    /// here, once; further calls say true.
+    pub fn test(&mut self) -> WinResult<bool> {
+        let _entered = self.window.link.enter("test")?;
+        let Some(state) = self.state else {
+            self.nothing = false;
+            return Ok(true);
+        };
+        // SAFETY: the pool keeps the state as long as the window.
+        let fields = unsafe { state.as_ref() };
+        if !fields.is_done() {
+            self.window.link.progress(self.call)?;
+            if !fields.is_done() {
+                return Ok(false);
+            }
+        } else {
+            self.visit();
+        }
+        self.end(state).map(|()| true)
+    }
+
+    /// Progresses now and then. Where operations end at once, waits for them would never make progress,
+    /// and who polls by them would never answer others.
+    #[inline]
+    pub(super) fn visit(&self) {
+        let link = self.link();
+        if !link.is_quiet() {
+            // A failure is for a call that needs the progress.
+            let _ = link.waiter().progress();
+        }
+    }
+
+    /// Gives the state of a complete request back, and says what came of it.
+    fn end(&mut self, state: NonNull<RequestState>) -> WinResult<()> {
+        self.state = None;
+        // SAFETY: the pool keeps the state as long as the window.
+        let failed = unsafe { state.as_ref() }.failed();
+        self.window.parts.requests.give_back(state);
+        if failed < 0 {
+            return Err(WinError::Transport {
+                call: self.call,
+                rank: self.rank as usize,
+                status: Status(failed),
+            });
+        }
+        Ok(())
+    }
+
+    /// Waits until the operation is complete. [`WinError::Level`]: this thread may not call; it is waited
+    /// for all the same, as by dropping it.
+    pub fn wait(mut self) -> WinResult<()> {
+        self.settle()
+    }
+
+    /// As [`wait`](Self::wait), but the request stays with the caller, who keeps it open after
+    /// [`WinError::Level`].
+    pub fn settle(&mut self) -> WinResult<()> {
+        let _entered = self.window.link.enter("wait")?;
+        self.visit();
+        self.finish()
+    }
+
+    /// Waits for every request; reports the first failure after all have ended.
+    pub fn wait_all(requests: impl IntoIterator<Item = Request<'w>>) -> WinResult<()> {
+        let mut outcome = Ok(());
+        for request in requests {
+            let result = request.wait();
+            if outcome.is_ok() {
+                outcome = result;
+            }
+        }
+        outcome
+    }
+
+    /// Waits on any thread. Only with the operation's end are its buffers the caller's again, so that
+    /// dropping a request asks for no thread level.
+    fn finish(&mut self) -> WinResult<()> {
+        let Some(state) = self.state else {
+            self.nothing = false;
+            return Ok(());
+        };
+        // SAFETY: the pool keeps the state as long as the window.
+        let fields = unsafe { state.as_ref() };
+        self.window.link.wait_request(self.call, fields.end())?;
+        self.end(state)
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        if self.completion().is_none() {
+            return;
+        }
+        if let Err(error) = self.finish() {
+            // The state is not given back when the job failed: its callbacks may still come.
+            tracing::warn!("a dropped request failed: {error}");
+            // The next flush of the target tells who only looks at what calls return.
+            if let WinError::Transport { rank, status, .. } = error
+                && let Some(peer) = self.window.parts.peers.get(rank)
+            {
+                peer.transfers.fail(status);
+            }
+        }
+    }
+}

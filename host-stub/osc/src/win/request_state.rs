@@ -1,0 +1,211 @@
+//! What is counted of a request, and the pool in which a window keeps that: it grows by chunks and is reused, so a request
+//! costs no allocation once as many were under way before.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use plugin_api::Status;
+
+use super::pending::Pending;
+use crate::door::Completion;
+
+/// The last step of an operation: gets its first failure, or 0, and says what came of all of it.
+pub(super) type LastStep = Box<dyn FnOnce(i32) -> i32 + Send>;
+
+/// What remains to be done when all pieces of an operation have ended, before it is complete.
+struct Rest {
+    step: LastStep,
+    /// Whether the call was refused, so that the step sees a failure and its caller knows already.
+    refused: AtomicBool,
+    /// Of an operation without a request: whose state it is, and which flush tells of its failure.
+    unasked: Option<(NonNull<RequestPool>, NonNull<Pending>)>,
+}
+
+/// What the callbacks of one request count. Its address is their `data`.
+#[derive(Default)]
+pub(super) struct RequestState {
+    /// Pieces under way, plus one while the request is being issued.
+    pending: AtomicUsize,
+    failed: AtomicI32,
+    end: Completion,
+    /// Null where nothing remains to be done. Owned by the state while the operation is under way.
+    rest: AtomicPtr<Rest>,
+}
+
+impl RequestState {
+    #[inline]
+    pub(super) fn begin(&self) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that a piece ended. The request may be gone when this returns.
+    #[inline]
+    pub(super) fn finish(&self, status: i32) {
+        if status < 0 {
+            // An earlier failure is kept.
+            let _ = self
+                .failed
+                .compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        // Release: what each piece did comes before the end, which the last one makes.
+        match self.pending.fetch_sub(1, Ordering::AcqRel) {
+            1 if self.rest.load(Ordering::Relaxed).is_null() => {
+                self.end.complete();
+            }
+            1 => self.take_last_step(),
+            0 => self.finished_twice(),
+            _ => {}
+        }
+    }
+
+    /// Does what remains, once all pieces have ended.
+    #[cold]
+    #[inline(never)]
+    fn take_last_step(&self) {
+        let rest = self.rest.swap(std::ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: made by `Rest::put_into` and taken once, since one piece is the last; the AcqRel count made
+        // it visible here.
+        let rest = unsafe { Box::from_raw(rest) };
+        let failed = self.failed.load(Ordering::Relaxed);
+        let refused = rest.refused.load(Ordering::Relaxed);
+        let before = match failed {
+            0 if refused => Status::ERROR.0,
+            failed => failed,
+        };
+        let after = (rest.step)(before);
+        let outcome = if refused { failed } else { after };
+        match rest.unasked {
+            None => {
+                self.failed.store(outcome, Ordering::Relaxed);
+                self.end.complete();
+            }
+            Some((pool, pending)) => {
+                // SAFETY: both belong to the window, which lives: the piece that ended last is still counted for
+                // its target, or else the issuing call is not over.
+                let (pool, pending) = unsafe { (pool.as_ref(), pending.as_ref()) };
+                if outcome < 0 {
+                    pending.fail(Status(outcome));
+                }
+                pool.give_back(NonNull::from(self));
+            }
+        }
+    }
+
+    /// Notes that the call is refused: what remains is then told of a failure, which nobody else hears of.
+    #[cold]
+    pub(super) fn refuse(&self) {
+        // SAFETY: the issuer still counts, so what remains was not taken.
+        if let Some(rest) = unsafe { self.rest.load(Ordering::Relaxed).as_ref() } {
+            rest.refused.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// More pieces ended than began: the plugin called a callback twice.
+    #[cold]
+    fn finished_twice(&self) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        if cfg!(debug_assertions) {
+            tracing::error!(
+                "a request was completed twice: a callback of the plugin ran once too often"
+            );
+        }
+    }
+
+    /// Gives a fresh state something to do when all pieces have ended.
+    pub(super) fn leave(
+        &self,
+        step: LastStep,
+        unasked: Option<(NonNull<RequestPool>, NonNull<Pending>)>,
+    ) {
+        let rest = Box::new(Rest {
+            step,
+            refused: AtomicBool::new(false),
+            unasked,
+        });
+        self.rest.store(Box::into_raw(rest), Ordering::Relaxed);
+    }
+
+    /// The first failure of a state whose operation has ended, or 0.
+    #[inline]
+    pub(super) fn failed(&self) -> i32 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// What tells of the end.
+    #[inline]
+    pub(super) fn end(&self) -> &Completion {
+        &self.end
+    }
+
+    #[inline]
+    pub(super) fn is_done(&self) -> bool {
+        self.end.is_complete()
+    }
+}
+
+const CHUNK: usize = 64;
+
+/// The request states of a window.
+#[derive(Default)]
+pub(super) struct RequestPool {
+    /// Those that no request uses.
+    free: Mutex<Vec<NonNull<RequestState>>>,
+    /// Where all lie.
+    chunks: Mutex<Vec<NonNull<[RequestState; CHUNK]>>>,
+}
+
+// SAFETY: the states are atomics, and the lists of pointers to them are behind mutexes.
+unsafe impl Send for RequestPool {}
+// SAFETY: as for Send.
+unsafe impl Sync for RequestPool {}
+
+impl Drop for RequestPool {
+    fn drop(&mut self) {
+        let chunks = self
+            .chunks
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        for chunk in chunks.drain(..) {
+            // SAFETY: leaked from a Box by `grow`, freed once. The window drops its pool only
+            // when none of its operations is under way.
+            drop(unsafe { Box::from_raw(chunk.as_ptr()) });
+        }
+    }
+}
+
+impl RequestPool {
+    /// A state with no failure, that counts the issuer.
+    #[inline]
+    pub(super) fn take(&self) -> NonNull<RequestState> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = free.pop().unwrap_or_else(|| self.grow(&mut free));
+        // SAFETY: the state lies in a chunk of this pool, which keeps them until it is dropped.
+        let fields = unsafe { state.as_ref() };
+        fields.failed.store(0, Ordering::Relaxed);
+        fields.pending.store(1, Ordering::Relaxed);
+        fields.end.renew();
+        state
+    }
+
+    /// One of a chunk's new states; the others are free.
+    #[cold]
+    fn grow(&self, free: &mut Vec<NonNull<RequestState>>) -> NonNull<RequestState> {
+        let chunk: Box<[RequestState; CHUNK]> =
+            Box::new(std::array::from_fn(|_| RequestState::default()));
+        let chunk = NonNull::from(Box::leak(chunk));
+        let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+        chunks.push(chunk);
+        let first = chunk.cast::<RequestState>();
+        // SAFETY: the offsets stay inside the chunk's CHUNK states.
+        free.extend((1..CHUNK).map(|index| unsafe { first.add(index) }));
+        first
+    }
+
+    /// Of an operation that has ended.
+    #[inline]
+    pub(super) fn give_back(&self, state: NonNull<RequestState>) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        free.push(state);
+    }
+}

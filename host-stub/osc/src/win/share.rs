@@ -1,0 +1,259 @@
+//! How the ranks of a node come to one segment, or agree that they have none.
+
+use super::error::{WinResult, refused};
+use super::info::{Resolved, TableChoice};
+use super::intent::Intent;
+use super::kind::WindowKind;
+use super::link::Link;
+use super::shm::plan::Plan;
+use super::shm::shared::Shared;
+use crate::base::{Card, NoSegment, Segment};
+use crate::door::HOST;
+
+/// What the ranks of this rank's node came to.
+pub(super) enum Joint {
+    /// No segment was wanted.
+    Nothing,
+    /// Each has mapped it and has memory for its part. Nobody opens its file any more.
+    Segment(Shared),
+    /// This rank could not, so none does.
+    GivenUp {
+        /// The rank.
+        rank: usize,
+        /// Its reason.
+        reason: String,
+    },
+}
+
+/// Makes the segment of each node. Collective over the window: the same ranks enter the same
+/// exchanges. An error, on every rank alike, when some rank's memory is not to be had.
+pub(super) fn share(
+    link: &Link,
+    kind: WindowKind,
+    info: &Resolved,
+    intents: &[Intent],
+    classes: &[usize],
+) -> WinResult<Joint> {
+    let owns = match kind {
+        WindowKind::AllocateShared => true,
+        WindowKind::Allocate => matches!(
+            info.table,
+            TableChoice::Auto | TableChoice::Shm | TableChoice::Mixed
+        ),
+        WindowKind::Create | WindowKind::Dynamic => false,
+    };
+    // Ranks that are alone on their nodes have nobody to share with, but one rank alone in its
+    // window has a window in one segment.
+    let some_share = classes
+        .iter()
+        .enumerate()
+        .any(|(rank, class)| *class != rank);
+    let some_host = intents.iter().any(|intent| intent.device == HOST);
+    if !owns || !some_host || !(some_share || link.size == 1) {
+        return Ok(Joint::Nothing);
+    }
+    let leader = classes[link.rank];
+    let members: Vec<usize> = (0..link.size)
+        .filter(|rank| classes[*rank] == leader)
+        .collect();
+    // A rank whose memory is on a device has no part, and maps those of the others.
+    let length = |intent: &Intent| match intent.device {
+        HOST => usize::try_from(intent.len).unwrap_or(usize::MAX),
+        _ => 0,
+    };
+    let lengths: Vec<usize> = members.iter().map(|rank| length(&intents[*rank])).collect();
+    let contiguous = kind == WindowKind::AllocateShared && !info.noncontiguous;
+
+    let made = if leader == link.rank {
+        make(&lengths, contiguous, info.huge_pages).map(Some)
+    } else {
+        Ok(None)
+    };
+    let mine = match &made {
+        Ok(Some(segment)) => encode_card(segment.card()),
+        Ok(None) => Vec::new(),
+        Err(error) => encode_outcome(Some(error)),
+    };
+    let cards = link.exchange(&mine)?;
+    let joined = made.and_then(|made| {
+        let segment = match made {
+            Some(segment) => segment,
+            None => {
+                let bytes = cards.get(leader).map_or(&[][..], Vec::as_slice);
+                Segment::open(&decode_card(bytes)?)?
+            }
+        };
+        let own = members.iter().position(|rank| *rank == link.rank);
+        take(segment, &lengths, contiguous, own)
+    });
+
+    if let Some((rank, reason)) = given_up(link, classes, joined.as_ref().err())? {
+        return Ok(Joint::GivenUp { rank, reason });
+    }
+    let shared = joined.map_err(|error| {
+        let (NoSegment::Memory(reason) | NoSegment::Apart(reason)) = error;
+        refused(link.rank, reason)
+    })?;
+    Ok(Joint::Segment(shared))
+}
+
+/// Tells the other ranks how it went here. The first rank of this node that could not open the segment, and why;
+/// an error, on every rank alike, when some rank's memory is not to be had.
+fn given_up(
+    link: &Link,
+    classes: &[usize],
+    mine: Option<&NoSegment>,
+) -> WinResult<Option<(usize, String)>> {
+    let leader = classes[link.rank];
+    let mut first = None;
+    for (rank, bytes) in link.exchange(&encode_outcome(mine))?.iter().enumerate() {
+        match decode_outcome(bytes) {
+            Ok(()) => {}
+            Err(NoSegment::Memory(reason)) => return Err(refused(rank, reason)),
+            Err(NoSegment::Apart(reason)) if classes[rank] == leader && first.is_none() => {
+                first = Some((rank, reason));
+            }
+            Err(NoSegment::Apart(_)) => {}
+        }
+    }
+    if let (Some((rank, reason)), true) = (&first, leader == link.rank) {
+        tracing::warn!(
+            "a window's ranks on this node do not share memory, because rank {rank} cannot open it: \
+             {reason}"
+        );
+    }
+    Ok(first)
+}
+
+fn too_much(lengths: &[usize]) -> NoSegment {
+    let total: u128 = lengths.iter().map(|len| *len as u128).sum();
+    NoSegment::Memory(format!(
+        "{total} B of shared memory do not fit an address space"
+    ))
+}
+
+fn make(lengths: &[usize], contiguous: bool, huge: bool) -> Result<Segment, NoSegment> {
+    let plan = |page| Plan::new(lengths, contiguous, page).ok_or_else(|| too_much(lengths));
+    if huge && let Some(segment) = Segment::of_huge_pages(|page| Ok(plan(page)?.bytes)) {
+        return Ok(segment);
+    }
+    Segment::make(plan(1 << 12)?.bytes)
+}
+
+/// Takes memory for this rank's part, and for the words if it is the first.
+fn take(
+    segment: Segment,
+    lengths: &[usize],
+    contiguous: bool,
+    own: Option<usize>,
+) -> Result<Shared, NoSegment> {
+    let plan = Plan::new(lengths, contiguous, segment.page())
+        .filter(|plan| plan.bytes <= segment.bytes())
+        .ok_or_else(|| too_much(lengths))?;
+    let none = |error: std::io::Error, len: usize| {
+        NoSegment::Memory(format!("{len} B of shared memory: {error}"))
+    };
+    if own == Some(0) {
+        let words = plan.control_bytes();
+        segment
+            .reserve(0, words)
+            .map_err(|error| none(error, words))?;
+    }
+    if let Some(part) = own.and_then(|own| plan.parts.get(own)) {
+        segment
+            .reserve(part.offset, part.len)
+            .map_err(|error| none(error, part.len))?;
+    }
+    Ok(Shared::new(segment, plan))
+}
+
+const CARD: u64 = u64::from_le_bytes(*b"WINCARD1");
+
+/// Words of a card.
+pub(super) const CARD_WORDS: usize = 6;
+
+fn encode_card(card: &Card) -> Vec<u8> {
+    let words: [u64; CARD_WORDS] = [
+        CARD,
+        u64::from(card.pid),
+        card.fd as u64,
+        card.bytes,
+        card.huge,
+        card.number,
+    ];
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+fn decode_card(bytes: &[u8]) -> Result<Card, NoSegment> {
+    let words: Vec<u64> = bytes
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|word| u64::from_ne_bytes(*word))
+        .collect();
+    match words[..] {
+        [CARD, pid, fd, bytes, huge, number] => Ok(Card {
+            pid: pid as u32,
+            fd: fd as i32,
+            bytes,
+            huge,
+            number,
+        }),
+        // The first rank of the node has none, and says why.
+        _ => Err(match decode_outcome(bytes) {
+            Err(reason) => reason,
+            Ok(()) => NoSegment::Apart("the node's first rank told of no segment".to_owned()),
+        }),
+    }
+}
+
+fn encode_outcome(error: Option<&NoSegment>) -> Vec<u8> {
+    match error {
+        None => Vec::new(),
+        Some(NoSegment::Memory(reason)) => [b"M", reason.as_bytes()].concat(),
+        Some(NoSegment::Apart(reason)) => [b"A", reason.as_bytes()].concat(),
+    }
+}
+
+fn decode_outcome(bytes: &[u8]) -> Result<(), NoSegment> {
+    let Some((kind, reason)) = bytes.split_first() else {
+        return Ok(());
+    };
+    let reason = String::from_utf8_lossy(reason).into_owned();
+    Err(match kind {
+        b'M' => NoSegment::Memory(reason),
+        _ => NoSegment::Apart(reason),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_and_outcomes_travel() {
+        let card = Card {
+            pid: 3,
+            fd: 9,
+            bytes: 4096,
+            huge: 0,
+            number: u64::MAX,
+        };
+        assert_eq!(decode_card(&encode_card(&card)), Ok(card));
+        for outcome in [
+            Ok(()),
+            Err(NoSegment::Memory("none".to_owned())),
+            Err(NoSegment::Apart("far".to_owned())),
+        ] {
+            assert_eq!(
+                decode_outcome(&encode_outcome(outcome.as_ref().err())),
+                outcome
+            );
+        }
+        let reason = NoSegment::Memory("all gone".to_owned());
+        let told = decode_card(&encode_outcome(Some(&reason)));
+        assert_eq!(told, Err(reason));
+        assert!(decode_card(&[]).is_err());
+        assert!(decode_card(&encode_card(&card)[1..]).is_err());
+    }
+}

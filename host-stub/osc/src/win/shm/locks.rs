@@ -1,0 +1,123 @@
+//! Locks in the segment: the passive-target locks of each rank, and the lock of its updates that no
+//! processor's atomics serve.
+//!
+//! Who waits looks after the other processes of the window: a holder that was killed ends the wait
+//! with an error. Its lock stays taken; the job is beyond repair.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+use crate::win::epoch::LockKind;
+use crate::win::error::WinResult;
+use crate::win::lock_words::{self, LockWord, LockWords};
+use crate::win::window::Window;
+
+/// The words of a rank's locks, and that of locks of all ranks.
+struct InSegment<'a> {
+    master: &'a AtomicU64,
+    target: &'a AtomicU64,
+}
+
+impl InSegment<'_> {
+    fn of<'a>(window: &'a Window, call: &'static str, rank: usize) -> WinResult<InSegment<'a>> {
+        let shared = window.shared(call)?;
+        Ok(InSegment {
+            master: shared.segment.word(shared.plan.lock_of_all()),
+            target: shared.segment.word(shared.plan.lock(rank)),
+        })
+    }
+
+    fn word(&self, word: LockWord) -> &AtomicU64 {
+        match word {
+            LockWord::Master => self.master,
+            LockWord::Target => self.target,
+        }
+    }
+}
+
+// What was done under a lock is seen by its next holder: giving back is a Release, taking an Acquire.
+impl LockWords for InSegment<'_> {
+    const PATIENCE: Duration = Duration::from_millis(5);
+
+    fn add(&self, word: LockWord, operand: u64) -> WinResult<u64> {
+        Ok(self.word(word).fetch_add(operand, Ordering::AcqRel))
+    }
+
+    fn give(&self, word: LockWord, operand: u64) -> WinResult<()> {
+        self.word(word).fetch_add(operand, Ordering::Release);
+        Ok(())
+    }
+
+    fn swap_if(&self, word: LockWord, compare: u64, value: u64) -> WinResult<u64> {
+        let swapped =
+            self.word(word)
+                .compare_exchange(compare, value, Ordering::AcqRel, Ordering::Relaxed);
+        Ok(swapped.unwrap_or_else(|found| found))
+    }
+}
+
+/// The pauses between looks at a lock: they grow, so that many waiters leave the word alone.
+fn pauses<'w>(window: &'w Window, call: &'static str) -> impl FnMut(u32) -> WinResult<()> + 'w {
+    let mut waiter = window.link.tries(call);
+    move |tries| waiter.back_off(tries / 4)
+}
+
+pub(super) fn lock(window: &Window, rank: usize, kind: LockKind) -> WinResult<()> {
+    let call = "lock";
+    let words = InSegment::of(window, call, rank)?;
+    match kind {
+        LockKind::Shared => lock_words::lock_shared(&words, LockWord::Target, pauses(window, call)),
+        LockKind::Exclusive => lock_words::lock_alone(&words, pauses(window, call)),
+    }
+}
+
+pub(super) fn unlock(window: &Window, rank: usize, held: Option<LockKind>) -> WinResult<()> {
+    let words = InSegment::of(window, "unlock", rank)?;
+    match held {
+        Some(LockKind::Shared) => lock_words::unlock_shared(&words, LockWord::Target),
+        Some(LockKind::Exclusive) => lock_words::unlock_alone(&words),
+        // Without a lock's Release and the next one's Acquire, the order must come from here.
+        None => {
+            fence(Ordering::SeqCst);
+            Ok(())
+        }
+    }
+}
+
+pub(super) fn lock_all(window: &Window) -> WinResult<()> {
+    let call = "lock_all";
+    let words = InSegment::of(window, call, window.link.rank)?;
+    lock_words::lock_shared(&words, LockWord::Master, pauses(window, call))
+}
+
+pub(super) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {
+    if !held {
+        fence(Ordering::SeqCst);
+        return Ok(());
+    }
+    let words = InSegment::of(window, "unlock_all", window.link.rank)?;
+    lock_words::unlock_shared(&words, LockWord::Master)
+}
+
+/// Runs a short update of a rank's memory alone.
+pub(super) fn alone(
+    window: &Window,
+    call: &'static str,
+    rank: usize,
+    update: impl FnOnce(),
+) -> WinResult<()> {
+    let shared = window.shared(call)?;
+    let word = shared.segment.word(shared.plan.update_lock(rank));
+    let mut pause = pauses(window, call);
+    let mut tries = 0;
+    // Acquire pairs with the Release of the last holder.
+    while word.swap(1, Ordering::Acquire) != 0 {
+        while word.load(Ordering::Relaxed) != 0 {
+            tries += 1;
+            pause(tries)?;
+        }
+    }
+    update();
+    word.store(0, Ordering::Release);
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! A window: what it is, and how it ends. Its parts are in `parts`.
+
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, PoisonError};
+
+use super::epoch::Epochs;
+use super::error::WinError;
+use super::hints::Rules;
+use super::hooks::Layers;
+use super::info::Resolved;
+use super::kind::WindowKind;
+use super::link::Link;
+use super::parts::Parts;
+use super::table::RmaTable;
+use super::types::TypeTable;
+
+/// Memory of every rank of a group, open to one-sided access by all of them.
+///
+/// Any thread may call, within the job's thread level. Buffers given to communication calls
+/// belong to them until the operation is complete: at the end of the epoch, at a flush, or when
+/// its request is.
+///
+/// A window is ended by [`free`](Self::free), which every rank calls. One that is dropped without
+/// it leaks its memory, because other ranks may still use it; its registrations end with the job.
+pub struct Window {
+    pub(super) kind: WindowKind,
+    /// What it was asked to be.
+    pub(super) info: Resolved,
+    pub(super) rules: Rules,
+    pub(super) link: Link,
+    pub(super) types: TypeTable,
+    pub(super) epochs: Epochs,
+    pub(super) table: RmaTable,
+    pub(super) table_name: &'static str,
+    pub(super) layers: Layers,
+    // Boxed: callbacks hold addresses of counts in it, and the window itself may be moved.
+    pub(super) parts: ManuallyDrop<Box<Parts>>,
+    /// Whether the parts are still there.
+    pub(super) whole: bool,
+}
+
+impl Window {
+    /// How the window's memory came to be.
+    pub fn kind(&self) -> WindowKind {
+        self.kind
+    }
+
+    /// Which functions the window got when it was made: `shm` (all ranks in one segment), `mixed`
+    /// (some ranks by memory), `btl` (the transport alone). It may differ between ranks. What layers replaced since does not show.
+    pub fn table_name(&self) -> &'static str {
+        self.table_name
+    }
+
+    /// This process's rank in the window.
+    pub fn rank(&self) -> usize {
+        self.link.rank
+    }
+
+    /// Ranks of the window.
+    pub fn size(&self) -> usize {
+        self.link.size
+    }
+
+    /// The first byte of this rank's memory; null in a dynamic window. Reading and writing it
+    /// follows MPI's rules for local access in the open epoch.
+    pub fn base(&self) -> *mut u8 {
+        self.parts.exposed.base
+    }
+
+    /// Bytes of this rank's memory.
+    pub fn len(&self) -> usize {
+        self.parts.exposed.len
+    }
+
+    /// Whether this rank has no memory in the window.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ends the window. Collective. Waits until every rank is here and everything under way has
+    /// ended, then gives the memory back. On an error the window comes back: as it was after
+    /// [`WinError::EpochMisuse`] (an epoch is open) and [`WinError::Level`], to be dropped after any
+    /// other.
+    pub fn free(mut self) -> Result<(), FreeError> {
+        let fail = |window, error| FreeError {
+            window: Box::new(window),
+            error,
+        };
+        let context = Arc::clone(&self.link.context);
+        let _entered = match context.watch.as_ref().map(|watch| watch.enter("free")) {
+            None => None,
+            Some(Ok(entered)) => entered,
+            Some(Err(error)) => return Err(fail(self, error)),
+        };
+        if let Err(error) = self.epochs.free_begin() {
+            return Err(fail(self, error));
+        }
+        let freed = (self.table.free)(&self);
+        self.epochs.free_end();
+        if let Err(error) = freed {
+            return Err(fail(self, error));
+        }
+        Layers::end(&mut self);
+        // Every rank is past its last access (the table's free met them all), so nobody uses the
+        // memory, and nothing of this rank is under way, so no callback comes.
+        self.discard();
+        Ok(())
+    }
+
+    /// Lets the window go: no rank uses it, or ever could.
+    pub(super) fn discard(mut self) {
+        self.whole = false;
+        // SAFETY: `self` is dropped right after this with `whole` false, so the parts are dropped
+        // once.
+        unsafe { ManuallyDrop::drop(&mut self.parts) };
+    }
+
+    pub(super) fn group(&self) -> std::sync::MutexGuard<'_, Vec<usize>> {
+        self.parts
+            .sync
+            .group
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        if self.whole {
+            tracing::warn!(
+                rank = self.link.rank,
+                "a window was dropped without being freed; its memory stays"
+            );
+            // SAFETY: `self` ends here, and with `whole` still set nobody has taken the parts.
+            let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
+            self.link.context.dropped.keep(parts);
+        }
+    }
+}
+
+impl std::fmt::Debug for Window {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Window")
+            .field("kind", &self.kind)
+            .field("rank", &self.link.rank)
+            .field("size", &self.link.size)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A window that could not be freed, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct FreeError {
+    /// The window.
+    pub window: Box<Window>,
+    /// Why it lives on.
+    pub error: WinError,
+}
+
+impl From<FreeError> for WinError {
+    fn from(error: FreeError) -> WinError {
+        error.error
+    }
+}

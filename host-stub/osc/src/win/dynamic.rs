@@ -14,6 +14,7 @@ use super::keeping::keeping;
 use super::kind::WindowKind;
 use super::own_part::register;
 use super::peer::Peer;
+use super::region_cache::RegionCache;
 use super::regions::KeyWords;
 use super::window::Window;
 use crate::door::{Location, decode_location};
@@ -41,6 +42,25 @@ impl Window {
         (self.table.detach)(self, base)
     }
 
+    /// Bytes from an address of a rank to the end of the attached region that holds it. A transfer has to lie in one region; a caller
+    /// whose transfers may not divides them by this. [`WinError::NotAttached`]: no region holds it.
+    pub fn attached(&self, rank: usize, address: u64) -> WinResult<u64> {
+        let call = "attached";
+        let _entered = self.link.enter(call)?;
+        let peer = self.peer(call, rank)?;
+        let missing = WinError::NotAttached {
+            call,
+            rank,
+            address,
+            size: 1,
+        };
+        if self.kind != WindowKind::Dynamic {
+            return Err(missing);
+        }
+        self.with_regions(call, peer, |cache| cache.rest(address))?
+            .ok_or(missing)
+    }
+
     /// The key of the region at `peer` that holds a range, of the table as it is now.
     pub(super) fn region_key(
         &self,
@@ -49,6 +69,22 @@ impl Window {
         address: u64,
         extent: usize,
     ) -> WinResult<KeyWords> {
+        self.with_regions(call, peer, |cache| cache.find(address, extent))?
+            .ok_or(WinError::NotAttached {
+                call,
+                rank: peer.rank,
+                address,
+                size: extent,
+            })
+    }
+
+    /// Looks at the regions of `peer`, of the table as it is now.
+    fn with_regions<R>(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        look: impl FnOnce(&RegionCache) -> R,
+    ) -> WinResult<R> {
         let version = self.read_word(call, peer, REGIONS_VERSION)?;
         let mut waiter = self.link.tries(call);
         let mut cache = loop {
@@ -63,12 +99,7 @@ impl Window {
                 self.refresh_regions(call, peer, &mut cache, version)
             })?;
         }
-        cache.find(address, extent).ok_or(WinError::NotAttached {
-            call,
-            rank: peer.rank,
-            address,
-            size: extent,
-        })
+        Ok(look(&cache))
     }
 }
 

@@ -12,10 +12,8 @@ mod assemble;
 mod blocking;
 mod bounce;
 mod btl;
-mod busy;
-#[cfg(test)]
-mod busy_tests;
 mod calls;
+mod change;
 mod checked;
 mod control;
 mod copy;

@@ -161,9 +161,10 @@ impl Window {
         if self.parts.packed.now() < MOST {
             return Ok(());
         }
-        self.each_busy(|peer| {
+        for peer in &self.parts.peers {
             self.wait_pending(call, &peer.transfers)?;
-            self.wait_pending(call, &peer.accumulates)
-        })
+            self.wait_pending(call, &peer.accumulates)?;
+        }
+        Ok(())
     }
 }

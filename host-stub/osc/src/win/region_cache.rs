@@ -54,6 +54,13 @@ impl RegionCache {
         Some(key)
     }
 
+    /// Bytes from an address to the end of the region that holds it.
+    pub(super) fn rest(&self, address: u64) -> Option<u64> {
+        let (base, slot) = self.by_base.range(..=address).next_back()?;
+        let end = base.saturating_add(self.slot(*slot)?[1]);
+        end.checked_sub(address).filter(|rest| *rest > 0)
+    }
+
     fn slot(&self, slot: usize) -> Option<&[u64]> {
         let first = slot.checked_mul(self.slot_words)?;
         self.slots.get(first..first.checked_add(self.slot_words)?)
@@ -140,6 +147,8 @@ mod tests {
         assert_eq!(found(&cache, 155, 6), None);
         assert_eq!(found(&cache, u64::MAX, 2), None);
         assert_eq!(found(&RegionCache::default(), 0, 1), None);
+        let rest = [99, 100, 149, 150, 159, 160].map(|address| cache.rest(address));
+        assert_eq!(rest, [None, Some(50), Some(1), Some(10), Some(1), None]);
     }
 
     #[test]

@@ -5,11 +5,12 @@
 use crate::base::{Op, combine};
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
+use crate::win::change::Change;
 use crate::win::control::ACCUMULATE_LOCK;
 use crate::win::error::WinResult;
 use crate::win::keeping::keeping;
 use crate::win::peer::Peer;
-use crate::win::pieces::Pieces;
+use crate::win::pieces::{Cursor, Pieces};
 use crate::win::table::Transfer;
 use crate::win::window::Window;
 
@@ -103,6 +104,50 @@ pub(super) unsafe fn accumulate(
             }
             Ok(())
         })
+    })
+}
+
+/// See [`Window::change`].
+pub(in crate::win) fn change(
+    window: &Window,
+    peer: &Peer,
+    transfer: &Transfer<'_>,
+    change: Change<'_>,
+) -> WinResult<()> {
+    let call = transfer.call;
+    let layout = transfer.target_layout;
+    let mut bytes = vec![0; layout.bytes()];
+    let mut bounce = Bounce::new(CHUNK.min(bytes.len()));
+    // The pieces in the order of the layout, and where each lies among the packed bytes.
+    let pieces = || {
+        let mut cursor = Cursor::new(layout);
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            let piece = cursor.take(CHUNK)?;
+            let at = done;
+            done += piece.len;
+            let remote = Remote {
+                address: transfer.address.wrapping_add(piece.offset as u64),
+                handle: transfer.handle,
+            };
+            Some((remote, at..at + piece.len))
+        })
+    };
+    under_lock(window, call, peer, || {
+        for (remote, packed) in pieces() {
+            let len = packed.len();
+            window.fetch_bytes(call, peer, &mut bounce, remote, len)?;
+            bytes[packed].copy_from_slice(&bounce.bytes_mut()[..len]);
+        }
+        if !change(&mut bytes) {
+            return Ok(());
+        }
+        for (remote, packed) in pieces() {
+            let len = packed.len();
+            bounce.bytes_mut()[..len].copy_from_slice(&bytes[packed]);
+            window.store_bytes(call, peer, &mut bounce, remote, len)?;
+        }
+        Ok(())
     })
 }
 

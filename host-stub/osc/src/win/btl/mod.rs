@@ -4,7 +4,7 @@
 mod accumulate;
 pub(super) mod active;
 mod compare_swap;
-mod locked;
+pub(super) mod locked;
 pub(super) mod notify;
 pub(super) mod passive;
 pub(super) mod rma;

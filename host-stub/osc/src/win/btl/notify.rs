@@ -57,9 +57,9 @@ unsafe fn issue(
         None => (std::ptr::null(), address, control, 0),
     };
     let none = std::ptr::null_mut();
-    window.tracked_to(
+    window.tracked(
         "put_notify",
-        peer,
+        peer.rank,
         &peer.transfers,
         None,
         |context, data| {

@@ -16,6 +16,8 @@ use plugin_api::Datatype;
 use super::locks::alone;
 use super::update::{Run, is_aligned, update, update_bytes};
 use crate::base::Op;
+use crate::win::change::Change;
+use crate::win::copy::{pack, unpack};
 use crate::win::error::WinResult;
 use crate::win::layout::Layout;
 use crate::win::pieces::{Piece, Pieces};
@@ -107,6 +109,25 @@ pub(super) unsafe fn raccumulate(
     // SAFETY: the caller vouches for the transfer. It is over now, so the request counts nothing.
     unsafe { accumulate(window, transfer) }?;
     window.now_and_then(transfer.call)
+}
+
+/// See [`Window::change`].
+pub(in crate::win) fn change(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    change: Change<'_>,
+) -> WinResult<()> {
+    let layout = transfer.target_layout;
+    let target = transfer.address as *mut u8;
+    let mut bytes = vec![0u8; layout.bytes()];
+    alone(window, transfer.call, transfer.target, || {
+        // SAFETY: the range was checked to lie in the target's memory, which is mapped here; the copy has room for it.
+        unsafe { pack(layout, target, bytes.as_mut_ptr()) };
+        if change(&mut bytes) {
+            // SAFETY: the range was checked to lie in the target's memory; the copy has its bytes.
+            unsafe { unpack(layout, bytes.as_ptr(), target) };
+        }
+    })
 }
 
 pub(super) unsafe fn fetch_and_op(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {

@@ -18,6 +18,7 @@ use super::error::{WinError, WinResult};
 use super::table::RmaTable;
 use super::window::Window;
 use super::{dynamic, queries};
+pub(super) use atomics::change;
 use shared::Shared;
 
 /// The functions of a window in one segment.

@@ -494,10 +494,102 @@ PYTHON
     [ "$(grep -c 'the counters are not written to /proc/nowhere: .*choose another btl_ofi_stats_file' <<<"$out")" -eq 2 ]
 }
 
+# ---- The component osc, which only 4.1 has so far ----
+
+openmpi_has_osc() { [ -e "$openmpi_component/mca_osc_ofi_rs.so" ]; }
+
+# openmpi_osc_run RANKS [mpirun options] PROGRAM...: a bare mpirun, but for the folder.
+openmpi_osc_run() {
+    local ranks=$1
+    shift
+    OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system \
+        timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --oversubscribe --bind-to none "$@"
+}
+
+# openmpi_osc RANKS PROGRAM [mpirun options]: the program ends well, and its windows are those of the component.
+openmpi_osc() {
+    local ranks=$1 program=$2 out
+    shift 2
+    out=$(openmpi_osc_run "$ranks" --mca osc_ofi_rs_verbose 1 "$@" "$openmpi_dir/bin/$program" 2>&1) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q "^$program: ok, $ranks ranks" <<<"$out" && grep -q 'osc/ofi_rs: serves a window' <<<"$out"
+}
+
+# A rank is killed: calls of the others that need it return errors, and end.
+openmpi_osc_killed() {
+    local out
+    out=$(openmpi_osc_run 3 --enable-recovery "$openmpi_dir/bin/osc_killed" 2>&1) || true
+    printf '%s\n' "$out"
+    [ "$(grep -c '^osc_killed: ok, rank [02] got an error' <<<"$out")" -eq 2 ]
+}
+
+# mpi4py's tests of windows, on the component osc.
+openmpi_osc_mpi4py() {
+    local ranks=$1 out
+    out=$(OPENMPI_LIMIT=300 openmpi_osc_run "$ranks" --mca osc_ofi_rs_verbose 1 "$openmpi_python" "$openmpi_mpi4py_tests" -v -f \
+        -i test_rma -i test_rma_nb -i test_win 2>&1) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    ! grep -Eq 'FAILED|Traceback|skipped' <<<"$out" && grep -q OK <<<"$out" && grep -q 'osc/ofi_rs: serves a window' <<<"$out"
+}
+
+# The image is one under both names, and tells its version under both.
+openmpi_osc_shows_itself() {
+    local out version
+    version=$(sed -n '/workspace.package/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+    out=$(OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system ompi_info --param osc ofi_rs --level 9) || return 1
+    printf '%s\n' "$out"
+    grep -q "MCA osc: ofi_rs .*Component v$version" <<<"$out" && grep -q 'osc_ofi_rs_priority" (current value: "102"' <<<"$out"
+}
+
+# Who serves windows where some rank cannot, or nobody may: osc/rdma does.
+openmpi_osc_delegates() {
+    local out name=("$openmpi_dir/bin/osc_name" rdma) none='-x OMPI_MCA_btl_ofi_provider_include=no-such-provider'
+    # shellcheck disable=SC2086 # two words
+    out=$(openmpi_osc_run 2 "${name[@]}" : -n 1 $none "${name[@]}" 2>&1) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q '^osc_name: ok, 3 ranks' <<<"$out" &&
+        grep -q 'a window goes to rdma, because rank 2 cannot serve it: the transport could not be opened' <<<"$out" || return 1
+    out=$(openmpi_osc_run 2 "${name[@]}" : -n 1 -x OMPI_MCA_osc=^ofi_rs "${name[@]}" 2>&1) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q '^osc_name: ok, 3 ranks' <<<"$out" || return 1
+    out=$(openmpi_osc_run 2 --mca osc ^ofi_rs "${name[@]}" && openmpi_osc_run 2 --mca osc_ofi_rs_priority 50 "${name[@]}") || return 1
+    [ "$(grep -c '^osc_name: ok, 2 ranks' <<<"$out")" -eq 2 ]
+}
+
+openmpi_test_osc() {
+    local ranks program
+    openmpi_has_osc || { openmpi_say "skipped, this series has no component osc"; return; }
+    openmpi_check "ompi_info names the component osc" openmpi_osc_shows_itself
+    for ranks in 1 2 3 4; do
+        openmpi_check "osc, every call, $ranks ranks" openmpi_osc "$ranks" osc_calls
+        openmpi_check "osc, threads, $ranks ranks" openmpi_osc "$ranks" osc_threads
+    done
+    for program in hello_window transfers atomics swaps misaligned window_life threads passive_target; do
+        openmpi_check "osc, $program, 2 ranks" openmpi_osc 2 "$program"
+    done
+    # As between nodes: nothing by memory, but for what Open MPI says that a node shares.
+    for program in osc_calls osc_threads; do
+        openmpi_check "osc, $program, 2 ranks over tcp;ofi_rxm alone" openmpi_osc 2 "$program" --mca btl_ofi_same_node off \
+            --mca btl_ofi_provider_include 'tcp;ofi_rxm'
+    done
+    openmpi_check "osc, a rank is killed" openmpi_osc_killed
+    openmpi_check "osc, windows go to others where a rank cannot serve them" openmpi_osc_delegates
+}
+
+# On two nodes, and still without any option of this project.
+openmpi_test_osc_apart() {
+    local program
+    openmpi_has_osc || return 0
+    for program in hello_window osc_calls osc_threads; do
+        openmpi_check "osc, $program, 4 ranks on two nodes" openmpi_osc 4 "$program" --host one:2,two:2 --mca plm_rsh_agent "$openmpi_agent" \
+            --mca btl_ofi_same_node off --mca mpi_yield_when_idle 1 --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo
+    done
+}
+
 openmpi_compile_tests() {
     local program
     for program in hello_window transfers atomics swaps window_life threads passive_target killed_peer no_room unwritten freed_early \
-        counted pvars sent_alone unlocked_alone long_messages misaligned swap_lock; do
+        counted pvars sent_alone unlocked_alone long_messages misaligned swap_lock osc_calls osc_killed osc_name osc_threads; do
         openmpi_compile "tests/openmpi/$program.c"
     done
     # Open MPI's inner headers have warnings of their own, and its core library is not linked by mpicc.
@@ -511,6 +603,10 @@ openmpi_test_short() {
     openmpi_compile_tests
     openmpi_programs shm 2 hello_window transfers atomics swaps misaligned freed_early pvars
     openmpi_check "counters of a job in a file" openmpi_stats_file
+    if openmpi_has_osc; then
+        openmpi_check "osc, every call, 2 ranks" openmpi_osc 2 osc_calls
+        openmpi_check "osc, threads, 2 ranks" openmpi_osc 2 osc_threads
+    fi
     openmpi_test_valgrind
     openmpi_check "building mpi4py" openmpi_mpi4py
     openmpi_check "mpi4py test_rma, 2 ranks, shm" openmpi_mpi4py_run shm 2 test_rma
@@ -546,6 +642,7 @@ openmpi_test() {
         openmpi_check "a peer killed, mpirun looking away, $provider" openmpi_ends_job "$provider"
         openmpi_check "two peers killed, $provider" openmpi_reports_each "$provider"
     done
+    openmpi_test_osc
     openmpi_refusals
     openmpi_check "threads are expected where they may call" openmpi_expects_threads
     openmpi_check "loaded by another series" openmpi_refuses_series
@@ -594,6 +691,10 @@ openmpi_test() {
         for ranks in 1 2 3 4; do
             openmpi_check "mpi4py, $ranks ranks, $provider" openmpi_mpi4py_run "$provider" "$ranks" test_rma test_rma_nb test_win
         done
+    done
+    for ranks in 1 2 3 4; do
+        openmpi_has_osc || continue
+        openmpi_check "osc, mpi4py, $ranks ranks" openmpi_osc_mpi4py "$ranks"
     done
     openmpi_test_apart
     openmpi_packages libarmci-mpi-dev nwchem-openmpi
@@ -669,6 +770,7 @@ openmpi_test_apart() {
         openmpi_check "a spin lock that all ranks get, 4 ranks on two nodes, $provider" \
             openmpi_program_apart "$provider" 4 swap_lock
     done
+    openmpi_test_osc_apart
     openmpi_check "the README's words for several nodes" openmpi_readme_apart
     for provider in shm 'tcp;ofi_rxm' net; do
         openmpi_check "host-stub check under mpirun on two nodes, $provider" openmpi_host_stub_apart "$provider"

@@ -64,6 +64,13 @@ pub(crate) struct Headers {
     pub(crate) beside: bool,
 }
 
+impl Headers {
+    /// Whether the component osc is built. It knows 4.1's interface alone.
+    pub(crate) fn has_osc(&self) -> bool {
+        self.series == Series::V4_1
+    }
+}
+
 pub(crate) struct Version {
     pub(crate) major: u32,
     pub(crate) minor: u32,

@@ -24,6 +24,8 @@ mod host;
 mod identity;
 #[cfg(openmpi)]
 mod log;
+#[cfg(osc)]
+mod osc;
 #[cfg(openmpi)]
 mod params;
 #[cfg(openmpi)]

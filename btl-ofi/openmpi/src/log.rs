@@ -1,7 +1,7 @@
 //! Log lines through Open MPI's output stream, which adds host and process; `mpirun` forwards them like Open MPI's own
 //! lines.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -11,28 +11,31 @@ use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::bindings as ffi;
-use crate::identity;
 
 /// `btl_ofi_verbose`. Relaxed accesses suffice: no other data depends on the value.
 static VERBOSITY: AtomicI32 = AtomicI32::new(0);
 
-/// Writes one line to the process's default output stream.
+/// Writes one line of the component btl.
 #[cold]
 pub(crate) fn line(text: &str) {
+    const OF_BTL: &CStr = if cfg!(beside) {
+        c"btl/ofi_rs"
+    } else {
+        c"btl/ofi"
+    };
+    write(OF_BTL, text);
+}
+
+/// Writes one line to the process's default output stream.
+#[cold]
+pub(crate) fn write(component: &CStr, text: &str) {
     // A NUL inside the text would truncate the line.
     let Ok(text) = CString::new(text.replace('\0', " ")) else {
         return;
     };
     // SAFETY: stream 0 is Open MPI's default and is open while a component runs; each "%s" gets one NUL-terminated
     // string.
-    unsafe {
-        ffi::opal_output(
-            0,
-            c"btl/%s: %s".as_ptr(),
-            identity::NAME.as_ptr(),
-            text.as_ptr(),
-        )
-    };
+    unsafe { ffi::opal_output(0, c"%s: %s".as_ptr(), component.as_ptr(), text.as_ptr()) };
 }
 
 /// Writes a line when `btl_ofi_verbose` is at least `level`.

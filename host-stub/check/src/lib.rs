@@ -25,7 +25,6 @@ mod random;
 mod regions;
 mod report;
 mod requests;
-mod rows;
 mod session;
 mod shape;
 mod suites;

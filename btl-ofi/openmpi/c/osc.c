@@ -1,0 +1,371 @@
+/* Open MPI 4.1: what the component osc needs of macros and inline functions. */
+#include "ompi_config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "opal/datatype/opal_convertor.h"
+#include "opal/mca/base/base.h"
+#include "opal/mca/pmix/pmix.h"
+#include "opal/runtime/opal_progress.h"
+#include "opal/util/info.h"
+
+#include "ompi/communicator/communicator.h"
+#include "ompi/datatype/ompi_datatype.h"
+#include "ompi/datatype/ompi_datatype_internal.h"
+#include "ompi/group/group.h"
+#include "ompi/mca/coll/coll.h"
+#include "ompi/mca/osc/base/base.h"
+#include "ompi/mca/osc/base/osc_base_obj_convert.h"
+#include "ompi/mca/osc/osc.h"
+#include "ompi/op/op.h"
+#include "ompi/proc/proc.h"
+#include "ompi/request/request.h"
+#include "ompi/win/win.h"
+
+#include "osc.h"
+
+/* ---- communicators and processes ---- */
+
+int mca_osc_ofi_host_rank(ompi_communicator_t *comm)
+{
+    return ompi_comm_rank(comm);
+}
+
+int mca_osc_ofi_host_size(ompi_communicator_t *comm)
+{
+    return ompi_comm_size(comm);
+}
+
+uint64_t mca_osc_ofi_host_process(ompi_communicator_t *comm, int rank)
+{
+    const opal_process_name_t *name = &ompi_comm_peer_lookup(comm, rank)->super.proc_name;
+    return (uint64_t) name->jobid << 32 | name->vpid;
+}
+
+bool mca_osc_ofi_host_is_alike(ompi_communicator_t *comm, int rank)
+{
+    return ompi_comm_peer_lookup(comm, rank)->super.proc_arch == opal_local_arch;
+}
+
+bool mca_osc_ofi_host_is_beside(ompi_communicator_t *comm, int rank)
+{
+    return OPAL_PROC_ON_LOCAL_NODE(ompi_comm_peer_lookup(comm, rank)->super.proc_flags);
+}
+
+int mca_osc_ofi_host_allgather(ompi_communicator_t *comm, const void *mine, size_t size, void *all)
+{
+    if (size > INT_MAX) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    return comm->c_coll->coll_allgather(mine, (int) size, MPI_BYTE, all, (int) size, MPI_BYTE, comm,
+                                        comm->c_coll->coll_allgather_module);
+}
+
+static char published_key[] = "osc.ofi_rs";
+
+int mca_osc_ofi_host_publish(uint32_t number)
+{
+    int rc = OPAL_ERROR;
+    if (NULL == opal_pmix.put) {
+        return OPAL_ERR_NOT_AVAILABLE;
+    }
+    OPAL_MODEX_SEND_VALUE(rc, OPAL_PMIX_GLOBAL, published_key, &number, OPAL_UINT32);
+    return rc;
+}
+
+bool mca_osc_ofi_host_published(ompi_communicator_t *comm, int rank, uint32_t *number)
+{
+    int rc = OPAL_ERROR;
+    uint32_t *found = number;
+    opal_process_name_t *name = &ompi_comm_peer_lookup(comm, rank)->super.proc_name;
+    OPAL_MODEX_RECV_VALUE_IMMEDIATE(rc, published_key, name, &found, OPAL_UINT32);
+    return OPAL_SUCCESS == rc;
+}
+
+int mca_osc_ofi_host_group_size(ompi_group_t *group)
+{
+    return ompi_group_size(group);
+}
+
+bool mca_osc_ofi_host_group_ranks(ompi_group_t *group, ompi_win_t *win, int *ranks)
+{
+    int size = ompi_group_size(group);
+    int *members = calloc(size > 0 ? size : 1, sizeof(*members));
+    if (NULL == members) {
+        return false;
+    }
+    for (int i = 0; i < size; ++i) {
+        members[i] = i;
+    }
+    int rc = ompi_group_translate_ranks(group, size, members, win->w_group, ranks);
+    free(members);
+    for (int i = 0; OMPI_SUCCESS == rc && i < size; ++i) {
+        if (ranks[i] < 0) {
+            return false;
+        }
+    }
+    return OMPI_SUCCESS == rc;
+}
+
+/* ---- windows ---- */
+
+ompi_osc_base_module_t *mca_osc_ofi_host_module(ompi_win_t *win)
+{
+    return win->w_osc_module;
+}
+
+void mca_osc_ofi_host_set_module(ompi_win_t *win, ompi_osc_base_module_t *module)
+{
+    win->w_osc_module = module;
+}
+
+void mca_osc_ofi_host_set_flags(ompi_win_t *win, uint16_t flags)
+{
+    win->w_flags |= flags;
+}
+
+void mca_osc_ofi_host_set_name(ompi_win_t *win, const char *name)
+{
+    (void) ompi_win_set_name(win, name);
+}
+
+bool mca_osc_ofi_host_info(opal_info_t *info, const char *key, char *value, int length)
+{
+    int found = 0;
+    if (NULL == info || OPAL_SUCCESS != opal_info_get(info, key, length, value, &found)) {
+        return false;
+    }
+    return 0 != found;
+}
+
+int mca_osc_ofi_host_delegate(const ompi_osc_base_component_t *own, ompi_win_t *win, void **base, size_t size, int unit,
+                              ompi_communicator_t *comm, opal_info_t *info, int flavor, int *model, const char **taken)
+{
+    mca_base_component_list_item_t *item;
+    ompi_osc_base_component_t *best = NULL;
+    int highest = -1;
+    OPAL_LIST_FOREACH (item, &ompi_osc_base_framework.framework_components, mca_base_component_list_item_t) {
+        ompi_osc_base_component_t *component = (ompi_osc_base_component_t *) item->cli_component;
+        if (component == own) {
+            continue;
+        }
+        int priority = component->osc_query(win, base, size, unit, comm, info, flavor);
+        /* Open MPI takes the first of the highest. */
+        if (priority > highest) {
+            highest = priority;
+            best = component;
+        }
+    }
+    *taken = NULL == best ? NULL : best->osc_version.mca_component_name;
+    return NULL == best ? OMPI_ERR_NOT_SUPPORTED : best->osc_select(win, base, size, unit, comm, info, flavor, model);
+}
+
+/* ---- datatypes and operations ---- */
+
+void mca_osc_ofi_host_items(ompi_datatype_t *type, size_t count, struct mca_osc_ofi_host_items *items)
+{
+    items->begin = type->super.true_lb;
+    items->bytes = type->super.size * count;
+    /* The function takes a signed count of 32 bits in this series. */
+    items->in_a_row = count <= INT32_MAX && opal_datatype_is_contiguous_memory_layout(&type->super, (int32_t) count);
+}
+
+int mca_osc_ofi_host_runs(ompi_datatype_t *type, size_t count, void (*visit)(void *, ptrdiff_t, size_t), void *context)
+{
+    enum { MOST = 64 };
+    struct iovec runs[MOST];
+    opal_convertor_t convertor;
+    /* An address within reach of every displacement, of which nothing is read. */
+    char *const base = (char *) ((uintptr_t) 1 << 62);
+    OBJ_CONSTRUCT(&convertor, opal_convertor_t);
+    int rc = opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &type->super, count, base, 0, &convertor);
+    bool done = OMPI_SUCCESS != rc;
+    while (!done) {
+        uint32_t got = MOST;
+        size_t bytes = 0;
+        done = 0 != opal_convertor_raw(&convertor, runs, &got, &bytes);
+        for (uint32_t i = 0; i < got; ++i) {
+            visit(context, (char *) runs[i].iov_base - base, runs[i].iov_len);
+        }
+    }
+    opal_convertor_cleanup(&convertor);
+    OBJ_DESTRUCT(&convertor);
+    return rc;
+}
+
+bool mca_osc_ofi_host_element(ompi_datatype_t *type, struct mca_osc_ofi_host_element *element)
+{
+    ompi_datatype_t *found = type;
+    if (!ompi_datatype_is_predefined(type)) {
+        found = ompi_datatype_get_single_predefined_type_from_args(type);
+        if (NULL == found) {
+            return false;
+        }
+    }
+    element->type = found;
+    element->id = 1 == found->super.nbElems || 0 == found->super.nbElems ? (int) found->super.id : -1;
+    element->size = found->super.size;
+    element->extent = found->super.ub - found->super.lb;
+    return true;
+}
+
+int mca_osc_ofi_host_op(ompi_op_t *op)
+{
+    if (op == &ompi_mpi_op_no_op.op) {
+        return OMPI_OP_NUM_OF_TYPES;
+    }
+    return ompi_op_is_intrinsic(op) ? (int) op->op_type : -1;
+}
+
+/* Lays values out as an array of the type. */
+static int lay_out(ompi_datatype_t *type, size_t count, const void *values, void *array)
+{
+    opal_convertor_t convertor;
+    struct iovec iov = {.iov_base = (void *) values, .iov_len = type->super.size * count};
+    uint32_t one = 1;
+    size_t bytes = iov.iov_len;
+    OBJ_CONSTRUCT(&convertor, opal_convertor_t);
+    int rc = opal_convertor_copy_and_prepare_for_recv(ompi_mpi_local_convertor, &type->super, count, array, 0, &convertor);
+    if (OMPI_SUCCESS == rc) {
+        (void) opal_convertor_unpack(&convertor, &iov, &one, &bytes);
+    }
+    opal_convertor_cleanup(&convertor);
+    OBJ_DESTRUCT(&convertor);
+    return rc;
+}
+
+/* Takes the values out of an array of the type. */
+static int take_out(ompi_datatype_t *type, size_t count, const void *array, void *values)
+{
+    opal_convertor_t convertor;
+    struct iovec iov = {.iov_base = values, .iov_len = type->super.size * count};
+    uint32_t one = 1;
+    size_t bytes = iov.iov_len;
+    OBJ_CONSTRUCT(&convertor, opal_convertor_t);
+    int rc = opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &type->super, count, array, 0, &convertor);
+    if (OMPI_SUCCESS == rc) {
+        (void) opal_convertor_pack(&convertor, &iov, &one, &bytes);
+    }
+    opal_convertor_cleanup(&convertor);
+    OBJ_DESTRUCT(&convertor);
+    return rc;
+}
+
+int mca_osc_ofi_host_reduce(ompi_op_t *op, ompi_datatype_t *type, size_t count, const void *operand, void *target)
+{
+    size_t extent = type->super.ub - type->super.lb;
+    int index = ompi_op_ddt_map[type->id];
+    if (!ompi_op_is_intrinsic(op) || index < 0 || NULL == op->o_func.intrinsic.fns[index]) {
+        return MPI_ERR_OP;
+    }
+    if (extent == type->super.size) {
+        ompi_op_reduce(op, (void *) operand, target, count, type);
+        return OMPI_SUCCESS;
+    }
+    char *arrays = calloc(2 * count, extent);
+    if (NULL == arrays) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    char *second = arrays + count * extent;
+    int rc = lay_out(type, count, operand, arrays);
+    if (OMPI_SUCCESS == rc) {
+        rc = lay_out(type, count, target, second);
+    }
+    if (OMPI_SUCCESS == rc) {
+        ompi_op_reduce(op, arrays, second, count, type);
+        rc = take_out(type, count, second, target);
+    }
+    free(arrays);
+    return rc;
+}
+
+/* ---- requests ---- */
+
+enum { UNDER_WAY, COMPLETED, FREED };
+
+/* A request, which lives until it was both completed and freed. */
+typedef struct {
+    ompi_request_t super;
+    int32_t state;
+} request_t;
+
+static void let_go(request_t *request)
+{
+    OMPI_REQUEST_FINI(&request->super);
+    OBJ_RELEASE(request);
+}
+
+static int free_request(ompi_request_t **at)
+{
+    request_t *request = (request_t *) *at;
+    *at = MPI_REQUEST_NULL;
+    if (COMPLETED == __atomic_exchange_n(&request->state, FREED, __ATOMIC_ACQ_REL)) {
+        let_go(request);
+    }
+    return OMPI_SUCCESS;
+}
+
+static int cancel_request(ompi_request_t *request, int flag)
+{
+    (void) request;
+    (void) flag;
+    return MPI_ERR_REQUEST;
+}
+
+static void construct_request(request_t *request)
+{
+    request->super.req_type = OMPI_REQUEST_WIN;
+    request->super.req_status._cancelled = 0;
+    request->super.req_free = free_request;
+    request->super.req_cancel = cancel_request;
+    request->state = UNDER_WAY;
+}
+
+OBJ_CLASS_INSTANCE(request_t, ompi_request_t, construct_request, NULL);
+
+ompi_request_t *mca_osc_ofi_host_request(ompi_win_t *win)
+{
+    request_t *request = OBJ_NEW(request_t);
+    if (NULL == request) {
+        return NULL;
+    }
+    OMPI_REQUEST_INIT(&request->super, false);
+    request->super.req_mpi_object.win = win;
+    request->super.req_state = OMPI_REQUEST_ACTIVE;
+    request->super.req_complete = REQUEST_PENDING;
+    request->super.req_status.MPI_ERROR = MPI_SUCCESS;
+    return &request->super;
+}
+
+ompi_request_t *mca_osc_ofi_host_request_over(void)
+{
+    return &ompi_request_empty;
+}
+
+void mca_osc_ofi_host_complete(ompi_request_t *super, int error)
+{
+    request_t *request = (request_t *) super;
+    super->req_status.MPI_ERROR = error;
+    (void) ompi_request_complete(super, true);
+    if (FREED == __atomic_exchange_n(&request->state, COMPLETED, __ATOMIC_ACQ_REL)) {
+        let_go(request);
+    }
+}
+
+/* ---- progress ---- */
+
+int mca_osc_ofi_host_register_progress(int (*progress)(void))
+{
+    return opal_progress_register(progress);
+}
+
+int mca_osc_ofi_host_unregister_progress(int (*progress)(void))
+{
+    return opal_progress_unregister(progress);
+}
+
+void mca_osc_ofi_host_progress(void)
+{
+    opal_progress();
+}

@@ -1,0 +1,171 @@
+//! The component structure that Open MPI looks up by name, and its functions: register, open, init, query, select, finalize.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use crate::bindings as ffi;
+use crate::guard::guarded;
+use crate::host::fits_host;
+use crate::identity::{name, number};
+use crate::osc::{log, params, progress, published, select, transport};
+
+/// The structure that Open MPI finds by its symbol. It is in a cell because the host may write to it.
+#[repr(transparent)]
+struct Exported(UnsafeCell<ffi::ompi_osc_base_component_2_0_0_t>);
+
+// SAFETY: this library only takes the structure's address. The host writes to it only while it loads components, on
+// one thread.
+unsafe impl Sync for Exported {}
+
+/// The symbol that Open MPI looks up in `mca_osc_ofi_rs.so`, a second name of this library's file.
+#[unsafe(export_name = "mca_osc_ofi_rs_component")]
+static COMPONENT: Exported = Exported(UnsafeCell::new(ffi::ompi_osc_base_component_2_0_0_t {
+    osc_version: ffi::mca_base_component_2_1_0_t {
+        mca_major_version: ffi::MCA_BASE_VERSION_MAJOR as c_int,
+        mca_minor_version: ffi::MCA_BASE_VERSION_MINOR as c_int,
+        mca_release_version: ffi::MCA_BASE_VERSION_RELEASE as c_int,
+        mca_project_name: name(c"ompi"),
+        mca_project_major_version: ffi::OMPI_MAJOR_VERSION as c_int,
+        mca_project_minor_version: ffi::OMPI_MINOR_VERSION as c_int,
+        mca_project_release_version: ffi::OMPI_RELEASE_VERSION as c_int,
+        mca_type_name: name(c"osc"),
+        mca_type_major_version: 3,
+        mca_type_minor_version: 0,
+        mca_type_release_version: 0,
+        mca_component_name: name(c"ofi_rs"),
+        mca_component_major_version: number(env!("CARGO_PKG_VERSION_MAJOR")),
+        mca_component_minor_version: number(env!("CARGO_PKG_VERSION_MINOR")),
+        mca_component_release_version: number(env!("CARGO_PKG_VERSION_PATCH")),
+        mca_open_component: Some(open),
+        mca_close_component: Some(close),
+        mca_query_component: None,
+        mca_register_component_params: Some(register),
+        mca_component_flags: 0,
+        reserved: [0; 28],
+    },
+    osc_data: ffi::mca_base_component_data_2_0_0_t {
+        // MCA_BASE_METADATA_PARAM_NONE: no support for checkpoints.
+        param_field: 0,
+        reserved: [0; 32],
+    },
+    osc_init: Some(init),
+    osc_query: Some(query),
+    osc_select: Some(select),
+    osc_finalize: Some(finalize),
+}));
+
+/// The component, as functions of Open MPI's component system take it: the structure's first field.
+pub(crate) fn exported() -> *const ffi::mca_base_component_t {
+    COMPONENT.0.get().cast_const().cast()
+}
+
+/// The component as the framework osc knows it.
+pub(crate) fn of_framework() -> *const ffi::ompi_osc_base_component_2_0_0_t {
+    COMPONENT.0.get().cast_const()
+}
+
+/// `osc_ofi_rs_priority`; below 0 where this process cannot serve windows. Relaxed accesses suffice: no other data depends on it.
+static PRIORITY: AtomicI32 = AtomicI32::new(-1);
+
+/// Whether threads of the program call at the same time.
+static THREADS: AtomicBool = AtomicBool::new(true);
+
+/// Registers the parameters. A host that does not fit gets no window of this component.
+extern "C" fn register() -> c_int {
+    guarded("osc register", ffi::OMPI_ERROR, || {
+        PRIORITY.store(-1, Ordering::Relaxed);
+        match fits_host() {
+            Ok(()) => {
+                let own = params::register();
+                log::set_verbosity(own.verbose);
+                PRIORITY.store(own.priority, Ordering::Relaxed);
+            }
+            Err(reason) => log::line(&reason),
+        }
+        ffi::OMPI_SUCCESS
+    })
+}
+
+/// Tells the other processes of the job that this one has the component. `init` would be too late: Open MPI calls it when what was
+/// published has been exchanged.
+extern "C" fn open() -> c_int {
+    guarded("osc open", ffi::OMPI_ERROR, || {
+        published::publish(PRIORITY.load(Ordering::Relaxed));
+        ffi::OMPI_SUCCESS
+    })
+}
+
+extern "C" fn close() -> c_int {
+    ffi::OMPI_SUCCESS
+}
+
+unsafe extern "C" fn init(_progress_threads: bool, mpi_threads: bool) -> c_int {
+    THREADS.store(mpi_threads, Ordering::Relaxed);
+    ffi::OMPI_SUCCESS
+}
+
+/// Whether threads of the program may call at the same time.
+pub(crate) fn has_threads() -> bool {
+    THREADS.load(Ordering::Relaxed)
+}
+
+/// The priority for a window, or -1. Every rank comes to the same answer: Open MPI's ranks would choose different components
+/// otherwise, and wait for one another for ever.
+unsafe extern "C" fn query(
+    _win: *mut ffi::ompi_win_t,
+    _base: *mut *mut c_void,
+    _size: usize,
+    _unit: c_int,
+    comm: *mut ffi::ompi_communicator_t,
+    _info: *mut ffi::opal_info_t,
+    flavor: c_int,
+) -> c_int {
+    guarded("osc query", -1, || {
+        let served = [
+            ffi::MPI_WIN_FLAVOR_CREATE,
+            ffi::MPI_WIN_FLAVOR_ALLOCATE,
+            ffi::MPI_WIN_FLAVOR_DYNAMIC,
+        ];
+        if !served.iter().any(|served| *served as c_int == flavor) {
+            return -1;
+        }
+        published::priority(comm, PRIORITY.load(Ordering::Relaxed))
+    })
+}
+
+unsafe extern "C" fn select(
+    win: *mut ffi::ompi_win_t,
+    base: *mut *mut c_void,
+    size: usize,
+    unit: c_int,
+    comm: *mut ffi::ompi_communicator_t,
+    info: *mut ffi::opal_info_t,
+    flavor: c_int,
+    model: *mut c_int,
+) -> c_int {
+    let asked = select::Asked {
+        win,
+        base,
+        size,
+        unit,
+        comm,
+        info,
+        flavor,
+        model,
+    };
+    guarded("osc select", ffi::OMPI_ERROR, || {
+        // SAFETY: Open MPI passes these for the duration of the call.
+        unsafe { select::select(&asked) }
+    })
+}
+
+/// Open MPI has freed every window.
+unsafe extern "C" fn finalize() -> c_int {
+    guarded("osc finalize", ffi::OMPI_ERROR, || {
+        progress::stop();
+        transport::close();
+        published::forget();
+        ffi::OMPI_SUCCESS
+    })
+}

@@ -1,0 +1,137 @@
+//! Datatypes of MPI as runs of bytes, and as runs of elements that the engine knows.
+
+use std::ffi::{c_int, c_void};
+
+use plugin_api::Datatype;
+
+use crate::bindings as ffi;
+
+/// A run of bytes, from a buffer's address on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bytes {
+    pub(crate) offset: isize,
+    pub(crate) len: usize,
+}
+
+/// Where the bytes of `count` items of a type lie, in the order of the type map.
+#[derive(Debug)]
+pub(crate) enum Runs {
+    /// All in a row.
+    One(Bytes),
+    /// In several; none is empty.
+    Many(Vec<Bytes>),
+}
+
+impl Runs {
+    /// The runs of `count` items of a type. An error is Open MPI's code.
+    pub(crate) fn of(datatype: *mut ffi::ompi_datatype_t, count: c_int) -> Result<Runs, c_int> {
+        let Ok(count) = usize::try_from(count) else {
+            return Err(ffi::MPI_ERR_COUNT as c_int);
+        };
+        let mut items = ffi::mca_osc_ofi_host_items {
+            begin: 0,
+            bytes: 0,
+            in_a_row: false,
+        };
+        // SAFETY: Open MPI passes types that live through the call; `items` is writable.
+        unsafe { ffi::mca_osc_ofi_host_items(datatype, count, &mut items) };
+        if items.bytes == 0 || items.in_a_row {
+            return Ok(Runs::One(Bytes {
+                offset: items.begin,
+                len: items.bytes,
+            }));
+        }
+        Self::visited(datatype, count)
+    }
+
+    #[cold]
+    fn visited(datatype: *mut ffi::ompi_datatype_t, count: usize) -> Result<Runs, c_int> {
+        let mut runs: Vec<Bytes> = Vec::new();
+        let context: *mut Vec<Bytes> = &mut runs;
+        // SAFETY: the type lives through the call; `visit` takes this context.
+        let rc = unsafe {
+            ffi::mca_osc_ofi_host_runs(datatype, count, Some(visit), context.cast::<c_void>())
+        };
+        if rc != ffi::OMPI_SUCCESS {
+            return Err(rc);
+        }
+        Ok(match runs[..] {
+            [one] => Runs::One(one),
+            _ => Runs::Many(runs),
+        })
+    }
+
+    /// The runs.
+    pub(crate) fn as_slice(&self) -> &[Bytes] {
+        match self {
+            Runs::One(run) => std::slice::from_ref(run),
+            Runs::Many(runs) => runs,
+        }
+    }
+
+    /// Bytes of all runs.
+    pub(crate) fn len(&self) -> usize {
+        self.as_slice().iter().map(|run| run.len).sum()
+    }
+
+    /// The lowest offset.
+    pub(crate) fn begin(&self) -> isize {
+        let offsets = self.as_slice().iter().map(|run| run.offset);
+        offsets.min().unwrap_or(0)
+    }
+}
+
+unsafe extern "C" fn visit(context: *mut c_void, offset: isize, len: usize) {
+    // SAFETY: `visited` passes its vector, which nobody else touches meanwhile.
+    let runs = unsafe { &mut *context.cast::<Vec<Bytes>>() };
+    match runs.last_mut() {
+        Some(last) if last.offset + last.len as isize == offset => last.len += len,
+        _ if len == 0 => {}
+        _ => runs.push(Bytes { offset, len }),
+    }
+}
+
+/// The predefined type that a type is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Element {
+    pub(crate) datatype: *mut ffi::ompi_datatype_t,
+    /// The engine's type, if it has it.
+    pub(crate) known: Option<Datatype>,
+    /// Bytes of its values.
+    pub(crate) size: usize,
+}
+
+impl Element {
+    /// The element of a type; none if it is made of several predefined types.
+    pub(crate) fn of(datatype: *mut ffi::ompi_datatype_t) -> Option<Element> {
+        let mut found = ffi::mca_osc_ofi_host_element {
+            type_: std::ptr::null_mut(),
+            id: -1,
+            size: 0,
+            extent: 0,
+        };
+        // SAFETY: Open MPI passes types that live through the call; `found` is writable.
+        unsafe { ffi::mca_osc_ofi_host_element(datatype, &mut found) }.then(|| Element {
+            datatype: found.type_,
+            known: known(found.id).filter(|known| known.size() == found.size),
+            size: found.size,
+        })
+    }
+}
+
+/// The engine's type for a number type of Open MPI.
+fn known(id: c_int) -> Option<Datatype> {
+    Some(match u32::try_from(id).ok()? {
+        ffi::OPAL_DATATYPE_INT1 => Datatype::Int8,
+        ffi::OPAL_DATATYPE_INT2 => Datatype::Int16,
+        ffi::OPAL_DATATYPE_INT4 | ffi::OPAL_DATATYPE_WCHAR => Datatype::Int32,
+        ffi::OPAL_DATATYPE_INT8 | ffi::OPAL_DATATYPE_LONG => Datatype::Int64,
+        ffi::OPAL_DATATYPE_UINT1 | ffi::OPAL_DATATYPE_BOOL => Datatype::Uint8,
+        ffi::OPAL_DATATYPE_UINT2 => Datatype::Uint16,
+        ffi::OPAL_DATATYPE_UINT4 => Datatype::Uint32,
+        ffi::OPAL_DATATYPE_UINT8 | ffi::OPAL_DATATYPE_UNSIGNED_LONG => Datatype::Uint64,
+        ffi::OPAL_DATATYPE_FLOAT4 => Datatype::Float,
+        ffi::OPAL_DATATYPE_FLOAT8 => Datatype::Double,
+        _ => return None,
+    })
+}

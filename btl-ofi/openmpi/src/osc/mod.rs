@@ -1,0 +1,22 @@
+//! The component `osc`: Open MPI's windows, straight on the window engine.
+//!
+//! - `component`: what Open MPI looks up; `params`, `log`; `published`: which processes have the component.
+//! - `select`: how the ranks of a window agree; `transport`: the one transport of all windows, with its `services`; `group`: the
+//!   ranks of a window as the engine sees them.
+//! - `module`: the functions of a window; `convert` and `ops`: datatypes and operations; `request`; `progress`; `info`; `error`.
+
+mod component;
+mod convert;
+mod error;
+mod group;
+mod info;
+mod log;
+mod module;
+mod ops;
+mod params;
+mod progress;
+mod published;
+mod request;
+mod select;
+mod services;
+mod transport;

@@ -1,0 +1,109 @@
+//! A window: the structure that Open MPI calls, and the engine's window behind it.
+
+mod accumulate;
+mod entries;
+mod requests;
+mod rma;
+mod rows;
+mod sync;
+
+use std::ffi::c_int;
+
+use osc_engine::win::Window;
+
+use crate::bindings as ffi;
+use crate::osc::select::Asked;
+
+/// A window. Open MPI sees the first field only.
+#[repr(C)]
+pub(crate) struct Module {
+    table: ffi::ompi_osc_base_module_3_0_0_t,
+    /// None once it was freed.
+    window: Option<Window>,
+    units: Units,
+    is_dynamic: bool,
+}
+
+/// Displacement units of the ranks, bytes.
+pub(crate) enum Units {
+    Equal(u32),
+    Each(Box<[u32]>),
+}
+
+impl Units {
+    pub(crate) fn new(units: impl Iterator<Item = u32> + Clone) -> Units {
+        let first = units.clone().next().unwrap_or(1);
+        if units.clone().all(|unit| unit == first) {
+            return Units::Equal(first);
+        }
+        Units::Each(units.collect())
+    }
+
+    #[inline]
+    fn of(&self, rank: usize) -> u32 {
+        match self {
+            Units::Equal(unit) => *unit,
+            Units::Each(units) => units.get(rank).copied().unwrap_or(1),
+        }
+    }
+}
+
+/// Open MPI's structure for a window, which lives until the module's `free`.
+pub(crate) fn leak(
+    window: Window,
+    units: Units,
+    asked: &Asked,
+) -> *mut ffi::ompi_osc_base_module_3_0_0_t {
+    let module = Box::new(Module {
+        table: entries::TABLE,
+        window: Some(window),
+        units,
+        is_dynamic: asked.flavor as u32 == ffi::MPI_WIN_FLAVOR_DYNAMIC,
+    });
+    Box::into_raw(module).cast()
+}
+
+impl Module {
+    /// The module of a window.
+    ///
+    /// # Safety
+    /// The window is of this component and was not freed.
+    #[inline]
+    unsafe fn of<'a>(win: *mut ffi::ompi_win_t) -> &'a Module {
+        // SAFETY: the caller's contract; `leak` made the module, whose first field is Open MPI's structure.
+        unsafe { &*ffi::mca_osc_ofi_host_module(win).cast::<Module>() }
+    }
+
+    /// The engine's window.
+    #[inline]
+    fn window(&self) -> Result<&Window, c_int> {
+        self.window.as_ref().ok_or(ffi::OMPI_ERR_WIN)
+    }
+
+    /// A displacement in units of the target, plus bytes, as one in bytes; an address in a dynamic window.
+    #[inline]
+    fn displacement(&self, rank: usize, units: isize, bytes: isize) -> Result<u64, c_int> {
+        if self.is_dynamic {
+            return Ok((units as u64).wrapping_add_signed(bytes as i64));
+        }
+        let unit = self.units.of(rank) as isize;
+        units
+            .checked_mul(unit)
+            .and_then(|at| at.checked_add(bytes))
+            .and_then(|at| u64::try_from(at).ok())
+            .ok_or(ffi::OMPI_ERR_RMA_RANGE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_kept_for_each_rank_only_where_they_differ() {
+        let equal = Units::new([8, 8, 8].into_iter());
+        assert!(matches!(equal, Units::Equal(8)));
+        let differ = Units::new([8, 1, 8].into_iter());
+        assert_eq!([differ.of(0), differ.of(1)], [8, 1]);
+    }
+}

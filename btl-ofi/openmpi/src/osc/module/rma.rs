@@ -1,0 +1,147 @@
+//! Puts and gets.
+
+use std::ffi::{c_int, c_void};
+
+use osc_engine::win::{Block, Datatype, Layout, Target, WinResult};
+
+use super::Module;
+use super::rows::rows;
+use crate::bindings as ffi;
+use crate::osc::convert::{Bytes, Runs};
+use crate::osc::error;
+
+/// A buffer of the program: address, count, type.
+#[derive(Clone, Copy)]
+pub(super) struct Buffer {
+    pub(super) address: *mut c_void,
+    pub(super) count: c_int,
+    pub(super) datatype: *mut ffi::ompi_datatype_t,
+}
+
+/// The target's side of a call.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) rank: usize,
+    /// In units of the target.
+    pub(super) displacement: isize,
+    pub(super) count: c_int,
+    pub(super) datatype: *mut ffi::ompi_datatype_t,
+}
+
+/// One side of a call to the engine: where it begins, from the buffer's address or the displacement on, and what lies there.
+pub(super) struct Side {
+    pub(super) begin: isize,
+    pub(super) layout: Layout,
+}
+
+/// Runs of bytes as elements of a type, if they lie at whole elements from each other.
+pub(super) fn side(runs: &Runs, datatype: Datatype) -> WinResult<Option<Side>> {
+    let size = datatype.size();
+    if let Runs::One(Bytes { offset, len }) = runs {
+        let fits = len.is_multiple_of(size);
+        return Ok(fits.then(|| Side {
+            begin: *offset,
+            layout: Layout::contiguous(datatype, len / size),
+        }));
+    }
+    let begin = runs.begin();
+    let mut blocks = Vec::with_capacity(runs.as_slice().len());
+    for run in runs.as_slice() {
+        let offset = run.offset.wrapping_sub(begin) as usize;
+        if !offset.is_multiple_of(size) || !run.len.is_multiple_of(size) {
+            return Ok(None);
+        }
+        blocks.push(Block {
+            displacement: offset / size,
+            length: run.len / size,
+        });
+    }
+    let layout = Layout::indexed(datatype, &blocks)?;
+    Ok(Some(Side { begin, layout }))
+}
+
+/// Runs as bytes.
+pub(super) fn bytes(runs: &Runs) -> Result<Side, c_int> {
+    let side = side(runs, Datatype::Uint8).map_err(|error| error::code(&error))?;
+    side.ok_or(ffi::OMPI_ERROR)
+}
+
+/// A put or get, converted: `None` where there is nothing to move.
+pub(super) fn converted(origin: Buffer, place: Place) -> Result<Option<(Side, Side)>, c_int> {
+    let theirs = Runs::of(place.datatype, place.count)?;
+    let mine = Runs::of(origin.datatype, origin.count)?;
+    let (theirs, mine) = (bytes(&theirs)?, bytes(&mine)?);
+    if theirs.layout.bytes() != mine.layout.bytes() {
+        return Err(ffi::MPI_ERR_TRUNCATE as c_int);
+    }
+    Ok((mine.layout.bytes() > 0).then_some((mine, theirs)))
+}
+
+impl Module {
+    #[inline]
+    pub(super) fn put(&self, origin: Buffer, place: Place) -> error::Code {
+        self.move_bytes::<true>(origin, place)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, origin: Buffer, place: Place) -> error::Code {
+        self.move_bytes::<false>(origin, place)
+    }
+
+    #[inline(always)]
+    fn move_bytes<const PUT: bool>(&self, origin: Buffer, place: Place) -> error::Code {
+        let Some((mine, theirs)) = converted(origin, place)? else {
+            return Ok(());
+        };
+        let at = origin.address.cast::<u8>().wrapping_offset(mine.begin);
+        let target = self.target(place, &theirs)?;
+        let window = self.window()?;
+        // SAFETY: MPI binds the program's buffer until the operation is complete.
+        let outcome = unsafe {
+            match PUT {
+                true => window.put(at, &mine.layout, target),
+                false => window.get(at, &mine.layout, target),
+            }
+        };
+        match outcome {
+            Err(error) if self.may_span_regions(&error) => self.move_rows::<PUT>(origin, place),
+            outcome => outcome.map_err(|error| error::code(&error)),
+        }
+    }
+
+    /// A put or get whose target lies in several attached regions.
+    #[cold]
+    pub(super) fn move_rows<const PUT: bool>(&self, origin: Buffer, place: Place) -> error::Code {
+        let theirs = Runs::of(place.datatype, place.count)?;
+        let mine = Runs::of(origin.datatype, origin.count)?;
+        let window = self.window()?;
+        for row in self.in_regions(place, rows(&theirs, Some(&mine), None), 1)? {
+            let layout = Layout::contiguous(Datatype::Uint8, row.len);
+            let target = Target {
+                rank: place.rank,
+                displacement: self.displacement(place.rank, place.displacement, row.target)?,
+                layout: &layout,
+            };
+            let at = origin.address.cast::<u8>().wrapping_offset(row.origin);
+            // SAFETY: MPI binds the program's buffer until the operation is complete.
+            let outcome = unsafe {
+                match PUT {
+                    true => window.put(at, &layout, target),
+                    false => window.get(at, &layout, target),
+                }
+            };
+            outcome.map_err(|error| error::code(&error))?;
+        }
+        Ok(())
+    }
+
+    /// The target's side as the engine takes it.
+    #[inline]
+    pub(super) fn target<'a>(&self, place: Place, side: &'a Side) -> Result<Target<'a>, c_int> {
+        Ok(Target {
+            rank: place.rank,
+            displacement: self.displacement(place.rank, place.displacement, side.begin)?,
+            layout: &side.layout,
+        })
+    }
+}

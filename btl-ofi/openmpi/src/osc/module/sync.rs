@@ -1,0 +1,207 @@
+//! Epochs, and what else concerns a whole window.
+
+use std::ffi::{c_int, c_void};
+
+use osc_engine::win::{Assertion, LockKind, WinResult};
+
+use super::Module;
+use crate::bindings as ffi;
+use crate::osc::error::{self, Code};
+use crate::osc::request;
+
+/// The assertions of a call that mean something for it; MPI's numbers are the engine's.
+fn assertion(given: c_int, meant: Assertion) -> Assertion {
+    let known = [
+        (ffi::MPI_MODE_NOCHECK, Assertion::NOCHECK),
+        (ffi::MPI_MODE_NOSTORE, Assertion::NOSTORE),
+        (ffi::MPI_MODE_NOPUT, Assertion::NOPUT),
+        (ffi::MPI_MODE_NOPRECEDE, Assertion::NOPRECEDE),
+        (ffi::MPI_MODE_NOSUCCEED, Assertion::NOSUCCEED),
+    ];
+    known
+        .into_iter()
+        .filter(|(bit, _)| given & *bit as c_int != 0)
+        .fold(Assertion::empty(), |all, (_, one)| all | one)
+        & meant
+}
+
+fn done<T>(outcome: WinResult<T>) -> Result<T, c_int> {
+    outcome.map_err(|error| error::code(&error))
+}
+
+/// A rank that MPI has checked; MPI_PROC_NULL and others are none.
+fn rank(target: c_int) -> Result<usize, c_int> {
+    usize::try_from(target).map_err(|_| ffi::MPI_ERR_RANK as c_int)
+}
+
+impl Module {
+    pub(super) fn fence(&self, given: c_int) -> Code {
+        let meant =
+            Assertion::NOSTORE | Assertion::NOPUT | Assertion::NOPRECEDE | Assertion::NOSUCCEED;
+        done(self.window()?.fence(assertion(given, meant)))
+    }
+
+    pub(super) fn lock(&self, kind: c_int, target: c_int, given: c_int) -> Code {
+        let kind = match kind == ffi::MPI_LOCK_EXCLUSIVE as c_int {
+            true => LockKind::Exclusive,
+            false => LockKind::Shared,
+        };
+        let given = assertion(given, Assertion::NOCHECK);
+        done(self.window()?.lock(kind, rank(target)?, given))
+    }
+
+    pub(super) fn unlock(&self, target: c_int) -> Code {
+        done(self.window()?.unlock(rank(target)?))
+    }
+
+    pub(super) fn lock_all(&self, given: c_int) -> Code {
+        let given = assertion(given, Assertion::NOCHECK);
+        done(self.window()?.lock_all(given))
+    }
+
+    pub(super) fn unlock_all(&self) -> Code {
+        done(self.window()?.unlock_all())
+    }
+
+    pub(super) fn flush(&self, target: c_int) -> Code {
+        done(self.window()?.flush(rank(target)?))
+    }
+
+    pub(super) fn flush_all(&self) -> Code {
+        done(self.window()?.flush_all())
+    }
+
+    pub(super) fn flush_local(&self, target: c_int) -> Code {
+        done(self.window()?.flush_local(rank(target)?))
+    }
+
+    pub(super) fn flush_local_all(&self) -> Code {
+        done(self.window()?.flush_local_all())
+    }
+
+    pub(super) fn sync(&self) -> Code {
+        done(self.window()?.sync())
+    }
+
+    /// The window's ranks of a group.
+    fn ranks(
+        &self,
+        group: *mut ffi::ompi_group_t,
+        win: *mut ffi::ompi_win_t,
+    ) -> Result<Vec<usize>, c_int> {
+        // SAFETY: Open MPI passes a group and a window that live through the call; there is room for the group's members.
+        let (found, ranks) = unsafe {
+            let size = usize::try_from(ffi::mca_osc_ofi_host_group_size(group)).unwrap_or(0);
+            let mut ranks = vec![0; size];
+            let found = ffi::mca_osc_ofi_host_group_ranks(group, win, ranks.as_mut_ptr());
+            (found, ranks)
+        };
+        if !found {
+            return Err(ffi::MPI_ERR_GROUP as c_int);
+        }
+        Ok(ranks.into_iter().map(|rank| rank as usize).collect())
+    }
+
+    pub(super) fn start(
+        &self,
+        group: *mut ffi::ompi_group_t,
+        given: c_int,
+        win: *mut ffi::ompi_win_t,
+    ) -> Code {
+        let ranks = self.ranks(group, win)?;
+        let given = assertion(given, Assertion::NOCHECK);
+        done(self.window()?.start(&ranks, given))
+    }
+
+    pub(super) fn complete(&self) -> Code {
+        done(self.window()?.complete())
+    }
+
+    pub(super) fn post(
+        &self,
+        group: *mut ffi::ompi_group_t,
+        given: c_int,
+        win: *mut ffi::ompi_win_t,
+    ) -> Code {
+        let ranks = self.ranks(group, win)?;
+        let meant = Assertion::NOCHECK | Assertion::NOSTORE | Assertion::NOPUT;
+        done(self.window()?.post(&ranks, assertion(given, meant)))
+    }
+
+    pub(super) fn wait(&self) -> Code {
+        done(self.window()?.wait())
+    }
+
+    pub(super) fn test(&self) -> Result<bool, c_int> {
+        done(self.window()?.test())
+    }
+
+    pub(super) fn attach(&self, base: *mut c_void, size: usize) -> Code {
+        if !self.is_dynamic {
+            return Err(ffi::OMPI_ERR_RMA_FLAVOR);
+        }
+        if size == 0 {
+            return Ok(());
+        }
+        // SAFETY: MPI binds the program's memory until it is detached.
+        let attached = unsafe { self.window()?.attach(base.cast(), size) };
+        attached.map_err(|error| {
+            error::code(&error);
+            ffi::OMPI_ERR_RMA_ATTACH
+        })
+    }
+
+    pub(super) fn detach(&self, base: *const c_void) -> Code {
+        if !self.is_dynamic {
+            return Err(ffi::OMPI_ERR_RMA_FLAVOR);
+        }
+        let detached = self.window()?.detach(base.cast());
+        detached.map_err(|error| {
+            error::code(&error);
+            ffi::OMPI_ERR_RMA_ATTACH
+        })
+    }
+
+    /// A rank's memory as this process sees it; of the first that has any with MPI_PROC_NULL. No bytes where it is not mapped here,
+    /// as MPI says for windows that need not be shared.
+    pub(super) fn shared(&self, target: c_int) -> Result<(usize, c_int, *mut c_void), c_int> {
+        if self.is_dynamic {
+            return Err(ffi::OMPI_ERR_RMA_FLAVOR);
+        }
+        let target = match target == ffi::MPI_PROC_NULL {
+            true => None,
+            false => Some(rank(target)?),
+        };
+        let window = self.window()?;
+        let unit = |rank| self.units.of(rank) as c_int;
+        if let Ok(part) = window.shared_query(target) {
+            let first = (0..window.size()).find(|rank| {
+                let of = window.shared_query(Some(*rank));
+                of.is_ok_and(|of| of.base == part.base && of.len > 0)
+            });
+            let of = target.or(first).unwrap_or(0);
+            return Ok((part.len, unit(of), part.base.cast()));
+        }
+        let own = window.rank();
+        if target.unwrap_or(own) == own && !window.is_empty() {
+            return Ok((window.len(), unit(own), window.base().cast()));
+        }
+        if target.is_some_and(|rank| rank >= window.size()) {
+            return Err(ffi::MPI_ERR_RANK as c_int);
+        }
+        Ok((0, unit(target.unwrap_or(0)), std::ptr::null_mut()))
+    }
+
+    /// Ends the window; collective. It stays where an epoch is open.
+    pub(super) fn free(&mut self) -> Code {
+        request::drain(std::ptr::from_ref(self).addr());
+        let Some(window) = self.window.take() else {
+            return Err(ffi::OMPI_ERR_WIN);
+        };
+        window.free().map_err(|failed| {
+            let code = error::code(&failed.error);
+            self.window = Some(*failed.window);
+            code
+        })
+    }
+}

@@ -1,0 +1,144 @@
+//! The parameters: those of this component, and those of the transport, which the component btl registers unless it is not
+//! loaded or not opened.
+
+use std::ffi::CString;
+
+use mca_params::{Declaration, Kind, Level, Value};
+
+use crate::identity;
+use crate::osc::component;
+use crate::params::{
+    EXCLUDED_WHEN_NAMED, OF_DEVICES, PREFIX, SHARED_PREFIX, check_allowed, default_of, usual,
+};
+use crate::storage::{self, Name, Variable};
+
+static PRIORITY: Declaration = Declaration::new("osc_ofi_rs_priority", Kind::Int, Value::Int(102))
+    .help(
+        "Priority of this component for windows. Below 0 it serves none. osc/rdma has 101 in Open MPI 4.1",
+    )
+    .level(Level::USER_DETAIL);
+
+static VERBOSE: Declaration = Declaration::new("osc_ofi_rs_verbose", Kind::Int, Value::Int(0))
+    .help(
+        "1 says of each window who serves it and why, and of the transport which provider was chosen; higher values say more",
+    )
+    .level(Level::USER_DETAIL);
+
+/// The values of this component's own parameters.
+#[derive(Clone, Copy)]
+pub(crate) struct Own {
+    pub(crate) priority: i32,
+    pub(crate) verbose: i32,
+}
+
+/// Registers this component's own parameters and reads them.
+pub(crate) fn register() -> Own {
+    let version = CString::new(identity::description()).unwrap_or_default();
+    storage::version_string(
+        component::exported(),
+        c"implementation",
+        c"This component and the Open MPI that it was built for",
+        version,
+    );
+    let int = |declared: &Declaration, own| {
+        let variable = Variable::own(component::exported(), own, declared);
+        let value = variable.and_then(|variable| variable.value(Kind::Int));
+        match value {
+            Some(Value::Int(n)) => n,
+            _ => declared.default.as_int().unwrap_or(0),
+        }
+    };
+    Own {
+        priority: int(&PRIORITY, c"priority"),
+        verbose: int(&VERBOSE, c"verbose"),
+    }
+}
+
+/// The value of a parameter of the transport: as the component btl registered it, else registered here. The error says why the
+/// user's value cannot be used.
+pub(crate) fn of_transport(declared: &Declaration) -> Result<Value, String> {
+    let own = declared.name.strip_prefix(PREFIX).unwrap_or(&declared.name);
+    if OF_DEVICES.contains(&own) {
+        // Memory of devices is not served.
+        return Ok(match declared.kind {
+            Kind::String => Value::str("off"),
+            _ => declared.default.clone(),
+        });
+    }
+    let nul = |_| format!("parameter {}: its name holds a NUL", declared.name);
+    let named = CString::new(own).map_err(nul)?;
+    let name = Name {
+        framework: c"btl",
+        component: identity::NAME,
+        variable: &named,
+    };
+    let variable = match name.find() {
+        Some(variable) => variable,
+        None => register_for(&name, declared)?,
+    };
+    let value = match variable.is_default() {
+        true => unset(declared),
+        false => variable
+            .value(declared.kind)
+            .ok_or_else(|| format!("parameter {}: Open MPI has no value for it", declared.name))?,
+    };
+    check_allowed(declared, without_limit(declared, value))
+        .map_err(|reason| format!("parameter {}: {reason}", declared.name))
+}
+
+fn register_for(name: &Name<'_>, declared: &Declaration) -> Result<Variable, String> {
+    let failed = || {
+        format!(
+            "parameter {}: Open MPI does not take its value; {}",
+            declared.name,
+            declared.allowed_text()
+        )
+    };
+    let shared = declared
+        .synonyms
+        .iter()
+        .find_map(|synonym| synonym.strip_prefix(SHARED_PREFIX))
+        .and_then(|shared| CString::new(shared).ok());
+    let Some(shared) = shared else {
+        let variable = Variable::shared(name, declared).ok_or_else(failed)?;
+        if identity::BESIDE_C {
+            usual::give(variable, name.variable);
+        }
+        return Ok(variable);
+    };
+    let common = Name {
+        framework: c"opal_common",
+        component: c"ofi",
+        variable: &shared,
+    };
+    let variable = Variable::shared(&common, declared).ok_or_else(failed)?;
+    variable.synonym(name);
+    if identity::BESIDE_C {
+        usual::give(variable, name.variable);
+    }
+    Ok(variable)
+}
+
+/// The value of a parameter that nobody set by the component's own name.
+fn unset(declared: &Declaration) -> Value {
+    if identity::BESIDE_C
+        && let Some(value) = usual::value(declared)
+    {
+        return value;
+    }
+    match declared.name.as_ref() {
+        // Windows have nothing else on Ethernet, so tcp is not left out. It comes after all fabrics.
+        "btl_ofi_provider_exclude" => Value::String(EXCLUDED_WHEN_NAMED.into()),
+        _ => default_of(declared),
+    }
+}
+
+/// Open MPI turns a limit of 0 into the largest number; for the transport 0 means that the user set no limit.
+fn without_limit(declared: &Declaration, value: Value) -> Value {
+    match value {
+        Value::Unsigned(n) if declared.kind == Kind::SizeT && n == usize::MAX as u64 => {
+            Value::Unsigned(0)
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,114 @@
+//! Progress: what Open MPI's progress calls while there are windows, and how the calls of windows wait.
+
+use std::ffi::c_int;
+use std::sync::{Mutex, PoisonError};
+
+use osc_engine::door::{Pace, Until, Waiter};
+use osc_engine::win::WinResult;
+
+use crate::bindings as ffi;
+use crate::guard::guarded;
+use crate::osc::{log, request, transport};
+
+/// Visits of a wait between two calls of Open MPI's progress, which has more to do than what the wait needs.
+const OWN_VISITS: u32 = 8;
+
+/// Whether Open MPI's progress calls [`advance`].
+static REGISTERED: Mutex<bool> = Mutex::new(false);
+
+/// Has Open MPI's progress make that of windows, from the first window on.
+pub(crate) fn start() {
+    let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*registered {
+        // SAFETY: the function stays where it is, since this image is never unloaded.
+        let rc = unsafe { ffi::mca_osc_ofi_host_register_progress(Some(advance)) };
+        *registered = rc == ffi::OMPI_SUCCESS;
+        if rc != ffi::OMPI_SUCCESS {
+            log::line(&format!(
+                "Open MPI's progress does not make that of windows ({rc}): calls make it themselves"
+            ));
+        }
+    }
+}
+
+/// Ends what [`start`] began.
+pub(crate) fn stop() {
+    let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    if std::mem::take(&mut *registered) {
+        // SAFETY: Open MPI removes the function from its list, in which it is.
+        unsafe { ffi::mca_osc_ofi_host_unregister_progress(Some(advance)) };
+    }
+}
+
+/// Makes progress once. It may be called while it runs: by another thread, or by a callback of Open MPI.
+unsafe extern "C" fn advance() -> c_int {
+    guarded("osc progress", 0, || {
+        let Some(opened) = transport::current() else {
+            return 0;
+        };
+        // A failure of the transport is reported to those who wait for it.
+        let done = opened.transport.progress().max(0);
+        done + request::complete_those_that_ended()
+    })
+}
+
+/// Makes Open MPI's progress, and with it that of windows.
+pub(crate) fn all() {
+    // SAFETY: Open MPI is up: its windows live.
+    unsafe { ffi::mca_osc_ofi_host_progress() };
+}
+
+/// Waits of windows: the transport's progress, and Open MPI's now and then, on which other communication of this process, and so
+/// what the wait needs of other processes, may depend.
+pub(crate) struct Turns;
+
+impl Turns {
+    #[inline]
+    fn own(&self) -> i32 {
+        transport::current().map_or(0, |opened| opened.transport.progress())
+    }
+}
+
+impl Waiter for Turns {
+    fn progress(&self) -> i32 {
+        self.own()
+    }
+
+    fn visit(&self) {
+        all();
+    }
+
+    fn wait(&self, what: &dyn Until) -> WinResult<()> {
+        let mut pace = Pace::default();
+        let mut visits = 0u32;
+        while !what.is_done() {
+            let count = self.own();
+            if count < 0 {
+                return Err(what.progress_failed(count));
+            }
+            visits = visits.wrapping_add(1);
+            if visits.is_multiple_of(OWN_VISITS) {
+                all();
+            }
+            if what.is_done() {
+                break;
+            }
+            if pace.after(count > 0, false) {
+                what.look()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&self, pace: &mut Pace, what: &dyn Until) -> WinResult<()> {
+        let count = self.own();
+        if count < 0 {
+            return Err(what.progress_failed(count));
+        }
+        all();
+        if pace.after(count > 0, false) {
+            what.look()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! Requests: those of the engine that are under way, each with the one that the program has. Progress completes them.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use osc_engine::win::Request;
+
+use crate::bindings as ffi;
+use crate::osc::error;
+use crate::osc::progress;
+
+/// An operation under way.
+struct Pending {
+    request: Request<'static>,
+    theirs: *mut ffi::ompi_request_t,
+    /// The module's address, which tells windows apart.
+    module: usize,
+}
+
+// SAFETY: a request of Open MPI may be completed by any thread.
+unsafe impl Send for Pending {}
+
+static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
+
+/// How many there are, so that progress without any takes no lock. Whoever adds one makes progress later, so Relaxed suffices.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+fn pending() -> MutexGuard<'static, Vec<Pending>> {
+    PENDING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A request that is complete.
+pub(crate) fn over() -> *mut ffi::ompi_request_t {
+    // SAFETY: the function returns the address of a constant of Open MPI.
+    unsafe { ffi::mca_osc_ofi_host_request_over() }
+}
+
+/// Makes the program's request for one of the engine.
+///
+/// # Safety
+/// The request's window stays where it is until [`drain`] was called for the module.
+pub(crate) unsafe fn keep(
+    module: usize,
+    mut request: Request<'_>,
+    win: *mut ffi::ompi_win_t,
+) -> Result<*mut ffi::ompi_request_t, c_int> {
+    if request.is_over() {
+        request
+            .end_complete()
+            .map_err(|error| error::code(&error))?;
+        return Ok(over());
+    }
+    // SAFETY: the window lives.
+    let theirs = unsafe { ffi::mca_osc_ofi_host_request(win) };
+    if theirs.is_null() {
+        request.settle().map_err(|error| error::code(&error))?;
+        return Err(ffi::OMPI_ERR_OUT_OF_RESOURCE);
+    }
+    // SAFETY: the caller keeps the window until `drain` has ended this.
+    let request = unsafe { std::mem::transmute::<Request<'_>, Request<'static>>(request) };
+    pending().push(Pending {
+        request,
+        theirs,
+        module,
+    });
+    COUNT.fetch_add(1, Ordering::Relaxed);
+    Ok(theirs)
+}
+
+/// Completes the program's requests whose operations have ended; how many. No lock is held while Open MPI is told.
+#[inline]
+pub(crate) fn complete_those_that_ended() -> c_int {
+    if COUNT.load(Ordering::Relaxed) == 0 {
+        return 0;
+    }
+    complete()
+}
+
+#[inline(never)]
+fn complete() -> c_int {
+    let mut ended = Vec::new();
+    {
+        // Another thread, or a caller further up on this one, is at it.
+        let Ok(mut pending) = PENDING.try_lock() else {
+            return 0;
+        };
+        let mut at = 0;
+        while let Some(one) = pending.get(at) {
+            if one.request.is_over() {
+                ended.push(pending.swap_remove(at));
+            } else {
+                at += 1;
+            }
+        }
+    }
+    COUNT.fetch_sub(ended.len(), Ordering::Relaxed);
+    let count = ended.len();
+    for Pending {
+        mut request,
+        theirs,
+        ..
+    } in ended
+    {
+        let code = match request.end_complete() {
+            Ok(()) => ffi::MPI_SUCCESS as c_int,
+            Err(error) => {
+                error::code(&error);
+                ffi::MPI_ERR_OTHER as c_int
+            }
+        };
+        // SAFETY: the request is under way, and nobody else refers to it here.
+        unsafe { ffi::mca_osc_ofi_host_complete(theirs, code) };
+    }
+    c_int::try_from(count).unwrap_or(c_int::MAX)
+}
+
+/// Waits until no request of a module is under way: the program may have freed some before they were complete.
+pub(crate) fn drain(module: usize) {
+    while COUNT.load(Ordering::Relaxed) > 0 && pending().iter().any(|one| one.module == module) {
+        progress::all();
+        complete();
+    }
+}

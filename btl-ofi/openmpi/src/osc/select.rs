@@ -1,0 +1,373 @@
+//! How the ranks of a window make it together, or leave it together to another component.
+//!
+//! Open MPI has no second choice when a component's `select` fails, so what a rank cannot is agreed on first: in one exchange among
+//! processes that know each other, in three where some meet for the first time (what each is; addresses; whether all were
+//! reached). Then the engine makes the window, with exchanges of its own, and fails on all ranks alike. Where some rank cannot, all
+//! delegate to the component of the next lower priority.
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::sync::Arc;
+
+use osc_engine::door::Members;
+use osc_engine::win::{Info, WinError, Window};
+
+use crate::bindings as ffi;
+use crate::osc::error;
+use crate::osc::group::{Member, Ranks, exchange};
+use crate::osc::transport::{self, Opened};
+use crate::osc::{component, info, log, module, progress};
+
+/// What Open MPI passes to `select`.
+pub(crate) struct Asked {
+    pub(crate) win: *mut ffi::ompi_win_t,
+    pub(crate) base: *mut *mut c_void,
+    pub(crate) size: usize,
+    pub(crate) unit: c_int,
+    pub(crate) comm: *mut ffi::ompi_communicator_t,
+    pub(crate) info: *mut ffi::opal_info_t,
+    pub(crate) flavor: c_int,
+    pub(crate) model: *mut c_int,
+}
+
+/// What a rank tells first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Card {
+    state: State,
+    /// Bytes of what a second exchange would bring: the address, or the reason of a refusal.
+    length: u32,
+    /// Displacement unit, bytes.
+    unit: u32,
+    /// The lowest rank on the same node.
+    node: u32,
+    /// A number of the hints.
+    hints: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Cannot take part.
+    Refuses,
+    /// Has yet to connect some of the others.
+    Meets,
+    /// Has connected all.
+    Knows,
+}
+
+impl Card {
+    const SIZE: usize = 24;
+
+    fn encode(self) -> [u8; Card::SIZE] {
+        let mut bytes = [0; Card::SIZE];
+        let state = match self.state {
+            State::Refuses => 0u32,
+            State::Meets => 1,
+            State::Knows => 2,
+        };
+        // The lengths are below 2^30.
+        bytes[..4].copy_from_slice(&(state << 30 | self.length).to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.unit.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&self.node.to_ne_bytes());
+        bytes[16..].copy_from_slice(&self.hints.to_ne_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Card {
+        let word = |at: usize| {
+            let mut word = [0; 4];
+            word.copy_from_slice(&bytes[at..at + 4]);
+            u32::from_ne_bytes(word)
+        };
+        let first = word(0);
+        Card {
+            state: match first >> 30 {
+                1 => State::Meets,
+                2 => State::Knows,
+                _ => State::Refuses,
+            },
+            length: first & ((1 << 30) - 1),
+            unit: word(4),
+            node: word(8),
+            hints: u64::from(word(16)) | u64::from(word(20)) << 32,
+        }
+    }
+}
+
+/// Makes the window, or delegates. Returns Open MPI's code.
+///
+/// # Safety
+/// The arguments are those of Open MPI, valid through the call.
+pub(crate) unsafe fn select(asked: &Asked) -> c_int {
+    // SAFETY: the caller's contract.
+    match unsafe { make(asked) } {
+        Ok(()) => ffi::OMPI_SUCCESS,
+        Err(Failed::Code(code)) => code,
+        // SAFETY: the caller's contract.
+        Err(Failed::Refused { rank, reason }) => unsafe { delegate(asked, rank, &reason) },
+    }
+}
+
+/// Why there is no window.
+enum Failed {
+    /// An exchange failed: nothing can be agreed on.
+    Code(c_int),
+    /// A rank cannot, and all know.
+    Refused { rank: usize, reason: String },
+}
+
+impl From<c_int> for Failed {
+    fn from(code: c_int) -> Failed {
+        Failed::Code(code)
+    }
+}
+
+/// The communicator's ranks and their processes.
+struct Comm {
+    raw: *mut ffi::ompi_communicator_t,
+    rank: usize,
+    processes: Vec<u64>,
+    /// The lowest rank on this node.
+    node: u32,
+}
+
+impl Comm {
+    /// # Safety
+    /// The communicator lives.
+    unsafe fn of(raw: *mut ffi::ompi_communicator_t) -> Comm {
+        // SAFETY: the caller's contract, and these are its ranks.
+        unsafe {
+            let size = ffi::mca_osc_ofi_host_size(raw);
+            let rank = ffi::mca_osc_ofi_host_rank(raw);
+            let node = (0..size)
+                .find(|other| *other == rank || ffi::mca_osc_ofi_host_is_beside(raw, *other));
+            Comm {
+                raw,
+                rank: rank as usize,
+                processes: (0..size)
+                    .map(|rank| ffi::mca_osc_ofi_host_process(raw, rank))
+                    .collect(),
+                node: node.unwrap_or(rank) as u32,
+            }
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Gives every rank a text, of which `most` bytes travel.
+    fn texts(&self, mine: &[u8], most: usize) -> Result<Vec<Vec<u8>>, c_int> {
+        let mut padded = mine.to_vec();
+        padded.resize(most, 0);
+        let all = exchange(self.raw, self.size(), &padded)?;
+        Ok(all.chunks(most).map(<[u8]>::to_vec).collect())
+    }
+}
+
+/// # Safety
+/// As for [`select`].
+unsafe fn make(asked: &Asked) -> Result<(), Failed> {
+    // SAFETY: Open MPI's communicator lives through the call.
+    let comm = unsafe { Comm::of(asked.comm) };
+    let (hints, number) = info::of(asked.info);
+    let opened = transport::open();
+    if opened.is_ok() {
+        // Before the exchanges: a rank that is ahead may need this one to make progress.
+        progress::start();
+    }
+    let (cards, opened) = meet(&comm, asked, number, opened)?;
+    let members: Result<Vec<Member>, String> = comm
+        .processes
+        .iter()
+        .zip(&cards)
+        .map(|(process, card)| {
+            Ok(Member {
+                process: *process,
+                node: card.node,
+                endpoint: opened.endpoint(*process).ok_or("a rank is not connected")?,
+            })
+        })
+        .collect();
+    let members = members.map_err(|reason| {
+        log::line(&reason);
+        ffi::OMPI_ERROR
+    })?;
+    let ranks = Arc::new(Ranks::new(&opened, comm.rank, members.into(), asked.comm));
+    // Hints that differ between ranks have no effect.
+    let hints = match cards.iter().all(|card| card.hints == number) {
+        true => hints,
+        false => Info::new(),
+    };
+    // SAFETY: as for this function.
+    let window = unsafe { window(asked, Members::new(ranks.clone()), &hints) };
+    ranks.forget();
+    let window = window.map_err(|error| match error {
+        WinError::Creation { rank, reason } => Failed::Refused { rank, reason },
+        other => Failed::Code(error::code(&other)),
+    })?;
+    let units = module::Units::new(cards.iter().map(|card| card.unit));
+    if asked.flavor as u32 == ffi::MPI_WIN_FLAVOR_ALLOCATE {
+        // SAFETY: Open MPI passes a writable pointer.
+        unsafe { asked.base.write(window.base().cast()) };
+    }
+    log::verbose(1, || {
+        format!(
+            "serves a window of {} ranks by functions `{}`",
+            window.size(),
+            window.table_name()
+        )
+    });
+    let has_locks = hints.get("no_locks").as_deref() != Some("true");
+    // SAFETY: the window is Open MPI's, which holds no other module yet.
+    unsafe {
+        asked.model.write(ffi::MPI_WIN_UNIFIED as c_int);
+        if !has_locks {
+            ffi::mca_osc_ofi_host_set_flags(asked.win, ffi::OMPI_WIN_NO_LOCKS as u16);
+        }
+        ffi::mca_osc_ofi_host_set_name(asked.win, c"ofi_rs window".as_ptr());
+        ffi::mca_osc_ofi_host_set_module(asked.win, module::leak(window, units, asked));
+    }
+    Ok(())
+}
+
+/// The engine's window. Its unit is one byte; the module has those of the ranks.
+///
+/// # Safety
+/// As for [`select`].
+unsafe fn window(asked: &Asked, members: Members, hints: &Info) -> Result<Window, WinError> {
+    match asked.flavor as u32 {
+        ffi::MPI_WIN_FLAVOR_CREATE => {
+            // SAFETY: Open MPI passes a readable pointer to the program's memory, which MPI binds until the window is freed.
+            unsafe {
+                let base = asked.base.read().cast::<u8>();
+                Window::create_with(members, base, asked.size, 1, hints)
+            }
+        }
+        ffi::MPI_WIN_FLAVOR_ALLOCATE => Window::allocate_with(members, asked.size, 1, hints),
+        _ => Window::dynamic_with(members, hints),
+    }
+}
+
+/// Exchanges what the ranks are, and connects those that meet for the first time.
+fn meet(
+    comm: &Comm,
+    asked: &Asked,
+    hints: u64,
+    opened: Result<Arc<Opened>, String>,
+) -> Result<(Vec<Card>, Arc<Opened>), Failed> {
+    let (state, said) = match &opened {
+        Err(reason) => (State::Refuses, reason.clone().into_bytes()),
+        Ok(opened) if opened.knows(&comm.processes) => {
+            (State::Knows, crate::osc::services::own_address())
+        }
+        Ok(_) => (State::Meets, crate::osc::services::own_address()),
+    };
+    let mine = Card {
+        state,
+        length: said.len() as u32,
+        unit: u32::try_from(asked.unit).unwrap_or(1),
+        node: comm.node,
+        hints,
+    };
+    let cards: Vec<Card> = exchange(comm.raw, comm.size(), &mine.encode())?
+        .chunks(Card::SIZE)
+        .map(Card::decode)
+        .collect();
+    let refused = cards.iter().position(|card| card.state == State::Refuses);
+    if refused.is_none() && cards.iter().all(|card| card.state == State::Knows) {
+        let opened = opened.map_err(|_| ffi::OMPI_ERROR)?;
+        return Ok((cards, opened));
+    }
+    let most = cards.iter().map(|card| card.length as usize).max();
+    let said = comm.texts(&said, most.unwrap_or(0).max(1))?;
+    let text = |rank: usize| {
+        let length = cards.get(rank).map_or(0, |card| card.length as usize);
+        said.get(rank)
+            .and_then(|said| said.get(..length))
+            .unwrap_or_default()
+            .to_vec()
+    };
+    let as_reason = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    if let Some(rank) = refused {
+        let reason = as_reason(text(rank));
+        return Err(Failed::Refused { rank, reason });
+    }
+    let opened = opened.map_err(|_| ffi::OMPI_ERROR)?;
+    let connected = comm
+        .processes
+        .iter()
+        .enumerate()
+        .try_for_each(|(rank, process)| {
+            let connected = opened.connect(*process, text(rank));
+            connected.map_err(|reason| format!("rank {rank} is not reached: {reason}"))
+        });
+    // What a third exchange carries of each rank: nothing, or the beginning of a reason.
+    const MOST: usize = 200;
+    let mine = connected.err().unwrap_or_default().into_bytes();
+    let outcomes = comm.texts(&mine[..mine.len().min(MOST)], MOST)?;
+    match outcomes
+        .iter()
+        .position(|outcome| outcome.first() != Some(&0))
+    {
+        None => Ok((cards, opened)),
+        Some(rank) => {
+            let reason = outcomes[rank].iter().copied().take_while(|byte| *byte != 0);
+            let reason = as_reason(reason.collect());
+            Err(Failed::Refused { rank, reason })
+        }
+    }
+}
+
+/// Has the next component make the window.
+///
+/// # Safety
+/// As for [`select`].
+unsafe fn delegate(asked: &Asked, rank: usize, reason: &str) -> c_int {
+    let mut taken = std::ptr::null();
+    // SAFETY: the caller's contract; `taken` is writable.
+    let rc = unsafe {
+        ffi::mca_osc_ofi_host_delegate(
+            component::of_framework(),
+            asked.win,
+            asked.base,
+            asked.size,
+            asked.unit,
+            asked.comm,
+            asked.info,
+            asked.flavor,
+            asked.model,
+            &mut taken,
+        )
+    };
+    // SAFETY: NULL, or the name of a component, which ends with NUL.
+    let taken = (!taken.is_null()).then(|| unsafe { CStr::from_ptr(taken) }.to_owned());
+    let taken = taken.unwrap_or_else(|| CString::from(c"no component"));
+    // SAFETY: Open MPI's communicator lives through the call.
+    let own = unsafe { ffi::mca_osc_ofi_host_rank(asked.comm) };
+    // One line for the window, unless all are wanted.
+    if own == 0 || log::verbosity() > 0 {
+        log::line(&format!(
+            "a window goes to {}, because rank {rank} cannot serve it: {reason}",
+            taken.to_string_lossy()
+        ));
+    }
+    rc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_comes_back() {
+        for state in [State::Refuses, State::Meets, State::Knows] {
+            let card = Card {
+                state,
+                length: 517,
+                unit: u32::MAX,
+                node: 3,
+                hints: 0x0123_4567_89ab_cdef,
+            };
+            assert_eq!(Card::decode(&card.encode()), card);
+        }
+    }
+}

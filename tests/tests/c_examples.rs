@@ -161,26 +161,13 @@ fn communicators_collectives_and_an_overriding_layer() {
     program("collectives", &[2, 4]);
 }
 
-/// A layer that overrides every entry, and prints what was called, by whom and for how long.
-#[test]
-fn a_tracing_layer() {
-    example("trace", &[1, 3]);
-}
-
 /// The C face itself under valgrind, as both ranks of windows and of communicators: no invalid access,
 /// nothing lost. Our plugin lies below; the C plugin cannot (see `c_programs.rs`).
 #[test]
 fn examples_under_valgrind() {
     let Some(valgrind) = valgrind() else { return };
-    let examples = "../host-stub/c/examples";
-    let programs = [
-        ("windows", "c"),
-        ("collectives", "c"),
-        ("no_rank", "c"),
-        ("trace", examples),
-    ];
-    for (name, folder) in programs {
-        let program = compile(name, folder);
+    for name in ["windows", "collectives", "no_rank", "every_coll_entry"] {
+        let program = compile(name, "c");
         let outcome = run(
             Command::new(host_stub())
                 .args(["launch", "-n", "2", "--provider", "shm", "--plugin"])

@@ -14,6 +14,7 @@
 /// The sources, with what they find beside them.
 #[path = "../src/win"]
 mod win {
+    pub(super) mod busy;
     pub(super) mod pending;
     pub(super) mod slots;
 
@@ -34,8 +35,9 @@ mod win {
     /// sequential consistency of fences only; one before each gives a load and a change at least
     /// what C++ gives them among each other, and an acquire load nothing.
     pub(super) mod sync {
-        use loom::sync::atomic::{self, fence};
-        pub(super) use loom::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+        pub(super) use loom::sync::Mutex;
+        use loom::sync::atomic;
+        pub(super) use loom::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering, fence};
 
         #[derive(Default)]
         pub(in crate::win) struct AtomicUsize(atomic::AtomicUsize);
@@ -75,6 +77,7 @@ mod win {
         use loom::sync::atomic::{AtomicUsize, Ordering};
         use loom::thread;
 
+        use super::busy::{BusyPeers, Listed};
         use super::pending::{Cell, Pending};
         use super::slots::Slots;
 
@@ -166,6 +169,53 @@ mod win {
                 assert_eq!(effect.0.with(|e| unsafe { *e }), 1);
                 other.join().unwrap();
                 assert!(pending.is_idle());
+            });
+        }
+
+        /// A peer, and the list of a window that has it alone.
+        #[derive(Default)]
+        struct Peers {
+            busy: BusyPeers,
+            listed: Listed,
+            pending: Pending,
+        }
+
+        impl Peers {
+            fn issue(&self) -> &Cell {
+                let cell = self.pending.begin();
+                if !self.listed.is_set() {
+                    self.busy.list(0, &self.listed);
+                }
+                cell
+            }
+
+            /// A flush of all, of its wait the beginning.
+            fn unsettled(&self) -> Vec<usize> {
+                self.busy
+                    .unsettled(|_| Some((&self.listed, self.pending.is_settled())))
+            }
+        }
+
+        /// Two threads issue and flush all: each looks at the peer while its own operation is under way, whatever the
+        /// other finds settled meanwhile.
+        #[test]
+        fn a_flush_of_all_looks_at_what_this_thread_issued() {
+            check(|| {
+                let peers = Arc::new(Peers::default());
+                let run = |peers: &Peers| {
+                    let cell = peers.issue();
+                    assert_eq!(peers.unsettled(), [0]);
+                    cell.finish(0);
+                    peers.unsettled();
+                };
+                let other = {
+                    let peers = Arc::clone(&peers);
+                    thread::spawn(move || run(&peers))
+                };
+                run(&peers);
+                other.join().unwrap();
+                assert!(peers.unsettled().is_empty());
+                assert!(!peers.listed.is_set());
             });
         }
 

@@ -12,6 +12,9 @@ mod assemble;
 mod blocking;
 mod bounce;
 mod btl;
+mod busy;
+#[cfg(test)]
+mod busy_tests;
 mod calls;
 mod change;
 mod checked;

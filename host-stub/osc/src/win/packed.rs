@@ -161,10 +161,9 @@ impl Window {
         if self.parts.packed.now() < MOST {
             return Ok(());
         }
-        for peer in &self.parts.peers {
+        self.each_busy(|peer| {
             self.wait_pending(call, &peer.transfers)?;
-            self.wait_pending(call, &peer.accumulates)?;
-        }
-        Ok(())
+            self.wait_pending(call, &peer.accumulates)
+        })
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 use super::bounce::PackedBytes;
+use super::busy::BusyPeers;
 use super::control::Control;
 use super::peer::Peer;
 use super::pending::Pending;
@@ -69,6 +70,8 @@ pub(super) struct SyncState {
     pub(super) completions_due: AtomicU64,
     /// The group of the open start epoch.
     pub(super) group: Mutex<Vec<usize>>,
+    /// Peers to which something is under way.
+    pub(super) busy: BusyPeers,
     /// Notices to peers under way.
     pub(super) notices: Pending,
     /// Locks given back whose targets have not answered.

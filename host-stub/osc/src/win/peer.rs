@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
+use super::busy::Listed;
 use super::control::Word;
 use super::error::WinError;
 use super::kind::WindowKind;
@@ -148,6 +149,8 @@ pub(super) struct Peer {
     pub(super) transfers: Pending,
     /// Accumulates under way.
     pub(super) accumulates: Pending,
+    /// Whether a flush of all looks at this rank.
+    pub(super) listed: Listed,
     /// Posts of that rank that were matched by a start here.
     pub(super) posts_matched: AtomicU64,
     /// What that rank has attached, as last read.
@@ -176,6 +179,7 @@ impl Peer {
             control_handle: HandleCopy::new(&offer.control_handle),
             transfers: Pending::new(alone),
             accumulates: Pending::new(alone),
+            listed: Listed::default(),
             posts_matched: AtomicU64::new(0),
             regions: Turns::default(),
         }

@@ -31,6 +31,8 @@ pub(super) fn issue_unasked(
     }
     // The state may be another operation's after this.
     fields.finish(0);
+    // A failure of the last step may have come after the last count fell.
+    window.note(peer);
     issued
 }
 
@@ -239,6 +241,7 @@ impl Drop for Request<'_> {
                 && let Some(peer) = self.window.parts.peers.get(rank)
             {
                 peer.transfers.fail(status);
+                self.window.note(peer);
             }
         }
     }

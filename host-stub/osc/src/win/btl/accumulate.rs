@@ -171,9 +171,9 @@ impl Native<'_> {
         } else {
             transfer.origin.wrapping_add(piece.origin)
         };
-        window.tracked(
+        window.tracked_to(
             transfer.call,
-            peer.rank,
+            peer,
             &peer.accumulates,
             self.request,
             |context, data| {
@@ -282,31 +282,25 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> W
         && is_aligned(swap.compare as u64, datatype)
     {
         let record = swap.record;
-        return window.tracked(
-            call,
-            peer.rank,
-            &peer.accumulates,
-            record,
-            |context, data| {
-                // SAFETY: the endpoint is the job's; the caller vouches for the buffers; the target
-                // element was checked; `done` takes this context and data.
-                unsafe {
-                    window.link.transport.atomic_cswapv(
-                        peer.endpoint,
-                        swap.origin,
-                        swap.compare,
-                        swap.result,
-                        swap.address,
-                        std::ptr::null_mut(),
-                        swap.handle,
-                        datatype,
-                        Some(done),
-                        context,
-                        data,
-                    )
-                }
-            },
-        );
+        return window.tracked_to(call, peer, &peer.accumulates, record, |context, data| {
+            // SAFETY: the endpoint is the job's; the caller vouches for the buffers; the target
+            // element was checked; `done` takes this context and data.
+            unsafe {
+                window.link.transport.atomic_cswapv(
+                    peer.endpoint,
+                    swap.origin,
+                    swap.compare,
+                    swap.result,
+                    swap.address,
+                    std::ptr::null_mut(),
+                    swap.handle,
+                    datatype,
+                    Some(done),
+                    context,
+                    data,
+                )
+            }
+        });
     }
     let (mut compare, mut value) = ([0u8; 8], [0u8; 8]);
     // SAFETY: the caller vouches for one element in each buffer, at most 8 bytes.

@@ -57,9 +57,9 @@ unsafe fn issue(
         None => (std::ptr::null(), address, control, 0),
     };
     let none = std::ptr::null_mut();
-    window.tracked(
+    window.tracked_to(
         "put_notify",
-        peer.rank,
+        peer,
         &peer.transfers,
         None,
         |context, data| {

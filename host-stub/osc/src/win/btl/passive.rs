@@ -186,9 +186,8 @@ fn settle(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
 }
 
 pub(in crate::win) fn flush_all(window: &Window, call: &'static str) -> WinResult<()> {
-    let mut outcome = Ok(());
-    for rank in 0..window.parts.peers.len() {
-        outcome = outcome.and(flush(window, call, rank));
-    }
+    let outcome = window.each_busy(|peer| flush(window, call, peer.rank));
+    // As in `flush`, whether or not anything was under way.
+    fence(Ordering::AcqRel);
     outcome
 }

@@ -116,9 +116,9 @@ unsafe fn issue<const PUT: bool>(
     piece: Piece,
     local_handle: *mut Handle,
 ) -> WinResult<()> {
-    window.tracked(
+    window.tracked_to(
         transfer.call,
-        peer.rank,
+        peer,
         &peer.transfers,
         request,
         |context, data| {
@@ -138,7 +138,10 @@ unsafe fn issue_whole<const PUT: bool>(window: &Window, transfer: &Transfer<'_>)
     let (piece, handle) = (whole(transfer), transfer.local_handle);
     // SAFETY: the caller vouches for the transfer.
     match unsafe { post::<PUT>(window, transfer, &piece, handle, context, none) } {
-        Status::SUCCESS => Ok(()),
+        Status::SUCCESS => {
+            window.note(peer);
+            Ok(())
+        }
         Status::COMPLETED => {
             // No callback will run.
             cell.finish(0);
@@ -161,11 +164,13 @@ unsafe fn issue_again<const PUT: bool>(
     let context = std::ptr::from_ref(cell).cast_mut().cast::<c_void>();
     let (piece, handle) = (whole(transfer), transfer.local_handle);
     let (call, rank) = (transfer.call, transfer.peer.rank);
-    window.tracked_again(call, rank, status, (cell, None), || {
+    let issued = window.tracked_again(call, rank, status, (cell, None), || {
         let none = std::ptr::null_mut();
         // SAFETY: the caller vouches for the transfer.
         unsafe { post::<PUT>(window, transfer, &piece, handle, context, none) }
-    })
+    });
+    window.note(transfer.peer);
+    issued
 }
 
 /// Hands a piece to the transport.

@@ -92,6 +92,47 @@ impl Window {
         }
     }
 
+    /// As [`tracked`](Self::tracked), for an operation to a peer, with one of its counts.
+    #[inline(always)]
+    pub(super) fn tracked_to(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        pending: &Pending,
+        request: Option<&RequestState>,
+        post: impl FnMut(*mut c_void, *mut c_void) -> Status,
+    ) -> WinResult<()> {
+        let issued = self.tracked(call, peer.rank, pending, request, post);
+        self.note(peer);
+        issued
+    }
+
+    /// Has the next flush of all look at a peer: its count was raised, or a failure was added.
+    #[inline(always)]
+    pub(in crate::win) fn note(&self, peer: &Peer) {
+        if !peer.listed.is_set() {
+            self.parts.sync.busy.list(peer.rank, &peer.listed);
+        }
+    }
+
+    /// Visits the peers to which something is under way, or failed. All of them; the first error wins.
+    pub(in crate::win) fn each_busy(
+        &self,
+        mut visit: impl FnMut(&Peer) -> WinResult<()>,
+    ) -> WinResult<()> {
+        let (peers, busy) = (&self.parts.peers, &self.parts.sync.busy);
+        let ranks = busy.unsettled(|rank| {
+            let peer = peers.get(rank)?;
+            Some((&peer.listed, peer.is_settled()))
+        });
+        let mut outcome = Ok(());
+        for peer in ranks.iter().filter_map(|rank| peers.get(*rank)) {
+            outcome = outcome.and(visit(peer));
+        }
+        busy.give_back(ranks);
+        outcome
+    }
+
     /// An operation that the transport did not take at once.
     #[cold]
     #[inline(never)]

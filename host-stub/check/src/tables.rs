@@ -3,6 +3,7 @@
 mod hooks;
 mod locks;
 mod neighbours;
+mod rounds;
 mod sharing;
 
 use super::case::{Case, Context, Outcome, ensure};
@@ -20,6 +21,7 @@ pub(super) fn passes(ranks: usize) -> Vec<Pass> {
     own.extend(hooks::cases());
     own.extend(sharing::cases());
     own.extend(locks::cases());
+    own.extend(rounds::cases());
     vec![
         Pass::new(Info::new(), own),
         Pass::new(with(TableChoice::Auto), windows()).named("shm"),

@@ -3,9 +3,10 @@
 //! In rounds of an exchange out of band, each of which every rank enters whatever became of it, so
 //! that all come to the same end:
 //!
-//! 1. *Intents*: what each rank wants, where it runs, or why it cannot take part.
+//! 1. *Intents*: what each rank wants, where it runs, or why it cannot take part. Where no rank can share memory with
+//!    another in this window, whatever the others say, the offer goes with it, and this is the only round.
 //! 2. *Segments*, for memory that windows own: of the ranks of each node the first makes one and
-//!    tells the others where it is; they map it, take memory for their parts, and say how it went.
+//!    tells the others where it is; they map it, take memory for their parts, and say how it went (two rounds).
 //!    A segment that some rank could not open is given up by all its ranks together; one for which
 //!    there is no memory ends the creation everywhere.
 //! 3. *Offers*, unless all ranks share one segment: registrations for the transport.
@@ -28,7 +29,7 @@ use super::own_part::{device_memory, expose, memory, usable};
 use super::parts::{Exposed, Memory};
 use super::peer::{Offer, Reach, decode, encode};
 use super::regions::Shape;
-use super::share::{Joint, share};
+use super::share::{Joint, owns, share};
 use super::shm;
 use super::shm::shared::Shared;
 use super::slots::SLOTS;
@@ -46,15 +47,19 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
         Some(watch) => watch.enter("window creation")?,
         None => None,
     };
-    // For a window in one segment. Here, because nobody would hear of a failure after the last round.
-    let mut unreached = None;
     let info = wanted.info.resolve(&context.defaults);
-    let plan = ControlPlan::new(link.size, 0, SLOTS);
-    let usable = check(wanted, link.size).and_then(|()| {
-        unreached = Some(Control::unused(plan).map_err(|error| error.to_string())?);
-        Ok(())
+    let nodes: Vec<u32> = (0..link.size)
+        .map(|rank| node(&link, &info, rank))
+        .collect();
+    let apart = is_apart(wanted.kind, &info, &nodes);
+    let brought = check(wanted, link.size).and_then(|()| match apart {
+        true => own_part(&link, wanted, &info, (None, &[])).map(Brought::Offer),
+        // For a window in one segment. Here, because nobody would hear of a failure after the last round.
+        false => Control::unused(ControlPlan::new(link.size, 0, SLOTS))
+            .map(Brought::Unreached)
+            .map_err(|error| error.to_string()),
     });
-    let intent = usable.map(|()| Intent {
+    let intent = brought.as_ref().map(|_| Intent {
         kind: wanted.kind,
         len: wanted.source.len() as u64,
         unit: wanted.unit,
@@ -64,14 +69,24 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
         device: info.device,
         process: Process::own(),
     });
-    let mine = intent.as_ref().ok().cloned();
-    let intents = link
-        .exchange(&Intent::encode(&intent))?
-        .iter()
-        .enumerate()
-        .map(|(rank, bytes)| Intent::decode(rank, mine.as_ref(), bytes))
-        .collect::<WinResult<Vec<Intent>>>()?;
+    let intent = intent.map_err(String::clone);
+    let mut mine = Intent::encode(&intent);
+    if let Ok(Brought::Offer(part)) = &brought {
+        mine.extend(encode(wanted.kind, &Ok(offer(wanted.unit, part))));
+    }
+    let all = link.exchange(&mine)?;
+    let mut intents = Vec::with_capacity(link.size);
+    let mut offers = Vec::with_capacity(link.size);
+    for (rank, bytes) in all.iter().enumerate() {
+        let (bytes, offer) = Intent::split(bytes);
+        intents.push(Intent::decode(rank, intent.as_ref().ok(), bytes)?);
+        if offer.is_empty() == apart {
+            return Err(refused(rank, "its intent comes with the wrong offer"));
+        }
+        offers.push(offer);
+    }
     // A rank with a reason of its own found it among the answers.
+    let brought = brought.map_err(|reason| refused(link.rank, reason))?;
     let sizes = intents.iter().map(|intent| (intent.len, intent.unit));
     if let Some((rank, reason)) = info.rules.refusal(sizes) {
         return Err(refused(rank, reason));
@@ -84,25 +99,29 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
         let reason = "memory of a device cannot be shared between processes";
         return Err(refused(rank, reason));
     }
-    let nodes: Vec<u32> = (0..link.size)
-        .map(|rank| node(&link, &info, rank))
-        .collect();
     let classes = classes(&nodes, &intents);
     link.watch(&intents);
 
-    let joint = share(&link, wanted.kind, &info, &intents, &classes)?;
-    let one = classes.iter().all(|class| *class == 0);
-    if wanted.kind == WindowKind::AllocateShared || info.table == TableChoice::Shm {
-        all_shared(wanted.kind, &classes, &joint)?;
-    }
-    let in_segment = matches!(info.table, TableChoice::Auto | TableChoice::Shm);
-    let mut window = match joint {
-        Joint::Segment(mut shared) if one && in_segment && on_device.is_none() => {
-            shared.segment.close();
-            let control = unreached.ok_or_else(|| refused(link.rank, "it has no control block"))?;
-            whole(link, wanted, &info, &intents, (shared, control))?
+    let mut window = match brought {
+        Brought::Offer(part) => {
+            let asked = (wanted, &info);
+            joined(link, asked, (&intents, &classes), None, part, &offers)?
         }
-        joint => partly(link, wanted, &info, &intents, &classes, joint)?,
+        Brought::Unreached(control) => {
+            let joint = share(&link, wanted.kind, &info, &intents, &classes)?;
+            let one = classes.iter().all(|class| *class == 0);
+            if wanted.kind == WindowKind::AllocateShared || info.table == TableChoice::Shm {
+                all_shared(wanted.kind, &classes, &joint)?;
+            }
+            let in_segment = matches!(info.table, TableChoice::Auto | TableChoice::Shm);
+            match joint {
+                Joint::Segment(mut shared) if one && in_segment && on_device.is_none() => {
+                    shared.segment.close();
+                    whole(link, wanted, &info, &intents, (shared, control))?
+                }
+                joint => partly(link, wanted, &info, &intents, &classes, joint)?,
+            }
+        }
     };
     if intents.iter().any(|intent| intent.hooks > 0)
         && let Err(error) = hooked(&mut window, &intents)
@@ -111,6 +130,40 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
         return Err(error);
     }
     Ok(window)
+}
+
+/// This rank's memory and control block.
+type Part = (Exposed, Control);
+
+/// What a rank has before it speaks.
+enum Brought {
+    /// All that others need to reach it.
+    Offer(Part),
+    /// A control block for a window in one segment.
+    Unreached(Control),
+}
+
+fn offer(unit: u32, (exposed, control): &Part) -> Offer {
+    let (control_base, control_handle) = control.card();
+    Offer {
+        base: exposed.base as u64,
+        limit: exposed.len as u64,
+        unit,
+        control_base,
+        handle: exposed.handle_bytes(),
+        control_handle,
+    }
+}
+
+/// Whether ranks on these nodes share no memory in a window, wherever else they run. The same on all ranks that agree on
+/// kind and info.
+fn is_apart(kind: WindowKind, info: &Resolved, nodes: &[u32]) -> bool {
+    let mut sorted = nodes.to_vec();
+    sorted.sort_unstable();
+    let alone = sorted.windows(2).all(|pair| pair[0] != pair[1]);
+    // All ranks refuse what must be in one segment after they have met.
+    let must = kind == WindowKind::AllocateShared || info.table == TableChoice::Shm;
+    !must && (!owns(kind, info) || nodes.len() > 1 && alone)
 }
 
 fn check(wanted: &Wanted<'_>, ranks: usize) -> Result<(), String> {
@@ -209,12 +262,6 @@ fn partly(
     classes: &[usize],
     joint: Joint,
 ) -> WinResult<Window> {
-    let handle_size = link.transport.attributes().handle_size;
-    let regions = match wanted.kind {
-        WindowKind::Dynamic => Shape::of(handle_size).control_words(),
-        _ => 0,
-    };
-    let plan = ControlPlan::new(link.size, regions, SLOTS);
     let shared = match joint {
         Joint::Segment(shared) => Some(shared),
         Joint::Nothing | Joint::GivenUp { .. } => None,
@@ -229,33 +276,50 @@ fn partly(
             .map(|part| shared.segment.at(part.offset) as u64)
             .collect()
     });
-    let local = own_part(&link, wanted, info, (shared, &own_class), plan);
-    let offer = match &local {
-        Ok((exposed, control)) => {
-            let (control_base, control_handle) = control.card();
-            Ok(Offer {
-                base: exposed.base as u64,
-                limit: exposed.len as u64,
-                unit: wanted.unit,
-                control_base,
-                handle: exposed.handle_bytes(),
-                control_handle,
-            })
-        }
+    let local = own_part(&link, wanted, info, (shared, &own_class));
+    let mine = match &local {
+        Ok(part) => Ok(offer(wanted.unit, part)),
         Err(reason) => Err(reason.clone()),
     };
+    let all = link.exchange(&encode(wanted.kind, &mine))?;
+    let offers: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
+    let here = mapped.as_deref().map(|mapped| (&own_class[..], mapped));
+    match local {
+        Ok(part) => {
+            let ranks = (intents, classes);
+            joined(link, (wanted, info), ranks, here, part, &offers)
+        }
+        Err(reason) => {
+            // An earlier rank's refusal comes first, as it does for the others.
+            let handle_size = link.transport.attributes().handle_size;
+            for (rank, bytes) in offers.into_iter().enumerate() {
+                decode(rank, wanted.kind, handle_size, bytes)?;
+            }
+            Err(refused(link.rank, reason))
+        }
+    }
+}
+
+/// A window of what all ranks offer. `here` has the ranks whose memory is mapped here, and where.
+fn joined(
+    link: Link,
+    (wanted, info): (&Wanted<'_>, &Resolved),
+    (intents, classes): (&[Intent], &[usize]),
+    here: Option<(&[usize], &[u64])>,
+    (exposed, control): Part,
+    offers: &[&[u8]],
+) -> WinResult<Window> {
+    let handle_size = link.transport.attributes().handle_size;
     let mut peers = Vec::with_capacity(link.size);
-    for (rank, blob) in link
-        .exchange(&encode(wanted.kind, &offer))?
-        .iter()
-        .enumerate()
-    {
+    for (rank, blob) in offers.iter().enumerate() {
         let offer = decode(rank, wanted.kind, handle_size, blob)?;
         let mut peer = peer(&link, rank, &offer)?;
         let beside = intents[rank].device == HOST && classes[rank] == classes[link.rank];
         if beside {
-            let at = own_class.iter().position(|member| *member == rank);
-            let here = mapped.as_ref().zip(at).and_then(|(here, at)| here.get(at));
+            let here = here.and_then(|(ranks, mapped)| {
+                let at = ranks.binary_search(&rank).ok()?;
+                mapped.get(at)
+            });
             peer.mapped = match rank == link.rank {
                 true => Some(offer.base),
                 false => here.copied(),
@@ -269,7 +333,6 @@ fn partly(
         }
         peers.push(peer);
     }
-    let (exposed, control) = local.map_err(|reason| refused(link.rank, reason))?;
     let table = table_for(&peers);
     Ok(assemble(
         link,
@@ -291,14 +354,18 @@ fn own_part(
     wanted: &Wanted<'_>,
     info: &Resolved,
     (shared, own_class): (Option<Shared>, &[usize]),
-    plan: ControlPlan,
-) -> Result<(Exposed, Control), String> {
+) -> Result<Part, String> {
     usable(link)?;
     let (base, len, memory) = match info.device {
         HOST => memory(link, wanted, shared, own_class)?,
         device => device_memory(link, wanted, shared, device)?,
     };
     let exposed = expose(link, (base, len, info.device), memory)?;
+    let regions = match wanted.kind {
+        WindowKind::Dynamic => Shape::of(link.transport.attributes().handle_size).control_words(),
+        _ => 0,
+    };
+    let plan = ControlPlan::new(link.size, regions, SLOTS);
     let control = Control::new(&link.transport, plan).map_err(|error| error.to_string())?;
     Ok((exposed, control))
 }

@@ -57,6 +57,14 @@ impl Intent {
         }
     }
 
+    /// The bytes of an intent or of a refusal, and those behind.
+    pub(super) fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
+        match bytes.get(8..16) == Some(&REFUSED.to_ne_bytes()) {
+            true => (bytes, &[]),
+            false => bytes.split_at(bytes.len().min(WORDS * 8)),
+        }
+    }
+
     /// Reads what `rank` sent, and compares it with what this rank wants.
     pub(super) fn decode(rank: usize, mine: Option<&Intent>, bytes: &[u8]) -> WinResult<Intent> {
         let (words, _) = bytes.as_chunks::<8>();
@@ -183,6 +191,18 @@ mod tests {
             error.to_string(),
             "window creation failed on rank 3: no room"
         );
+    }
+
+    #[test]
+    fn what_follows_an_intent_is_split_off() {
+        let bytes = Intent::encode(&Ok(intent(3)));
+        assert_eq!(Intent::split(&bytes), (&bytes[..], &[][..]));
+        let longer = [bytes.as_slice(), b"offer"].concat();
+        assert_eq!(Intent::split(&longer), (&bytes[..], &b"offer"[..]));
+        assert_eq!(Intent::split(&bytes[..20]), (&bytes[..20], &[][..]));
+        let reason = "a long reason ".repeat(9);
+        let refusal = Intent::encode(&Err(reason));
+        assert_eq!(Intent::split(&refusal), (&refusal[..], &[][..]));
     }
 
     #[test]

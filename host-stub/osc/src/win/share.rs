@@ -25,6 +25,18 @@ pub(super) enum Joint {
     },
 }
 
+/// Whether a window owns memory that a segment may hold.
+pub(super) fn owns(kind: WindowKind, info: &Resolved) -> bool {
+    match kind {
+        WindowKind::AllocateShared => true,
+        WindowKind::Allocate => matches!(
+            info.table,
+            TableChoice::Auto | TableChoice::Shm | TableChoice::Mixed
+        ),
+        WindowKind::Create | WindowKind::Dynamic => false,
+    }
+}
+
 /// Makes the segment of each node. Collective over the window: the same ranks enter the same
 /// exchanges. An error, on every rank alike, when some rank's memory is not to be had.
 pub(super) fn share(
@@ -34,14 +46,6 @@ pub(super) fn share(
     intents: &[Intent],
     classes: &[usize],
 ) -> WinResult<Joint> {
-    let owns = match kind {
-        WindowKind::AllocateShared => true,
-        WindowKind::Allocate => matches!(
-            info.table,
-            TableChoice::Auto | TableChoice::Shm | TableChoice::Mixed
-        ),
-        WindowKind::Create | WindowKind::Dynamic => false,
-    };
     // Ranks that are alone on their nodes have nobody to share with, but one rank alone in its
     // window has a window in one segment.
     let some_share = classes
@@ -49,7 +53,7 @@ pub(super) fn share(
         .enumerate()
         .any(|(rank, class)| *class != rank);
     let some_host = intents.iter().any(|intent| intent.device == HOST);
-    if !owns || !some_host || !(some_share || link.size == 1) {
+    if !owns(kind, info) || !some_host || !(some_share || link.size == 1) {
         return Ok(Joint::Nothing);
     }
     let leader = classes[link.rank];

@@ -51,22 +51,45 @@ impl Call {
     }
 }
 
+/// Elements of a type at multiples of their size, from a byte on.
+#[derive(Clone, Copy)]
+struct Elements {
+    datatype: Datatype,
+    first: usize,
+}
+
+/// Elements of every type, aligned and not.
+fn kinds() -> impl Iterator<Item = (String, Elements)> {
+    let aligned = Datatype::ALL.iter().map(|datatype| (*datatype, 0));
+    let wide = Datatype::ALL.iter().filter(|datatype| datatype.size() > 1);
+    let unaligned = wide.map(|datatype| (*datatype, 1));
+    aligned.chain(unaligned).map(|(datatype, first)| {
+        let name = match first {
+            0 => type_name(datatype).to_owned(),
+            _ => format!("{}/unaligned", type_name(datatype)),
+        };
+        (name, Elements { datatype, first })
+    })
+}
+
 /// The tests of this file. Each goes through every operation that is defined on its type.
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for call in Call::ALL {
-        for datatype in Datatype::ALL {
-            let name = format!("{}/{}", call.name(), type_name(*datatype));
+        for (name, elements) in kinds() {
+            let name = format!("{}/{name}", call.name());
             cases.push(Case::new(name, move |context| {
-                own_regions(context, call, *datatype)
+                own_regions(context, call, elements)
             }));
         }
     }
-    for datatype in Datatype::ALL {
-        let name = format!("concurrent/{}", type_name(*datatype));
+    for (name, elements) in kinds() {
+        let name = format!("concurrent/{name}");
         cases.push(Case::new(name, move |context| {
-            common_region(context, *datatype)
+            common_region(context, elements)
         }));
+    }
+    for datatype in Datatype::ALL {
         let name = format!("order/{}", type_name(*datatype));
         cases.push(Case::new(name, move |context| order(context, *datatype)));
     }
@@ -94,16 +117,23 @@ pub(super) fn fill_typed(
     window: &Window,
     datatype: Datatype,
 ) -> Result<Vec<u8>, Failure> {
-    let bytes = initial_typed(context, context.rank, window.len(), datatype);
+    fill(context, window, Elements { datatype, first: 0 })
+}
+
+fn fill(context: &Context<'_>, window: &Window, elements: Elements) -> Result<Vec<u8>, Failure> {
+    let bytes = initial(context, context.rank, window.len(), elements);
     // SAFETY: this rank has one thread here, and no operation of it is under way on the window.
     unsafe { window.write_local(0, &bytes) }?;
     Ok(bytes)
 }
 
-/// What [`fill_typed`] sets up at a rank: elements to which any operation may be applied.
-fn initial_typed(context: &Context<'_>, rank: usize, len: usize, datatype: Datatype) -> Vec<u8> {
+/// What [`fill`] sets up at a rank: elements to which any operation may be applied.
+fn initial(context: &Context<'_>, rank: usize, len: usize, elements: Elements) -> Vec<u8> {
     let mut random = Random::new(context.seed, context.name, 1 << 33 | rank as u64);
-    operands(datatype, Op::Prod, len / datatype.size(), &mut random)
+    let datatype = elements.datatype;
+    let mut bytes = operands(datatype, Op::Prod, len / datatype.size(), &mut random);
+    bytes.rotate_right(elements.first);
+    bytes
 }
 
 /// Applies an operation to one element of a model of memory; returns what was there.
@@ -162,7 +192,8 @@ fn plan(
 }
 
 /// Every origin updates elements that are its own, several times: results and order are exact.
-fn own_regions(context: &Context<'_>, call: Call, datatype: Datatype) -> Outcome {
+fn own_regions(context: &Context<'_>, call: Call, elements: Elements) -> Outcome {
+    let Elements { datatype, first } = elements;
     let window = context.window;
     let mode = if call.is_request() {
         context.common().pick(&Mode::PASSIVE)
@@ -176,7 +207,7 @@ fn own_regions(context: &Context<'_>, call: Call, datatype: Datatype) -> Outcome
         for target in context.targets(rank) {
             for (op, slot) in slots(datatype, |op| op != Op::NoOp || call.fetches()) {
                 let moved = random.below(JITTER) * datatype.size();
-                let place = context.region(rank) + slot + moved;
+                let place = context.region(rank) + slot + moved + first;
                 for _ in 0..ROUNDS {
                     plans.push(plan(&mut random, target, place, datatype, op, count)?);
                 }
@@ -185,7 +216,7 @@ fn own_regions(context: &Context<'_>, call: Call, datatype: Datatype) -> Outcome
         Ok(plans)
     };
 
-    let mut wanted = fill_typed(context, window, datatype)?;
+    let mut wanted = fill(context, window, elements)?;
     let mut session = Session::open(context, window, mode)?;
     let mine = plans(context.rank)?;
     let mut results = Vec::new();
@@ -225,9 +256,8 @@ fn own_regions(context: &Context<'_>, call: Call, datatype: Datatype) -> Outcome
             let memory: &mut Vec<u8> = if plan.target == context.rank {
                 &mut wanted
             } else if rank == context.rank {
-                remote[plan.target].get_or_insert_with(|| {
-                    initial_typed(context, plan.target, window.len(), datatype)
-                })
+                remote[plan.target]
+                    .get_or_insert_with(|| initial(context, plan.target, window.len(), elements))
             } else {
                 continue;
             };
@@ -270,7 +300,8 @@ fn verify_slots(context: &Context<'_>, window: &Window, wanted: &[u8]) -> Outcom
 }
 
 /// All origins update the same elements at once.
-fn common_region(context: &Context<'_>, datatype: Datatype) -> Outcome {
+fn common_region(context: &Context<'_>, elements: Elements) -> Outcome {
+    let Elements { datatype, first } = elements;
     let window = context.window;
     let mode = context.common().pick(&Mode::ALL);
     // Every order of these gives the same.
@@ -282,14 +313,15 @@ fn common_region(context: &Context<'_>, datatype: Datatype) -> Outcome {
             for (op, slot) in slots(datatype, commutes) {
                 for _ in 0..ROUNDS {
                     let fetches = random.below(2) == 1;
-                    let plan = plan(&mut random, target, slot, datatype, op, COUNT)?;
+                    let place = slot + first;
+                    let plan = plan(&mut random, target, place, datatype, op, COUNT)?;
                     plans.push((plan, fetches));
                 }
             }
         }
         Ok(plans)
     };
-    let mut wanted = fill_typed(context, window, datatype)?;
+    let mut wanted = fill(context, window, elements)?;
     let mut session = Session::open(context, window, mode)?;
     for (plan, fetches) in plans(context.rank)? {
         let from = session.buffer(&plan.data);
@@ -372,7 +404,8 @@ fn order(context: &Context<'_>, datatype: Datatype) -> Outcome {
         (context.rank + context.size - 1) % context.size,
     );
     context.verify(window, &wanted)?;
-    let mut remote = initial_typed(context, target, window.len(), datatype);
+    let elements = Elements { datatype, first: 0 };
+    let mut remote = initial(context, target, window.len(), elements);
     for (result, wanted) in results.iter().zip(model(&mut remote, context.rank)) {
         same("fetched", &session.bytes(*result)?, &wanted)?;
     }

@@ -1,7 +1,6 @@
 //! Changes of a target's bytes by a function of the caller: accumulates of types, or by operations, that the engine does not know.
 //!
-//! They exclude each other and the accumulates that go under the target's lock, and nothing else. So elements of one type are
-//! always changed so, or never.
+//! They exclude each other, and nothing else. So elements of one type are always changed so, or never.
 
 use super::btl::locked;
 use super::checked::KeyRoom;

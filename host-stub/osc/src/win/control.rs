@@ -22,7 +22,7 @@ pub(super) struct Word(pub(super) usize);
 
 /// Locks of this rank's memory ([`super::lock_words`]).
 pub(super) const LOCK: Word = Word(0);
-/// The lock of accumulates that the transport does not serve: 0, or the holder's rank plus one.
+/// The lock of changes of types that the engine does not know: 0, or the holder's rank plus one.
 pub(super) const ACCUMULATE_LOCK: Word = Word(LINE);
 /// How often any rank completed an access epoch to this one.
 pub(super) const COMPLETED: Word = Word(2 * LINE);

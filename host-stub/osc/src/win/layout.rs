@@ -235,6 +235,15 @@ impl Layout {
         matches!(self.shape, Shape::Contiguous)
     }
 
+    /// How many runs the elements are in; none for no elements.
+    pub(super) fn runs(&self) -> usize {
+        match &self.shape {
+            Shape::Contiguous => usize::from(self.bytes > 0),
+            Shape::Strided { run, .. } => self.bytes / run,
+            Shape::Indexed(segments) => segments.len(),
+        }
+    }
+
     #[inline]
     pub(super) const fn shape(&self) -> &Shape {
         &self.shape

@@ -1,25 +1,26 @@
 //! Accumulates, fetching accumulates and compare-and-swap, by the transport's atomics.
 //!
-//! Which way an accumulate goes depends on its element type and on the alignment of its target
-//! elements only, so all ways that can meet at one element are atomic with respect to each other:
+//! Who changes an element depends on its type and on its alignment only, so all ways that can meet at one element are
+//! atomic with respect to each other:
 //!
 //! - A type of which the transport serves read, replace and compare-swap goes by transport
-//!   atomics; an operation that it does not serve becomes a compare-swap loop per element.
-//! - Any other type, and elements that are not aligned to their size, are updated under the target's
-//!   accumulate lock ([`super::locked`]). Under the hint `same_op`, an aligned operation that the transport
-//!   serves goes by its atomics even then.
+//!   atomics; an operation that it does not serve becomes a compare-swap loop per element. Where the target's processor
+//!   executes those atomics, elements in many places are one command ([`super::apply`]), which changes each by the same
+//!   instructions.
+//! - Any other type, and elements that are not aligned to their size, are changed by the target's processor alone, by commands.
+//!   Under the hint `same_op`, an aligned operation that the transport serves goes by its atomics even then.
 //!
 //! The two never meet at one element. MPI promises atomicity among accumulates of the same
 //! predefined type only (MPI 4.1, 12.7.1), and one type at one address is aligned or not for every origin.
 //! Other overlaps have undefined results in MPI.
 //!
 //! Order: accumulates of one origin to one target take effect in the order of their calls. Ways that wait are in order
-//! by waiting; for the others the transport keeps order, or each accumulate waits for the earlier ones to that target.
+//! by waiting, commands stay in order with each other and with the atomics that the target executes; for the others the transport keeps order, or each accumulate waits for the earlier ones to that target.
 
 use plugin_api::Datatype;
 
+use super::apply;
 use super::compare_swap::by_compare_swap;
-use super::locked;
 use super::tracked::done;
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
@@ -31,6 +32,9 @@ use crate::win::pieces::{Piece, Pieces};
 use crate::win::request_state::RequestState;
 use crate::win::table::{RequestRef, Transfer};
 use crate::win::window::Window;
+
+/// Bytes of a run, on average, up to which runs are gathered in commands.
+const MOST_OF_A_RUN: usize = 1024;
 
 /// How a call's pieces are handed to the transport.
 struct Native<'a> {
@@ -86,7 +90,10 @@ unsafe fn update(
     let native = support.native || support.serves_alone(op) && window.rules.now().same_op;
     if !native || !is_aligned(transfer.address, datatype) {
         // SAFETY: the caller vouches for the transfer.
-        return unsafe { locked::accumulate(window, peer, transfer) };
+        return match unsafe { apply::accumulate(window, transfer, request) }? {
+            true => Ok(()),
+            false => Err(apply::refused(transfer)),
+        };
     }
     let Some(limit) = support.limit(op, transfer.result_layout.is_some()) else {
         keep_order(window, peer, call)?;
@@ -126,6 +133,15 @@ unsafe fn update(
     }
 }
 
+/// Whether elements lie in many places, so that one command for all of them costs less than one for each: its operands are
+/// copied once more. Results in many places go there by themselves.
+fn is_scattered(transfer: &Transfer<'_>) -> bool {
+    let (origin, target) = (transfer.origin_layout, transfer.target_layout);
+    let runs = origin.runs().max(target.runs());
+    let has_one_place = transfer.result_layout.is_none_or(Layout::is_contiguous);
+    has_one_place && runs > 1 && target.bytes() / runs <= MOST_OF_A_RUN
+}
+
 /// An update of several pieces.
 #[inline(never)]
 unsafe fn many_pieces(
@@ -134,6 +150,10 @@ unsafe fn many_pieces(
     request: Option<&RequestState>,
     limit: usize,
 ) -> WinResult<()> {
+    // SAFETY: the caller vouches for the transfer.
+    if is_scattered(transfer) && unsafe { apply::accumulate(window, transfer, request) }? {
+        return Ok(());
+    }
     let native = Native {
         window,
         peer: transfer.peer,
@@ -274,7 +294,7 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> W
     let size = datatype.size();
     if !window.types.get(datatype).native || !is_aligned(swap.address, datatype) {
         // SAFETY: the caller vouches for the buffers.
-        return unsafe { locked::compare_and_swap(window, peer, swap) };
+        return unsafe { apply::compare_and_swap(window, swap) };
     }
     keep_order(window, peer, call)?;
     if is_aligned(swap.result as u64, datatype)

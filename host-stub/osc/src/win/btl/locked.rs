@@ -1,8 +1,6 @@
-//! Accumulates under the target's accumulate lock: read, compute here, write back. For types that
-//! the transport's atomics do not serve, and for elements that are not aligned. Complete, and so in
-//! order, when they return.
+//! Changes of a target's bytes under its accumulate lock: read, compute here, write back. For types that the engine does not know.
+//! Complete, and so in order, when they return.
 
-use crate::base::{Op, combine};
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
 use crate::win::change::Change;
@@ -10,7 +8,7 @@ use crate::win::control::ACCUMULATE_LOCK;
 use crate::win::error::WinResult;
 use crate::win::keeping::keeping;
 use crate::win::peer::Peer;
-use crate::win::pieces::{Cursor, Pieces};
+use crate::win::pieces::Cursor;
 use crate::win::table::Transfer;
 use crate::win::window::Window;
 
@@ -48,62 +46,6 @@ fn under_lock(
         let updated = update();
         let released = release(window, call, peer);
         updated.and(released)
-    })
-}
-
-pub(super) unsafe fn accumulate(
-    window: &Window,
-    peer: &Peer,
-    transfer: &Transfer<'_>,
-) -> WinResult<()> {
-    let (call, op) = (transfer.call, transfer.op);
-    let datatype = transfer.datatype();
-    let hold = window.rules.now().bytes_of_a_hold(datatype);
-    let chunk = CHUNK.min(transfer.target_layout.bytes()).min(hold);
-    let mut bounce = Bounce::new(chunk);
-    let pieces = Pieces::new(
-        transfer.origin_layout,
-        transfer.result_layout,
-        transfer.target_layout,
-        chunk,
-    );
-    pieces.in_groups(hold, |pieces| {
-        under_lock(window, call, peer, || {
-            for piece in pieces {
-                let remote = Remote {
-                    address: transfer.address.wrapping_add(piece.target as u64),
-                    handle: transfer.handle,
-                };
-                window.fetch_bytes(call, peer, &mut bounce, remote, piece.len)?;
-                if transfer.result_layout.is_some() {
-                    // SAFETY: the piece lies in the caller's result buffer and is no longer than the
-                    // bounce buffer.
-                    unsafe {
-                        std::ptr::copy_nonoverlapping(
-                            bounce.as_mut_ptr(),
-                            transfer.result.wrapping_add(piece.result),
-                            piece.len,
-                        );
-                    }
-                }
-                if op == Op::NoOp {
-                    continue;
-                }
-                // SAFETY: the piece lies in the caller's origin buffer, which stays unchanged until the
-                // operation is complete.
-                let operands = unsafe {
-                    std::slice::from_raw_parts(
-                        transfer.origin.wrapping_add(piece.origin),
-                        piece.len,
-                    )
-                };
-                if let Some(elements) = bounce.bytes_mut().get_mut(..piece.len) {
-                    combine(datatype, op, elements, operands);
-                }
-                window.store_bytes(call, peer, &mut bounce, remote, piece.len)?;
-            }
-            Ok(())
-        })
     })
 }
 
@@ -146,37 +88,6 @@ pub(in crate::win) fn change(
             let len = packed.len();
             bounce.bytes_mut()[..len].copy_from_slice(&bytes[packed]);
             window.store_bytes(call, peer, &mut bounce, remote, len)?;
-        }
-        Ok(())
-    })
-}
-
-pub(super) unsafe fn compare_and_swap(
-    window: &Window,
-    peer: &Peer,
-    swap: &Transfer<'_>,
-) -> WinResult<()> {
-    let call = swap.call;
-    let size = swap.datatype().size();
-    let mut bounce = Bounce::new(size);
-    let remote = Remote {
-        address: swap.address,
-        handle: swap.handle,
-    };
-    let (mut compare, mut value) = ([0u8; 8], [0u8; 8]);
-    // SAFETY: the caller vouches for one element in each buffer, at most 8 bytes.
-    unsafe {
-        std::ptr::copy_nonoverlapping(swap.compare, compare.as_mut_ptr(), size);
-        std::ptr::copy_nonoverlapping(swap.origin, value.as_mut_ptr(), size);
-    }
-    under_lock(window, call, peer, || {
-        window.fetch_bytes(call, peer, &mut bounce, remote, size)?;
-        // SAFETY: the caller vouches for one element of result.
-        unsafe { std::ptr::copy_nonoverlapping(bounce.as_mut_ptr(), swap.result, size) };
-        let element = &mut bounce.bytes_mut()[..size];
-        if element == &compare[..size] {
-            element.copy_from_slice(&value[..size]);
-            window.store_bytes(call, peer, &mut bounce, remote, size)?;
         }
         Ok(())
     })

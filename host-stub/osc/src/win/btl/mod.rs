@@ -3,6 +3,7 @@
 
 mod accumulate;
 pub(super) mod active;
+pub(super) mod apply;
 mod compare_swap;
 pub(super) mod locked;
 pub(super) mod notify;

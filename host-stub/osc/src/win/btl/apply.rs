@@ -1,0 +1,425 @@
+//! Accumulates as commands to the target, whose processor makes them: elements that are not aligned, types that the transport's
+//! atomics do not serve, and elements that lie in many places. A command has up to [`MOST_APPLIED`] bytes of runs and operands, which
+//! are copied, so nothing waits here but for results that lie in several places.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use plugin_api::{
+    APPLY_HEAD, APPLY_RUN, ApplyRequest, ApplyRun, AtomicOp, Datatype, MOST_APPLIED, Status,
+};
+
+use super::tracked::done;
+use crate::base::{Op, combine};
+use crate::win::bounce::Bounce;
+use crate::win::copy::unpack;
+use crate::win::error::{WinError, WinResult};
+use crate::win::layout::{Layout, Segment};
+use crate::win::pieces::Cursor;
+use crate::win::request_state::RequestState;
+use crate::win::table::Transfer;
+use crate::win::window::Window;
+
+/// Most runs of a command.
+const RUNS: usize = 128;
+
+/// The code by which the target's [`combine_elements`] knows an operation on a type.
+fn code(datatype: Datatype, op: AtomicOp) -> u32 {
+    (datatype as u32) << 8 | op as u32
+}
+
+/// The arithmetic of this host for the transport.
+pub(in crate::win) unsafe extern "C" fn combine_elements(
+    _: *mut c_void,
+    code: u32,
+    elements: *mut c_void,
+    operands: *const c_void,
+    count: usize,
+) -> Status {
+    let op = Op::ALL.iter().find(|op| op.atomic() as u32 == code & 0xff);
+    let (Ok(datatype), Some(op)) = (Datatype::try_from(code >> 8), op) else {
+        return Status::NOT_SUPPORTED;
+    };
+    if !op.is_defined_on(datatype) {
+        return Status::NOT_SUPPORTED;
+    }
+    let bytes = count * datatype.size();
+    // SAFETY: the transport passes as many elements and operands.
+    let (elements, operands) = unsafe {
+        (
+            std::slice::from_raw_parts_mut(elements.cast::<u8>(), bytes),
+            std::slice::from_raw_parts(operands.cast::<u8>(), bytes),
+        )
+    };
+    // The transport ignores the elements of a refused operation.
+    let combined = catch_unwind(AssertUnwindSafe(|| {
+        combine(datatype, *op, elements, operands)
+    }));
+    combined.map_or(Status::FATAL, |()| Status::SUCCESS)
+}
+
+/// The runs of one command.
+struct Runs {
+    all: [MaybeUninit<ApplyRun>; RUNS],
+    count: usize,
+    /// Bytes of their elements.
+    bytes: usize,
+}
+
+impl Runs {
+    /// The next runs of a layout. Elements at equal distances are one run.
+    fn take(cursor: &mut Cursor<'_>, size: usize) -> Runs {
+        let mut runs = Runs {
+            all: [const { MaybeUninit::uninit() }; RUNS],
+            count: 0,
+            bytes: 0,
+        };
+        while runs.count < RUNS {
+            let used = APPLY_HEAD + (runs.count + 1) * APPLY_RUN + runs.bytes;
+            let room = MOST_APPLIED.saturating_sub(used) / size * size;
+            let Some(segment) = cursor.take(room) else {
+                break;
+            };
+            runs.bytes += segment.len;
+            runs.add(segment);
+        }
+        runs
+    }
+
+    fn add(&mut self, Segment { offset, len }: Segment) {
+        let (offset, length) = (offset as u64, len as u64);
+        if let Some(last) = self.last()
+            && last.length == length
+            && let Some(stride) = offset.checked_sub(last.offset)
+        {
+            if last.count == 1 {
+                (last.stride, last.count) = (stride, 2);
+                return;
+            }
+            if stride == last.count * last.stride {
+                last.count += 1;
+                return;
+            }
+        }
+        self.all[self.count].write(ApplyRun {
+            offset,
+            length,
+            stride: 0,
+            count: 1,
+        });
+        self.count += 1;
+    }
+
+    fn last(&mut self) -> Option<&mut ApplyRun> {
+        let last = self.count.checked_sub(1)?;
+        // SAFETY: the first `count` runs were written.
+        Some(unsafe { self.all[last].assume_init_mut() })
+    }
+}
+
+/// Operands of one command that lie in several places.
+struct Gathered(MaybeUninit<[u8; MOST_APPLIED]>);
+
+impl Gathered {
+    /// Copies the next bytes of a layout, no more than a command has.
+    ///
+    /// # Safety
+    /// The buffer is readable for the layout, which has so many bytes left.
+    unsafe fn fill(&mut self, cursor: &mut Cursor<'_>, buffer: *const u8, bytes: usize) {
+        let mut at = 0;
+        while at < bytes
+            && let Some(Segment { offset, len }) = cursor.take(bytes - at)
+        {
+            let from = buffer.wrapping_add(offset);
+            // SAFETY: the segment lies in the caller's buffer, and in the memory here there is room for it.
+            unsafe {
+                let to = self.0.as_mut_ptr().cast::<u8>().add(at);
+                std::ptr::copy_nonoverlapping(from, to, len);
+            }
+            at += len;
+        }
+    }
+}
+
+/// Makes an accumulate by commands. False, and nothing is done, where the transport's atomics alone may change the elements.
+///
+/// # Safety
+/// The caller vouches for the transfer.
+pub(super) unsafe fn accumulate(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    request: Option<&RequestState>,
+) -> WinResult<bool> {
+    match transfer.result_layout {
+        Some(layout) if !layout.is_contiguous() => {
+            // SAFETY: the caller vouches for the transfer.
+            unsafe { to_several_places(window, transfer, layout) }
+        }
+        // SAFETY: the caller vouches for the transfer, whose results are packed.
+        _ => unsafe { issue(window, transfer, request) },
+    }
+}
+
+/// An accumulate whose results lie in several places. Complete when it returns.
+#[cold]
+unsafe fn to_several_places(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    layout: &Layout,
+) -> WinResult<bool> {
+    let mut results = Bounce::new(layout.bytes());
+    let packed = Layout::contiguous(layout.datatype(), layout.count());
+    let peer = transfer.peer;
+    let one_place = Transfer {
+        result: results.as_mut_ptr(),
+        result_layout: Some(&packed),
+        ..*transfer
+    };
+    results.set_in_use(true);
+    // SAFETY: the packed results are kept until nothing uses them; the caller vouches for the rest.
+    let issued = unsafe { issue(window, &one_place, None) };
+    let flushed = window.flush_pending(transfer.call, peer.rank, &peer.accumulates);
+    results.set_in_use(!(peer.accumulates.is_idle() || flushed.is_ok()));
+    if !issued? {
+        return Ok(false);
+    }
+    flushed?;
+    // SAFETY: the caller vouches for the result buffer.
+    unsafe { unpack(layout, results.as_mut_ptr(), transfer.result) };
+    Ok(true)
+}
+
+/// # Safety
+/// The caller vouches for the transfer, whose results are packed.
+unsafe fn issue(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    request: Option<&RequestState>,
+) -> WinResult<bool> {
+    let (datatype, op) = (transfer.datatype(), transfer.op.atomic());
+    let mut target = Cursor::new(transfer.target_layout);
+    let mut origin = Cursor::new(transfer.origin_layout);
+    let mut gathered = Gathered(MaybeUninit::uninit());
+    let mut made = 0;
+    loop {
+        let runs = Runs::take(&mut target, datatype.size());
+        if runs.bytes == 0 {
+            return Ok(true);
+        }
+        let operands = if op == AtomicOp::Read {
+            std::ptr::null()
+        } else if transfer.origin_layout.is_contiguous() {
+            transfer.origin.wrapping_add(made).cast_const()
+        } else {
+            // SAFETY: the caller vouches for the origin's buffer; both layouts have as many elements.
+            unsafe { gathered.fill(&mut origin, transfer.origin, runs.bytes) };
+            gathered.0.as_ptr().cast()
+        };
+        let results = match transfer.result_layout {
+            Some(_) => transfer.result.wrapping_add(made),
+            None => std::ptr::null_mut(),
+        };
+        let values = ApplyRequest {
+            runs: runs.all.as_ptr().cast(),
+            run_count: runs.count,
+            operands: operands.cast(),
+            results: results.cast(),
+            size: datatype.size() as u32,
+            datatype: datatype as u32,
+            op: op as u32,
+            code: code(datatype, op),
+        };
+        // SAFETY: runs and operands are there, and the caller vouches for the results.
+        let posted = unsafe { post(window, transfer, request, &values) };
+        match posted {
+            Err(error) if made == 0 && is_not_supported(&error) => return Ok(false),
+            posted => posted?,
+        }
+        made += runs.bytes;
+    }
+}
+
+/// The error of an accumulate on elements that the transport's atomics serve at some ranks only.
+#[cold]
+pub(super) fn refused(transfer: &Transfer<'_>) -> WinError {
+    WinError::Transport {
+        call: transfer.call,
+        rank: transfer.peer.rank,
+        status: Status::NOT_SUPPORTED,
+    }
+}
+
+fn is_not_supported(error: &WinError) -> bool {
+    matches!(error, WinError::Transport { status, .. } if *status == Status::NOT_SUPPORTED)
+}
+
+/// Compares one element and swaps it, as one command.
+///
+/// # Safety
+/// The caller vouches for the transfer.
+pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> WinResult<()> {
+    let datatype = swap.datatype();
+    let size = datatype.size();
+    let mut operands = [0u8; 16];
+    // SAFETY: the caller vouches for one element in each buffer, at most 8 bytes.
+    unsafe {
+        std::ptr::copy_nonoverlapping(swap.compare, operands.as_mut_ptr(), size);
+        std::ptr::copy_nonoverlapping(swap.origin, operands[size..].as_mut_ptr(), size);
+    }
+    let run = ApplyRun {
+        offset: 0,
+        length: size as u64,
+        stride: 0,
+        count: 1,
+    };
+    let values = ApplyRequest {
+        runs: &raw const run,
+        run_count: 1,
+        operands: operands.as_ptr().cast(),
+        results: swap.result.cast(),
+        size: size as u32,
+        datatype: datatype as u32,
+        op: AtomicOp::Cswap as u32,
+        code: 0,
+    };
+    // SAFETY: run and operands are there, and the caller vouches for the result.
+    unsafe { post(window, swap, swap.record, &values) }
+}
+
+/// # Safety
+/// Runs and operands are readable, and the results writable until completion.
+unsafe fn post(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    request: Option<&RequestState>,
+    values: &ApplyRequest,
+) -> WinResult<()> {
+    let (call, peer) = (transfer.call, transfer.peer);
+    window.tracked(
+        call,
+        peer.rank,
+        &peer.accumulates,
+        request,
+        |context, data| {
+            // SAFETY: the endpoint is the job's; the caller vouches for the buffers; the runs lie in the memory that the handle
+            // covers; `done` takes this context and data, which live while they count this operation.
+            unsafe {
+                window.link.transport.apply(
+                    peer.endpoint,
+                    transfer.address,
+                    transfer.handle,
+                    values,
+                    Some(done),
+                    context,
+                    data,
+                )
+            }
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::win::layout::Block;
+
+    const I16: Datatype = Datatype::Int16;
+
+    fn runs(layout: &Layout) -> Vec<Vec<(u64, u64, u64, u64)>> {
+        let mut cursor = Cursor::new(layout);
+        let mut all = Vec::new();
+        loop {
+            let mut runs = Runs::take(&mut cursor, 2);
+            if runs.bytes == 0 {
+                return all;
+            }
+            // SAFETY: the first `count` runs were written.
+            let written = runs.all[..runs.count]
+                .iter_mut()
+                .map(|run| unsafe { *run.assume_init_mut() });
+            all.push(
+                written
+                    .map(|run| (run.offset, run.length, run.stride, run.count))
+                    .collect(),
+            );
+        }
+    }
+
+    #[test]
+    fn equal_distances_are_one_run() {
+        let one = Layout::contiguous(I16, 5);
+        assert_eq!(runs(&one), [[(0, 10, 0, 1)]]);
+        let strided = Layout::strided(I16, 512, 1, 3).unwrap();
+        assert_eq!(runs(&strided), [[(0, 2, 6, 512)]]);
+        let at = |displacement, length| Block {
+            displacement,
+            length,
+        };
+        let blocks = [at(1, 1), at(4, 1), at(7, 1), at(9, 1), at(11, 2), at(5, 1)];
+        let indexed = Layout::indexed(I16, &blocks).unwrap();
+        assert_eq!(
+            runs(&indexed),
+            [[(2, 2, 6, 3), (18, 2, 0, 1), (22, 4, 0, 1), (10, 2, 0, 1)]]
+        );
+    }
+
+    /// Whole elements, as many as there is room for.
+    #[test]
+    fn what_is_larger_goes_in_several_commands() {
+        let room = MOST_APPLIED - APPLY_HEAD - APPLY_RUN;
+        let large = Layout::contiguous(I16, MOST_APPLIED);
+        let (first, rest) = (room as u64, (2 * MOST_APPLIED - 2 * room) as u64);
+        let expected = [
+            [(0, first, 0, 1)],
+            [(first, first, 0, 1)],
+            [(2 * first, rest, 0, 1)],
+        ];
+        assert_eq!(runs(&large), expected);
+        let blocks: Vec<Block> = (0..300)
+            .map(|i| Block {
+                displacement: i * i,
+                length: 1 + i % 2,
+            })
+            .filter(|block| block.displacement > 1)
+            .collect();
+        let counts: Vec<usize> = runs(&Layout::indexed(I16, &blocks).unwrap())
+            .iter()
+            .map(Vec::len)
+            .collect();
+        assert_eq!(counts, [RUNS, RUNS, 298 - 2 * RUNS]);
+    }
+
+    #[test]
+    fn codes_that_name_nothing_are_refused() {
+        let mut elements = [7u64];
+        let operands = [3u64];
+        let mut combined = |code| {
+            // SAFETY: one element of each size.
+            let status = unsafe {
+                combine_elements(
+                    std::ptr::null_mut(),
+                    code,
+                    elements.as_mut_ptr().cast(),
+                    operands.as_ptr().cast(),
+                    1,
+                )
+            };
+            (status, elements[0])
+        };
+        let sum = code(Datatype::Uint64, AtomicOp::Sum);
+        assert_eq!(combined(sum), (Status::SUCCESS, 10));
+        for unknown in [
+            u32::MAX,
+            code(Datatype::Uint64, AtomicOp::Cswap),
+            code(Datatype::Double, AtomicOp::Band),
+            11 << 8 | AtomicOp::Sum as u32,
+        ] {
+            assert_eq!(
+                combined(unknown),
+                (Status::NOT_SUPPORTED, 10),
+                "{unknown:#x}"
+            );
+        }
+    }
+}

@@ -13,7 +13,8 @@ use host_stub::win::{
 };
 use plugin_api::counters::Carrier;
 use plugin_api::{
-    Access, BtlAtomicOp, CompletionFn, Endpoint, Handle, Module, OpFlags, Status, ThreadLevel,
+    APPLY_OTHER, Access, ApplyRequest, ApplyRun, AtomicOp, BtlAtomicOp, CompletionFn, Endpoint,
+    Handle, Module, OpFlags, Status, ThreadLevel,
 };
 
 /// Calls of each kind. Fewer than `btl_ofi_progress_threshold`, so that posting makes no progress,
@@ -30,7 +31,7 @@ const POLLS: usize = 1000;
 const WORDS: usize = 64;
 
 /// The kinds over the transport, in the order in which they are counted.
-pub(super) const TRANSPORT: [&str; 13] = [
+pub(super) const TRANSPORT: [&str; 15] = [
     "put",
     "put with callback",
     "get",
@@ -41,6 +42,8 @@ pub(super) const TRANSPORT: [&str; 13] = [
     "compare-swap with callback",
     "add",
     "add with callback",
+    "apply",
+    "apply with callback",
     "progress, nothing there",
     "flush, nothing outstanding",
     "put with callback and its completion",
@@ -52,6 +55,9 @@ pub(super) const WINDOW: [&str; 4] = [
     "window fetch-add and flush",
     "window accumulate and flush",
 ];
+
+/// Kinds of operations, the first of [`TRANSPORT`].
+const KINDS: usize = 12;
 
 /// Named without mangling, for callgrind's options.
 #[unsafe(no_mangle)]
@@ -228,6 +234,34 @@ impl Rank {
                     context,
                     null_mut(),
                 ),
+                5 => {
+                    // Of no type that the provider serves, so that it goes as a command everywhere.
+                    let run = ApplyRun {
+                        offset: 0,
+                        length: 8,
+                        stride: 0,
+                        count: 1,
+                    };
+                    let request = ApplyRequest {
+                        runs: &raw const run,
+                        run_count: 1,
+                        operands: local.cast(),
+                        results: null_mut(),
+                        size: 8,
+                        datatype: APPLY_OTHER,
+                        op: AtomicOp::Write as u32,
+                        code: 0,
+                    };
+                    t.apply(
+                        peer,
+                        remote,
+                        handle,
+                        &request,
+                        callback,
+                        context,
+                        null_mut(),
+                    )
+                }
                 _ => t.atomic_op(
                     peer,
                     remote,
@@ -276,13 +310,13 @@ impl Rank {
 
     fn count(&self) -> Result<(), String> {
         // The first of each kind meets peers and fills pools; it may be turned away for a while.
-        for kind in 0..10 {
+        for kind in 0..KINDS {
             while self.call(kind).is_again() {
                 self.transport.progress();
             }
             self.transport.flush(None);
         }
-        for kind in 0..10 {
+        for kind in 0..KINDS {
             self.await_ring(kind)?;
             count(&mut || self.post(kind));
             self.transport.flush(None);

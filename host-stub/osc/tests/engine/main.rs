@@ -1,0 +1,337 @@
+//! Windows without processes: the ranks are threads, and the transport between them executes operations in an order that a
+//! seed chooses.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use osc_engine::door::{Group, Members};
+use osc_engine::win::{
+    Assertion, Datatype, Info, Layout, LockKind, Op, Request, Target, WinError, Window,
+};
+
+use world::{Rank, World, on_ranks, on_world};
+
+fn members(rank: &Arc<Rank>) -> Members {
+    Members::new(Arc::clone(rank) as Arc<dyn Group>)
+}
+
+fn allocate(rank: &Arc<Rank>, words: usize) -> Window {
+    Window::allocate(members(rank), words * 8, 8).unwrap()
+}
+
+fn one() -> Layout {
+    Layout::contiguous(Datatype::Uint64, 1)
+}
+
+fn put(window: &Window, value: u64, rank: usize, at: u64) {
+    let (layout, from) = (one(), [value]);
+    let target = Target {
+        rank,
+        displacement: at,
+        layout: &layout,
+    };
+    // SAFETY: the value stays until the flush.
+    unsafe { window.put(from.as_ptr().cast(), &layout, target) }.unwrap();
+    window.flush(rank).unwrap();
+}
+
+fn get(window: &Window, rank: usize, at: u64) -> u64 {
+    let (layout, mut to) = (one(), [0u64]);
+    let target = Target {
+        rank,
+        displacement: at,
+        layout: &layout,
+    };
+    // SAFETY: the place stays until the flush.
+    unsafe { window.get(to.as_mut_ptr().cast(), &layout, target) }.unwrap();
+    window.flush(rank).unwrap();
+    to[0]
+}
+
+fn own(window: &Window, at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    window.read_local(at * 8, &mut bytes).unwrap();
+    u64::from_ne_bytes(bytes)
+}
+
+const NONE: Assertion = Assertion::empty();
+
+#[test]
+fn exclusive_locks_exclude() {
+    const ROUNDS: u64 = 20;
+    on_ranks(3, |rank| {
+        let window = allocate(rank, 1);
+        for round in 0..ROUNDS {
+            let target = (rank.rank() + round as usize) % rank.size();
+            window.lock(LockKind::Exclusive, target, NONE).unwrap();
+            let before = get(&window, target, 0);
+            std::thread::yield_now();
+            put(&window, before + 1, target, 0);
+            window.unlock(target).unwrap();
+        }
+        window.fence(NONE).unwrap();
+        window.fence(Assertion::NOSUCCEED).unwrap();
+        window.lock_all(NONE).unwrap();
+        let sum: u64 = (0..rank.size()).map(|target| get(&window, target, 0)).sum();
+        assert_eq!(sum, ROUNDS * rank.size() as u64);
+        window.unlock_all().unwrap();
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn lock_all_stands_beside_lock_all_and_keeps_out_exclusive_ones() {
+    on_ranks(4, |rank| {
+        let window = allocate(rank, 2);
+        for round in 0..6u64 {
+            if rank.rank() == 0 {
+                // Both words of a target always agree outside of this lock.
+                let target = round as usize % rank.size();
+                window.lock(LockKind::Exclusive, target, NONE).unwrap();
+                put(&window, round + 1, target, 0);
+                put(&window, round + 1, target, 1);
+                window.unlock(target).unwrap();
+            } else {
+                window.lock_all(NONE).unwrap();
+                for target in 0..rank.size() {
+                    assert_eq!(get(&window, target, 0), get(&window, target, 1));
+                }
+                window.unlock_all().unwrap();
+            }
+        }
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn accumulates_of_all_ranks_add_up() {
+    on_ranks(3, |rank| {
+        let window = allocate(rank, 2);
+        let (layout, operand) = (one(), [1u64]);
+        window.lock_all(NONE).unwrap();
+        let mut fetched = [0u64; 10];
+        for place in &mut fetched {
+            let target = Target {
+                rank: 0,
+                displacement: 0,
+                layout: &layout,
+            };
+            // SAFETY: the buffers stay until the unlock.
+            unsafe {
+                let (from, to) = (operand.as_ptr().cast(), std::ptr::from_mut(place).cast());
+                window.accumulate(from, &layout, target, Op::Sum).unwrap();
+                window
+                    .fetch_and_op(from, to, Datatype::Uint64, 0, 1, Op::Sum)
+                    .unwrap();
+            }
+        }
+        window.unlock_all().unwrap();
+        // Numbers that are given out are given once, and grow.
+        assert!(fetched.is_sorted_by(|a, b| a < b), "{fetched:?}");
+        window.fence(NONE).unwrap();
+        window.fence(Assertion::NOSUCCEED).unwrap();
+        if rank.rank() == 0 {
+            let all = 10 * rank.size() as u64;
+            assert_eq!((own(&window, 0), own(&window, 1)), (all, all));
+        }
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn post_start_complete_and_wait_meet_in_pairs() {
+    on_ranks(4, |rank| {
+        let window = allocate(rank, 1);
+        let (mine, size) = (rank.rank(), rank.size());
+        let (before, after) = ((mine + size - 1) % size, (mine + 1) % size);
+        let layout = one();
+        for round in 0..8u64 {
+            window.post(&[before], NONE).unwrap();
+            window.start(&[after], NONE).unwrap();
+            let value = [round * 100 + mine as u64];
+            let target = Target {
+                rank: after,
+                displacement: 0,
+                layout: &layout,
+            };
+            // SAFETY: the value stays until the completion.
+            unsafe { window.put(value.as_ptr().cast(), &layout, target) }.unwrap();
+            window.complete().unwrap();
+            if round % 2 == 0 {
+                window.wait().unwrap();
+            } else {
+                while !window.test().unwrap() {}
+            }
+            assert_eq!(own(&window, 0), round * 100 + before as u64);
+        }
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn requests_complete_in_any_order() {
+    on_ranks(2, |rank| {
+        let window = allocate(rank, 8);
+        let (layout, other) = (one(), 1 - rank.rank());
+        let values: [u64; 8] = std::array::from_fn(|i| (rank.rank() * 8 + i) as u64);
+        window.lock_all(NONE).unwrap();
+        let target = |displacement| Target {
+            rank: other,
+            displacement,
+            layout: &layout,
+        };
+        let mut puts: Vec<Request<'_>> = (0..8)
+            // SAFETY: the values stay until the requests have ended.
+            .map(|i| unsafe {
+                let from = std::ptr::from_ref(&values[i]).cast();
+                window.rput(from, &layout, target(i as u64)).unwrap()
+            })
+            .collect();
+        let mut ended = 0;
+        while let Some((_, outcome)) = Request::wait_any(&mut puts) {
+            outcome.unwrap();
+            ended += 1;
+        }
+        assert_eq!(ended, 8);
+        drop(puts);
+        let mut back = [0u64; 8];
+        let gets: Vec<Request<'_>> = back
+            .iter_mut()
+            .enumerate()
+            // SAFETY: the places stay until the requests have ended.
+            .map(|(i, to)| unsafe {
+                let to = std::ptr::from_mut(to).cast();
+                window.rget(to, &layout, target(i as u64)).unwrap()
+            })
+            .collect();
+        Request::wait_all(gets).unwrap();
+        assert_eq!(back, values);
+        window.unlock_all().unwrap();
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn detached_memory_is_reached_by_nobody() {
+    on_ranks(2, |rank| {
+        let window = Window::dynamic(members(rank)).unwrap();
+        let mut memory = Box::new([7u64; 4]);
+        let base = memory.as_mut_ptr();
+        // SAFETY: the memory stays until it was detached.
+        unsafe { window.attach(base.cast(), 32) }.unwrap();
+        let addresses = rank
+            .allgather(&(base as u64).to_ne_bytes())
+            .unwrap()
+            .iter()
+            .map(|bytes| u64::from_ne_bytes(bytes[..].try_into().unwrap()))
+            .collect::<Vec<u64>>();
+        let other = 1 - rank.rank();
+        window.lock_all(NONE).unwrap();
+        put(
+            &window,
+            40 + rank.rank() as u64,
+            other,
+            addresses[other] + 8,
+        );
+        assert_eq!(get(&window, other, addresses[other]), 7);
+        window.unlock_all().unwrap();
+        rank.allgather(&[]).unwrap();
+        window.detach(base.cast()).unwrap();
+        assert_eq!(memory[1], 40 + other as u64);
+        rank.allgather(&[]).unwrap();
+        window.lock_all(NONE).unwrap();
+        let (layout, mut to) = (one(), [0u64]);
+        let target = Target {
+            rank: other,
+            displacement: addresses[other],
+            layout: &layout,
+        };
+        // SAFETY: the place stays until the flush.
+        let refused = unsafe { window.get(to.as_mut_ptr().cast(), &layout, target) };
+        let refused = refused.and_then(|()| window.flush(other));
+        assert!(refused.is_err(), "detached memory was read: {to:?}");
+        window.unlock_all().unwrap();
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn a_creation_that_one_rank_refuses_fails_everywhere() {
+    on_ranks(3, |rank| {
+        let unit = if rank.rank() == 1 { 0 } else { 8 };
+        let refused = Window::allocate(members(rank), 64, unit).unwrap_err();
+        assert!(
+            matches!(refused, WinError::Creation { rank: 1, .. }),
+            "{refused}"
+        );
+        let info = Info::new().with("same_size", "true").unwrap();
+        let bytes = 8 * (1 + rank.rank());
+        let refused = Window::allocate_with(members(rank), bytes, 8, &info).unwrap_err();
+        assert!(matches!(refused, WinError::Creation { .. }), "{refused}");
+        allocate(rank, 1).free().unwrap();
+    });
+}
+
+#[test]
+fn a_lost_rank_ends_the_waits_of_its_own_windows() {
+    for seed in 1..=4 {
+        let world = World::new(3, false);
+        on_world(&world, seed, &|rank| {
+            let all = allocate(rank, 1);
+            // A window of this rank alone goes on.
+            let alone = World::new(1, false);
+            let single = Rank::new(&alone, 0, seed);
+            let apart = allocate(&single, 1);
+            rank.allgather(&[]).unwrap();
+            if rank.rank() == 2 {
+                world.lose(2);
+                // Its memory stays, as that of a process that is gone does not: a window that was not freed leaks.
+                std::mem::forget(all);
+                apart.free().unwrap();
+                return;
+            }
+            let waited = all.fence(NONE).and_then(|()| all.fence(NONE));
+            assert!(waited.is_err());
+            rank.progress();
+            apart.lock_all(NONE).unwrap();
+            put(&apart, 5, 0, 0);
+            assert_eq!(get(&apart, 0, 0), 5);
+            apart.unlock_all().unwrap();
+            apart.free().unwrap();
+            assert!(all.free().is_err());
+        });
+    }
+}
+
+#[test]
+fn an_epoch_of_64_puts_is_64_operations_and_two_of_its_lock() {
+    let world = World::new(2, false);
+    on_world(&world, 1, &|rank| {
+        let window = allocate(rank, 64);
+        window.fence(NONE).unwrap();
+        window.fence(Assertion::NOSUCCEED).unwrap();
+        rank.allgather(&[]).unwrap();
+        if rank.rank() == 0 {
+            let before = world.begun.load(Ordering::Relaxed);
+            let (layout, value) = (one(), [3u64]);
+            window.lock(LockKind::Shared, 1, NONE).unwrap();
+            for displacement in 0..64 {
+                let target = Target {
+                    rank: 1,
+                    displacement,
+                    layout: &layout,
+                };
+                // SAFETY: the value stays until the unlock.
+                unsafe { window.put(value.as_ptr().cast(), &layout, target) }.unwrap();
+            }
+            window.unlock(1).unwrap();
+            assert_eq!(world.begun.load(Ordering::Relaxed) - before, 64 + 2);
+        }
+        rank.allgather(&[]).unwrap();
+        window.free().unwrap();
+    });
+}

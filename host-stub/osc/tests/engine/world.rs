@@ -1,0 +1,820 @@
+//! Ranks that are threads of one process, and a transport between them that a seed drives.
+//!
+//! An operation is executed when its origin makes progress, in an order that the seed chooses: nothing is ordered but by
+//! completion, which is what the engine may rely on. A region is known by a key of its own, and an operation on one that
+//! is not registered any more fails.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use osc_engine::door::{Context, Group, Pace, Until, Waiter};
+use osc_engine::transport::{EndpointRef, Failures, Transport};
+use osc_engine::win::WinResult;
+use plugin_api::{
+    AtomicFlags, AtomicKind, AtomicOp, Attributes, BtlAtomicOp, CompletionFn,
+    Component as RawComponent, Datatype, Endpoint, ErrorFlags, ErrorFn, Handle, Module,
+    ModuleFlags, ModuleVtable, Stats, Status, TableHeader, ThreadLevel, magic,
+};
+
+/// What an operation does when it is executed; its status.
+type Effect = Box<dyn FnOnce(&World) -> i32 + Send>;
+
+/// An operation under way.
+struct Operation {
+    target: usize,
+    effect: Effect,
+    callback: CompletionFn,
+    context: *mut c_void,
+    data: *mut c_void,
+}
+
+// SAFETY: the pointers belong to the engine, whose callback runs on any thread that makes progress.
+unsafe impl Send for Operation {}
+
+/// What all ranks share.
+pub(super) struct World {
+    size: usize,
+    /// Whether ranks may share memory.
+    beside: bool,
+    keys: AtomicU64,
+    /// Address and bytes of each region, by its key.
+    regions: Mutex<HashMap<u64, (u64, usize)>>,
+    /// The number of the exchange, and what the ranks gave.
+    exchange: Mutex<Exchange>,
+    changed: Condvar,
+    /// Operations that were begun.
+    pub(super) begun: AtomicUsize,
+    lost: Mutex<Vec<usize>>,
+}
+
+#[derive(Default)]
+struct Exchange {
+    given: Vec<Option<Vec<u8>>>,
+    taken: usize,
+    /// Whether a rank failed, which the others would wait for.
+    failed: bool,
+    all: Option<Arc<Vec<Vec<u8>>>>,
+}
+
+impl World {
+    pub(super) fn new(size: usize, beside: bool) -> Arc<World> {
+        Arc::new(World {
+            size,
+            beside,
+            keys: AtomicU64::new(1),
+            regions: Mutex::default(),
+            exchange: Mutex::new(Exchange {
+                given: vec![None; size],
+                ..Exchange::default()
+            }),
+            changed: Condvar::new(),
+            begun: AtomicUsize::new(0),
+            lost: Mutex::default(),
+        })
+    }
+
+    fn allgather(&self, rank: usize, mine: &[u8]) -> Vec<Vec<u8>> {
+        let mut exchange = self.exchange.lock().unwrap();
+        // The one before may not be over for all.
+        while exchange.all.is_some() {
+            exchange = self.changed.wait(exchange).unwrap();
+            assert!(!exchange.failed, "another rank failed");
+        }
+        exchange.given[rank] = Some(mine.to_vec());
+        if exchange.given.iter().all(Option::is_some) {
+            let all = exchange.given.iter_mut().map(|given| given.take().unwrap());
+            exchange.all = Some(Arc::new(all.collect()));
+            self.changed.notify_all();
+        }
+        let all = loop {
+            match &exchange.all {
+                Some(all) => break Arc::clone(all),
+                None => exchange = self.changed.wait(exchange).unwrap(),
+            }
+            assert!(!exchange.failed, "another rank failed");
+        };
+        exchange.taken += 1;
+        if exchange.taken == self.size {
+            (exchange.taken, exchange.all) = (0, None);
+            self.changed.notify_all();
+        }
+        (*all).clone()
+    }
+
+    /// Whether a range is registered under a key.
+    fn holds(&self, key: u64, address: u64, size: usize) -> bool {
+        let regions = self.regions.lock().unwrap();
+        regions.get(&key).is_some_and(|(base, len)| {
+            let offset = address.checked_sub(*base);
+            offset.is_some_and(|offset| offset + size as u64 <= *len as u64)
+        })
+    }
+
+    /// A rank is gone: operations to it fail from now on.
+    pub(super) fn lose(&self, rank: usize) {
+        self.lost.lock().unwrap().push(rank);
+    }
+}
+
+/// The component of one rank, which is also its module.
+#[repr(C)]
+struct Sim {
+    module: Module,
+    world: Arc<World>,
+    state: Mutex<State>,
+}
+
+struct State {
+    random: u64,
+    under_way: Vec<Operation>,
+    listener: Option<(ErrorFn, *mut c_void)>,
+    reported: usize,
+}
+
+/// Frees a component when its last transport is gone.
+struct Owner(NonNull<Sim>);
+
+// SAFETY: the component locks for itself.
+unsafe impl Send for Owner {}
+// SAFETY: as for Send.
+unsafe impl Sync for Owner {}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // SAFETY: made by `transport`, and dropped once, when no transport is left.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+fn transport(world: &Arc<World>, seed: u64) -> Transport {
+    let sim = Box::new(Sim {
+        module: Module {
+            vtable: &MODULE,
+            attributes: &ATTRIBUTES,
+        },
+        world: Arc::clone(world),
+        state: Mutex::new(State {
+            random: seed | 1,
+            under_way: Vec::new(),
+            listener: None,
+            reported: 0,
+        }),
+    });
+    let sim = NonNull::from(Box::leak(sim));
+    let owner: Arc<dyn Any + Send + Sync> = Arc::new(Owner(sim));
+    // SAFETY: the functions below keep to the contract, for any threads.
+    unsafe { Transport::adopt(sim.cast(), progress, &[sim.as_ptr().cast()], owner) }
+        .unwrap()
+        .remove(0)
+}
+
+unsafe fn sim<'a>(module: *mut Module) -> &'a Sim {
+    // SAFETY: the caller passes a module of `transport`.
+    unsafe { &*module.cast::<Sim>() }
+}
+
+unsafe fn post(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    callback: Option<CompletionFn>,
+    (context, data): (*mut c_void, *mut c_void),
+    effect: impl FnOnce(&World) -> i32 + Send + 'static,
+) -> Status {
+    // SAFETY: as the caller's.
+    let sim = unsafe { sim(module) };
+    let mut state = sim.state.lock().unwrap();
+    if state.under_way.len() >= 32 {
+        return Status::OUT_OF_RESOURCE;
+    }
+    sim.world.begun.fetch_add(1, Ordering::Relaxed);
+    state.under_way.push(Operation {
+        target: endpoint.addr() / 8 - 1,
+        effect: Box::new(effect),
+        callback: callback.unwrap(),
+        context,
+        data,
+    });
+    Status::SUCCESS
+}
+
+unsafe fn key(handle: *const Handle) -> u64 {
+    // SAFETY: a handle of `register_mem`, or a copy.
+    unsafe { handle.cast::<u64>().read() }
+}
+
+/// A pointer that travels in an effect.
+#[derive(Clone, Copy)]
+struct At(*mut u8);
+// SAFETY: the engine keeps buffers until the completion.
+unsafe impl Send for At {}
+
+impl At {
+    fn get(self) -> *mut u8 {
+        self.0
+    }
+}
+
+unsafe extern "C" fn put(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local: *mut c_void,
+    remote: u64,
+    _local_handle: *mut Handle,
+    handle: *const Handle,
+    size: usize,
+    _flags: u32,
+    _order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    // SAFETY: the engine keeps the buffers; the region is checked when the bytes move.
+    unsafe {
+        let (key, from) = (key(handle), At(local.cast()));
+        post(module, endpoint, callback, (context, data), move |world| {
+            if !world.holds(key, remote, size) {
+                return Status::VALUE_OUT_OF_BOUNDS.0;
+            }
+            std::ptr::copy_nonoverlapping(from.get(), remote as *mut u8, size);
+            0
+        })
+    }
+}
+
+unsafe extern "C" fn get(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local: *mut c_void,
+    remote: u64,
+    _local_handle: *mut Handle,
+    handle: *const Handle,
+    size: usize,
+    _flags: u32,
+    _order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    // SAFETY: as in `put`.
+    unsafe {
+        let (key, to) = (key(handle), At(local.cast()));
+        post(module, endpoint, callback, (context, data), move |world| {
+            if !world.holds(key, remote, size) {
+                return Status::VALUE_OUT_OF_BOUNDS.0;
+            }
+            std::ptr::copy_nonoverlapping(remote as *const u8, to.get(), size);
+            0
+        })
+    }
+}
+
+/// Changes a word by a function, and stores what was there.
+unsafe fn change(
+    (module, endpoint): (*mut Module, *mut Endpoint),
+    (remote, handle): (u64, *const Handle),
+    result: *mut c_void,
+    (callback, context, data): (Option<CompletionFn>, *mut c_void, *mut c_void),
+    change: impl Fn(u64) -> u64 + Send + 'static,
+) -> Status {
+    // SAFETY: as in `put`; words are aligned.
+    unsafe {
+        let (key, to) = (key(handle), At(result.cast()));
+        post(module, endpoint, callback, (context, data), move |world| {
+            if !world.holds(key, remote, 8) {
+                return Status::VALUE_OUT_OF_BOUNDS.0;
+            }
+            let word = &*(remote as *const AtomicU64);
+            let before =
+                word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(change(old)));
+            if !to.get().is_null() {
+                to.get()
+                    .cast::<u64>()
+                    .write(before.unwrap_or_else(|old| old));
+            }
+            0
+        })
+    }
+}
+
+fn word_op(op: u32, operand: u64) -> impl Fn(u64) -> u64 + Send + 'static {
+    let op = BtlAtomicOp::try_from(op).unwrap();
+    move |old| match op {
+        BtlAtomicOp::Add => old.wrapping_add(operand),
+        BtlAtomicOp::Swap => operand,
+        other => panic!("{other:?} is not served"),
+    }
+}
+
+unsafe extern "C" fn atomic_op(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    remote: u64,
+    handle: *const Handle,
+    op: u32,
+    operand: u64,
+    _flags: u32,
+    _order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let (there, told) = ((module, endpoint), (callback, context, data));
+    // SAFETY: as the caller's.
+    unsafe {
+        change(
+            there,
+            (remote, handle),
+            std::ptr::null_mut(),
+            told,
+            word_op(op, operand),
+        )
+    }
+}
+
+unsafe extern "C" fn atomic_fop(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local: *mut c_void,
+    remote: u64,
+    _local_handle: *mut Handle,
+    handle: *const Handle,
+    op: u32,
+    operand: u64,
+    _flags: u32,
+    _order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let (there, told) = ((module, endpoint), (callback, context, data));
+    // SAFETY: as the caller's.
+    unsafe { change(there, (remote, handle), local, told, word_op(op, operand)) }
+}
+
+unsafe extern "C" fn atomic_cswap(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local: *mut c_void,
+    remote: u64,
+    _local_handle: *mut Handle,
+    handle: *const Handle,
+    compare: u64,
+    value: u64,
+    _flags: u32,
+    _order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let (there, told) = ((module, endpoint), (callback, context, data));
+    let swap = move |old| if old == compare { value } else { old };
+    // SAFETY: as the caller's.
+    unsafe { change(there, (remote, handle), local, told, swap) }
+}
+
+fn typed(op: u32, operand: u64) -> impl Fn(u64) -> u64 + Send + 'static {
+    let op = AtomicOp::try_from(op).unwrap();
+    move |old| match op {
+        AtomicOp::Sum => old.wrapping_add(operand),
+        AtomicOp::Write => operand,
+        AtomicOp::Read => old,
+        other => panic!("{other:?} is not served"),
+    }
+}
+
+unsafe extern "C" fn atomic_opv(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local: *const c_void,
+    remote: u64,
+    _local_handle: *mut Handle,
+    handle: *const Handle,
+    _datatype: u32,
+    op: u32,
+    _count: usize,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let (there, told) = ((module, endpoint), (callback, context, data));
+    // SAFETY: as the caller's; one element at a time is offered.
+    unsafe {
+        let operand = local.cast::<u64>().read_unaligned();
+        change(
+            there,
+            (remote, handle),
+            std::ptr::null_mut(),
+            told,
+            typed(op, operand),
+        )
+    }
+}
+
+unsafe extern "C" fn atomic_fopv(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local: *const c_void,
+    result: *mut c_void,
+    remote: u64,
+    _local_handle: *mut Handle,
+    _result_handle: *mut Handle,
+    handle: *const Handle,
+    _datatype: u32,
+    op: u32,
+    _count: usize,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let (there, told) = ((module, endpoint), (callback, context, data));
+    // SAFETY: as in `atomic_opv`; a read has no operand.
+    unsafe {
+        let operand = match local.is_null() {
+            true => 0,
+            false => local.cast::<u64>().read_unaligned(),
+        };
+        change(there, (remote, handle), result, told, typed(op, operand))
+    }
+}
+
+unsafe extern "C" fn atomic_cswapv(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local: *const c_void,
+    compare: *const c_void,
+    result: *mut c_void,
+    remote: u64,
+    _result_handle: *mut Handle,
+    handle: *const Handle,
+    _datatype: u32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let (there, told) = ((module, endpoint), (callback, context, data));
+    // SAFETY: as in `atomic_opv`.
+    unsafe {
+        let (value, compare) = (
+            local.cast::<u64>().read_unaligned(),
+            compare.cast::<u64>().read_unaligned(),
+        );
+        let swap = move |old| if old == compare { value } else { old };
+        change(there, (remote, handle), result, told, swap)
+    }
+}
+
+unsafe extern "C" fn atomic_query(
+    _module: *mut Module,
+    datatype: u32,
+    op: u32,
+    kind: u32,
+    most: *mut usize,
+) -> Status {
+    let served = datatype == Datatype::Uint64 as u32
+        && match AtomicKind::try_from(kind) {
+            Ok(AtomicKind::Compare) => op == AtomicOp::Cswap as u32,
+            _ => matches!(
+                AtomicOp::try_from(op),
+                Ok(AtomicOp::Sum | AtomicOp::Write | AtomicOp::Read)
+            ),
+        };
+    if !served {
+        return Status::NOT_SUPPORTED;
+    }
+    // SAFETY: the caller's place is writable.
+    unsafe { most.write(1) };
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn register_mem(
+    module: *mut Module,
+    _endpoint: *mut Endpoint,
+    base: *mut c_void,
+    size: usize,
+    _access: u32,
+    handle: *mut *mut Handle,
+) -> Status {
+    // SAFETY: as the caller's.
+    let world = &unsafe { sim(module) }.world;
+    let key = world.keys.fetch_add(1, Ordering::Relaxed);
+    let mut regions = world.regions.lock().unwrap();
+    regions.insert(key, (base as u64, size));
+    // SAFETY: the caller's place is writable.
+    unsafe { handle.write(Box::into_raw(Box::new(key)).cast()) };
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) -> Status {
+    // SAFETY: made by `register_mem`, and ended once.
+    let key = unsafe { Box::from_raw(handle.cast::<u64>()) };
+    // SAFETY: as the caller's.
+    let world = &unsafe { sim(module) }.world;
+    world.regions.lock().unwrap().remove(&key);
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn register_error(
+    module: *mut Module,
+    callback: Option<ErrorFn>,
+    context: *mut c_void,
+) -> Status {
+    // SAFETY: as the caller's.
+    let mut state = unsafe { sim(module) }.state.lock().unwrap();
+    state.listener = callback.map(|callback| (callback, context));
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn stats(_module: *mut Module, stats: *mut Stats) -> Status {
+    // SAFETY: the caller's place is writable, and of this version.
+    unsafe { stats.write(Stats::new()) };
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn finalize(_module: *mut Module) -> Status {
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn add_procs(
+    _module: *mut Module,
+    count: usize,
+    procs: *const u64,
+    endpoints: *mut *mut Endpoint,
+) -> Status {
+    for index in 0..count {
+        // SAFETY: both arrays have `count` elements.
+        unsafe {
+            let rank = procs.add(index).read() as usize;
+            let name = std::ptr::without_provenance_mut((rank + 1) * 8);
+            endpoints.add(index).write(name);
+        }
+    }
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn del_procs(
+    _module: *mut Module,
+    _count: usize,
+    _endpoints: *const *mut Endpoint,
+) -> Status {
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn flush(_module: *mut Module, _endpoint: *mut Endpoint) -> Status {
+    Status::NOT_SUPPORTED
+}
+
+/// Executes some of the operations under way, and reports ranks that are gone.
+unsafe extern "C" fn progress(component: *mut RawComponent) -> i32 {
+    // SAFETY: made by `transport`.
+    let sim = unsafe { &*component.cast::<Sim>() };
+    let lost = sim.world.lost.lock().unwrap().clone();
+    let mut done = Vec::new();
+    let mut state = sim.state.lock().unwrap();
+    let told = state.listener.zip(lost.get(state.reported).copied());
+    state.reported += usize::from(told.is_some());
+    state.random ^= state.random << 13;
+    state.random ^= state.random >> 7;
+    state.random ^= state.random << 17;
+    for _ in 0..state.random % 4 {
+        if state.under_way.is_empty() {
+            break;
+        }
+        let index = (state.random >> 8) as usize % state.under_way.len();
+        let operation = state.under_way.swap_remove(index);
+        done.push(operation);
+    }
+    drop(state);
+    if let Some(((report, context), rank)) = told {
+        let endpoint = std::ptr::without_provenance_mut((rank + 1) * 8);
+        let flags = ErrorFlags::empty().bits();
+        let (status, info) = (Status::UNREACH.0, std::ptr::null());
+        // SAFETY: the listener stays until `finalize`.
+        unsafe {
+            report(
+                component.cast(),
+                flags,
+                endpoint,
+                rank as u64,
+                status,
+                info,
+                context,
+            )
+        };
+    }
+    let count = done.len() as i32;
+    for operation in done {
+        let status = match lost.contains(&operation.target) {
+            true => Status::UNREACH.0,
+            false => (operation.effect)(&sim.world),
+        };
+        let none = std::ptr::null_mut();
+        // SAFETY: the engine keeps context and data until this call.
+        unsafe {
+            (operation.callback)(
+                component.cast(),
+                std::ptr::null_mut(),
+                none,
+                std::ptr::null_mut(),
+                operation.context,
+                operation.data,
+                status,
+            );
+        }
+    }
+    count
+}
+
+static MODULE: ModuleVtable = ModuleVtable {
+    header: TableHeader::of::<ModuleVtable>(magic::MODULE),
+    add_procs: Some(add_procs),
+    del_procs: Some(del_procs),
+    register_mem: Some(register_mem),
+    deregister_mem: Some(deregister_mem),
+    put: Some(put),
+    get: Some(get),
+    atomic_op: Some(atomic_op),
+    atomic_fop: Some(atomic_fop),
+    atomic_cswap: Some(atomic_cswap),
+    flush: Some(flush),
+    register_error: Some(register_error),
+    atomic_query: Some(atomic_query),
+    atomic_opv: Some(atomic_opv),
+    atomic_fopv: Some(atomic_fopv),
+    atomic_cswapv: Some(atomic_cswapv),
+    stats: Some(stats),
+    finalize: Some(finalize),
+    set_overrides: None,
+    register_hmem: None,
+    copy_from_hmem_iov: None,
+    copy_to_hmem_iov: None,
+    query_hmem: None,
+    alloc: None,
+    free: None,
+    prepare_src: None,
+    send: None,
+    sendi: None,
+    register_receive: None,
+    put_notify: None,
+    copy_from_hmem_strided: None,
+    copy_to_hmem_strided: None,
+    register_shared: None,
+    apply: None,
+    register_apply: None,
+};
+
+static ATTRIBUTES: Attributes = Attributes {
+    header: TableHeader::of::<Attributes>(magic::ATTRIBUTES),
+    flags: ModuleFlags::PUT
+        .union(ModuleFlags::GET)
+        .union(ModuleFlags::RDMA_REMOTE_COMPLETION)
+        .bits(),
+    atomic_flags: AtomicFlags::ADD.union(AtomicFlags::CSWAP).bits(),
+    put_limit: 0,
+    get_limit: 0,
+    put_alignment: 0,
+    get_alignment: 0,
+    put_local_registration_threshold: u64::MAX,
+    get_local_registration_threshold: u64::MAX,
+    handle_size: size_of::<u64>() as u64,
+    latency: 0,
+    bandwidth: 0,
+    exclusivity: 0,
+    contexts: 1,
+    provider: std::ptr::null(),
+    domain: std::ptr::null(),
+    completion: std::ptr::null(),
+};
+
+/// Waits by making progress.
+struct Loop(Transport);
+
+impl Waiter for Loop {
+    fn progress(&self) -> i32 {
+        self.0.progress()
+    }
+
+    fn visit(&self) {
+        self.0.progress();
+        std::thread::yield_now();
+    }
+
+    fn wait(&self, what: &dyn Until) -> WinResult<()> {
+        while !what.is_done() {
+            what.look()?;
+            self.visit();
+        }
+        Ok(())
+    }
+
+    fn step(&self, _pace: &mut Pace, what: &dyn Until) -> WinResult<()> {
+        self.visit();
+        what.look()
+    }
+}
+
+/// One rank: a thread.
+pub(super) struct Rank {
+    context: Arc<Context>,
+    world: Arc<World>,
+    rank: usize,
+    endpoints: Vec<EndpointRef>,
+}
+
+impl Rank {
+    pub(super) fn new(world: &Arc<World>, rank: usize, seed: u64) -> Arc<Rank> {
+        let transport = transport(
+            world,
+            seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ rank as u64,
+        );
+        let procs: Vec<u64> = (0..world.size as u64).collect();
+        let endpoints = transport.connect(&procs).unwrap();
+        let failures = Failures::of(&transport).unwrap();
+        let waiter = Box::new(Loop(transport.clone()));
+        Arc::new(Rank {
+            context: Arc::new(Context::new(
+                transport,
+                failures,
+                ThreadLevel::Multiple,
+                waiter,
+            )),
+            world: Arc::clone(world),
+            rank,
+            endpoints: endpoints.into_iter().map(Option::unwrap).collect(),
+        })
+    }
+
+    /// Makes progress once.
+    pub(super) fn progress(&self) {
+        self.context.transport().progress();
+    }
+}
+
+impl Group for Rank {
+    fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.world.size
+    }
+
+    fn process(&self, rank: usize) -> u64 {
+        rank as u64
+    }
+
+    fn endpoint(&self, rank: usize) -> Result<EndpointRef, String> {
+        Ok(self.endpoints[rank])
+    }
+
+    fn node(&self, rank: usize) -> u32 {
+        if self.world.beside { 0 } else { rank as u32 }
+    }
+
+    fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        Ok(self.world.allgather(self.rank, mine))
+    }
+}
+
+/// Runs a function on each of `size` ranks, with and without memory that they share, and with several seeds.
+pub(super) fn on_ranks(size: usize, run: impl Fn(&Arc<Rank>) + Sync) {
+    for beside in [false, true] {
+        for seed in 1..=16 {
+            on_world(&World::new(size, beside), seed, &run);
+        }
+    }
+}
+
+/// Lets the other ranks know of one whose function panics.
+struct Failing<'a>(&'a World, usize);
+
+impl Drop for Failing<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lose(self.1);
+            if let Ok(mut exchange) = self.0.exchange.lock() {
+                exchange.failed = true;
+            }
+            self.0.changed.notify_all();
+        }
+    }
+}
+
+/// Runs a function on each rank of a world.
+pub(super) fn on_world(world: &Arc<World>, seed: u64, run: &(impl Fn(&Arc<Rank>) + Sync)) {
+    std::thread::scope(|scope| {
+        for rank in 0..world.size {
+            scope.spawn(move || {
+                let _failing = Failing(world, rank);
+                run(&Rank::new(world, rank, seed));
+            });
+        }
+    });
+}

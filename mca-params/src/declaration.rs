@@ -114,7 +114,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// A number with a name, for [`Allowed::Enumerated`] and [`Allowed::Flags`].
+/// A number with a name, for [`Allowed::Flags`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The number that the program uses.
@@ -150,13 +150,8 @@ pub enum Allowed {
     },
     /// A number that is at least this.
     Min(i64),
-    /// An integer from a table, written as number or name (an Open MPI enumerator).
-    Enumerated(Cow<'static, [Named]>),
     /// A set of bits, written as comma-separated numbers or names (an Open MPI flag enumerator).
     Flags(Cow<'static, [Named]>),
-    /// Only the default (`informational` in `ompi_info`). A value from any source is ignored, with a
-    /// [`Warning`](crate::Warning).
-    Fixed,
 }
 
 /// A parameter's declaration. All fields are public, so that tables can be `static` data; [`Declaration::new`] and its
@@ -283,12 +278,12 @@ impl Declaration {
             ));
         }
         let applies = match &self.allowed {
-            Allowed::Any | Allowed::Fixed => true,
+            Allowed::Any => true,
             Allowed::OneOf(_) => !matches!(self.kind, Kind::Bool | Kind::Double),
             Allowed::Range { .. } | Allowed::Min(_) => {
                 !matches!(self.kind, Kind::Bool | Kind::String)
             }
-            Allowed::Enumerated(_) | Allowed::Flags(_) => self.kind.bounds().is_some(),
+            Allowed::Flags(_) => self.kind.bounds().is_some(),
         };
         if !applies {
             return wrong(format!(

@@ -1,4 +1,4 @@
-//! Dumps of parameters: the text of `ompi_info --param`, its parsable form, and plain data for other formats.
+//! Dumps of parameters: the text of `ompi_info --param`, and plain data for other formats.
 
 use std::fmt;
 
@@ -7,57 +7,6 @@ use crate::registry::Registry;
 use crate::resolved::Resolved;
 use crate::source::Source;
 use crate::value::{Kind, Value};
-
-/// The parameters to print. A parameter's name begins with its framework and component: `btl_ofi_mode` belongs to `btl`
-/// and `ofi`, `btl_verbose` to `btl` and `base`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filter {
-    framework: Option<String>,
-    component: Option<String>,
-    level: Level,
-}
-
-impl Filter {
-    /// All parameters, up to level 9.
-    pub fn all() -> Self {
-        Self {
-            framework: None,
-            component: None,
-            level: Level::DEV_ALL,
-        }
-    }
-
-    /// One component of one framework, up to level 9. As for `ompi_info`, `all` selects every framework or component.
-    pub fn new(framework: &str, component: &str) -> Self {
-        let named = |name: &str| (name != "all").then(|| name.to_owned());
-        Self {
-            framework: named(framework),
-            component: named(component),
-            level: Level::DEV_ALL,
-        }
-    }
-
-    /// Omits parameters above this level.
-    pub fn up_to(mut self, level: Level) -> Self {
-        self.level = level;
-        self
-    }
-
-    fn lets(&self, entry: &Entry) -> bool {
-        let matches = |wanted: &Option<String>, has: &str| {
-            wanted.as_deref().is_none_or(|wanted| wanted == has)
-        };
-        matches(&self.framework, &entry.framework)
-            && matches(&self.component, &entry.component)
-            && entry.level <= self.level
-    }
-}
-
-impl Default for Filter {
-    fn default() -> Self {
-        Self::all()
-    }
-}
 
 /// A parameter under one of its names, as plain data.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,8 +33,6 @@ pub struct Entry {
     pub level: Level,
     /// When the value may change.
     pub scope: Scope,
-    /// Whether the parameter always has its default.
-    pub fixed: bool,
     /// Description, one line.
     pub help: String,
     /// The accepted values, if they are fewer than the type's.
@@ -113,7 +60,6 @@ impl Entry {
             via_synonym: resolved.via_synonym.clone(),
             level: d.level,
             scope: d.scope,
-            fixed: d.allowed == Allowed::Fixed,
             help: d.help.to_string(),
             valid_values: valid_values(d),
             synonyms: if own {
@@ -126,12 +72,7 @@ impl Entry {
     }
 
     fn readable(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.fixed {
-            "informational"
-        } else {
-            "parameter"
-        };
-        write!(f, "{:>24}: {what} \"{}\" ", self.title(), self.name)?;
+        write!(f, "{:>24}: parameter \"{}\" ", self.title(), self.name)?;
         write!(
             f,
             "(current value: \"{}\", data source: {}, ",
@@ -153,57 +94,29 @@ impl Entry {
         }
     }
 
-    fn parsable(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let start = format!(
-            "mca:{}:{}:param:{}",
-            self.framework, self.component, self.name
-        );
-        if self.value_text.contains(':') {
-            writeln!(f, "{start}:value:\"{}\"", self.value_text)?;
-        } else {
-            writeln!(f, "{start}:value:{}", self.value_text)?;
-        }
-        writeln!(f, "{start}:source:{}", self.source)?;
-        let status = if self.scope.settable() && !self.fixed {
-            "writeable"
-        } else {
-            "read-only"
-        };
-        writeln!(f, "{start}:status:{status}")?;
-        writeln!(f, "{start}:level:{}", self.level.number())?;
-        if !self.help.is_empty() {
-            writeln!(f, "{start}:help:{}", self.help)?;
-        }
-        writeln!(f, "{start}:deprecated:no")?;
-        writeln!(f, "{start}:type:{}", self.kind)?;
-        if let Some(name) = &self.synonym_of {
-            writeln!(f, "{start}:synonym_of:name:{name}")?;
-        }
-        self.synonyms
-            .iter()
-            .try_for_each(|name| writeln!(f, "{start}:synonym:name:{name}"))
-    }
-
     fn title(&self) -> String {
         format!("MCA {} {}", self.framework, self.component)
     }
 }
 
-/// The entries that a [`Filter`] selects, grouped by component. Prints as `ompi_info --param` does.
+/// The entries up to a level, grouped by component. Prints as `ompi_info --param` does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dump {
     entries: Vec<Entry>,
 }
 
 impl Registry {
-    /// The registered parameters that the filter selects, ready to print as `ompi_info --param` does.
-    pub fn dump(&self, filter: &Filter) -> Dump {
-        Dump::new(self.iter(), filter)
+    /// The registered parameters up to a level, ready to print as `ompi_info --param` does.
+    pub fn dump(&self, up_to: Level) -> Dump {
+        Dump::new(
+            self.iter()
+                .filter(|resolved| resolved.declaration.level <= up_to),
+        )
     }
 }
 
 impl Dump {
-    fn new<'a>(parameters: impl Iterator<Item = &'a Resolved>, filter: &Filter) -> Self {
+    fn new<'a>(parameters: impl Iterator<Item = &'a Resolved>) -> Self {
         let names = |resolved: &Resolved| {
             let d = &resolved.declaration;
             [&d.name]
@@ -212,13 +125,11 @@ impl Dump {
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()
         };
-        let all = parameters
-            .flat_map(|resolved| {
-                names(resolved)
-                    .into_iter()
-                    .map(|name| Entry::new(resolved, &name))
-            })
-            .filter(|entry| filter.lets(entry));
+        let all = parameters.flat_map(|resolved| {
+            names(resolved)
+                .into_iter()
+                .map(|name| Entry::new(resolved, &name))
+        });
         let mut components: Vec<(String, Vec<Entry>)> = Vec::new();
         for entry in all {
             let title = entry.title();
@@ -239,11 +150,6 @@ impl Dump {
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
-
-    /// The form of `ompi_info --parsable`: one fact per line, fields separated by colons.
-    pub fn parsable(&self) -> Parsable<'_> {
-        Parsable(self)
-    }
 }
 
 impl fmt::Display for Dump {
@@ -258,19 +164,6 @@ impl fmt::Display for Dump {
             entry.readable(f)?;
         }
         Ok(())
-    }
-}
-
-/// Prints a [`Dump`] in the form of `ompi_info --parsable`.
-#[derive(Clone, Copy, Debug)]
-pub struct Parsable<'a>(&'a Dump);
-
-impl fmt::Display for Parsable<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .entries
-            .iter()
-            .try_for_each(|entry| entry.parsable(f))
     }
 }
 
@@ -290,7 +183,7 @@ fn family(name: &str) -> (String, String) {
 
 fn valid_values(d: &Declaration) -> Option<String> {
     let shown = d.kind == Kind::Bool || !matches!(d.allowed, Allowed::Any);
-    (shown && d.allowed != Allowed::Fixed).then(|| d.allowed_text())
+    shown.then(|| d.allowed_text())
 }
 
 #[cfg(test)]

@@ -103,13 +103,6 @@ impl From<InvalidValue> for Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// A value for a parameter that always has its default.
-    Fixed {
-        /// The parameter.
-        name: String,
-        /// The source of the ignored value.
-        unused: Source,
-    },
     /// A value for a parameter that the override file sets.
     Overridden {
         /// The parameter.
@@ -133,13 +126,6 @@ pub enum Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Fixed { name, unused } => {
-                write!(
-                    f,
-                    "parameter {name} cannot be changed; {} is ignored",
-                    unused.place()
-                )
-            }
             Self::Overridden { name, unused, used } => {
                 write!(
                     f,

@@ -51,7 +51,7 @@ mod value;
 
 pub use builder::Builder;
 pub use declaration::{Allowed, Declaration, Level, Named, Scope};
-pub use dump::{Dump, Entry, Filter, Parsable};
+pub use dump::{Dump, Entry};
 pub use error::{Error, InvalidValue, Warning};
 pub use registry::Registry;
 pub use removed::Removed;

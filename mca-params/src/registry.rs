@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::declaration::{Allowed, Declaration, is_name};
+use crate::declaration::{Declaration, is_name};
 use crate::error::{Error, InvalidValue, Warning};
 use crate::removed::Removed;
 use crate::resolved::Resolved;
@@ -72,7 +72,7 @@ impl Registry {
                     reason,
                 })
             };
-            if !declaration.scope.settable() || declaration.allowed == Allowed::Fixed {
+            if !declaration.scope.settable() {
                 return not_settable(format!(
                     "it is registered, and its scope is {}",
                     declaration.scope
@@ -190,10 +190,8 @@ impl Registry {
 
     fn resolve(&self, declaration: &Declaration, names: &[String]) -> Result<Resolved, Error> {
         match self.layers.find(names) {
-            Some((name, setting)) if declaration.allowed != Allowed::Fixed => {
-                self.convert(declaration, name, setting)
-            }
-            _ => Ok(Resolved {
+            Some((name, setting)) => self.convert(declaration, name, setting),
+            None => Ok(Resolved {
                 declaration: declaration.clone(),
                 value: declaration.default.clone(),
                 source: Source::Default,
@@ -233,14 +231,7 @@ impl Registry {
 
     fn warn(&mut self, declaration: &Declaration, names: &[String]) {
         let name = || declaration.name.to_string();
-        if declaration.allowed == Allowed::Fixed {
-            if let Some((_, setting)) = self.layers.find(names) {
-                self.warnings.push(Warning::Fixed {
-                    name: name(),
-                    unused: setting.source.clone(),
-                });
-            }
-        } else if let (Some(used), Some(unused)) = (
+        if let (Some(used), Some(unused)) = (
             self.layers.overridden(names),
             self.layers.find_below_overrides(names),
         ) {

@@ -10,11 +10,11 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
-use mca_params::{Allowed, Declaration, Error, Filter, Kind, Named, Registry, Value};
+use mca_params::{Allowed, Declaration, Error, Kind, Level, Named, Registry, Value};
 use proptest::prelude::*;
 
-const NAMES: [&str; 10] = [
-    "int", "uint", "ulong", "size", "bool", "text", "real", "word", "level", "flags",
+const NAMES: [&str; 9] = [
+    "int", "uint", "ulong", "size", "bool", "text", "real", "word", "flags",
 ];
 
 fn table() -> Vec<Declaration> {
@@ -35,8 +35,6 @@ fn table() -> Vec<Declaration> {
         Declaration::new("real", Kind::Double, Value::Double(0.0)),
         Declaration::new("word", Kind::String, Value::str("auto"))
             .allowed(Allowed::OneOf(Cow::Owned(words))),
-        Declaration::new("level", Kind::Int, Value::Int(1))
-            .allowed(Allowed::Enumerated(Cow::Borrowed(NAMED))),
         Declaration::new("flags", Kind::UnsignedInt, Value::Unsigned(0))
             .allowed(Allowed::Flags(Cow::Borrowed(NAMED))),
     ]
@@ -77,7 +75,7 @@ fn register(mut registry: Registry) -> Result<(), TestCaseError> {
         }
     }
     prop_assert!(
-        registry.dump(&Filter::all()).to_string().len() > 50 || registry.iter().next().is_none()
+        registry.dump(Level::DEV_ALL).to_string().len() > 50 || registry.iter().next().is_none()
     );
     registry
         .unknown("")

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use clap::Args;
-use mca_params::{Entry, Filter, Level};
+use mca_params::{Entry, Level};
 use serde_json::{Value, json};
 
 use super::{CommandError, Common, Exit, print_json};
@@ -22,10 +22,6 @@ pub struct ParamsCommand {
     /// The highest level of detail, 1 (every user) to 9 (developers).
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u8).range(1..=9))]
     level: u8,
-
-    /// Prints one fact a line, fields between colons, as `ompi_info --parsable` does.
-    #[arg(long, conflicts_with = "json")]
-    parsable: bool,
 }
 
 /// What names of the plugin's parameters start with.
@@ -42,19 +38,14 @@ impl ParamsCommand {
         for declaration in DECLARATIONS {
             params.declare(declaration).map_err(JobError::from)?;
         }
-        let filter = Level::new(self.level).map_or_else(Filter::all, |l| Filter::all().up_to(l));
+        let level = Level::new(self.level).unwrap_or(Level::DEV_ALL);
         params.read(|registry| -> Result<(), CommandError> {
-            let dump = registry.dump(&filter);
+            let dump = registry.dump(level);
             if self.common.json {
                 let entries: Vec<Value> = dump.entries().iter().map(json_of).collect();
                 print_json(&entries)?;
             } else {
-                let mut out = std::io::stdout().lock();
-                if self.parsable {
-                    write!(out, "{}", dump.parsable())?;
-                } else {
-                    write!(out, "{dump}")?;
-                }
+                write!(std::io::stdout().lock(), "{dump}")?;
             }
             for warning in registry.warnings() {
                 tracing::warn!("{warning}");
@@ -91,7 +82,6 @@ fn json_of(entry: &Entry) -> Value {
         "set_as": entry.via_synonym,
         "level": entry.level.number(),
         "scope": entry.scope.name(),
-        "fixed": entry.fixed,
         "help": entry.help,
         "allowed": entry.valid_values,
         "synonyms": entry.synonyms,

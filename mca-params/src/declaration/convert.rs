@@ -16,7 +16,6 @@ pub(super) fn parse(d: &Declaration, text: &str, home: Option<&str>) -> Result<V
         (Kind::Bool, _) => Value::Bool(boolean(text)?),
         (Kind::String, _) => Value::String(Cow::Owned(string(text, home)?)),
         (Kind::Double, _) => Value::Double(double(text)?),
-        (_, Allowed::Enumerated(table)) => whole(d.kind, enumerated(table, text)?)?,
         (_, Allowed::Flags(table)) => whole(d.kind, flags(table, text)?)?,
         _ => whole(d.kind, number::parse(text)?)?,
     };
@@ -26,7 +25,7 @@ pub(super) fn parse(d: &Declaration, text: &str, home: Option<&str>) -> Result<V
 /// The value in its canonical spelling, if it is allowed.
 pub(super) fn permit(d: &Declaration, value: Value) -> Result<Value, String> {
     match &d.allowed {
-        Allowed::Any | Allowed::Fixed => {}
+        Allowed::Any => {}
         Allowed::OneOf(words) => {
             let text = value.to_string();
             let Some(word) = words.iter().find(|word| word.eq_ignore_ascii_case(&text)) else {
@@ -43,14 +42,6 @@ pub(super) fn permit(d: &Declaration, value: Value) -> Result<Value, String> {
             }
         }
         Allowed::Min(min) => below(&value, *min)?,
-        Allowed::Enumerated(table) => {
-            if !table
-                .iter()
-                .any(|named| Some(i128::from(named.value)) == value.as_whole())
-            {
-                return Err("is not among the allowed ones".into());
-            }
-        }
         Allowed::Flags(table) => {
             let spare = value.as_whole().unwrap_or(0) & !known_bits(table);
             if spare != 0 {
@@ -64,13 +55,9 @@ pub(super) fn permit(d: &Declaration, value: Value) -> Result<Value, String> {
 /// The accepted values as text.
 pub(super) fn describe(d: &Declaration) -> String {
     match &d.allowed {
-        Allowed::Fixed => "only the default".into(),
         Allowed::OneOf(words) => words.join(", "),
         Allowed::Range { min, max } => format!("{min} to {max}"),
         Allowed::Min(min) => format!("at least {min}"),
-        Allowed::Enumerated(table) => {
-            list(table, |named| format!("{}:\"{}\"", named.value, named.name))
-        }
         Allowed::Flags(table) => {
             let flags = list(table, |named| {
                 format!("0x{:x}:\"{}\"", named.value, named.name)
@@ -94,10 +81,6 @@ pub(super) fn display(d: &Declaration, value: &Value) -> String {
         return value.to_string();
     };
     match &d.allowed {
-        Allowed::Enumerated(table) => table
-            .iter()
-            .find(|named| i128::from(named.value) == number)
-            .map(|named| named.name.to_string()),
         Allowed::Flags(table) if number & !known_bits(table) == 0 => {
             let mut left = number;
             let mut names = Vec::new();
@@ -203,16 +186,6 @@ fn find(table: &[Named], word: &str) -> Option<i128> {
         .iter()
         .find(|named| named.name.eq_ignore_ascii_case(word))
         .map(|named| i128::from(named.value))
-}
-
-fn enumerated(table: &[Named], text: &str) -> Result<i128, String> {
-    let word = text.trim_matches(number::is_blank);
-    match find(table, word) {
-        Some(number) => Ok(number),
-        None => {
-            number::parse(word).map_err(|_| "is neither a name nor a number of the table".into())
-        }
-    }
 }
 
 fn flags(table: &[Named], text: &str) -> Result<i128, String> {
@@ -321,18 +294,6 @@ mod tests {
             Err("is not among the allowed ones".into())
         );
         assert_eq!(describe(&d), "auto, manual");
-    }
-
-    #[test]
-    fn enumerators_by_name_or_number() {
-        let table = vec![Named::new(0, "error"), Named::new(10, "component")];
-        let d = of(Kind::Int, Value::Int(0)).allowed(Allowed::Enumerated(Cow::Owned(table)));
-        assert_eq!(parse(&d, "Component", None), Ok(Value::Int(10)));
-        assert_eq!(parse(&d, "0xa", None), Ok(Value::Int(10)));
-        assert!(parse(&d, "11", None).is_err());
-        assert!(parse(&d, "warn", None).is_err());
-        assert_eq!(display(&d, &Value::Int(10)), "component");
-        assert_eq!(describe(&d), "0:\"error\", 10:\"component\"");
     }
 
     #[test]

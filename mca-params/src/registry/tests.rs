@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::*;
-use crate::declaration::Scope;
+use crate::declaration::{Allowed, Scope};
 use crate::value::Kind;
 
 fn mode() -> Declaration {
@@ -152,25 +152,6 @@ fn setting_after_registration_depends_on_the_scope() {
         Some(&Value::str("tcp"))
     );
     assert!(matches!(registry.set("a b", "1"), Err(Error::Name { .. })));
-}
-
-#[test]
-fn a_fixed_parameter_keeps_its_default_and_warns() {
-    let mut registry = with(&[("OMPI_MCA_btl_ofi_mode", "nonsense")]);
-    let resolved = registry
-        .register(&mode().allowed(Allowed::Fixed))
-        .expect("default");
-    assert_eq!(resolved.source, Source::Default);
-    assert_eq!(
-        registry
-            .warnings()
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>(),
-        [
-            "parameter btl_ofi_mode cannot be changed; environment variable OMPI_MCA_btl_ofi_mode is ignored"
-        ]
-    );
 }
 
 #[test]

@@ -15,7 +15,8 @@ use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use common::{Finished, WaitedFor, c_plugin, finish, host_stub};
+use common::ranks::run_with;
+use common::{Finished, WaitedFor, c_plugin};
 use host_stub::bootstrap::local::{RANK_ENV, SOCKET_ENV};
 use host_stub::bootstrap::protocol::Request;
 use host_stub::{Job, JobOptions};
@@ -30,21 +31,7 @@ fn job(ranks: u32, body: &str) -> Finished {
 }
 
 fn job_with(ranks: u32, body: &str, arguments: &[&str]) -> Finished {
-    let mut command = host_stub(["launch", "-n", &ranks.to_string()]);
-    command
-        .args(arguments)
-        .arg("--plugin")
-        .arg(c_plugin(None))
-        .arg("--")
-        .arg(std::env::current_exe().expect("this executable"))
-        .args([
-            "--exact",
-            body,
-            "--ignored",
-            "--nocapture",
-            "--test-threads=1",
-        ]);
-    finish(&mut command)
+    run_with(&c_plugin(None), ranks, body, &[], arguments)
 }
 
 fn own_rank() -> u32 {

@@ -13,7 +13,7 @@ mod common;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use common::ranks::{passes_with, run};
+use common::ranks::passes_with;
 use host_stub::rma::{LockKind, Op, WinError, Window};
 use host_stub::win::Info;
 use host_stub::{Job, JobOptions};
@@ -241,40 +241,4 @@ fn rank_refusals() {
     assert!(matches!(swapped, Err(WinError::InvalidOperation { .. })));
     floats.free().expect("free");
     end(job, window);
-}
-
-#[test]
-fn an_epoch_with_a_rank_that_is_gone_ends() {
-    for table in ["mixed", "btl"] {
-        let run = run(2, "rank_goes", &[("RMA_TABLE", table)]);
-        let said = format!("{}{}", run.stdout(), run.stderr());
-        assert_eq!(run.code(), Some(0), "{table}: {said}");
-        assert_eq!(
-            said.matches("the epoch ended").count(),
-            1,
-            "{table}: {said}"
-        );
-    }
-}
-
-#[test]
-#[ignore = "a rank of an_epoch_with_a_rank_that_is_gone_ends"]
-fn rank_goes() {
-    let (job, window) = begin(1);
-    job.barrier().expect("barrier");
-    // In good order as far as the launcher knows: it ends the job otherwise.
-    job.bootstrap().finalize().expect("leave");
-    if job.rank() == 1 {
-        // SAFETY: ends this process at once, as a kill would.
-        unsafe { libc::_exit(0) };
-    }
-    let word = [7];
-    let mut outcome = Ok(());
-    while outcome.is_ok() {
-        outcome = window.lock(LockKind::Shared, 1, |epoch| epoch.put(&word, 1, 0));
-    }
-    println!("the epoch ended: {outcome:?}");
-    std::mem::forget(window);
-    // SAFETY: ends this process without the destructors of a job that is no more.
-    unsafe { libc::_exit(0) };
 }

@@ -12,7 +12,6 @@
     reason = "a test reports by panicking, in its helpers too"
 )]
 
-mod nodes;
 mod outside;
 mod rank;
 mod run;
@@ -80,17 +79,6 @@ fn a_window_without_the_killed_rank() {
             outside::ranks(provider, epoch);
         }
     }
-}
-
-#[test]
-#[ignore = "a rank of the test below"]
-fn rank_of_a_node() {
-    nodes::rank();
-}
-
-#[test]
-fn a_rank_dies_in_a_collective_over_nodes() {
-    nodes::ranks("tcp;ofi_rxm");
 }
 
 fn number(name: &str) -> Option<u64> {

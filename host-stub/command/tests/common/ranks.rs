@@ -16,9 +16,21 @@ pub(crate) fn run_over(
     body: &str,
     environment: &[(&str, &str)],
 ) -> Finished {
+    run_with(plugin, ranks, body, environment, &[])
+}
+
+/// The same with more arguments of the launcher.
+pub(crate) fn run_with(
+    plugin: &Path,
+    ranks: u32,
+    body: &str,
+    environment: &[(&str, &str)],
+    arguments: &[&str],
+) -> Finished {
     let mut command = host_stub(["launch", "-n", &ranks.to_string(), "--plugin"]);
     command
         .arg(plugin)
+        .args(arguments)
         .arg("--")
         .arg(std::env::current_exe().expect("this executable"))
         .args([

@@ -18,7 +18,7 @@ pub struct Block {
 }
 
 /// A run of elements that says itself where it is: by a pointer, or a location that
-/// [`encode_location`](crate::door::Devices::encode_location) made.
+/// [`encode_location`](crate::door::encode_location) made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Its first element, as a call's buffer is named.

@@ -54,7 +54,7 @@ impl Group for Counted {
     }
 }
 
-/// One where ranks share no memory in the window, and none once it is made.
+/// One where ranks share no memory in the window, three with segments, and none once it is made.
 fn rounds(context: &Context<'_>) -> Outcome {
     let mut memory = [0u64; 8];
     let base = memory.as_mut_ptr().cast::<u8>();
@@ -62,11 +62,18 @@ fn rounds(context: &Context<'_>) -> Outcome {
     let apart = Info::new()
         .with_table(TableChoice::Auto)
         .with_ranks_per_node(1);
+    let node = context.size as u32;
+    let segment = Info::new()
+        .with_table(TableChoice::Auto)
+        .with_ranks_per_node(node);
+    let mixed = Info::new()
+        .with_table(TableChoice::Mixed)
+        .with_ranks_per_node(node);
     let none = Info::new();
     // A rank alone in its window has a segment.
     let apart_rounds = if context.size == 1 { 3 } else { 1 };
     type Make<'a> = &'a dyn Fn(Members) -> WinResult<Window>;
-    let makes: [(&str, Make<'_>, usize); 4] = [
+    let makes: [(&str, Make<'_>, usize); 6] = [
         (
             "create",
             &|m| {
@@ -85,6 +92,16 @@ fn rounds(context: &Context<'_>) -> Outcome {
             "allocate, one rank a node",
             &|m| Window::allocate_with(m, 64, 8, &apart),
             apart_rounds,
+        ),
+        (
+            "allocate in a segment",
+            &|m| Window::allocate_with(m, 64, 8, &segment),
+            3,
+        ),
+        (
+            "allocate a segment and register it",
+            &|m| Window::allocate_with(m, 64, 8, &mixed),
+            3,
         ),
     ];
     for (name, make, expected) in makes {

@@ -26,6 +26,14 @@ pub enum NoSegment {
     Apart(String),
 }
 
+impl NoSegment {
+    /// Says why.
+    pub fn reason(self) -> String {
+        let (NoSegment::Memory(reason) | NoSegment::Apart(reason)) = self;
+        reason
+    }
+}
+
 /// Where to find a segment; travels from the rank that made it to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Card {

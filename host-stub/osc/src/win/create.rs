@@ -6,11 +6,12 @@
 //! 1. *Intents*: what each rank wants, where it runs, or why it cannot take part. Where no rank can share memory with
 //!    another in this window, whatever the others say, the offer goes with it, and this is the only round.
 //! 2. *Segments*, for memory that windows own: of the ranks of each node the first makes one and
-//!    tells the others where it is; they map it, take memory for their parts, and say how it went (two rounds).
-//!    A segment that some rank could not open is given up by all its ranks together; one for which
-//!    there is no memory ends the creation everywhere.
-//! 3. *Offers*, unless all ranks share one segment: registrations for the transport.
-//! 4. *Hooks*, if layers have any: a failure on one rank undoes the window on all.
+//!    tells the others where it is.
+//! 3. *Outcomes*: they have mapped it and taken memory for their parts, and say how it went; unless all ranks share one
+//!    segment, the offer goes with that. A segment that some rank could not open is given up by all its ranks together;
+//!    one for which there is no memory ends the creation everywhere.
+//! 4. *Offers*, where no offer went before or a segment was given up: registrations for the transport.
+//! 5. *Hooks*, if layers have any: a failure on one rank undoes the window on all.
 
 use std::sync::Arc;
 
@@ -29,12 +30,13 @@ use super::own_part::{device_memory, expose, memory, usable};
 use super::parts::{Exposed, Memory};
 use super::peer::{Offer, Reach, decode, encode};
 use super::regions::Shape;
-use super::share::{Joint, owns, share};
+use super::share::{Opened, agree, open, owns};
 use super::shm;
 use super::shm::shared::Shared;
 use super::slots::SLOTS;
 use super::wanted::{Source, Wanted};
 use super::window::Window;
+use crate::base::NoSegment;
 use crate::base::process::Process;
 use crate::door::HOST;
 use crate::door::Members;
@@ -102,26 +104,10 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
     let classes = classes(&nodes, &intents);
     link.watch(&intents);
 
+    let (asked, ranks) = ((wanted, &info), (&intents[..], &classes[..]));
     let mut window = match brought {
-        Brought::Offer(part) => {
-            let asked = (wanted, &info);
-            joined(link, asked, (&intents, &classes), None, part, &offers)?
-        }
-        Brought::Unreached(control) => {
-            let joint = share(&link, wanted.kind, &info, &intents, &classes)?;
-            let one = classes.iter().all(|class| *class == 0);
-            if wanted.kind == WindowKind::AllocateShared || info.table == TableChoice::Shm {
-                all_shared(wanted.kind, &classes, &joint)?;
-            }
-            let in_segment = matches!(info.table, TableChoice::Auto | TableChoice::Shm);
-            match joint {
-                Joint::Segment(mut shared) if one && in_segment && on_device.is_none() => {
-                    shared.segment.close();
-                    whole(link, wanted, &info, &intents, (shared, control))?
-                }
-                joint => partly(link, wanted, &info, &intents, &classes, joint)?,
-            }
-        }
+        Brought::Offer(part) => joined(link, asked, ranks, None, part, &offers)?,
+        Brought::Unreached(control) => together(link, asked, ranks, control)?,
     };
     if intents.iter().any(|intent| intent.hooks > 0)
         && let Err(error) = hooked(&mut window, &intents)
@@ -162,8 +148,7 @@ fn is_apart(kind: WindowKind, info: &Resolved, nodes: &[u32]) -> bool {
     sorted.sort_unstable();
     let alone = sorted.windows(2).all(|pair| pair[0] != pair[1]);
     // All ranks refuse what must be in one segment after they have met.
-    let must = kind == WindowKind::AllocateShared || info.table == TableChoice::Shm;
-    !must && (!owns(kind, info) || nodes.len() > 1 && alone)
+    !must_share(kind, info) && (!owns(kind, info) || nodes.len() > 1 && alone)
 }
 
 fn check(wanted: &Wanted<'_>, ranks: usize) -> Result<(), String> {
@@ -191,19 +176,47 @@ fn node(link: &Link, info: &Resolved, rank: usize) -> u32 {
     }
 }
 
-/// Refuses, on every rank alike, a window that must be in one segment and is not.
-fn all_shared(kind: WindowKind, classes: &[usize], joint: &Joint) -> WinResult<()> {
-    if let Some(rank) = classes.iter().position(|class| *class != 0) {
+/// Whether all ranks must share one segment.
+fn must_share(kind: WindowKind, info: &Resolved) -> bool {
+    kind == WindowKind::AllocateShared || info.table == TableChoice::Shm
+}
+
+/// A window of which some ranks may share memory. `control` is for one in one segment.
+fn together(
+    link: Link,
+    asked: (&Wanted<'_>, &Resolved),
+    ranks: (&[Intent], &[usize]),
+    control: Control,
+) -> WinResult<Window> {
+    let ((wanted, info), (intents, classes)) = (asked, ranks);
+    let must = must_share(wanted.kind, info);
+    let other = classes.iter().position(|class| *class != 0);
+    if let (true, Some(rank)) = (must, other) {
         let reason = "it shares no memory with rank 0 (another node, or another container)";
         return Err(refused(rank, reason));
     }
-    match joint {
-        Joint::Segment(_) => Ok(()),
-        Joint::Nothing => {
+    let Some(opened) = open(&link, wanted.kind, info, intents, classes)? else {
+        if must {
+            let kind = wanted.kind;
             let reason = format!("memory of kind {kind:?} cannot be put into one segment");
-            Err(refused(0, reason))
+            return Err(refused(0, reason));
         }
-        Joint::GivenUp { rank, reason } => Err(refused(*rank, reason.clone())),
+        return offered(link, asked, ranks, None);
+    };
+    let in_segment = matches!(info.table, TableChoice::Auto | TableChoice::Shm);
+    let all_host = intents.iter().all(|intent| intent.device == HOST);
+    if other.is_some() || !in_segment || !all_host {
+        return parted(link, asked, ranks, opened);
+    }
+    let agreed = agree(&link, classes, opened.as_ref().map(|_| &[][..]))?;
+    match agreed.given_up.into_iter().next() {
+        Some((rank, reason)) if must => Err(refused(rank, reason)),
+        Some(_) => offered(link, asked, ranks, None),
+        None => {
+            let mut shared = opened.map_err(|error| refused(link.rank, error.reason()))?;
+            shared.segment.close();
+            whole(link, wanted, info, intents, (shared, control))
+        }
     }
 }
 
@@ -253,42 +266,73 @@ fn whole(
     ))
 }
 
-/// A window of which the transport does at least a part.
-fn partly(
-    link: Link,
-    wanted: &Wanted<'_>,
-    info: &Resolved,
-    intents: &[Intent],
-    classes: &[usize],
-    joint: Joint,
-) -> WinResult<Window> {
-    let shared = match joint {
-        Joint::Segment(shared) => Some(shared),
-        Joint::Nothing | Joint::GivenUp { .. } => None,
-    };
-    // Where each rank of this node has its part of the segment, mapped here.
-    let own_class: Vec<usize> = (0..link.size)
+/// This rank's memory and control block, and where the parts of its node's segment are mapped here.
+type Kept = (Part, Vec<u64>);
+
+/// The ranks that share memory with this one, in order.
+fn own_class(link: &Link, classes: &[usize]) -> Vec<usize> {
+    (0..link.size)
         .filter(|rank| classes[*rank] == classes[link.rank])
-        .collect();
-    let mapped: Option<Vec<u64>> = shared.as_ref().map(|shared| {
+        .collect()
+}
+
+/// A window with segments of which the transport does at least a part. The offers go with how it went.
+fn parted(
+    link: Link,
+    asked: (&Wanted<'_>, &Resolved),
+    ranks: (&[Intent], &[usize]),
+    opened: Opened,
+) -> WinResult<Window> {
+    let ((wanted, info), (_, classes)) = (asked, ranks);
+    let own_class = own_class(&link, classes);
+    let kept: Result<Kept, NoSegment> = opened.and_then(|shared| {
         let parts = shared.plan.parts.iter();
-        parts
-            .map(|part| shared.segment.at(part.offset) as u64)
-            .collect()
+        let mapped = parts.map(|part| shared.segment.at(part.offset) as u64);
+        let mapped = mapped.collect();
+        let part = own_part(&link, wanted, info, (Some(shared), &own_class));
+        Ok((part.map_err(NoSegment::Memory)?, mapped))
     });
-    let local = own_part(&link, wanted, info, (shared, &own_class));
+    let mine = kept
+        .as_ref()
+        .map(|(part, _)| encode(wanted.kind, &Ok(offer(wanted.unit, part))));
+    let agreed = agree(&link, classes, mine.as_deref().map_err(|error| *error))?;
+    let Some((rank, reason)) = agreed.given_up.first() else {
+        let (part, mapped) = kept.map_err(|error| refused(link.rank, error.reason()))?;
+        let offers: Vec<&[u8]> = agreed.said.iter().map(Vec::as_slice).collect();
+        return joined(link, asked, ranks, Some(&mapped), part, &offers);
+    };
+    if must_share(wanted.kind, info) {
+        return Err(refused(*rank, reason.clone()));
+    }
+    let own = classes[link.rank];
+    let gone = |(rank, _): &(usize, String)| classes[*rank] == own;
+    let kept = match agreed.given_up.iter().any(gone) {
+        true => None,
+        false => kept.ok(),
+    };
+    offered(link, asked, ranks, kept)
+}
+
+/// A window without segments, or with those that were kept.
+fn offered(
+    link: Link,
+    asked: (&Wanted<'_>, &Resolved),
+    ranks: (&[Intent], &[usize]),
+    kept: Option<Kept>,
+) -> WinResult<Window> {
+    let (wanted, info) = asked;
+    let (local, mapped) = match kept {
+        Some((part, mapped)) => (Ok(part), Some(mapped)),
+        None => (own_part(&link, wanted, info, (None, &[])), None),
+    };
     let mine = match &local {
         Ok(part) => Ok(offer(wanted.unit, part)),
         Err(reason) => Err(reason.clone()),
     };
     let all = link.exchange(&encode(wanted.kind, &mine))?;
     let offers: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
-    let here = mapped.as_deref().map(|mapped| (&own_class[..], mapped));
     match local {
-        Ok(part) => {
-            let ranks = (intents, classes);
-            joined(link, (wanted, info), ranks, here, part, &offers)
-        }
+        Ok(part) => joined(link, asked, ranks, mapped.as_deref(), part, &offers),
         Err(reason) => {
             // An earlier rank's refusal comes first, as it does for the others.
             let handle_size = link.transport.attributes().handle_size;
@@ -300,15 +344,16 @@ fn partly(
     }
 }
 
-/// A window of what all ranks offer. `here` has the ranks whose memory is mapped here, and where.
+/// A window of what all ranks offer. `mapped` says where the parts of this node's segment are mapped here.
 fn joined(
     link: Link,
     (wanted, info): (&Wanted<'_>, &Resolved),
     (intents, classes): (&[Intent], &[usize]),
-    here: Option<(&[usize], &[u64])>,
-    (exposed, control): Part,
+    mapped: Option<&[u64]>,
+    (mut exposed, control): Part,
     offers: &[&[u8]],
 ) -> WinResult<Window> {
+    let own_class = own_class(&link, classes);
     let handle_size = link.transport.attributes().handle_size;
     let mut peers = Vec::with_capacity(link.size);
     for (rank, blob) in offers.iter().enumerate() {
@@ -316,8 +361,8 @@ fn joined(
         let mut peer = peer(&link, rank, &offer)?;
         let beside = intents[rank].device == HOST && classes[rank] == classes[link.rank];
         if beside {
-            let here = here.and_then(|(ranks, mapped)| {
-                let at = ranks.binary_search(&rank).ok()?;
+            let here = mapped.and_then(|mapped| {
+                let at = own_class.binary_search(&rank).ok()?;
                 mapped.get(at)
             });
             peer.mapped = match rank == link.rank {
@@ -333,6 +378,7 @@ fn joined(
         }
         peers.push(peer);
     }
+    exposed.close_segment();
     let table = table_for(&peers);
     Ok(assemble(
         link,

@@ -166,11 +166,11 @@ fn register_part(
     registered.map_err(|error| error.to_string())
 }
 
-/// Registers this rank's memory. Closes the file of its node's segment, which the transport has if it needs it.
+/// Registers this rank's memory.
 pub(super) fn expose(
     link: &Link,
     (base, len, device): (*mut u8, usize, i32),
-    mut memory: Memory,
+    memory: Memory,
 ) -> Result<Exposed, String> {
     let (registration, iface) = match &memory {
         _ if len == 0 => (None, hmem_iface::SYSTEM),
@@ -185,14 +185,6 @@ pub(super) fn expose(
             (Some(registration), iface)
         }
     };
-    if let Memory::Segment(segment)
-    | Memory::Device {
-        beside: Some(segment),
-        ..
-    } = &mut memory
-    {
-        segment.close();
-    }
     Ok(Exposed {
         base,
         len,

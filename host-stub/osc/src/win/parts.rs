@@ -46,6 +46,18 @@ pub(super) enum Memory {
 }
 
 impl Exposed {
+    /// Closes the file of its node's segment, once all ranks have it; the transport has it, too, if it needs it.
+    pub(super) fn close_segment(&mut self) {
+        if let Memory::Segment(segment)
+        | Memory::Device {
+            beside: Some(segment),
+            ..
+        } = &mut self.memory
+        {
+            segment.close();
+        }
+    }
+
     /// The handle's bytes; none where nothing is registered.
     pub(super) fn handle_bytes(&self) -> Vec<u8> {
         self.registration

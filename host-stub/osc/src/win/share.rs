@@ -10,21 +10,6 @@ use super::shm::shared::Shared;
 use crate::base::{Card, NoSegment, Segment};
 use crate::door::HOST;
 
-/// What the ranks of this rank's node came to.
-pub(super) enum Joint {
-    /// No segment was wanted.
-    Nothing,
-    /// Each has mapped it and has memory for its part. Nobody opens its file any more.
-    Segment(Shared),
-    /// This rank could not, so none does.
-    GivenUp {
-        /// The rank.
-        rank: usize,
-        /// Its reason.
-        reason: String,
-    },
-}
-
 /// Whether a window owns memory that a segment may hold.
 pub(super) fn owns(kind: WindowKind, info: &Resolved) -> bool {
     match kind {
@@ -37,15 +22,18 @@ pub(super) fn owns(kind: WindowKind, info: &Resolved) -> bool {
     }
 }
 
-/// Makes the segment of each node. Collective over the window: the same ranks enter the same
-/// exchanges. An error, on every rank alike, when some rank's memory is not to be had.
-pub(super) fn share(
+/// This rank's view of the segment of its node, or why it has none.
+pub(super) type Opened = Result<Shared, NoSegment>;
+
+/// Makes the segment of each node, and opens it. None where no segment is wanted, on every rank alike. Collective over the
+/// window: the same ranks enter the same exchange.
+pub(super) fn open(
     link: &Link,
     kind: WindowKind,
     info: &Resolved,
     intents: &[Intent],
     classes: &[usize],
-) -> WinResult<Joint> {
+) -> WinResult<Option<Opened>> {
     // Ranks that are alone on their nodes have nobody to share with, but one rank alone in its
     // window has a window in one segment.
     let some_share = classes
@@ -54,7 +42,7 @@ pub(super) fn share(
         .any(|(rank, class)| *class != rank);
     let some_host = intents.iter().any(|intent| intent.device == HOST);
     if !owns(kind, info) || !some_host || !(some_share || link.size == 1) {
-        return Ok(Joint::Nothing);
+        return Ok(None);
     }
     let leader = classes[link.rank];
     let members: Vec<usize> = (0..link.size)
@@ -76,10 +64,10 @@ pub(super) fn share(
     let mine = match &made {
         Ok(Some(segment)) => encode_card(segment.card()),
         Ok(None) => Vec::new(),
-        Err(error) => encode_outcome(Some(error)),
+        Err(error) => encode_outcome(Err(error)),
     };
     let cards = link.exchange(&mine)?;
-    let joined = made.and_then(|made| {
+    Ok(Some(made.and_then(|made| {
         let segment = match made {
             Some(segment) => segment,
             None => {
@@ -89,44 +77,51 @@ pub(super) fn share(
         };
         let own = members.iter().position(|rank| *rank == link.rank);
         take(segment, &lengths, contiguous, own)
-    });
-
-    if let Some((rank, reason)) = given_up(link, classes, joined.as_ref().err())? {
-        return Ok(Joint::GivenUp { rank, reason });
-    }
-    let shared = joined.map_err(|error| {
-        let (NoSegment::Memory(reason) | NoSegment::Apart(reason)) = error;
-        refused(link.rank, reason)
-    })?;
-    Ok(Joint::Segment(shared))
+    })))
 }
 
-/// Tells the other ranks how it went here. The first rank of this node that could not open the segment, and why;
-/// an error, on every rank alike, when some rank's memory is not to be had.
-fn given_up(
+/// What all ranks came to.
+pub(super) struct Agreed {
+    /// What each rank said with its success.
+    pub(super) said: Vec<Vec<u8>>,
+    /// The ranks that could not open the segment of their node, which no rank of it uses then, and why.
+    pub(super) given_up: Vec<(usize, String)>,
+}
+
+/// Tells the other ranks how it went here: what goes with a success, or why there is none. Collective. An error, on every
+/// rank alike, when some rank's memory is not to be had.
+pub(super) fn agree(
     link: &Link,
     classes: &[usize],
-    mine: Option<&NoSegment>,
-) -> WinResult<Option<(usize, String)>> {
-    let leader = classes[link.rank];
-    let mut first = None;
+    mine: Result<&[u8], &NoSegment>,
+) -> WinResult<Agreed> {
+    let mut agreed = Agreed {
+        said: Vec::with_capacity(link.size),
+        given_up: Vec::new(),
+    };
     for (rank, bytes) in link.exchange(&encode_outcome(mine))?.iter().enumerate() {
-        match decode_outcome(bytes) {
-            Ok(()) => {}
+        let said = match decode_outcome(bytes) {
+            Ok(said) => said,
             Err(NoSegment::Memory(reason)) => return Err(refused(rank, reason)),
-            Err(NoSegment::Apart(reason)) if classes[rank] == leader && first.is_none() => {
-                first = Some((rank, reason));
+            Err(NoSegment::Apart(reason)) => {
+                agreed.given_up.push((rank, reason));
+                &[]
             }
-            Err(NoSegment::Apart(_)) => {}
-        }
+        };
+        agreed.said.push(said.to_vec());
     }
-    if let (Some((rank, reason)), true) = (&first, leader == link.rank) {
+    let leader = classes[link.rank];
+    let first = agreed
+        .given_up
+        .iter()
+        .find(|(rank, _)| classes[*rank] == leader);
+    if let (Some((rank, reason)), true) = (first, leader == link.rank) {
         tracing::warn!(
             "a window's ranks on this node do not share memory, because rank {rank} cannot open it: \
              {reason}"
         );
     }
-    Ok(first)
+    Ok(agreed)
 }
 
 fn too_much(lengths: &[usize]) -> NoSegment {
@@ -206,28 +201,30 @@ fn decode_card(bytes: &[u8]) -> Result<Card, NoSegment> {
         // The first rank of the node has none, and says why.
         _ => Err(match decode_outcome(bytes) {
             Err(reason) => reason,
-            Ok(()) => NoSegment::Apart("the node's first rank told of no segment".to_owned()),
+            Ok(_) => NoSegment::Apart("the node's first rank told of no segment".to_owned()),
         }),
     }
 }
 
-fn encode_outcome(error: Option<&NoSegment>) -> Vec<u8> {
-    match error {
-        None => Vec::new(),
-        Some(NoSegment::Memory(reason)) => [b"M", reason.as_bytes()].concat(),
-        Some(NoSegment::Apart(reason)) => [b"A", reason.as_bytes()].concat(),
+fn encode_outcome(outcome: Result<&[u8], &NoSegment>) -> Vec<u8> {
+    match outcome {
+        Ok([]) => Vec::new(),
+        Ok(said) => [b"S", said].concat(),
+        Err(NoSegment::Memory(reason)) => [b"M", reason.as_bytes()].concat(),
+        Err(NoSegment::Apart(reason)) => [b"A", reason.as_bytes()].concat(),
     }
 }
 
-fn decode_outcome(bytes: &[u8]) -> Result<(), NoSegment> {
-    let Some((kind, reason)) = bytes.split_first() else {
-        return Ok(());
+fn decode_outcome(bytes: &[u8]) -> Result<&[u8], NoSegment> {
+    let Some((kind, rest)) = bytes.split_first() else {
+        return Ok(&[]);
     };
-    let reason = String::from_utf8_lossy(reason).into_owned();
-    Err(match kind {
-        b'M' => NoSegment::Memory(reason),
-        _ => NoSegment::Apart(reason),
-    })
+    let reason = || String::from_utf8_lossy(rest).into_owned();
+    match kind {
+        b'S' => Ok(rest),
+        b'M' => Err(NoSegment::Memory(reason())),
+        _ => Err(NoSegment::Apart(reason())),
+    }
 }
 
 #[cfg(test)]
@@ -245,17 +242,16 @@ mod tests {
         };
         assert_eq!(decode_card(&encode_card(&card)), Ok(card));
         for outcome in [
-            Ok(()),
+            Ok(&[][..]),
+            Ok(&b"an offer"[..]),
             Err(NoSegment::Memory("none".to_owned())),
             Err(NoSegment::Apart("far".to_owned())),
         ] {
-            assert_eq!(
-                decode_outcome(&encode_outcome(outcome.as_ref().err())),
-                outcome
-            );
+            let said = outcome.as_ref().map(|said| *said);
+            assert_eq!(decode_outcome(&encode_outcome(said)), outcome);
         }
         let reason = NoSegment::Memory("all gone".to_owned());
-        let told = decode_card(&encode_outcome(Some(&reason)));
+        let told = decode_card(&encode_outcome(Err(&reason)));
         assert_eq!(told, Err(reason));
         assert!(decode_card(&[]).is_err());
         assert!(decode_card(&encode_card(&card)[1..]).is_err());

@@ -104,59 +104,83 @@ fn program(compiler: Compiler, name: &str) -> PathBuf {
 
 /// Compiles a program of `omp/` with every warning an error.
 fn compile(compiler: Compiler, name: &str, out: &Path) {
+    let mut command = Command::new(compiler.name);
+    // A program may stand in for functions of the runtime, which the host looks for by name. GCC overlooks uses in depend
+    // clauses.
+    command.args(["-std=gnu11", "-rdynamic", "-Wno-unused-but-set-variable"]);
+    link_with_host(&mut command, &format!("{name}.c"), out);
+    assert_eq!(built(&mut command), Ok(()), "{} {name}", compiler.name);
+}
+
+/// Adds what a program of `omp/` takes to be compiled with every warning an error, and linked with the host.
+fn link_with_host(command: &mut Command, source: &str, out: &Path) {
     let library = host_library().parent().unwrap();
-    let output = Command::new(compiler.name)
-        .args([
-            "-std=gnu11",
-            "-O1",
-            "-g",
-            "-fopenmp",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-        ])
-        // A program may stand in for functions of the runtime, which the host looks for by name.
-        .arg("-rdynamic")
-        // Of a header, not all is used; and GCC overlooks uses in depend clauses.
-        .args([
-            "-Wno-unused-function",
-            "-Wno-unused-variable",
-            "-Wno-unused-but-set-variable",
-        ])
-        .arg("-I")
+    command
+        .args(WARNINGS)
+        // Of a header, not all is used.
+        .args(["-Wno-unused-function", "-Wno-unused-variable", "-I"])
         .arg(root().join("host-stub/c/include"))
-        .arg(root().join(format!("tests/omp/{name}.c")))
+        .arg(root().join("tests/omp").join(source))
         .arg("-o")
         .arg(out)
         .arg("-L")
         .arg(library)
         .arg(format!("-Wl,-rpath,{}", library.display()))
-        .arg("-lhost_stub")
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{} {name}: {}",
-        compiler.name,
-        String::from_utf8_lossy(&output.stderr)
-    );
+        .arg("-lhost_stub");
 }
 
-/// Runs a program as ranks of two threads each, over the transport alone.
-fn ranks(count: u32, mode: &str, provider: &str, program: &Path, arguments: &[&str]) -> Outcome {
+const WARNINGS: [&str; 6] = ["-O1", "-g", "-fopenmp", "-Wall", "-Wextra", "-Werror"];
+
+/// Runs a compiler; its complaint if it does not build.
+fn built(command: &mut Command) -> Result<(), String> {
+    let output = command.output().unwrap();
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+/// A program under the launcher, with ranks of two threads each. Idle ones do not spin: there are more than processors.
+fn launch(
+    count: u32,
+    plugin: &Path,
+    options: &[&str],
+    (program, arguments): (&Path, &[&str]),
+    environment: &[(&str, &str)],
+) -> Outcome {
     run(
         Command::new(host_stub())
-            .args(["launch", "-n", &count.to_string(), "--provider", provider])
-            .args(["--mca", "host_win_table", "btl", "--plugin"])
-            .arg(ofi_plugin())
+            .args(["launch", "-n", &count.to_string(), "--plugin"])
+            .arg(plugin)
+            .args(options)
             .arg("--")
             .arg(program)
             .args(arguments)
-            .env("OMP_EXTERNAL", mode)
+            .env_remove("OMP_EXTERNAL")
             .env("OMP_NUM_THREADS", "2")
-            // More threads than processors: idle ones shall not spin.
-            .env("OMP_WAIT_POLICY", "passive"),
+            .env("OMP_WAIT_POLICY", "passive")
+            .envs(environment.iter().copied()),
         LIMIT,
+    )
+}
+
+/// The program ended well and said so.
+fn is_right(outcome: &Outcome, words: &str) {
+    let said = outcome.transcript();
+    assert!(outcome.status.success(), "{said}");
+    assert!(outcome.stdout.contains(words), "{words}: {said}");
+}
+
+/// Runs a program in a mode, over the transport alone.
+fn ranks(count: u32, mode: &str, provider: &str, program: &Path, arguments: &[&str]) -> Outcome {
+    let options = ["--provider", provider, "--mca", "host_win_table", "btl"];
+    let environment = [("OMP_EXTERNAL", mode)];
+    launch(
+        count,
+        ofi_plugin(),
+        &options,
+        (program, arguments),
+        &environment,
     )
 }
 
@@ -180,14 +204,11 @@ fn in_every_mode(compiler: Compiler, count: u32, name: &str, arguments: &[&str])
         for provider in ["shm", "tcp;ofi_rxm"] {
             let arguments = [arguments, &[form]].concat();
             let outcome = ranks(count, mode, provider, &program, &arguments);
-            let said = outcome.transcript();
-            let which = format!("{form} in {mode} mode over {provider}");
-            assert!(outcome.status.success(), "{which}: {said}");
             // A program that lends no hooks keeps its tasks on their threads.
             let refused = mode == "task" && !(arguments.contains(&"yield") && compiler.yields);
             let used = if refused { "thread" } else { mode };
-            let right = format!("{name}: {used} mode, right");
-            assert!(outcome.stdout.contains(&right), "{said}");
+            is_right(&outcome, &format!("{name}: {used} mode, right"));
+            let said = format!("{form} in {mode} mode: {}", outcome.transcript());
             assert_eq!(outcome.stderr.contains(REFUSED), refused, "{said}");
             if arguments.contains(&"yield") {
                 let yes = outcome.stdout.contains("taskyield in waits: yes");
@@ -226,17 +247,10 @@ fn tasks_that_are_suspended() {
     let program = program(COMPILERS[0], "suspend");
     for provider in ["shm", "tcp;ofi_rxm"] {
         let outcome = ranks(2, "task", provider, &program, &[]);
-        let said = outcome.transcript();
-        assert!(outcome.status.success(), "{said}");
-        assert!(
-            outcome.stdout.contains("suspend: task mode, right"),
-            "{said}"
-        );
+        is_right(&outcome, "suspend: task mode, right");
     }
     // Where each operation takes a millisecond they have to be, and all at once.
-    let outcome = slowly(2, &program, &[]);
-    let said = outcome.transcript();
-    assert!(outcome.status.success(), "{said}");
+    is_right(&slowly(2, &program, &[]), "");
 }
 
 /// Suspended tasks of one thread that make windows and barriers under another launcher: the exchange of
@@ -267,31 +281,21 @@ fn tasks_that_are_suspended_under_mpirun() {
             .env("OMP_EXTERNAL", "task"),
         LIMIT,
     );
-    let said = outcome.transcript();
-    assert!(outcome.status.success(), "{said}");
-    assert!(
-        outcome.stdout.contains("suspend: task mode, right"),
-        "{said}"
-    );
+    is_right(&outcome, "suspend: task mode, right");
 }
 
 /// Runs a program with the argument `slow` and others, in task mode, over a transport whose operations take a
 /// millisecond each.
 fn slowly(count: u32, program: &Path, arguments: &[&str]) -> Outcome {
-    run(
-        Command::new(host_stub())
-            .args(["launch", "-n", &count.to_string()])
-            .args(["--mca", "host_win_table", "btl", "--plugin"])
-            .arg(c_plugin(""))
-            .arg("--")
-            .arg(program)
-            .arg("slow")
-            .args(arguments)
-            .env("CMA_DELAY_US", "1000")
-            .env("OMP_EXTERNAL", "task")
-            .env("OMP_NUM_THREADS", "2")
-            .env("OMP_WAIT_POLICY", "passive"),
-        LIMIT,
+    let options = ["--mca", "host_win_table", "btl"];
+    let arguments = [&["slow"], arguments].concat();
+    let environment = [("CMA_DELAY_US", "1000"), ("OMP_EXTERNAL", "task")];
+    launch(
+        count,
+        &c_plugin(""),
+        &options,
+        (program, &arguments),
+        &environment,
     )
 }
 
@@ -305,26 +309,19 @@ fn two_tasks_wait_and_a_third_signals() {
         }
         let program = program(compiler, "waiters");
         for threads in ["1", "2"] {
-            let outcome = run(
-                Command::new(host_stub())
-                    .args(["launch", "-n", "1", "--provider", "shm", "--plugin"])
-                    .arg(ofi_plugin())
-                    .arg("--")
-                    .arg(&program)
-                    .env("OMP_EXTERNAL", "task")
-                    .env("OMP_NUM_THREADS", threads)
-                    .env("OMP_WAIT_POLICY", "passive"),
-                LIMIT,
-            );
-            let said = outcome.transcript();
-            let which = format!("{} with {threads} threads", compiler.name);
-            assert!(outcome.status.success(), "{which}: {said}");
+            let options = ["--provider", "shm"];
+            let environment = [("OMP_EXTERNAL", "task"), ("OMP_NUM_THREADS", threads)];
+            let outcome = launch(1, ofi_plugin(), &options, (&program, &[]), &environment);
             // Of a team of one thread no task can wait while another runs.
             let kept = compiler.yields && threads != "1";
             let mode = if kept { "task" } else { "thread" };
-            let right = format!("waiters: {mode} mode, right");
-            assert!(outcome.stdout.contains(&right), "{which}: {said}");
-            assert_eq!(outcome.stderr.contains(REFUSED), !kept, "{which}: {said}");
+            is_right(&outcome, &format!("waiters: {mode} mode, right"));
+            let said = format!(
+                "{} with {threads} threads: {}",
+                compiler.name,
+                outcome.transcript()
+            );
+            assert_eq!(outcome.stderr.contains(REFUSED), !kept, "{said}");
         }
     }
 }
@@ -360,18 +357,18 @@ fn the_progress_thread_sleeps_and_wakes() {
         .unwrap();
     // The last of a list such as 0-3,8.
     let core = allowed.trim().rsplit([',', '-']).next().unwrap();
-    let outcome = run(
-        Command::new(host_stub())
-            .args(["launch", "-n", "1", "--plugin"])
-            .arg(c_plugin(""))
-            .args(["--mca", "host_win_table", "btl"])
-            .args(["--mca", "host_progress_thread_core", core, "--"])
-            .arg(&program)
-            .arg(core)
-            .env("CMA_DELAY_US", "20000")
-            .env("OMP_EXTERNAL", "task"),
-        LIMIT,
+    let options = [
+        "--mca",
+        "host_win_table",
+        "btl",
+        "--mca",
+        "host_progress_thread_core",
+        core,
+    ];
+    let environment = [("CMA_DELAY_US", "20000"), ("OMP_EXTERNAL", "task")];
+    let program = (&*program, &[core][..]);
+    is_right(
+        &launch(1, &c_plugin(""), &options, program, &environment),
+        "",
     );
-    let said = outcome.transcript();
-    assert!(outcome.status.success(), "{said}");
 }

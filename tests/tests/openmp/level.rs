@@ -10,12 +10,8 @@ fn nonsense_is_no_mode() {
     }
     let program = program(COMPILERS[0], "tasks");
     let outcome = ranks(1, "nonsense", "shm", &program, &[]);
+    is_right(&outcome, "tasks: thread mode, right");
     let said = outcome.transcript();
-    assert!(outcome.status.success(), "{said}");
-    assert!(
-        outcome.stdout.contains("tasks: thread mode, right"),
-        "{said}"
-    );
     assert!(
         outcome
             .stderr
@@ -44,23 +40,15 @@ fn calls_that_break_the_level_are_refused() {
         (funneled, Some("THREAD"), false, "thread"),
         (funneled, Some("Task"), false, "thread"),
     ] {
-        let mut command = Command::new(host_stub());
-        command
-            .args(["launch", "-n", "1", "--provider", "shm"])
-            .args(["--mca", "host_check", "1", "--plugin"])
-            .arg(ofi_plugin())
-            .arg("--")
-            .arg(&program)
-            .arg(level)
-            .env_remove("OMP_EXTERNAL");
-        if let Some(external) = external {
-            command.env("OMP_EXTERNAL", external);
-        }
-        let outcome = run(&mut command, LIMIT);
+        let options = ["--provider", "shm", "--mca", "host_check", "1"];
+        let environment: Vec<_> = external
+            .map(|mode| ("OMP_EXTERNAL", mode))
+            .into_iter()
+            .collect();
+        let program = (&*program, &[level][..]);
+        let outcome = launch(1, ofi_plugin(), &options, program, &environment);
+        is_right(&outcome, &format!("levels: {mode} mode, right"));
         let said = outcome.transcript();
-        assert!(outcome.status.success(), "{said}");
-        let right = format!("levels: {mode} mode, right");
-        assert!(outcome.stdout.contains(&right), "{said}");
         assert_eq!(!outcome.stdout.contains(" 0 refused"), refused, "{said}");
     }
 }

@@ -29,43 +29,18 @@ fn is_installed() -> bool {
 
 /// The program `fibers`, compiled with every warning an error.
 fn compiled() -> PathBuf {
-    let (library, out) = (host_library().parent().unwrap(), place().join("fibers"));
-    let output = Command::new("c++")
-        .args(["-O1", "-g", "-fopenmp", "-Wall", "-Wextra", "-Werror"])
-        // Of a header, not all is used.
-        .args(["-Wno-unused-function", "-Wno-unused-variable"])
-        .arg("-I")
-        .arg(root().join("host-stub/c/include"))
-        .arg(root().join("tests/omp/fibers.cpp"))
-        .arg("-o")
-        .arg(&out)
-        .arg("-L")
-        .arg(library)
-        .arg(format!("-Wl,-rpath,{}", library.display()))
-        .arg("-lhost_stub")
-        .args(OPTIONS)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "fibers: {said}");
+    let out = place().join("fibers");
+    let mut command = Command::new("c++");
+    link_with_host(&mut command, "fibers.cpp", &out);
+    assert_eq!(built(command.args(OPTIONS)), Ok(()), "fibers");
     out
 }
 
 /// Two ranks that run a program in task mode.
 fn launched(plugin: &Path, program: &Path, mca: &[&str], arguments: &[&str]) -> Outcome {
-    run(
-        Command::new(host_stub())
-            .args(["launch", "-n", "2", "--mca", "host_win_table", "btl"])
-            .args(mca)
-            .arg("--plugin")
-            .arg(plugin)
-            .arg("--")
-            .arg(program)
-            .args(arguments)
-            .env("CMA_DELAY_US", "1000")
-            .env("OMP_EXTERNAL", "task"),
-        LIMIT,
-    )
+    let options = [&["--mca", "host_win_table", "btl"], mca].concat();
+    let environment = [("CMA_DELAY_US", "1000"), ("OMP_EXTERNAL", "task")];
+    launch(2, plugin, &options, (program, arguments), &environment)
 }
 
 /// Fibers that two threads share: most of them wait at once, and some go on on the other thread.
@@ -85,18 +60,11 @@ fn fibers_of_boost() {
         launched(ofi, &program, &["--provider", "tcp;ofi_rxm"], &[]),
         launched(&c_plugin(""), &program, &[], &["slow"]),
     ] {
-        let said = outcome.transcript();
-        assert!(outcome.status.success(), "{said}");
-        assert!(
-            outcome.stdout.contains("fibers: task mode, right"),
-            "{said}"
-        );
+        is_right(&outcome, "fibers: task mode, right");
     }
     // Without a progress thread they yield.
     let mca = ["--provider", "shm", "--mca", "host_progress_thread", "0"];
-    let outcome = launched(ofi, &program, &mca, &[]);
-    let said = outcome.transcript();
-    assert!(outcome.status.success(), "{said}");
+    is_right(&launched(ofi, &program, &mca, &[]), "");
 }
 
 /// A parent goes on after the task that it includes, which blocks.
@@ -113,11 +81,8 @@ fn included_tasks() {
             slowly(2, &included, &["yield"]),
         ];
         for (outcome, mode) in outcomes.iter().zip(["thread", "task", "task"]) {
-            let said = outcome.transcript();
-            assert!(outcome.status.success(), "{said}");
             let used = if compiler.yields { mode } else { "thread" };
-            let right = format!("included: {used} mode, right");
-            assert!(outcome.stdout.contains(&right), "{said}");
+            is_right(outcome, &format!("included: {used} mode, right"));
         }
     }
 }

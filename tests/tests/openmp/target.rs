@@ -6,28 +6,18 @@ use super::*;
 /// not build.
 fn target(compiler: Compiler, name: &str, options: &[&str]) -> Result<Outcome, String> {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", compiler.name));
-    let output = Command::new(compiler.name)
-        .args([
-            "-std=gnu11",
-            "-O1",
-            "-g",
-            "-fopenmp",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-        ])
+    let mut command = Command::new(compiler.name);
+    command
+        .arg("-std=gnu11")
+        .args(WARNINGS)
         .args(options)
         .arg(root().join("tests/omp/target.c"))
         .arg(root().join("host-stub/c/omp_target.c"))
         // LLVM has these functions in a library of their own.
         .args((compiler.name == "clang").then_some("-lomptarget"))
         .arg("-o")
-        .arg(&out)
-        .output()
-        .unwrap();
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-    }
+        .arg(&out);
+    built(&mut command)?;
     Ok(run(&mut Command::new(&out), LIMIT))
 }
 
@@ -62,9 +52,7 @@ fn omp_target_functions() {
             ),
         ];
         for outcome in outcomes.into_iter().flatten() {
-            let said = outcome.transcript();
-            assert!(outcome.status.success(), "{}: {said}", compiler.name);
-            assert!(outcome.stdout.contains("devices, right"), "{said}");
+            is_right(&outcome, "devices, right");
         }
     }
 }
@@ -78,19 +66,15 @@ fn variables_that_openmp_mapped_are_found() {
         }
         let program = program(compiler, "mapped");
         for provider in ["shm", "tcp;ofi_rxm"] {
-            let outcome = run(
-                Command::new(host_stub())
-                    .args(["launch", "-n", "2", "--provider", provider])
-                    .args(["--mca", "host_pretended_devices", "2", "--plugin"])
-                    .arg(ofi_plugin())
-                    .arg("--")
-                    .arg(&program),
-                LIMIT,
-            );
-            let said = outcome.transcript();
-            let which = format!("{} over {provider}", compiler.name);
-            assert!(outcome.status.success(), "{which}: {said}");
-            assert!(outcome.stdout.contains("mapped: right"), "{which}: {said}");
+            let options = [
+                "--provider",
+                provider,
+                "--mca",
+                "host_pretended_devices",
+                "2",
+            ];
+            let outcome = launch(2, ofi_plugin(), &options, (&program, &[]), &[]);
+            is_right(&outcome, "mapped: right");
         }
     }
 }
@@ -120,19 +104,11 @@ fn lists_of_devices_are_compared() {
             ),
             ("2", "1", Some(RENUMBERED)),
         ] {
-            let outcome = run(
-                Command::new(host_stub())
-                    .args(["launch", "-n", "1", "--provider", "shm"])
-                    .args(["--mca", "host_pretended_devices", "2", "--plugin"])
-                    .arg(ofi_plugin())
-                    .arg("--")
-                    .arg(&program)
-                    .args([theirs, own]),
-                LIMIT,
-            );
+            let options = ["--provider", "shm", "--mca", "host_pretended_devices", "2"];
+            let program = (&*program, &[theirs, own][..]);
+            let outcome = launch(1, ofi_plugin(), &options, program, &[]);
+            is_right(&outcome, "numbers: right");
             let said = outcome.transcript();
-            assert!(outcome.status.success(), "{theirs}, {own}: {said}");
-            assert!(outcome.stdout.contains("numbers: right"), "{said}");
             let lines = |text: &str| outcome.stderr.matches(text).count();
             let all = lines(SAID) + lines(RENUMBERED);
             assert_eq!(all, usize::from(wanted.is_some()), "{said}");

@@ -210,3 +210,6 @@ fn apply(
         responder.apply(regions, c, words, place)
     }
 }
+
+#[cfg(test)]
+mod tests;

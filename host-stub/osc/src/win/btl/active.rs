@@ -190,6 +190,10 @@ pub(super) fn free(window: &Window) -> WinResult<()> {
     let call = "free";
     let rank = window.link.rank;
     let mut outcome = flush_all(window, call);
+    debug_assert!(
+        outcome.is_err() || window.parts.peers.iter().all(Peer::is_settled),
+        "an operation was counted for a peer that is not listed"
+    );
     // Posts that nobody waited for have arrived when this rank is met, and locks are given back.
     outcome = outcome.and(window.flush_pending(call, rank, &window.parts.sync.notices));
     outcome = outcome.and(window.flush_pending(call, rank, &window.parts.sync.releases));

@@ -296,27 +296,21 @@ unsafe fn post(
     values: &ApplyRequest,
 ) -> WinResult<()> {
     let (call, peer) = (transfer.call, transfer.peer);
-    window.tracked(
-        call,
-        peer.rank,
-        &peer.accumulates,
-        request,
-        |context, data| {
-            // SAFETY: the endpoint is the job's; the caller vouches for the buffers; the runs lie in the memory that the handle
-            // covers; `done` takes this context and data, which live while they count this operation.
-            unsafe {
-                window.link.transport.apply(
-                    peer.endpoint,
-                    transfer.address,
-                    transfer.handle,
-                    values,
-                    Some(done),
-                    context,
-                    data,
-                )
-            }
-        },
-    )
+    window.tracked_to(call, peer, &peer.accumulates, request, |context, data| {
+        // SAFETY: the endpoint is the job's; the caller vouches for the buffers; the runs lie in the memory that the handle
+        // covers; `done` takes this context and data, which live while they count this operation.
+        unsafe {
+            window.link.transport.apply(
+                peer.endpoint,
+                transfer.address,
+                transfer.handle,
+                values,
+                Some(done),
+                context,
+                data,
+            )
+        }
+    })
 }
 
 #[cfg(test)]

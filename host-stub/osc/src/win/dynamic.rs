@@ -4,7 +4,8 @@
 //! The table of a rank is of a version, which is odd while the table changes. An origin keeps a copy
 //! of each target's table ([`super::region_cache`]). Before every operation it reads the target's
 //! version (one small get) and reads what has changed when its copy is of another version, so it
-//! never uses the key of memory that was detached before the call. This is the simple protocol of
+//! never uses the key of memory that was detached before the call. Once in each epoch would not do (docs/windows.md). This is
+//! the simple protocol of
 //! Gerstenberger, Besta, Hoefler, "Enabling Highly-Scalable Remote Memory Access Programming with
 //! MPI-3 One Sided" (SC 2013): detaching stays local, because no origin has to be told.
 
@@ -88,7 +89,7 @@ impl Window {
         let version = self.read_word(call, peer, REGIONS_VERSION)?;
         let mut waiter = self.link.tries(call);
         let mut cache = loop {
-            match peer.regions.try_take() {
+            match peer.regions().try_take() {
                 Some(cache) => break cache,
                 None => waiter.step()?,
             }

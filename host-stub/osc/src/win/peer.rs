@@ -1,5 +1,6 @@
 //! What a window knows of each rank, and how ranks tell each other when it is made.
 
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
 use super::busy::Listed;
@@ -153,8 +154,8 @@ pub(super) struct Peer {
     pub(super) listed: Listed,
     /// Posts of that rank that were matched by a start here.
     pub(super) posts_matched: AtomicU64,
-    /// What that rank has attached, as last read.
-    pub(super) regions: Turns<RegionCache>,
+    /// What that rank has attached, as last read. Apart, since most windows are not dynamic.
+    regions: OnceLock<Box<Turns<RegionCache>>>,
 }
 
 impl Peer {
@@ -181,8 +182,13 @@ impl Peer {
             accumulates: Pending::new(alone),
             listed: Listed::default(),
             posts_matched: AtomicU64::new(0),
-            regions: Turns::default(),
+            regions: OnceLock::new(),
         }
+    }
+
+    /// What that rank has attached, as last read.
+    pub(super) fn regions(&self) -> &Turns<RegionCache> {
+        self.regions.get_or_init(Box::default)
     }
 
     /// The address of a word of that rank's control block.
@@ -205,6 +211,12 @@ mod tests {
             handle: vec![7; 16],
             control_handle: vec![9; 16],
         }
+    }
+
+    #[test]
+    fn a_rank_takes_little_memory() {
+        // docs/scale.md adds two handles and a word of the control block.
+        assert!(size_of::<Peer>() <= 240, "{}", size_of::<Peer>());
     }
 
     #[test]

@@ -10,13 +10,6 @@
 //! The tests proper are in `tests/`. Nothing here knows libfabric or the transport's crates: what
 //! is tested is the file that users get.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test reports by panicking"
-)]
-
 pub mod fixtures;
 pub mod host;
 pub mod lab;

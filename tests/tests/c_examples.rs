@@ -1,11 +1,5 @@
 //! The examples in C over `libhost_stub.so`, compiled with every warning an error.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;

@@ -1,11 +1,5 @@
 //! The C host over both plugins, the C plugin under both hosts' versions.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;

@@ -2,12 +2,6 @@
 //! found in its place. It shows that the right calls are made in the right state, and nothing of what a
 //! GPU makes of them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;

@@ -1,12 +1,6 @@
 //! The ways to device memory that a provider's abilities and parameters decide on: direct where it takes
 //! registrations, fallen back where it refuses them, and who serves peers.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;

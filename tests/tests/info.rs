@@ -1,11 +1,5 @@
 //! What `host-stub info` says of providers that are refused, and of a libfabric that is too old.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 use std::process::Command;
 use std::time::Duration;
 

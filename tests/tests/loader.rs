@@ -1,11 +1,5 @@
 //! The Rust host's loader before every kind of file: what it takes, and what it says of the rest.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,12 +1,6 @@
 //! What peers publish comes from elsewhere: truncated, random and altered bytes make no endpoint, or
 //! one whose operations fail, and never a crash.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

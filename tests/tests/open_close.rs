@@ -3,12 +3,6 @@
 //!
 //! Each case runs in a process of its own, started by its test: what is counted is the process's.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 use std::env;
 use std::process::Command;
 use std::ptr::null_mut;

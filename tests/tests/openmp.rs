@@ -1,11 +1,5 @@
 //! OpenMP programs over the host, compiled by GCC and by Clang, in the three modes.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 #[path = "openmp/level.rs"]
 mod level;
 #[path = "openmp/runtimes.rs"]

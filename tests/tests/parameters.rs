@@ -1,10 +1,5 @@
 //! Parameters that change what a module says of itself, and each change seen through the vtable.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 use std::sync::Mutex;
 
 use integration_tests::fixtures::ofi_plugin;

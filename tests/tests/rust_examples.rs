@@ -1,10 +1,5 @@
 //! The examples of host-stub in Rust, each of which checks its own results.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;

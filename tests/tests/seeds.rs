@@ -1,11 +1,5 @@
 //! Every place and test that docs/seeds.md names is there.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;

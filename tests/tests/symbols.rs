@@ -1,11 +1,5 @@
 //! What the plugin's file shows to the dynamic linker.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 use std::fs;
 
 use integration_tests::fixtures::{c_plugin, mpi_component, ofi_plugin};

@@ -1,11 +1,5 @@
 //! Traces of jobs, and what `host-stub trace` makes of them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};

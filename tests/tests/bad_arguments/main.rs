@@ -1,12 +1,6 @@
 //! NULL through every pointer of every function, and codes that name nothing: a status each time,
 //! never a crash, and a plugin that still works afterwards.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 mod codes;
 mod memory;
 mod nulls;

@@ -7,13 +7,6 @@
 //!
 //! `LAB_SEED` is the first seed, `LAB_SEEDS` says how many (`./dev soak` does).
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 mod run;
 mod script;
 

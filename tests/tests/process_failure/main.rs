@@ -5,13 +5,6 @@
 //! `CHAOS_SEED` repeats one (`CHAOS_ONLY` narrows it to runs whose kind, table and provider hold
 //! the text), `CHAOS_SEEDS` makes more runs (`./dev soak` does).
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test reports by panicking, in its helpers too"
-)]
-
 mod outside;
 mod rank;
 mod run;

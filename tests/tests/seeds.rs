@@ -135,6 +135,48 @@ fn places_and_tests_are_there() {
     assert!(missing.is_empty(), "not there: {}", missing.join(", "));
 }
 
+/// Cases of the self-check name the rows that name them. The list is read as text: pairs of a name and its rows, quoted.
+#[test]
+fn cases_of_the_check_name_their_rows() {
+    let files = Files::read();
+    let list = &files.0["host-stub/check/src/rows.rs"];
+    let list = list.split_once("ROWS:").unwrap().1;
+    let list = list.split_once("];").unwrap().0;
+    let (mut named, mut case) = (Vec::new(), "");
+    for quoted in list.split('"').skip(1).step_by(2) {
+        match quoted.contains('/') {
+            true => case = quoted,
+            false => named.push((quoted, case.trim_end_matches('/'))),
+        }
+    }
+    let is_case = |quoted: &str| named.iter().any(|(_, case)| *case == quoted);
+    let mut found = Vec::new();
+    for row in files.0["docs/seeds.md"]
+        .lines()
+        .filter(|line| line.starts_with("| 00"))
+    {
+        let number = row.split('|').nth(1).unwrap().trim();
+        let tests = row.rsplit('|').nth(1).unwrap();
+        for quoted in tests.split('`').skip(1).step_by(2) {
+            let checks = files.0.iter().any(|(path, text)| {
+                path.starts_with("host-stub/check/") && text.contains(&format!("\"{quoted}\""))
+            });
+            if is_case(quoted) || quoted.contains('/') && checks {
+                found.push((number, quoted));
+            }
+        }
+    }
+    for pair in &found {
+        assert!(
+            named.contains(pair),
+            "the self-check does not name {pair:?}"
+        );
+    }
+    for pair in &named {
+        assert!(found.contains(pair), "the page does not name {pair:?}");
+    }
+}
+
 #[test]
 fn what_is_gone_is_noticed() {
     let files = Files::read();

@@ -25,6 +25,7 @@ mod random;
 mod regions;
 mod report;
 mod requests;
+mod rows;
 mod session;
 mod shape;
 mod suites;

@@ -14,6 +14,9 @@ struct Entry {
     name: String,
     passed: bool,
     milliseconds: u64,
+    /// The rows of docs/seeds.md that it shows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shows: Vec<&'static str>,
     /// What each failing rank saw.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failures: Vec<String>,
@@ -132,6 +135,7 @@ impl Tally {
             name: name.to_owned(),
             passed,
             milliseconds: took.as_millis() as u64,
+            shows: super::rows::of(name),
             failures,
         });
         Ok(())

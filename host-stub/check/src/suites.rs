@@ -74,6 +74,7 @@ pub(super) fn passes(name: &str, ranks: usize) -> Vec<Pass> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows;
 
     #[test]
     fn names_are_told_apart() {
@@ -90,6 +91,12 @@ mod tests {
             assert!(count > 0, "{}", suite.name);
         }
         assert!(windows().len() > 200);
+        assert_eq!(rows::of("shm/errors/layouts"), ["003.1", "003.6"]);
+        assert_eq!(
+            rows::of("device/paths"),
+            ["000.4", "004.35", "004.41", "004.47", "004.57"]
+        );
+        assert!(rows::of("put/u8").is_empty());
         assert!(SUITES.iter().any(|suite| suite.name == DEFAULT));
     }
 }

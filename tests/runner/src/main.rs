@@ -21,6 +21,10 @@ use running::{Ended, Running};
 /// turn is waited for 10 s. They run after all others, one by one.
 const ALONE: [&str; 1] = ["core/room"];
 
+/// Test programs that hardly use a processor: `hosts` waits for links that go down and for timeouts of peers. They begin
+/// first, beside the others, with more tests at a time.
+pub(crate) const WAITING: [&str; 1] = ["core/hosts"];
+
 #[derive(Parser)]
 #[command(about = "Run the test programs of the workspace, several at a time")]
 struct Arguments {
@@ -61,6 +65,7 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     if programs.is_empty() {
         return Err("cargo built no test program of that name".to_owned());
     }
+    programs.sort_by_key(|program| !program.waits());
     let (alone, beside): (Vec<Program>, Vec<Program>) = programs
         .into_iter()
         .partition(|program| ALONE.contains(&program.name.as_str()));
@@ -84,7 +89,7 @@ fn several(
     let mut running: Vec<Running> = Vec::new();
     let mut ended = Vec::new();
     loop {
-        while running.len() < jobs
+        while running.iter().filter(|running| running.works()).count() < jobs
             && let Some(program) = waiting.next()
         {
             running.push(Running::start(program, hang())?);

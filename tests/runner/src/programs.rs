@@ -14,6 +14,13 @@ pub(crate) struct Program {
     pub(crate) folder: PathBuf,
 }
 
+impl Program {
+    /// Whether it waits more than it works.
+    pub(crate) fn waits(&self) -> bool {
+        crate::WAITING.contains(&self.name.as_str())
+    }
+}
+
 /// The parts of cargo's messages that matter here; the format is in The Cargo Book, "External tools".
 #[derive(Deserialize)]
 struct Message {

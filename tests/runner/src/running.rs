@@ -85,6 +85,9 @@ impl Running {
         let mut command = Command::new(&program.file);
         // SAFETY: prctl is a system call, which a child may make between fork and exec.
         unsafe { command.pre_exec(end_with_the_runner) };
+        if program.waits() {
+            command.arg("--test-threads=8");
+        }
         let child = command
             .current_dir(&program.folder)
             .env("CARGO_MANIFEST_DIR", &program.folder)
@@ -101,6 +104,11 @@ impl Running {
             begun: Instant::now(),
             hang,
         })
+    }
+
+    /// Whether it needs a processor most of the time.
+    pub(crate) fn works(&self) -> bool {
+        !self.program.waits()
     }
 
     /// The end of the program, once it has ended. One that hangs is ended, with its process group.

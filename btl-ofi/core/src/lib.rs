@@ -59,7 +59,6 @@
 //! | [`Error`], [`CallError`] | why a call failed | `btl-ofi/plugin/src/module.rs` |
 //! | [`log`] | the way of log lines to the host | `btl-ofi/plugin/src/component.rs` |
 //! | [`hints`] | for the fast paths of doors | `btl-ofi/plugin/src/module/rma.rs` |
-//! | [`sizes`] | bytes of messages and peers, for models | `benches/src/model/traffic.rs` |
 //!
 //! # Layers
 //!
@@ -76,7 +75,6 @@
 //! | `hmem` | staged device memory: mailbox, its server at the target, and bounce buffers |
 //! | `engine` | contexts, posting, progress, flush, failures, and [`Transport`] |
 //!
-//! [`sizes`] is beside them: constants of all layers, for others.
 
 #![allow(
     clippy::useless_conversion,
@@ -91,8 +89,6 @@ mod mem;
 mod op;
 mod peer;
 mod sm;
-
-pub mod sizes;
 
 pub use base::capabilities::{Capabilities, ErrorReport};
 pub use base::error::{CallError, Error};

@@ -64,7 +64,6 @@ mod request;
 mod request_state;
 mod share;
 mod shm;
-pub mod sizes;
 mod slots;
 #[cfg(test)]
 mod slots_tests;

@@ -64,7 +64,7 @@ use self::port::Port;
 use self::receives::Receives;
 use self::target::Target;
 pub(crate) use self::wire::{
-    Form, GETS_OVER_PUTS, Header, LARGEST, LARGEST_SEND, MOST_ANSWER, MOST_WORDS, REGION_WORDS,
+    Form, GETS_OVER_PUTS, Header, LARGEST, LARGEST_SEND, MOST_ANSWER, MOST_WORDS,
 };
 use self::wire::{Introduction, Kind, LONG_WORDS, Unread};
 use crate::base::error::{Doing, Error, describe};

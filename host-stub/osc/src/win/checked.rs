@@ -8,12 +8,12 @@ use std::mem::MaybeUninit;
 
 use plugin_api::{Datatype, Handle};
 
+use super::dynamic::regions::KeyWords;
 use super::error::{WinError, WinResult};
 use super::kind::WindowKind;
 use super::layout::Layout;
 use super::op::{Kind, RmaOp};
 use super::peer::Peer;
-use super::regions::KeyWords;
 use super::table::Transfer;
 use super::window::Window;
 use crate::base::Op;

@@ -9,8 +9,8 @@ use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::create::intent::Intent;
 use super::error::{WinResult, refused};
-use super::intent::Intent;
 use super::table::RmaTable;
 use super::window::Window;
 

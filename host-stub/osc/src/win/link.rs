@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use plugin_api::{ModuleFlags, Status};
 
 use super::btl::apply::combine_elements;
+use super::create::intent::Intent;
 use super::error::{WinError, WinResult, refused};
-use super::intent::Intent;
 use crate::base::process::Process;
 use crate::door::{
     Completion, Context, Devices, Entered, Found, HOST, Location, Members, Pace, Until, Waiter,

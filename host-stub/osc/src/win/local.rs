@@ -2,7 +2,7 @@
 
 use plugin_api::{Datatype, hmem_iface};
 
-use super::device_copy::{Elements, Place, Way, copy};
+use super::device::device_copy::{Elements, Place, Way, copy};
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
 use super::window::Window;

@@ -8,7 +8,6 @@
 //! Nothing here knows a provider; what differs between them is asked of the transport.
 
 mod agreement;
-mod assemble;
 mod blocking;
 mod bounce;
 mod btl;
@@ -21,31 +20,24 @@ mod checked;
 mod control;
 mod copy;
 mod create;
-mod create_calls;
-mod device_copy;
+mod device;
 mod dynamic;
 mod epoch;
 mod error;
 mod hints;
 mod hooks;
 mod info;
-mod intent;
-mod keeping;
 mod kind;
 mod layout;
 mod link;
 mod local;
-mod located;
 mod lock_words;
 #[cfg(test)]
 mod lock_words_tests;
 mod memory;
 mod near;
-mod notice;
 mod notify;
 mod op;
-mod own_part;
-mod packed;
 mod parts;
 mod peer;
 #[cfg(test)]
@@ -55,14 +47,8 @@ mod pending;
 mod pending_tests;
 mod pieces;
 mod queries;
-mod region_cache;
-mod region_reads;
-mod regions;
-mod regular;
 mod remains;
 mod request;
-mod request_state;
-mod share;
 mod shm;
 mod slots;
 #[cfg(test)]
@@ -71,25 +57,24 @@ mod sync;
 mod sync_calls;
 mod table;
 mod types;
-mod wanted;
 mod window;
 
 pub use plugin_api::Datatype;
 
 pub use crate::base::{Op, combine, type_name};
 pub use control::COUNTERS;
+pub use dynamic::keeping::is_kept;
 pub use epoch::{Assertion, FencePlan, LockKind};
 pub use error::{WinError, WinResult};
 pub use hooks::{HookId, NewWindow, WindowHook, WindowHooks};
 pub use info::{Info, TableChoice};
-pub use keeping::is_kept;
 pub use kind::WindowKind;
 pub use layout::{Block, Layout, Run};
 pub use memory::{alloc_mem, free_mem};
-pub use notice::Completed;
 pub use op::Target;
 pub use pieces::{Piece, Pieces};
 pub(crate) use remains::Dropped;
-pub use request::Request;
+pub use request::handle::Request;
+pub use request::notice::Completed;
 pub use table::{RequestRef, RmaTable, SharedPart, Transfer};
 pub use window::{FreeError, Window};

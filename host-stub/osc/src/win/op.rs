@@ -6,7 +6,7 @@
 use plugin_api::Handle;
 
 use super::layout::Layout;
-use super::request_state::RequestState;
+use super::request::request_state::RequestState;
 use crate::base::Op;
 
 /// The target side of a call: rank, displacement in the target's units, and layout.

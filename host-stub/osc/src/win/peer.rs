@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicU64;
 
 use super::busy::Listed;
 use super::control::Word;
+use super::dynamic::region_cache::RegionCache;
 use super::error::WinError;
 use super::kind::WindowKind;
 use super::pending::Pending;
-use super::region_cache::RegionCache;
 use crate::base::Turns;
 use crate::transport::{EndpointRef, HandleCopy};
 

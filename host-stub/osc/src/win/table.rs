@@ -8,7 +8,7 @@ use super::error::WinResult;
 use super::info::Info;
 use super::layout::Layout;
 use super::peer::Peer;
-use super::request_state::RequestState;
+use super::request::request_state::RequestState;
 use super::window::Window;
 use crate::base::Op;
 

@@ -29,7 +29,7 @@ use crate::win::error::WinResult;
 use crate::win::layout::Layout;
 use crate::win::peer::Peer;
 use crate::win::pieces::{Piece, Pieces};
-use crate::win::request_state::RequestState;
+use crate::win::request::request_state::RequestState;
 use crate::win::table::{RequestRef, Transfer};
 use crate::win::window::Window;
 

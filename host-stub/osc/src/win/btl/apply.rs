@@ -17,7 +17,7 @@ use crate::win::copy::unpack;
 use crate::win::error::{WinError, WinResult};
 use crate::win::layout::{Layout, Segment};
 use crate::win::pieces::Cursor;
-use crate::win::request_state::RequestState;
+use crate::win::request::request_state::RequestState;
 use crate::win::table::Transfer;
 use crate::win::window::Window;
 

@@ -11,8 +11,9 @@ pub(super) mod passive;
 pub(super) mod rma;
 mod tracked;
 
+use super::dynamic::attach;
+use super::queries;
 use super::table::RmaTable;
-use super::{dynamic, queries};
 
 /// The functions of a window over the transport.
 pub(super) const TABLE: RmaTable = RmaTable {
@@ -43,8 +44,8 @@ pub(super) const TABLE: RmaTable = RmaTable {
     test: active::test,
     sync: active::sync,
     free: active::free,
-    attach: dynamic::attach,
-    detach: dynamic::detach,
+    attach: attach::attach,
+    detach: attach::detach,
     shared_query: queries::shared_query,
     set_info: queries::set_info,
     get_info: queries::get_info,

@@ -9,7 +9,7 @@ use crate::win::error::WinResult;
 use crate::win::peer::Peer;
 use crate::win::pending::Cell;
 use crate::win::pieces::{Piece, Pieces};
-use crate::win::request_state::RequestState;
+use crate::win::request::request_state::RequestState;
 use crate::win::table::{RequestRef, Transfer};
 use crate::win::window::Window;
 

@@ -10,7 +10,7 @@ use crate::door::Context;
 use crate::win::error::{WinError, WinResult};
 use crate::win::peer::Peer;
 use crate::win::pending::{Cell, Pending};
-use crate::win::request_state::RequestState;
+use crate::win::request::request_state::RequestState;
 use crate::win::window::Window;
 
 /// Pause between two looks at operations that outlived their epoch.

@@ -14,10 +14,11 @@ pub(super) mod shared;
 pub(super) mod sync;
 mod update;
 
+use super::dynamic::attach;
 use super::error::{WinError, WinResult};
+use super::queries;
 use super::table::RmaTable;
 use super::window::Window;
-use super::{dynamic, queries};
 pub(super) use atomics::change;
 use shared::Shared;
 
@@ -49,8 +50,8 @@ pub(super) const TABLE: RmaTable = RmaTable {
     test: sync::test,
     sync: sync::sync,
     free: sync::free,
-    attach: dynamic::attach,
-    detach: dynamic::detach,
+    attach: attach::attach,
+    detach: attach::detach,
     shared_query: queries::shared_query,
     set_info: queries::set_info,
     get_info: queries::get_info,

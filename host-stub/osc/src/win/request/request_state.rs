@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 
 use plugin_api::Status;
 
-use super::pending::Pending;
 use crate::door::Completion;
+use crate::win::pending::Pending;
 
 /// The last step of an operation: gets its first failure, or 0, and says what came of all of it.
-pub(super) type LastStep = Box<dyn FnOnce(i32) -> i32 + Send>;
+pub(in crate::win) type LastStep = Box<dyn FnOnce(i32) -> i32 + Send>;
 
 /// What remains to be done when all pieces of an operation have ended, before it is complete.
 struct Rest {
@@ -24,7 +24,7 @@ struct Rest {
 
 /// What the callbacks of one request count. Its address is their `data`.
 #[derive(Default)]
-pub(super) struct RequestState {
+pub(in crate::win) struct RequestState {
     /// Pieces under way, plus one while the request is being issued.
     pending: AtomicUsize,
     failed: AtomicI32,
@@ -35,13 +35,13 @@ pub(super) struct RequestState {
 
 impl RequestState {
     #[inline]
-    pub(super) fn begin(&self) {
+    pub(in crate::win) fn begin(&self) {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Notes that a piece ended. The request may be gone when this returns.
     #[inline]
-    pub(super) fn finish(&self, status: i32) {
+    pub(in crate::win) fn finish(&self, status: i32) {
         if status < 0 {
             // An earlier failure is kept.
             let _ = self
@@ -94,7 +94,7 @@ impl RequestState {
 
     /// Notes that the call is refused: what remains is then told of a failure, which nobody else hears of.
     #[cold]
-    pub(super) fn refuse(&self) {
+    pub(in crate::win) fn refuse(&self) {
         // SAFETY: the issuer still counts, so what remains was not taken.
         if let Some(rest) = unsafe { self.rest.load(Ordering::Relaxed).as_ref() } {
             rest.refused.store(true, Ordering::Relaxed);
@@ -113,7 +113,7 @@ impl RequestState {
     }
 
     /// Gives a fresh state something to do when all pieces have ended.
-    pub(super) fn leave(
+    pub(in crate::win) fn leave(
         &self,
         step: LastStep,
         unasked: Option<(NonNull<RequestPool>, NonNull<Pending>)>,
@@ -128,18 +128,18 @@ impl RequestState {
 
     /// The first failure of a state whose operation has ended, or 0.
     #[inline]
-    pub(super) fn failed(&self) -> i32 {
+    pub(in crate::win) fn failed(&self) -> i32 {
         self.failed.load(Ordering::Relaxed)
     }
 
     /// What tells of the end.
     #[inline]
-    pub(super) fn end(&self) -> &Completion {
+    pub(in crate::win) fn end(&self) -> &Completion {
         &self.end
     }
 
     #[inline]
-    pub(super) fn is_done(&self) -> bool {
+    pub(in crate::win) fn is_done(&self) -> bool {
         self.end.is_complete()
     }
 }
@@ -148,7 +148,7 @@ const CHUNK: usize = 64;
 
 /// The request states of a window.
 #[derive(Default)]
-pub(super) struct RequestPool {
+pub(in crate::win) struct RequestPool {
     /// Those that no request uses.
     free: Mutex<Vec<NonNull<RequestState>>>,
     /// Where all lie.
@@ -177,7 +177,7 @@ impl Drop for RequestPool {
 impl RequestPool {
     /// A state with no failure, that counts the issuer.
     #[inline]
-    pub(super) fn take(&self) -> NonNull<RequestState> {
+    pub(in crate::win) fn take(&self) -> NonNull<RequestState> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let state = free.pop().unwrap_or_else(|| self.grow(&mut free));
         // SAFETY: the state lies in a chunk of this pool, which keeps them until it is dropped.
@@ -204,7 +204,7 @@ impl RequestPool {
 
     /// Of an operation that has ended.
     #[inline]
-    pub(super) fn give_back(&self, state: NonNull<RequestState>) {
+    pub(in crate::win) fn give_back(&self, state: NonNull<RequestState>) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         free.push(state);
     }

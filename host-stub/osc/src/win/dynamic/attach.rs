@@ -1,24 +1,24 @@
 //! Dynamic windows: each rank attaches and detaches memory, and publishes what is attached
-//! ([`super::regions`]).
+//! ([`crate::win::regions`]).
 //!
 //! The table of a rank is of a version, which is odd while the table changes. An origin keeps a copy
-//! of each target's table ([`super::region_cache`]). Before every operation it reads the target's
+//! of each target's table ([`crate::win::region_cache`]). Before every operation it reads the target's
 //! version (one small get) and reads what has changed when its copy is of another version, so it
 //! never uses the key of memory that was detached before the call. Once in each epoch would not do (docs/windows.md). This is
 //! the simple protocol of
 //! Gerstenberger, Besta, Hoefler, "Enabling Highly-Scalable Remote Memory Access Programming with
 //! MPI-3 One Sided" (SC 2013): detaching stays local, because no origin has to be told.
 
-use super::control::REGIONS_VERSION;
-use super::error::{WinError, WinResult};
-use super::keeping::keeping;
-use super::kind::WindowKind;
-use super::own_part::register;
-use super::peer::Peer;
-use super::region_cache::RegionCache;
-use super::regions::KeyWords;
-use super::window::Window;
 use crate::door::{Location, decode_location};
+use crate::win::control::REGIONS_VERSION;
+use crate::win::create::own_part::register;
+use crate::win::dynamic::keeping::keeping;
+use crate::win::dynamic::region_cache::RegionCache;
+use crate::win::dynamic::regions::KeyWords;
+use crate::win::error::{WinError, WinResult};
+use crate::win::kind::WindowKind;
+use crate::win::peer::Peer;
+use crate::win::window::Window;
 
 impl Window {
     /// Attaches memory to a dynamic window. Local; takes time as the logarithm of how much is
@@ -63,7 +63,7 @@ impl Window {
     }
 
     /// The key of the region at `peer` that holds a range, of the table as it is now.
-    pub(super) fn region_key(
+    pub(in crate::win) fn region_key(
         &self,
         call: &'static str,
         peer: &Peer,
@@ -108,7 +108,7 @@ impl Window {
 ///
 /// # Safety
 /// As for [`Window::attach`].
-pub(super) unsafe fn attach(window: &Window, base: *mut u8, len: usize) -> WinResult<()> {
+pub(in crate::win) unsafe fn attach(window: &Window, base: *mut u8, len: usize) -> WinResult<()> {
     let call = "attach";
     let refuse = |reason: String| Err(WinError::BadArgument { call, reason });
     if window.kind() != WindowKind::Dynamic {
@@ -142,7 +142,7 @@ pub(super) unsafe fn attach(window: &Window, base: *mut u8, len: usize) -> WinRe
 }
 
 /// [`Window::detach`], for windows of every table.
-pub(super) fn detach(window: &Window, base: *const u8) -> WinResult<()> {
+pub(in crate::win) fn detach(window: &Window, base: *const u8) -> WinResult<()> {
     let start = decode_location(base as u64).map_or(base as u64, |l| l.address) as usize;
     let (control, transport) = (&window.parts.control, &window.link.transport);
     // Out of the table first: a rank that reads it from here on learns no key that is about to end.

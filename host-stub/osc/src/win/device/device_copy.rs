@@ -3,31 +3,31 @@
 
 use plugin_api::IoVec;
 
-use super::error::{WinError, WinResult};
-use super::layout::Layout;
-use super::pieces::Cursor;
-use super::regular;
 use crate::transport::{Blocks, Transport};
+use crate::win::device::regular;
+use crate::win::error::{WinError, WinResult};
+use crate::win::layout::Layout;
+use crate::win::pieces::Cursor;
 
 /// Runs handed to a copy function at once.
 const RUNS: usize = 256;
 
 /// Which way bytes are copied: out of a buffer, or into it.
-pub(super) enum Way<'a> {
+pub(in crate::win) enum Way<'a> {
     From(&'a mut [u8]),
     To(&'a [u8]),
 }
 
 /// Contiguous memory somewhere: its kind, one of [`plugin_api::hmem_iface`], and its first byte there.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
-    pub(super) iface: u32,
-    pub(super) address: u64,
+pub(in crate::win) struct Place {
+    pub(in crate::win) iface: u32,
+    pub(in crate::win) address: u64,
 }
 
 /// The elements of a buffer, wherever they are.
 #[derive(Clone)]
-pub(super) enum Elements {
+pub(in crate::win) enum Elements {
     /// In one memory, which begins here.
     Of(Place, Layout),
     /// Of an absolute layout: so many bytes in each place.
@@ -35,7 +35,7 @@ pub(super) enum Elements {
 }
 
 impl Elements {
-    pub(super) fn layout(&self) -> &Layout {
+    pub(in crate::win) fn layout(&self) -> &Layout {
         let (Elements::Of(_, layout) | Elements::Runs(_, layout)) = self;
         layout
     }
@@ -84,7 +84,7 @@ impl Iterator for Walk<'_> {
 ///
 /// # Safety
 /// The buffer is valid for its layout.
-pub(super) unsafe fn copy(
+pub(in crate::win) unsafe fn copy(
     transport: &Transport,
     call: &'static str,
     elements: &Elements,

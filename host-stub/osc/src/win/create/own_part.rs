@@ -2,13 +2,13 @@
 
 use plugin_api::{Access, AtomicFlags, ModuleFlags, hmem_iface};
 
-use super::link::Link;
-use super::parts::{Exposed, Memory};
-use super::shm::shared::Shared;
-use super::wanted::{Source, Wanted};
 use crate::base::{Pages, Segment};
 use crate::door::{HOST, Location, is_looked_for};
 use crate::transport::Registration;
+use crate::win::create::wanted::{Source, Wanted};
+use crate::win::link::Link;
+use crate::win::parts::{Exposed, Memory};
+use crate::win::shm::shared::Shared;
 
 /// What a window's memory is registered for.
 const FOR_ALL: Access = Access::LOCAL_WRITE
@@ -17,7 +17,7 @@ const FOR_ALL: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_ATOMIC);
 
 /// Whether the transport can serve windows at all.
-pub(super) fn usable(link: &Link) -> Result<(), String> {
+pub(in crate::win) fn usable(link: &Link) -> Result<(), String> {
     let attributes = link.transport.attributes();
     let wanted = ModuleFlags::PUT | ModuleFlags::GET | ModuleFlags::RDMA_REMOTE_COMPLETION;
     if !attributes.flags.contains(wanted) {
@@ -43,7 +43,7 @@ pub(super) fn usable(link: &Link) -> Result<(), String> {
 }
 
 /// This rank's memory: the caller's, a part of a segment, or private.
-pub(super) fn memory(
+pub(in crate::win) fn memory(
     link: &Link,
     wanted: &Wanted<'_>,
     shared: Option<Shared>,
@@ -95,7 +95,7 @@ fn exposed(link: &Link, base: *mut u8, len: usize, device: i32) -> Result<*mut u
 
 /// This rank's memory on a device: the device's, or the caller's. The segment, where this rank has no part, stays
 /// mapped for the other ranks' memory.
-pub(super) fn device_memory(
+pub(in crate::win) fn device_memory(
     link: &Link,
     wanted: &Wanted<'_>,
     shared: Option<Shared>,
@@ -123,7 +123,7 @@ pub(super) fn device_memory(
 ///
 /// # Safety
 /// The memory stays until the registration ends, and bears that peers change it.
-pub(super) unsafe fn register(
+pub(in crate::win) unsafe fn register(
     link: &Link,
     base: *mut u8,
     len: usize,
@@ -167,7 +167,7 @@ fn register_part(
 }
 
 /// Registers this rank's memory.
-pub(super) fn expose(
+pub(in crate::win) fn expose(
     link: &Link,
     (base, len, device): (*mut u8, usize, i32),
     memory: Memory,

@@ -2,36 +2,36 @@
 
 use std::collections::HashMap;
 
-use super::error::{WinResult, refused};
-use super::kind::WindowKind;
 use crate::base::process::Process;
+use crate::win::error::{WinResult, refused};
+use crate::win::kind::WindowKind;
 
 /// What a rank wants of a new window, and where it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Intent {
-    pub(super) kind: WindowKind,
+pub(in crate::win) struct Intent {
+    pub(in crate::win) kind: WindowKind,
     /// Bytes of its memory.
-    pub(super) len: u64,
+    pub(in crate::win) len: u64,
     /// Bytes of a displacement unit.
-    pub(super) unit: u32,
+    pub(in crate::win) unit: u32,
     /// Its info, as a number to compare.
-    pub(super) info: u64,
+    pub(in crate::win) info: u64,
     /// The rules that its info sets, as a number to compare.
-    pub(super) rules: u64,
+    pub(in crate::win) rules: u64,
     /// How many hooks its job has.
-    pub(super) hooks: u64,
+    pub(in crate::win) hooks: u64,
     /// The device of its memory, or -1.
-    pub(super) device: i32,
-    pub(super) process: Process,
+    pub(in crate::win) device: i32,
+    pub(in crate::win) process: Process,
 }
 
 const MAGIC: u64 = u64::from_le_bytes(*b"WININTN1");
 const REFUSED: u64 = 0;
-pub(super) const WORDS: usize = 11;
+pub(in crate::win) const WORDS: usize = 11;
 
 impl Intent {
     /// The bytes that travel: the intent, or why this rank cannot take part.
-    pub(super) fn encode(intent: &Result<Intent, String>) -> Vec<u8> {
+    pub(in crate::win) fn encode(intent: &Result<Intent, String>) -> Vec<u8> {
         let bytes = |words: &[u64]| -> Vec<u8> {
             words.iter().flat_map(|word| word.to_ne_bytes()).collect()
         };
@@ -58,7 +58,7 @@ impl Intent {
     }
 
     /// The bytes of an intent or of a refusal, and those behind.
-    pub(super) fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
+    pub(in crate::win) fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
         match bytes.get(8..16) == Some(&REFUSED.to_ne_bytes()) {
             true => (bytes, &[]),
             false => bytes.split_at(bytes.len().min(WORDS * 8)),
@@ -66,7 +66,11 @@ impl Intent {
     }
 
     /// Reads what `rank` sent, and compares it with what this rank wants.
-    pub(super) fn decode(rank: usize, mine: Option<&Intent>, bytes: &[u8]) -> WinResult<Intent> {
+    pub(in crate::win) fn decode(
+        rank: usize,
+        mine: Option<&Intent>,
+        bytes: &[u8],
+    ) -> WinResult<Intent> {
         let (words, _) = bytes.as_chunks::<8>();
         let word = |index: usize| words.get(index).map(|word| u64::from_ne_bytes(*word));
         if word(0) != Some(MAGIC) {
@@ -131,7 +135,7 @@ impl Intent {
 
 /// For each rank the first of those with which it shares memory: the same node as the launcher or a
 /// parameter says, and one space of process ids, which containers on a node do not have.
-pub(super) fn classes(nodes: &[u32], intents: &[Intent]) -> Vec<usize> {
+pub(in crate::win) fn classes(nodes: &[u32], intents: &[Intent]) -> Vec<usize> {
     let mut first = HashMap::new();
     let of = nodes.iter().zip(intents).enumerate();
     of.map(|(rank, (node, intent))| match intent.process.space {

@@ -1,13 +1,15 @@
 //! How an origin reads what a target has attached to a dynamic window.
 
-use super::blocking::Remote;
-use super::bounce::Bounce;
-use super::control::REGIONS_VERSION;
-use super::error::WinResult;
-use super::peer::Peer;
-use super::region_cache::{Read, RegionCache};
-use super::regions::{CHUNKS, COUNT, KEY_WORDS, KeyWords, LOG, Shape, place_of, slots_before};
-use super::window::Window;
+use crate::win::blocking::Remote;
+use crate::win::bounce::Bounce;
+use crate::win::control::REGIONS_VERSION;
+use crate::win::dynamic::region_cache::{Read, RegionCache};
+use crate::win::dynamic::regions::{
+    CHUNKS, COUNT, KEY_WORDS, KeyWords, LOG, Shape, place_of, slots_before,
+};
+use crate::win::error::WinResult;
+use crate::win::peer::Peer;
+use crate::win::window::Window;
 
 /// Bytes of the table that are read at once.
 const PIECE: usize = 64 << 10;
@@ -22,7 +24,7 @@ fn words_of(bounce: &mut Bounce, count: usize) -> Vec<u64> {
 impl Window {
     /// Reads what a target has changed up to a version, or a later one. The caller holds the cache.
     #[cold]
-    pub(super) fn refresh_regions(
+    pub(in crate::win) fn refresh_regions(
         &self,
         call: &'static str,
         peer: &Peer,

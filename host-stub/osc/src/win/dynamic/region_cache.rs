@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::regions::{KEY_WORDS, KeyWords, LOG};
+use crate::win::dynamic::regions::{KEY_WORDS, KeyWords, LOG};
 
 /// A table of so many bytes is read whole rather than several slots of it.
 const SMALL: usize = 16 << 10;
@@ -11,36 +11,36 @@ const FEW: u64 = 4;
 
 /// A target's table.
 #[derive(Default)]
-pub(super) struct RegionCache {
+pub(in crate::win) struct RegionCache {
     /// The version that was read; none yet at first.
-    pub(super) version: Option<u64>,
+    pub(in crate::win) version: Option<u64>,
     /// Words of a slot.
-    pub(super) slot_words: usize,
+    pub(in crate::win) slot_words: usize,
     /// The slots, one after the other.
     slots: Vec<u64>,
     /// The slots in use, by the address where their region begins.
     by_base: BTreeMap<u64, usize>,
     /// Address and handle of the chunks that were met.
-    pub(super) chunks: Vec<(u64, KeyWords)>,
+    pub(in crate::win) chunks: Vec<(u64, KeyWords)>,
 }
 
 /// Slots that were read, and not yet believed.
 #[derive(Default)]
-pub(super) struct Read {
+pub(in crate::win) struct Read {
     /// Whether these are all.
-    pub(super) whole: bool,
-    pub(super) numbers: Vec<usize>,
-    pub(super) words: Vec<u64>,
+    pub(in crate::win) whole: bool,
+    pub(in crate::win) numbers: Vec<usize>,
+    pub(in crate::win) words: Vec<u64>,
 }
 
 impl RegionCache {
     /// Whether it is of this version or a later one, as another thread may have read.
-    pub(super) fn is_of(&self, version: u64) -> bool {
+    pub(in crate::win) fn is_of(&self, version: u64) -> bool {
         self.version >= Some(version)
     }
 
     /// The key of the region that holds a range.
-    pub(super) fn find(&self, address: u64, extent: usize) -> Option<KeyWords> {
+    pub(in crate::win) fn find(&self, address: u64, extent: usize) -> Option<KeyWords> {
         let end = address.checked_add(extent as u64)?;
         let (base, slot) = self.by_base.range(..=address).next_back()?;
         let words = self.slot(*slot)?;
@@ -55,7 +55,7 @@ impl RegionCache {
     }
 
     /// Bytes from an address to the end of the region that holds it.
-    pub(super) fn rest(&self, address: u64) -> Option<u64> {
+    pub(in crate::win) fn rest(&self, address: u64) -> Option<u64> {
         let (base, slot) = self.by_base.range(..=address).next_back()?;
         let end = base.saturating_add(self.slot(*slot)?[1]);
         end.checked_sub(address).filter(|rest| *rest > 0)
@@ -67,14 +67,14 @@ impl RegionCache {
     }
 
     /// How many changes it lacks, where the log still has them all.
-    pub(super) fn lacks(&self, version: u64) -> Option<u64> {
+    pub(in crate::win) fn lacks(&self, version: u64) -> Option<u64> {
         let changes = version.checked_sub(self.version?)? / 2;
         let small = self.slots.len() * 8 <= SMALL;
         (changes <= if small { FEW } else { LOG as u64 }).then_some(changes)
     }
 
     /// Takes in what was read of a version.
-    pub(super) fn take(&mut self, read: &Read, version: u64) {
+    pub(in crate::win) fn take(&mut self, read: &Read, version: u64) {
         if read.whole {
             self.slots.clear();
             self.by_base.clear();

@@ -1,11 +1,11 @@
 //! What a rank asks for when a window is made.
 
-use super::info::Info;
-use super::kind::WindowKind;
+use crate::win::info::Info;
+use crate::win::kind::WindowKind;
 
 /// Where a window's memory comes from.
 #[derive(Clone, Copy)]
-pub(super) enum Source {
+pub(in crate::win) enum Source {
     /// The caller.
     Caller(*mut u8, usize),
     /// The window, this many bytes.
@@ -15,7 +15,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    pub(super) fn len(self) -> usize {
+    pub(in crate::win) fn len(self) -> usize {
         match self {
             Source::Caller(_, len) | Source::Own(len) => len,
             Source::None => 0,
@@ -24,9 +24,9 @@ impl Source {
 }
 
 /// What a rank wants.
-pub(super) struct Wanted<'a> {
-    pub(super) kind: WindowKind,
-    pub(super) unit: u32,
-    pub(super) source: Source,
-    pub(super) info: &'a Info,
+pub(in crate::win) struct Wanted<'a> {
+    pub(in crate::win) kind: WindowKind,
+    pub(in crate::win) unit: u32,
+    pub(in crate::win) source: Source,
+    pub(in crate::win) info: &'a Info,
 }

@@ -3,13 +3,13 @@
 
 use plugin_api::Status;
 
-use super::bounce::{Bounce, Counted};
-use super::device_copy::{Elements, Way, copy};
-use super::error::{WinError, WinResult};
-use super::layout::Layout;
-use super::op::{Kind, RmaOp};
-use super::window::Window;
 use crate::transport::Transport;
+use crate::win::bounce::{Bounce, Counted};
+use crate::win::device::device_copy::{Elements, Way, copy};
+use crate::win::error::{WinError, WinResult};
+use crate::win::layout::Layout;
+use crate::win::op::{Kind, RmaOp};
+use crate::win::window::Window;
 
 /// Packed bytes of a window's operations under way from which on a call waits for earlier ones.
 const MOST: usize = 64 << 20;
@@ -50,7 +50,7 @@ impl Packed {
 }
 
 /// The packed buffers of one call.
-pub(super) struct PackedBuffers {
+pub(in crate::win) struct PackedBuffers {
     transport: Transport,
     call: &'static str,
     kind: Kind,
@@ -60,13 +60,13 @@ pub(super) struct PackedBuffers {
 }
 
 /// The layouts of packed buffers, which lie on the stack of the call.
-pub(super) struct Rows {
+pub(in crate::win) struct Rows {
     origin: Layout,
     result: Option<Layout>,
 }
 
 impl Rows {
-    pub(super) fn of(op: &RmaOp<'_>) -> Rows {
+    pub(in crate::win) fn of(op: &RmaOp<'_>) -> Rows {
         let row = |layout: &Layout| Layout::contiguous(layout.datatype(), layout.count());
         Rows {
             origin: row(op.layout),
@@ -80,7 +80,7 @@ impl PackedBuffers {
     ///
     /// # Safety
     /// The buffers are valid for their layouts until the operation is complete.
-    pub(super) unsafe fn new(
+    pub(in crate::win) unsafe fn new(
         window: &Window,
         op: &RmaOp<'_>,
         [origin, compare, result]: [Option<Elements>; 3],
@@ -102,7 +102,7 @@ impl PackedBuffers {
     }
 
     /// The call with packed memory in place of its buffers.
-    pub(super) fn stand_in<'a>(&mut self, mut op: RmaOp<'a>, rows: &'a Rows) -> RmaOp<'a> {
+    pub(in crate::win) fn stand_in<'a>(&mut self, mut op: RmaOp<'a>, rows: &'a Rows) -> RmaOp<'a> {
         if let Some(origin) = &mut self.origin {
             (op.origin, op.layout) = (origin.bounce.as_mut_ptr(), &rows.origin);
         }
@@ -125,7 +125,7 @@ impl PackedBuffers {
     ///
     /// # Safety
     /// The buffers are valid for their layouts.
-    pub(super) unsafe fn end(self, status: i32) -> i32 {
+    pub(in crate::win) unsafe fn end(self, status: i32) -> i32 {
         let fetched = match self.kind {
             Kind::Get => self.origin,
             _ => self.result,

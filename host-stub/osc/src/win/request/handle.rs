@@ -4,16 +4,16 @@ use std::ptr::NonNull;
 
 use plugin_api::Status;
 
-use super::error::{WinError, WinResult};
-use super::link::Link;
-use super::peer::Peer;
-use super::request_state::{LastStep, RequestState};
-use super::window::Window;
 use crate::door::Completion;
+use crate::win::error::{WinError, WinResult};
+use crate::win::link::Link;
+use crate::win::peer::Peer;
+use crate::win::request::request_state::{LastStep, RequestState};
+use crate::win::window::Window;
 
 /// Issues an operation that needs a last step before it is complete, and of which nobody waits for the end alone:
 /// a failure goes to the target's next flush. Returns while the operation is under way.
-pub(super) fn issue_unasked(
+pub(in crate::win) fn issue_unasked(
     window: &Window,
     peer: &Peer,
     last: LastStep,
@@ -59,7 +59,7 @@ unsafe impl Sync for Request<'_> {}
 impl<'w> Request<'w> {
     /// Runs `issue` with a fresh state and makes a request of it, which takes the last step, if there is one, before it
     /// is complete.
-    pub(super) fn issue(
+    pub(in crate::win) fn issue(
         window: &'w Window,
         (call, rank): (&'static str, usize),
         last: Option<LastStep>,
@@ -88,7 +88,7 @@ impl<'w> Request<'w> {
     }
 
     /// A request of an operation that needed nothing to be sent.
-    pub(super) fn done(window: &'w Window, call: &'static str, rank: usize) -> Request<'w> {
+    pub(in crate::win) fn done(window: &'w Window, call: &'static str, rank: usize) -> Request<'w> {
         Request {
             window,
             state: None,
@@ -103,12 +103,12 @@ impl<'w> Request<'w> {
         Request::done(window, "wait", 0)
     }
 
-    pub(super) fn link(&self) -> &'w Link {
+    pub(in crate::win) fn link(&self) -> &'w Link {
         &self.window.link
     }
 
     /// The end of the request, unless it was ended or there was nothing to do.
-    pub(super) fn completion(&self) -> Option<&'w Completion> {
+    pub(in crate::win) fn completion(&self) -> Option<&'w Completion> {
         // SAFETY: the pool keeps the state as long as the window.
         self.state.map(|state| unsafe { (*state.as_ptr()).end() })
     }
@@ -164,7 +164,7 @@ impl<'w> Request<'w> {
     /// Progresses now and then. Where operations end at once, waits for them would never make progress,
     /// and who polls by them would never answer others.
     #[inline]
-    pub(super) fn visit(&self) {
+    pub(in crate::win) fn visit(&self) {
         let link = self.link();
         if !link.is_quiet() {
             // A failure is for a call that needs the progress.

@@ -1,12 +1,12 @@
 //! The calls that make a window.
 
-use super::create::create;
-use super::error::WinResult;
-use super::info::Info;
-use super::kind::WindowKind;
-use super::wanted::{Source, Wanted};
-use super::window::Window;
 use crate::door::Members;
+use crate::win::create::make::create;
+use crate::win::create::wanted::{Source, Wanted};
+use crate::win::error::WinResult;
+use crate::win::info::Info;
+use crate::win::kind::WindowKind;
+use crate::win::window::Window;
 
 impl Window {
     /// Makes a window of the caller's memory over a job, or another group of ranks. Collective; every rank may give another length and

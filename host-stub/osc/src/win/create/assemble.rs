@@ -4,29 +4,29 @@ use std::mem::ManuallyDrop;
 
 use plugin_api::ThreadLevel;
 
-use super::bounce::PackedBytes;
-use super::btl;
-use super::control::Control;
-use super::epoch::Epochs;
-use super::error::{WinError, WinResult};
-use super::hints::Rules;
-use super::hooks::Layers;
-use super::info::Resolved;
-use super::intent::Intent;
-use super::kind::WindowKind;
-use super::link::Link;
-use super::near;
-use super::parts::{Exposed, Parts, SyncState};
-use super::peer::{Offer, Peer, Reach};
-use super::regions::Attached;
-use super::request_state::RequestPool;
-use super::shm::shared::Shared;
-use super::slots::Slots;
-use super::table::RmaTable;
-use super::types::TypeTable;
-use super::window::Window;
+use crate::win::bounce::PackedBytes;
+use crate::win::btl;
+use crate::win::control::Control;
+use crate::win::create::intent::Intent;
+use crate::win::dynamic::regions::Attached;
+use crate::win::epoch::Epochs;
+use crate::win::error::{WinError, WinResult};
+use crate::win::hints::Rules;
+use crate::win::hooks::Layers;
+use crate::win::info::Resolved;
+use crate::win::kind::WindowKind;
+use crate::win::link::Link;
+use crate::win::near;
+use crate::win::parts::{Exposed, Parts, SyncState};
+use crate::win::peer::{Offer, Peer, Reach};
+use crate::win::request::request_state::RequestPool;
+use crate::win::shm::shared::Shared;
+use crate::win::slots::Slots;
+use crate::win::table::RmaTable;
+use crate::win::types::TypeTable;
+use crate::win::window::Window;
 
-pub(super) fn table_for(peers: &[Peer]) -> (RmaTable, &'static str) {
+pub(in crate::win) fn table_for(peers: &[Peer]) -> (RmaTable, &'static str) {
     if peers.iter().all(|peer| peer.reach == Reach::Transport) {
         (btl::TABLE, "btl")
     } else {
@@ -34,7 +34,7 @@ pub(super) fn table_for(peers: &[Peer]) -> (RmaTable, &'static str) {
     }
 }
 
-pub(super) fn peer(link: &Link, rank: usize, offer: &Offer) -> WinResult<Peer> {
+pub(in crate::win) fn peer(link: &Link, rank: usize, offer: &Offer) -> WinResult<Peer> {
     let endpoint = link.members.endpoint(rank);
     let endpoint = endpoint.map_err(|reason| WinError::Creation { rank, reason })?;
     let alone = link.context.threads < ThreadLevel::Multiple;
@@ -42,20 +42,20 @@ pub(super) fn peer(link: &Link, rank: usize, offer: &Offer) -> WinResult<Peer> {
 }
 
 /// The parts of a window that differ between tables.
-pub(super) struct Pieces {
-    pub(super) exposed: Exposed,
-    pub(super) control: Control,
-    pub(super) shared: Option<Shared>,
-    pub(super) peers: Vec<Peer>,
-    pub(super) devices: Box<[i32]>,
+pub(in crate::win) struct Pieces {
+    pub(in crate::win) exposed: Exposed,
+    pub(in crate::win) control: Control,
+    pub(in crate::win) shared: Option<Shared>,
+    pub(in crate::win) peers: Vec<Peer>,
+    pub(in crate::win) devices: Box<[i32]>,
 }
 
 /// The device of each rank's memory.
-pub(super) fn devices(intents: &[Intent]) -> Box<[i32]> {
+pub(in crate::win) fn devices(intents: &[Intent]) -> Box<[i32]> {
     intents.iter().map(|intent| intent.device).collect()
 }
 
-pub(super) fn assemble(
+pub(in crate::win) fn assemble(
     link: Link,
     (kind, info): (WindowKind, &Resolved),
     (table, table_name): (RmaTable, &'static str),

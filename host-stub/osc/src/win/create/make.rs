@@ -17,32 +17,32 @@ use std::sync::Arc;
 
 use plugin_api::hmem_iface;
 
-use super::assemble::{Pieces, assemble, devices, peer, table_for};
-use super::control::{Control, ControlPlan};
-use super::error::{WinResult, refused};
-use super::hooks::hooked;
-use super::info::{Resolved, TableChoice};
-use super::intent::{Intent, classes};
-use super::kind::WindowKind;
-use super::link::Link;
-use super::lock_words::MOST_RANKS;
-use super::own_part::{device_memory, expose, memory, usable};
-use super::parts::{Exposed, Memory};
-use super::peer::{Offer, Reach, decode, encode};
-use super::regions::Shape;
-use super::share::{Opened, agree, open, owns};
-use super::shm;
-use super::shm::shared::Shared;
-use super::slots::SLOTS;
-use super::wanted::{Source, Wanted};
-use super::window::Window;
 use crate::base::NoSegment;
 use crate::base::process::Process;
 use crate::door::HOST;
 use crate::door::Members;
+use crate::win::control::{Control, ControlPlan};
+use crate::win::create::assemble::{Pieces, assemble, devices, peer, table_for};
+use crate::win::create::intent::{Intent, classes};
+use crate::win::create::own_part::{device_memory, expose, memory, usable};
+use crate::win::create::share::{Opened, agree, open, owns};
+use crate::win::create::wanted::{Source, Wanted};
+use crate::win::dynamic::regions::Shape;
+use crate::win::error::{WinResult, refused};
+use crate::win::hooks::hooked;
+use crate::win::info::{Resolved, TableChoice};
+use crate::win::kind::WindowKind;
+use crate::win::link::Link;
+use crate::win::lock_words::MOST_RANKS;
+use crate::win::parts::{Exposed, Memory};
+use crate::win::peer::{Offer, Reach, decode, encode};
+use crate::win::shm;
+use crate::win::shm::shared::Shared;
+use crate::win::slots::SLOTS;
+use crate::win::window::Window;
 
 /// Makes a window; collective over the members.
-pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window> {
+pub(in crate::win) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window> {
     let mut link = Link::new(members);
     let context = Arc::clone(&link.context);
     let _entered = match &context.watch {

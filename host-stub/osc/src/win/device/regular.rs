@@ -1,10 +1,10 @@
 //! Which layouts are rows of equal blocks at regular distances, so that one call of a copy function moves all of them.
 
-use super::layout::{Layout, Segment, Shape};
 use crate::transport::Blocks;
+use crate::win::layout::{Layout, Segment, Shape};
 
 /// The blocks of a layout whose buffer is at `base`; `None` for one run, and for runs that are not regular.
-pub(super) fn blocks(layout: &Layout, base: u64) -> Option<Blocks> {
+pub(in crate::win) fn blocks(layout: &Layout, base: u64) -> Option<Blocks> {
     match layout.shape() {
         Shape::Contiguous => None,
         Shape::Strided { run, stride } => Some(Blocks {

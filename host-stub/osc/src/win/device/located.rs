@@ -2,24 +2,24 @@
 //! the window's table as it is goes through host memory.
 //!
 //! A put or get without gaps over the transport takes the device buffer itself. Everything else is
-//! packed into host memory by the copy functions, many runs at a time, and done from there ([`super::packed`]).
+//! packed into host memory by the copy functions, many runs at a time, and done from there ([`crate::win::packed`]).
 
 use plugin_api::hmem_iface;
 
-use super::device_copy::{Elements, Place};
-use super::error::{WinError, WinResult};
-use super::kind::WindowKind;
-use super::layout::{Layout, Segment};
-use super::op::{Kind, RmaOp};
-use super::packed::{PackedBuffers, Rows};
-use super::peer::Reach;
-use super::pieces::Cursor;
-use super::request::{Request, issue_unasked};
-use super::request_state::LastStep;
-use super::table::{Communicate, Requested};
-use super::window::Window;
 use crate::base::Op;
 use crate::door::{Found, HOST};
+use crate::win::device::device_copy::{Elements, Place};
+use crate::win::device::packed::{PackedBuffers, Rows};
+use crate::win::error::{WinError, WinResult};
+use crate::win::kind::WindowKind;
+use crate::win::layout::{Layout, Segment};
+use crate::win::op::{Kind, RmaOp};
+use crate::win::peer::Reach;
+use crate::win::pieces::Cursor;
+use crate::win::request::handle::{Request, issue_unasked};
+use crate::win::request::request_state::LastStep;
+use crate::win::table::{Communicate, Requested};
+use crate::win::window::Window;
 
 /// A call whose buffers have been looked up, and those of them that have to be replaced by host memory.
 type Located<'a> = (RmaOp<'a>, Option<Box<PackedBuffers>>);
@@ -187,7 +187,7 @@ impl Window {
     /// As for [`communicate`](Self::communicate).
     #[cold]
     #[inline(never)]
-    pub(super) unsafe fn communicate_located(
+    pub(in crate::win) unsafe fn communicate_located(
         &self,
         op: RmaOp<'_>,
         entry: Communicate,
@@ -215,7 +215,7 @@ impl Window {
     /// As for [`communicate`](Self::communicate).
     #[cold]
     #[inline(never)]
-    pub(super) unsafe fn request_located(
+    pub(in crate::win) unsafe fn request_located(
         &self,
         op: RmaOp<'_>,
         entry: Requested,

@@ -1,17 +1,17 @@
 //! How the ranks of a node come to one segment, or agree that they have none.
 
-use super::error::{WinResult, refused};
-use super::info::{Resolved, TableChoice};
-use super::intent::Intent;
-use super::kind::WindowKind;
-use super::link::Link;
-use super::shm::plan::Plan;
-use super::shm::shared::Shared;
 use crate::base::{Card, NoSegment, Segment};
 use crate::door::HOST;
+use crate::win::create::intent::Intent;
+use crate::win::error::{WinResult, refused};
+use crate::win::info::{Resolved, TableChoice};
+use crate::win::kind::WindowKind;
+use crate::win::link::Link;
+use crate::win::shm::plan::Plan;
+use crate::win::shm::shared::Shared;
 
 /// Whether a window owns memory that a segment may hold.
-pub(super) fn owns(kind: WindowKind, info: &Resolved) -> bool {
+pub(in crate::win) fn owns(kind: WindowKind, info: &Resolved) -> bool {
     match kind {
         WindowKind::AllocateShared => true,
         WindowKind::Allocate => matches!(
@@ -23,11 +23,11 @@ pub(super) fn owns(kind: WindowKind, info: &Resolved) -> bool {
 }
 
 /// This rank's view of the segment of its node, or why it has none.
-pub(super) type Opened = Result<Shared, NoSegment>;
+pub(in crate::win) type Opened = Result<Shared, NoSegment>;
 
 /// Makes the segment of each node, and opens it. None where no segment is wanted, on every rank alike. Collective over the
 /// window: the same ranks enter the same exchange.
-pub(super) fn open(
+pub(in crate::win) fn open(
     link: &Link,
     kind: WindowKind,
     info: &Resolved,
@@ -81,16 +81,16 @@ pub(super) fn open(
 }
 
 /// What all ranks came to.
-pub(super) struct Agreed {
+pub(in crate::win) struct Agreed {
     /// What each rank said with its success.
-    pub(super) said: Vec<Vec<u8>>,
+    pub(in crate::win) said: Vec<Vec<u8>>,
     /// The ranks that could not open the segment of their node, which no rank of it uses then, and why.
-    pub(super) given_up: Vec<(usize, String)>,
+    pub(in crate::win) given_up: Vec<(usize, String)>,
 }
 
 /// Tells the other ranks how it went here: what goes with a success, or why there is none. Collective. An error, on every
 /// rank alike, when some rank's memory is not to be had.
-pub(super) fn agree(
+pub(in crate::win) fn agree(
     link: &Link,
     classes: &[usize],
     mine: Result<&[u8], &NoSegment>,
@@ -169,7 +169,7 @@ fn take(
 const CARD: u64 = u64::from_le_bytes(*b"WINCARD1");
 
 /// Words of a card.
-pub(super) const CARD_WORDS: usize = 6;
+pub(in crate::win) const CARD_WORDS: usize = 6;
 
 fn encode_card(card: &Card) -> Vec<u8> {
     let words: [u64; CARD_WORDS] = [

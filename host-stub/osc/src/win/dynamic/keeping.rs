@@ -19,7 +19,7 @@ pub fn is_kept() -> bool {
 }
 
 /// Runs the part of a call that takes something, keeps it and gives it back.
-pub(super) fn keeping<R>(waiter: &dyn Waiter, part: impl FnOnce() -> R) -> R {
+pub(in crate::win) fn keeping<R>(waiter: &dyn Waiter, part: impl FnOnce() -> R) -> R {
     struct Before(bool);
     impl Drop for Before {
         fn drop(&mut self) {

@@ -3,9 +3,9 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::error::{WinError, WinResult};
-use super::request::Request;
 use crate::door::{Attached, Listener, Taken};
+use crate::win::error::{WinError, WinResult};
+use crate::win::request::handle::Request;
 
 /// Called with the data given to [`Request::detach`] and 0 or a negative status.
 pub type Completed = unsafe extern "C" fn(data: *mut c_void, status: i32);

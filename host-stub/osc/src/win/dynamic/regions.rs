@@ -11,66 +11,66 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plugin_api::Access;
 
-use super::control::{Control, REGIONS_VERSION, Word};
 use crate::base::Pages;
 use crate::transport::{Registration, Transport};
+use crate::win::control::{Control, REGIONS_VERSION, Word};
 
 /// Words of the largest handle.
-pub(super) const KEY_WORDS: usize = 32;
+pub(in crate::win) const KEY_WORDS: usize = 32;
 /// The words of a handle, the unused ones zero.
-pub(super) type KeyWords = [u64; KEY_WORDS];
+pub(in crate::win) type KeyWords = [u64; KEY_WORDS];
 
 /// Slots of the first chunk.
 const FIRST: usize = 128;
 /// Chunks at most.
-pub(super) const CHUNKS: usize = 20;
+pub(in crate::win) const CHUNKS: usize = 20;
 /// Changes that the log keeps.
-pub(super) const LOG: usize = 64;
+pub(in crate::win) const LOG: usize = 64;
 /// How many slots are or were in use, in the control block.
-pub(super) const COUNT: Word = Word(REGIONS_VERSION.0 + 1);
+pub(in crate::win) const COUNT: Word = Word(REGIONS_VERSION.0 + 1);
 
 /// Where things lie in the table and its directory, for handles of so many words.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(in crate::win) struct Shape {
     handle_words: usize,
 }
 
 impl Shape {
-    pub(super) const fn of(handle_size: usize) -> Shape {
+    pub(in crate::win) const fn of(handle_size: usize) -> Shape {
         Shape {
             handle_words: handle_size / 8,
         }
     }
 
     /// Words of a slot: address, length, handle. A length of zero means that it is free.
-    pub(super) const fn slot_words(self) -> usize {
+    pub(in crate::win) const fn slot_words(self) -> usize {
         2 + self.handle_words
     }
 
     /// Words of a directory entry: a chunk's address and handle.
-    pub(super) const fn entry_words(self) -> usize {
+    pub(in crate::win) const fn entry_words(self) -> usize {
         1 + self.handle_words
     }
 
     /// Words of log and directory in the control block.
-    pub(super) const fn control_words(self) -> usize {
+    pub(in crate::win) const fn control_words(self) -> usize {
         LOG + CHUNKS * self.entry_words()
     }
 
     /// Where a chunk's directory entry begins, in those.
-    pub(super) const fn entry(self, chunk: usize) -> usize {
+    pub(in crate::win) const fn entry(self, chunk: usize) -> usize {
         LOG + chunk * self.entry_words()
     }
 }
 
 /// The chunk of a slot, and its place there; none for a number that no slot has.
-pub(super) fn place_of(slot: usize) -> Option<(usize, usize)> {
+pub(in crate::win) fn place_of(slot: usize) -> Option<(usize, usize)> {
     let chunk = (slot / FIRST).checked_add(1)?.ilog2() as usize;
     (chunk < CHUNKS).then(|| (chunk, slot - slots_before(chunk)))
 }
 
 /// Slots of all chunks before one.
-pub(super) const fn slots_before(chunk: usize) -> usize {
+pub(in crate::win) const fn slots_before(chunk: usize) -> usize {
     FIRST * ((1 << chunk) - 1)
 }
 
@@ -98,7 +98,7 @@ struct Region {
 
 /// Everything that a rank has attached.
 #[derive(Default)]
-pub(super) struct Regions {
+pub(in crate::win) struct Regions {
     by_base: BTreeMap<usize, Region>,
     chunks: Vec<Chunk>,
     /// Slots that were in use and are free.
@@ -108,14 +108,14 @@ pub(super) struct Regions {
 
 impl Regions {
     /// Start and length of an attached region that a range overlaps.
-    pub(super) fn overlapping(&self, start: usize, end: usize) -> Option<(usize, usize)> {
+    pub(in crate::win) fn overlapping(&self, start: usize, end: usize) -> Option<(usize, usize)> {
         // Regions do not overlap each other, so the last that begins before the end decides.
         let (base, region) = self.by_base.range(..end).next_back()?;
         (base + region.len > start).then_some((*base, region.len))
     }
 
     /// Adds a region that overlaps none, and publishes it. The error says why there is no room.
-    pub(super) fn add(
+    pub(in crate::win) fn add(
         &mut self,
         control: &Control,
         transport: &Transport,
@@ -158,7 +158,7 @@ impl Regions {
     }
 
     /// Takes the region that begins at an address out, and publishes that; gives its registration.
-    pub(super) fn remove(
+    pub(in crate::win) fn remove(
         &mut self,
         control: &Control,
         transport: &Transport,
@@ -175,7 +175,7 @@ impl Regions {
     }
 
     /// Ends all registrations. The chunks' memory stays for good: others may be reading it.
-    pub(super) fn withdraw(&mut self) {
+    pub(in crate::win) fn withdraw(&mut self) {
         self.by_base.clear();
         for Chunk {
             registration,
@@ -240,17 +240,17 @@ fn make_chunk(transport: &Transport, shape: Shape, chunk: usize) -> Result<Chunk
 
 /// What this rank has attached.
 #[derive(Default)]
-pub(super) struct Attached(Mutex<Regions>);
+pub(in crate::win) struct Attached(Mutex<Regions>);
 
 impl Attached {
     /// Ends all registrations; the table stays as it is.
-    pub(super) fn withdraw(&mut self) {
+    pub(in crate::win) fn withdraw(&mut self) {
         let regions = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         regions.withdraw();
     }
 
     /// The regions, for one thread at a time.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Regions> {
+    pub(in crate::win) fn lock(&self) -> MutexGuard<'_, Regions> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use common::ranks::passes_with;
 use host_stub::crt::{CAN_YIELD, Hooks, Level, set_hooks};
-use host_stub::win::{Assertion, Datatype, Info, Layout, Op, Target, Window};
+use host_stub::win::{Assertion, Datatype, Info, Layout, Target, Window};
 use host_stub::{Job, JobOptions};
 
 /// A fetched word takes longer than it takes to begin another task; only the tasks' thread makes progress.
@@ -116,17 +116,18 @@ fn rank_updates_in_tasks() {
     let tasks = (0..TASKS).map(|_| {
         let window = Arc::clone(&window);
         let task = move || {
-            let (one, row) = (1u64, word());
+            let row = word();
             let target = Target {
                 rank: 0,
-                // Not aligned, so the target is updated under its lock.
                 displacement: 17,
                 layout: &row,
             };
-            // SAFETY: the operand outlives the flush.
-            unsafe { window.accumulate((&raw const one).cast(), &row, target, Op::Sum) }
-                .expect("accumulate");
-            window.flush(0).expect("flush");
+            let mut add = |bytes: &mut [u8]| {
+                let before = u64::from_ne_bytes(bytes.try_into().expect("a word"));
+                bytes.copy_from_slice(&(before + 1).to_ne_bytes());
+                true
+            };
+            window.change(target, &mut add).expect("change");
         };
         Box::new(task) as Task
     });

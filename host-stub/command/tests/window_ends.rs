@@ -332,7 +332,7 @@ fn failed_updates_leave_the_target_unlocked() {
     assert!(said.contains("passed\n"), "{said}");
 }
 
-/// Updates that read and write the target under its lock.
+/// Changes that read and write the target under its lock.
 #[test]
 #[ignore = "a rank of failed_updates_leave_the_target_unlocked"]
 fn rank_fails_at_transfers() {
@@ -341,19 +341,15 @@ fn rank_fails_at_transfers() {
     let window = Window::allocate_with(&job, 64, 1, &info).expect("a window");
     window.lock_all(Assertion::empty()).expect("lock_all");
     let row = Layout::contiguous(Datatype::Uint64, 3);
-    let operand = [1u64; 3];
     for _ in 0..10 {
         let target = Target {
             rank: 0,
-            // Not aligned, so that the update reads and writes the target.
             displacement: 1,
             layout: &row,
         };
-        // SAFETY: the operand lives until the call returns, which completes it.
-        let added = unsafe { window.accumulate(operand.as_ptr().cast(), &row, target, Op::Sum) };
-        match added {
+        match window.change(target, &mut |_| true) {
             Err(WinError::Transport { status, .. }) => assert_eq!(status, Status::ERROR),
-            other => panic!("the update gave {other:?}"),
+            other => panic!("the change gave {other:?}"),
         }
     }
     window.unlock_all().expect("unlock_all");

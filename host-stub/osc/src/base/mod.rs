@@ -1,11 +1,12 @@
 //! What the engine stands on: operations on elements, memory, and the identity of a process.
 //!
 //! - [`process`]: the identity of a process, for others on its machine.
-//! - `op`: operations on elements, and what they compute.
+//! - `op`: operations on elements, and what they compute; `arithmetic`: the same for a transport.
 //! - `pages`: page-aligned memory; `segment`: memory that the ranks of a node share; `room`: whether there
 //!   is as much.
 //! - `turn`: a value with one user at a time.
 
+mod arithmetic;
 mod op;
 mod pages;
 pub mod process;
@@ -13,6 +14,7 @@ mod room;
 mod segment;
 mod turn;
 
+pub use arithmetic::{apply_code, combine_elements};
 pub use op::{Op, combine, type_name};
 pub use pages::Pages;
 pub use segment::{Card, HEADER as SEGMENT_HEADER, NoSegment, Segment};

@@ -7,6 +7,7 @@ use plugin_api::ThreadLevel;
 use super::devices::Devices;
 use super::waiter::Waiter;
 use super::watch::Watch;
+use crate::base::combine_elements;
 use crate::transport::{Failures, Transport};
 use crate::win::{Dropped, TableChoice, WindowHooks};
 
@@ -40,6 +41,8 @@ impl Context {
         threads: ThreadLevel,
         waiter: Box<dyn Waiter>,
     ) -> Context {
+        // Before any rank can accumulate here.
+        transport.register_apply(combine_elements);
         Context {
             transport,
             failures,

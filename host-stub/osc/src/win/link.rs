@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use plugin_api::{ModuleFlags, Status};
 
-use super::btl::apply::combine_elements;
 use super::create::intent::Intent;
 use super::error::{WinError, WinResult, refused};
 use crate::base::process::Process;
@@ -46,8 +45,6 @@ impl Link {
     pub(super) fn new(members: Members) -> Link {
         let context = Arc::clone(members.context());
         let transport = context.transport.clone();
-        // Before any rank can accumulate here.
-        transport.register_apply(combine_elements);
         let attributes = transport.attributes();
         Link {
             turns: AtomicU32::new(0),

@@ -2,16 +2,12 @@
 //! atomics do not serve, and elements that lie in many places. A command has up to [`MOST_APPLIED`] bytes of runs and operands, which
 //! are copied, so nothing waits here but for results that lie in several places.
 
-use std::ffi::c_void;
 use std::mem::MaybeUninit;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use plugin_api::{
-    APPLY_HEAD, APPLY_RUN, ApplyRequest, ApplyRun, AtomicOp, Datatype, MOST_APPLIED, Status,
-};
+use plugin_api::{APPLY_HEAD, APPLY_RUN, ApplyRequest, ApplyRun, AtomicOp, MOST_APPLIED, Status};
 
 use super::tracked::done;
-use crate::base::{Op, combine};
+use crate::base::apply_code;
 use crate::win::bounce::Bounce;
 use crate::win::copy::unpack;
 use crate::win::error::{WinError, WinResult};
@@ -23,41 +19,6 @@ use crate::win::window::Window;
 
 /// Most runs of a command.
 const RUNS: usize = 128;
-
-/// The code by which the target's [`combine_elements`] knows an operation on a type.
-fn code(datatype: Datatype, op: AtomicOp) -> u32 {
-    (datatype as u32) << 8 | op as u32
-}
-
-/// The arithmetic of this host for the transport.
-pub(in crate::win) unsafe extern "C" fn combine_elements(
-    _: *mut c_void,
-    code: u32,
-    elements: *mut c_void,
-    operands: *const c_void,
-    count: usize,
-) -> Status {
-    let op = Op::ALL.iter().find(|op| op.atomic() as u32 == code & 0xff);
-    let (Ok(datatype), Some(op)) = (Datatype::try_from(code >> 8), op) else {
-        return Status::NOT_SUPPORTED;
-    };
-    if !op.is_defined_on(datatype) {
-        return Status::NOT_SUPPORTED;
-    }
-    let bytes = count * datatype.size();
-    // SAFETY: the transport passes as many elements and operands.
-    let (elements, operands) = unsafe {
-        (
-            std::slice::from_raw_parts_mut(elements.cast::<u8>(), bytes),
-            std::slice::from_raw_parts(operands.cast::<u8>(), bytes),
-        )
-    };
-    // The transport ignores the elements of a refused operation.
-    let combined = catch_unwind(AssertUnwindSafe(|| {
-        combine(datatype, *op, elements, operands)
-    }));
-    combined.map_or(Status::FATAL, |()| Status::SUCCESS)
-}
 
 /// The runs of one command.
 struct Runs {
@@ -89,7 +50,7 @@ impl Runs {
 
     fn add(&mut self, Segment { offset, len }: Segment) {
         let (offset, length) = (offset as u64, len as u64);
-        if let Some(last) = self.last()
+        if let Some(last) = self.newest()
             && last.length == length
             && let Some(stride) = offset.checked_sub(last.offset)
         {
@@ -111,7 +72,7 @@ impl Runs {
         self.count += 1;
     }
 
-    fn last(&mut self) -> Option<&mut ApplyRun> {
+    fn newest(&mut self) -> Option<&mut ApplyRun> {
         let last = self.count.checked_sub(1)?;
         // SAFETY: the first `count` runs were written.
         Some(unsafe { self.all[last].assume_init_mut() })
@@ -228,7 +189,7 @@ unsafe fn issue(
             size: datatype.size() as u32,
             datatype: datatype as u32,
             op: op as u32,
-            code: code(datatype, op),
+            code: apply_code(datatype, op),
         };
         // SAFETY: runs and operands are there, and the caller vouches for the results.
         let posted = unsafe { post(window, transfer, request, &values) };
@@ -315,6 +276,8 @@ unsafe fn post(
 
 #[cfg(test)]
 mod tests {
+    use plugin_api::Datatype;
+
     use super::*;
     use crate::win::layout::Block;
 
@@ -382,38 +345,5 @@ mod tests {
             .map(Vec::len)
             .collect();
         assert_eq!(counts, [RUNS, RUNS, 298 - 2 * RUNS]);
-    }
-
-    #[test]
-    fn codes_that_name_nothing_are_refused() {
-        let mut elements = [7u64];
-        let operands = [3u64];
-        let mut combined = |code| {
-            // SAFETY: one element of each size.
-            let status = unsafe {
-                combine_elements(
-                    std::ptr::null_mut(),
-                    code,
-                    elements.as_mut_ptr().cast(),
-                    operands.as_ptr().cast(),
-                    1,
-                )
-            };
-            (status, elements[0])
-        };
-        let sum = code(Datatype::Uint64, AtomicOp::Sum);
-        assert_eq!(combined(sum), (Status::SUCCESS, 10));
-        for unknown in [
-            u32::MAX,
-            code(Datatype::Uint64, AtomicOp::Cswap),
-            code(Datatype::Double, AtomicOp::Band),
-            11 << 8 | AtomicOp::Sum as u32,
-        ] {
-            assert_eq!(
-                combined(unknown),
-                (Status::NOT_SUPPORTED, 10),
-                "{unknown:#x}"
-            );
-        }
     }
 }

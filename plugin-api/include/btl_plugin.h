@@ -197,6 +197,7 @@ typedef struct btl_host_vtable {
  * need not wait between them. Except those on host memory of the target with operands on a device, of
  * which the plugin may copy the operands after the call: later AMOs may take effect before them. Not a
  * BTL flag. */
+#define BTL_FLAG_APPLIES UINT32_C(0x20000000)
 #define BTL_FLAG_ATOMICS_ORDERED UINT32_C(0x40000000)
 /* Puts and gets complete without any call by the target. Not a BTL flag. */
 #define BTL_FLAG_RDMA_PASSIVE_TARGET UINT32_C(0x80000000)

@@ -30,6 +30,8 @@ bitflags! {
         /// wait between them. Except those on host memory of the target with operands on a device, of which the plugin may
         /// copy the operands after the call: later AMOs may take effect before them. Not a BTL flag.
         const ATOMICS_ORDERED = 0x4000_0000;
+        /// `apply` reaches every peer. Without it, it may reach some. Not a BTL flag.
+        const APPLIES = 0x2000_0000;
         /// Puts and gets complete without any call by the target. Not a BTL flag.
         const RDMA_PASSIVE_TARGET = 0x8000_0000;
     }

@@ -85,6 +85,9 @@ fn flags(policy: &Policy, attaches: bool, atomics: &AtomicTable, mode: Mode) -> 
     if policy.atomics_ordered {
         flags |= ModuleFlags::ATOMICS_ORDERED;
     }
+    if policy.has_messages() {
+        flags |= ModuleFlags::APPLIES;
+    }
     // Flags hold for all peers.
     if policy.one_node && attaches {
         flags |= ModuleFlags::RDMA_PASSIVE_TARGET;

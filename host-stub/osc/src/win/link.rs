@@ -32,6 +32,9 @@ pub(super) struct Link {
     /// has to wait for an earlier one. With several contexts threads use different paths to a
     /// target, and calls that are ordered between threads would not be on the way.
     pub(super) ordered: bool,
+    /// Whether the transport brings accumulates as commands, from every rank to every rank. Otherwise elements that no
+    /// atomic changes are changed under the target's lock, by all ranks alike.
+    pub(super) applies: bool,
     /// Other ranks of the window whose processes can be seen from here.
     watched: Box<[(usize, Process)]>,
     /// When they were last looked for.
@@ -52,6 +55,7 @@ impl Link {
             size: members.size(),
             ordered: attributes.flags.contains(ModuleFlags::ATOMICS_ORDERED)
                 && attributes.contexts <= 1,
+            applies: attributes.flags.contains(ModuleFlags::APPLIES),
             members,
             transport,
             context,

@@ -15,6 +15,9 @@ pub(super) struct TypeSupport {
     /// lock instead, always, by every origin. A floating-point type needs the same of the integer
     /// of its size, by which its bits are compared and swapped.
     pub(super) native: bool,
+    /// Of a floating-point type that is not native for want of its integer alone: the transport has its atomics, so it may
+    /// refuse commands on aligned elements, which its network card would have to change.
+    pub(super) halfway: bool,
     /// Elements of one update, per [`Op`]; 0 when not served.
     update: [usize; Op::ALL.len()],
     /// Elements of one fetching update, per [`Op`]; 0 when not served.
@@ -74,7 +77,9 @@ impl TypeTable {
         }
         for datatype in [Datatype::Float, Datatype::Double] {
             let bits = table.get(bits_of(datatype)).native;
-            table.0[datatype as usize].native &= bits;
+            let support = &mut table.0[datatype as usize];
+            support.halfway = support.native && !bits;
+            support.native &= bits;
         }
         table
     }

@@ -7,7 +7,9 @@
 //!   atomics; an operation that it does not serve becomes a compare-swap loop per element. Where the target's processor
 //!   executes those atomics, elements in many places are one command ([`super::apply`]), which changes each by the same
 //!   instructions.
-//! - Any other type, and elements that are not aligned to their size, are changed by the target's processor alone, by commands.
+//! - Any other type, and elements that are not aligned to their size, are changed by the target's processor alone, by commands;
+//!   in a window where commands do not reach every rank, or would be refused, under the target's lock ([`super::locked`]), by all
+//!   ranks alike.
 //!   Under the hint `same_op`, an aligned operation that the transport serves goes by its atomics even then.
 //!
 //! The two never meet at one element. MPI promises atomicity among accumulates of the same
@@ -21,6 +23,7 @@ use plugin_api::Datatype;
 
 use super::apply;
 use super::compare_swap::by_compare_swap;
+use super::locked;
 use super::tracked::done;
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
@@ -88,7 +91,12 @@ unsafe fn update(
     let datatype = transfer.datatype();
     let support = window.types.get(datatype);
     let native = support.native || support.serves_alone(op) && window.rules.now().same_op;
-    if !native || !is_aligned(transfer.address, datatype) {
+    let aligned = is_aligned(transfer.address, datatype);
+    if !native || !aligned {
+        if !window.link.applies || support.halfway && aligned {
+            // SAFETY: the caller vouches for the transfer.
+            return unsafe { locked::accumulate(window, peer, transfer) };
+        }
         // SAFETY: the caller vouches for the transfer.
         return match unsafe { apply::accumulate(window, transfer, request) }? {
             true => Ok(()),
@@ -293,6 +301,10 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> W
     let datatype = swap.datatype();
     let size = datatype.size();
     if !window.types.get(datatype).native || !is_aligned(swap.address, datatype) {
+        if !window.link.applies {
+            // SAFETY: the caller vouches for the buffers.
+            return unsafe { locked::compare_and_swap(window, peer, swap) };
+        }
         // SAFETY: the caller vouches for the buffers.
         return unsafe { apply::compare_and_swap(window, swap) };
     }

@@ -1,10 +1,13 @@
-//! Changes of a target's bytes under its accumulate lock: read, compute here, write back. For types that the engine does not know.
+//! Changes of a target's bytes under its accumulate lock: read, compute here, write back. For types that the engine does not know,
+//! and for windows in which accumulates reach some ranks only as commands.
 //! Complete, and so in order, when they return.
 
+use crate::base::{Op, combine};
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
 use crate::win::change::Change;
 use crate::win::control::ACCUMULATE_LOCK;
+use crate::win::copy::{pack, unpack};
 use crate::win::dynamic::keeping::keeping;
 use crate::win::error::WinResult;
 use crate::win::peer::Peer;
@@ -90,5 +93,61 @@ pub(in crate::win) fn change(
             window.store_bytes(call, peer, &mut bounce, remote, len)?;
         }
         Ok(())
+    })
+}
+
+/// Updates elements that no atomic of the transport changes.
+///
+/// # Safety
+/// The caller vouches for the transfer.
+pub(super) unsafe fn accumulate(
+    window: &Window,
+    peer: &Peer,
+    transfer: &Transfer<'_>,
+) -> WinResult<()> {
+    let (op, datatype) = (transfer.op, transfer.datatype());
+    let mut operands = vec![0; transfer.origin_layout.bytes()];
+    if op != Op::NoOp {
+        // SAFETY: the caller vouches for the origin's buffer.
+        unsafe {
+            pack(
+                transfer.origin_layout,
+                transfer.origin,
+                operands.as_mut_ptr(),
+            )
+        };
+    }
+    change(window, peer, transfer, &mut |elements| {
+        if let Some(layout) = transfer.result_layout {
+            // SAFETY: the caller vouches for the result's buffer, which has as many elements.
+            unsafe { unpack(layout, elements.as_ptr(), transfer.result) };
+        }
+        if op != Op::NoOp {
+            combine(datatype, op, elements, &operands);
+        }
+        op != Op::NoOp
+    })
+}
+
+/// Compares one element and swaps it.
+///
+/// # Safety
+/// The caller vouches for the transfer.
+pub(super) unsafe fn compare_and_swap(
+    window: &Window,
+    peer: &Peer,
+    swap: &Transfer<'_>,
+) -> WinResult<()> {
+    change(window, peer, swap, &mut |element| {
+        let size = element.len();
+        // SAFETY: the caller vouches for one element in each buffer.
+        unsafe {
+            std::ptr::copy_nonoverlapping(element.as_ptr(), swap.result, size);
+            let equal = std::slice::from_raw_parts(swap.compare, size) == element;
+            if equal {
+                std::ptr::copy_nonoverlapping(swap.origin, element.as_mut_ptr(), size);
+            }
+            equal
+        }
     })
 }

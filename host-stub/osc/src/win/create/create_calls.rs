@@ -10,7 +10,7 @@ use crate::win::window::Window;
 
 impl Window {
     /// Makes a window of the caller's memory over a job, or another group of ranks. Collective; every rank may give another length and
-    /// displacement unit. [`WinError::Creation`](super::WinError::Creation) on every rank when some rank cannot take part.
+    /// displacement unit. [`WinError::Creation`](crate::win::WinError::Creation) on every rank when some rank cannot take part.
     ///
     /// # Safety
     /// The memory is readable and writable, and stays so until the window was freed. While it is
@@ -68,7 +68,7 @@ impl Window {
 
     /// Makes a window of `len` zeroed bytes of memory that every rank may address, see
     /// [`shared_query`](Self::shared_query). The ranks' parts follow each other without a gap
-    /// unless the info says otherwise. Collective; [`WinError::Creation`](super::WinError::Creation) on every rank when some
+    /// unless the info says otherwise. Collective; [`WinError::Creation`](crate::win::WinError::Creation) on every rank when some
     /// rank does not share memory with the others.
     pub fn allocate_shared(
         over: impl Into<Members>,

@@ -178,7 +178,7 @@ fn decide(info: InfoRef, options: &Options, atomics: &AtomicTable) -> Policy {
     policy.messages =
         !options.provider.is_rail && policy::goes_by_message(info, options, atomics.by_provider);
     policy.applies =
-        options.applies && !options.provider.is_rail && query::takes_messages(info, options);
+        options.applies && !options.provider.is_rail && policy::carries_applies(info, options);
     // Processors of this transport then execute all atomics, and rings and messages keep their order.
     policy.atomics_ordered |= policy.messages;
     policy

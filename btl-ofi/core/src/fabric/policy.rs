@@ -254,6 +254,12 @@ pub(crate) fn goes_by_message(info: InfoRef<'_>, options: &Options, has_atomics:
     takes_messages(info, options) && (better || !has_atomics)
 }
 
+/// Whether applies go by message beside the provider's own atomics: not where messages of several packets, in both directions,
+/// crash it.
+pub(crate) fn carries_applies(info: InfoRef<'_>, options: &Options) -> bool {
+    takes_messages(info, options) && !Quirks::of(&info.provider()).has(Trait::SinglePackets)
+}
+
 /// Words of the longest answer to messages. Long ones serve where the provider sends them as cheaply as several short ones.
 pub(crate) fn longest_answer(info: InfoRef<'_>) -> usize {
     let quirks = Quirks::of(&info.provider());

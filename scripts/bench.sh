@@ -87,55 +87,10 @@ bench_startup() {
     ./dev openmpi startup "$@"
 }
 
-# MPICH's windows and ours, in pairs.
-bench_mpich() {
-    # shellcheck source=scripts/mpich.sh
-    . scripts/mpich.sh
-    mpich_bench "$@"
-}
-
 # Peers, outstanding operations, regions, threads.
 bench_growth() {
     bench_build
     "$target/release/growth" --output "$bench_out/growth.json" "$@"
-}
-
-# Windows over shared memory beside bare memory, and over the transport beside its own functions.
-bench_tables() {
-    bench_build
-    "$target/release/tables" --output "$bench_out/tables.json" "$@"
-}
-
-# Allreduce beside Open MPI's.
-bench_collectives() {
-    bench_build
-    if ! have mpicc || ! have mpirun; then
-        echo "bench collectives: skipped, Open MPI is not installed (./dev openmpi installs it)"
-        return
-    fi
-    "$target/release/collectives" --output "$bench_out/collectives.json" "$@"
-}
-
-# Waits in every mode. The C plugin of the tests makes operations that take as long as wanted.
-bench_waiting() {
-    local plugin=$bench_out/libbtl_cma.so
-    bench_build
-    cc -std=gnu11 -O2 -shared -fPIC -fvisibility=hidden -pthread -Wno-unused-function -I plugin-api/include \
-        -o "$plugin" tests/c/plugin.c
-    "$target/release/waiting" --plugin "$plugin" --output "$bench_out/waiting.json" "$@"
-}
-
-bench_staged_of() {
-    local provider=$1
-    shift
-    "$target/release/host-stub" launch -n 2 --provider "$provider" --mca host_pretended_devices 1 -- \
-        "$target/release/staged" --output "$bench_out/staged-${provider%%;*}.json" "$@"
-}
-
-# Puts from device memory through copies, on a device that the host pretends to have.
-bench_staged() {
-    bench_build
-    bench_over bench_staged_of "$@"
 }
 
 # Instructions of one operation, by callgrind.
@@ -158,9 +113,9 @@ bench_report() {
 # bench_all [--short]: every part as a process of its own, bound in time; what fails does not stop the others, and the
 # report names it as not measured.
 bench_all() {
-    local short=() pairs=(--pairs 5) mpich=(--program-argument all --pairs 3 --limit 60) rounds=() turns=()
+    local short=() pairs=(--pairs 5) rounds=() turns=()
     if [[ ${1:-} == --short ]]; then
-        short=(--short) pairs=(--pairs 1 --limit 60) mpich=(--pairs 3) rounds=(--rounds 7) turns=(--turns 1)
+        short=(--short) pairs=(--pairs 1 --limit 60) rounds=(--rounds 7) turns=(--turns 1)
     fi
     # What an earlier run left is not of this one.
     mkdir -p "$bench_out"
@@ -175,11 +130,6 @@ bench_all() {
     step 'bench: applications' 1800 ./dev bench applications "${turns[@]}"
     step 'bench: threads' 900 ./dev bench threads "${turns[@]}"
     step 'bench: startup' 1800 ./dev bench startup "${turns[@]}"
-    step 'bench: mpich' 3600 ./dev bench mpich "${mpich[@]}"
-    step 'bench: tables' 600 ./dev bench tables "${rounds[@]}"
-    step 'bench: collectives' 1800 ./dev bench collectives
-    step 'bench: waiting' 900 ./dev bench waiting
-    step 'bench: staged' 600 ./dev bench staged
     step 'bench: instructions' 900 ./dev bench instructions
     step 'bench: report' 300 ./dev bench report
     summary
@@ -195,13 +145,12 @@ bench_command() {
     case $part in
     all) bench_all ;;
     --short) bench_all --short ;;
-    overhead | growth | openmpi | node | wire | applications | threads | startup | mpich | tables | collectives | waiting | staged | \
-        instructions | report)
+    overhead | growth | openmpi | node | wire | applications | threads | startup | instructions | report)
         "bench_$part" "$@"
         ;;
     *)
-        bench_die "unknown: $part (nothing, --short, overhead, growth, openmpi, node, wire, applications, threads, startup, mpich," \
-            "tables, collectives, waiting, staged, instructions or report)"
+        bench_die "unknown: $part (nothing, --short, overhead, growth, openmpi, node, wire, applications, threads, startup," \
+            "instructions or report)"
         ;;
     esac
 }

@@ -317,7 +317,6 @@ static void threaded(int count)
     report("put_rate_threads", 8, count, total / 1e6, "Mop/s");
 }
 
-#ifndef MPI_HAS_NO_MESSAGES
 /* `burst` messages to rank 1 and a reply: as many bytes for one message, none for more. Rank 1 repeats that until a message has
  * the tag 1. Collective. */
 static void messages(const char *name, size_t size, int burst, const char *unit)
@@ -368,7 +367,6 @@ static void all_messages(int quick)
         messages("send_bandwidth", size, size >= 1 << 20 ? 16 : BURST, "MB/s");
     }
 }
-#endif
 
 int main(int argc, char **argv)
 {
@@ -405,9 +403,7 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     if (everything) {
         seen();
-#ifndef MPI_HAS_NO_MESSAGES
         all_messages(!strcmp(what, "quick"));
-#endif
     }
     if (0 == rank) {
         if (threads) {

@@ -84,7 +84,8 @@ MPICH = {
 
 def competing(names, where, name):
     """The sides that are a measure of what is measured. Between nodes the C component is none for puts: its flush returns when the
-    data is sent, not when it has arrived. So does MPICH's of small puts (benches/mpich/visible.c)."""
+    data is sent, not when it has arrived. So does MPICH's of small puts: of 200 flushes with a target
+    that makes no progress, all returned while the bytes were not there."""
     left = ()
     if where != "node" and name.startswith("put_") and not name.startswith("put_seen"):
         left = ("C ",) if name.startswith("put_bandwidth") else ("C ", "MPICH")

@@ -1,4 +1,4 @@
-//! Reads the files of the parts: those of `overhead`, the pairs under Open MPI and beside MPICH, and of every other
+//! Reads the files of the parts: those of `overhead`, the pairs under Open MPI, and of every other
 //! part the targets that it judged itself.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ struct Overhead {
     figures: Vec<Row>,
 }
 
-/// A line of pairs: Open MPI's own component, or MPICH, and ours.
+/// A line of pairs: Open MPI's own component and ours.
 #[derive(Clone, Deserialize)]
 pub(crate) struct Pair {
     pub(crate) provider: String,
@@ -48,20 +48,15 @@ struct Pairs {
 }
 
 /// Parts that judge themselves, with their files.
-pub(crate) const JUDGED: [(&str, &str); 13] = [
+pub(crate) const JUDGED: [(&str, &str); 8] = [
     ("mapped memory", "mapped.json"),
     ("growth", "growth.json"),
     ("instructions", "instructions.json"),
-    ("tables", "tables.json"),
-    ("collectives", "collectives.json"),
     ("node", "node.json"),
     ("wire", "wire.json"),
     ("applications", "applications.json"),
     ("threads", "threads.json"),
     ("startup", "startup.json"),
-    ("waiting", "waiting.json"),
-    ("staged over shm", "staged-shm.json"),
-    ("staged over tcp;ofi_rxm", "staged-tcp.json"),
 ];
 
 /// Everything that was found.
@@ -69,7 +64,6 @@ pub(crate) const JUDGED: [(&str, &str); 13] = [
 pub(crate) struct Measurements {
     pub(crate) rows: Vec<Row>,
     pub(crate) pairs: Vec<Pair>,
-    pub(crate) beside_mpich: Vec<Pair>,
     /// Of each of [`JUDGED`], what it judged; none where it was not run.
     pub(crate) judged: Vec<Option<Part>>,
     /// The run of each file.
@@ -119,23 +113,17 @@ impl Measurements {
                 found.rows.append(&mut part.figures);
             }
         }
-        for name in ["openmpi.json", "mpich.json"] {
-            let Some(part) = json::<Pairs>(folder, name)? else {
-                continue;
-            };
-            found.runs.insert(name.into(), part.run);
+        if let Some(part) = json::<Pairs>(folder, "openmpi.json")? {
+            found.runs.insert("openmpi.json".into(), part.run);
             for (what, version) in &part.machine {
                 // The rest of it is the machine's, which is looked at here.
-                if ["openmpi", "mpich", "libfabric", "mpich_libfabric"].contains(&&**what)
+                if ["openmpi", "libfabric"].contains(&&**what)
                     && let Some(version) = version.as_str()
                 {
                     found.versions.insert(what.clone(), version.into());
                 }
             }
-            match name {
-                "mpich.json" => found.beside_mpich = part.rows,
-                _ => found.pairs = part.rows,
-            }
+            found.pairs = part.rows;
         }
         for (_, name) in JUDGED {
             let part = json::<Part>(folder, name)?;

@@ -20,18 +20,6 @@ pub(crate) fn judge(read: &Measurements) -> Vec<Target> {
     let mut targets = Vec::new();
     over_raw(read, &mut targets);
     under_openmpi(&read.pairs, &mut targets);
-    for provider in ["shm", "tcp"] {
-        for measured in [
-            "put_latency",
-            "put_seen_latency",
-            "get_latency",
-            "fetch_op_latency",
-        ] {
-            let pair = find(&read.beside_mpich, provider, measured, 1);
-            let name = format!("{provider} {measured} 8 B, ours over MPICH's");
-            targets.push(ratio(name, pair.and_then(judged), MOST, 1.0));
-        }
-    }
     for ((name, _), part) in JUDGED.iter().zip(&read.judged) {
         match part {
             Some(part) => targets.extend_from_slice(&part.targets),

@@ -129,6 +129,9 @@ impl Job {
         )
         .with_defaults(windows::defaults(&params)?)
         .with_devices(Box::new(OfWindows(Arc::clone(&devices))));
+        if let Some(combine) = options.arithmetic {
+            windows = windows.with_arithmetic(combine);
+        }
         if let Some(checker) = runtime.checker() {
             windows = windows.watched(Box::new(Watches(Arc::clone(checker))));
         }

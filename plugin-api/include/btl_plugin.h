@@ -316,12 +316,13 @@ typedef struct btl_apply_request {
     uint32_t code;        /* names operation and type for the function of the target's host */
 } btl_apply_request;
 
-/* Combines `count` elements with their operands: each element becomes the result of the operation that
- * `code` names. Both arrays are aligned for every type of the element's size. The function runs under
+/* Combines `count` elements of `size` bytes with their operands: each element becomes the result of the
+ * operation that `code` names. A peer chose code and size: the function refuses a code of elements of
+ * another size. Both arrays are aligned for every type of the element's size. The function runs under
  * locks of the module, on any thread that makes progress; it must not call the module, nor wait.
  * Another status than BTL_SUCCESS refuses the operation with that status; what the function left in
  * `elements` is then ignored. */
-typedef btl_status (*btl_apply_fn)(void *context, uint32_t code, void *elements,
+typedef btl_status (*btl_apply_fn)(void *context, uint32_t code, size_t size, void *elements,
                                    const void *operands, size_t count);
 
 /* A message that is to be sent: first the bytes at `data`, which the caller writes, then those at

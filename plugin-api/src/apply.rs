@@ -52,13 +52,14 @@ pub struct ApplyRequest {
     pub code: u32,
 }
 
-/// Combines `count` elements with their operands: each element becomes the result of the operation that `code` names. Both arrays
-/// are aligned for every type of the element's size. The function runs under locks of the module, on any thread that makes progress;
+/// Combines `count` elements of `size` bytes with their operands: each element becomes the result of the operation that `code` names.
+/// A peer chose code and size: the function refuses a code of elements of another size. Both arrays are aligned for every type of the element's size. The function runs under locks of the module, on any thread that makes progress;
 /// it must not call the module, nor wait. Another status than [`Status::SUCCESS`] refuses the operation with that status; what the
 /// function left in `elements` is then ignored.
 pub type ApplyFn = unsafe extern "C" fn(
     context: *mut c_void,
     code: u32,
+    size: usize,
     elements: *mut c_void,
     operands: *const c_void,
     count: usize,

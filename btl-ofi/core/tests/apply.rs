@@ -44,18 +44,19 @@ fn target_process() {
     serve_as_target();
 }
 
-/// Adds byte by byte; the upper part of the code is the size of an element.
+/// Adds byte by byte.
 unsafe extern "C" fn combine(
     _: *mut c_void,
     code: u32,
+    size: usize,
     elements: *mut c_void,
     operands: *const c_void,
     count: usize,
 ) -> Status {
-    if code & 0xff != ADD_BYTES {
+    if code != ADD_BYTES {
         return Status::NOT_SUPPORTED;
     }
-    for i in 0..count * (code >> 8) as usize {
+    for i in 0..count * size {
         // SAFETY: the transport passes `count` elements and operands of this size.
         unsafe {
             let at = elements.cast::<u8>().add(i);
@@ -96,7 +97,7 @@ fn adding(size: usize) -> Change {
         size,
         datatype: None,
         op: None,
-        code: ADD_BYTES | (size as u32) << 8,
+        code: ADD_BYTES,
     }
 }
 

@@ -252,13 +252,35 @@ static int take_out(ompi_datatype_t *type, size_t count, const void *array, void
     return rc;
 }
 
-int mca_osc_ofi_host_reduce(ompi_op_t *op, ompi_datatype_t *type, size_t count, const void *operand, void *target)
+static bool is_defined(ompi_op_t *op, ompi_datatype_t *type)
 {
-    size_t extent = type->super.ub - type->super.lb;
+    if (!ompi_op_is_intrinsic(op) || !ompi_datatype_is_predefined(type)) {
+        return false;
+    }
     int index = ompi_op_ddt_map[type->id];
-    if (!ompi_op_is_intrinsic(op) || index < 0 || NULL == op->o_func.intrinsic.fns[index]) {
+    return index >= 0 && NULL != op->o_func.intrinsic.fns[index];
+}
+
+/* Predefined objects have the same handles of Fortran everywhere. */
+enum { TYPE_BITS = 16 };
+
+int mca_osc_ofi_host_code(ompi_op_t *op, ompi_datatype_t *type)
+{
+    if (!is_defined(op, type) || op->o_f_to_c_index < 0 || type->d_f_to_c_index < 0
+        || op->o_f_to_c_index >> (31 - TYPE_BITS) != 0 || type->d_f_to_c_index >> TYPE_BITS != 0) {
+        return -1;
+    }
+    return op->o_f_to_c_index << TYPE_BITS | type->d_f_to_c_index;
+}
+
+int mca_osc_ofi_host_reduce(int code, size_t size, size_t count, const void *operand, void *target)
+{
+    ompi_op_t *op = opal_pointer_array_get_item(ompi_op_f_to_c_table, code >> TYPE_BITS);
+    ompi_datatype_t *type = opal_pointer_array_get_item(&ompi_datatype_f_to_c_table, code & ((1 << TYPE_BITS) - 1));
+    if (NULL == op || NULL == type || !is_defined(op, type) || type->super.size != size) {
         return MPI_ERR_OP;
     }
+    size_t extent = type->super.ub - type->super.lb;
     if (extent == type->super.size) {
         ompi_op_reduce(op, (void *) operand, target, count, type);
         return OMPI_SUCCESS;

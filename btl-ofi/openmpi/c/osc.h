@@ -82,10 +82,12 @@ bool mca_osc_ofi_host_element(struct ompi_datatype_t *type, struct mca_osc_ofi_h
 /* OMPI_OP_*, or OMPI_OP_NUM_OF_TYPES for MPI_NO_OP, or -1 for an operation that a program defined. */
 int mca_osc_ofi_host_op(struct ompi_op_t *op);
 
-/* target = operand op target, on `count` elements of a predefined type whose values lie without gaps on both sides, each side
- * aligned as malloc aligns. Returns an OMPI_* code. */
-int mca_osc_ofi_host_reduce(struct ompi_op_t *op, struct ompi_datatype_t *type, size_t count, const void *operand,
-                            void *target);
+/* A number for an operation on a predefined type, the same in all processes of a job; -1 if it is not defined. */
+int mca_osc_ofi_host_code(struct ompi_op_t *op, struct ompi_datatype_t *type);
+
+/* target = operand op target, by such a number, on `count` elements whose values have `size` bytes and lie without gaps on both
+ * sides, each side aligned as malloc aligns. Returns an OMPI_* code; MPI_ERR_OP for a number that names nothing of this size. */
+int mca_osc_ofi_host_reduce(int code, size_t size, size_t count, const void *operand, void *target);
 
 /* ---- requests ---- */
 

@@ -11,6 +11,7 @@ mod attempt;
 mod buffer;
 mod case;
 mod coll;
+mod customs;
 mod device;
 mod edges;
 mod epochs;
@@ -112,7 +113,8 @@ impl Check {
     ///
     /// # Safety
     /// The program calls the job from the thread that joined it alone, except through [`run`](Self::run).
-    pub unsafe fn job_options(&self, options: JobOptions) -> JobOptions {
+    pub unsafe fn job_options(&self, mut options: JobOptions) -> JobOptions {
+        options.arithmetic = Some(customs::combine);
         if self.threads > 1 {
             return options;
         }

@@ -2,8 +2,8 @@
 
 use super::case::Case;
 use super::{
-    accumulates, atomicity, edges, epochs, errors, hints, kinds, notified, programs, requests,
-    threads, transfers,
+    accumulates, atomicity, customs, edges, epochs, errors, hints, kinds, notified, programs,
+    requests, threads, transfers,
 };
 use host_stub::win::Info;
 
@@ -46,6 +46,7 @@ pub(super) fn windows() -> Vec<Case> {
     let mut cases = Vec::new();
     cases.extend(transfers::cases());
     cases.extend(accumulates::cases());
+    cases.extend(customs::cases());
     cases.extend(atomicity::cases());
     cases.extend(edges::cases());
     cases.extend(kinds::cases());

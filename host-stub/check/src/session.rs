@@ -3,7 +3,7 @@
 use super::buffer::DeviceBuffer;
 use super::case::{Context, Failure, Outcome};
 use super::shape::Placed;
-use host_stub::win::{Assertion, Layout, LockKind, Op, Request, Target, Window};
+use host_stub::win::{Assertion, Custom, Layout, LockKind, Op, Request, Target, Window};
 
 /// How a test opens access to every rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -363,6 +363,31 @@ impl<'a> Session<'a> {
             self.window
                 .rget_accumulate(from, &layout, into, &into_layout, target, op)
         }?)
+    }
+
+    /// With buffers in memory of the host.
+    pub(super) fn accumulate_custom(
+        &mut self,
+        custom: Custom,
+        (from, origin): (Buffer, &Placed),
+        result: Option<(Buffer, &Placed)>,
+        target: Target<'_>,
+    ) -> Outcome {
+        let from = self.pointer(from, origin.layout.extent())?;
+        let result = match result {
+            Some((into, result)) => {
+                let into = self.pointer(into, result.layout.extent())?;
+                Some((into, &result.layout))
+            }
+            None => None,
+        };
+        let origin = (from.cast_const(), &origin.layout);
+        // SAFETY: as in `put`.
+        unsafe {
+            self.window
+                .accumulate_custom(custom, origin, result, target)
+        }?;
+        Ok(())
     }
 
     pub(super) fn flush(&self, rank: usize) -> Outcome {

@@ -17,8 +17,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use common::ranks::passes_with;
 use host_stub::crt::{CAN_YIELD, Hooks, Level, set_hooks};
-use host_stub::win::{Assertion, Datatype, Info, Layout, Target, Window};
+use host_stub::win::{Assertion, Custom, CustomOp, Datatype, Info, Layout, Target, Window};
 use host_stub::{Job, JobOptions};
+use plugin_api::Status;
 
 /// A fetched word takes longer than it takes to begin another task; only the tasks' thread makes progress.
 const SLOW: [(&str, &str); 2] = [
@@ -78,6 +79,14 @@ fn run_all(tasks: impl Iterator<Item = Task>, patience: u64) -> usize {
     DEEPEST.swap(0, Ordering::Relaxed)
 }
 
+/// Adds words.
+unsafe fn add(_: u32, size: usize, elements: *mut u8, operands: *const u8, count: usize) -> Status {
+    assert_eq!((size, count), (8, 1));
+    // SAFETY: there is one element, aligned as a word.
+    unsafe { *elements.cast::<u64>() += *operands.cast::<u64>() };
+    Status::SUCCESS
+}
+
 fn join() -> Arc<Job> {
     let hooks = Hooks {
         claims: CAN_YIELD,
@@ -87,7 +96,9 @@ fn join() -> Arc<Job> {
     };
     // SAFETY: the functions stay, and do what the table says.
     unsafe { set_hooks(Some(&hooks)) }.expect("hooks");
-    let job = Job::init(JobOptions::default().task_multiple()).expect("init");
+    let mut options = JobOptions::default().task_multiple();
+    options.arithmetic = Some(add);
+    let job = Job::init(options).expect("init");
     assert_eq!(job.runtime().provided(), Level::TaskMultiple);
     assert!(JOB.set(Arc::clone(&job)).is_ok());
     job
@@ -116,18 +127,20 @@ fn rank_updates_in_tasks() {
     let tasks = (0..TASKS).map(|_| {
         let window = Arc::clone(&window);
         let task = move || {
-            let row = word();
+            let row = Layout::contiguous(Datatype::Uint8, 8);
             let target = Target {
                 rank: 0,
                 displacement: 17,
                 layout: &row,
             };
-            let mut add = |bytes: &mut [u8]| {
-                let before = u64::from_ne_bytes(bytes.try_into().expect("a word"));
-                bytes.copy_from_slice(&(before + 1).to_ne_bytes());
-                true
+            let custom = Custom {
+                size: 8,
+                op: CustomOp::Combine(0),
             };
-            window.change(target, &mut add).expect("change");
+            let one = 1u64.to_ne_bytes();
+            // SAFETY: the operand lives until the call returns, which completes what is done under a lock.
+            unsafe { window.accumulate_custom(custom, (one.as_ptr(), &row), None, target) }
+                .expect("accumulate");
         };
         Box::new(task) as Task
     });

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::c_plugin;
 use common::ranks::{passes, passes_with, run_over};
 use host_stub::win::{
-    Assertion, Datatype, Info, Layout, NewWindow, Op, Target, WinError, Window, WindowHook,
+    Assertion, Custom, CustomOp, Datatype, Info, Layout, NewWindow, Op, Target, WinError, Window,
+    WindowHook,
 };
 use host_stub::{Comm, Job, JobOptions};
 use plugin_api::Status;
@@ -340,14 +341,21 @@ fn rank_fails_at_transfers() {
     let info = Info::new().with("host_win_table", "btl").expect("a hint");
     let window = Window::allocate_with(&job, 64, 1, &info).expect("a window");
     window.lock_all(Assertion::empty()).expect("lock_all");
-    let row = Layout::contiguous(Datatype::Uint64, 3);
+    let row = Layout::contiguous(Datatype::Uint8, 24);
+    let custom = Custom {
+        size: 8,
+        op: CustomOp::Replace,
+    };
+    let words = [7u64; 3];
     for _ in 0..10 {
         let target = Target {
             rank: 0,
             displacement: 1,
             layout: &row,
         };
-        match window.change(target, &mut |_| true) {
+        let operands = (words.as_ptr().cast(), &row);
+        // SAFETY: the operands outlive the call.
+        match unsafe { window.accumulate_custom(custom, operands, None, target) } {
             Err(WinError::Transport { status, .. }) => assert_eq!(status, Status::ERROR),
             other => panic!("the change gave {other:?}"),
         }

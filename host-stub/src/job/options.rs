@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use osc_engine::base::CombineFn;
 use plugin_api::ThreadLevel;
 
 use crate::base::params::Setting;
@@ -14,6 +15,9 @@ pub struct JobOptions {
     pub(super) plugin: Option<PathBuf>,
     /// Parameters set above every other source.
     pub settings: Vec<Setting>,
+    /// Arithmetic on elements of types that windows do not know ([`Window::accumulate_custom`](crate::win::Window::accumulate_custom)); the same
+    /// codes at all ranks.
+    pub arithmetic: Option<CombineFn>,
     pub(super) level: Level,
 }
 
@@ -22,6 +26,7 @@ impl Default for JobOptions {
         JobOptions {
             plugin: None,
             settings: Vec::new(),
+            arithmetic: None,
             level: Level::Multiple,
         }
     }

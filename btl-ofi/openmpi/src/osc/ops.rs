@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 
 use osc_engine::win::Op;
+use plugin_api::Status;
 
 use crate::bindings as ffi;
 
@@ -36,4 +37,39 @@ pub(crate) fn operation(op: *mut ffi::ompi_op_t) -> Result<Operation, c_int> {
         _ => return Err(ffi::MPI_ERR_OP as c_int),
     };
     Ok(Operation::Known(known))
+}
+
+/// The code of an operation on a predefined type for [`combine`], the same in all processes; an error if it is not defined.
+pub(crate) fn code(
+    op: *mut ffi::ompi_op_t,
+    datatype: *mut ffi::ompi_datatype_t,
+) -> Result<u32, c_int> {
+    // SAFETY: Open MPI passes objects that live through the call.
+    let code = unsafe { ffi::mca_osc_ofi_host_code(op, datatype) };
+    u32::try_from(code).map_err(|_| ffi::MPI_ERR_OP as c_int)
+}
+
+/// Open MPI's functions as the engine's [`CombineFn`](osc_engine::base::CombineFn).
+///
+/// # Safety
+/// As for [`CombineFn`](osc_engine::base::CombineFn).
+pub(crate) unsafe fn combine(
+    code: u32,
+    size: usize,
+    elements: *mut u8,
+    operands: *const u8,
+    count: usize,
+) -> Status {
+    let Ok(code) = c_int::try_from(code) else {
+        return Status::NOT_SUPPORTED;
+    };
+    // SAFETY: the caller guarantees both buffers; the function refuses codes that name nothing of this size.
+    let rc = unsafe {
+        ffi::mca_osc_ofi_host_reduce(code, size, count, operands.cast(), elements.cast())
+    };
+    match rc {
+        ffi::OMPI_SUCCESS => Status::SUCCESS,
+        ffi::OMPI_ERR_OUT_OF_RESOURCE => Status::OUT_OF_RESOURCE,
+        _ => Status::NOT_SUPPORTED,
+    }
 }

@@ -11,7 +11,7 @@ use osc_engine::door::Context;
 use osc_engine::transport::{EndpointRef, Failures, Transport};
 use plugin_api::{Component, ComponentVtable, Status, ThreadLevel};
 
-use crate::osc::{component, log, progress, services};
+use crate::osc::{component, log, ops, progress, services};
 
 /// Modules that one `init` may make.
 const MODULES: usize = 32;
@@ -146,7 +146,8 @@ fn open_now() -> Result<Opened, String> {
         )
     });
     let waiter = Box::new(progress::Turns);
-    let context = Context::new(transport.clone(), failures, level, waiter);
+    let context =
+        Context::new(transport.clone(), failures, level, waiter).with_arithmetic(ops::combine);
     Ok(Opened {
         transport,
         context: Arc::new(context),

@@ -14,7 +14,8 @@ mod room;
 mod segment;
 mod turn;
 
-pub use arithmetic::{apply_code, combine_elements};
+pub use arithmetic::{CombineFn, apply_code, combine_elements};
+pub(crate) use arithmetic::{OF_DOOR, combine_by_door};
 pub use op::{Op, combine, type_name};
 pub use pages::Pages;
 pub use segment::{Card, HEADER as SEGMENT_HEADER, NoSegment, Segment};

@@ -1,5 +1,6 @@
 //! One process's use of a transport, shared by its windows.
 
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use plugin_api::ThreadLevel;
@@ -7,7 +8,7 @@ use plugin_api::ThreadLevel;
 use super::devices::Devices;
 use super::waiter::Waiter;
 use super::watch::Watch;
-use crate::base::combine_elements;
+use crate::base::{CombineFn, combine_elements};
 use crate::transport::{Failures, Transport};
 use crate::win::{Dropped, TableChoice, WindowHooks};
 
@@ -27,6 +28,8 @@ pub struct Context {
     pub(crate) waiter: Box<dyn Waiter>,
     pub(crate) watch: Option<Box<dyn Watch>>,
     pub(crate) devices: Option<Box<dyn Devices>>,
+    /// The door's arithmetic.
+    pub(crate) combine: Option<CombineFn>,
     pub(crate) threads: ThreadLevel,
     pub(crate) defaults: Defaults,
     pub(crate) hooks: WindowHooks,
@@ -42,13 +45,14 @@ impl Context {
         waiter: Box<dyn Waiter>,
     ) -> Context {
         // Before any rank can accumulate here.
-        transport.register_apply(combine_elements);
+        transport.register_apply(combine_elements, std::ptr::null_mut());
         Context {
             transport,
             failures,
             waiter,
             watch: None,
             devices: None,
+            combine: None,
             threads,
             defaults: Defaults::default(),
             hooks: WindowHooks::default(),
@@ -65,6 +69,15 @@ impl Context {
     /// The same, with devices.
     pub fn with_devices(mut self, devices: Box<dyn Devices>) -> Context {
         self.devices = Some(devices);
+        self
+    }
+
+    /// The same, with arithmetic on elements of types that the engine does not know
+    /// ([`accumulate_custom`](crate::win::Window::accumulate_custom)). All ranks have the same codes.
+    pub fn with_arithmetic(mut self, combine: CombineFn) -> Context {
+        self.transport
+            .register_apply(combine_elements, combine as *mut c_void);
+        self.combine = Some(combine);
         self
     }
 

@@ -315,12 +315,10 @@ impl Transport {
 
     /// Sets the function by which this process executes the [applies](Self::apply) of peers and its own. Does nothing with a
     /// plugin that has none.
-    pub fn register_apply(&self, function: ApplyFn) {
+    pub(crate) fn register_apply(&self, function: ApplyFn, context: *mut c_void) {
         if let Some(functions) = &self.functions().apply {
-            // SAFETY: the function stays callable, and takes no context.
-            let status = unsafe {
-                (functions.register)(self.module(), Some(function), std::ptr::null_mut())
-            };
+            // SAFETY: the function is one of this crate, which stays callable with its context.
+            let status = unsafe { (functions.register)(self.module(), Some(function), context) };
             if !status.is_ok() {
                 tracing::warn!("no function for accumulates was set: {status}");
             }

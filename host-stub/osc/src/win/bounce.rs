@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+const WORD: usize = size_of::<u128>();
+
 /// A buffer for bytes on their way. Leaked when a call gives up while an operation uses it.
 pub(super) struct Bounce {
-    words: Vec<u64>,
+    words: Vec<u128>,
     in_use: bool,
 }
 
@@ -13,13 +15,13 @@ impl Bounce {
     /// At least `len` bytes, aligned for every element type.
     pub(super) fn new(len: usize) -> Bounce {
         Bounce {
-            words: vec![0u64; len.div_ceil(8).max(1)],
+            words: vec![0; len.div_ceil(WORD).max(1)],
             in_use: false,
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.words.len() * 8
+        self.words.len() * WORD
     }
 
     pub(super) fn as_mut_ptr(&mut self) -> *mut u8 {
@@ -28,7 +30,7 @@ impl Bounce {
 
     /// The bytes, while no operation uses them.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the words are initialised and borrowed mutably, and eight bytes each.
+        // SAFETY: the words are initialised and borrowed mutably, and so many bytes each.
         unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len()) }
     }
 

@@ -15,11 +15,11 @@ mod busy;
 #[cfg(test)]
 mod busy_tests;
 mod calls;
-mod change;
 mod checked;
 mod control;
 mod copy;
 mod create;
+mod custom;
 mod device;
 mod dynamic;
 mod epoch;
@@ -63,6 +63,7 @@ pub use plugin_api::Datatype;
 
 pub use crate::base::{Op, combine, type_name};
 pub use control::COUNTERS;
+pub use custom::{Custom, CustomOp};
 pub use dynamic::keeping::is_kept;
 pub use epoch::{Assertion, FencePlan, LockKind};
 pub use error::{WinError, WinResult};

@@ -1,10 +1,10 @@
 //! The functions of one window. Every window owns a whole table from its creation on; public calls
 //! check their arguments and the epoch, then go through it without a further check.
 
-use plugin_api::{Datatype, Handle};
+use plugin_api::{Datatype, Handle, Status};
 
 use super::epoch::{Assertion, FencePlan, LockKind};
-use super::error::WinResult;
+use super::error::{WinError, WinResult};
 use super::info::Info;
 use super::layout::Layout;
 use super::peer::Peer;
@@ -143,6 +143,16 @@ impl<'a> Transfer<'a> {
     #[inline]
     pub fn datatype(&self) -> Datatype {
         self.target_layout.datatype()
+    }
+
+    /// The error of the call with a status of the transport.
+    #[cold]
+    pub(super) fn failed(&self, status: Status) -> WinError {
+        WinError::Transport {
+            call: self.call,
+            rank: self.peer.rank,
+            status,
+        }
     }
 
     /// Whether elements lie in a row at the origin and at the target.

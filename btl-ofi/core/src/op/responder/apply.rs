@@ -175,7 +175,7 @@ unsafe fn by_atomics(
                     let mut aligned = 0u64;
                     let aligned = (&raw mut aligned).cast::<u8>();
                     ptr::copy_nonoverlapping(operand, aligned, size);
-                    call(arithmetic, change.code, (copy, aligned), 1)
+                    call(arithmetic, change, (copy, aligned), 1)
                 }
                 None => {
                     if is_equal(copy, packed.compare.wrapping_add(offset), size) {
@@ -252,7 +252,7 @@ unsafe fn by_copies(
                 _ => {
                     let arithmetic = arithmetic.ok_or(Status::NOT_SUPPORTED)?;
                     ptr::copy_nonoverlapping(packed.operands, operands, bytes);
-                    call(arithmetic, change.code, (elements, operands), bytes / size)?;
+                    call(arithmetic, change, (elements, operands), bytes / size)?;
                     target.put(elements, address, bytes)?;
                 }
             }
@@ -267,17 +267,17 @@ unsafe fn by_copies(
 /// Calls the user's function. A status that is no refusal of an operation becomes an error, because the origin would repeat it.
 ///
 /// # Safety
-/// Both pointers are aligned for every type of this size, and good for `count` elements.
+/// Both pointers are aligned for every type of the element's size, and good for `count` elements.
 unsafe fn call(
     arithmetic: Arithmetic,
-    code: u32,
+    &Change { code, size, .. }: &Change,
     (elements, operands): (*mut u8, *mut u8),
     count: usize,
 ) -> Result<(), Status> {
     let Arithmetic { function, context } = arithmetic;
     // SAFETY: the user set this function with its argument, and allows it to run on any thread. The caller guarantees elements and
     // operands.
-    match unsafe { function(context, code, elements.cast(), operands.cast(), count) } {
+    match unsafe { function(context, code, size, elements.cast(), operands.cast(), count) } {
         Status::SUCCESS => Ok(()),
         status if status.is_ok() || status.is_again() => Err(Status::ERROR),
         status => Err(status),

@@ -1,9 +1,9 @@
-//! Accumulates. The element type alone decides who changes an element: the engine, of types that it knows, each element by one
-//! atomic or under the target's lock; of all others Open MPI's own function for operation and type, under the target's lock.
+//! Accumulates. The element type alone decides what computes an element: the engine, of types that it knows; of all others Open MPI's
+//! own function for operation and type.
 
 use std::ffi::{c_int, c_void};
 
-use osc_engine::win::{Datatype, Layout, Op, Target, WinResult};
+use osc_engine::win::{Custom, CustomOp, Datatype, Layout, Op, Target, WinResult};
 
 use super::Module;
 use super::requests::Theirs;
@@ -12,7 +12,7 @@ use super::rows::{Row, rows};
 use crate::bindings as ffi;
 use crate::osc::convert::{Element, Runs};
 use crate::osc::error::{self, Code};
-use crate::osc::ops::{Operation, operation};
+use crate::osc::ops::{self, Operation, operation};
 use crate::osc::request;
 
 /// An accumulate as Open MPI passes it.
@@ -231,53 +231,38 @@ impl Module {
         Ok(())
     }
 
-    /// What the engine cannot compute: read, computed by Open MPI's function, and written under the target's lock. Complete when
-    /// it returns.
+    /// What the engine cannot compute: by Open MPI's function.
     #[cold]
     fn update_by_function(&self, update: &Update, parts: &Parts) -> Code {
-        let bytes = parts.target.len();
-        let target = in_bytes(&parts.target)?;
-        let mut operand = Aligned::new(bytes);
-        if let Some(runs) = &parts.origin {
-            // SAFETY: MPI binds the program's buffer through the call.
-            unsafe { gather(update.origin.address, runs, operand.bytes()) };
-        }
-        let mut code = ffi::OMPI_SUCCESS;
-        let count = bytes / parts.element.size;
-        let mut change = |target: &mut [u8]| -> bool {
-            if let (Some(buffer), Some(runs)) = (update.result, &parts.result) {
-                // SAFETY: MPI binds the program's buffer through the call.
-                unsafe { scatter(target, runs, buffer.address) };
-            }
-            match parts.operation {
-                Operation::Known(Op::NoOp) => return false,
-                Operation::Known(Op::Replace) => target.copy_from_slice(operand.bytes()),
-                _ => {
-                    let mut computed = Aligned::new(bytes);
-                    computed.bytes().copy_from_slice(target);
-                    // SAFETY: operation and type live through the call; both buffers hold so many elements.
-                    code = unsafe {
-                        ffi::mca_osc_ofi_host_reduce(
-                            update.op,
-                            parts.element.datatype,
-                            count,
-                            operand.bytes().as_ptr().cast(),
-                            computed.bytes().as_mut_ptr().cast(),
-                        )
-                    };
-                    target.copy_from_slice(computed.bytes());
-                }
-            }
-            code == ffi::OMPI_SUCCESS
+        let op = match parts.operation {
+            Operation::Known(Op::NoOp) => CustomOp::NoOp,
+            Operation::Known(Op::Replace) => CustomOp::Replace,
+            _ => CustomOp::Combine(ops::code(update.op, parts.element.datatype)?),
         };
+        let custom = Custom {
+            size: parts.element.size,
+            op,
+        };
+        let target = in_bytes(&parts.target)?;
+        let side = |runs: &Option<Runs>| runs.as_ref().map(in_bytes).transpose();
+        let (origin, result) = (side(&parts.origin)?, side(&parts.result)?);
+        let origin = match &origin {
+            Some(side) => (
+                at(Some(update.origin), side.begin).cast_const(),
+                &side.layout,
+            ),
+            None => (std::ptr::null(), &target.layout),
+        };
+        let result = result
+            .as_ref()
+            .map(|side| (at(update.result, side.begin), &side.layout));
         let place = self.target(update.place, &target)?;
-        let changed = self.window()?.change(place, &mut change);
-        changed.map_err(|error| error::code(&error))?;
-        if code == ffi::OMPI_SUCCESS {
-            Ok(())
-        } else {
-            Err(code)
-        }
+        // SAFETY: MPI binds the program's buffers until the operation is complete.
+        let issued = unsafe {
+            self.window()?
+                .accumulate_custom(custom, origin, result, place)
+        };
+        issued.map_err(|error| error::code(&error))
     }
 
     pub(super) fn compare_and_swap(
@@ -302,64 +287,6 @@ impl Module {
             )
         };
         outcome.map_err(|error| error::code(&error))
-    }
-}
-
-/// Bytes that are aligned for every type.
-struct Aligned {
-    words: Vec<u128>,
-    len: usize,
-}
-
-impl Aligned {
-    fn new(len: usize) -> Aligned {
-        Aligned {
-            words: vec![0; len.div_ceil(size_of::<u128>())],
-            len,
-        }
-    }
-
-    fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the words have at least so many bytes, of which every pattern is valid.
-        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len) }
-    }
-}
-
-/// Copies runs of a buffer to bytes in a row.
-///
-/// # Safety
-/// The buffer is readable there.
-unsafe fn gather(buffer: *const c_void, runs: &Runs, mut to: &mut [u8]) {
-    for run in runs.as_slice() {
-        let (here, rest) = to.split_at_mut(run.len.min(to.len()));
-        // SAFETY: the caller's contract.
-        unsafe {
-            std::ptr::copy_nonoverlapping(
-                buffer.cast::<u8>().wrapping_offset(run.offset),
-                here.as_mut_ptr(),
-                here.len(),
-            );
-        }
-        to = rest;
-    }
-}
-
-/// Copies bytes in a row to runs of a buffer.
-///
-/// # Safety
-/// The buffer is writable there.
-unsafe fn scatter(mut from: &[u8], runs: &Runs, buffer: *mut c_void) {
-    for run in runs.as_slice() {
-        let (here, rest) = from.split_at(run.len.min(from.len()));
-        // SAFETY: the caller's contract.
-        unsafe {
-            std::ptr::copy_nonoverlapping(
-                here.as_ptr(),
-                buffer.cast::<u8>().wrapping_offset(run.offset),
-                here.len(),
-            );
-        }
-        from = rest;
     }
 }
 
@@ -391,19 +318,5 @@ mod tests {
         };
         let sides = parts.sides(Datatype::Int32).expect("no error");
         assert!(sides.is_none(), "21 is not a whole element from 0");
-    }
-
-    #[test]
-    fn gathered_bytes_are_scattered_back() {
-        let from: Vec<u8> = (0..12).collect();
-        let places = runs(&[(8, 2), (1, 3)]);
-        let mut packed = [0; 5];
-        // SAFETY: the runs lie inside the buffer.
-        unsafe { gather(from.as_ptr().cast(), &places, &mut packed) };
-        assert_eq!(packed, [8, 9, 1, 2, 3]);
-        let mut back = [0xffu8; 12];
-        // SAFETY: the runs lie inside the buffer.
-        unsafe { scatter(&packed, &places, back.as_mut_ptr().cast()) };
-        assert_eq!(back, [255, 1, 2, 3, 255, 255, 255, 255, 8, 9, 255, 255]);
     }
 }

@@ -19,9 +19,9 @@
 //! Order: accumulates of one origin to one target take effect in the order of their calls. Ways that wait are in order
 //! by waiting, commands stay in order with each other and with the atomics that the target executes; for the others the transport keeps order, or each accumulate waits for the earlier ones to that target.
 
-use plugin_api::Datatype;
+use plugin_api::{Datatype, Status};
 
-use super::apply;
+use super::apply::{self, How};
 use super::compare_swap::by_compare_swap;
 use super::locked;
 use super::tracked::done;
@@ -98,9 +98,9 @@ unsafe fn update(
             return unsafe { locked::accumulate(window, peer, transfer) };
         }
         // SAFETY: the caller vouches for the transfer.
-        return match unsafe { apply::accumulate(window, transfer, request) }? {
+        return match unsafe { apply::accumulate(window, transfer, &How::of(transfer), request) }? {
             true => Ok(()),
-            false => Err(apply::refused(transfer)),
+            false => Err(transfer.failed(Status::NOT_SUPPORTED)),
         };
     }
     let Some(limit) = support.limit(op, transfer.result_layout.is_some()) else {
@@ -158,9 +158,12 @@ unsafe fn many_pieces(
     request: Option<&RequestState>,
     limit: usize,
 ) -> WinResult<()> {
-    // SAFETY: the caller vouches for the transfer.
-    if is_scattered(transfer) && unsafe { apply::accumulate(window, transfer, request) }? {
-        return Ok(());
+    if is_scattered(transfer) {
+        // SAFETY: the caller vouches for the transfer.
+        let done = unsafe { apply::accumulate(window, transfer, &How::of(transfer), request) }?;
+        if done {
+            return Ok(());
+        }
     }
     let native = Native {
         window,

@@ -4,7 +4,9 @@
 
 use std::mem::MaybeUninit;
 
-use plugin_api::{APPLY_HEAD, APPLY_RUN, ApplyRequest, ApplyRun, AtomicOp, MOST_APPLIED, Status};
+use plugin_api::{
+    APPLY_HEAD, APPLY_OTHER, APPLY_RUN, ApplyRequest, ApplyRun, AtomicOp, MOST_APPLIED, Status,
+};
 
 use super::tracked::done;
 use crate::base::apply_code;
@@ -103,22 +105,62 @@ impl Gathered {
     }
 }
 
+/// What commands do to an element, as [`ApplyRequest`] says it.
+pub(in crate::win) struct How {
+    size: u32,
+    datatype: u32,
+    op: u32,
+    code: u32,
+}
+
+impl How {
+    /// Of a type that the engine knows.
+    pub(super) fn of(transfer: &Transfer<'_>) -> How {
+        let (datatype, op) = (transfer.datatype(), transfer.op.atomic());
+        How {
+            size: datatype.size() as u32,
+            datatype: datatype as u32,
+            op: op as u32,
+            code: apply_code(datatype, op),
+        }
+    }
+
+    /// An operation that needs no type.
+    pub(in crate::win) fn without_type(size: usize, op: AtomicOp) -> How {
+        How {
+            op: op as u32,
+            ..How::by_code(size, 0)
+        }
+    }
+
+    /// What the function of the target does with a code.
+    pub(in crate::win) fn by_code(size: usize, code: u32) -> How {
+        How {
+            size: size as u32,
+            datatype: APPLY_OTHER,
+            op: APPLY_OTHER,
+            code,
+        }
+    }
+}
+
 /// Makes an accumulate by commands. False, and nothing is done, where the transport's atomics alone may change the elements.
 ///
 /// # Safety
 /// The caller vouches for the transfer.
-pub(super) unsafe fn accumulate(
+pub(in crate::win) unsafe fn accumulate(
     window: &Window,
     transfer: &Transfer<'_>,
+    how: &How,
     request: Option<&RequestState>,
 ) -> WinResult<bool> {
     match transfer.result_layout {
         Some(layout) if !layout.is_contiguous() => {
             // SAFETY: the caller vouches for the transfer.
-            unsafe { to_several_places(window, transfer, layout) }
+            unsafe { to_several_places(window, transfer, how, layout) }
         }
         // SAFETY: the caller vouches for the transfer, whose results are packed.
-        _ => unsafe { issue(window, transfer, request) },
+        _ => unsafe { issue(window, transfer, how, request) },
     }
 }
 
@@ -127,6 +169,7 @@ pub(super) unsafe fn accumulate(
 unsafe fn to_several_places(
     window: &Window,
     transfer: &Transfer<'_>,
+    how: &How,
     layout: &Layout,
 ) -> WinResult<bool> {
     let mut results = Bounce::new(layout.bytes());
@@ -139,7 +182,7 @@ unsafe fn to_several_places(
     };
     results.set_in_use(true);
     // SAFETY: the packed results are kept until nothing uses them; the caller vouches for the rest.
-    let issued = unsafe { issue(window, &one_place, None) };
+    let issued = unsafe { issue(window, &one_place, how, None) };
     let flushed = window.flush_pending(transfer.call, peer.rank, &peer.accumulates);
     results.set_in_use(!(peer.accumulates.is_idle() || flushed.is_ok()));
     if !issued? {
@@ -156,19 +199,19 @@ unsafe fn to_several_places(
 unsafe fn issue(
     window: &Window,
     transfer: &Transfer<'_>,
+    how: &How,
     request: Option<&RequestState>,
 ) -> WinResult<bool> {
-    let (datatype, op) = (transfer.datatype(), transfer.op.atomic());
     let mut target = Cursor::new(transfer.target_layout);
     let mut origin = Cursor::new(transfer.origin_layout);
     let mut gathered = Gathered(MaybeUninit::uninit());
     let mut made = 0;
     loop {
-        let runs = Runs::take(&mut target, datatype.size());
+        let runs = Runs::take(&mut target, how.size as usize);
         if runs.bytes == 0 {
             return Ok(true);
         }
-        let operands = if op == AtomicOp::Read {
+        let operands = if how.op == AtomicOp::Read as u32 {
             std::ptr::null()
         } else if transfer.origin_layout.is_contiguous() {
             transfer.origin.wrapping_add(made).cast_const()
@@ -186,10 +229,10 @@ unsafe fn issue(
             run_count: runs.count,
             operands: operands.cast(),
             results: results.cast(),
-            size: datatype.size() as u32,
-            datatype: datatype as u32,
-            op: op as u32,
-            code: apply_code(datatype, op),
+            size: how.size,
+            datatype: how.datatype,
+            op: how.op,
+            code: how.code,
         };
         // SAFETY: runs and operands are there, and the caller vouches for the results.
         let posted = unsafe { post(window, transfer, request, &values) };
@@ -198,16 +241,6 @@ unsafe fn issue(
             posted => posted?,
         }
         made += runs.bytes;
-    }
-}
-
-/// The error of an accumulate on elements that the transport's atomics serve at some ranks only.
-#[cold]
-pub(super) fn refused(transfer: &Transfer<'_>) -> WinError {
-    WinError::Transport {
-        call: transfer.call,
-        rank: transfer.peer.rank,
-        status: Status::NOT_SUPPORTED,
     }
 }
 

@@ -1,13 +1,13 @@
-//! Changes of a target's bytes under its accumulate lock: read, compute here, write back. For types that the engine does not know,
-//! and for windows in which accumulates reach some ranks only as commands.
+//! Changes of a target's bytes under its accumulate lock: read, compute here, write back. For windows in which commands do not reach
+//! every rank, and for elements whose values do not lie in a row.
 //! Complete, and so in order, when they return.
 
 use crate::base::{Op, combine};
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
-use crate::win::change::Change;
 use crate::win::control::ACCUMULATE_LOCK;
 use crate::win::copy::{pack, unpack};
+use crate::win::custom::Change;
 use crate::win::dynamic::keeping::keeping;
 use crate::win::error::WinResult;
 use crate::win::peer::Peer;
@@ -52,7 +52,7 @@ fn under_lock(
     })
 }
 
-/// See [`Window::change`].
+/// Has the target's elements changed under its lock.
 pub(in crate::win) fn change(
     window: &Window,
     peer: &Peer,
@@ -61,7 +61,8 @@ pub(in crate::win) fn change(
 ) -> WinResult<()> {
     let call = transfer.call;
     let layout = transfer.target_layout;
-    let mut bytes = vec![0; layout.bytes()];
+    let mut elements = Bounce::new(layout.bytes());
+    let bytes = &mut elements.bytes_mut()[..layout.bytes()];
     let mut bounce = Bounce::new(CHUNK.min(bytes.len()));
     // The pieces in the order of the layout, and where each lies among the packed bytes.
     let pieces = || {
@@ -84,7 +85,7 @@ pub(in crate::win) fn change(
             window.fetch_bytes(call, peer, &mut bounce, remote, len)?;
             bytes[packed].copy_from_slice(&bounce.bytes_mut()[..len]);
         }
-        if !change(&mut bytes) {
+        if !change(bytes)? {
             return Ok(());
         }
         for (remote, packed) in pieces() {
@@ -125,7 +126,7 @@ pub(super) unsafe fn accumulate(
         if op != Op::NoOp {
             combine(datatype, op, elements, &operands);
         }
-        op != Op::NoOp
+        Ok(op != Op::NoOp)
     })
 }
 
@@ -147,7 +148,7 @@ pub(super) unsafe fn compare_and_swap(
             if equal {
                 std::ptr::copy_nonoverlapping(swap.origin, element.as_mut_ptr(), size);
             }
-            equal
+            Ok(equal)
         }
     })
 }

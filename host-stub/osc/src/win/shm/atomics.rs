@@ -16,8 +16,9 @@ use plugin_api::Datatype;
 use super::locks::alone;
 use super::update::{Run, is_aligned, update, update_bytes};
 use crate::base::Op;
-use crate::win::change::Change;
+use crate::win::bounce::Bounce;
 use crate::win::copy::{pack, unpack};
+use crate::win::custom::Change;
 use crate::win::error::WinResult;
 use crate::win::layout::Layout;
 use crate::win::pieces::{Piece, Pieces};
@@ -111,7 +112,7 @@ pub(super) unsafe fn raccumulate(
     window.now_and_then(transfer.call)
 }
 
-/// See [`Window::change`].
+/// Has the target's elements changed under its lock.
 pub(in crate::win) fn change(
     window: &Window,
     transfer: &Transfer<'_>,
@@ -119,15 +120,18 @@ pub(in crate::win) fn change(
 ) -> WinResult<()> {
     let layout = transfer.target_layout;
     let target = transfer.address as *mut u8;
-    let mut bytes = vec![0u8; layout.bytes()];
+    let mut copy = Bounce::new(layout.bytes());
+    let mut changed = Ok(false);
     alone(window, transfer.call, transfer.target, || {
         // SAFETY: the range was checked to lie in the target's memory, which is mapped here; the copy has room for it.
-        unsafe { pack(layout, target, bytes.as_mut_ptr()) };
-        if change(&mut bytes) {
+        unsafe { pack(layout, target, copy.as_mut_ptr()) };
+        changed = change(&mut copy.bytes_mut()[..layout.bytes()]);
+        if let Ok(true) = changed {
             // SAFETY: the range was checked to lie in the target's memory; the copy has its bytes.
-            unsafe { unpack(layout, bytes.as_ptr(), target) };
+            unsafe { unpack(layout, copy.as_mut_ptr(), target) };
         }
-    })
+    })?;
+    changed.map(drop)
 }
 
 pub(super) unsafe fn fetch_and_op(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {

@@ -29,10 +29,11 @@ const REFUSED: u32 = 2;
 const AGAIN: u32 = 3;
 const ADD_WORDS: u32 = 4;
 
-/// Adds byte by byte, or elements of 8 bytes. In front of the operands is the size of the elements.
+/// Adds byte by byte, or elements of 8 bytes.
 unsafe extern "C" fn combine(
     context: *mut c_void,
     code: u32,
+    size: usize,
     elements: *mut c_void,
     operands: *const c_void,
     count: usize,
@@ -41,13 +42,12 @@ unsafe extern "C" fn combine(
     let calls = unsafe { &*context.cast::<Calls>() };
     calls.number.fetch_add(1, Ordering::Relaxed);
     calls.most.fetch_max(count as u32, Ordering::Relaxed);
-    let (size, code) = (code >> 8, code & 0xff);
     assert!(elements.cast::<u64>().is_aligned() && operands.cast::<u64>().is_aligned());
     // SAFETY: the module passes `count` elements and operands of this size.
     unsafe {
         match code {
             ADD_BYTES => {
-                for i in 0..count * size as usize {
+                for i in 0..count * size {
                     let at = elements.cast::<u8>().add(i);
                     *at = at.read().wrapping_add(*operands.cast::<u8>().add(i));
                 }
@@ -157,7 +157,7 @@ fn adding(size: usize) -> Change {
         size,
         datatype: None,
         op: None,
-        code: ADD_BYTES | (size as u32) << 8,
+        code: ADD_BYTES,
     }
 }
 
@@ -166,7 +166,7 @@ fn sum(datatype: Datatype) -> Change {
         size: datatype.size(),
         datatype: Some(datatype),
         op: Some(AtomicOp::Sum),
-        code: ADD_BYTES | (datatype.size() as u32) << 8,
+        code: ADD_BYTES,
     }
 }
 
@@ -220,7 +220,7 @@ fn an_aligned_element_excludes_the_processors_atomics() {
     let word = unsafe { AtomicU64::from_ptr(at) };
     let by_function = Change {
         op: None,
-        code: ADD_WORDS | 8 << 8,
+        code: ADD_WORDS,
         ..adding(8)
     };
     let runs = [one(16, 8)];

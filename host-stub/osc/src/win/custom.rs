@@ -1,0 +1,169 @@
+//! Accumulates of elements of types that the engine does not know, by the [function](CombineFn) that the door registered.
+//!
+//! Who changes such an element is a fact of the window and of the type: in a window whose ranks share a segment every rank, under the
+//! target's lock; where commands reach every rank, the target ([apply](super::btl::apply)); else, and if the values of an element do not lie
+//! in a row, every rank under the target's lock. Elements that this module changes and those of types that the engine knows exclude
+//! each other not at all, as MPI allows.
+
+use plugin_api::{AtomicOp, MOST_ELEMENT, Status};
+
+use super::bounce::Bounce;
+use super::btl;
+use super::checked::KeyRoom;
+use super::copy::{pack, unpack};
+use super::error::{WinError, WinResult};
+use super::layout::Layout;
+use super::op::{RmaOp, Target};
+use super::pieces::Cursor;
+use super::shm;
+use super::table::Transfer;
+use super::window::Window;
+use crate::base::{OF_DOOR, Op, combine_by_door};
+
+/// What is done to elements of a type that the engine does not know.
+#[derive(Clone, Copy, Debug)]
+pub struct Custom {
+    /// Bytes of an element's values, at most [`MOST_ELEMENT`]. It is the same in all accumulates on one element.
+    pub size: usize,
+    /// What is done to each.
+    pub op: CustomOp,
+}
+
+/// See [`Custom`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CustomOp {
+    /// The element becomes the operand.
+    Replace,
+    /// The element stays as it is; fetching calls only.
+    NoOp,
+    /// What the door's function does with this code, which is less than 2^31.
+    Combine(u32),
+}
+
+/// Changes bytes in place; whether they are to be written.
+pub(super) type Change<'c> = &'c mut dyn FnMut(&mut [u8]) -> WinResult<bool>;
+
+impl CustomOp {
+    /// As the checks of a call see it.
+    fn op(self) -> Op {
+        match self {
+            CustomOp::NoOp => Op::NoOp,
+            _ => Op::Replace,
+        }
+    }
+}
+
+impl Custom {
+    /// As a command brings it.
+    pub(super) fn how(&self) -> btl::apply::How {
+        let of_transport = |op| btl::apply::How::without_type(self.size, op);
+        match self.op {
+            CustomOp::Replace => of_transport(AtomicOp::Write),
+            CustomOp::NoOp => of_transport(AtomicOp::Read),
+            CustomOp::Combine(code) => btl::apply::How::by_code(self.size, OF_DOOR | code),
+        }
+    }
+
+    fn check(&self, call: &'static str, target: &Layout) -> WinResult<()> {
+        let reason = match *self {
+            Custom { size, .. } if !(1..=MOST_ELEMENT).contains(&size) => {
+                format!("elements of {size} bytes (1 to {MOST_ELEMENT} are possible)")
+            }
+            Custom { size, .. } if !target.bytes().is_multiple_of(size) => {
+                format!("{} bytes are no elements of {size}", target.bytes())
+            }
+            Custom {
+                op: CustomOp::Combine(code),
+                ..
+            } if code >= OF_DOOR => format!("code {code:#x} (less than {OF_DOOR:#x} are possible)"),
+            _ => return Ok(()),
+        };
+        Err(WinError::BadArgument { call, reason })
+    }
+
+    /// Whether each run of a layout is whole elements.
+    fn lies_in_a_row(&self, layout: &Layout) -> bool {
+        let mut cursor = Cursor::new(layout);
+        std::iter::from_fn(|| cursor.take(usize::MAX)).all(|run| run.len.is_multiple_of(self.size))
+    }
+}
+
+impl Window {
+    /// Accumulates elements of a type that the engine does not know. All layouts are of bytes ([`Uint8`](super::Datatype::Uint8)), in the
+    /// same number. With a result it fetches what was at the target; then the origin's buffer and layout are ignored for
+    /// [`CustomOp::NoOp`]. Errors of the door's function are reported here or by the next flush.
+    ///
+    /// # Safety
+    /// The buffers are memory of the host, readable and writable for their layouts until the operation is complete.
+    pub unsafe fn accumulate_custom(
+        &self,
+        custom: Custom,
+        origin: (*const u8, &Layout),
+        result: Option<(*mut u8, &Layout)>,
+        target: Target<'_>,
+    ) -> WinResult<()> {
+        let call = "accumulate";
+        custom.check(call, target.layout)?;
+        let op = match result {
+            Some(result) => RmaOp::fetch(call, origin, result, target, custom.op.op()),
+            None => RmaOp::update(call, origin, target, custom.op.op()),
+        };
+        let _entered = self.link.enter(call)?;
+        let peer = self.allowed(call, target.rank, op.writes())?;
+        let mut room = KeyRoom::uninit();
+        let transfer = self.resolve(&op, peer, &mut room)?;
+        if target.layout.bytes() == 0 {
+            return Ok(());
+        }
+        if self.parts.shared.is_none() && self.link.applies && custom.lies_in_a_row(target.layout) {
+            // SAFETY: the caller guarantees the buffers.
+            return match unsafe { btl::apply::accumulate(self, &transfer, &custom.how(), None) }? {
+                true => Ok(()),
+                false => Err(transfer.failed(Status::NOT_SUPPORTED)),
+            };
+        }
+        let mut operands = Bounce::new(target.layout.bytes());
+        if custom.op != CustomOp::NoOp {
+            // SAFETY: the caller guarantees the origin's buffer.
+            unsafe { pack(op.layout, op.origin, operands.as_mut_ptr()) };
+        }
+        let mut change = |elements: &mut [u8]| {
+            if let Some(layout) = transfer.result_layout {
+                // SAFETY: the caller guarantees the result's buffer, which has as many elements.
+                unsafe { unpack(layout, elements.as_ptr(), transfer.result) };
+            }
+            self.change_here(custom, &transfer, elements, &mut operands)
+        };
+        match self.parts.shared {
+            Some(_) => shm::change(self, &transfer, &mut change),
+            None => btl::locked::change(self, peer, &transfer, &mut change),
+        }
+    }
+
+    /// Changes elements, which are aligned for every type; whether it did.
+    fn change_here(
+        &self,
+        custom: Custom,
+        transfer: &Transfer<'_>,
+        elements: &mut [u8],
+        operands: &mut Bounce,
+    ) -> WinResult<bool> {
+        let CustomOp::Combine(code) = custom.op else {
+            let bytes = elements.len();
+            if custom.op == CustomOp::Replace {
+                elements.copy_from_slice(&operands.bytes_mut()[..bytes]);
+            }
+            return Ok(custom.op == CustomOp::Replace);
+        };
+        let count = elements.len() / custom.size;
+        let (elements, operands) = (elements.as_mut_ptr(), operands.as_mut_ptr());
+        let what = (code, custom.size);
+        // SAFETY: both have so many elements.
+        let status =
+            unsafe { combine_by_door(self.link.context.combine, what, elements, operands, count) };
+        match status {
+            Status::SUCCESS => Ok(true),
+            status => Err(transfer.failed(status)),
+        }
+    }
+}

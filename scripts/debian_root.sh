@@ -65,6 +65,8 @@ debian_make() {
     cp /etc/resolv.conf "$root/etc/"
     debian_mount -t proc proc proc
     debian_mount --bind /dev dev
+    # Open MPI's topology, and UCX with an error where it is missing, are read from here.
+    debian_mount -t sysfs sysfs sys
     mkdir -p "$root/dev/shm"
     debian_mount -t tmpfs tmpfs dev/shm
 }

@@ -60,15 +60,15 @@ openmpi_build() {
     openmpi_lay_out "${CARGO_TARGET_DIR:-target}/release/libmca_btl_ofi.so" "$openmpi_dir/$openmpi_series"
 }
 
-# openmpi_lay_out LIBRARY FOLDER: copies the library under the name it was linked for, and links it as the component osc, if
-# it is that too.
+# openmpi_lay_out LIBRARY FOLDER: copies the library under the name it was linked for, and links it as the component osc, which
+# it is too.
 openmpi_lay_out() {
     local soname
     soname=$(readelf -d "$1" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
     mkdir -p "$2"
     rm -f "$2"/*
     cp "$1" "$2/$soname"
-    if nm -D "$1" | grep mca_osc_ofi_rs_component >/dev/null; then ln -s "$soname" "$2/mca_osc_ofi_rs.so"; fi
+    ln -s "$soname" "$2/mca_osc_ofi_rs.so"
     openmpi_component=$(cd "$2" && pwd)
     openmpi_name=${soname#mca_btl_}
     openmpi_name=${openmpi_name%.so}

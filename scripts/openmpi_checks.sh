@@ -494,9 +494,7 @@ PYTHON
     [ "$(grep -c 'the counters are not written to /proc/nowhere: .*choose another btl_ofi_stats_file' <<<"$out")" -eq 2 ]
 }
 
-# ---- The component osc, which only 4.1 has so far ----
-
-openmpi_has_osc() { [ -e "$openmpi_component/mca_osc_ofi_rs.so" ]; }
+# ---- The component osc ----
 
 # openmpi_osc_run RANKS [mpirun options] PROGRAM...: a bare mpirun, but for the folder.
 openmpi_osc_run() {
@@ -558,7 +556,6 @@ openmpi_osc_delegates() {
 
 openmpi_test_osc() {
     local ranks program
-    openmpi_has_osc || { openmpi_say "skipped, this series has no component osc"; return; }
     openmpi_check "ompi_info names the component osc" openmpi_osc_shows_itself
     for ranks in 1 2 3 4; do
         openmpi_check "osc, every call, $ranks ranks" openmpi_osc "$ranks" osc_calls
@@ -579,7 +576,6 @@ openmpi_test_osc() {
 # On two nodes, and still without any option of this project.
 openmpi_test_osc_apart() {
     local program
-    openmpi_has_osc || return 0
     for program in hello_window osc_calls osc_threads; do
         openmpi_check "osc, $program, 4 ranks on two nodes" openmpi_osc 4 "$program" --host one:2,two:2 --mca plm_rsh_agent "$openmpi_agent" \
             --mca btl_ofi_same_node off --mca mpi_yield_when_idle 1 --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo
@@ -603,10 +599,8 @@ openmpi_test_short() {
     openmpi_compile_tests
     openmpi_programs shm 2 hello_window transfers atomics swaps misaligned freed_early pvars
     openmpi_check "counters of a job in a file" openmpi_stats_file
-    if openmpi_has_osc; then
-        openmpi_check "osc, every call, 2 ranks" openmpi_osc 2 osc_calls
-        openmpi_check "osc, threads, 2 ranks" openmpi_osc 2 osc_threads
-    fi
+    openmpi_check "osc, every call, 2 ranks" openmpi_osc 2 osc_calls
+    openmpi_check "osc, threads, 2 ranks" openmpi_osc 2 osc_threads
     openmpi_test_valgrind
     openmpi_check "building mpi4py" openmpi_mpi4py
     openmpi_check "mpi4py test_rma, 2 ranks, shm" openmpi_mpi4py_run shm 2 test_rma
@@ -693,7 +687,6 @@ openmpi_test() {
         done
     done
     for ranks in 1 2 3 4; do
-        openmpi_has_osc || continue
         openmpi_check "osc, mpi4py, $ranks ranks" openmpi_osc_mpi4py "$ranks"
     done
     openmpi_test_apart

@@ -221,12 +221,98 @@ shows_itself_inside() {
         grep -aq "implementation.*built for Open MPI $openmpi_version" <<<"$out"
 }
 
+# ---- The component osc ----
+
+# osc_run_inside RANKS [options] PROGRAM...: a bare mpirun, but for the folder.
+osc_run_inside() {
+    local ranks=$1
+    shift
+    inside timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --map-by :oversubscribe --bind-to none \
+        --mca mca_base_component_path /opt/component "$@" 2>&1
+}
+
+# osc_inside RANKS PROGRAM [options]: the program ends well, and its windows are those of the component.
+osc_inside() {
+    local ranks=$1 program=$2 out
+    shift 2
+    out=$(osc_run_inside "$ranks" --mca osc_ofi_rs_verbose 1 "$@" "/opt/bin/$program") || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -aq "^$program: ok, $ranks ranks" <<<"$out" && grep -aq 'osc/ofi_rs: serves a window' <<<"$out"
+}
+
+osc_shows_itself_inside() {
+    local out interface=3.0.0
+    [ "$series" != 6.0 ] || interface=4.0.0
+    out=$(inside env OMPI_MCA_mca_base_component_path=/opt/component ompi_info --param osc ofi_rs --level 9 2>&1) || return 1
+    printf '%s\n' "$out"
+    grep -aq "MCA osc: ofi_rs (MCA v2.1.0, API v$interface" <<<"$out" &&
+        grep -aq 'osc_ofi_rs_priority" (current value: "102"' <<<"$out"
+}
+
+# A rank is killed: calls of the others that need it return errors, and end.
+osc_killed_inside() {
+    local out
+    out=$(osc_run_inside 3 --enable-recovery /opt/bin/osc_killed) || true
+    printf '%s\n' "$out"
+    [ "$(grep -ac '^osc_killed: ok, rank [02] got an error' <<<"$out")" -eq 2 ]
+}
+
+# Who serves windows where some rank cannot, or nobody may: osc/rdma does, where osc/sm is left out. One rank of the job has other
+# settings, by a shell: mpirun of 5.0.7 crashes where programs are separated by colons.
+osc_delegates_inside() {
+    local out
+    out=$(osc_run_inside 3 -x OMPI_MCA_osc=^sm sh -c 'case $PMIX_RANK in 2) export OMPI_MCA_btl_ofi_provider_include=no-such-provider ;; esac
+        exec /opt/bin/osc_name rdma') || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -aq '^osc_name: ok, 3 ranks' <<<"$out" &&
+        grep -aq 'a window goes to rdma, because rank 2 cannot serve it: the transport could not be opened' <<<"$out" || return 1
+    out=$(osc_run_inside 3 -x OMPI_MCA_osc=^sm sh -c 'case $PMIX_RANK in 2) export OMPI_MCA_osc=^sm,ofi_rs ;; esac
+        exec /opt/bin/osc_name rdma') || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -aq '^osc_name: ok, 3 ranks' <<<"$out" || return 1
+    out=$(osc_run_inside 2 --mca osc ^ofi_rs,sm /opt/bin/osc_name rdma &&
+        osc_run_inside 2 --mca osc ^sm --mca osc_ofi_rs_priority 10 /opt/bin/osc_name rdma) || { printf '%s\n' "$out"; return 1; }
+    [ "$(grep -ac '^osc_name: ok, 2 ranks' <<<"$out")" -eq 2 ]
+}
+
+# mpi4py's tests of windows.
+osc_mpi4py_inside() {
+    local ranks=$1 out
+    out=$(OPENMPI_LIMIT=300 osc_run_inside "$ranks" --mca osc_ofi_rs_verbose 1 python3 /opt/mpi4py/test/main.py -v -f \
+        -i test_rma -i test_rma_nb -i test_win) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    ! grep -aEq "FAILED|Traceback|skipped 'mpi-(win|rma)" <<<"$out" && grep -aq OK <<<"$out" && grep -aq 'osc/ofi_rs: serves a window' <<<"$out"
+}
+
+osc_test_inside() {
+    local ranks program
+    openmpi_check "$series: ompi_info names the component osc" osc_shows_itself_inside
+    for ranks in 1 2 3 4; do
+        for program in osc_calls osc_threads osc_sessions; do
+            openmpi_check "$series: osc, $program, $ranks ranks" osc_inside "$ranks" "$program"
+        done
+    done
+    for program in hello_window transfers atomics swaps misaligned window_life threads passive_target; do
+        openmpi_check "$series: osc, $program, 2 ranks" osc_inside 2 "$program"
+    done
+    # As between nodes: nothing by memory, but for what Open MPI says that a node shares.
+    for program in osc_calls osc_threads; do
+        openmpi_check "$series: osc, $program, 2 ranks over tcp;ofi_rxm alone" osc_inside 2 "$program" --mca btl_ofi_same_node off \
+            --mca btl_ofi_provider_include 'tcp;ofi_rxm'
+    done
+    openmpi_check "$series: osc, a rank is killed" osc_killed_inside
+    openmpi_check "$series: osc, windows go to others where a rank cannot serve them" osc_delegates_inside
+    for ranks in 1 2 3 4; do
+        openmpi_check "$series: osc, mpi4py, $ranks ranks" osc_mpi4py_inside "$ranks"
+    done
+}
+
 # A component of 4.1 must not be taken for one of this series: programs run as if it were not there.
 refuses_other_series() {
     local out
     inside test -f /opt/other/mca_btl_ofi.so || return 1
     out=$(inside env OMPI_MCA_mca_base_component_path=/opt/other ompi_info --parsable 2>&1) || true
-    grep -a 'btl:ofi' <<<"$out" || true
+    grep -aE 'btl:ofi|osc:ofi' <<<"$out" || true
     ! grep -aq 'btl:ofi:version.*component:0\.' <<<"$out" || return 1
     inside timeout 60 mpirun -n 2 --map-by :oversubscribe --bind-to none --mca mca_base_component_path /opt/other \
         /opt/bin/hello_window
@@ -269,7 +355,7 @@ main() {
     build_for_here
     build
     inside sh -ec 'mkdir -p /opt/bin; for p in hello_window transfers atomics swaps misaligned window_life threads passive_target \
-            killed_peer no_room sent_alone; do
+            killed_peer no_room sent_alone osc_calls osc_threads osc_sessions osc_killed osc_name; do
         mpicc -std=gnu11 -O2 -pthread -o /opt/bin/$p /opt/tests/$p.c; done'
     # Uses inner headers, which include those of PMIx, and some that the package leaves out.
     cp -r btl-ofi/openmpi/c/stand_in_50 "$root/opt/"
@@ -285,6 +371,8 @@ main() {
     else
         openmpi_say "skipped, no Open MPI 4.1 on this machine: components of 4.1 and $series under each other"
     fi
+    fetch_mpi4py
+    osc_test_inside
     for provider in shm 'tcp;ofi_rxm'; do
         for ranks in 2 3; do
             for program in hello_window transfers atomics swaps misaligned window_life threads; do
@@ -325,7 +413,6 @@ main() {
     else
         openmpi_say "skipped, no host names of their own for processes: ranks on two nodes"
     fi
-    fetch_mpi4py
     for provider in shm 'tcp;ofi_rxm'; do
         for ranks in 1 2 3 4; do
             openmpi_check "$series: mpi4py, $ranks ranks, $provider" mpi4py_inside "$provider" "$ranks"

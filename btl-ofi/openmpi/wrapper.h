@@ -17,11 +17,9 @@
 #include "opal/util/output.h"
 #include "opal/util/proc.h"
 
-#ifdef WITH_OSC
 #include "opal/datatype/opal_datatype_internal.h"
 #include "ompi/mca/osc/osc.h"
 #include "ompi/op/op.h"
 #include "ompi/win/win.h"
 
 #include "c/osc.h"
-#endif

@@ -21,14 +21,14 @@ pub(crate) const REPLACING: &str = "ofi";
 /// A name of its own: the component stands beside the C one.
 pub(crate) const BESIDE: &str = "ofi_rs";
 
-/// A series of Open MPI with one BTL interface.
+/// A series of Open MPI, whose interfaces of BTL and OSC are one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Series {
-    /// 4.1: BTL 3.1.0.
+    /// 4.1: BTL 3.1.0, OSC 3.0.0.
     V4_1,
-    /// 5.0: BTL 3.3.0.
+    /// 5.0: BTL 3.3.0, OSC 3.0.0.
     V5_0,
-    /// 6.0: BTL 3.3.0.
+    /// 6.0: BTL 3.3.0, OSC 4.0.0.
     V6_0,
 }
 
@@ -49,6 +49,14 @@ impl Series {
             _ => None,
         }
     }
+
+    /// The library that has Open MPI's own functions, beside libopen-pal. libmpi of 6.0 has MPI's alone.
+    pub(crate) const fn library(self) -> &'static str {
+        match self {
+            Series::V4_1 | Series::V5_0 => "mpi",
+            Series::V6_0 => "open_mpi",
+        }
+    }
 }
 
 /// An installation that can be built against.
@@ -62,13 +70,6 @@ pub(crate) struct Headers {
     /// Whether the component gets the name [`BESIDE`]: it was asked for, or Open MPI's core library holds a component `ofi`
     /// of its own, which always comes before any that is loaded from a file.
     pub(crate) beside: bool,
-}
-
-impl Headers {
-    /// Whether the component osc is built. It knows 4.1's interface alone.
-    pub(crate) fn has_osc(&self) -> bool {
-        self.series == Series::V4_1
-    }
 }
 
 pub(crate) struct Version {
@@ -123,8 +124,9 @@ pub(crate) fn find() -> Result<Headers, String> {
         )
     })?;
     let mut late_dirs = beside(&mut include_dirs);
+    // Installations leave out a few headers that their others include.
+    late_dirs.push(PathBuf::from("c/stand_in_ompi"));
     if series != Series::V4_1 {
-        // These installations leave out a few headers that their others include.
         late_dirs.push(PathBuf::from("c/stand_in_50"));
     }
     if let Some(wanted) = variable(SERIES)

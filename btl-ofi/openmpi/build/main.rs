@@ -14,9 +14,6 @@ use std::path::PathBuf;
 
 use headers::{Headers, Series};
 
-/// A header of Open MPI's that its installations leave out, and that others of its headers include.
-const STAND_IN_OMPI: &str = "c/stand_in_ompi";
-
 fn main() {
     println!("cargo:rerun-if-changed=wrapper.h");
     println!("cargo:rerun-if-changed=c");
@@ -26,7 +23,6 @@ fn main() {
     // Where mpicc is looked for.
     println!("cargo:rerun-if-env-changed=PATH");
     println!("cargo:rustc-check-cfg=cfg(openmpi)");
-    println!("cargo:rustc-check-cfg=cfg(osc)");
     println!("cargo:rustc-check-cfg=cfg(beside)");
     println!("cargo:rustc-check-cfg=cfg(series, values(\"4.1\", \"5.0\", \"6.0\"))");
 
@@ -45,9 +41,6 @@ fn main() {
     println!("cargo:rustc-cfg=openmpi");
     if headers.beside {
         println!("cargo:rustc-cfg=beside");
-    }
-    if headers.has_osc() {
-        println!("cargo:rustc-cfg=osc");
     }
     println!("cargo:rustc-cfg=series=\"{}\"", headers.series.name());
     println!("cargo:rustc-env=MCA_BTL_OFI_HEADERS={}", headers.version);
@@ -84,11 +77,7 @@ fn can_bind() -> Result<(), String> {
 }
 
 fn bind(headers: &Headers) {
-    let mut builder = bindgen::Builder::default().header("wrapper.h");
-    if headers.has_osc() {
-        builder = with_osc(builder);
-    }
-    builder
+    with_osc(bindgen::Builder::default().header("wrapper.h"))
         .clang_args(headers.include_dirs.iter().map(|dir| format!("-I{}", dir.display())))
         .clang_args(headers.late_dirs.iter().map(|dir| format!("-idirafter{}", dir.display())))
         .allowlist_type("mca_btl_base_(module_t|component_3_0_0_t|atomic_op_t)")
@@ -118,9 +107,7 @@ fn bind(headers: &Headers) {
 /// What the component osc needs besides. What it only passes on stays without fields.
 fn with_osc(builder: bindgen::Builder) -> bindgen::Builder {
     builder
-        .clang_arg("-DWITH_OSC")
-        .clang_arg(format!("-idirafter{STAND_IN_OMPI}"))
-        .allowlist_type("ompi_osc_base_(component_2_0_0|module_3_0_0)_t|ompi_op_type")
+        .allowlist_type("ompi_osc_base_(component|module)_t|ompi_op_type")
         .allowlist_function("mca_osc_ofi_host_.*")
         .allowlist_var("OMPI_(SUCCESS|ERROR|ERR_.*)|OMPI_WIN_(NO_LOCKS|SAME_DISP|SAME_SIZE)|OMPI_(MAJOR|MINOR|RELEASE)_VERSION")
         .allowlist_var("OPAL_DATATYPE_[A-Z]+[0-9]*|OPAL_DATATYPE_UNSIGNED_LONG")
@@ -129,22 +116,18 @@ fn with_osc(builder: bindgen::Builder) -> bindgen::Builder {
 }
 
 fn compile(headers: &Headers) {
-    let source = match headers.series {
-        Series::V4_1 => "c/host_41.c",
-        Series::V5_0 | Series::V6_0 => "c/host_50.c",
+    let of_series = match headers.series {
+        Series::V4_1 => ["c/host_41.c", "c/osc_41.c"],
+        Series::V5_0 | Series::V6_0 => ["c/host_50.c", "c/osc_50.c"],
     };
     let mut build = cc::Build::new();
-    if headers.has_osc() {
-        build
-            .file("c/osc.c")
-            .flag(format!("-idirafter{STAND_IN_OMPI}"));
-    }
     for dir in &headers.late_dirs {
         build.flag(format!("-idirafter{}", dir.display()));
     }
     build
-        .file(source)
+        .files(of_series)
         .file("c/host.c")
+        .file("c/osc.c")
         .include("c")
         .includes(&headers.include_dirs)
         .warnings(true)
@@ -163,9 +146,7 @@ fn link(headers: &Headers) {
         println!("cargo:rustc-link-search=native={}", dir.display());
     }
     println!("cargo:rustc-cdylib-link-arg=-lopen-pal");
-    if headers.has_osc() {
-        println!("cargo:rustc-cdylib-link-arg=-lmpi");
-    }
+    println!("cargo:rustc-cdylib-link-arg=-l{}", headers.series.library());
     // Rust's thread-local destructors and Open MPI's variable system keep pointers into the library.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     let name = if headers.beside {

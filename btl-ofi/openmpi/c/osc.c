@@ -1,14 +1,11 @@
-/* Open MPI 4.1: what the component osc needs of macros and inline functions. */
+/* What the component osc needs of macros and inline functions, and is the same in all series. */
 #include "ompi_config.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "opal/datatype/opal_convertor.h"
-#include "opal/mca/base/base.h"
-#include "opal/mca/pmix/pmix.h"
 #include "opal/runtime/opal_progress.h"
-#include "opal/util/info.h"
 
 #include "ompi/communicator/communicator.h"
 #include "ompi/datatype/ompi_datatype.h"
@@ -62,27 +59,6 @@ int mca_osc_ofi_host_allgather(ompi_communicator_t *comm, const void *mine, size
                                         comm->c_coll->coll_allgather_module);
 }
 
-static char published_key[] = "osc.ofi_rs";
-
-int mca_osc_ofi_host_publish(uint32_t number)
-{
-    int rc = OPAL_ERROR;
-    if (NULL == opal_pmix.put) {
-        return OPAL_ERR_NOT_AVAILABLE;
-    }
-    OPAL_MODEX_SEND_VALUE(rc, OPAL_PMIX_GLOBAL, published_key, &number, OPAL_UINT32);
-    return rc;
-}
-
-bool mca_osc_ofi_host_published(ompi_communicator_t *comm, int rank, uint32_t *number)
-{
-    int rc = OPAL_ERROR;
-    uint32_t *found = number;
-    opal_process_name_t *name = &ompi_comm_peer_lookup(comm, rank)->super.proc_name;
-    OPAL_MODEX_RECV_VALUE_IMMEDIATE(rc, published_key, name, &found, OPAL_UINT32);
-    return OPAL_SUCCESS == rc;
-}
-
 int mca_osc_ofi_host_group_size(ompi_group_t *group)
 {
     return ompi_group_size(group);
@@ -130,17 +106,9 @@ void mca_osc_ofi_host_set_name(ompi_win_t *win, const char *name)
     (void) ompi_win_set_name(win, name);
 }
 
-bool mca_osc_ofi_host_info(opal_info_t *info, const char *key, char *value, int length)
-{
-    int found = 0;
-    if (NULL == info || OPAL_SUCCESS != opal_info_get(info, key, length, value, &found)) {
-        return false;
-    }
-    return 0 != found;
-}
-
-int mca_osc_ofi_host_delegate(const ompi_osc_base_component_t *own, ompi_win_t *win, void **base, size_t size, int unit,
-                              ompi_communicator_t *comm, opal_info_t *info, int flavor, int *model, const char **taken)
+int mca_osc_ofi_host_delegate(const ompi_osc_base_component_t *own, ompi_win_t *win, void **base, size_t size,
+                              ptrdiff_t unit, ompi_communicator_t *comm, opal_info_t *info, int flavor, int *model,
+                              const char **taken)
 {
     mca_base_component_list_item_t *item;
     ompi_osc_base_component_t *best = NULL;
@@ -167,8 +135,8 @@ void mca_osc_ofi_host_items(ompi_datatype_t *type, size_t count, struct mca_osc_
 {
     items->begin = type->super.true_lb;
     items->bytes = type->super.size * count;
-    /* The function takes a signed count of 32 bits in this series. */
-    items->in_a_row = count <= INT32_MAX && opal_datatype_is_contiguous_memory_layout(&type->super, (int32_t) count);
+    /* 4.1 and 5.0 take a count of 32 bits, of which matters only whether it is 1. */
+    items->in_a_row = opal_datatype_is_contiguous_memory_layout(&type->super, count < 2 ? (int32_t) count : 2);
 }
 
 int mca_osc_ofi_host_runs(ompi_datatype_t *type, size_t count, void (*visit)(void *, ptrdiff_t, size_t), void *context)

@@ -37,10 +37,8 @@ bool mca_osc_ofi_host_group_ranks(struct ompi_group_t *group, struct ompi_win_t 
 
 /* ---- windows ---- */
 
-struct ompi_osc_base_module_3_0_0_t;
-
-struct ompi_osc_base_module_3_0_0_t *mca_osc_ofi_host_module(struct ompi_win_t *win);
-void mca_osc_ofi_host_set_module(struct ompi_win_t *win, struct ompi_osc_base_module_3_0_0_t *module);
+ompi_osc_base_module_t *mca_osc_ofi_host_module(struct ompi_win_t *win);
+void mca_osc_ofi_host_set_module(struct ompi_win_t *win, ompi_osc_base_module_t *module);
 void mca_osc_ofi_host_set_flags(struct ompi_win_t *win, uint16_t flags);
 void mca_osc_ofi_host_set_name(struct ompi_win_t *win, const char *name);
 
@@ -48,8 +46,8 @@ void mca_osc_ofi_host_set_name(struct ompi_win_t *win, const char *name);
 bool mca_osc_ofi_host_info(struct opal_info_t *info, const char *key, char *value, int length);
 
 /* Has the component of the next lower priority make the window; `taken` is its name, NULL if there is none. */
-int mca_osc_ofi_host_delegate(const struct ompi_osc_base_component_2_0_0_t *own, struct ompi_win_t *win, void **base,
-                              size_t size, int unit, struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor,
+int mca_osc_ofi_host_delegate(const ompi_osc_base_component_t *own, struct ompi_win_t *win, void **base, size_t size,
+                              ptrdiff_t unit, struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor,
                               int *model, const char **taken);
 
 /* ---- datatypes and operations ---- */

@@ -1,8 +1,8 @@
-//! `mca_btl_ofi.so`: the transport as Open MPI's component `btl/ofi`.
+//! `mca_btl_ofi.so`: the transport as Open MPI's component `btl/ofi`, and windows on it as the component `osc/ofi_rs`.
 //!
-//! What lives here: in `btl`, the component and module structures that Open MPI 4.1, 5.0 and 6.0 expect, and functions that
-//! convert their arguments, call the transport and convert the result. Beside it stands what a second component would need as
-//! well: bindings, names, the host's check, parameters, log. Decisions about how bytes move belong to the crate
+//! What lives here: in `btl` and in `osc`, the component and module structures that Open MPI 4.1, 5.0 and 6.0 expect, and functions
+//! that convert their arguments, call the transport or the window engine, and convert the result. Beside them stands what both
+//! need: bindings, names, the host's check, parameters, log; `series` holds how the series of Open MPI differ. Decisions about how bytes move belong to the crate
 //! `btl-ofi`, not here. Bindgen generates the layouts from Open MPI's headers and asserts the size and offset of every
 //! field at compile time.
 //!
@@ -24,7 +24,7 @@ mod host;
 mod identity;
 #[cfg(openmpi)]
 mod log;
-#[cfg(osc)]
+#[cfg(openmpi)]
 mod osc;
 #[cfg(openmpi)]
 mod params;

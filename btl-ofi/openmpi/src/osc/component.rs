@@ -9,10 +9,11 @@ use crate::guard::guarded;
 use crate::host::fits_host;
 use crate::identity::{name, number};
 use crate::osc::{log, params, progress, published, select, transport};
+use crate::series;
 
 /// The structure that Open MPI finds by its symbol. It is in a cell because the host may write to it.
 #[repr(transparent)]
-struct Exported(UnsafeCell<ffi::ompi_osc_base_component_2_0_0_t>);
+struct Exported(UnsafeCell<ffi::ompi_osc_base_component_t>);
 
 // SAFETY: this library only takes the structure's address. The host writes to it only while it loads components, on
 // one thread.
@@ -20,7 +21,7 @@ unsafe impl Sync for Exported {}
 
 /// The symbol that Open MPI looks up in `mca_osc_ofi_rs.so`, a second name of this library's file.
 #[unsafe(export_name = "mca_osc_ofi_rs_component")]
-static COMPONENT: Exported = Exported(UnsafeCell::new(ffi::ompi_osc_base_component_2_0_0_t {
+static COMPONENT: Exported = Exported(UnsafeCell::new(ffi::ompi_osc_base_component_t {
     osc_version: ffi::mca_base_component_2_1_0_t {
         mca_major_version: ffi::MCA_BASE_VERSION_MAJOR as c_int,
         mca_minor_version: ffi::MCA_BASE_VERSION_MINOR as c_int,
@@ -30,9 +31,9 @@ static COMPONENT: Exported = Exported(UnsafeCell::new(ffi::ompi_osc_base_compone
         mca_project_minor_version: ffi::OMPI_MINOR_VERSION as c_int,
         mca_project_release_version: ffi::OMPI_RELEASE_VERSION as c_int,
         mca_type_name: name(c"osc"),
-        mca_type_major_version: 3,
-        mca_type_minor_version: 0,
-        mca_type_release_version: 0,
+        mca_type_major_version: series::OSC_INTERFACE.0,
+        mca_type_minor_version: series::OSC_INTERFACE.1,
+        mca_type_release_version: series::OSC_INTERFACE.2,
         mca_component_name: name(c"ofi_rs"),
         mca_component_major_version: number(env!("CARGO_PKG_VERSION_MAJOR")),
         mca_component_minor_version: number(env!("CARGO_PKG_VERSION_MINOR")),
@@ -61,14 +62,14 @@ pub(crate) fn exported() -> *const ffi::mca_base_component_t {
 }
 
 /// The component as the framework osc knows it.
-pub(crate) fn of_framework() -> *const ffi::ompi_osc_base_component_2_0_0_t {
+pub(crate) fn of_framework() -> *const ffi::ompi_osc_base_component_t {
     COMPONENT.0.get().cast_const()
 }
 
 /// `osc_ofi_rs_priority`; below 0 where this process cannot serve windows. Relaxed accesses suffice: no other data depends on it.
 static PRIORITY: AtomicI32 = AtomicI32::new(-1);
 
-/// Whether threads of the program call at the same time.
+/// Whether threads of the program may call at the same time.
 static THREADS: AtomicBool = AtomicBool::new(true);
 
 /// Registers the parameters. A host that does not fit gets no window of this component.
@@ -101,7 +102,7 @@ extern "C" fn close() -> c_int {
 }
 
 unsafe extern "C" fn init(_progress_threads: bool, mpi_threads: bool) -> c_int {
-    THREADS.store(mpi_threads, Ordering::Relaxed);
+    THREADS.store(mpi_threads || series::THREADS_MAY_FOLLOW, Ordering::Relaxed);
     ffi::OMPI_SUCCESS
 }
 
@@ -116,7 +117,7 @@ unsafe extern "C" fn query(
     _win: *mut ffi::ompi_win_t,
     _base: *mut *mut c_void,
     _size: usize,
-    _unit: c_int,
+    _unit: series::Unit,
     comm: *mut ffi::ompi_communicator_t,
     _info: *mut ffi::opal_info_t,
     flavor: c_int,
@@ -138,12 +139,14 @@ unsafe extern "C" fn select(
     win: *mut ffi::ompi_win_t,
     base: *mut *mut c_void,
     size: usize,
-    unit: c_int,
+    unit: series::Unit,
     comm: *mut ffi::ompi_communicator_t,
     info: *mut ffi::opal_info_t,
     flavor: c_int,
     model: *mut c_int,
 ) -> c_int {
+    #[allow(clippy::unnecessary_cast, reason = "an int in 4.1 and 5.0")]
+    let unit = unit as isize;
     let asked = select::Asked {
         win,
         base,

@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use plugin_api::Datatype;
 
 use crate::bindings as ffi;
+use crate::series::Count;
 
 /// A run of bytes, from a buffer's address on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +25,8 @@ pub(crate) enum Runs {
 
 impl Runs {
     /// The runs of `count` items of a type. An error is Open MPI's code.
-    pub(crate) fn of(datatype: *mut ffi::ompi_datatype_t, count: c_int) -> Result<Runs, c_int> {
-        let Ok(count) = usize::try_from(count) else {
-            return Err(ffi::MPI_ERR_COUNT as c_int);
-        };
+    pub(crate) fn of(datatype: *mut ffi::ompi_datatype_t, count: Count) -> Result<Runs, c_int> {
+        let count = counted(count)?;
         let mut items = ffi::mca_osc_ofi_host_items {
             begin: 0,
             bytes: 0,
@@ -79,6 +78,12 @@ impl Runs {
         let offsets = self.as_slice().iter().map(|run| run.offset);
         offsets.min().unwrap_or(0)
     }
+}
+
+/// A count of any series.
+fn counted(count: impl TryInto<usize>) -> Result<usize, c_int> {
+    let counted = count.try_into();
+    counted.map_err(|_| ffi::MPI_ERR_COUNT as c_int)
 }
 
 unsafe extern "C" fn visit(context: *mut c_void, offset: isize, len: usize) {

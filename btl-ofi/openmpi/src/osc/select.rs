@@ -22,7 +22,7 @@ pub(crate) struct Asked {
     pub(crate) win: *mut ffi::ompi_win_t,
     pub(crate) base: *mut *mut c_void,
     pub(crate) size: usize,
-    pub(crate) unit: c_int,
+    pub(crate) unit: isize,
     pub(crate) comm: *mut ffi::ompi_communicator_t,
     pub(crate) info: *mut ffi::opal_info_t,
     pub(crate) flavor: c_int,
@@ -35,10 +35,10 @@ struct Card {
     state: State,
     /// Bytes of what a second exchange would bring: the address, or the reason of a refusal.
     length: u32,
-    /// Displacement unit, bytes.
-    unit: u32,
     /// The lowest rank on the same node.
     node: u32,
+    /// Displacement unit, bytes.
+    unit: u64,
     /// A number of the hints.
     hints: u64,
 }
@@ -65,8 +65,8 @@ impl Card {
         };
         // The lengths are below 2^30.
         bytes[..4].copy_from_slice(&(state << 30 | self.length).to_ne_bytes());
-        bytes[4..8].copy_from_slice(&self.unit.to_ne_bytes());
-        bytes[8..12].copy_from_slice(&self.node.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.node.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&self.unit.to_ne_bytes());
         bytes[16..].copy_from_slice(&self.hints.to_ne_bytes());
         bytes
     }
@@ -77,6 +77,11 @@ impl Card {
             word.copy_from_slice(&bytes[at..at + 4]);
             u32::from_ne_bytes(word)
         };
+        let long = |at: usize| {
+            let mut long = [0; 8];
+            long.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_ne_bytes(long)
+        };
         let first = word(0);
         Card {
             state: match first >> 30 {
@@ -85,9 +90,9 @@ impl Card {
                 _ => State::Refuses,
             },
             length: first & ((1 << 30) - 1),
-            unit: word(4),
-            node: word(8),
-            hints: u64::from(word(16)) | u64::from(word(20)) << 32,
+            node: word(4),
+            unit: long(8),
+            hints: long(16),
         }
     }
 }
@@ -264,8 +269,8 @@ fn meet(
     let mine = Card {
         state,
         length: said.len() as u32,
-        unit: u32::try_from(asked.unit).unwrap_or(1),
         node: comm.node,
+        unit: u64::try_from(asked.unit).unwrap_or(1),
         hints,
     };
     let cards: Vec<Card> = exchange(comm.raw, comm.size(), &mine.encode())?
@@ -363,8 +368,8 @@ mod tests {
             let card = Card {
                 state,
                 length: 517,
-                unit: u32::MAX,
                 node: 3,
+                unit: u64::MAX,
                 hints: 0x0123_4567_89ab_cdef,
             };
             assert_eq!(Card::decode(&card.encode()), card);

@@ -1,9 +1,18 @@
-//! Open MPI 4.1, BTL interface 3.1.0: its differences from 5.0 and 6.0.
+//! Open MPI 4.1, BTL interface 3.1.0, OSC interface 3.0.0: its differences from 5.0 and 6.0.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 
 /// The BTL interface that the component declares.
 pub(crate) const BTL_INTERFACE: (i32, i32, i32) = (3, 1, 0);
+
+/// The interface of windows that the component declares.
+pub(crate) const OSC_INTERFACE: (i32, i32, i32) = (3, 0, 0);
+
+/// A count of a window's functions.
+pub(crate) type Count = c_int;
+
+/// A displacement unit of a window's functions.
+pub(crate) type Unit = c_int;
 
 /// The prefix of every version string of this series.
 pub(crate) const VERSION_PREFIX: &str = "4.1.";

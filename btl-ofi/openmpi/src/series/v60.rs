@@ -1,9 +1,18 @@
-//! Open MPI 6.0, BTL interface 3.3.0 as in 5.0: its differences from 4.1.
+//! Open MPI 6.0, BTL interface 3.3.0 as in 5.0, OSC interface 4.0.0: its differences from 4.1.
 
 use std::ffi::CStr;
 
 /// The BTL interface that the component declares.
 pub(crate) const BTL_INTERFACE: (i32, i32, i32) = (3, 3, 0);
+
+/// The interface of windows that the component declares.
+pub(crate) const OSC_INTERFACE: (i32, i32, i32) = (4, 0, 0);
+
+/// A count of a window's functions.
+pub(crate) type Count = usize;
+
+/// A displacement unit of a window's functions.
+pub(crate) type Unit = isize;
 
 /// The prefix of every version string of this series.
 pub(crate) const VERSION_PREFIX: &str = "6.0.";

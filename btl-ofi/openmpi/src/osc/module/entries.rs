@@ -10,6 +10,7 @@ use crate::bindings as ffi;
 use crate::guard::guarded;
 use crate::osc::error::{Code, outcome};
 use crate::osc::request;
+use crate::series::{Count, Unit};
 
 type Win = *mut ffi::ompi_win_t;
 type Type = *mut ffi::ompi_datatype_t;
@@ -18,7 +19,7 @@ type MpiRequest = *mut *mut ffi::ompi_request_t;
 type MpiGroup = *mut ffi::ompi_group_t;
 
 /// The functions of a window.
-pub(super) const TABLE: ffi::ompi_osc_base_module_3_0_0_t = ffi::ompi_osc_base_module_3_0_0_t {
+pub(super) const TABLE: ffi::ompi_osc_base_module_t = ffi::ompi_osc_base_module_t {
     osc_win_shared_query: Some(shared_query),
     osc_win_attach: Some(attach),
     osc_win_detach: Some(detach),
@@ -150,7 +151,7 @@ unsafe extern "C" fn shared_query(
     win: Win,
     rank: c_int,
     size: *mut usize,
-    unit: *mut c_int,
+    unit: *mut Unit,
     base: *mut c_void,
 ) -> c_int {
     call("shared_query", win, |module| {
@@ -211,11 +212,11 @@ macro_rules! sides {
 
 unsafe extern "C" fn put(
     origin: *const c_void,
-    count: c_int,
+    count: Count,
     datatype: Type,
     target: c_int,
     displacement: isize,
-    target_count: c_int,
+    target_count: Count,
     target_datatype: Type,
     win: Win,
 ) -> c_int {
@@ -235,11 +236,11 @@ unsafe extern "C" fn put(
 
 unsafe extern "C" fn get(
     origin: *mut c_void,
-    count: c_int,
+    count: Count,
     datatype: Type,
     target: c_int,
     displacement: isize,
-    target_count: c_int,
+    target_count: Count,
     target_datatype: Type,
     win: Win,
 ) -> c_int {
@@ -259,11 +260,11 @@ unsafe extern "C" fn get(
 
 unsafe extern "C" fn rput(
     origin: *const c_void,
-    count: c_int,
+    count: Count,
     datatype: Type,
     target: c_int,
     displacement: isize,
-    target_count: c_int,
+    target_count: Count,
     target_datatype: Type,
     win: Win,
     out: MpiRequest,
@@ -284,11 +285,11 @@ unsafe extern "C" fn rput(
 
 unsafe extern "C" fn rget(
     origin: *mut c_void,
-    count: c_int,
+    count: Count,
     datatype: Type,
     target: c_int,
     displacement: isize,
-    target_count: c_int,
+    target_count: Count,
     target_datatype: Type,
     win: Win,
     out: MpiRequest,
@@ -309,11 +310,11 @@ unsafe extern "C" fn rget(
 
 unsafe extern "C" fn accumulate(
     origin: *const c_void,
-    count: c_int,
+    count: Count,
     datatype: Type,
     target: c_int,
     displacement: isize,
-    target_count: c_int,
+    target_count: Count,
     target_datatype: Type,
     op: MpiOp,
     win: Win,
@@ -339,11 +340,11 @@ unsafe extern "C" fn accumulate(
 
 unsafe extern "C" fn raccumulate(
     origin: *const c_void,
-    count: c_int,
+    count: Count,
     datatype: Type,
     target: c_int,
     displacement: isize,
-    target_count: c_int,
+    target_count: Count,
     target_datatype: Type,
     op: MpiOp,
     win: Win,
@@ -371,14 +372,14 @@ unsafe extern "C" fn raccumulate(
 
 unsafe extern "C" fn get_accumulate(
     origin: *const c_void,
-    count: c_int,
+    count: Count,
     datatype: Type,
     result: *mut c_void,
-    result_count: c_int,
+    result_count: Count,
     result_datatype: Type,
     target: c_int,
     displacement: isize,
-    target_count: c_int,
+    target_count: Count,
     target_datatype: Type,
     op: MpiOp,
     win: Win,
@@ -409,14 +410,14 @@ unsafe extern "C" fn get_accumulate(
 
 unsafe extern "C" fn rget_accumulate(
     origin: *const c_void,
-    count: c_int,
+    count: Count,
     datatype: Type,
     result: *mut c_void,
-    result_count: c_int,
+    result_count: Count,
     result_datatype: Type,
     target: c_int,
     displacement: isize,
-    target_count: c_int,
+    target_count: Count,
     target_datatype: Type,
     op: MpiOp,
     win: Win,

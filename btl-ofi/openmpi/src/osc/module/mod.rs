@@ -17,7 +17,7 @@ use crate::osc::select::Asked;
 /// A window. Open MPI sees the first field only.
 #[repr(C)]
 pub(crate) struct Module {
-    table: ffi::ompi_osc_base_module_3_0_0_t,
+    table: ffi::ompi_osc_base_module_t,
     /// None once it was freed.
     window: Option<Window>,
     units: Units,
@@ -26,12 +26,12 @@ pub(crate) struct Module {
 
 /// Displacement units of the ranks, bytes.
 pub(crate) enum Units {
-    Equal(u32),
-    Each(Box<[u32]>),
+    Equal(u64),
+    Each(Box<[u64]>),
 }
 
 impl Units {
-    pub(crate) fn new(units: impl Iterator<Item = u32> + Clone) -> Units {
+    pub(crate) fn new(units: impl Iterator<Item = u64> + Clone) -> Units {
         let first = units.clone().next().unwrap_or(1);
         if units.clone().all(|unit| unit == first) {
             return Units::Equal(first);
@@ -40,7 +40,7 @@ impl Units {
     }
 
     #[inline]
-    fn of(&self, rank: usize) -> u32 {
+    fn of(&self, rank: usize) -> u64 {
         match self {
             Units::Equal(unit) => *unit,
             Units::Each(units) => units.get(rank).copied().unwrap_or(1),
@@ -53,7 +53,7 @@ pub(crate) fn leak(
     window: Window,
     units: Units,
     asked: &Asked,
-) -> *mut ffi::ompi_osc_base_module_3_0_0_t {
+) -> *mut ffi::ompi_osc_base_module_t {
     let module = Box::new(Module {
         table: entries::TABLE,
         window: Some(window),

@@ -9,12 +9,13 @@ use super::rows::rows;
 use crate::bindings as ffi;
 use crate::osc::convert::{Bytes, Runs};
 use crate::osc::error;
+use crate::series::Count;
 
 /// A buffer of the program: address, count, type.
 #[derive(Clone, Copy)]
 pub(super) struct Buffer {
     pub(super) address: *mut c_void,
-    pub(super) count: c_int,
+    pub(super) count: Count,
     pub(super) datatype: *mut ffi::ompi_datatype_t,
 }
 
@@ -24,7 +25,7 @@ pub(super) struct Place {
     pub(super) rank: usize,
     /// In units of the target.
     pub(super) displacement: isize,
-    pub(super) count: c_int,
+    pub(super) count: Count,
     pub(super) datatype: *mut ffi::ompi_datatype_t,
 }
 

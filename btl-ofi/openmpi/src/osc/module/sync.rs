@@ -8,6 +8,7 @@ use super::Module;
 use crate::bindings as ffi;
 use crate::osc::error::{self, Code};
 use crate::osc::request;
+use crate::series::Unit;
 
 /// The assertions of a call that mean something for it; MPI's numbers are the engine's.
 fn assertion(given: c_int, meant: Assertion) -> Assertion {
@@ -164,7 +165,7 @@ impl Module {
 
     /// A rank's memory as this process sees it; of the first that has any with MPI_PROC_NULL. No bytes where it is not mapped here,
     /// as MPI says for windows that need not be shared.
-    pub(super) fn shared(&self, target: c_int) -> Result<(usize, c_int, *mut c_void), c_int> {
+    pub(super) fn shared(&self, target: c_int) -> Result<(usize, Unit, *mut c_void), c_int> {
         if self.is_dynamic {
             return Err(ffi::OMPI_ERR_RMA_FLAVOR);
         }
@@ -173,7 +174,7 @@ impl Module {
             false => Some(rank(target)?),
         };
         let window = self.window()?;
-        let unit = |rank| self.units.of(rank) as c_int;
+        let unit = |rank| self.units.of(rank) as Unit;
         if let Ok(part) = window.shared_query(target) {
             let first = (0..window.size()).find(|rank| {
                 let of = window.shared_query(Some(*rank));

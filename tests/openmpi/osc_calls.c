@@ -368,16 +368,24 @@ int main(int argc, char **argv)
     free(memory);
     dynamic();
     /* Ranks whose windows differ, one without memory; and a window of one process. */
-    double few[4] = {0};
+    double *few = calloc(world_size, sizeof *few);
     int unit = world_rank % 2 ? 4 : 8;
-    MPI_Win_create(0 == world_rank ? NULL : few, 0 == world_rank ? 0 : sizeof few, unit, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Aint bytes = 0 == world_rank ? 0 : (world_rank + 1) * sizeof *few;
+    MPI_Win_create(0 == world_rank ? NULL : few, bytes, unit, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     served(win);
+    /* MPI_PROC_NULL is the lowest rank that has memory, which need not be mapped here. */
+    MPI_Aint of_first;
+    double *at;
+    MPI_Win_shared_query(win, MPI_PROC_NULL, &of_first, &unit, &at);
+    CHECK(0 == of_first || 2 * sizeof *few == (size_t) of_first, "%ld", (long) of_first);
+    CHECK(1 != world_rank || at == few, "the own memory is at %p", (void *) at);
     double x = world_rank;
     MPI_Win_fence(0, win);
     if (0 != next) MPI_Put(&x, 1, MPI_DOUBLE, next, next % 2 ? 2 : 1, 1, MPI_DOUBLE, win);
     MPI_Win_fence(0, win);
     CHECK(0 == world_rank || few[1] == last, "%g", few[1]);
     MPI_Win_free(&win);
+    free(few);
     MPI_Win_allocate(8, 8, MPI_INFO_NULL, MPI_COMM_SELF, &base, &win);
     served(win);
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);

@@ -35,6 +35,8 @@ struct Card {
     state: State,
     /// Bytes of what a second exchange would bring: the address, or the reason of a refusal.
     length: u32,
+    /// Whether its part of the window has bytes.
+    has_memory: bool,
     /// The lowest rank on the same node.
     node: u32,
     /// Displacement unit, bytes.
@@ -63,8 +65,9 @@ impl Card {
             State::Meets => 1,
             State::Knows => 2,
         };
-        // The lengths are below 2^30.
-        bytes[..4].copy_from_slice(&(state << 30 | self.length).to_ne_bytes());
+        // The lengths are below 2^29.
+        let first = state << 30 | u32::from(self.has_memory) << 29 | self.length;
+        bytes[..4].copy_from_slice(&first.to_ne_bytes());
         bytes[4..8].copy_from_slice(&self.node.to_ne_bytes());
         bytes[8..16].copy_from_slice(&self.unit.to_ne_bytes());
         bytes[16..].copy_from_slice(&self.hints.to_ne_bytes());
@@ -89,7 +92,8 @@ impl Card {
                 2 => State::Knows,
                 _ => State::Refuses,
             },
-            length: first & ((1 << 30) - 1),
+            length: first & ((1 << 29) - 1),
+            has_memory: first >> 29 & 1 == 1,
             node: word(4),
             unit: long(8),
             hints: long(16),
@@ -210,6 +214,7 @@ unsafe fn make(asked: &Asked) -> Result<(), Failed> {
         other => Failed::Code(error::code(&other)),
     })?;
     let units = module::Units::new(cards.iter().map(|card| card.unit));
+    let first = cards.iter().position(|card| card.has_memory).unwrap_or(0);
     if asked.flavor as u32 == ffi::MPI_WIN_FLAVOR_ALLOCATE {
         // SAFETY: Open MPI passes a writable pointer.
         unsafe { asked.base.write(window.base().cast()) };
@@ -229,7 +234,7 @@ unsafe fn make(asked: &Asked) -> Result<(), Failed> {
             ffi::mca_osc_ofi_host_set_flags(asked.win, ffi::OMPI_WIN_NO_LOCKS as u16);
         }
         ffi::mca_osc_ofi_host_set_name(asked.win, c"ofi_rs window".as_ptr());
-        ffi::mca_osc_ofi_host_set_module(asked.win, module::leak(window, units, asked));
+        ffi::mca_osc_ofi_host_set_module(asked.win, module::leak(window, units, first, asked));
     }
     Ok(())
 }
@@ -269,6 +274,7 @@ fn meet(
     let mine = Card {
         state,
         length: said.len() as u32,
+        has_memory: asked.size > 0,
         node: comm.node,
         unit: u64::try_from(asked.unit).unwrap_or(1),
         hints,
@@ -368,6 +374,7 @@ mod tests {
             let card = Card {
                 state,
                 length: 517,
+                has_memory: state == State::Meets,
                 node: 3,
                 unit: u64::MAX,
                 hints: 0x0123_4567_89ab_cdef,

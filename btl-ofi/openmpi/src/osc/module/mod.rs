@@ -21,6 +21,8 @@ pub(crate) struct Module {
     /// None once it was freed.
     window: Option<Window>,
     units: Units,
+    /// The lowest rank that has memory; 0 where none has.
+    first: usize,
     is_dynamic: bool,
 }
 
@@ -52,12 +54,14 @@ impl Units {
 pub(crate) fn leak(
     window: Window,
     units: Units,
+    first: usize,
     asked: &Asked,
 ) -> *mut ffi::ompi_osc_base_module_t {
     let module = Box::new(Module {
         table: entries::TABLE,
         window: Some(window),
         units,
+        first,
         is_dynamic: asked.flavor as u32 == ffi::MPI_WIN_FLAVOR_DYNAMIC,
     });
     Box::into_raw(module).cast()

@@ -170,27 +170,21 @@ impl Module {
             return Err(ffi::OMPI_ERR_RMA_FLAVOR);
         }
         let target = match target == ffi::MPI_PROC_NULL {
-            true => None,
-            false => Some(rank(target)?),
+            true => self.first,
+            false => rank(target)?,
         };
         let window = self.window()?;
-        let unit = |rank| self.units.of(rank) as Unit;
-        if let Ok(part) = window.shared_query(target) {
-            let first = (0..window.size()).find(|rank| {
-                let of = window.shared_query(Some(*rank));
-                of.is_ok_and(|of| of.base == part.base && of.len > 0)
-            });
-            let of = target.or(first).unwrap_or(0);
-            return Ok((part.len, unit(of), part.base.cast()));
-        }
-        let own = window.rank();
-        if target.unwrap_or(own) == own && !window.is_empty() {
-            return Ok((window.len(), unit(own), window.base().cast()));
-        }
-        if target.is_some_and(|rank| rank >= window.size()) {
+        if target >= window.size() {
             return Err(ffi::MPI_ERR_RANK as c_int);
         }
-        Ok((0, unit(target.unwrap_or(0)), std::ptr::null_mut()))
+        let unit = self.units.of(target) as Unit;
+        if let Ok(part) = window.shared_query(Some(target)) {
+            return Ok((part.len, unit, part.base.cast()));
+        }
+        if target == window.rank() && !window.is_empty() {
+            return Ok((window.len(), unit, window.base().cast()));
+        }
+        Ok((0, unit, std::ptr::null_mut()))
     }
 
     /// Ends the window; collective. It stays where an epoch is open.

@@ -168,6 +168,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// The object was made before this process was forked, and belongs to the parent.
+    #[error(
+        "this process is a child of fork; the transport belongs to process {owner}: open one of its own"
+    )]
+    Forked {
+        /// Process id of the owner.
+        owner: u32,
+    },
     /// Memory is exhausted.
     #[error("out of memory for {0}")]
     OutOfMemory(&'static str),
@@ -191,6 +199,7 @@ impl Error {
             Error::Call { source, .. } => source.status(),
             Error::NoProvider { .. } => Status::NOT_AVAILABLE,
             Error::Incomplete { .. } => Status::NOT_SUPPORTED,
+            Error::Forked { .. } => Status::FATAL,
             Error::Modex { .. } => Status::UNREACH,
             Error::Invalid { .. } | Error::Parameter { .. } => Status::BAD_PARAM,
             Error::OutOfMemory(_) => Status::OUT_OF_RESOURCE,

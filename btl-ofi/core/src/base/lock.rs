@@ -123,6 +123,17 @@ impl<T> Lock<T> {
         Guard { lock: self }
     }
 
+    /// The value, in a child of fork. Its lock, which a thread of the parent may have held, is free from then on.
+    ///
+    /// # Safety
+    /// This process has no other thread, and this one has no guard of the lock.
+    pub(crate) unsafe fn free_in_child(&self) -> *mut T {
+        #[cfg(debug_assertions)]
+        self.holder.end();
+        self.held.store(false, Ordering::Relaxed);
+        self.value.get()
+    }
+
     #[cold]
     #[inline(never)]
     fn lock_contended(&self) -> Guard<'_, T> {

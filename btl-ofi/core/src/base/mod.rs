@@ -7,6 +7,7 @@ pub(crate) mod cma;
 pub(crate) mod descriptors;
 pub(crate) mod environment;
 pub(crate) mod error;
+pub(crate) mod fork;
 pub mod hints;
 pub(crate) mod interfaces;
 pub(crate) mod locality;

@@ -51,15 +51,16 @@ pub(crate) use files::{
     read_link, seals, set_blocking, space, try_lock,
 };
 pub(crate) use memory::{
-    is_readable, is_writable, map_shared, process_vm_readv, process_vm_writev, unmap,
+    is_readable, is_writable, map_shared, process_vm_readv, process_vm_writev, replace_by_zeros,
+    unmap,
 };
 pub(crate) use network::{
     InterfaceAddress, connect, find_route, interface_addresses, interface_index, peek,
     stream_socket,
 };
 pub(crate) use process::{
-    descriptor_limits, effective_user, file_size_limit, find_process, page_size, permit_tracing,
-    processors, random, set_descriptor_limits, threads,
+    at_fork, descriptor_limits, effective_user, file_size_limit, find_process, page_size,
+    permit_tracing, processors, random, set_descriptor_limits, threads,
 };
 pub(crate) use time::{block_signals, monotonic, with_signals_blocked};
 

@@ -62,7 +62,7 @@ impl Drop for Reporting<'_> {
 }
 
 /// Replaces the provider's `fi_cq_read` once the endpoints are closed.
-pub(super) unsafe extern "C" fn never_read(_: *mut ffi::fid_cq, _: *mut c_void, _: usize) -> isize {
+pub(crate) unsafe extern "C" fn never_read(_: *mut ffi::fid_cq, _: *mut c_void, _: usize) -> isize {
     -(ffi::FI_EAGAIN as isize)
 }
 
@@ -385,6 +385,10 @@ impl Transport {
     /// Release in the drop of `Reporting`.
     #[cold]
     pub(crate) fn wait_for_reports(&self, deadline: Option<Instant>) {
+        if self.is_copy() {
+            // The threads that report are the parent's.
+            return;
+        }
         fence(Ordering::Acquire);
         if REPORTING.get() == 0 && !self.failures.refused_to_shut.load(Ordering::Relaxed) {
             self.end_staged(deadline);

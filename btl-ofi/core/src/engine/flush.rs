@@ -140,6 +140,7 @@ impl Transport {
                     status = self.flush_living(deadline);
                     break;
                 }
+                Status::FATAL => return Status::FATAL,
                 Status::TIMEOUT => status = Status::TIMEOUT,
                 _ => {}
             }
@@ -172,6 +173,9 @@ impl Transport {
     /// outstanding. The first flush after the failure reports it.
     #[cold]
     fn flush_living(&self, deadline: Option<Instant>) -> Status {
+        if self.is_copy() {
+            return self.refuse_copy();
+        }
         let is_busy = |peer: &&Endpoint| !peer.is_idle() && peer.failure().is_none();
         let (busy, flushing): (Vec<_>, _) = {
             let peers = self.lock_peers();
@@ -216,7 +220,8 @@ impl Transport {
         }
     }
 
-    /// Makes progress until the count settles, the deadline passes, or `give_up` returns a status to stop with. Apart, so that a
+    /// Makes progress until the count settles, the deadline passes, or `give_up` returns a status to stop with. In a child of fork
+    /// it returns [`Status::FATAL`]. Apart, so that a
     /// flush without operations outstanding saves no registers for it.
     ///
     /// The phase advances only after the first call of progress: that often ends all operations, and threads that post to
@@ -268,6 +273,9 @@ impl Transport {
                 let now = sys::monotonic();
                 let quiet = *quiet_since.get_or_insert(now);
                 if waiting.counted.is_none() {
+                    if self.is_copy() {
+                        return self.refuse_copy();
+                    }
                     waiting.begin(now);
                 }
                 if now.saturating_sub(quiet) < SPIN {

@@ -143,6 +143,9 @@ impl Transport {
     /// Checks the peers, at most once per interval.
     #[cold]
     pub(crate) fn check_peers_now_and_then(&self) {
+        if self.is_copy() {
+            return;
+        }
         let now = self.detector.opened.elapsed().as_millis() as u64;
         let last = self.detector.last_check.load(Ordering::Relaxed);
         if now.wrapping_sub(last) < self.setup.check_interval_ms {

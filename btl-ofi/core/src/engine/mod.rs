@@ -14,6 +14,7 @@ pub(crate) mod doubt;
 mod error_completions;
 pub(crate) mod failure;
 pub(crate) mod flush;
+mod fork;
 pub(crate) mod gather;
 mod heartbeat;
 pub(crate) mod liveness;

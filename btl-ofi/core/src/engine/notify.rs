@@ -70,6 +70,9 @@ impl Transport {
         op: &Op<'_>,
         notice: &Notice<'_>,
     ) -> Status {
+        if self.is_copy() {
+            return self.refuse_copy();
+        }
         if !matches!(op.action, Action::Put) || op.local.is_null() && op.size > 0 {
             return Status::BAD_PARAM;
         }

@@ -8,12 +8,14 @@ use plugin_api::{Module, ThreadLevel};
 use crate::base::capabilities::Capabilities;
 use crate::base::descriptors;
 use crate::base::error::{Doing, Error};
+use crate::base::fork::Birth;
 use crate::base::params::Options;
 use crate::base::sys;
 use crate::engine::compound::Compounds;
 use crate::engine::confirmation::{register_word, target_of_word};
 use crate::engine::context::{Carriers, Context};
 use crate::engine::describe::{describe, title};
+use crate::engine::fork;
 use crate::engine::liveness::{Detector, LONG};
 use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
@@ -133,6 +135,9 @@ impl Transport {
         if options.applies && !policy.has_messages() {
             tell_of_no_applies(info);
         }
+        let peers = Arc::new(Mutex::new(Peers::new(shares)));
+        // SAFETY: the transport drops the entry before the contexts and the counters.
+        let entry = unsafe { fork::Entry::add(&contexts, threaded, &peers, counters.mapping()) };
         let outstanding_limit = policy.depth.min(options.contexts.progress_threshold);
         Ok(Transport {
             module: NO_TABLE,
@@ -158,7 +163,9 @@ impl Transport {
             node,
             failures: failures(options),
             detector: Detector::new(),
-            peers: Mutex::new(Peers::new(shares)),
+            peers,
+            entry,
+            birth: Birth::now(),
             counters,
             receive: Mutex::new(None),
             mapped: MappedRegions::default(),

@@ -66,6 +66,7 @@ impl Transport {
     /// [`Error::Modex`] if the bytes are no address, or one of another kind of endpoint; the provider's
     /// refusal.
     pub fn connect(&self, blob: &[u8], proc: u64) -> Result<NonNull<Endpoint>, Error> {
+        self.check_copy()?;
         self.expect_puts()?;
         let mut peers = self.lock_peers();
         if let Some(known) = peers.known.find(proc) {
@@ -232,6 +233,9 @@ impl Transport {
     /// # Safety
     /// `endpoint` came from [`connect`](Self::connect) and has at least one connect left.
     pub unsafe fn disconnect(&self, endpoint: NonNull<Endpoint>) -> Status {
+        if self.is_copy() {
+            return self.refuse_copy();
+        }
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         {

@@ -60,6 +60,9 @@ impl Transport {
     #[cold]
     #[inline(never)]
     fn progress_devices(&self) -> usize {
+        if self.is_copy() {
+            return 0;
+        }
         let done = self.progress_contexts()
             + self.progress_rails()
             + self.advance_compounds()

@@ -22,6 +22,9 @@ impl Transport {
     /// `endpoint` came from [`connect`](Self::connect). The buffers are readable, or writable where the request writes
     /// to them, until the operation completes; its handles are NULL or handles of this transport.
     pub unsafe fn submit(&self, endpoint: NonNull<Endpoint>, op: &Op<'_>) -> Status {
+        if self.is_copy() {
+            return self.refuse_copy();
+        }
         // SAFETY: the caller guarantees that `endpoint` is live, the buffers are valid until completion, and the handles
         // are NULL or readable.
         unsafe {

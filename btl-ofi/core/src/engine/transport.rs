@@ -10,11 +10,13 @@ use plugin_api::{Access, AtomicKind, AtomicOp, Datatype, Module, Stats, Status};
 
 use crate::base::capabilities::{Capabilities, ErrorReport};
 use crate::base::error::Error;
+use crate::base::fork::Birth;
 use crate::base::interfaces::Lists;
 use crate::base::usable;
 use crate::engine::amo::Words;
 use crate::engine::compound::Compounds;
 use crate::engine::context::Context;
+use crate::engine::fork;
 use crate::engine::liveness::Detector;
 use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
@@ -42,7 +44,8 @@ use crate::sm::mapped::MappedRegions;
 /// How long closing and releasing a peer wait for outstanding operations.
 pub(super) const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// An open transport. Opened with [`ThreadLevel::Multiple`](plugin_api::ThreadLevel::Multiple), every method may be called from several threads at
+/// An open transport. It belongs to the process that opened it: a child of fork gets errors, and may open one of its own
+/// (docs/failures.md). Opened with [`ThreadLevel::Multiple`](plugin_api::ThreadLevel::Multiple), every method may be called from several threads at
 /// once; otherwise from one thread at a time. Callbacks run with no lock held.
 #[repr(C)]
 pub struct Transport {
@@ -56,6 +59,8 @@ pub struct Transport {
     // Dropped before the memory that the provider may still write to or name.
     pub(crate) registrar: Arc<Registrar>,
     pub(crate) device: Arc<Device>,
+    // Before what it names.
+    pub(crate) entry: fork::Entry,
     pub(crate) contexts: Box<[Context]>,
     pub(crate) policy: Policy,
     pub(crate) atomics: Atomics,
@@ -65,7 +70,7 @@ pub struct Transport {
     pub(crate) setup: Setup,
     pub(crate) failures: Failures,
     pub(crate) detector: Detector,
-    pub(crate) peers: Mutex<Peers>,
+    pub(crate) peers: Arc<Mutex<Peers>>,
     pub(crate) hmem: Hmem,
     /// Memory of local peers that this process maps.
     pub(crate) mapped: MappedRegions,
@@ -73,6 +78,8 @@ pub struct Transport {
     pub(crate) capabilities: Capabilities,
     /// The host's function for messages of peers.
     pub(crate) receive: Mutex<Option<Receive>>,
+    /// The process that opened it.
+    pub(crate) birth: Birth,
 }
 
 /// The atomics that are supported, in the forms in which the paths look them up.
@@ -214,6 +221,9 @@ impl Transport {
     /// at hand when it reaches for its own memory.
     #[cold]
     pub fn own_handle(&self, address: u64, size: u64) -> Option<Handle> {
+        if self.is_copy() {
+            return None;
+        }
         let regions = self.registrar.regions();
         regions.covering(address, size, Access::REMOTE_ATOMIC)
     }
@@ -291,6 +301,7 @@ impl Transport {
         length: usize,
         access: Access,
     ) -> Result<Region, Error> {
+        self.check_copy()?;
         usable::check(base as u64, length as u64, access)?;
         let rails = self.rails.register(base, length, access);
         self.registrar.register(base, length, access, rails, None)
@@ -318,6 +329,7 @@ impl Transport {
         access: Access,
         memory: SharedMemory<'_>,
     ) -> Result<Region, Error> {
+        self.check_copy()?;
         let file = memory.keep(base as u64, length as u64)?;
         usable::check(base as u64, length as u64, access)?;
         let rails = self.rails.register(base, length, access);
@@ -347,6 +359,9 @@ impl Transport {
     /// Waits for outstanding operations, for at most 5 s. For doors that end registrations before they
     /// [`close`](Self::close) the transport.
     pub fn flush_for_close(&self) {
+        if self.is_copy() {
+            return;
+        }
         let until = Instant::now() + CLOSE_PATIENCE;
         self.flush_patiently(None);
         self.leave_mailboxes(None);
@@ -360,7 +375,7 @@ impl Transport {
     pub fn progress_until(&self, mut is_done: impl FnMut() -> bool) {
         let deadline = Instant::now() + self.patience();
         while !is_done() {
-            if Instant::now() >= deadline {
+            if Instant::now() >= deadline || self.is_copy() {
                 self.detector.impatient.store(true, Ordering::Relaxed);
                 break;
             }
@@ -390,8 +405,13 @@ impl Transport {
     /// their domain open until they are dropped, but peers no longer reach them through this transport's endpoints.
     ///
     /// # Errors
-    /// The provider's first refusal; the rest is closed nevertheless.
+    /// The provider's first refusal; the rest is closed nevertheless. [`Error::Forked`] in a child of fork, which closes nothing.
     pub fn close(self) -> Result<(), Error> {
+        if let Err(e) = self.check_copy() {
+            // What the parent's threads were changing is never looked at.
+            std::mem::forget(self);
+            return Err(e);
+        }
         self.flush_for_close();
         let outstanding: u32 = self.contexts.iter().map(|c| c.count.outstanding()).sum();
         if outstanding > 0 && !self.failures.degraded.load(Ordering::Relaxed) {
@@ -408,6 +428,7 @@ impl Transport {
             rails,
             counters,
             compounds,
+            entry,
             ..
         } = self;
         counters.write();
@@ -423,6 +444,7 @@ impl Transport {
         };
         // Peers find it as long as the allocator leaves it there.
         node.probe.store(0, Ordering::Relaxed);
+        drop(entry);
         // Dropped after the provider, which may still have written to this memory.
         let memory = (contexts, atomics, peers, node, hmem, counters, compounds);
         match &shut {

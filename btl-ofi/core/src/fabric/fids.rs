@@ -7,6 +7,7 @@ use std::ptr::{self, NonNull};
 use libfabric_sys as ffi;
 
 use crate::base::error::{CallError, check};
+use crate::base::fork::Birth;
 
 /// A libfabric object with an embedded `struct fid`.
 pub(crate) trait Fid {
@@ -30,9 +31,10 @@ fids! {
 }
 
 /// Owns a fid and closes it when dropped. Every libfabric object begins with its `struct fid`, so one pointer serves
-/// for both.
+/// for both. A child of fork closes nothing, because that could change what its parent uses.
 pub(crate) struct Owned<T: Fid> {
     object: NonNull<T>,
+    birth: Birth,
 }
 
 // SAFETY: libfabric objects are not tied to a thread. Users of this type call into them as the threading model of
@@ -50,7 +52,10 @@ impl<T: Fid> Owned<T> {
         let mut object = ptr::null_mut();
         check(call, open(&mut object))?;
         match NonNull::new(object) {
-            Some(object) => Ok(Owned { object }),
+            Some(object) => Ok(Owned {
+                object,
+                birth: Birth::now(),
+            }),
             None => Err(CallError {
                 call,
                 code: ffi::FI_EOTHER as i32,
@@ -70,18 +75,24 @@ impl<T: Fid> Owned<T> {
 
     /// Closes the object and reports the result.
     pub(crate) fn close(self) -> Result<(), CallError> {
-        let fid = self.fid();
+        let closed = self.end();
         std::mem::forget(self);
-        // SAFETY: `self` owned the fid and is forgotten, so nothing closes it again.
-        check("fi_close", unsafe { ffi::fi_close(fid) })
+        closed
+    }
+
+    /// Closes the object, which nothing uses from then on.
+    fn end(&self) -> Result<(), CallError> {
+        if !self.birth.is_here() {
+            return Ok(());
+        }
+        // SAFETY: `self` owns the fid; `close` forgets `self` and `drop` ends it, so nothing closes it again.
+        check("fi_close", unsafe { ffi::fi_close(self.fid()) })
     }
 }
 
 impl<T: Fid> Drop for Owned<T> {
     fn drop(&mut self) {
-        // SAFETY: `self` owns the fid, and `close` forgets `self`, so it was not closed before.
-        let rc = unsafe { ffi::fi_close(self.fid()) };
-        if let Err(e) = check("fi_close", rc) {
+        if let Err(e) = self.end() {
             tracing::warn!("closing a {}: {e}", T::KIND);
         }
     }

@@ -33,8 +33,9 @@ impl Region {
     /// Deregisters and reports the result.
     ///
     /// # Errors
-    /// The provider refused to close the region; its key is not reused then.
+    /// The provider refused to close the region; its key is not reused then. [`Error::Forked`] in a child of fork, which changes nothing.
     pub fn close(mut self) -> Result<(), Error> {
+        self.registrar.birth.check()?;
         self.forget_device();
         let rails = std::mem::take(&mut self.rails)
             .into_iter()
@@ -65,6 +66,11 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        if !self.registrar.birth.is_here() {
+            // The registration is the parent's, and so are the tables, which a thread of it may have locked.
+            std::mem::forget(self.mr.take());
+            return;
+        }
         self.forget_device();
         if let Some(shared) = &self.registrar.shared
             && self.handle.is_shared()

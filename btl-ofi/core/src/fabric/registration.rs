@@ -10,6 +10,7 @@ use libfabric_sys as ffi;
 use plugin_api::Access;
 
 use crate::base::error::{CallError, Doing, Error};
+use crate::base::fork::Birth;
 use crate::base::lock::{Guard, Lock};
 use crate::fabric::device::Device;
 use crate::fabric::fids::Owned;
@@ -23,6 +24,7 @@ use crate::mem::shared::Announced;
 
 /// Registers memory with one provider.
 pub(crate) struct Registrar {
+    pub(super) birth: Birth,
     pub(super) device: Arc<Device>,
     /// Peers address by virtual address, not by offset (`FI_MR_VIRT_ADDR`).
     pub(crate) virtual_addresses: bool,
@@ -49,6 +51,7 @@ impl Registrar {
         let keys = Keys::of(attr.mr_key_size);
         let regions = Regions::default();
         Registrar {
+            birth: Birth::now(),
             virtual_addresses: basic || mode & ffi::FI_MR_VIRT_ADDR != 0,
             provider_keys: basic || mode & ffi::FI_MR_PROV_KEY != 0,
             bound: mode & ffi::FI_MR_ENDPOINT != 0,

@@ -163,6 +163,14 @@ impl CounterTable {
         unsafe { self.at.as_ref() }
     }
 
+    /// The mapping that other processes read; `None` where there is none.
+    pub(crate) fn mapping(&self) -> Option<(NonNull<c_void>, usize)> {
+        match self.memory {
+            Memory::File(_) => Some((self.at.cast(), start_of(self.shares))),
+            Memory::Heap(_) => None,
+        }
+    }
+
     /// The counters, for parts of the transport.
     pub(crate) fn reference(&self) -> CountersRef {
         CountersRef(self.at)

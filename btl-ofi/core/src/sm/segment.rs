@@ -19,8 +19,8 @@
 //! payload is 3.9 KiB, the rest of the ring's pages. It grows by up to 16 KiB when a longer vector finds every block
 //! busy.
 //!
-//! After a fork the child shares the mapping, as it shares the provider's mappings. The child must not use the
-//! transport; its exit or exec does not touch the segment.
+//! After a fork the child shares the mapping, as it shares the provider's mappings. It forgets the segment (`engine::fork`), so
+//! neither its calls nor its exit or exec touch it.
 
 use std::fs::File;
 use std::mem::offset_of;

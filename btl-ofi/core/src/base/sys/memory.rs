@@ -41,6 +41,22 @@ pub(crate) unsafe fn unmap(at: NonNull<c_void>, size: usize) -> Result<(), CallE
     checked("munmap", unsafe { libc::munmap(at.as_ptr(), size) }).map(drop)
 }
 
+/// Replaces a mapping by private zeros, which takes no descriptor and no lock.
+///
+/// # Safety
+/// The `size` bytes at `at` are a mapping of the caller, which expects any bytes there.
+pub(crate) unsafe fn replace_by_zeros(at: NonNull<c_void>, size: usize) -> Result<(), CallError> {
+    scripted!("mmap");
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: the caller guarantees that the mapping is its own, and that its bytes may change.
+    let got = unsafe { libc::mmap(at.as_ptr(), size, rights, flags, -1, 0) };
+    if got == libc::MAP_FAILED {
+        return Err(failed("mmap"));
+    }
+    Ok(())
+}
+
 /// Copies up to `size` bytes at `local` to `remote` in process `pid`. Returns how many were copied: the kernel stops
 /// before a page that cannot be used, on either side, and after 2 GiB. An error: none were.
 ///

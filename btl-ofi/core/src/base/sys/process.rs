@@ -30,6 +30,23 @@ pub(crate) fn permit_tracing() -> Result<(), CallError> {
     checked("prctl", rc).map(drop)
 }
 
+/// Has fork call these: the first before it, the others after it, in the parent and in the child.
+pub(crate) fn at_fork(
+    before: unsafe extern "C" fn(),
+    parent: unsafe extern "C" fn(),
+    child: unsafe extern "C" fn(),
+) -> Result<(), CallError> {
+    scripted!("pthread_atfork");
+    // SAFETY: the functions have the type of handlers. The C library forgets them when the image of this function is unloaded.
+    match unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) } {
+        0 => Ok(()),
+        code => Err(CallError {
+            call: "pthread_atfork",
+            code,
+        }),
+    }
+}
+
 /// A random number that nobody can guess; never 0.
 pub(crate) fn random() -> Result<u64, CallError> {
     loop {

@@ -80,6 +80,7 @@ impl Transport {
             // SAFETY: the caller guarantees that the memory stays mapped until the region is closed.
             return unsafe { self.register(base, length, access) };
         }
+        self.check_copy()?;
         let copier = self.copier();
         let cuda = iface == hmem_iface::CUDA && length > 0;
         let ours = cuda && !copier.is_overridden();

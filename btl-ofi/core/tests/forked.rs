@@ -1,0 +1,332 @@
+//! Children of fork: each call on a transport of the parent is an error at once, whichever thread of the parent was inside a call;
+//! the parent's connections stay whole; and a child may open a transport of its own.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+
+use btl_ofi::{Completion, Endpoint, Error, Handle, Leaves, Notice, Op, Region, Transport};
+use common::Calls as _;
+use mca_params::Value;
+use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
+
+use common::{Patience, SAME_NODE, SAME_NODE_OFF, open, register, tell};
+
+const PROVIDERS: [&str; 4] = ["tcp;ofi_rxm", "net", "sockets", "shm"];
+/// Seconds after which a child that hangs is ended.
+const PATIENCE: u32 = 60;
+const LEVELS: [ThreadLevel; 2] = [ThreadLevel::Single, ThreadLevel::Multiple];
+
+/// Forks. The child runs `child`; the parent runs `parent` until the child has ended, and fails if it failed.
+fn forked(child: impl FnOnce(), mut parent: impl FnMut()) {
+    // SAFETY: the C library lets a child of several threads allocate, and the rest takes no lock of another thread. The child
+    // ends here.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: numbers only.
+        unsafe { libc::alarm(PATIENCE) };
+        let done = catch_unwind(AssertUnwindSafe(child));
+        // SAFETY: nothing of the parent's may run at the end of the child.
+        unsafe { libc::_exit(i32::from(done.is_err())) };
+    }
+    let mut status = -1;
+    loop {
+        // SAFETY: our own child.
+        match unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } {
+            0 => parent(),
+            ended => {
+                assert_eq!((ended, status), (pid, 0), "the child failed or hung");
+                return;
+            }
+        }
+    }
+}
+
+/// An origin and a target in this process, with a window of two words.
+struct Pair {
+    origin: Transport,
+    target: Transport,
+    peer: NonNull<Endpoint>,
+    region: Region,
+    window: Box<[u64; 2]>,
+}
+
+impl Pair {
+    fn open(provider: &str, level: ThreadLevel, same_node: &(&'static str, Value)) -> Pair {
+        let wanted = [same_node.clone(), ("btl_ofi_mode", Value::Int(2))];
+        let (origin, target) = (
+            open(provider, level, &wanted),
+            open(provider, level, &wanted),
+        );
+        let mut window = Box::new([0; 2]);
+        let region = register(&target, &mut *window, Access::all());
+        let peer = origin.connect(target.address(), 1).unwrap();
+        Pair {
+            origin,
+            target,
+            peer,
+            region,
+            window,
+        }
+    }
+
+    fn handle(&self) -> Handle {
+        self.region.handle()
+    }
+
+    /// Puts a word, fetches it by an atomic, and gets it.
+    fn exchange(&mut self, value: u64) {
+        let (h, peer, patience) = (self.handle(), self.peer, Patience::new());
+        let mut words = [value, 0, 0];
+        for (step, word) in words.iter_mut().enumerate() {
+            let (status, count) = (AtomicI32::new(0), AtomicU32::new(0));
+            let done = Some(Completion {
+                function: tell,
+                context: (&raw const status).cast_mut().cast(),
+                data: (&raw const count).cast_mut().cast(),
+            });
+            let local = ptr::from_mut(word).cast();
+            let (none, add) = (ptr::null_mut(), BtlAtomicOp::Add);
+            loop {
+                // SAFETY: the words outlive the operation, which is waited for.
+                let posted = unsafe {
+                    let flags = OpFlags::empty();
+                    match step {
+                        0 => self.origin.put(peer, local, h.base(), none, &h, 8, done),
+                        1 => self.origin.atomic_fop(
+                            peer,
+                            local,
+                            h.base(),
+                            none,
+                            &h,
+                            add,
+                            1,
+                            flags,
+                            done,
+                        ),
+                        _ => self.origin.get(peer, local, h.base(), none, &h, 8, done),
+                    }
+                };
+                if !posted.is_again() {
+                    assert!(posted.is_ok(), "step {step}: {posted}");
+                    break;
+                }
+                self.progress();
+                assert!(patience.lasts(), "no room");
+            }
+            while count.load(Ordering::Relaxed) == 0 {
+                self.progress();
+                assert!(patience.lasts(), "step {step} does not end");
+            }
+            assert_eq!(status.load(Ordering::Relaxed), 0, "step {step}");
+        }
+        assert_eq!(words, [value, value, value + 1]);
+        assert_eq!(self.window[0], value + 1);
+    }
+
+    fn progress(&self) {
+        self.origin.progress();
+        self.target.progress();
+    }
+
+    fn close(self) {
+        self.region.close().unwrap();
+        self.origin.close().unwrap();
+        self.target.close().unwrap();
+    }
+}
+
+/// All that a child may try on its copy of a transport.
+fn try_all(pair: Pair) {
+    let Pair {
+        origin: t,
+        target,
+        peer,
+        region,
+        mut window,
+    } = pair;
+    let (h, pid) = (region.handle(), std::os::unix::process::parent_id());
+    let forked = |e: &Error| {
+        assert!(matches!(e, Error::Forked { owner } if *owner == pid), "{e}");
+        assert!(e.to_string().contains("a child of fork"), "{e}");
+    };
+    for size in [0usize, 8, 16, 4096, 65536, 1 << 20] {
+        let mut words = vec![0u64; size.div_ceil(8)];
+        let local = words.as_mut_ptr().cast();
+        let none = ptr::null_mut();
+        // SAFETY: the buffer outlives the calls, which post nothing.
+        unsafe {
+            let put = t.put(peer, local, h.base(), none, &h, size.min(16), None);
+            let get = t.get(peer, local, h.base(), none, &h, size.min(16), None);
+            assert_eq!((put, get), (Status::FATAL, Status::FATAL), "{size}");
+            let sent = t.send(peer, (1, size.min(64), Leaves::Later), |_| ());
+            assert_eq!(sent.err(), Some(Status::FATAL), "{size}");
+        }
+    }
+    let mut word = 1u64;
+    let local: *mut std::ffi::c_void = (&raw mut word).cast();
+    let (none, flags) = (ptr::null_mut(), OpFlags::empty());
+    // SAFETY: the word outlives the calls, which post nothing.
+    unsafe {
+        let add = BtlAtomicOp::Add;
+        let statuses = [
+            t.atomic_op(peer, h.base(), &h, add, 1, flags, None),
+            t.atomic_fop(peer, local, h.base(), none, &h, add, 1, flags, None),
+            t.atomic_cswap(peer, local, h.base(), none, &h, 0, 1, flags, None),
+            {
+                let op = Op::put(&h, h.base(), (local, none), 8);
+                let (counter, address, add) = (&h, h.base() + 8, 1);
+                let notice = Notice {
+                    counter,
+                    address,
+                    add,
+                };
+                t.put_notify(peer, &op, &notice)
+            },
+            t.flush(Some(peer.as_ref())),
+            t.flush(None),
+            target.flush(None),
+            t.disconnect(peer),
+        ];
+        assert_eq!(statuses, [Status::FATAL; 8]);
+    }
+    for _ in 0..5000 {
+        assert_eq!((t.progress(), target.progress()), (0, 0));
+    }
+    assert!(!t.send_gathered());
+    t.send_now();
+    t.stats();
+    forked(&t.connect(target.address(), 1).unwrap_err());
+    let base = window.as_mut_ptr().cast();
+    // SAFETY: nothing is registered.
+    forked(
+        &unsafe { t.register(base, 16, Access::all()) }
+            .err()
+            .unwrap(),
+    );
+    assert!(target.own_handle(h.base(), 8).is_none());
+    t.progress_until(|| false);
+    t.flush_for_close();
+    forked(&region.close().unwrap_err());
+    forked(&t.close().unwrap_err());
+    // As a program that unwinds would.
+    drop(target);
+}
+
+#[test]
+fn a_child_gets_errors_and_the_parent_goes_on() {
+    for provider in PROVIDERS {
+        for level in LEVELS {
+            for same_node in [SAME_NODE, SAME_NODE_OFF] {
+                println!("{provider}, {level:?}, {same_node:?}");
+                let mut pair = Pair::open(provider, level, &same_node);
+                pair.exchange(1);
+                let polls = pair.origin.stats().polls;
+                let at = &raw const pair;
+                // SAFETY: the child's copy of the pair, of which it alone has one.
+                let copy = || unsafe { at.read() };
+                forked(|| try_all(copy()), || ());
+                assert_eq!(pair.origin.stats().polls, polls, "the child counted for it");
+                for value in 2..50 {
+                    pair.exchange(value);
+                }
+                // Children that end without a call, and that only drop what they have.
+                forked(|| (), || ());
+                forked(|| drop(copy()), || ());
+                pair.exchange(100);
+                pair.close();
+            }
+        }
+    }
+}
+
+/// Threads of the parent hold the locks of contexts, and of peers, at any time.
+#[test]
+fn a_child_does_not_wait_for_threads_of_its_parent() {
+    for (provider, same_node) in [("tcp;ofi_rxm", SAME_NODE_OFF), ("shm", SAME_NODE)] {
+        let mut pair = Pair::open(provider, ThreadLevel::Multiple, &same_node);
+        pair.exchange(1);
+        let over = AtomicBool::new(false);
+        let (target, address) = (&pair.target, pair.target.address());
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        target.progress();
+                    }
+                });
+            }
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let peer = target.connect(address, 7).unwrap();
+                    // SAFETY: connected just now.
+                    unsafe { target.disconnect(peer) };
+                    thread::yield_now();
+                }
+            });
+            let known = target.connect(address, 8).unwrap();
+            for _ in 0..200 {
+                let child = || {
+                    let (word, none) = (AtomicU64::new(0), ptr::null_mut());
+                    let (h, local) = (pair.region.handle(), word.as_ptr().cast());
+                    // SAFETY: the word outlives the calls, which post nothing.
+                    let got = unsafe { target.get(known, local, h.base(), none, &h, 8, None) };
+                    assert_eq!(got, Status::FATAL);
+                    assert_eq!(target.progress(), 0);
+                    // SAFETY: connected above.
+                    let flushed = target.flush(Some(unsafe { known.as_ref() }));
+                    assert_eq!(
+                        (flushed, target.flush(None)),
+                        (Status::FATAL, Status::FATAL)
+                    );
+                    assert!(target.connect(address, 9).is_err());
+                };
+                forked(child, thread::yield_now);
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        pair.exchange(2);
+        pair.close();
+    }
+}
+
+#[test]
+fn a_child_opens_a_transport_of_its_own() {
+    for provider in PROVIDERS {
+        for same_node in [SAME_NODE, SAME_NODE_OFF] {
+            println!("{provider}, {same_node:?}");
+            let mut pair = Pair::open(provider, ThreadLevel::Single, &same_node);
+            pair.exchange(1);
+            let (address, h) = (pair.target.address().to_vec(), pair.handle());
+            let child = || {
+                let wanted = [same_node.clone(), ("btl_ofi_mode", Value::Int(2))];
+                let t = open(provider, ThreadLevel::Single, &wanted);
+                let peer = t.connect(&address, 1).unwrap();
+                let (word, none) = (77u64, ptr::null_mut());
+                let local = (&raw const word).cast_mut().cast();
+                common::insist(&t, || {
+                    // SAFETY: the word outlives the operation, which is waited for.
+                    unsafe { t.put(peer, local, h.base() + 8, none, &h, 8, None) }
+                });
+                // SAFETY: connected above.
+                assert_eq!(t.flush(Some(unsafe { peer.as_ref() })), Status::SUCCESS);
+                assert_eq!(t.flush(None), Status::SUCCESS);
+                t.close().unwrap();
+            };
+            forked(child, || pair.progress());
+            assert_eq!(pair.window[1], 77);
+            pair.exchange(2);
+            pair.close();
+        }
+    }
+}

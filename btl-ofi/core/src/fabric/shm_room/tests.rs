@@ -116,6 +116,42 @@ fn turns_are_taken_where_space_is_short() {
     assert!(Turn::take(|| ()).is_none());
 }
 
+#[test]
+fn another_users_lock_is_not_waited_for() {
+    let refused = |mut script: Script, times: u32| {
+        for _ in 0..times {
+            script = script.fails("flock", libc::EWOULDBLOCK);
+        }
+        script
+    };
+    let found = std::fs::metadata(FOLDER).unwrap();
+    let (major, minor) = (libc::major(found.dev()), libc::minor(found.dev()));
+    let locks = format!(
+        "1: FLOCK  ADVISORY  WRITE 17 00:00:1 0 EOF\n2: -> FLOCK  ADVISORY  WRITE 19 {major:02x}:{minor:02x}:{ino} 0 EOF\n\
+         3: FLOCK  ADVISORY  WRITE 18 {major:02x}:{minor:02x}:{ino} 0 EOF\n",
+        ino = found.ino()
+    );
+    let status = |user: u32| format!("Name:\tx\nUid:\t1\t{user}\t1\t1\n").into_bytes();
+    let own = sys::effective_user();
+    // A script fails the test if a call of it is not made.
+    let mut script = refused(with_space(Script::new(), MIB), 2 * TRIES);
+    for _ in 0..2 {
+        script = script
+            .answers("/proc/locks", locks.clone().into_bytes())
+            .answers("/proc/18/status", status(own + 1));
+    }
+    assert!(Turn::take(|| ()).is_none(), "of another user");
+    drop(script);
+    let mut script = refused(with_space(Script::new(), MIB), 3 * TRIES);
+    for _ in 0..3 {
+        script = script
+            .answers("/proc/locks", locks.clone().into_bytes())
+            .answers("/proc/18/status", status(own));
+    }
+    let _script = script.answers("flock", ());
+    assert!(Turn::take(|| ()).is_some(), "of this user");
+}
+
 /// The file of an endpoint with data behind a short hole; removed when dropped.
 struct Endpoint(String);
 

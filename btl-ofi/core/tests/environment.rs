@@ -195,6 +195,69 @@ fn process_without_descriptors() {
     std::process::exit(0);
 }
 
+/// Allows one descriptor more than are in use, for the origin's end of a connection, and puts. The target has none for its end.
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn process_that_cannot_accept() {
+    let said: Arc<Mutex<Vec<String>>> = Arc::default();
+    let list = Arc::clone(&said);
+    let sink = move |_: LogLevel, line: &str| list.lock().unwrap().push(line.to_owned());
+    let _route = btl_ofi::log::route(LogLevel::Warn, Arc::new(sink));
+    let provider = std::env::var(ROLE).expect("started by another test, as its child");
+    let opened = || common::open(&provider, ThreadLevel::Single, &[]);
+    let (t, target) = (opened(), opened());
+    let mut words = [0u64; 2];
+    let region = common::register(&target, &mut words, Access::all());
+    let peer = t.connect(target.address(), 1).unwrap();
+    let handle = region.handle();
+    // SAFETY: calls with integers; the copy is closed at once.
+    let next = unsafe {
+        let next = libc::dup(0);
+        assert_eq!(libc::close(next), 0);
+        next
+    };
+    set_soft_limit(next as u64 + 1);
+    // SAFETY: a number only; the flush below would last for ever if nothing failed.
+    unsafe { libc::alarm(common::BLOCKED.as_secs() as u32) };
+    let (word, patience) = (7u64, common::Patience::times(6));
+    let local = (&raw const word).cast_mut().cast();
+    let (at, none) = (handle.base(), ptr::null_mut());
+    let put = || {
+        // SAFETY: the word outlives the transports.
+        unsafe { t.put(peer, local, at, none, &handle, 8, None) }
+    };
+    let mut status = put();
+    // It may have been taken: then the flush of a host would wait for it.
+    let has_ended = || !said.lock().unwrap().is_empty();
+    while !has_ended() && patience.lasts() {
+        if status.is_again() {
+            status = put();
+        }
+        t.progress();
+        target.progress();
+        std::thread::yield_now();
+    }
+    // What the end of the target's endpoint does to the origin.
+    // SAFETY: connected above.
+    let flushed = t.flush(Some(unsafe { peer.as_ref() }));
+    println!("@ended {status} {flushed} {:?}", said.lock().unwrap());
+    drop((region, t, target));
+    std::process::exit(0);
+}
+
+#[test]
+fn a_process_that_cannot_accept_connections_ends() {
+    for provider in ["tcp;ofi_rxm", "net"] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "process_that_cannot_accept", "--ignored"]);
+        let output = command.arg("--nocapture").env(ROLE, provider).output();
+        let output = output.unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{output:?}");
+        assert!(text.contains("no descriptor is left"), "{text}");
+    }
+}
+
 #[test]
 fn a_process_without_descriptors_ends() {
     let mut command = Command::new(std::env::current_exe().unwrap());

@@ -9,6 +9,8 @@ const MOST: u64 = 1 << 20;
 /// A connection of tcp;ofi_rxm takes up to so many.
 const FEW: u64 = 4;
 const OWN: &str = "/proc/self/fd";
+/// Descriptors among which the provider's listening socket is looked for.
+const LOOKED_AT: i32 = 4096;
 
 /// Raises the soft limit to the hard one.
 pub(crate) fn raise_limit() {
@@ -39,6 +41,15 @@ pub(crate) fn shortage() -> Option<String> {
              (ulimit -Hn) where the job starts"
         )
     })
+}
+
+/// Whether a peer's connection to the listening socket with this address waits because this process has no descriptor for it. A
+/// provider does not report that: to the peer it looks like silence.
+pub(crate) fn keep_a_peer_waiting(address: &[u8]) -> bool {
+    let is_short =
+        sys::is_descriptor_left().is_err_and(|e| [libc::EMFILE, libc::ENFILE].contains(&e.code));
+    // Opened early, so its number is low.
+    is_short && (0..LOOKED_AT).any(|descriptor| sys::connection_waits(descriptor, address))
 }
 
 #[cfg(test)]

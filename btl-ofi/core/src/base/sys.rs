@@ -55,12 +55,12 @@ pub(crate) use memory::{
     unmap,
 };
 pub(crate) use network::{
-    InterfaceAddress, connect, find_route, interface_addresses, interface_index, peek,
-    stream_socket,
+    InterfaceAddress, connect, connection_waits, find_route, interface_addresses, interface_index,
+    peek, stream_socket,
 };
 pub(crate) use process::{
-    at_fork, descriptor_limits, effective_user, file_size_limit, find_process, page_size,
-    permit_tracing, processors, random, set_descriptor_limits, threads,
+    at_fork, descriptor_limits, effective_user, file_size_limit, find_process, is_descriptor_left,
+    page_size, permit_tracing, processors, random, set_descriptor_limits, threads,
 };
 pub(crate) use time::{block_signals, monotonic, with_signals_blocked};
 

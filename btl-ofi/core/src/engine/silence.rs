@@ -1,6 +1,8 @@
 //! Silent peers: while operations to a peer are outstanding and none completes, or while it answers no heartbeat, a warning
-//! says so after 10 s, then ever more rarely, and another one says when the peer answers again. Nothing else happens: whether a silent peer is given up is
-//! decided by `btl_ofi_peer_timeout` (`engine::liveness`). Only time in which this process polls counts, and in which no operation to
+//! says so after 10 s, then ever more rarely, and another one says when the peer answers again. Whether a silent peer is given up is
+//! decided by `btl_ofi_peer_timeout` (`engine::liveness`). One cause of silence is certain, and ends the module: a connection of a
+//! peer waits for 10 s because this process has no descriptor for it.
+//! Only time in which this process polls counts, and in which no operation to
 //! the peer waits for a copy of this process.
 
 use std::collections::HashMap;
@@ -30,6 +32,8 @@ pub(crate) struct Silences {
     peers: HashMap<u64, (Silence, Option<Counted>)>,
     /// Milliseconds since the last look.
     passed: u64,
+    /// For so many milliseconds a connection of a peer has waited for a descriptor of this process.
+    unaccepted: u64,
 }
 
 /// What a peer's counts were at the last look, if operations were outstanding.
@@ -80,6 +84,7 @@ impl Default for Silences {
         Silences {
             peers: HashMap::with_capacity(ROOM),
             passed: 0,
+            unaccepted: 0,
         }
     }
 }
@@ -137,6 +142,7 @@ impl Transport {
     #[cold]
     pub(crate) fn tell_of_silence(&self, elapsed: u64) {
         let mut news: Vec<(u64, u32, News)> = Vec::new();
+        let unaccepted;
         {
             let mut peers = self.lock_peers();
             let peers = &mut *peers;
@@ -150,6 +156,16 @@ impl Transport {
                 return;
             }
             let passed = std::mem::take(&mut silences.passed);
+            let waits = self
+                .device
+                .name()
+                .is_ok_and(descriptors::keep_a_peer_waiting);
+            silences.unaccepted = if waits {
+                silences.unaccepted + passed
+            } else {
+                0
+            };
+            unaccepted = silences.unaccepted;
             for peer in peers.known.iter() {
                 if peer.failure().is_some() {
                     silences.forget(peer.proc);
@@ -184,6 +200,13 @@ impl Transport {
                     );
                 }
             }
+        }
+        if unaccepted >= FIRST {
+            self.lose_provider(&format!(
+                "a peer has waited {} s for this process to accept its connection, for which no descriptor is left: raise the hard \
+                 limit (ulimit -Hn) where the job starts",
+                unaccepted / 1000
+            ));
         }
         if news.len() > MOST {
             tracing::warn!("the same holds for {} other processes", news.len() - MOST);

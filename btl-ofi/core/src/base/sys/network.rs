@@ -40,6 +40,39 @@ pub(crate) fn peek(socket: impl AsFd) -> Result<usize, CallError> {
     usize::try_from(read).map_err(|_| failed("recv"))
 }
 
+/// Whether a descriptor of this process is a socket that listens at the family and port of a socket address, and a connection
+/// waits there to be accepted. False for any other number.
+pub(crate) fn connection_waits(descriptor: c_int, address: &[u8]) -> bool {
+    const FAMILY_AND_PORT: usize = 4;
+    let mut name = [0u8; size_of::<libc::sockaddr_in6>()];
+    let mut length = name.len() as libc::socklen_t;
+    // SAFETY: `name` is writable for `length` bytes; the kernel checks the descriptor.
+    let named = unsafe { libc::getsockname(descriptor, name.as_mut_ptr().cast(), &mut length) };
+    if named != 0 || address.get(..FAMILY_AND_PORT) != Some(&name[..FAMILY_AND_PORT]) {
+        return false;
+    }
+    let (mut listens, mut size): (c_int, _) = (0, size_of::<c_int>() as libc::socklen_t);
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
+    let mut events = libc::pollfd {
+        fd: descriptor,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: `listens` and `events` are locals that the calls may write; the kernel checks the descriptor, and poll does not wait.
+    unsafe {
+        libc::getsockopt(
+            descriptor,
+            level,
+            option,
+            (&raw mut listens).cast(),
+            &mut size,
+        ) == 0
+            && listens != 0
+            && libc::poll(&mut events, 1, 0) == 1
+            && events.revents & libc::POLLIN != 0
+    }
+}
+
 /// An address of a network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InterfaceAddress {

@@ -1,6 +1,7 @@
 //! Calls about processes: whether they exist, their threads, users and limits, and the permission to trace.
 
 use std::fs;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use super::{checked, failed, from_io};
 use crate::base::error::CallError;
@@ -98,6 +99,16 @@ pub(crate) fn file_size_limit() -> Result<u64, CallError> {
 pub(crate) fn descriptor_limits() -> Result<(u64, u64), CallError> {
     scripted!("getrlimit", "descriptors");
     limit(libc::RLIMIT_NOFILE).map(|limit| (limit.rlim_cur, limit.rlim_max))
+}
+
+/// Whether this process may have one more descriptor: EMFILE if not, or ENFILE where the machine has no more.
+pub(crate) fn is_descriptor_left() -> Result<(), CallError> {
+    scripted!("eventfd");
+    // SAFETY: the arguments are numbers.
+    let made = checked("eventfd", unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
+    // SAFETY: eventfd returned this descriptor just now, and nothing else owns it.
+    drop(unsafe { OwnedFd::from_raw_fd(made) });
+    Ok(())
 }
 
 /// Sets the limits of [`descriptor_limits`].

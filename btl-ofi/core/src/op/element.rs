@@ -1,13 +1,16 @@
 //! The arithmetic of atomics: this processor executes them on memory of this process.
 //!
-//! One atomic instruction or a compare-and-swap loop changes each element, for every type. libfabric's software
+//! One atomic instruction or a compare-and-swap loop changes each element, or several neighbours ([`blocks`]), for every type. libfabric's software
 //! providers do the same (`__atomic` builtins, prov/util of 1.17 and 2.1). So an element stays atomic among three
 //! kinds of access: those made here, those that the provider makes for peers, and those that threads of the process
 //! make with atomic instructions. NaN compares as in libfabric: a minimum or maximum with NaN leaves the element, and
 //! compare-and-swap compares bits.
 
+mod blocks;
+
 use plugin_api::{AtomicKind, AtomicOp, Datatype};
 
+use self::blocks::Parts;
 use crate::base::access::Word;
 
 /// An atomic on elements that start at `at`.
@@ -24,6 +27,24 @@ pub(crate) struct Elements {
     pub(crate) compare: u64,
     /// Memory for `count` old values, of any alignment, or NULL.
     pub(crate) results: *mut u8,
+}
+
+impl Elements {
+    /// The elements of type `T` from `first` on and before `end`.
+    #[inline]
+    fn part<T>(&self, first: usize, end: usize) -> Elements {
+        let offset = first * size_of::<T>();
+        Elements {
+            count: end - first,
+            at: self.at.wrapping_add(offset),
+            operands: self.operands.wrapping_add(offset),
+            results: match self.results.is_null() {
+                true => self.results,
+                false => self.results.wrapping_add(offset),
+            },
+            ..*self
+        }
+    }
 }
 
 /// Whether the combination is valid and implemented.
@@ -127,6 +148,7 @@ trait Element: Copy {
     /// # Safety
     /// `at` is an element as the trait's documentation requires.
     unsafe fn sum(at: *mut Self, value: Self) -> Self;
+    fn plus(self, other: Self) -> Self;
     fn and(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
     fn xor(self, other: Self) -> Self;
@@ -215,6 +237,10 @@ macro_rules! integer {
                 Self::of(unsafe { <$bits>::add(at.cast(), value.bits()) })
             }
             #[inline]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            #[inline]
             fn and(self, other: Self) -> Self {
                 self & other
             }
@@ -272,6 +298,10 @@ macro_rules! float {
                 // SAFETY: the caller guarantees that `at` is aligned and permits this access.
                 unsafe { Self::change(at, |old| Some(old + value)) }
             }
+            #[inline]
+            fn plus(self, other: Self) -> Self {
+                self + other
+            }
             // `serves` rejects bitwise operations on floats. These functions leave the element as it is.
             #[inline]
             fn and(self, _: Self) -> Self {
@@ -327,7 +357,7 @@ unsafe fn run<T: Element>(e: &Elements) {
             }),
             AtomicOp::Write => each::<T>(e, |at, v| T::swap(at, v)),
             AtomicOp::Cswap => each::<T>(e, |at, v| T::cswap(at, e.compare, v)),
-            AtomicOp::Sum => each::<T>(e, |at, v| T::sum(at, v)),
+            AtomicOp::Sum => many::<T>(e, |old, v| Some(old.plus(v)), |at, v| T::sum(at, v)),
             AtomicOp::Band => changed::<T>(e, |old, v| Some(old.and(v))),
             AtomicOp::Bor => changed::<T>(e, |old, v| Some(old.or(v))),
             AtomicOp::Bxor => changed::<T>(e, |old, v| Some(old.xor(v))),
@@ -359,8 +389,33 @@ unsafe fn logical<T: Element>(e: &Elements, f: impl Fn(bool, bool) -> bool) {
 /// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
 #[inline]
 unsafe fn changed<T: Element>(e: &Elements, f: impl Fn(T, T) -> Option<T>) {
-    // SAFETY: the caller guarantees what `e` states, and `each` passes aligned elements of `e.at`.
-    unsafe { each::<T>(e, |at, value| T::change(at, |old| f(old, value))) }
+    // SAFETY: the caller guarantees what `e` states, and `many` passes aligned elements of `e.at`.
+    unsafe {
+        many::<T>(e, &f, |at, value| T::change(at, |old| f(old, value)));
+    }
+}
+
+/// Replaces each element as [`changed`] does: by [`blocks`] where there are any, and the others by `step`, as [`each`] does.
+///
+/// # Safety
+/// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
+#[inline]
+unsafe fn many<T: Element>(
+    e: &Elements,
+    f: impl Fn(T, T) -> Option<T>,
+    step: impl Fn(*mut T, T) -> T,
+) {
+    let Some(Parts { head, blocks }) = blocks::parts::<T>(e) else {
+        // SAFETY: the caller guarantees what `each` needs.
+        return unsafe { each::<T>(e, step) };
+    };
+    let end = head + blocks * blocks::BLOCK / size_of::<T>();
+    // SAFETY: the three parts are those of the vector; the blocks begin where one does.
+    unsafe {
+        each::<T>(&e.part::<T>(0, head), &step);
+        blocks::change::<T>(&e.part::<T>(head, end), blocks, f);
+        each::<T>(&e.part::<T>(end, e.count), step);
+    }
 }
 
 /// Runs `step`, which returns the old value, for each element and its operand. Stores the old values in `results`.

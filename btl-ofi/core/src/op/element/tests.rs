@@ -111,6 +111,120 @@ fn vectors_from_anywhere_to_anywhere() {
     assert_eq!(old, [1, 2, 3]);
 }
 
+/// Vectors of every type and length, aligned as one element: each of them comes out as elements by themselves do.
+#[test]
+fn long_vectors_compute_what_elements_do() {
+    let mut random = 0x9e37_79b9_7f4a_7c15u64;
+    let mut bytes = |n: usize| -> Vec<u8> {
+        let mut next = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random.to_ne_bytes()
+        };
+        (0..n.div_ceil(8)).flat_map(|_| next()).collect()
+    };
+    for &datatype in Datatype::ALL {
+        for &op in AtomicOp::ALL {
+            if !serves(AtomicKind::Fetch, datatype, op) {
+                continue;
+            }
+            let size = datatype.size();
+            for (first, count) in [(0, 4), (1, 9), (2, 17), (3, 64), (1, 3)] {
+                let start = bytes(16 + 80 * size);
+                let operands = bytes(80 * size + 1);
+                let mut words = vec![0u128; start.len().div_ceil(16)];
+                let at = words.as_mut_ptr().cast::<u8>();
+                let mut results = vec![0xeeu8; count * size + 1];
+                let mut elements = Elements {
+                    datatype,
+                    op,
+                    count,
+                    at: at.wrapping_add(first * size),
+                    operands: operands[1..].as_ptr(),
+                    compare: 0,
+                    results: results[1..].as_mut_ptr(),
+                };
+                // SAFETY: the words have room for `start`, and each buffer for so many elements.
+                let after = unsafe {
+                    std::ptr::copy_nonoverlapping(start.as_ptr(), at, start.len());
+                    apply(&elements);
+                    std::slice::from_raw_parts(at, start.len()).to_vec()
+                };
+                let what = format!("{op:?} of {count} {datatype:?} from element {first} on");
+                let vector = &start[first * size..][..count * size];
+                assert_eq!(&results[1..], vector, "{what}");
+                let mut wanted = start.clone();
+                for i in 0..count {
+                    let mut word = [0u64];
+                    let element = &mut wanted[(first + i) * size..][..size];
+                    elements.count = 1;
+                    elements.at = word.as_mut_ptr().cast();
+                    elements.operands = operands[1 + i * size..].as_ptr();
+                    elements.results = std::ptr::null_mut();
+                    // SAFETY: a word has room for an element.
+                    unsafe {
+                        std::ptr::copy_nonoverlapping(element.as_ptr(), elements.at, size);
+                        apply(&elements);
+                        std::ptr::copy_nonoverlapping(elements.at, element.as_mut_ptr(), size);
+                    }
+                }
+                assert_eq!(after, wanted, "{what}");
+            }
+        }
+    }
+}
+
+/// Threads that change whole vectors, and one that changes single elements of them: no change is lost.
+#[test]
+fn vectors_and_elements_exclude_each_other() {
+    const COUNT: usize = 21;
+    const TURNS: usize = 3000;
+    for datatype in [Datatype::Double, Datatype::Float, Datatype::Uint16] {
+        let one: Vec<u8> = match datatype {
+            Datatype::Double => 1f64.to_ne_bytes().repeat(COUNT),
+            Datatype::Float => 1f32.to_ne_bytes().repeat(COUNT),
+            _ => 1u16.to_ne_bytes().repeat(COUNT),
+        };
+        let mut words = [0u128; COUNT];
+        let (size, place) = (datatype.size(), words.as_mut_ptr().expose_provenance());
+        let add = |first: usize, count: usize| {
+            let e = Elements {
+                datatype,
+                op: AtomicOp::Sum,
+                count,
+                at: std::ptr::with_exposed_provenance_mut(place + first * size),
+                operands: one.as_ptr(),
+                compare: 0,
+                results: std::ptr::null_mut(),
+            };
+            // SAFETY: the words outlive the threads.
+            unsafe { apply(&e) };
+        };
+        std::thread::scope(|s| {
+            for _ in 0..2 {
+                s.spawn(|| (0..TURNS).for_each(|_| add(0, COUNT)));
+            }
+            s.spawn(|| (0..TURNS).for_each(|turn| add(turn % COUNT, 1)));
+        });
+        let end = |times: usize| match datatype {
+            Datatype::Double => (times as f64).to_ne_bytes().to_vec(),
+            Datatype::Float => (times as f32).to_ne_bytes().to_vec(),
+            _ => (times as u16).to_ne_bytes().to_vec(),
+        };
+        for i in 0..COUNT {
+            let mut element = vec![0u8; size];
+            // SAFETY: an element of the words.
+            unsafe {
+                let at = words.as_ptr().cast::<u8>().add(i * size);
+                std::ptr::copy_nonoverlapping(at, element.as_mut_ptr(), size);
+            }
+            let alone = TURNS / COUNT + usize::from(i < TURNS % COUNT);
+            assert_eq!(element, end(2 * TURNS + alone), "{datatype:?}, element {i}");
+        }
+    }
+}
+
 #[test]
 fn elements_stay_whole_among_threads() {
     for datatype in [Datatype::Double, Datatype::Uint8, Datatype::Int64] {

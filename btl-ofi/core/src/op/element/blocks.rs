@@ -1,0 +1,142 @@
+//! Several elements of a vector by one atomic instruction: compare-and-swap of 16 bytes costs little more than that of one element,
+//! and what an atomic instruction costs is nearly all that a long vector costs. Each element still changes atomically, also among
+//! atomics on it alone: the processor locks the memory that both touch.
+
+use super::Elements;
+
+/// Bytes that one instruction changes.
+pub(super) const BLOCK: usize = 16;
+/// Shorter vectors have too few whole blocks.
+const LEAST: usize = 2 * BLOCK;
+
+/// A vector with the blocks inside it.
+pub(super) struct Parts {
+    /// Elements before the first block.
+    pub(super) head: usize,
+    /// Blocks.
+    pub(super) blocks: usize,
+}
+
+/// The blocks of a vector, if it is to be changed by them.
+#[inline]
+pub(super) fn parts<T>(e: &Elements) -> Option<Parts> {
+    if e.count * size_of::<T>() < LEAST || !is_possible() {
+        return None;
+    }
+    let head = e.at.align_offset(BLOCK) / size_of::<T>();
+    Some(Parts {
+        head,
+        blocks: e.count.checked_sub(head)? * size_of::<T>() / BLOCK,
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+fn is_possible() -> bool {
+    std::arch::is_x86_feature_detected!("cmpxchg16b")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_possible() -> bool {
+    false
+}
+
+/// Replaces each element of some blocks by the result of `f` on it and its operand, if `f` returns one. Stores the old values in the
+/// results, if any are wanted.
+///
+/// # Safety
+/// `e` satisfies the requirements of [`apply`](super::apply), `T` is the type of `e.datatype`, `e.at` is aligned to a block, and all
+/// elements are in `count` blocks. The [parts](parts) of the vector said that blocks are possible.
+pub(super) unsafe fn change<T: Copy>(e: &Elements, count: usize, f: impl Fn(T, T) -> Option<T>) {
+    let lanes = BLOCK / size_of::<T>();
+    for offset in (0..count).map(|i| i * BLOCK) {
+        // SAFETY: the block, its operands and its results are inside what the caller guarantees; lanes are those of the block.
+        unsafe {
+            let at = e.at.add(offset).cast();
+            let operands = e.operands.add(offset).cast::<T>();
+            let mut old = load(at);
+            loop {
+                let (mut new, mut changes) = (old, false);
+                let (from, to) = (old.as_ptr().cast::<T>(), new.as_mut_ptr().cast::<T>());
+                for lane in 0..lanes {
+                    if let Some(value) =
+                        f(from.add(lane).read(), operands.add(lane).read_unaligned())
+                    {
+                        to.add(lane).write(value);
+                        changes = true;
+                    }
+                }
+                if !changes {
+                    break;
+                }
+                let seen = swap_if(at, old, new);
+                if seen == old {
+                    break;
+                }
+                old = seen;
+            }
+            if !e.results.is_null() {
+                e.results
+                    .add(offset)
+                    .cast::<[u64; 2]>()
+                    .write_unaligned(old);
+            }
+        }
+    }
+}
+
+/// The content of a block. Its halves may be of different times: the [swap](swap_if) compares both.
+///
+/// # Safety
+/// `at` may be read.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn load(at: *const [u64; 2]) -> [u64; 2] {
+    let (low, high);
+    // SAFETY: the caller guarantees the block. Written out, because others change it by atomics of other sizes.
+    unsafe {
+        std::arch::asm!(
+            "mov {low}, [{at}]",
+            "mov {high}, [{at} + 8]",
+            at = in(reg) at,
+            low = out(reg) low,
+            high = lateout(reg) high,
+            options(nostack, readonly, preserves_flags)
+        );
+    }
+    [low, high]
+}
+
+/// Writes `new` to a block if that holds `old`; returns what it held. Orders like the other atomics.
+///
+/// # Safety
+/// `at` is aligned to a block, which may be changed by atomics, and the processor has the instruction.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn swap_if(at: *mut [u64; 2], old: [u64; 2], new: [u64; 2]) -> [u64; 2] {
+    let [mut low, mut high] = old;
+    // SAFETY: the caller guarantees block and instruction. rbx, which the compiler may need, is given back.
+    unsafe {
+        std::arch::asm!(
+            "xchg {new_low}, rbx",
+            "lock cmpxchg16b [{at}]",
+            "mov rbx, {new_low}",
+            at = in(reg) at,
+            new_low = inout(reg) new[0] => _,
+            in("rcx") new[1],
+            inout("rax") low,
+            inout("rdx") high,
+            options(nostack)
+        );
+    }
+    [low, high]
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn load(_: *const [u64; 2]) -> [u64; 2] {
+    unreachable!("blocks are not possible")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn swap_if(_: *mut [u64; 2], _: [u64; 2], _: [u64; 2]) -> [u64; 2] {
+    unreachable!("blocks are not possible")
+}

@@ -5,7 +5,6 @@
 mod attached;
 mod cases;
 mod collectives;
-mod fragments;
 mod garbage;
 #[cfg(feature = "cuda")]
 mod kernel;

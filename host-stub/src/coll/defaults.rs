@@ -2,35 +2,39 @@
 //! call is the schedule and a wait for it.
 
 use super::algorithms;
-use super::staged::Staged;
 use super::{CollArgs, CollRequest, CollTable, Collective, Collectives};
+use crate::comm::table::{Staged, give_back, placed};
 use crate::comm::{Comm, CommResult};
 use crate::schedule::{Plane, Ticket};
 
+/// Starts the schedule. Buffers on devices are copied to host memory before; what is given back is copied to them afterwards.
+///
 /// # Safety
 /// The buffers are good until the schedule is done.
-unsafe fn start(collective: Collective, comm: &Comm, args: &CollArgs<'_>) -> CommResult<Ticket> {
+unsafe fn start(
+    collective: Collective,
+    comm: &Comm,
+    args: &CollArgs<'_>,
+) -> CommResult<(Ticket, Vec<Staged>)> {
     let number = (Plane::User, comm.scope().next(Plane::User));
     let engine = comm.any_engine(collective.name())?;
-    let staged = args.on_device.then(|| Staged::new(comm, collective, args));
-    // The others have this number too, and wait.
-    let staged = staged.transpose().inspect_err(|error| {
-        engine.break_off(comm.scope(), &error.to_string());
-    })?;
-    // SAFETY: the caller vouches for the buffers; the algorithms stay within them.
-    unsafe {
-        engine.start(
-            collective.name(),
-            comm.scope(),
-            number,
-            |plan| match staged {
-                None => algorithms::build(plan, collective, args),
-                Some(staged) => staged.build(plan, |plan, args| {
-                    algorithms::build(plan, collective, args);
-                }),
-            },
-        )
+    let (mut args, mut staged, mut failed) = (*args, Vec::new(), None);
+    if args.on_device {
+        // SAFETY: the caller vouches for the buffers.
+        let found = unsafe { placed(comm, collective, &args) };
+        // The others have this number too, and wait.
+        let found = found.inspect_err(|error| {
+            engine.break_off(comm.scope(), &error.to_string());
+        })?;
+        (args, staged, failed) = (found.args, found.staged, found.failed);
     }
+    // SAFETY: the caller vouches for the buffers; the algorithms stay within them.
+    let ticket = unsafe {
+        engine.start(collective.name(), comm.scope(), number, failed, |plan| {
+            algorithms::build(plan, collective, &args);
+        })
+    }?;
+    Ok((ticket, staged))
 }
 
 /// The default of a blocking entry.
@@ -43,8 +47,13 @@ pub(super) unsafe fn blocking(
     args: &CollArgs<'_>,
 ) -> CommResult<()> {
     // SAFETY: the caller vouches for the buffers; the schedule is done when the wait is over.
-    let ticket = unsafe { start(collective, comm, args) }?;
-    comm.any_engine(collective.name())?.wait(comm.job(), ticket)
+    let (ticket, staged) = unsafe { start(collective, comm, args) }?;
+    let done = comm.any_engine(collective.name())?.wait(comm.job(), ticket);
+    if staged.is_empty() {
+        return done;
+    }
+    // SAFETY: as above.
+    unsafe { give_back(staged, comm.job().devices(), done) }
 }
 
 macro_rules! defaults {
@@ -56,8 +65,8 @@ macro_rules! defaults {
                 args: &CollArgs<'_>,
             ) -> CommResult<CollRequest> {
                 // SAFETY: the caller vouches for the buffers until the request is done.
-                let ticket = unsafe { start(Collective::$collective, comm, args) }?;
-                Ok(CollRequest::scheduled(comm, ticket))
+                let (ticket, staged) = unsafe { start(Collective::$collective, comm, args) }?;
+                Ok(CollRequest::scheduled(comm, ticket).and_then_back(staged))
             }
         )*
 

@@ -13,7 +13,6 @@ mod calls;
 mod defaults;
 mod located;
 pub mod node;
-mod staged;
 mod world;
 
 pub use crate::comm::table::{

@@ -37,7 +37,7 @@ pub(super) fn exchange(
         let (from, into) = (mine.as_ptr(), all.as_mut_ptr());
         // SAFETY: both buffers stay until the collective is done, and for ever if it fails.
         let ticket = unsafe {
-            engine.start("exchange", scope, sequence, |plan| {
+            engine.start("exchange", scope, sequence, None, |plan| {
                 allgather_bruck(plan, from, into, &Extents::Even(block));
             })
         }?;

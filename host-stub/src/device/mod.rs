@@ -18,7 +18,6 @@ mod cuda;
 mod door;
 mod error;
 mod found;
-mod later;
 mod level;
 mod mapped;
 mod numbering;
@@ -38,6 +37,5 @@ pub use registry::{Allocation, Device, Devices, Lookup};
 pub use ring::{Command, CommandKind, Completion, Ring};
 
 pub(crate) use door::OfWindows;
-pub(crate) use later::{Failed as CopyFailed, UnderWay as CopyUnderWay};
 pub(crate) use osc_engine::door::is_looked_for;
 pub(crate) use ring::Next;

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use plugin_api::{IoVec, OverrideOps, Status};
 
 use super::error::DeviceError;
-use super::later::Later;
 use super::openmp::OpenMp;
 use super::table::{Entry, Known, Mapping, Table, Ways};
 use crate::loader::{Blocks, Transport};
@@ -69,8 +68,6 @@ pub struct Devices {
     /// Shared with the memory that it gave out, which takes itself off.
     pub(super) table: Arc<Mutex<Table>>,
     transport: OnceLock<Transport>,
-    /// The program's functions for copies that are complete later.
-    later: Mutex<Option<Later>>,
     /// Whether calls refuse device memory (level 1).
     refused: bool,
 }
@@ -86,7 +83,6 @@ impl Devices {
         Devices {
             table: Arc::new(Mutex::new(table)),
             transport: OnceLock::from(transport.clone()),
-            later: Mutex::default(),
             refused,
         }
     }
@@ -158,18 +154,8 @@ impl Devices {
         let Some(transport) = self.transport.get() else {
             return Status::NOT_SUPPORTED;
         };
-        // Held meanwhile: of two changes at once, the transport and the host take the same one last.
-        let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: as the caller vouches.
-        let status = unsafe { transport.set_overrides(ops) };
-        if status == Status::SUCCESS {
-            *later = ops.and_then(Later::of);
-        }
-        status
-    }
-
-    pub(super) fn later(&self) -> Option<Later> {
-        *self.later.lock().unwrap_or_else(PoisonError::into_inner)
+        unsafe { transport.set_overrides(ops) }
     }
 
     /// Tells the host of memory on a device, until [`forget_memory`](Self::forget_memory). Its owner

@@ -37,15 +37,11 @@ impl State {
             return;
         }
         let (scope, reason) = (Arc::clone(&schedule.scope), error.to_string());
-        if schedule.copies.is_idle() {
-            if schedule.outstanding > 0 {
-                // Gets may be under way, here and at peers, and may never end.
-                schedule.plan.lose();
-            }
-            self.close(index, Err(error));
-        } else {
-            schedule.copies.ending.get_or_insert(error);
+        if schedule.outstanding > 0 {
+            // Gets may be under way, here and at peers, and may never end.
+            schedule.plan.lose();
         }
+        self.close(index, Err(error));
         self.break_off(&scope, &reason, culprit);
     }
 

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use super::copies::Copies;
 use super::ends::{Concern, Waiter, concerned};
 use super::error::{CommError, CommResult};
 use super::fetch::{Fetch, Offered};
@@ -32,8 +31,6 @@ pub(super) struct Schedule {
     pub(super) next: usize,
     /// Sends and receives of this round that are not done.
     pub(super) outstanding: usize,
-    /// Between devices and the host.
-    pub(super) copies: Copies,
     /// Why it ends with an error though it goes on to its last step: this rank or another could not copy what it had to
     /// send. Others wait for this one, so it sends and receives what they expect, without data.
     pub(super) failed: Option<CommError>,
@@ -116,7 +113,8 @@ impl Engine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins the collective of a scope that has this number on its plane, with the steps that `build` adds.
+    /// Begins the collective of a scope that has this number on its plane, with the steps that `build` adds. One that has `failed`
+    /// sends no data.
     ///
     /// # Safety
     /// The buffers in the steps stay, and are left alone, until the collective is done.
@@ -125,6 +123,7 @@ impl Engine {
         call: &'static str,
         scope: &Arc<Scope>,
         (plane, sequence): (Plane, u32),
+        failed: Option<CommError>,
         build: impl FnOnce(&mut Plan),
     ) -> CommResult<Ticket> {
         let mut state = self.lock();
@@ -142,8 +141,7 @@ impl Engine {
             plan,
             next: 0,
             outstanding: 0,
-            copies: Copies::default(),
-            failed: None,
+            failed,
             key: Key {
                 context: scope.tag(plane),
                 sequence,

@@ -28,7 +28,7 @@ impl Rank {
     fn try_start(&self, scope: &Arc<Scope>, build: impl FnOnce(&mut Plan)) -> CommResult<Ticket> {
         let number = (Plane::User, scope.next(Plane::User));
         // SAFETY: every test below keeps the buffers until its end.
-        unsafe { self.engine.start("test", scope, number, build) }
+        unsafe { self.engine.start("test", scope, number, None, build) }
     }
 }
 

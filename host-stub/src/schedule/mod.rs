@@ -7,13 +7,10 @@
 //! mailbox: short payloads travel in messages, long ones are offered and fetched with gets by
 //! the receiver, so that nothing depends on the order of two puts.
 //!
-//! Buffers may be on devices: then copies of their fragments are steps of the plan (`staging`).
-//!
 //! This module does not use communicators: a [`Scope`] lists the ranks of a schedule. The one algorithm here is the
 //! allgather that creates communicators.
 
 mod allgather;
-mod copies;
 mod ends;
 mod engine;
 #[cfg(test)]
@@ -27,9 +24,6 @@ mod plan;
 mod receive;
 mod run;
 mod scope;
-mod staging;
-#[cfg(test)]
-mod staging_tests;
 
 pub(crate) use allgather::allgather_bruck;
 pub(crate) use engine::{Engine, Ticket};
@@ -38,4 +32,3 @@ pub(crate) use extents::{Extent, Extents};
 pub(crate) use kernels::combine_into;
 pub(crate) use plan::Plan;
 pub(crate) use scope::{CONTEXTS, Plane, Scope};
-pub(crate) use staging::OnDevice;

@@ -6,7 +6,6 @@ use plugin_api::Datatype;
 
 use super::scope::Scope;
 use crate::base::Op;
-use crate::device::Devices;
 
 /// One step. Ranks are the job's.
 pub(crate) enum Step {
@@ -37,22 +36,6 @@ pub(crate) enum Step {
         into: *mut u8,
         count: usize,
     },
-    /// Starts to copy device memory to the host.
-    Fetch {
-        iface: u32,
-        from: u64,
-        to: *mut u8,
-        len: usize,
-    },
-    /// Waits until so many copies from devices are over, the first of the plan.
-    Fetched { count: usize },
-    /// Starts to copy to device memory; it is over before the plan is.
-    Return {
-        iface: u32,
-        from: *const u8,
-        to: u64,
-        len: usize,
-    },
     /// Waits until everything sent and received so far is done.
     Round,
 }
@@ -69,9 +52,6 @@ pub(crate) struct Plan {
     scratch: Vec<Vec<u64>>,
     scratch_used: usize,
     scope: Option<Arc<Scope>>,
-    /// Those that steps copy from and to, and host memory in the place of theirs.
-    pub(super) devices: Option<Arc<Devices>>,
-    kept: Vec<Vec<u64>>,
 }
 
 impl Plan {
@@ -86,8 +66,6 @@ impl Plan {
     pub(super) fn end(&mut self) {
         self.steps.clear();
         self.scope = None;
-        self.devices = None;
-        self.kept.clear();
         /// Scratch kept for the next collective, bytes.
         const KEPT: usize = 4 << 20;
         self.scratch.retain(|chunk| chunk.capacity() * 8 <= KEPT);
@@ -95,15 +73,7 @@ impl Plan {
 
     /// Leaves its memory where it is, never to be used again: transfers may still use it.
     pub(super) fn lose(&mut self) {
-        std::mem::forget(std::mem::take(&mut self.kept));
         std::mem::forget(std::mem::take(&mut self.scratch));
-    }
-
-    /// Keeps memory until the collective is done.
-    pub(crate) fn keep(&mut self, mut words: Vec<u64>) -> *mut u8 {
-        let at = words.as_mut_ptr().cast();
-        self.kept.push(words);
-        at
     }
 
     fn job_rank(&self, rank: usize) -> usize {

@@ -47,58 +47,23 @@ impl State {
             if schedule.outcome.is_some() {
                 return moved;
             }
-            if !schedule.copies.is_idle() {
-                moved |= schedule.look_at_copies();
-            }
-            if schedule.copies.ending.is_some() {
-                if !schedule.copies.is_idle() {
-                    return moved;
-                }
-                if let Some(error) = schedule.copies.ending.take() {
-                    self.finish(index, error);
-                }
-                return true;
-            }
             let Some(step) = schedule.plan.steps.get(schedule.next) else {
-                if schedule.outstanding == 0 && schedule.copies.is_idle() {
+                if schedule.outstanding == 0 {
                     let outcome = schedule.failed.take().map_or(Ok(()), Err);
                     self.close(index, outcome);
                     return true;
                 }
                 return moved;
             };
-            // What others have under way goes on between two copies.
-            let copied = matches!(step, Step::Fetch { .. } | Step::Return { .. });
             let failed = schedule.failed.is_some();
             match *step {
                 // What there is in its memory is of no use.
-                Step::Fetch { .. }
-                | Step::Return { .. }
-                | Step::Copy { .. }
-                | Step::Combine { .. }
-                    if failed => {}
+                Step::Copy { .. } | Step::Combine { .. } if failed => {}
                 Step::Round => {
                     if schedule.outstanding > 0 {
                         return moved;
                     }
                 }
-                Step::Fetched { count } => {
-                    if !schedule.copies.fetched(count) {
-                        return moved;
-                    }
-                }
-                Step::Fetch {
-                    iface,
-                    from,
-                    to,
-                    len,
-                } => self.fetch_from_device(index, (iface, from), to, len),
-                Step::Return {
-                    iface,
-                    from,
-                    to,
-                    len,
-                } => self.return_to_device(index, from, (iface, to), len),
                 Step::Copy { from, to, len } => {
                     // SAFETY: the plan's maker vouches for both ranges; they may overlap.
                     unsafe { std::ptr::copy(from, to, len) };
@@ -139,9 +104,6 @@ impl State {
             moved = true;
             if let Some(schedule) = self.schedule(index) {
                 schedule.next += 1;
-            }
-            if copied {
-                return true;
             }
         }
     }

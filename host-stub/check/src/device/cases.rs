@@ -4,9 +4,7 @@ use std::time::{Duration, Instant};
 
 use plugin_api::{Datatype, HmemInfo, IoVec, hmem_iface};
 
-use super::{
-    attached, collectives, fragments, garbage, mistakes, one_rank, scattered, started, under_way,
-};
+use super::{attached, collectives, garbage, mistakes, one_rank, scattered, started, under_way};
 use crate::buffer::{DEVICE, DeviceBuffer};
 use crate::case::{Case, Context, Outcome, ensure, same, say};
 use host_stub::device::{HOST, decode_location};
@@ -36,11 +34,9 @@ pub(super) fn cases() -> Vec<Case> {
         ("device/memory-freed-under-a-window", mistakes::freed),
         ("device/collectives-under-way", collectives::under_way),
         ("device/collectives-refused", collectives::mistakes),
-        ("device/collectives-in-fragments", fragments::overlap),
-        ("device/collectives-whose-copies-fail", fragments::failing),
         (
             "device/collectives-whose-copies-fail-at-one-rank",
-            fragments::failing_at_one,
+            collectives::failing_at_one,
         ),
         ("device/started-by-the-device", started::started),
         ("device/started-at-level-3", started::at_level_3),

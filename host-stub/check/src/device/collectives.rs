@@ -106,6 +106,57 @@ pub(super) fn mistakes(context: &Context<'_>) -> Outcome {
     Ok(comm.free()?)
 }
 
+/// Copies that fail at one rank: no rank waits for it, each hears of it, and the communicator serves on.
+pub(super) fn failing_at_one(context: &Context<'_>) -> Outcome {
+    let info = context.job.transport().query_hmem(hmem_iface::CUDA);
+    if context.size < 2 || info.is_some_and(|info| info.overrides == HmemInfo::NONE) {
+        return say(
+            context,
+            "there is one rank, or the device's own copy functions do not answer wrongly",
+        );
+    }
+    // More than a message holds.
+    const LARGEST: usize = 128 << 10;
+    let comm = Comm::world(context.job)?.dup()?;
+    let buffer = DeviceBuffer::new(context.job.devices(), 16 * LARGEST, 0)?;
+    for (count, at) in [(8, 0), (LARGEST, 0), (LARGEST, context.size - 1)] {
+        let words = |value: usize| (value as u64).to_ne_bytes().repeat(count);
+        let args = CollArgs {
+            send: buffer.pointer(0)?,
+            recv: buffer.pointer(8 * LARGEST)?,
+            count,
+            datatype: Datatype::Uint64,
+            op: Op::Sum,
+            ..CollArgs::default()
+        };
+        // The nonblocking form has the default's schedule, whatever layers there are.
+        // SAFETY: the buffer lives until the wait is over.
+        let sum = || unsafe { comm.start_collective(Collective::Allreduce, &args) }?.wait();
+        buffer.write(0, &words(context.rank + 1))?;
+        buffer.write(8 * LARGEST, &words(0))?;
+        let fails = context.rank == at;
+        PretendedMemory::misbehave(if fails { (-libc::EIO).into() } else { 0 });
+        let done = sum();
+        PretendedMemory::misbehave(0);
+        let told = match &done {
+            Err(CommError::DeviceCopy { .. }) => fails,
+            Err(CommError::Elsewhere { .. }) => !fails,
+            _ => false,
+        };
+        ensure(told, || {
+            format!("{count} elements, which fail at rank {at}: {done:?}")
+        })?;
+        let mut found = vec![0; 8 * count];
+        buffer.read(8 * LARGEST, &mut found)?;
+        same("what no copy may reach", &found, &words(0))?;
+        sum()?;
+        buffer.read(8 * LARGEST, &mut found)?;
+        let n = context.size;
+        same("the sum", &found, &words(n * (n + 1) / 2))?;
+    }
+    Ok(comm.free()?)
+}
+
 /// Adds up eight words of the device, in place.
 fn reduce(comm: &Comm, buffer: &DeviceBuffer) -> Result<(), CommError> {
     let recv = buffer.pointer(0).map_err(|error| CommError::BadArgument {

@@ -40,9 +40,11 @@ pub(crate) fn find(
 }
 
 /// The arguments with which the host can work, and what stands between them and a device.
-struct Placed<'a> {
-    args: CollArgs<'a>,
-    staged: Vec<Staged>,
+pub(crate) struct Placed<'a> {
+    pub(crate) args: CollArgs<'a>,
+    pub(crate) staged: Vec<Staged>,
+    /// Why the host memory does not hold what is on the device.
+    pub(crate) failed: Option<CommError>,
 }
 
 fn room(call: &'static str, len: usize, iface: u32, address: u64) -> CommResult<Staged> {
@@ -52,9 +54,11 @@ fn room(call: &'static str, len: usize, iface: u32, address: u64) -> CommResult<
     })
 }
 
+/// Copies what a collective reads of buffers on devices to host memory.
+///
 /// # Safety
 /// The buffers are good for the collective, wherever they are.
-unsafe fn placed<'a>(
+pub(crate) unsafe fn placed<'a>(
     comm: &Comm,
     collective: Collective,
     args: &CollArgs<'a>,
@@ -69,6 +73,7 @@ unsafe fn placed<'a>(
             ..*args
         },
         staged: Vec::new(),
+        failed: None,
     };
     match find(call, devices, args.send.cast_mut(), span.send)? {
         Place::Host(at) => placed.args.send = at,
@@ -76,7 +81,7 @@ unsafe fn placed<'a>(
             let mut staged = room(call, span.send, iface, address)?;
             placed.args.send = staged.base();
             // SAFETY: the caller vouches for the buffer.
-            unsafe { staged.fill(devices) }?;
+            placed.failed = unsafe { staged.fill(devices) }.err();
             placed.staged.push(staged);
         }
     }
@@ -95,12 +100,30 @@ unsafe fn placed<'a>(
             }
             if span.reads {
                 // SAFETY: as above.
-                unsafe { staged.fill(devices) }?;
+                let filled = unsafe { staged.fill(devices) };
+                placed.failed = placed.failed.or(filled.err());
             }
             placed.staged.push(staged);
         }
     }
     Ok(placed)
+}
+
+/// The same for an entry that cannot go on without what is on the device.
+///
+/// # Safety
+/// As for [`placed`].
+unsafe fn copied<'a>(
+    comm: &Comm,
+    collective: Collective,
+    args: &CollArgs<'a>,
+) -> CommResult<Placed<'a>> {
+    // SAFETY: passed on.
+    let mut placed = unsafe { placed(comm, collective, args) }?;
+    match placed.failed.take() {
+        Some(error) => Err(error),
+        None => Ok(placed),
+    }
 }
 
 /// Calls a blocking entry that does not take buffers on devices.
@@ -117,7 +140,7 @@ pub(super) unsafe fn staged_call(
 ) -> CommResult<()> {
     // SAFETY: passed on; the copies live until the call returns.
     unsafe {
-        let placed = placed(comm, collective, args)?;
+        let placed = copied(comm, collective, args)?;
         let done = call(&placed.args);
         give_back(placed.staged, comm.job().devices(), done)
     }
@@ -136,7 +159,7 @@ pub(super) unsafe fn staged_start(
     start: impl FnOnce(&CollArgs<'_>) -> CommResult<CollRequest>,
 ) -> CommResult<CollRequest> {
     // SAFETY: passed on; the request keeps the copies.
-    let placed = unsafe { placed(comm, collective, args) }?;
+    let placed = unsafe { copied(comm, collective, args) }?;
     match start(&placed.args) {
         Ok(request) => Ok(request.and_then_back(placed.staged)),
         Err(error) => {

@@ -135,11 +135,6 @@ int main(void) {
     MUST(host_comm_split_by_node(world, rank, &node));
     EXPECT(host_comm_size(node) >= 1);
     MUST(host_comm_free(&node));
-    if (rank == 0) {
-        MUST(host_comm_create_from_group(world, &first, 1, 7, &alone));
-        EXPECT(host_comm_size(alone) == 1);
-        MUST(host_comm_free(&alone));
-    }
     MUST(host_comm_create(world, &first, 1, &alone));
     EXPECT((alone != NULL) == (rank == 0));
     if (alone) {

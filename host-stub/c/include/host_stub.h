@@ -1024,17 +1024,6 @@ int host_comm_create(struct host_comm_t *parent,
                      size_t count,
                      struct host_comm_t **made);
 
-// As host_comm_create, made by the members alone: no other rank calls. Groups with a rank in common
-// that several threads make at the same time differ in `tag`, which is below 2^24.
-//
-// # Safety
-// As for host_comm_create.
-int host_comm_create_from_group(struct host_comm_t *parent,
-                                const int *members,
-                                size_t count,
-                                uint32_t tag,
-                                struct host_comm_t **made);
-
 // Ends a communicator and sets the handle to NULL; collective. Waits for collectives under way. The
 // world is refused: host_finalize ends it. A failed destroy hook is reported; the communicator has
 // ended all the same.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::defaults::FUNCTIONS;
 use super::node::{self, NODE_COLLECTIVES};
-use crate::comm::{Comm, CommResult, Defaults, Group, Register, is_set};
+use crate::comm::{Comm, CommResult, Defaults, Register, is_set};
 use crate::job::Job;
 
 const DEFAULTS: Defaults = Defaults {
@@ -28,8 +28,6 @@ impl Comm {
     /// A communicator of this process alone. Not collective, but where the [`world`](Self::world) was
     /// not made yet this makes it, which is.
     pub fn alone(job: &Arc<Job>) -> CommResult<Comm> {
-        let world = Comm::world(job)?;
-        let group = Group::of_members(&[job.rank()]);
-        world.create_from_group(&group, 0)
+        Comm::world(job)?.of_one()
     }
 }

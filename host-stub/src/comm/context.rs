@@ -27,26 +27,17 @@ const WORDS: usize = CONTEXTS / 64;
 /// Bytes of a mask on its way.
 const MASK: usize = WORDS * 8;
 
-/// Which of several agreements goes first: the lower. Those of one process at one time differ in it.
+/// Which of several agreements goes first: the lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Turn {
-    context: u16,
-    /// 0, or one more than the tag.
-    tag: u32,
-}
+pub(super) struct Turn(u16);
 
 impl Turn {
+    /// That of this process alone, behind those of all contexts.
+    pub(super) const ALONE: Turn = Turn(CONTEXTS as u16);
+
     /// That of all ranks of a communicator, which make one thing at a time.
     pub(super) fn of_all(context: u16) -> Turn {
-        Turn { context, tag: 0 }
-    }
-
-    /// That of ranks which the program tells from others in the context by a tag.
-    pub(super) fn of_some(context: u16, tag: u32) -> Turn {
-        Turn {
-            context,
-            tag: tag.saturating_add(1),
-        }
+        Turn(context)
     }
 }
 
@@ -263,12 +254,7 @@ mod tests {
     #[test]
     fn the_lowest_turn_goes_first() {
         let contexts = Contexts::default();
-        let turns = [
-            Turn::of_all(3),
-            Turn::of_some(3, 0),
-            Turn::of_some(3, 1),
-            Turn::of_all(5),
-        ];
+        let turns = [Turn::of_all(3), Turn::of_all(5), Turn::ALONE];
         turns.iter().rev().for_each(|turn| contexts.queue(*turn));
         for (index, turn) in turns.iter().enumerate() {
             for later in &turns[index + 1..] {

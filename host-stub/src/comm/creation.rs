@@ -95,35 +95,18 @@ impl Comm {
         )
     }
 
-    /// A communicator of the group's ranks, made by them alone: collective over the group, which
-    /// lies in this communicator. Groups with a rank in common that are being made at the same time
-    /// by several threads are told apart by `tag`.
-    pub fn create_from_group(&self, group: &Group, tag: u32) -> CommResult<Comm> {
-        let call = "create_from_group";
+    /// A communicator of this process alone, for which nobody else is asked.
+    pub(crate) fn of_one(&self) -> CommResult<Comm> {
+        let call = "communicator creation";
         let _entered = self.job().runtime().enter(call)?;
-        let engine = self.engine(call)?;
-        let refuse = |reason: String| CommError::BadArgument { call, reason };
-        if let Some(stranger) = group.difference(&self.group()).job_ranks().first() {
-            return Err(refuse(format!(
-                "job rank {stranger} of the group is not in the parent"
-            )));
-        }
-        let Some(me) = group.rank_of(self.job().rank()) else {
-            return Err(refuse("this process is not in the group".to_owned()));
-        };
-        if tag >= crate::mailbox::Header::SEQUENCES {
-            return Err(refuse(format!("tag {tag} has more than 24 bits")));
-        }
-        let members = group.job_ranks().to_vec();
-        let scope = Arc::new(Scope::in_context_of(members, me, self.context()));
+        self.engine(call)?;
+        let scope = Scope::new(vec![self.job().rank()], 0, self.context());
         let wish = Wish {
             color: Some(0),
             ..Wish::default()
         };
-        let turn = Turn::of_some(self.context(), tag);
-        let made = self.agree(&scope, wish, turn, |data| {
-            exchange(self.job(), engine, &scope, Some(tag), data)
-        })?;
+        let alone = |data: &[u8]| Ok(vec![data.to_vec()]);
+        let made = self.agree(&scope, wish, Turn::ALONE, alone)?;
         made.ok_or_else(|| lost(call))
     }
 
@@ -150,7 +133,7 @@ impl Comm {
         let _entered = self.job().runtime().enter(call)?;
         let (engine, scope) = (self.engine(call)?, self.scope());
         self.agree(scope, wish, Turn::of_all(self.context()), |data| {
-            exchange(self.job(), engine, scope, None, data)
+            exchange(self.job(), engine, scope, data)
         })
     }
 

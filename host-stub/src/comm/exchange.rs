@@ -14,26 +14,22 @@ impl Comm {
     pub fn exchange(&self, data: &[u8]) -> CommResult<Vec<Vec<u8>>> {
         let _entered = self.job().runtime().enter("exchange")?;
         let engine = self.any_engine("exchange")?;
-        exchange(self.job(), engine, self.scope(), None, data)
+        exchange(self.job(), engine, self.scope(), data)
     }
 }
 
-/// The same over a scope, among its control messages or, numbered, those of a group.
+/// The same over a scope, among its control messages.
 pub(super) fn exchange(
     job: &Job,
     engine: &Engine,
     scope: &Arc<Scope>,
-    group: Option<u32>,
     data: &[u8],
 ) -> CommResult<Vec<Vec<u8>>> {
     let size = scope.size();
     let gather = |mine: Vec<u8>| -> CommResult<Vec<u8>> {
         let block = mine.len();
         let mut all = vec![0; block * size];
-        let sequence = match group {
-            Some(number) => (Plane::Group, number),
-            None => (Plane::Control, scope.next(Plane::Control)),
-        };
+        let sequence = (Plane::Control, scope.next(Plane::Control));
         let (from, into) = (mine.as_ptr(), all.as_mut_ptr());
         // SAFETY: both buffers stay until the collective is done, and for ever if it fails.
         let ticket = unsafe {

@@ -6,17 +6,6 @@ use super::error::{CommError, CommResult};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group(Vec<u32>);
 
-/// How two groups relate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compared {
-    /// The same processes in the same order.
-    Identical,
-    /// The same processes in another order.
-    Similar,
-    /// Different processes.
-    Unequal,
-}
-
 impl Group {
     /// A group of job ranks in this order. [`CommError::BadArgument`] when one is named twice.
     pub fn new(job_ranks: Vec<u32>) -> CommResult<Group> {
@@ -62,16 +51,6 @@ impl Group {
         Group::new(members?)
     }
 
-    /// All but those of these ranks (MPI_Group_excl).
-    pub fn exclude(&self, ranks: &[usize]) -> CommResult<Group> {
-        for rank in ranks {
-            self.member(*rank)?;
-        }
-        let members = self.0.iter().enumerate();
-        let kept = members.filter(|(rank, _)| !ranks.contains(rank));
-        Ok(Group(kept.map(|(_, member)| *member).collect()))
-    }
-
     fn member(&self, rank: usize) -> CommResult<u32> {
         self.0.get(rank).copied().ok_or(CommError::BadArgument {
             call: "group",
@@ -79,42 +58,10 @@ impl Group {
         })
     }
 
-    /// This group, then what only the other has.
-    pub fn union(&self, other: &Group) -> Group {
-        let mut members = self.0.clone();
-        members.extend(other.0.iter().filter(|m| !self.0.contains(m)));
-        Group(members)
-    }
-
-    /// What both have, in this order.
-    pub fn intersection(&self, other: &Group) -> Group {
-        let both = self.0.iter().filter(|m| other.0.contains(m));
-        Group(both.copied().collect())
-    }
-
     /// What the other has not, in this order.
     pub fn difference(&self, other: &Group) -> Group {
         let only = self.0.iter().filter(|m| !other.0.contains(m));
         Group(only.copied().collect())
-    }
-
-    /// The other's rank of each of these ranks; none for those that it has not.
-    pub fn translate(&self, ranks: &[usize], other: &Group) -> CommResult<Vec<Option<usize>>> {
-        ranks
-            .iter()
-            .map(|rank| Ok(other.rank_of(self.member(*rank)?)))
-            .collect()
-    }
-
-    /// How the groups relate.
-    pub fn compare(&self, other: &Group) -> Compared {
-        if self == other {
-            Compared::Identical
-        } else if self.size() == other.size() && self.difference(other).is_empty() {
-            Compared::Similar
-        } else {
-            Compared::Unequal
-        }
     }
 }
 
@@ -129,31 +76,14 @@ mod tests {
     #[test]
     fn sets_keep_their_order() {
         let (a, b) = (group(&[4, 1, 3]), group(&[3, 7, 4]));
-        assert_eq!(a.union(&b), group(&[4, 1, 3, 7]));
-        assert_eq!(a.intersection(&b), group(&[4, 3]));
         assert_eq!(a.difference(&b), group(&[1]));
-        assert_eq!(
-            a.translate(&[0, 1, 2], &b).unwrap(),
-            [Some(2), None, Some(0)]
-        );
         assert_eq!(a.include(&[2, 0]).unwrap(), group(&[3, 4]));
-        assert_eq!(a.exclude(&[1]).unwrap(), group(&[4, 3]));
-    }
-
-    #[test]
-    fn groups_compare() {
-        let a = group(&[1, 2]);
-        assert_eq!(a.compare(&group(&[1, 2])), Compared::Identical);
-        assert_eq!(a.compare(&group(&[2, 1])), Compared::Similar);
-        assert_eq!(a.compare(&group(&[2, 3])), Compared::Unequal);
-        assert_eq!(a.compare(&group(&[1, 2, 3])), Compared::Unequal);
     }
 
     #[test]
     fn what_makes_no_sense_is_an_error() {
         assert!(Group::new(vec![1, 2, 1]).is_err());
         assert!(group(&[1]).include(&[1]).is_err());
-        assert!(group(&[1]).exclude(&[1]).is_err());
         assert!(group(&[1]).include(&[0, 0]).is_err());
     }
 }

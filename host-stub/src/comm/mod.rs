@@ -1,7 +1,7 @@
 //! Communicators: groups of a job's ranks with a context of their own.
 //!
-//! A [`Comm`] is made collectively from another (dup, split, split by node, create) or by the ranks
-//! of a group alone ([`Comm::create_from_group`]); the first is the [`world`](Comm::world). Layers
+//! A [`Comm`] is made collectively from another (dup, split, split by node, create); the first is the
+//! [`world`](Comm::world). Layers
 //! see every communicator come and go: their [`Hooks`] run from the upper layer to the lower when
 //! one is made, and in the reverse order when it is freed.
 //!
@@ -22,6 +22,6 @@ pub(crate) mod table;
 pub use communicator::Comm;
 pub use creation::UNDEFINED;
 pub use error::{CommError, CommResult, HookError};
-pub use group::{Compared, Group};
+pub use group::Group;
 pub use hooks::{Hooks, Layer};
 pub(crate) use registry::{Defaults, Register, is_set};

@@ -72,10 +72,9 @@ impl State {
         for job_rank in scope.watched() {
             self.mailbox.give_up(job_rank, culprit);
         }
-        if let Some(context) = scope.own_context() {
-            self.broken.push(context);
-            self.queues.iter_mut().for_each(|q| q.forget_all(context));
-        }
+        let context = scope.context();
+        self.broken.push(context);
+        self.queues.iter_mut().for_each(|q| q.forget_all(context));
         for index in self.running.clone() {
             if let Some(schedule) = self.schedule(index)
                 && Arc::ptr_eq(&schedule.scope, scope)

@@ -22,8 +22,8 @@ impl Key {
         }
     }
 
-    /// The context of the communicator, if it is one's.
-    pub(super) fn own_context(&self) -> Option<u16> {
+    /// The context of the communicator.
+    pub(super) fn communicator(&self) -> u16 {
         Scope::context_of(self.context)
     }
 }
@@ -101,7 +101,6 @@ impl Queue {
 
     /// Forgets what came early for a communicator.
     pub(super) fn forget_all(&mut self, context: u16) {
-        self.early
-            .retain(|(key, _)| key.own_context() != Some(context));
+        self.early.retain(|(key, _)| key.communicator() != context);
     }
 }

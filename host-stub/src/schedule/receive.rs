@@ -61,7 +61,7 @@ impl State {
 
     /// Keeps what came before it was waited for. What comes for a communicator that is of no use any more never will be.
     fn keep(&mut self, from: usize, key: Key, early: Early) {
-        if !key.own_context().is_some_and(|c| self.broken.contains(&c)) {
+        if !self.broken.contains(&key.communicator()) {
             self.queues[from].early.push_back((key, early));
         }
     }

@@ -12,8 +12,6 @@ pub(crate) enum Plane {
     User,
     /// What communicators agree on among themselves.
     Control,
-    /// Agreements of a part of the communicator's ranks.
-    Group,
 }
 
 /// Contexts that can be told apart.
@@ -26,8 +24,6 @@ pub(crate) struct Scope {
     members: Box<[u32]>,
     me: usize,
     context: u16,
-    /// Whether the context is another communicator's.
-    borrowed: bool,
     sequences: [AtomicU32; 2],
     /// Collectives under way.
     in_flight: AtomicUsize,
@@ -42,24 +38,10 @@ impl Scope {
             members: members.into(),
             me,
             context,
-            borrowed: false,
             sequences: Default::default(),
             in_flight: AtomicUsize::new(0),
             broken: OnceLock::new(),
         }
-    }
-
-    /// Ranks that agree on something in the context of a communicator, which may have other ranks.
-    pub(crate) fn in_context_of(members: Vec<u32>, me: usize, context: u16) -> Scope {
-        Scope {
-            borrowed: true,
-            ..Scope::new(members, me, context)
-        }
-    }
-
-    /// The context, if no other scope uses it.
-    pub(super) fn own_context(&self) -> Option<u16> {
-        (!self.borrowed).then_some(self.context)
     }
 
     /// The job ranks that a wait here depends on, without this one.
@@ -98,9 +80,9 @@ impl Scope {
             .position(|member| *member as usize == job_rank)
     }
 
-    /// The context of a communicator whose messages have this tag. None for those of a part of its ranks.
-    pub(super) fn context_of(tag: u16) -> Option<u16> {
-        (tag & 3 != 2).then_some(tag >> 2)
+    /// The context of a communicator whose messages have this tag.
+    pub(super) fn context_of(tag: u16) -> u16 {
+        tag >> 2
     }
 
     /// What tells messages of a plane of this context apart.
@@ -108,7 +90,6 @@ impl Scope {
         let plane = match plane {
             Plane::User => 0,
             Plane::Control => 1,
-            Plane::Group => 2,
         };
         self.context << 2 | plane
     }
@@ -154,10 +135,9 @@ mod tests {
     fn a_scope_breaks_off_once_and_watches_all_others() {
         let scope = Scope::new(vec![4, 5, 6, 7], 2, 9);
         assert_eq!(scope.watched().collect::<Vec<_>>(), [4, 5, 7]);
-        assert_eq!((scope.own_context(), scope.broken()), (Some(9), None));
+        assert_eq!((scope.context(), scope.broken()), (9, None));
         assert!(scope.break_off("a reason"));
         assert!(!scope.break_off("another"));
         assert_eq!(scope.broken(), Some("a reason"));
-        assert_eq!(Scope::in_context_of(vec![0, 1], 0, 9).own_context(), None);
     }
 }

@@ -177,31 +177,6 @@ pub unsafe extern "C" fn host_comm_create(
     guarded(|| unsafe { make(call, made, create) })
 }
 
-/// As host_comm_create, made by the members alone: no other rank calls. Groups with a rank in common
-/// that several threads make at the same time differ in `tag`, which is below 2^24.
-///
-/// # Safety
-/// As for host_comm_create.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_comm_create_from_group(
-    parent: *mut host_comm_t,
-    members: *const c_int,
-    count: usize,
-    tag: u32,
-    made: *mut *mut host_comm_t,
-) -> c_int {
-    let call = "host_comm_create_from_group";
-    let create = || {
-        let parent = comm(call, parent)?;
-        // SAFETY: the caller guarantees the ranks.
-        let members = unsafe { ranks(call, members, count) }?;
-        let group = parent.group().include(&members)?;
-        Ok(Some(parent.create_from_group(&group, tag)?))
-    };
-    // SAFETY: passed on.
-    guarded(|| unsafe { make(call, made, create) })
-}
-
 /// Ends a communicator and sets the handle to NULL; collective. Waits for collectives under way. The
 /// world is refused: host_finalize ends it. A failed destroy hook is reported; the communicator has
 /// ended all the same.

@@ -15,29 +15,23 @@ pub(super) fn barrier(steps: &mut Steps<'_>) -> CommResult<()> {
     Ok(())
 }
 
-/// Broadcast: the root fills its slot, piece by piece, and the others read it.
+/// Broadcast: the root fills its slot, and the others read it.
 ///
 /// # Safety
 /// The arguments were checked and their buffers are good.
 pub(super) unsafe fn bcast(steps: &mut Steps<'_>, args: &CollArgs<'_>) -> CommResult<()> {
-    let bytes = args.count * args.datatype.size();
-    let piece = steps.class.capacity();
-    for start in (0..bytes).step_by(piece) {
-        let step = steps.step();
-        let len = piece.min(bytes - start);
-        let slot = steps.slot(args.root, step);
-        let buffer = args.recv.wrapping_add(start);
-        if steps.me == args.root {
-            steps.wait_for_room(step)?;
-            // SAFETY: the slot is this rank's to fill; the buffer is the caller's.
-            unsafe { copy(buffer, slot, len) };
-            steps.tell(Mark::Ready, step);
-        } else {
-            steps.wait_for(args.root, Mark::Ready, step)?;
-            // SAFETY: the slot is ready; the buffer is the caller's.
-            unsafe { copy(slot, buffer, len) };
-        }
-        steps.tell(Mark::Done, step);
+    let (step, len) = (steps.step(), args.block());
+    let slot = steps.slot(args.root, step);
+    if steps.me == args.root {
+        steps.wait_for_room(step)?;
+        // SAFETY: the slot is this rank's to fill; the buffer is the caller's.
+        unsafe { copy(args.recv, slot, len) };
+        steps.tell(Mark::Ready, step);
+    } else {
+        steps.wait_for(args.root, Mark::Ready, step)?;
+        // SAFETY: the slot is ready; the buffer is the caller's.
+        unsafe { copy(slot, args.recv, len) };
     }
+    steps.tell(Mark::Done, step);
     Ok(())
 }

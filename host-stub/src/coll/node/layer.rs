@@ -2,7 +2,6 @@
 
 use mca_params::{Declaration, Kind, Level, Value};
 
-use super::lines::SHORT;
 use super::state::{NodeState, Steps, state};
 use super::{exchange, reduce};
 use crate::coll::{Blocking, CollArgs, CollTable, Collective};
@@ -15,7 +14,7 @@ pub static NODE_COLLECTIVES: Declaration = Declaration::new(
     Value::Bool(true),
 )
 .help(
-    "Barrier, broadcast, reduce and allreduce of ranks that share a node go through shared memory",
+    "Barrier, and broadcast, reduce and allreduce of up to 4 KiB, of ranks that share a node go through shared memory",
 )
 .level(Level::USER_BASIC);
 
@@ -52,7 +51,7 @@ fn destroyed(comm: &Comm, _: &()) -> Result<(), HookError> {
     Ok(())
 }
 
-/// Runs a collective in shared memory, or, where there are no slots for it, as the table below has
+/// Runs a collective in shared memory, or, where it is too long for a slot, as the table below has
 /// it; the choice depends on what all ranks have in common.
 ///
 /// # Safety
@@ -102,7 +101,8 @@ unsafe fn reduce(table: &CollTable, comm: &Comm, args: &CollArgs<'_>) -> CommRes
     // SAFETY: passed on.
     unsafe {
         through_slots(table, comm, Collective::Reduce, args, |steps| {
-            reduce::reduce_shared(steps, Collective::Reduce, args)
+            let wants = steps.me == args.root;
+            reduce::reduce(steps, args, wants)
         })
     }
 }
@@ -111,10 +111,7 @@ unsafe fn allreduce(table: &CollTable, comm: &Comm, args: &CollArgs<'_>) -> Comm
     // SAFETY: passed on.
     unsafe {
         through_slots(table, comm, Collective::Allreduce, args, |steps| {
-            match args.block() <= SHORT {
-                true => reduce::allreduce_short(steps, args),
-                false => reduce::reduce_shared(steps, Collective::Allreduce, args),
-            }
+            reduce::reduce(steps, args, true)
         })
     }
 }

@@ -10,36 +10,26 @@ const LINE: usize = 128;
 const LINES: usize = 128;
 /// Words of a line.
 const READY: usize = 0;
-const REDUCED: usize = 1;
-const DONE: usize = 2;
+const DONE: usize = 1;
 /// The two slots for the smallest payloads lie in the line itself, behind the counters.
 const INLINE_SLOTS: usize = 4;
 /// Bytes that fit there: one cache line holds counters and payloads.
 pub(super) const INLINE: usize = 16;
-/// Bytes of a slot for short payloads.
+/// Bytes of a slot for larger ones.
 pub(super) const SHORT: usize = 4 << 10;
-/// Bytes of a slot for long ones.
-pub(super) const LONG: usize = 128 << 10;
 
 /// What a rank tells the others of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// Its slot is filled.
     Ready,
-    /// Its part of the reduction is there.
-    Reduced,
     /// It has read all that it wanted.
     Done,
 }
 
-/// Bytes of the segment of counters and short slots.
-pub(super) fn short_bytes(ranks: usize) -> usize {
+/// Bytes of the segment.
+pub(super) fn bytes(ranks: usize) -> usize {
     LINES + ranks * (LINE + 2 * SHORT)
-}
-
-/// Bytes of the segment of long slots.
-pub(super) fn long_bytes(ranks: usize) -> usize {
-    LINES + 2 * ranks * LONG
 }
 
 /// Which slots a collective uses.
@@ -47,45 +37,26 @@ pub(super) fn long_bytes(ranks: usize) -> usize {
 pub(super) enum Class {
     Inline,
     Short,
-    Long,
 }
 
-impl Class {
-    /// Bytes of a slot.
-    pub(super) const fn capacity(self) -> usize {
-        match self {
-            Class::Inline => INLINE,
-            Class::Short => SHORT,
-            Class::Long => LONG,
-        }
-    }
-}
-
-/// The mapped segments of a communicator.
+/// The mapped segment of a communicator.
 pub(super) struct Lines {
     ranks: usize,
-    short: Segment,
-    /// Made when it is needed first.
-    pub(super) long: Option<Segment>,
+    segment: Segment,
 }
 
 impl Lines {
-    pub(super) fn new(ranks: usize, short: Segment) -> Lines {
-        Lines {
-            ranks,
-            short,
-            long: None,
-        }
+    pub(super) fn new(ranks: usize, segment: Segment) -> Lines {
+        Lines { ranks, segment }
     }
 
     #[inline]
     fn counter(&self, rank: usize, mark: Mark) -> &AtomicU64 {
         let word = match mark {
             Mark::Ready => READY,
-            Mark::Reduced => REDUCED,
             Mark::Done => DONE,
         };
-        self.short.word((LINES + rank * LINE) / 8 + word)
+        self.segment.word((LINES + rank * LINE) / 8 + word)
     }
 
     /// Says that this rank has come so far.
@@ -109,17 +80,12 @@ impl Lines {
         match class {
             Class::Inline => {
                 let line = LINES + rank * LINE;
-                self.short.at(line + INLINE_SLOTS * 8 + turn * INLINE)
+                self.segment.at(line + INLINE_SLOTS * 8 + turn * INLINE)
             }
             Class::Short => {
                 let slots = LINES + self.ranks * LINE;
-                self.short.at(slots + (2 * rank + turn) * SHORT)
+                self.segment.at(slots + (2 * rank + turn) * SHORT)
             }
-            Class::Long => match &self.long {
-                Some(long) => long.at(LINES + (2 * rank + turn) * LONG),
-                // Never asked for before it is there.
-                None => std::ptr::null_mut(),
-            },
         }
     }
 }
@@ -132,18 +98,17 @@ mod tests {
     fn slots_do_not_overlap() {
         const { assert!(INLINE_SLOTS * 8 + 2 * INLINE <= 64) };
         const { assert!(DONE < INLINE_SLOTS) };
-        let mut lines = Lines::new(3, Segment::make(short_bytes(3)).unwrap());
-        lines.long = Some(Segment::make(long_bytes(3)).unwrap());
-        for class in [Class::Inline, Class::Short, Class::Long] {
+        let lines = Lines::new(3, Segment::make(bytes(3)).unwrap());
+        for (class, capacity) in [(Class::Inline, INLINE), (Class::Short, SHORT)] {
             let mut starts: Vec<usize> = (0..3)
                 .flat_map(|rank| [0, 1].map(|turn| lines.slot(class, rank, turn) as usize))
                 .collect();
             starts.sort_unstable();
             for pair in starts.windows(2) {
-                assert!(pair[0] + class.capacity() <= pair[1]);
+                assert!(pair[0] + capacity <= pair[1]);
             }
         }
         let end = lines.slot(Class::Short, 2, 1) as usize + SHORT;
-        assert!(end <= lines.short.at(usize::MAX) as usize);
+        assert!(end <= lines.segment.at(usize::MAX) as usize);
     }
 }

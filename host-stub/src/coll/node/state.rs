@@ -3,26 +3,16 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::lines::{Class, INLINE, Lines, Mark, SHORT, long_bytes, short_bytes};
+use super::lines::{self, Class, INLINE, Lines, Mark, SHORT};
 use crate::base::{Card, Segment, Turn, Turns};
 use crate::comm::{Comm, CommError, CommResult, Layer};
 use crate::crt::Blocking;
 use crate::schedule::Engine;
 
-/// Whether long slots are there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LongSlots {
-    Untried,
-    There,
-    /// Some rank could not have them.
-    Refused,
-}
-
 struct Inner {
     lines: Lines,
     /// The last step begun.
     step: u64,
-    long: LongSlots,
 }
 
 /// The layer's attribute of a communicator.
@@ -32,13 +22,12 @@ impl NodeState {
     /// Makes the memory that the ranks of a communicator share; collective. `None` where some rank
     /// cannot take part: they all go on without.
     pub(super) fn make(comm: &Comm) -> CommResult<Option<Arc<NodeState>>> {
-        let Some(short) = share(comm, short_bytes(comm.size()))? else {
+        let Some(segment) = share(comm, lines::bytes(comm.size()))? else {
             return Ok(None);
         };
         Ok(Some(Arc::new(NodeState(Turns::new(Inner {
-            lines: Lines::new(comm.size(), short),
+            lines: Lines::new(comm.size(), segment),
             step: 0,
-            long: LongSlots::Untried,
         })))))
     }
 
@@ -113,7 +102,7 @@ pub(super) struct Steps<'a> {
     comm: &'a Comm,
     engine: &'a Engine,
     inner: Turn<'a, Inner>,
-    pub(super) class: Class,
+    class: Class,
     pub(super) me: usize,
     pub(super) size: usize,
 }
@@ -124,8 +113,7 @@ pub(super) fn state(comm: &Comm) -> Option<Arc<NodeState>> {
 }
 
 impl<'a> Steps<'a> {
-    /// Begins a collective in which a rank's slot takes `bytes` if it can. `None` when there are no slots for that: then
-    /// nowhere.
+    /// Begins a collective in which a rank's slot takes `bytes`. `None` when no slot takes so many.
     pub(super) fn begin(
         call: &'static str,
         comm: &'a Comm,
@@ -139,25 +127,14 @@ impl<'a> Steps<'a> {
             });
         }
         let engine = comm.any_engine(call)?;
-        let mut inner = state.take(comm, engine);
         let class = if bytes <= INLINE {
             Class::Inline
         } else if bytes <= SHORT {
             Class::Short
         } else {
-            if inner.long == LongSlots::Untried {
-                let long = share(comm, long_bytes(comm.size()))?;
-                inner.long = match long {
-                    Some(_) => LongSlots::There,
-                    None => LongSlots::Refused,
-                };
-                inner.lines.long = long;
-            }
-            Class::Long
-        };
-        if class == Class::Long && inner.long == LongSlots::Refused {
             return Ok(None);
-        }
+        };
+        let inner = state.take(comm, engine);
         Ok(Some(Steps {
             call,
             comm,

@@ -221,7 +221,6 @@ fn a_plugin_that_cannot_be_loaded_is_a_problem_and_the_rest_is_shown() {
         "/nowhere/plugin.so",
         "/dev/shm",
         "memlock",
-        "port",
     ] {
         assert!(run.stdout().contains(part), "{part} in {}", run.stdout());
     }

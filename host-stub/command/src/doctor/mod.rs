@@ -5,7 +5,6 @@
 mod fabric;
 mod launcher;
 mod machine;
-mod network;
 mod openmpi;
 
 use std::io::Write;
@@ -79,7 +78,6 @@ impl Doctor {
         let mut findings = openmpi::look();
         findings.extend(fabric::look(&self.common));
         findings.extend(machine::look());
-        findings.extend(network::look());
         if self.common.json {
             print_json(&findings)?;
         } else {

@@ -1,6 +1,6 @@
 /*
  * The calls of host_stub.h by names of their own, which includes this file. Each fills the arguments of host_coll,
- * host_coll_start, host_rma or host_rma_start.
+ * host_coll_start, host_rma, host_rma_start or host_win_synchronize.
  *
  * Collectives: buffers are elements of `datatype`. Where `send` is NULL, the operand is where the result will be. Every
  * rank of a communicator calls its collectives in the same order, with the same arguments. The form with an i in front
@@ -190,6 +190,77 @@ static inline int host_iexscan(const void *send, void *recv, size_t count, int d
                                host_comm_t *comm, host_coll_request_t **request) {
     host_coll_args_t args = host_coll_args(send, recv, count, datatype, op, 0);
     return host_coll_start(comm, HOST_COLL_EXSCAN, &args, request);
+}
+
+/* Ends the open fence epoch and begins the next, with HOST_MODE_*; collective. */
+static inline int host_win_fence_with(uint32_t assertion, host_win_t *win) {
+    return host_win_synchronize(HOST_RMA_FENCE, 0, 0, assertion, win);
+}
+
+static inline int host_win_fence(host_win_t *win) { return host_win_fence_with(0, win); }
+
+/* As host_win_fence, with no epoch after it. */
+static inline int host_win_fence_end(host_win_t *win) { return host_win_fence_with(HOST_MODE_NOSUCCEED, win); }
+
+/* Opens an access epoch to one rank: HOST_LOCK_SHARED or HOST_LOCK_EXCLUSIVE, with 0 or HOST_MODE_NOCHECK. */
+static inline int host_win_lock_with(int lock, int target, uint32_t assertion, host_win_t *win) {
+    return host_win_synchronize(HOST_RMA_LOCK, lock, target, assertion, win);
+}
+
+static inline int host_win_lock(int lock, int target, host_win_t *win) {
+    return host_win_lock_with(lock, target, 0, win);
+}
+
+/* Completes operations to a rank, and closes the epoch of host_win_lock. */
+static inline int host_win_unlock(int target, host_win_t *win) {
+    return host_win_synchronize(HOST_RMA_UNLOCK, 0, target, 0, win);
+}
+
+/* Opens an access epoch to every rank, with 0 or HOST_MODE_NOCHECK. */
+static inline int host_win_lock_all_with(uint32_t assertion, host_win_t *win) {
+    return host_win_synchronize(HOST_RMA_LOCK_ALL, 0, 0, assertion, win);
+}
+
+static inline int host_win_lock_all(host_win_t *win) { return host_win_lock_all_with(0, win); }
+
+/* Completes all operations, and closes the epoch of host_win_lock_all. */
+static inline int host_win_unlock_all(host_win_t *win) {
+    return host_win_synchronize(HOST_RMA_UNLOCK_ALL, 0, 0, 0, win);
+}
+
+/* Completes this rank's operations to a rank, there and here. In lock and lock_all epochs, as the three below. */
+static inline int host_win_flush(int target, host_win_t *win) {
+    return host_win_synchronize(HOST_RMA_FLUSH, 0, target, 0, win);
+}
+
+/* The same to all ranks. */
+static inline int host_win_flush_all(host_win_t *win) {
+    return host_win_synchronize(HOST_RMA_FLUSH_ALL, 0, 0, 0, win);
+}
+
+/* Completes this rank's operations to a rank here: their buffers may be used again. */
+static inline int host_win_flush_local(int target, host_win_t *win) {
+    return host_win_synchronize(HOST_RMA_FLUSH_LOCAL, 0, target, 0, win);
+}
+
+/* The same to all ranks. */
+static inline int host_win_flush_local_all(host_win_t *win) {
+    return host_win_synchronize(HOST_RMA_FLUSH_LOCAL_ALL, 0, 0, 0, win);
+}
+
+/* Completes operations to the group of host_win_start, tells it so, and closes the epoch. */
+static inline int host_win_complete(host_win_t *win) {
+    return host_win_synchronize(HOST_RMA_COMPLETE, 0, 0, 0, win);
+}
+
+/* Waits until the group of host_win_post has completed, and closes the exposure, also where the wait fails. */
+static inline int host_win_wait(host_win_t *win) {
+    return host_win_synchronize(HOST_RMA_WAIT, 0, 0, 0, win);
+}
+
+/* Orders this rank's local accesses of its memory with those of others, and makes progress. */
+static inline int host_win_sync(host_win_t *win) {
+    return host_win_synchronize(HOST_RMA_SYNC, 0, 0, 0, win);
 }
 
 /* The arguments of a transfer between `origin` and a target's window, at a displacement in its units. */

@@ -257,21 +257,6 @@
 // Any tasks call at once, and a blocking call blocks its task only.
 #define HOST_TASK_MULTIPLE 4
 
-// No conflicting lock is held, or the matching post or start is known to have been called.
-#define HOST_MODE_NOCHECK 1
-
-// The window's memory was not stored to here since the last synchronisation.
-#define HOST_MODE_NOSTORE 2
-
-// The window's memory here is not updated by others until the next synchronisation.
-#define HOST_MODE_NOPUT 4
-
-// This fence ends no communication; on every rank alike.
-#define HOST_MODE_NOPRECEDE 8
-
-// This fence begins no communication; on every rank alike.
-#define HOST_MODE_NOSUCCEED 16
-
 // The magic number of a host_layout_t.
 #define HOST_LAYOUT_MAGIC 3555945176873783112
 
@@ -301,6 +286,21 @@
 
 // A lock that one rank holds alone.
 #define HOST_LOCK_EXCLUSIVE 1
+
+// No conflicting lock is held, or the matching post or start is known to have been called.
+#define HOST_MODE_NOCHECK 1
+
+// The window's memory was not stored to here since the last synchronisation.
+#define HOST_MODE_NOSTORE 2
+
+// The window's memory here is not updated by others until the next synchronisation.
+#define HOST_MODE_NOPUT 4
+
+// This fence ends no communication; on every rank alike.
+#define HOST_MODE_NOPRECEDE 8
+
+// This fence begins no communication; on every rank alike.
+#define HOST_MODE_NOSUCCEED 16
 
 // Place of put in a window's table.
 #define HOST_RMA_PUT 0
@@ -1325,73 +1325,6 @@ int host_alloc_mem(size_t size,
 // Nothing uses it: no window is made of it and no operation is under way.
 int host_free_mem(void *base);
 
-// As host_win_fence, with HOST_MODE_*.
-//
-// # Safety
-// No other thread frees the window meanwhile.
-int host_win_fence_with(uint32_t assertion, struct host_win_t *win);
-
-// As host_win_lock, with 0 or HOST_MODE_NOCHECK.
-//
-// # Safety
-// No other thread frees the window meanwhile.
-int host_win_lock_with(int kind, int target, uint32_t assertion, struct host_win_t *win);
-
-// As host_win_lock_all, with 0 or HOST_MODE_NOCHECK.
-//
-// # Safety
-// No other thread frees the window meanwhile.
-int host_win_lock_all_with(uint32_t assertion, struct host_win_t *win);
-
-// Completes this rank's operations to a rank here: their buffers may be used again.
-//
-// # Safety
-// No other thread frees the window meanwhile.
-int host_win_flush_local(int target, struct host_win_t *win);
-
-// Completes this rank's operations to all ranks here.
-//
-// # Safety
-// No other thread frees the window meanwhile.
-int host_win_flush_local_all(struct host_win_t *win);
-
-// Opens an access epoch to a group of ranks of the window; with 0 or HOST_MODE_NOCHECK.
-//
-// # Safety
-// No other thread frees the window meanwhile.
-// `group` is NULL or `count` ranks.
-int host_win_start(const int *group, size_t count, uint32_t assertion, struct host_win_t *win);
-
-// Completes operations to the group of host_win_start, tells it so, and closes the epoch.
-//
-// # Safety
-// No other thread frees the window meanwhile.
-int host_win_complete(struct host_win_t *win);
-
-// Opens this rank's memory to a group of ranks; with 0, HOST_MODE_NOCHECK, NOSTORE or NOPUT. Opens nothing where it fails.
-//
-// # Safety
-// No other thread frees the window meanwhile.
-// `group` is NULL or `count` ranks.
-int host_win_post(const int *group,
-                  size_t count,
-                  uint32_t assertion,
-                  struct host_win_t *win);
-
-// Waits until the group of host_win_post has completed, and closes the exposure, also where the wait fails.
-//
-// # Safety
-// No other thread frees the window meanwhile.
-int host_win_wait(struct host_win_t *win);
-
-// Sets `done` to whether the group of host_win_post has completed; if so, or if that fails, closes the exposure.
-//
-// # Safety
-// No other thread frees the window meanwhile.
-// `done` is NULL or writable.
-int host_win_test(int *done,
-                  struct host_win_t *win);
-
 // Sets the function that is called when a call on a window, or the wait for a request of it, is about to
 // return an error; NULL for none, as for a new window. It runs inside of the failing call, which returns its
 // code afterwards; it may call the host, whose errors in the same task, or thread outside of any, then call no
@@ -1654,59 +1587,42 @@ int host_rma_start(size_t kind,
                    struct host_win_t *win,
                    struct host_request_t **request);
 
-// Ends the open fence epoch and begins the next; collective.
+// Synchronises a window: HOST_RMA_FENCE to HOST_RMA_FLUSH_LOCAL_ALL, HOST_RMA_COMPLETE, HOST_RMA_WAIT or HOST_RMA_SYNC.
+// host_calls.h has a function for each, with what it means. `lock` is HOST_LOCK_*, of a lock; the `target` of a lock, unlock
+// or flush of one rank counts, and the `assertion` of a fence, lock or lock_all; the others are not looked at.
 //
 // # Safety
-// `win` is live.
-int host_win_fence(struct host_win_t *win);
+// No other thread frees the window meanwhile.
+int host_win_synchronize(size_t entry,
+                         int lock,
+                         int target,
+                         uint32_t assertion,
+                         struct host_win_t *win);
 
-// Ends the open fence epoch, with none after it; collective.
+// Opens an access epoch to a group of ranks of the window; with 0 or HOST_MODE_NOCHECK.
 //
 // # Safety
-// `win` is live.
-int host_win_fence_end(struct host_win_t *win);
+// No other thread frees the window meanwhile.
+// `group` is NULL or `count` ranks.
+int host_win_start(const int *group, size_t count, uint32_t assertion, struct host_win_t *win);
 
-// Opens an access epoch to one rank: HOST_LOCK_SHARED or HOST_LOCK_EXCLUSIVE.
+// Opens this rank's memory to a group of ranks; with 0, HOST_MODE_NOCHECK, NOSTORE or NOPUT. Opens nothing where it fails.
 //
 // # Safety
-// `win` is live.
-int host_win_lock(int kind, int target, struct host_win_t *win);
+// No other thread frees the window meanwhile.
+// `group` is NULL or `count` ranks.
+int host_win_post(const int *group,
+                  size_t count,
+                  uint32_t assertion,
+                  struct host_win_t *win);
 
-// Completes operations to a rank, and closes the epoch of host_win_lock.
+// Sets `done` to whether the group of host_win_post has completed; if so, or if that fails, closes the exposure.
 //
 // # Safety
-// `win` is live.
-int host_win_unlock(int target, struct host_win_t *win);
-
-// Opens an access epoch to every rank.
-//
-// # Safety
-// `win` is live.
-int host_win_lock_all(struct host_win_t *win);
-
-// Completes all operations, and closes the epoch of host_win_lock_all.
-//
-// # Safety
-// `win` is live.
-int host_win_unlock_all(struct host_win_t *win);
-
-// Completes this rank's operations to a rank, there and here. In lock and lock_all epochs.
-//
-// # Safety
-// `win` is live.
-int host_win_flush(int target, struct host_win_t *win);
-
-// Completes this rank's operations to all ranks, there and here. In lock and lock_all epochs.
-//
-// # Safety
-// `win` is live.
-int host_win_flush_all(struct host_win_t *win);
-
-// Orders this rank's local accesses of its memory with those of others, and makes progress.
-//
-// # Safety
-// `win` is live.
-int host_win_sync(struct host_win_t *win);
+// No other thread frees the window meanwhile.
+// `done` is NULL or writable.
+int host_win_test(int *done,
+                  struct host_win_t *win);
 
 // Makes a window of `size` zeroed bytes at this rank; collective. Displacements at this rank are in
 // units of `unit` bytes.

@@ -128,6 +128,8 @@ fn refuses_modules_that_break_the_abi() {
 fn refuses_files_that_are_no_shared_objects() {
     let missing = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nowhere/libbtl_ofi.so");
     refused(&missing, &["found no such file"]);
+    // A name without a slash is looked for by the dynamic loader.
+    refused(Path::new("libno-such-plugin.so"), &[]);
     refused(
         Path::new(env!("CARGO_TARGET_TMPDIR")),
         &["found a directory"],

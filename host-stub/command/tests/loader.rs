@@ -1,5 +1,5 @@
-//! Plugins that can be used, and plugins that cannot: each refused with the file, what was wanted
-//! and what was found.
+//! What the command says of a plugin and of parameters, and what is left of plugins. Which files are refused, and with what
+//! words, is `loader.rs` of the integration tests.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -11,13 +11,11 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::{Place, c_plugin, finish, host_stub, shared_object};
+use common::{c_plugin, finish, host_stub};
 use host_stub::bootstrap::Singleton;
 use host_stub::loader::{Component, HostServices, LoadError, Plugin};
 use host_stub::params::Params;
-use plugin_api::{
-    ABI_MAJOR, ABI_MINOR, Access, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, ThreadLevel,
-};
+use plugin_api::{ABI_MAJOR, ABI_MINOR, ThreadLevel};
 
 fn services() -> HostServices {
     HostServices {
@@ -29,111 +27,6 @@ fn services() -> HostServices {
 fn open(path: &Path) -> Result<Arc<Plugin>, LoadError> {
     // SAFETY: the files are built or written by these tests.
     unsafe { Plugin::open(path, services()) }
-}
-
-/// The message of a refusal, which names the file.
-fn refusal(path: &Path) -> String {
-    let error = open(path).expect_err("must be refused").to_string();
-    assert!(error.contains(&path.display().to_string()), "{error}");
-    error
-}
-
-#[test]
-fn files_that_are_no_plugin_are_refused() {
-    let place = Place::new("no-plugin");
-    let file = |name: &str, content: &[u8]| -> PathBuf {
-        let path = place.0.join(name);
-        std::fs::write(&path, content).expect("write");
-        path
-    };
-    let missing = refusal(&place.0.join("none.so"));
-    assert!(missing.contains("no such file"), "{missing}");
-    assert!(refusal(&place.0).contains("a directory"));
-    assert!(refusal(&file("empty.so", b"")).contains("an empty file"));
-    let text = refusal(&file("text.so", b"#!/bin/sh\necho hello world\n"));
-    assert!(text.contains("starts with \"#!/bin/s\""), "{text}");
-    let short = refusal(&file("short.so", b"\x7fELF\x02\x01"));
-    assert!(short.contains("starts with"), "{short}");
-    assert!(refusal(Path::new(common::HOST_STUB)).contains("wanted"));
-    // Starts as a shared object does, and is none.
-    let mut start = b"\x7fELF\x02\x01\x01".to_vec();
-    start.resize(16, 0);
-    start.extend([3, 0]);
-    start.resize(64, 0xff);
-    let broken = refusal(&file("broken.so", &start));
-    assert!(broken.contains("found:"), "{broken}");
-    // A name without a slash is looked for by the dynamic loader.
-    assert!(refusal(Path::new("libno-such-plugin.so")).contains("libno-such-plugin.so"));
-}
-
-#[test]
-fn a_shared_object_without_the_entry_is_refused() {
-    let place = Place::new("no-entry");
-    let source = place.0.join("empty.c");
-    std::fs::write(&source, "int nothing_here;\n").expect("write");
-    let message = refusal(&shared_object("no_entry", &source, &[]));
-    assert!(message.contains("btl_plugin_entry_v1"), "{message}");
-    let message = refusal(&c_plugin(Some("NO_SYMBOL")));
-    assert!(message.contains("btl_plugin_entry_v1"), "{message}");
-}
-
-#[test]
-fn component_tables_that_cannot_be_used_are_refused() {
-    for (defect, words) in [
-        (
-            "BAD_MAGIC",
-            &["component table", "wanted magic", "BTLCOMP1"][..],
-        ),
-        (
-            "BAD_MAJOR",
-            &["component table", "wanted ABI 1.x", "found ABI"],
-        ),
-        (
-            "BAD_SIZE",
-            &["component table", "wanted at least", "bytes, found"],
-        ),
-        (
-            "BAD_ENTRY",
-            &["component table", "in entry `", "found NULL"],
-        ),
-        ("NO_TABLE", &["component table", "found NULL"]),
-        (
-            "REFUSES_HOST",
-            &["wanted its entry to accept", "TYPE_MISMATCH"],
-        ),
-    ] {
-        let message = refusal(&c_plugin(Some(defect)));
-        for word in words {
-            assert!(message.contains(word), "{defect}: {message}");
-        }
-    }
-}
-
-#[test]
-fn module_tables_that_cannot_be_used_are_refused() {
-    for (defect, words) in [
-        ("BAD_MODULE_MAJOR", &["module table", "wanted ABI 1.x"][..]),
-        (
-            "BAD_MODULE_ENTRY",
-            &["module table", "in entry `", "found NULL"],
-        ),
-        (
-            "BAD_ATTRIBUTES_SIZE",
-            &["attributes table", "wanted at least"],
-        ),
-        ("BAD_HANDLE_SIZE", &["handle_size"]),
-    ] {
-        let path = c_plugin(Some(defect));
-        let component = Component::open(open(&path).expect("open")).expect("component");
-        // SAFETY: Multiple asks nothing of the caller.
-        let error = unsafe { component.init(ThreadLevel::Multiple) }
-            .expect_err(defect)
-            .to_string();
-        assert!(error.contains(&path.display().to_string()), "{error}");
-        for word in words {
-            assert!(error.contains(word), "{defect}: {error}");
-        }
-    }
 }
 
 #[test]
@@ -149,76 +42,6 @@ fn the_command_exits_with_its_code_for_a_plugin_that_cannot_be_loaded() {
             assert!(run.stderr().contains(&plugin.display().to_string()));
             assert_eq!(run.stdout(), "");
         }
-    }
-}
-
-/// A plugin of this ABI and one of a later minor both work, to the process itself.
-#[test]
-fn plugins_of_this_and_a_later_minor_move_bytes() {
-    for (defect, minor) in [(None, ABI_MINOR), (Some("FUTURE"), ABI_MINOR + 1)] {
-        let plugin = open(&c_plugin(defect)).expect("open");
-        assert_eq!(plugin.abi(), (ABI_MAJOR, minor));
-        let component = Component::open(plugin).expect("component");
-        let providers = component.survey().expect("survey");
-        assert_eq!(providers.iter().filter(|p| p.chosen).count(), 1);
-        // SAFETY: Multiple asks nothing of the caller.
-        let transports = unsafe { component.init(ThreadLevel::Multiple) }.expect("init");
-        drop(component);
-        let transport = transports.into_iter().next().expect("a module");
-        let endpoint = transport.connect(&[0]).expect("connect")[0].expect("self");
-        let mut memory = [7_u64, 0, 40, 0];
-        let base = memory.as_mut_ptr();
-        // SAFETY: `memory` outlives the registration and every operation, is large enough for
-        // each, and is not touched by others until their flush.
-        unsafe {
-            let memory = transport
-                .register(base.cast(), 32, Access::all())
-                .expect("register");
-            assert_eq!(
-                memory.handle_bytes().len(),
-                transport.attributes().handle_size
-            );
-            let (local, remote) = (memory.handle_ptr(), memory.handle_ptr().cast_const());
-            let null = std::ptr::null_mut();
-            let address = |index: usize| base.add(index) as u64;
-            let put = transport.put(
-                endpoint,
-                base.cast(),
-                address(1),
-                local,
-                remote,
-                8,
-                None,
-                null,
-                null,
-            );
-            assert!(put.is_ok(), "{put}");
-            let fop = transport.atomic_fop(
-                endpoint,
-                base.add(3).cast(),
-                address(2),
-                local,
-                remote,
-                BtlAtomicOp::Add,
-                2,
-                OpFlags::empty(),
-                None,
-                null,
-                null,
-            );
-            assert!(fop.is_ok(), "{fop}");
-            let flush = transport.flush(Some(endpoint));
-            assert!(flush.is_ok(), "{flush}");
-            memory.deregister().expect("deregister");
-        }
-        assert_eq!(memory, [7, 7, 42, 40]);
-        let sum = transport.atomic_query(Datatype::Uint64, AtomicOp::Sum, AtomicKind::Fetch);
-        assert!(sum.is_some());
-        let stats = transport.stats().expect("stats");
-        assert_eq!((stats.failed, stats.registrations), (0, 0));
-        // SAFETY: connected once above, and not used again.
-        unsafe { transport.disconnect(&[endpoint]) }.expect("disconnect");
-        assert_eq!(transport.stats().expect("stats").endpoints, 0);
     }
 }
 

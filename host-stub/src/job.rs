@@ -102,7 +102,8 @@ impl Job {
         let mut recorder = None;
         let trace = params.declare(&TRACE)?;
         if let Some(name) = trace.as_str().filter(|name| !name.is_empty()) {
-            (transport, recorder) = loader::recorded(transport, Path::new(name));
+            (transport, recorder) =
+                loader::recorded(transport, Path::new(name), bootstrap.rank().into());
         }
         let failure = Failures::of(&transport)?;
         let known = Arc::clone(&failure);

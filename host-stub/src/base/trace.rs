@@ -20,7 +20,7 @@ pub const VERSION: u32 = 1;
 pub const HEAD: usize = 192;
 /// Bytes of a [`Record`].
 pub const RECORD: usize = 64;
-/// The value of [`Record::peer`] for all peers, or none; of [`Head::rank`] for a process whose launcher told no rank.
+/// The value of [`Record::peer`] for all peers, or none.
 pub const NO_RANK: u64 = u64::MAX;
 /// The value of [`Record::carrier`] for no carrier; otherwise it is a [`Carrier`](plugin_api::counters::Carrier).
 pub const NO_CARRIER: u8 = u8::MAX;
@@ -34,7 +34,7 @@ const OPEN: u8 = 0x80;
 pub struct Head {
     /// The process id.
     pub process: u32,
-    /// The rank that the launcher gave the process, or [`NO_RANK`].
+    /// The rank of the process in its job.
     pub rank: u64,
     /// One moment in `CLOCK_MONOTONIC`.
     pub monotonic: u64,

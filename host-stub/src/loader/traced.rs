@@ -73,12 +73,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The same transport, which records in a trace of its own what passes through it from here on, and what records it. Without
 /// a trace, which is logged, it works as well.
-pub(crate) fn recorded(transport: Transport, name: &Path) -> (Transport, Option<Arc<Recorder>>) {
+pub(crate) fn recorded(
+    transport: Transport,
+    name: &Path,
+    rank: u64,
+) -> (Transport, Option<Arc<Recorder>>) {
     let (mut functions, mut progress) = (*transport.functions(), transport.progress_fn());
     let attributes = transport.attributes();
     let title = format!("{}, {}", attributes.provider, attributes.domain);
     let raw = (transport.module(), transport.component());
-    match Recorder::begin(name, &title, raw, &mut functions, &mut progress) {
+    match Recorder::begin((name, &title, rank), raw, &mut functions, &mut progress) {
         Ok(recorder) => {
             let used = Arc::clone(&recorder);
             (transport.through(functions, progress, used), Some(recorder))
@@ -99,14 +103,13 @@ impl Recorder {
     /// # Errors
     /// The file cannot be written.
     fn begin(
-        name: &Path,
-        title: &str,
+        (name, title, rank): (&Path, &str, u64),
         (module, component): (*mut Module, *mut plugin_api::Component),
         functions: &mut Functions,
         progress: &mut ProgressFn,
     ) -> io::Result<Arc<Recorder>> {
         let recorder = Arc::new(Recorder {
-            file: TraceFile::create(name, title)?,
+            file: TraceFile::create(name, title, rank)?,
             module,
             component,
             functions: *functions,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use host_stub::trace::{HEAD, Head, Kind, NO_RANK, RECORD, Record, Unreadable};
+use host_stub::trace::{HEAD, Head, Kind, RECORD, Record, Unreadable};
 
 /// Clocks of one host that differ by less than this many nanoseconds are the same: CLOCK_REALTIME was read at different times,
 /// and may be adjusted between. Hosts with the same name have clocks that began at other times.
@@ -74,22 +74,6 @@ impl Process {
             records,
         }))
     }
-
-    /// Adds the records of another transport, whose operations get numbers above those that are here.
-    fn join(&mut self, mut other: Process) {
-        let numbers = self.records.iter().filter(|r| is_operation(r));
-        let next = numbers.map(|r| r.id.saturating_add(1)).max().unwrap_or(0);
-        for record in other.records.iter_mut().filter(|r| is_operation(r)) {
-            record.id = record.id.saturating_add(next);
-        }
-        self.records.append(&mut other.records);
-        self.head.realtime = self.head.realtime.min(other.head.realtime);
-        self.is_whole &= other.is_whole;
-    }
-}
-
-fn is_operation(record: &Record) -> bool {
-    matches!(record.kind, Kind::Post | Kind::Done)
 }
 
 /// A completion is recorded as its operation was before it was posted: only the record of the post has what carried it.
@@ -122,14 +106,14 @@ impl Job {
         Ok(job)
     }
 
-    /// Joins the transports of each process, and brings all to one clock.
+    /// Brings the processes to one clock.
     ///
     /// # Errors
     /// The files are of several jobs.
     pub(super) fn of(files: Vec<Process>) -> Result<Job, String> {
         let mut offsets: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        let mut by_process: BTreeMap<(u64, String, u32), Process> = BTreeMap::new();
-        for mut file in files {
+        let mut processes = files;
+        for file in &mut processes {
             let offset = file.head.realtime.wrapping_sub(file.head.monotonic);
             let known = offsets.entry(file.head.host.clone()).or_default();
             let same = known.iter().find(|k| k.abs_diff(offset) < SAME_CLOCK);
@@ -141,16 +125,10 @@ impl Job {
             for record in &mut file.records {
                 record.begin = record.begin.wrapping_add(offset);
             }
-            let key = (file.rank, file.head.host.clone(), file.head.process);
-            match by_process.get_mut(&key) {
-                Some(process) => process.join(file),
-                None => drop(by_process.insert(key, file)),
-            }
         }
-        let mut processes: Vec<Process> = by_process.into_values().collect();
-        // In the order of the ranks.
+        processes.sort_by_key(|process| process.rank);
         for pair in processes.windows(2) {
-            if pair[0].rank == pair[1].rank && pair[0].rank != NO_RANK {
+            if pair[0].rank == pair[1].rank {
                 return Err(format!(
                     "the files are of several jobs: rank {} has processes {} and {}; name the files of one job",
                     pair[0].rank, pair[0].head.process, pair[1].head.process
@@ -162,10 +140,7 @@ impl Job {
             .flat_map(|p| &p.records)
             .map(|r| r.begin)
             .min();
-        for (process, number) in processes.iter_mut().zip(0..) {
-            if process.rank == NO_RANK {
-                process.rank = number;
-            }
+        for process in &mut processes {
             for record in &mut process.records {
                 record.begin -= first.unwrap_or(0);
             }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::{Head, Kind, NO_RANK, RECORD, Record};
+use super::{Head, Kind, RECORD, Record};
 
 /// Records of a buffer; there are two, of 1 MiB each.
 const CAPACITY: usize = 1 << 14;
@@ -23,14 +23,6 @@ const MOST_OPEN: usize = 256;
 const STILL: u64 = 1_000_000_000;
 /// Traces of one process with the same name, such as those of several jobs.
 const MOST_FILES: u32 = 64;
-/// The variables in which launchers tell the rank.
-const RANKS: [&str; 4] = [
-    "HOST_STUB_RANK",
-    "OMPI_COMM_WORLD_RANK",
-    "PMIX_RANK",
-    "SLURM_PROCID",
-];
-
 /// An open trace. Dropping it writes what is left.
 pub(crate) struct TraceFile {
     shared: Arc<Shared>,
@@ -59,14 +51,14 @@ impl TraceFile {
     ///
     /// # Errors
     /// The file cannot be created, or the thread cannot be started.
-    pub(crate) fn create(name: &Path, title: &str) -> io::Result<TraceFile> {
+    pub(crate) fn create(name: &Path, title: &str, rank: u64) -> io::Result<TraceFile> {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let host = host.trim_end();
         let (path, file) = create(name, host)?;
         let monotonic = monotonic();
         let head = Head {
             process: std::process::id(),
-            rank: rank(),
+            rank,
             monotonic,
             realtime: clock(libc::CLOCK_REALTIME),
             host: host.to_owned(),
@@ -287,16 +279,11 @@ fn create(name: &Path, host: &str) -> io::Result<(PathBuf, File)> {
     }
 }
 
-/// The rank that a launcher gave this process.
-fn rank() -> u64 {
-    let told = |name| std::env::var(name).ok()?.parse().ok();
-    RANKS.into_iter().find_map(told).unwrap_or(NO_RANK)
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 mod tests {
     use super::*;
+    use crate::base::trace::NO_RANK;
 
     fn shared(records: usize, ends: bool) -> Shared {
         let buffer = Buffer {

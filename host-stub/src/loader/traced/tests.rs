@@ -71,7 +71,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn what_passes_is_recorded_in_order() {
     let folder = folder("recorded");
-    let (transport, recorder) = recorded(scripted::transport(), &folder.join("t"));
+    let (transport, recorder) = recorded(scripted::transport(), &folder.join("t"), 0);
     let told = AtomicI32::new(1);
     assert_eq!(put(&transport, &told), Status::SUCCESS);
     std::thread::sleep(Duration::from_millis(5));
@@ -129,7 +129,7 @@ fn what_passes_is_recorded_in_order() {
 #[test]
 fn other_files_stay_as_they_are() {
     let folder = folder("names");
-    let record = || drop(recorded(scripted::transport(), &folder.join("t")));
+    let record = || drop(recorded(scripted::transport(), &folder.join("t"), 0));
     record();
     let first = files(&folder).remove(0);
     let other = folder.join("other");
@@ -144,7 +144,7 @@ fn other_files_stay_as_they_are() {
         assert_eq!(records.last().unwrap().kind, Kind::End);
     }
     fs::remove_dir_all(&folder).unwrap();
-    let (transport, recorder) = recorded(scripted::transport(), &folder.join("t"));
+    let (transport, recorder) = recorded(scripted::transport(), &folder.join("t"), 0);
     assert!(recorder.is_none());
     assert_eq!(put(&transport, &AtomicI32::new(1)), Status::SUCCESS);
 }

@@ -44,49 +44,7 @@ fn one_clock_for_all() {
     assert_eq!(job.process(7), None);
 }
 
-/// The modules of a process are one process, and processes without ranks have their places as ranks.
-#[test]
-fn processes_of_several_files_and_without_ranks() {
-    let files = vec![file(3, "a", (0, 10), &[7]), file(3, "a", (0, 10), &[5, 9])];
-    let job = Job::of(files).unwrap();
-    assert_eq!(job.processes.len(), 1);
-    assert_eq!(begins(&job.processes[0]), [0, 2, 4]);
-    let mut nobody = file(5, "a", (0, 10), &[1]);
-    nobody.rank = NO_RANK;
-    assert_eq!(Job::of(vec![nobody]).unwrap().processes[0].rank, 0);
-}
-
-/// Each transport counts its operations from 0.
-#[test]
-fn operations_of_several_transports_have_their_own_numbers() {
-    let transport = || {
-        let mut file = file(3, "a", (0, 10), &[1, 2]);
-        file.records[1].id = 1;
-        let post = file.records[1];
-        let (kind, duration) = (Kind::Done, 50);
-        file.records.push(Record {
-            kind,
-            duration,
-            ..post
-        });
-        // Counts, no numbers.
-        let (kind, id) = (Kind::Progress, 1);
-        file.records.push(Record { kind, id, ..post });
-        file
-    };
-    let files = vec![transport(), transport(), transport()];
-    let process = Job::of(files).unwrap().processes.remove(0);
-    let ids = |kind| {
-        let mut ids: Vec<u64> = process.of(kind).map(|record| record.id).collect();
-        ids.sort();
-        ids
-    };
-    assert_eq!(ids(Kind::Post), [0, 1, 2, 3, 4, 5]);
-    assert_eq!(ids(Kind::Done), [1, 3, 5]);
-    assert_eq!(ids(Kind::Progress), [1, 1, 1]);
-}
-
-/// Two processes of one rank are of two jobs; processes without ranks may be of one.
+/// Two files of one rank are of two jobs.
 #[test]
 fn files_of_several_jobs_are_refused() {
     let process = |rank, pid| {
@@ -98,8 +56,6 @@ fn files_of_several_jobs_are_refused() {
     let refused = Job::of(files).err().unwrap();
     let said = "rank 0 has processes 10 and 20; name the files of one job";
     assert!(refused.contains(said), "{refused}");
-    let job = Job::of(vec![process(NO_RANK, 7), process(NO_RANK, 8)]).unwrap();
-    assert_eq!(job.processes.len(), 2);
 }
 
 /// A folder for the files of a test.

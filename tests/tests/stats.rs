@@ -80,14 +80,14 @@ fn a_running_process() {
     }
 
     // Nothing happens between two readings: the table says so. A list of all processes has this one.
-    let table = stats(&["--once", "--interval", "0.05", &pid]);
+    let table = stats(&["--interval", "0.05", &pid]);
     assert!(
         table.stdout.contains(&format!("process {pid} (stats-")),
         "{table:?}"
     );
     assert!(table.stdout.contains(": no progress\n"), "{table:?}");
     assert!(table.stdout.contains("waiting %"), "{table:?}");
-    let all = stats(&["--once", "--interval", "0.05"]);
+    let all = stats(&["--interval", "0.05"]);
     assert!(
         all.stdout.contains(&format!("process {pid} (stats-")),
         "{all:?}"
@@ -111,7 +111,7 @@ fn of_a_forked_child() {
         child
     };
     let pid = child.to_string();
-    let (refused, all) = (stats(&["--once", &pid]), stats(&["--json"]));
+    let (refused, all) = (stats(&[&pid]), stats(&["--json"]));
     // SAFETY: the process is a child that was not waited for, and no status is asked for.
     unsafe {
         libc::kill(child, libc::SIGKILL);
@@ -135,12 +135,11 @@ fn of_another_user(pid: &str) {
     }
     // The folder of the build may be closed to others, so the program is executed by its descriptor.
     let program = File::open(host_stub()).unwrap();
-    let [name, stats, once, pid] =
-        ["host-stub", "stats", "--once", pid].map(|word| CString::new(word).unwrap());
+    let [name, stats, pid] = ["host-stub", "stats", pid].map(|word| CString::new(word).unwrap());
     let execute = move || {
-        let arguments = [&name, &stats, &once, &pid].map(|word| word.as_ptr());
-        let [name, stats, once, pid] = arguments;
-        let (arguments, none) = ([name, stats, once, pid, ptr::null()], [ptr::null_mut()]);
+        let arguments = [&name, &stats, &pid].map(|word| word.as_ptr());
+        let [name, stats, pid] = arguments;
+        let (arguments, none) = ([name, stats, pid, ptr::null()], [ptr::null_mut()]);
         // SAFETY: C strings in lists that end with NULL; a call that a child may make before it executes.
         unsafe {
             libc::execveat(
@@ -188,7 +187,7 @@ impl Sleeper {
     }
 
     fn read(&self) -> Outcome {
-        stats(&["--once", &self.0.id().to_string()])
+        stats(&[&self.0.id().to_string()])
     }
 }
 
@@ -257,14 +256,14 @@ fn arguments_that_name_nothing() {
         let sleeper = Sleeper::new(NAME, &[]);
         sleeper.0.id().to_string()
     };
-    let refused = stats(&["--once", &gone]);
+    let refused = stats(&[&gone]);
     assert!(
         refused.stderr.contains("there is no process"),
         "{refused:?}"
     );
     for interval in ["0", "-1", "nan", "1e300"] {
         let option = format!("--interval={interval}");
-        let refused = stats(&["--once", &option, "1"]);
+        let refused = stats(&[&option, "1"]);
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
         assert!(refused.stderr.contains("number of seconds"), "{refused:?}");
     }

@@ -6,7 +6,7 @@
 pub mod read;
 mod table;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -15,19 +15,12 @@ use super::{CommandError, Exit, print_json};
 use read::Process;
 use table::Change;
 
-/// Moves a terminal's cursor to its first place and clears what is behind it.
-const CLEAR: &str = "\x1b[H\x1b[J";
-
 /// The arguments of `stats`.
 #[derive(Args)]
 pub struct Stats {
     /// Processes to look at [default: all of this user that have counters].
     #[arg(value_name = "PID")]
     pids: Vec<u32>,
-
-    /// Prints one table and ends, as it does where the output is no terminal.
-    #[arg(long)]
-    once: bool,
 
     /// Seconds between two readings.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
@@ -58,34 +51,19 @@ impl Stats {
             );
             return Err(CommandError::new(Exit::Usage, message));
         };
-        let again = !self.once && std::io::stdout().is_terminal();
-        let (mut before, mut began) = (self.read()?, Instant::now());
-        let mut shown = false;
-        loop {
-            std::thread::sleep(interval);
-            let now = self.read_again();
-            if now.is_empty() {
-                return match shown {
-                    true => Ok(Exit::Ok),
-                    false => Err(CommandError::new(
-                        Exit::Failed,
-                        "the processes have ended; a shorter --interval may show them",
-                    )),
-                };
-            }
-            let change = Change::new(before, now, began.elapsed());
-            began = Instant::now();
-            let clear = if again { CLEAR } else { "" };
-            write!(
-                std::io::stdout(),
-                "{clear}{}",
-                table::text(&change, self.peers)
-            )?;
-            if !again {
-                return Ok(Exit::Ok);
-            }
-            (before, shown) = (change.now, true);
+        let (before, began) = (self.read()?, Instant::now());
+        std::thread::sleep(interval);
+        let now = self.read_again();
+        if now.is_empty() {
+            return Err(CommandError::new(
+                Exit::Failed,
+                "the processes have ended; a shorter --interval may show them",
+            ));
         }
+        let change = Change::new(before, now, began.elapsed());
+        let text = table::text(&change, self.peers);
+        std::io::stdout().write_all(text.as_bytes())?;
+        Ok(Exit::Ok)
     }
 
     /// Reads the processes that were asked for. One that cannot be read is an error if it was named, else it is passed over.
@@ -146,7 +124,6 @@ mod tests {
     fn stats(pids: &[u32]) -> Stats {
         Stats {
             pids: pids.to_vec(),
-            once: true,
             interval: 1.0,
             peers: 8,
             json: false,

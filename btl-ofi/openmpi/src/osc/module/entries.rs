@@ -191,261 +191,59 @@ unsafe extern "C" fn free(win: Win) -> c_int {
     })
 }
 
-/// The origin's buffer and the target's place of a call.
-macro_rules! sides {
-    ($address:expr, $count:expr, $datatype:expr, $rank:expr, $displacement:expr, $target_count:expr, $target_datatype:expr) => {
-        (
-            Buffer {
-                address: $address,
-                count: $count,
-                datatype: $datatype,
-            },
-            Place {
-                rank: $rank,
-                displacement: $displacement,
-                count: $target_count,
-                datatype: $target_datatype,
-            },
-        )
-    };
+/// The address of a buffer, which is only read where its function has it so.
+#[inline]
+fn mutable(address: *const c_void) -> *mut c_void {
+    address.cast_mut()
 }
 
-unsafe extern "C" fn put(
-    origin: *const c_void,
-    count: Count,
-    datatype: Type,
-    target: c_int,
-    displacement: isize,
-    target_count: Count,
-    target_datatype: Type,
-    win: Win,
-) -> c_int {
-    to("put", target, win, |module, rank| {
-        let (origin, place) = sides!(
-            origin.cast_mut(),
-            count,
-            datatype,
-            rank,
-            displacement,
-            target_count,
-            target_datatype
-        );
-        module.put(origin, place)
-    })
+/// The functions that move between a buffer of the program and a target. `by` makes the call: [`to`] or [`requested`]. What only
+/// some functions have: the buffer for what was at the target (`fetching`), the operation, the place for a request.
+macro_rules! of_transfer {
+    ($($by:ident $name:ident(
+        $origin:ident: $address:ty
+        $(, fetching $result:ident)?;
+        $place:ident
+        $(, $op:ident)?;
+        $win:ident
+        $(, $out:ident)?
+    ) => |$module:ident| $run:expr;)*) => { $(
+        unsafe extern "C" fn $name(
+            $origin: $address,
+            count: Count,
+            datatype: Type,
+            $($result: *mut c_void, result_count: Count, result_datatype: Type,)?
+            target: c_int,
+            displacement: isize,
+            target_count: Count,
+            target_datatype: Type,
+            $($op: MpiOp,)?
+            $win: Win,
+            $($out: MpiRequest,)?
+        ) -> c_int {
+            $by(stringify!($name), target, $win, $($out,)? |$module, rank| {
+                let $origin = Buffer { address: mutable($origin), count, datatype };
+                $(let $result = Buffer { address: $result, count: result_count, datatype: result_datatype };)?
+                let $place = Place { rank, displacement, count: target_count, datatype: target_datatype };
+                $run
+            })
+        }
+    )* };
 }
 
-unsafe extern "C" fn get(
-    origin: *mut c_void,
-    count: Count,
-    datatype: Type,
-    target: c_int,
-    displacement: isize,
-    target_count: Count,
-    target_datatype: Type,
-    win: Win,
-) -> c_int {
-    to("get", target, win, |module, rank| {
-        let (origin, place) = sides!(
-            origin,
-            count,
-            datatype,
-            rank,
-            displacement,
-            target_count,
-            target_datatype
-        );
-        module.get(origin, place)
-    })
-}
-
-unsafe extern "C" fn rput(
-    origin: *const c_void,
-    count: Count,
-    datatype: Type,
-    target: c_int,
-    displacement: isize,
-    target_count: Count,
-    target_datatype: Type,
-    win: Win,
-    out: MpiRequest,
-) -> c_int {
-    requested("rput", target, win, out, |module, rank| {
-        let (origin, place) = sides!(
-            origin.cast_mut(),
-            count,
-            datatype,
-            rank,
-            displacement,
-            target_count,
-            target_datatype
-        );
-        module.rput(origin, place, win)
-    })
-}
-
-unsafe extern "C" fn rget(
-    origin: *mut c_void,
-    count: Count,
-    datatype: Type,
-    target: c_int,
-    displacement: isize,
-    target_count: Count,
-    target_datatype: Type,
-    win: Win,
-    out: MpiRequest,
-) -> c_int {
-    requested("rget", target, win, out, |module, rank| {
-        let (origin, place) = sides!(
-            origin,
-            count,
-            datatype,
-            rank,
-            displacement,
-            target_count,
-            target_datatype
-        );
-        module.rget(origin, place, win)
-    })
-}
-
-unsafe extern "C" fn accumulate(
-    origin: *const c_void,
-    count: Count,
-    datatype: Type,
-    target: c_int,
-    displacement: isize,
-    target_count: Count,
-    target_datatype: Type,
-    op: MpiOp,
-    win: Win,
-) -> c_int {
-    to("accumulate", target, win, |module, rank| {
-        let (origin, place) = sides!(
-            origin.cast_mut(),
-            count,
-            datatype,
-            rank,
-            displacement,
-            target_count,
-            target_datatype
-        );
-        module.update(&Update {
-            origin,
-            result: None,
-            place,
-            op,
-        })
-    })
-}
-
-unsafe extern "C" fn raccumulate(
-    origin: *const c_void,
-    count: Count,
-    datatype: Type,
-    target: c_int,
-    displacement: isize,
-    target_count: Count,
-    target_datatype: Type,
-    op: MpiOp,
-    win: Win,
-    out: MpiRequest,
-) -> c_int {
-    requested("raccumulate", target, win, out, |module, rank| {
-        let (origin, place) = sides!(
-            origin.cast_mut(),
-            count,
-            datatype,
-            rank,
-            displacement,
-            target_count,
-            target_datatype
-        );
-        let update = Update {
-            origin,
-            result: None,
-            place,
-            op,
-        };
-        module.request_update(&update, win)
-    })
-}
-
-unsafe extern "C" fn get_accumulate(
-    origin: *const c_void,
-    count: Count,
-    datatype: Type,
-    result: *mut c_void,
-    result_count: Count,
-    result_datatype: Type,
-    target: c_int,
-    displacement: isize,
-    target_count: Count,
-    target_datatype: Type,
-    op: MpiOp,
-    win: Win,
-) -> c_int {
-    to("get_accumulate", target, win, |module, rank| {
-        let (origin, place) = sides!(
-            origin.cast_mut(),
-            count,
-            datatype,
-            rank,
-            displacement,
-            target_count,
-            target_datatype
-        );
-        let result = Buffer {
-            address: result,
-            count: result_count,
-            datatype: result_datatype,
-        };
-        module.update(&Update {
-            origin,
-            result: Some(result),
-            place,
-            op,
-        })
-    })
-}
-
-unsafe extern "C" fn rget_accumulate(
-    origin: *const c_void,
-    count: Count,
-    datatype: Type,
-    result: *mut c_void,
-    result_count: Count,
-    result_datatype: Type,
-    target: c_int,
-    displacement: isize,
-    target_count: Count,
-    target_datatype: Type,
-    op: MpiOp,
-    win: Win,
-    out: MpiRequest,
-) -> c_int {
-    requested("rget_accumulate", target, win, out, |module, rank| {
-        let (origin, place) = sides!(
-            origin.cast_mut(),
-            count,
-            datatype,
-            rank,
-            displacement,
-            target_count,
-            target_datatype
-        );
-        let result = Buffer {
-            address: result,
-            count: result_count,
-            datatype: result_datatype,
-        };
-        let update = Update {
-            origin,
-            result: Some(result),
-            place,
-            op,
-        };
-        module.request_update(&update, win)
-    })
+of_transfer! {
+    to put(origin: *const c_void; place; win) => |module| module.put(origin, place);
+    to get(origin: *mut c_void; place; win) => |module| module.get(origin, place);
+    requested rput(origin: *const c_void; place; win, out) => |module| module.rput(origin, place, win);
+    requested rget(origin: *mut c_void; place; win, out) => |module| module.rget(origin, place, win);
+    to accumulate(origin: *const c_void; place, op; win) =>
+        |module| module.update(&Update { origin, result: None, place, op });
+    requested raccumulate(origin: *const c_void; place, op; win, out) =>
+        |module| module.request_update(&Update { origin, result: None, place, op }, win);
+    to get_accumulate(origin: *const c_void, fetching result; place, op; win) =>
+        |module| module.update(&Update { origin, result: Some(result), place, op });
+    requested rget_accumulate(origin: *const c_void, fetching result; place, op; win, out) =>
+        |module| module.request_update(&Update { origin, result: Some(result), place, op }, win);
 }
 
 unsafe extern "C" fn fetch_and_op(
@@ -458,24 +256,20 @@ unsafe extern "C" fn fetch_and_op(
     win: Win,
 ) -> c_int {
     to("fetch_and_op", target, win, |module, rank| {
-        let (origin, place) = sides!(
-            origin.cast_mut(),
-            1,
-            datatype,
-            rank,
-            displacement,
-            1,
-            datatype
-        );
-        let result = Buffer {
-            address: result,
+        let one = |address| Buffer {
+            address,
             count: 1,
             datatype,
         };
         module.update(&Update {
-            origin,
-            result: Some(result),
-            place,
+            origin: one(mutable(origin)),
+            result: Some(one(result)),
+            place: Place {
+                rank,
+                displacement,
+                count: 1,
+                datatype,
+            },
             op,
         })
     })

@@ -257,6 +257,14 @@ osc_killed_inside() {
     [ "$(grep -ac '^osc_killed: ok, rank [02] got an error' <<<"$out")" -eq 2 ]
 }
 
+# Windows of two jobs, of which one does not have the component: all ranks leave them to others.
+osc_spawn_without_inside() {
+    local out status=0
+    out=$(osc_run_inside 2 --mca btl_tcp_if_include lo --mca osc_ofi_rs_verbose 1 /opt/bin/osc_spawn without) || status=$?
+    printf '%s\nended with %d\n' "$out" $status
+    [ $status -ne 124 ] && [ "$(grep -ac 'left to other components: rank 2 does not have this component' <<<"$out")" -ge 2 ]
+}
+
 # Who serves windows where some rank cannot, or nobody may: osc/rdma does, where osc/sm is left out. One rank of the job has other
 # settings, by a shell: mpirun of 5.0.7 crashes where programs are separated by colons.
 osc_delegates_inside() {
@@ -300,6 +308,9 @@ osc_test_inside() {
         openmpi_check "$series: osc, $program, 2 ranks over tcp;ofi_rxm alone" osc_inside 2 "$program" --mca btl_ofi_same_node off \
             --mca btl_ofi_provider_include 'tcp;ofi_rxm'
     done
+    # 5.0 has no shared memory between jobs, and btl/tcp may not pair a sandbox's interfaces.
+    openmpi_check "$series: osc, windows of two jobs" osc_inside 2 osc_spawn --mca btl_tcp_if_include lo
+    openmpi_check "$series: osc, windows of two jobs, one without the component" osc_spawn_without_inside
     openmpi_check "$series: osc, a rank is killed" osc_killed_inside
     openmpi_check "$series: osc, windows go to others where a rank cannot serve them" osc_delegates_inside
     for ranks in 1 2 3 4; do
@@ -355,7 +366,7 @@ main() {
     build_for_here
     build
     inside sh -ec 'mkdir -p /opt/bin; for p in hello_window transfers atomics swaps misaligned window_life threads passive_target \
-            killed_peer no_room sent_alone osc_calls osc_threads osc_sessions osc_killed osc_name; do
+            killed_peer no_room sent_alone osc_calls osc_threads osc_sessions osc_killed osc_name osc_spawn; do
         mpicc -std=gnu11 -O2 -pthread -o /opt/bin/$p /opt/tests/$p.c; done'
     # Uses inner headers, which include those of PMIx, and some that the package leaves out.
     cp -r btl-ofi/openmpi/c/stand_in_50 "$root/opt/"

@@ -53,15 +53,11 @@ pub(crate) fn priority(comm: *mut ffi::ompi_communicator_t, own: i32) -> c_int {
     };
     // SAFETY: the communicator lives, and has these ranks.
     let process = |rank| unsafe { ffi::mca_osc_ofi_host_process(comm, rank) };
-    let job = process(rank) >> 32;
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let known = known.get_or_insert_default();
     let mut lowest = own;
     for other in (0..size).filter(|other| *other != rank) {
         let name = process(other);
-        if name >> 32 != job {
-            return refuse(|| format!("rank {other} belongs to another job"));
-        }
         // SAFETY: the communicator lives, and has this rank.
         if !unsafe { ffi::mca_osc_ofi_host_is_alike(comm, other) } {
             return refuse(|| format!("rank {other} has another architecture"));

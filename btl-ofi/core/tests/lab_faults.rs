@@ -27,7 +27,7 @@ use common::open;
 use common::pair::{Target, serve_as_target};
 use lab::dice::Dice;
 use lab::judge::Judge;
-use lab::model::SLOT;
+use lab::model::{SLOT, serve_applies};
 use lab::said::{Kept, Losses};
 use lab::{Tally, child, child_role, descriptors, shape, violations};
 
@@ -163,6 +163,7 @@ fn run(script: &Script, seed: u64) -> Tally {
         settings.push(("btl_ofi_peer_timeout", Value::Unsigned(100)));
     }
     let t = open("lab", level, &settings);
+    serve_applies(&t);
     let losses = Losses::default();
     t.on_error(Some(losses.report()));
     let peers = [0, 1, 2].map(|proc| t.connect(t.address(), proc).unwrap());

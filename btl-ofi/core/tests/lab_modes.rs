@@ -23,7 +23,7 @@ use common::pair::{Target, serve_as_target};
 use common::{insist, open, options, try_open};
 use lab::dice::Dice;
 use lab::judge::Judge;
-use lab::model::SLOT;
+use lab::model::{SLOT, serve_applies};
 use lab::said::{Kept, Losses};
 use lab::{Tally, child, child_role, registration_modes as supported, shape};
 
@@ -48,6 +48,7 @@ fn run(contexts: usize, threads: usize, seed: u64) -> Tally {
     };
     let n = Value::Int(contexts as i32);
     let t = open("lab", level, &[("btl_ofi_num_contexts_per_module", n)]);
+    serve_applies(&t);
     assert_eq!(t.capabilities().contexts, contexts);
     let losses = Losses::default();
     t.on_error(Some(losses.report()));

@@ -25,7 +25,7 @@ use plugin_api::{Access, Module, Status, ThreadLevel};
 use common::{insist, open, register};
 use lab::dice::Dice;
 use lab::judge::Judge;
-use lab::model::SLOT;
+use lab::model::{SLOT, serve_applies};
 use lab::said::{Kept, Losses};
 use lab::{Tally, child, child_role, descriptors, shape, stats, violations};
 
@@ -194,6 +194,7 @@ fn run(script: &Script, seed: u64) -> Tally {
         ("btl_ofi_mode", Value::Int(script.mode)),
     ];
     let target = open("lab", level, &settings);
+    serve_applies(&target);
     let t = open("lab", level, &settings);
     let way = t.capabilities().completion.to_string_lossy().into_owned();
     assert!(way.contains("puts are confirmed by a read behind"), "{way}");

@@ -11,7 +11,7 @@ use plugin_api::{Access, Module, Status, ThreadLevel};
 
 use super::dice::Dice;
 use super::judge::Judge;
-use super::model::SLOT;
+use super::model::{SLOT, serve_applies};
 use super::said::{Kept, Losses};
 use super::{Tally, shape};
 use crate::common::{open, register};
@@ -72,6 +72,7 @@ pub(crate) fn judged(plan: &Plan) -> Tally {
         _ => ThreadLevel::Multiple,
     };
     let target = opened(&plan.target, ThreadLevel::Single, &plan.settings);
+    serve_applies(&target);
     let t = opened(&plan.origin, level, &plan.settings);
     let losses = Losses::default();
     t.on_error(Some(losses.report()));

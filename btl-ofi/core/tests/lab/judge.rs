@@ -11,12 +11,12 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use btl_ofi::{Completion, Endpoint, Handle, Notice, Op, Transport};
-use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
+use btl_ofi::{Apply, Change, Completion, Endpoint, Handle, Notice, Op, Transport};
+use plugin_api::{ApplyRun, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
 use super::Tally;
 use super::dice::Dice;
-use super::model::{Issued, SLOT, Words, arithmetic, bytes, first, from_bytes, replace};
+use super::model::{ADD_BYTES, Issued, SLOT, Words, arithmetic, bytes, first, from_bytes, replace};
 use super::said::{Kept, Losses, note};
 use crate::common::Patience;
 
@@ -163,7 +163,8 @@ impl Judge<'_> {
             o.source[0]
         };
         let old = first(now[0], narrow);
-        match self.dice.below(8) {
+        let kinds = if t.uses_messages() { 10 } else { 8 };
+        match self.dice.below(kinds) {
             0 => {
                 let size = 1 + self.dice.below(SLOT * 8);
                 let mut then = bytes(&now);
@@ -235,6 +236,42 @@ impl Judge<'_> {
                 // SAFETY: buffers and peers outlive the flush.
                 o.refused = self.insist(|| unsafe { t.put_notify(peer, &put, &notice) });
             }
+            8.. => {
+                let (run, elements) = self.run();
+                let adds = self.dice.below(2) == 0;
+                let fetches = self.dice.below(2) == 0;
+                let blocks = (0..run.count).map(|i| (run.offset + i * run.stride) as usize);
+                let places = blocks.flat_map(|at| at..at + run.length as usize);
+                let (before, operands) = (bytes(&now), bytes(&o.source[..]));
+                let mut then = before.clone();
+                for (place, operand) in places.zip(operands) {
+                    then[place] = match adds {
+                        true => before[place].wrapping_add(operand),
+                        false => operand,
+                    };
+                    if fetches {
+                        o.fetched.push(before[place]);
+                    }
+                }
+                o.then = from_bytes(&then);
+                o.what = format!("apply to {run:?}, elements of {elements}, adds: {adds}");
+                let apply = Apply {
+                    remote: &h,
+                    address: at,
+                    runs: &[run],
+                    change: Change {
+                        size: elements,
+                        datatype: None,
+                        op: (!adds).then_some(AtomicOp::Write),
+                        code: ADD_BYTES,
+                    },
+                    operands: source,
+                    results: if fetches { result } else { ptr::null_mut() },
+                    completion,
+                };
+                // SAFETY: the result and the peers outlive the flush.
+                o.refused = self.insist(|| unsafe { t.apply(peer, &apply) });
+            }
             kind => {
                 let (datatype, sum) = (Datatype::Uint64, AtomicOp::Sum);
                 let most = t.atomic_count(AtomicKind::Fetch, datatype, sum).unwrap();
@@ -259,6 +296,25 @@ impl Judge<'_> {
             }
         }
         o
+    }
+
+    /// Some blocks of a slot, and the size of their elements.
+    fn run(&mut self) -> (ApplyRun, usize) {
+        let size = 1 + self.dice.below(16);
+        let length = size * (1 + self.dice.below(2));
+        let stride = length + self.dice.below(5);
+        let most = 1 + (SLOT * 8 - length) / stride;
+        let count = 1 + self.dice.below(most);
+        let offset = self
+            .dice
+            .below(SLOT * 8 - (count - 1) * stride - length + 1);
+        let run = ApplyRun {
+            offset: offset as u64,
+            length: length as u64,
+            stride: stride as u64,
+            count: count as u64,
+        };
+        (run, size)
     }
 
     /// Posts until the provider takes the operation; what it is refused with otherwise.

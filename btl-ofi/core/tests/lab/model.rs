@@ -1,5 +1,8 @@
 //! What operations do to the words of a slot, in arithmetic of its own.
 
+use std::ffi::c_void;
+
+use btl_ofi::{Arithmetic, Transport};
 use plugin_api::{BtlAtomicOp, Status};
 
 use super::said::Outcome;
@@ -31,6 +34,40 @@ impl Issued {
     pub(super) fn result_begins(&self) -> bool {
         bytes(&self.result[..]).starts_with(&self.fetched)
     }
+}
+
+/// The code of the target's function.
+pub(super) const ADD_BYTES: u32 = 3;
+
+/// Registers the arithmetic of judges' applies with a target.
+pub(crate) fn serve_applies(target: &Transport) {
+    target.on_apply(Some(Arithmetic {
+        function: add_bytes,
+        context: std::ptr::null_mut(),
+    }));
+}
+
+/// Adds byte by byte.
+///
+/// # Safety
+/// There are `count` elements of `size` bytes, and as many operands.
+unsafe extern "C" fn add_bytes(
+    _: *mut c_void,
+    code: u32,
+    size: usize,
+    elements: *mut c_void,
+    operands: *const c_void,
+    count: usize,
+) -> Status {
+    assert_eq!(code, ADD_BYTES);
+    for i in 0..count * size {
+        // SAFETY: the caller guarantees so many bytes.
+        unsafe {
+            let at = elements.cast::<u8>().add(i);
+            *at = at.read().wrapping_add(*operands.cast::<u8>().add(i));
+        }
+    }
+    Status::SUCCESS
 }
 
 pub(super) fn bytes(words: &[u64]) -> Vec<u8> {

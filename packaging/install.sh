@@ -23,7 +23,7 @@ done
 [ -n "$prefix" ] || die "say where to install: ./install.sh --prefix \$HOME/btl-ofi"
 
 case $prefix in /*) ;; *) prefix=$(pwd)/$prefix ;; esac
-# Open MPI ends a value of the tuning file at a blank, and divides a list of folders at colons.
+# Open MPI divides a list of folders at colons, and a value in its files ends at a blank.
 case $prefix in
     *[[:space:]:]*) die "$prefix has a blank or a colon in its name, which Open MPI's lists of folders cannot hold; name another folder" ;;
 esac
@@ -40,15 +40,14 @@ if [ -e "$old" ] && [ "$(cat "$old")" != "$version" ]; then
 fi
 
 # Each file is made beside its place and renamed: a running program keeps the file that it has mapped.
-(cd "$here" && find bin lib include share -type f) | while read -r file; do
+(cd "$here" && find bin lib include share -type f -o -type l) | while read -r file; do
     mkdir -p "$prefix/$(dirname "$file")"
-    cp -p "$here/$file" "$prefix/$file.new"
+    cp -Pp "$here/$file" "$prefix/$file.new"
     mv -f "$prefix/$file.new" "$prefix/$file"
 done
 mkdir -p "$prefix/share/btl-ofi-rs"
 cp "$here/VERSION" "$old"
 
-tune=$prefix/share/btl-ofi-rs/ofi_rs.conf
 folders=
 if ! command -v ompi_info >/dev/null 2>&1; then
     note "no Open MPI is on the PATH (ompi_info), so that only host-stub is set up; load Open MPI $series and run this again"
@@ -57,10 +56,7 @@ else
     case $found in
         "$series".*)
             system=$(ompi_info --parsable --path pkglibdir | sed 's/^path:pkglibdir://')
-            printf '\n# The folder of the component, before Open MPI'"'"'s own.\n--mca mca_base_component_path %s:%s\n' \
-                "$prefix/lib/openmpi-$series" "$system" >>"$tune"
-            # The launcher of 5.0 and later passes on what the environment names; Debian 13's replaces what a file names.
-            case $series in 4.*) ;; *) folders=$prefix/lib/openmpi-$series:$system ;; esac
+            folders=$prefix/lib/openmpi-$series:$system
             ;;
         *) note "Open MPI $found is on the PATH, and the component is for $series: host-stub is installed, the component is not used; build it from source for this release: ./dev openmpi" ;;
     esac
@@ -68,5 +64,5 @@ fi
 printf 'btl-ofi %s is in %s. For a shell:\n\n' "$version" "$prefix"
 printf '  export PATH=%s/bin:$PATH MANPATH=%s/share/man: PKG_CONFIG_PATH=%s/lib/pkgconfig\n' "$prefix" "$prefix" "$prefix"
 if [ -n "$folders" ]; then printf '  export OMPI_MCA_mca_base_component_path=%s\n' "$folders"; fi
-printf '  mpirun --tune %s ./your_program\n' "$tune"
+printf '  mpirun ./your_program\n'
 printf '  host-stub doctor\n'

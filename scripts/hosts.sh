@@ -189,7 +189,7 @@ hosts_mpi() {
     shift 2
     hosts_mpirun -n "$ranks" --host "h1:$((ranks / 2)),h2:$((ranks / 2))" \
         --mca mca_base_component_path "$openmpi_component:$openmpi_system" --mca osc rdma,sm \
-        --mca btl "${HOSTS_BTL:-self,vader,tcp},$openmpi_name" --mca btl_vader_single_copy_mechanism none \
+        --mca btl "${HOSTS_BTL:-self,vader,tcp},ofi_rs" --mca btl_vader_single_copy_mechanism none \
         --mca opal_common_ofi_provider_include "$provider" "$@"
 }
 

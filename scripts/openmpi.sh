@@ -60,33 +60,26 @@ openmpi_build() {
     openmpi_lay_out "${CARGO_TARGET_DIR:-target}/release/libmca_btl_ofi.so" "$openmpi_dir/$openmpi_series"
 }
 
-# openmpi_lay_out LIBRARY FOLDER: copies the library under the name it was linked for, and links it as the component osc, which
-# it is too.
+# openmpi_lay_out LIBRARY FOLDER: copies the library as the component btl, and links it as the component osc.
 openmpi_lay_out() {
-    local soname
-    soname=$(readelf -d "$1" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
     mkdir -p "$2"
     rm -f "$2"/*
-    cp "$1" "$2/$soname"
-    ln -s "$soname" "$2/mca_osc_ofi_rs.so"
+    cp "$1" "$2/mca_btl_ofi_rs.so"
+    ln -s mca_btl_ofi_rs.so "$2/mca_osc_ofi_rs.so"
     openmpi_component=$(cd "$2" && pwd)
-    openmpi_name=${soname#mca_btl_}
-    openmpi_name=${openmpi_name%.so}
 }
 
 openmpi_settings() {
     cat <<END
 
-The component is $openmpi_component/mca_btl_$openmpi_name.so. To use it:
+Open MPI's windows go over the component by this setting alone, on one node and between nodes:
 
-  mpirun --mca mca_base_component_path $openmpi_component:$openmpi_system \\
-         --mca osc rdma,sm --mca btl self,vader,$openmpi_name ...
+  export OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system
+  mpirun ./your_program
 
-The first setting puts our folder before the system's; the second chooses one-sided communication over BTLs and the
-BTLs; between nodes add --mca btl_${openmpi_name}_mode 2, so that MPI's messages go over it, too. A provider other than the default choice: --mca opal_common_ofi_provider_include 'tcp;ofi_rxm'. On one node
-Open MPI prefers shared memory of its own; --mca btl_vader_single_copy_mechanism none leaves windows to this
-component. Which component is loaded: OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system ompi_info \\
---param btl $openmpi_name --level 4 prints btl_${openmpi_name}_implementation.
+--mca osc_ofi_rs_verbose 1 tells which windows it serves, --mca osc ^ofi_rs turns it off, and
+--mca btl_ofi_provider_include 'tcp;ofi_rxm' names a provider. To use it as a BTL, below osc/rdma or for MPI's messages, name it
+in the list of BTLs: docs/open-mpi.md.
 END
 }
 
@@ -99,7 +92,7 @@ openmpi_run() {
     # Open MPI has threads before the component could set what sockets wants.
     timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --oversubscribe --bind-to none -x FI_SOCKETS_PE_WAITTIME=0 \
         --mca mca_base_component_path "$openmpi_component:$openmpi_system" \
-        --mca osc "${OPENMPI_OSC:-rdma,sm}" --mca btl "self,${OPENMPI_BTL:-vader},$openmpi_name" --mca btl_vader_single_copy_mechanism none \
+        --mca osc "${OPENMPI_OSC:-rdma,sm}" --mca btl "self,${OPENMPI_BTL:-vader},ofi_rs" --mca btl_vader_single_copy_mechanism none \
         --mca opal_common_ofi_provider_include "$provider" --mca btl_ofi_same_node "$same_node" "$@"
 }
 

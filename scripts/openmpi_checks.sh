@@ -46,7 +46,7 @@ openmpi_table() {
 openmpi_refusal() {
     local provider=$1 part=$2 out
     shift 2
-    out=$(openmpi_run "$provider" 2 "$@" "$openmpi_dir/bin/refusals" "$openmpi_name" "$part" 2>&1) || { printf '%s\n' "$out"; return 1; }
+    out=$(openmpi_run "$provider" 2 "$@" "$openmpi_dir/bin/refusals" ofi_rs "$part" 2>&1) || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     grep -q '^refusals: ok, 2 ranks' <<<"$out"
 }
@@ -121,14 +121,14 @@ openmpi_valgrind_notices() {
 
 openmpi_shows_itself() {
     OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system \
-        ompi_info --param btl "$openmpi_name" --level 9 >"$openmpi_dir/ompi_info.txt" || return 1
+        ompi_info --param btl ofi_rs --level 9 >"$openmpi_dir/ompi_info.txt" || return 1
     cat "$openmpi_dir/ompi_info.txt"
     local version
     version=$(sed -n '/workspace.package/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-    grep -q "MCA btl: $openmpi_name .*Component v$version" "$openmpi_dir/ompi_info.txt" &&
-        grep -q "btl_${openmpi_name}_implementation.*built for Open MPI $openmpi_version" "$openmpi_dir/ompi_info.txt" &&
-        grep -q "performance \"btl_${openmpi_name}_ring_operations\"" "$openmpi_dir/ompi_info.txt" &&
-        grep -q "btl_${openmpi_name}_provider_include.*synonym of: opal_common_ofi_provider_include" "$openmpi_dir/ompi_info.txt"
+    grep -q "MCA btl: ofi_rs .*Component v$version" "$openmpi_dir/ompi_info.txt" &&
+        grep -q "btl_ofi_rs_implementation.*built for Open MPI $openmpi_version" "$openmpi_dir/ompi_info.txt" &&
+        grep -q "performance \"btl_ofi_rs_ring_operations\"" "$openmpi_dir/ompi_info.txt" &&
+        grep -q "btl_ofi_rs_provider_include.*synonym of: opal_common_ofi_provider_include" "$openmpi_dir/ompi_info.txt"
 }
 
 # The README's own words: what it says to run, run as it stands there.
@@ -221,41 +221,46 @@ openmpi_host_stub_apart() {
 
 # What a user gave by another source or name must arrive, and must be shown.
 openmpi_hears_parameters() {
-    local out file=$openmpi_dir/parameters.conf verbose=0
+    local out file=$openmpi_dir/parameters.conf
     printf '%s\n' 'opal_common_ofi_provider_exclude = udp' 'btl_ofi_peer_check_interval = 90' 'btl_ofi_eager_limit = 8192' >"$file"
     out=$(OMPI_MCA_btl_ofi_num_cq_read=7 OMPI_MCA_btl_ofi_put_limit=65536 OMPI_MCA_btl_ofi_verbose=3 OMPI_MCA_opal_common_ofi_provider_include=shm \
         OMPI_MCA_mca_base_param_files=$(pwd)/$file \
         OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system \
-        ompi_info --param btl "$openmpi_name" --level 9) || return 1
+        ompi_info --param btl ofi_rs --level 9) || return 1
     grep 'current value' <<<"$out"
     grep -q 'num_cq_read" (current value: "7", data source: environment' <<<"$out" || return 1
-    grep -q "btl_${openmpi_name}_put_limit\" (current value: \"65536\"" <<<"$out" || return 1
-    grep -q "btl_${openmpi_name}_eager_limit\" (current value: \"8192\"" <<<"$out" || return 1
+    grep -q "btl_ofi_rs_put_limit\" (current value: \"65536\"" <<<"$out" || return 1
+    grep -q "btl_ofi_rs_eager_limit\" (current value: \"8192\"" <<<"$out" || return 1
     # Open MPI shows the source of a value given by a synonym in the environment as the default; the value is right.
     grep -q '_verbose" (current value: "3".*synonym of: opal_common_ofi_verbose' <<<"$out" || return 1
     grep -q '_provider_include" (current value: "shm", data source: environment' <<<"$out" || return 1
     grep -q "_provider_exclude\" (current value: \"udp\", data source: file .*$file:1" <<<"$out" || return 1
     grep -q "_peer_check_interval\" (current value: \"90\", data source: file .*$file:2" <<<"$out" || return 1
     out=$(OMPI_MCA_btl_ofi_provider_include='tcp;ofi_rxm' OMPI_MCA_opal_common_ofi_verbose=1 \
-        OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system OMPI_MCA_btl=self,vader,$openmpi_name \
+        OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system OMPI_MCA_btl=self,vader,ofi_rs \
         timeout 60 mpirun -n 1 "$openmpi_dir/bin/hello_window" 2>&1) || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
-    grep -q "btl/$openmpi_name: using tcp;ofi_rxm" <<<"$out" || return 1
-    # Who asks for the component by the list of BTLs in a file hears of it, too: it takes tcp, or says why it steps aside.
-    printf '%s\n' "btl = self,vader,$openmpi_name" >"$file"
-    [ "$openmpi_name" = ofi ] || verbose=1
-    out=$(OMPI_MCA_mca_base_param_files=$(pwd)/$file OMPI_MCA_opal_common_ofi_verbose=$verbose \
+    grep -q "btl/ofi_rs: using tcp;ofi_rxm" <<<"$out" || return 1
+    # Who asks for the component by the list of BTLs in a file gets it, over tcp where there is no fabric.
+    printf '%s\n' "btl = self,vader,ofi_rs" >"$file"
+    out=$(OMPI_MCA_mca_base_param_files=$(pwd)/$file OMPI_MCA_opal_common_ofi_verbose=1 \
         OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system timeout 60 mpirun -n 1 "$openmpi_dir/bin/hello_window" 2>&1) || true
     printf '%s\n' "$out"
-    if [ "$openmpi_name" = ofi_rs ]; then
-        grep -q 'using tcp;ofi_rxm on ' <<<"$out"
-    else
-        grep -q "btl/$openmpi_name: the component steps aside" <<<"$out"
-    fi
+    grep -q 'using tcp;ofi_rxm on ' <<<"$out"
 }
 
-# Without lists of the user's own: what is excluded by default is not taken, and each refusal is told with its reason. Under
-# the name `ofi_rs`, the list of BTLs asks for this component alone, which then takes tcp.
+# A program that does not name it in its list of BTLs pays nothing for it: libfabric is not opened.
+openmpi_opens_by_name() {
+    local out
+    out=$(OMPI_MCA_btl_ofi_verbose=1 OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system \
+        timeout 60 mpirun -n 2 --oversubscribe --mca osc ^ofi_rs "$openmpi_dir/bin/hello_window" 2>&1) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q 'hello_window: ok' <<<"$out" && ! grep -q 'provider' <<<"$out" &&
+        [ "$(grep -c 'the list of BTLs does not name the component' <<<"$out")" -eq 2 ]
+}
+
+# Without lists of the user's own: what is excluded by default is not taken, and each refusal is told with its reason. Without a
+# fabric it takes tcp.
 openmpi_honours_default_list() {
     local out
     out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run '' 2 --mca btl_ofi_verbose 1 "$openmpi_dir/bin/hello_window" 2>&1) ||
@@ -263,11 +268,7 @@ openmpi_honours_default_list() {
     printf '%s\n' "$out"
     grep -q 'hello_window: ok' <<<"$out" &&
         grep -q 'provider shm on shm: not taken: in btl_ofi_provider_exclude' <<<"$out" || return 1
-    if [ "$openmpi_name" = ofi_rs ]; then
-        grep -q 'using tcp;ofi_rxm on ' <<<"$out"
-    else
-        grep -q 'provider tcp;ofi_rxm on .*: not taken: in btl_ofi_provider_exclude' <<<"$out"
-    fi
+    grep -q 'using tcp;ofi_rxm on ' <<<"$out"
 }
 
 # A provider that does not exist: the component steps aside with one line, and the program runs over others.
@@ -297,7 +298,7 @@ openmpi_names_bad_values() {
     printf '%s\n' "$out"
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'btl_ofi_num_cq_read.*`0`' <<<"$out" || return 1
     # A number that is too large for its type, which Open MPI refuses.
-    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run shm 2 --mca "btl_${openmpi_name}_rd_num" 99999999999 "$openmpi_dir/bin/hello_window" 2>&1) ||
+    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run shm 2 --mca "btl_ofi_rs_rd_num" 99999999999 "$openmpi_dir/bin/hello_window" 2>&1) ||
         { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'btl_ofi_rd_num: Open MPI does not take its value; 1 to .*steps aside' <<<"$out"
@@ -417,7 +418,7 @@ openmpi_ends_job() {
 # Several peers are killed one after the other: each is reported.
 openmpi_reports_each() {
     local provider=$1 out
-    out=$(OPENMPI_LIMIT=100 openmpi_run "$provider" 4 --enable-recovery "$openmpi_dir/bin/lost_peers" "$openmpi_name" 2>&1) || true
+    out=$(OPENMPI_LIMIT=100 openmpi_run "$provider" 4 --enable-recovery "$openmpi_dir/bin/lost_peers" ofi_rs 2>&1) || true
     printf '%s\n' "$out"
     grep -q '^lost_peers: ok, 4 ranks' <<<"$out"
 }
@@ -633,6 +634,7 @@ openmpi_test() {
     openmpi_check "the README's own words" openmpi_readme
     openmpi_check "package lists are fetched first" openmpi_fetches_lists
     openmpi_check "parameters arrive by their synonyms" openmpi_hears_parameters
+    openmpi_check "libfabric is opened for who names the component" openmpi_opens_by_name
     openmpi_check "the default list of excluded providers" openmpi_honours_default_list
     openmpi_check "a provider list that matches nothing" openmpi_steps_aside
     openmpi_check "a provider of small messages" openmpi_passes_over
@@ -720,7 +722,7 @@ openmpi_test_alone() {
     export OPENMPI_BTL=self OPENMPI_RUN=openmpi_run_two_sided
     for provider in net 'tcp;ofi_rxm' sockets shm; do
         openmpi_check "what was sent arrives without its sender, $provider" \
-            openmpi_program "$provider" 3 sent_alone --mca pml ob1 --mca "btl_${openmpi_name}_mode" 2
+            openmpi_program "$provider" 3 sent_alone --mca pml ob1 --mca "btl_ofi_rs_mode" 2
     done
     for provider in net 'tcp;ofi_rxm'; do
         openmpi_check "whole mpi4py over this component alone, $provider" openmpi_mpi4py_whole "$provider" 2
@@ -730,8 +732,8 @@ openmpi_test_alone() {
     # Where the receiver cannot get, pml/ob1 has the sender put each piece of a message at once.
     for provider in net 'tcp;ofi_rxm'; do
         openmpi_check "long messages by short puts, $provider" \
-            openmpi_program "$provider" 2 long_messages --mca pml ob1 --mca "btl_${openmpi_name}_mode" 2 \
-            --mca "btl_${openmpi_name}_flags" send,put,inplace --mca "btl_${openmpi_name}_put_limit" 65536
+            openmpi_program "$provider" 2 long_messages --mca pml ob1 --mca "btl_ofi_rs_mode" 2 \
+            --mca "btl_ofi_rs_flags" send,put,inplace --mca "btl_ofi_rs_put_limit" 65536
     done
     unset OPENMPI_BTL OPENMPI_RUN
 }
@@ -739,7 +741,7 @@ openmpi_test_alone() {
 openmpi_run_two_sided() {
     local provider=$1 ranks=$2
     shift 2
-    openmpi_run "$provider" "$ranks" --mca pml ob1 --mca "btl_${openmpi_name}_mode" 2 "$@"
+    openmpi_run "$provider" "$ranks" --mca pml ob1 --mca "btl_ofi_rs_mode" 2 "$@"
 }
 
 # Every rank must say OK. (Some tests skip themselves under Open MPI 4.1.)

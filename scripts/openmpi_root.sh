@@ -81,7 +81,7 @@ run_inside() {
     [ "$provider" != lab ] || same_node=off
     inside timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --map-by :oversubscribe --bind-to none -x FI_SOCKETS_PE_WAITTIME=0 \
         --mca mca_base_component_path "${OPENMPI_COMPONENT:-/opt/component}" --mca osc rdma,sm \
-        --mca btl "self,${OPENMPI_BTL:-sm},$openmpi_name" --mca btl_sm_single_copy_mechanism none ${OPENMPI_PML:+--mca pml "$OPENMPI_PML"} \
+        --mca btl "self,${OPENMPI_BTL:-sm},ofi_rs" --mca btl_sm_single_copy_mechanism none ${OPENMPI_PML:+--mca pml "$OPENMPI_PML"} \
         --mca opal_common_ofi_provider_include "$provider" --mca btl_ofi_same_node "$same_node" "$@" 2>&1
 }
 
@@ -115,7 +115,7 @@ sent_alone_inside() {
 refusal_inside() {
     local provider=$1 part=$2 out
     shift 2
-    out=$(with_ob1 run_inside "$provider" 2 "$@" /opt/bin/refusals "$openmpi_name" "$part") || { printf '%s\n' "$out"; return 1; }
+    out=$(with_ob1 run_inside "$provider" 2 "$@" /opt/bin/refusals ofi_rs "$part") || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     grep -aq '^refusals: ok, 2 ranks' <<<"$out"
 }
@@ -139,8 +139,8 @@ advises_inside() {
     out=$(window_without_inside --mca btl_ofi_mode 0) || status=$?
     printf '%s\nended with %d\n' "$out" $status
     [ $status -ne 0 ] && [ $status -ne 124 ] && ! grep -aq 'Segmentation' <<<"$out" &&
-        grep -aq "set btl_ofi_mode to 2 .*, set btl_${openmpi_name}_latency higher" <<<"$out" || return 1
-    for advice in "btl_ofi_mode 2" "btl_ofi_mode 0 --mca btl_${openmpi_name}_latency 1000"; do
+        grep -aq "set btl_ofi_mode to 2 .*, set btl_ofi_rs_latency higher" <<<"$out" || return 1
+    for advice in "btl_ofi_mode 2" "btl_ofi_mode 0 --mca btl_ofi_rs_latency 1000"; do
         # shellcheck disable=SC2086
         out=$(window_without_inside --mca $advice) || { printf '%s\n' "$out"; return 1; }
         printf '%s\n' "$out"
@@ -182,7 +182,7 @@ ends_job_inside() {
 # Several peers are killed one after the other: each is reported.
 reports_each_inside() {
     local provider=$1 out
-    out=$(OPENMPI_LIMIT=100 with_ob1 run_inside "$provider" 4 --enable-recovery /opt/bin/lost_peers "$openmpi_name") || true
+    out=$(OPENMPI_LIMIT=100 with_ob1 run_inside "$provider" 4 --enable-recovery /opt/bin/lost_peers ofi_rs) || true
     printf '%s\n' "$out"
     grep -aq '^lost_peers: ok, 4 ranks' <<<"$out"
 }
@@ -215,9 +215,9 @@ host_stub_inside() {
 
 shows_itself_inside() {
     local out
-    out=$(inside env OMPI_MCA_mca_base_component_path=/opt/component ompi_info --param btl "$openmpi_name" --level 9 2>&1)
+    out=$(inside env OMPI_MCA_mca_base_component_path=/opt/component ompi_info --param btl ofi_rs --level 9 2>&1)
     printf '%s\n' "$out"
-    grep -aq "MCA btl: $openmpi_name (MCA v2.1.0, API v3.3.0" <<<"$out" &&
+    grep -aq "MCA btl: ofi_rs (MCA v2.1.0, API v3.3.0" <<<"$out" &&
         grep -aq "implementation.*built for Open MPI $openmpi_version" <<<"$out"
 }
 
@@ -321,10 +321,10 @@ osc_test_inside() {
 # A component of 4.1 must not be taken for one of this series: programs run as if it were not there.
 refuses_other_series() {
     local out
-    inside test -f /opt/other/mca_btl_ofi.so || return 1
+    inside test -f /opt/other/mca_btl_ofi_rs.so || return 1
     out=$(inside env OMPI_MCA_mca_base_component_path=/opt/other ompi_info --parsable 2>&1) || true
     grep -aE 'btl:ofi|osc:ofi' <<<"$out" || true
-    ! grep -aq 'btl:ofi:version.*component:0\.' <<<"$out" || return 1
+    ! grep -aq 'btl:ofi_rs:version.*component:0\.' <<<"$out" || return 1
     inside timeout 60 mpirun -n 2 --map-by :oversubscribe --bind-to none --mca mca_base_component_path /opt/other \
         /opt/bin/hello_window
 }
@@ -390,7 +390,7 @@ main() {
                 openmpi_check "$series: $program, $ranks ranks, $provider" program_inside "$provider" "$ranks" "$program"
             done
         done
-        openmpi_check "$series: the table called by hand, $provider" with_ob1 program_inside "$provider" 2 table "$openmpi_name"
+        openmpi_check "$series: the table called by hand, $provider" with_ob1 program_inside "$provider" 2 table ofi_rs
         openmpi_check "$series: a peer killed in an epoch, $provider" survives_kill_inside "$provider"
         openmpi_check "$series: a peer killed, mpirun looking away, $provider" ends_job_inside "$provider"
         openmpi_check "$series: two peers killed, $provider" reports_each_inside "$provider"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `./dev package`: Debian packages and a tarball, of what is built here, in target/packages.
 #
-#   openmpi-btl-ofi-rs_<version>_<arch>.deb   the component, in Open MPI's own folder under the name `ofi_rs`
+#   openmpi-ofi-rs_<version>_<arch>.deb       the components osc/ofi_rs and btl/ofi_rs, in Open MPI's own folder
 #   host-stub_<version>_<arch>.deb            program, libraries, headers, pkg-config files, manual pages, completions
 #   btl-ofi-<version>-<machine>-linux.tar.gz  both, with install.sh, for users without root
 #
@@ -58,9 +58,9 @@ build() {
     CFLAGS="${CFLAGS:-} '-ffile-prefix-map=$(pwd)=/btl-ofi'"
     export CARGO_ENCODED_RUSTFLAGS CC_SHELL_ESCAPED_FLAGS CFLAGS
     # Apart from the others: the variables must not make cargo build these again.
-    cargo build --release -p host-stub-command -p btl-ofi-plugin -p host-stub-c
+    cargo build --release -p host-stub-command -p btl-ofi-plugin -p host-stub-c --bins --lib --example pages
     if [ -n "$prefix" ]; then export MCA_BTL_OFI_OMPI_PREFIX=$prefix; fi
-    MCA_BTL_OFI_SERIES=$series MCA_BTL_OFI_NAME=ofi_rs cargo build --release -p mca-btl-ofi
+    MCA_BTL_OFI_SERIES=$series cargo build --release -p mca-btl-ofi
 }
 
 # The libraries open libfabric themselves: a dependency would keep them from loading, and from saying what to do, without it.
@@ -78,6 +78,13 @@ put() { install -D -m "$1" "$2" "$3"; }
 put_object() {
     put 755 "$1" "$2"
     strip --strip-unneeded "$2"
+}
+
+# lay_out_components FOLDER DOC: one file under the names of both components, and a program that shows which carries windows.
+lay_out_components() {
+    put_object "$release/libmca_btl_ofi.so" "$1/mca_btl_ofi_rs.so"
+    ln -s mca_btl_ofi_rs.so "$1/mca_osc_ofi_rs.so"
+    put 644 tests/openmpi/hello_window.c "$2/examples/hello_window.c"
 }
 
 # lay_out_host PREFIX LIBDIR: the host below PREFIX, its libraries in LIBDIR.
@@ -144,7 +151,7 @@ library_package() {
     fi
     # A package of ours may have the folder, too.
     { dpkg-query -S "$system" 2>/dev/null || true; } | sed 's/: .*//; s/, /\n/g' | sed 's/:.*//' |
-        grep -vx openmpi-btl-ofi-rs | head -1 || true
+        grep -vx openmpi-ofi-rs | head -1 || true
 }
 
 make_debs() {
@@ -156,14 +163,14 @@ make_debs() {
     if [ -z "$library" ]; then
         say "the Open MPI of $system is of no package: no package of the component, which is in the tarball"
     else
-        tree=$stage/openmpi-btl-ofi-rs
-        put_object "$release/libmca_btl_ofi.so" "$tree$system/mca_btl_ofi_rs.so"
-        put 644 packaging/ofi_rs.conf "$tree/usr/share/btl-ofi-rs/ofi_rs.conf"
-        deb openmpi-btl-ofi-rs "libc6 (>= $libc), libgcc-s1, libfabric1 (>= 1.14), $library (>= $series~), $library (<< $next~)" \
-            openmpi-bin "one-sided communication over libfabric for Open MPI $series
- The component btl/ofi_rs makes puts, gets and atomics of MPI windows over any
- libfabric provider that can carry them, and by memory between processes of a
- node. It is installed beside the component btl/ofi of Open MPI."
+        tree=$stage/openmpi-ofi-rs
+        lay_out_components "$tree$system" "$tree/usr/share/doc/openmpi-ofi-rs"
+        deb openmpi-ofi-rs "libc6 (>= $libc), libgcc-s1, libfabric1 (>= 1.14), $library (>= $series~), $library (<< $next~)" \
+            openmpi-bin "MPI windows over libfabric for Open MPI $series
+ The component osc/ofi_rs makes MPI's windows by memory between processes of a
+ node, and over any libfabric provider between nodes, Ethernet included. Once
+ installed it serves every window; no option is needed. The same file is the
+ component btl/ofi_rs, for who names it in the list of BTLs."
     fi
     tree=$stage/host-stub
     lay_out_host "$tree/usr" "$tree/usr/lib/$triplet"
@@ -180,8 +187,7 @@ make_tarball() {
     lay_out_host "$tree" "$tree/lib"
     # pkg-config replaces pcfiledir by the folder of the file: the tree may be moved.
     pkg_config "$tree/lib" '${pcfiledir}/../..' '${prefix}/lib'
-    put_object "$release/libmca_btl_ofi.so" "$tree/lib/openmpi-$series/mca_btl_ofi_rs.so"
-    put 644 packaging/ofi_rs.conf "$tree/share/btl-ofi-rs/ofi_rs.conf"
+    lay_out_components "$tree/lib/openmpi-$series" "$tree/share/doc/btl-ofi"
     put 755 packaging/install.sh "$tree/install.sh"
     put 644 LICENSE "$tree/share/doc/btl-ofi/LICENSE"
     printf '%s\n' "$version" >"$tree/VERSION"
@@ -201,13 +207,14 @@ find_openmpi
 stage=$out/stage
 rm -rf "$out"
 mkdir -p "$stage"
-say "building, the component for Open MPI $series"
+say "building, the component for Open MPI $series (some minutes)"
 build
 check_dependencies "$release/libmca_btl_ofi.so" "$release/libbtl_ofi.so"
 say 'manual pages and completions'
-cargo run --quiet --release -p host-stub-command --example pages -- "$stage/pages"
+"$release/examples/pages" "$stage/pages"
 say 'packages'
 make_debs
 make_tarball
 rm -rf "$stage"
 (cd "$out" && ls -l -- *.deb *.tar.gz | awk '{ printf "  %9d  '"${out#"$(pwd)/"}"'/%s\n", $5, $9 }')
+say "to install: sudo apt-get install ./${out#"$(pwd)/"}/*.deb"

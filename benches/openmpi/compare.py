@@ -44,7 +44,7 @@ def mpirun(options, provider, ours, program):
     """The command line of one run of a program with its arguments, over our component or the system's."""
     settings, exported = {**sides.OVER_BTL, **sides.provider(provider)}, []
     if ours:
-        settings |= sides.path(options)
+        settings |= {**sides.path(options), "btl": sides.OVER_BTL["btl"] + "_rs"}
         if provider == "sockets":
             # Ours asks its users to export this, and theirs does not.
             exported = ["FI_SOCKETS_PE_WAITTIME=0"]
@@ -191,7 +191,7 @@ def main():
     parser.add_argument("--mpirun", default="mpirun")
     parser.add_argument("--program", required=True, help="the compiled rma_bench")
     parser.add_argument("--passive", help="the compiled passive_target, whose target computes")
-    parser.add_argument("--component", required=True, help="folder that holds our mca_btl_ofi.so")
+    parser.add_argument("--component", required=True, help="folder that holds our mca_btl_ofi_rs.so")
     parser.add_argument("--system", required=True, help="folder of the system's components")
     parser.add_argument("--json", required=True, help="file to write")
     parser.add_argument("--pairs", type=int, default=3)

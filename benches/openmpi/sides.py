@@ -10,7 +10,7 @@ from pathlib import Path
 # Of the hosts that scripts/hosts.sh makes.
 NETWORK = "10.88.0.0/24"
 
-# osc/rdma, as packaging/ofi_rs.conf sets it.
+# osc/rdma, with pieces of 512 KiB where it takes 4 KiB by default.
 RDMA = {"osc": "rdma", "osc_rdma_buffer_size": "4194304"}
 
 # Makes it take a component on one node, where Open MPI prefers its own shared memory.
@@ -37,8 +37,10 @@ def path(options):
 def node(options, windows):
     """Sides between ranks of one node, for windows that are made as `windows` says: (name, settings, exported variables)."""
     sides = [
-        # As a user starts it: osc/rdma takes it for its latency, and messages have all that vader offers.
-        ("ours, shm", {**path(options), **RDMA, "btl": "self,vader,ofi", **provider("shm")}, []),
+        # As a user starts it.
+        ("ours, osc", path(options), []),
+        # osc/rdma takes it for its latency, and messages have all that vader offers.
+        ("ours, shm", {**path(options), **RDMA, "btl": "self,vader,ofi_rs", **provider("shm")}, []),
         ("C btl/ofi, shm", {**OVER_BTL, **provider("shm")}, []),
         ("osc/pt2pt, btl/vader", {"osc": "pt2pt", "btl": "self,vader"}, []),
         ("osc/ucx", UCX, []),
@@ -51,8 +53,10 @@ def node(options, windows):
 
 def tcp(options):
     """The same over TCP, on loopback."""
-    ours = {**path(options), **RDMA, "btl": "self,ofi", "btl_ofi_mode": "2", "btl_ofi_same_node": "off"}
+    ours = {**path(options), **RDMA, "btl": "self,ofi_rs", "btl_ofi_mode": "2", "btl_ofi_same_node": "off"}
+    osc = {**path(options), **OVER_TCP, "btl": "self,tcp", "btl_ofi_same_node": "off"}
     return [
+        ("ours, osc", {**osc, **provider("tcp;ofi_rxm")}, ["FI_TCP_IFACE=lo"]),
         ("ours, net", {**ours, **provider("net")}, ["FI_TCP_IFACE=lo"]),
         ("ours, tcp;ofi_rxm", {**ours, **provider("tcp;ofi_rxm")}, ["FI_TCP_IFACE=lo"]),
         ("C btl/ofi, net", {**RDMA, **OVER_TCP, "btl": "self,tcp,ofi", **provider("net")}, ["FI_TCP_IFACE=lo"]),
@@ -63,10 +67,11 @@ def tcp(options):
 
 def hosts(options):
     """The same between two hosts that `options.mpirun` names, which share NETWORK."""
-    ours = {**path(options), **RDMA, "btl": "self,ofi", "btl_ofi_mode": "2", "btl_ofi_if_include": NETWORK}
+    ours = {**path(options), **RDMA, "btl": "self,ofi_rs", "btl_ofi_mode": "2", "btl_ofi_if_include": NETWORK}
     # The only provider that it works with between hosts: net has no atomics, and it takes none of the others.
     theirs = {**RDMA, "btl": "self,tcp,ofi", **provider("sockets")}
     return [
+        ("ours, osc", {**path(options), "btl_ofi_if_include": NETWORK}, []),
         ("ours, net", {**ours, **provider("net")}, []),
         ("ours, tcp;ofi_rxm", {**ours, **provider("tcp;ofi_rxm")}, []),
         ("C btl/ofi, sockets", theirs, ["FI_SOCKETS_IFACE=eth0", "FI_SOCKETS_PE_WAITTIME=0"]),
@@ -121,7 +126,7 @@ def arguments(parser):
     """Adds what every script needs that starts jobs of all sides."""
     parser.add_argument("--mpirun", default="mpirun", help="with options, if any")
     parser.add_argument("--bin", required=True, help="folder of the programs compiled for Open MPI")
-    parser.add_argument("--component", required=True, help="folder that holds our mca_btl_ofi.so")
+    parser.add_argument("--component", required=True, help="folder that holds our mca_btl_ofi_rs.so")
     parser.add_argument("--system", required=True, help="folder of the system's components")
     parser.add_argument("--mpich", help="MPICH's mpiexec")
     parser.add_argument("--mpich-bin", help="folder of the programs compiled for MPICH")

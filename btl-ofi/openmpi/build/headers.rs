@@ -13,14 +13,6 @@ pub(crate) const PREFIX: &str = "MCA_BTL_OFI_OMPI_PREFIX";
 /// Names the series that is wanted (`4.1`, `5.0` or `6.0`); headers of another are an error.
 pub(crate) const SERIES: &str = "MCA_BTL_OFI_SERIES";
 
-/// Names the component: [`REPLACING`], the default, or [`BESIDE`].
-pub(crate) const NAME: &str = "MCA_BTL_OFI_NAME";
-
-/// The C component's name: the file that Open MPI finds first replaces the other.
-pub(crate) const REPLACING: &str = "ofi";
-/// A name of its own: the component stands beside the C one.
-pub(crate) const BESIDE: &str = "ofi_rs";
-
 /// A series of Open MPI, whose interfaces of BTL and OSC are one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Series {
@@ -67,9 +59,6 @@ pub(crate) struct Headers {
     /// Searched after the compiler's own folders: another root's, which holds a C library's headers too.
     pub(crate) late_dirs: Vec<PathBuf>,
     pub(crate) lib_dirs: Vec<PathBuf>,
-    /// Whether the component gets the name [`BESIDE`]: it was asked for, or Open MPI's core library holds a component `ofi`
-    /// of its own, which always comes before any that is loaded from a file.
-    pub(crate) beside: bool,
 }
 
 pub(crate) struct Version {
@@ -91,9 +80,7 @@ fn variable(name: &str) -> Option<OsString> {
 
 /// Whether somebody asked for the component, so that missing headers are an error.
 pub(crate) fn asked_for() -> bool {
-    [PREFIX, SERIES, NAME]
-        .iter()
-        .any(|name| variable(name).is_some())
+    [PREFIX, SERIES].iter().any(|name| variable(name).is_some())
 }
 
 /// Finds the headers and checks their series; the error says what was looked for and what to do.
@@ -139,35 +126,13 @@ pub(crate) fn find() -> Result<Headers, String> {
             config.display()
         ));
     }
-    let in_core = lib_dirs
-        .iter()
-        .any(|dir| holds_component(&dir.join("libopen-pal.so")));
-    let asked = variable(NAME).map(|name| name.to_string_lossy().into_owned());
-    let beside = stands_beside(asked.as_deref(), in_core)?;
     Ok(Headers {
         series,
         version,
         include_dirs,
         late_dirs,
         lib_dirs,
-        beside,
     })
-}
-
-/// Whether the component gets a name of its own, by the name that was asked for.
-fn stands_beside(asked: Option<&str>, in_core: bool) -> Result<bool, String> {
-    match asked {
-        None => Ok(in_core),
-        Some(BESIDE) => Ok(true),
-        Some(REPLACING) if in_core => Err(format!(
-            "{NAME}={REPLACING} cannot work here: this Open MPI has a component `{REPLACING}` inside its core library, which \
-             always comes before one in a file. Leave {NAME} out, or say {BESIDE}."
-        )),
-        Some(REPLACING) => Ok(false),
-        Some(other) => Err(format!(
-            "{NAME}={other}: the component can be named {REPLACING} or {BESIDE}"
-        )),
-    }
 }
 
 fn list(dirs: &[PathBuf]) -> String {
@@ -228,14 +193,6 @@ fn beside(include_dirs: &mut Vec<PathBuf>) -> Vec<PathBuf> {
     include_dirs.retain(|dir| dir.is_dir());
     late.retain(|dir| dir.is_dir());
     late
-}
-
-/// Whether a library exports the C component's structure: its string table then holds the symbol's name.
-fn holds_component(library: &Path) -> bool {
-    const SYMBOL: &[u8] = b"\0mca_btl_ofi_component\0";
-    // A library that cannot be read is one that cannot be linked, which the linker says better.
-    println!("cargo:rerun-if-changed={}", library.display());
-    fs::read(library).is_ok_and(|bytes| bytes.windows(SYMBOL.len()).any(|window| window == SYMBOL))
 }
 
 fn version(config: &Path) -> Result<Version, String> {

@@ -1,8 +1,8 @@
 //! Finds Open MPI's devel headers, checks their series, generates the bindings and compiles the few lines of C.
 //!
 //! Without headers, or without libclang to read them with, the crate builds to an empty library with a warning, so that a
-//! build of the whole workspace works on a machine without Open MPI. A build that asks for the component by naming a prefix, a
-//! series or the component gets an error.
+//! build of the whole workspace works on a machine without Open MPI. A build that asks for the component by naming a prefix or a
+//! series gets an error.
 
 #![allow(clippy::panic, reason = "a build script reports failure by panicking")]
 
@@ -19,11 +19,9 @@ fn main() {
     println!("cargo:rerun-if-changed=c");
     println!("cargo:rerun-if-env-changed={}", headers::PREFIX);
     println!("cargo:rerun-if-env-changed={}", headers::SERIES);
-    println!("cargo:rerun-if-env-changed={}", headers::NAME);
     // Where mpicc is looked for.
     println!("cargo:rerun-if-env-changed=PATH");
     println!("cargo:rustc-check-cfg=cfg(openmpi)");
-    println!("cargo:rustc-check-cfg=cfg(beside)");
     println!("cargo:rustc-check-cfg=cfg(series, values(\"4.1\", \"5.0\", \"6.0\"))");
 
     let found = headers::find().and_then(|headers| can_bind().map(|()| headers));
@@ -32,16 +30,13 @@ fn main() {
         Err(reason) if headers::asked_for() => panic!("\n\n{reason}\n"),
         Err(reason) => {
             println!(
-                "cargo:warning=mca_btl_ofi.so is built empty: {}",
+                "cargo:warning=mca_btl_ofi_rs.so is built empty: {}",
                 one_line(&reason)
             );
             return;
         }
     };
     println!("cargo:rustc-cfg=openmpi");
-    if headers.beside {
-        println!("cargo:rustc-cfg=beside");
-    }
     println!("cargo:rustc-cfg=series=\"{}\"", headers.series.name());
     println!("cargo:rustc-env=MCA_BTL_OFI_HEADERS={}", headers.version);
     bind(&headers);
@@ -149,10 +144,5 @@ fn link(headers: &Headers) {
     println!("cargo:rustc-cdylib-link-arg=-l{}", headers.series.library());
     // Rust's thread-local destructors and Open MPI's variable system keep pointers into the library.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    let name = if headers.beside {
-        headers::BESIDE
-    } else {
-        headers::REPLACING
-    };
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,mca_btl_{name}.so");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,mca_btl_ofi_rs.so");
 }

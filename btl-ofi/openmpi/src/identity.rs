@@ -2,13 +2,8 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-/// The component's name. `ofi` replaces the C component of this name if Open MPI loads that one from a file. `ofi_rs`
-/// stands beside it: the packages have that name, and so has a component for an Open MPI whose core library contains the C
-/// component (the default of 5.0), which always takes precedence.
-pub(crate) const NAME: &CStr = if cfg!(beside) { c"ofi_rs" } else { c"ofi" };
-
-/// Whether the C component `ofi` may be loaded as well.
-pub(crate) const BESIDE_C: bool = cfg!(beside);
+/// The name of both components. Open MPI's own `btl/ofi` may be loaded as well: 5.0 and later have it in their core library.
+pub(crate) const NAME: &CStr = c"ofi_rs";
 
 /// One line for `ompi_info` and logs.
 pub(crate) fn description() -> String {

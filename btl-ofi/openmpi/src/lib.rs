@@ -1,4 +1,4 @@
-//! `mca_btl_ofi.so`: the transport as Open MPI's component `btl/ofi`, and windows on it as the component `osc/ofi_rs`.
+//! `mca_btl_ofi_rs.so`: the transport as Open MPI's component `btl/ofi_rs`, and windows on it as the component `osc/ofi_rs`.
 //!
 //! What lives here: in `btl` and in `osc`, the component and module structures that Open MPI 4.1, 5.0 and 6.0 expect, and functions
 //! that convert their arguments, call the transport or the window engine, and convert the result. Beside them stands what both

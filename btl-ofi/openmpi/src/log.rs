@@ -18,12 +18,7 @@ static VERBOSITY: AtomicI32 = AtomicI32::new(0);
 /// Writes one line of the component btl.
 #[cold]
 pub(crate) fn line(text: &str) {
-    const OF_BTL: &CStr = if cfg!(beside) {
-        c"btl/ofi_rs"
-    } else {
-        c"btl/ofi"
-    };
-    write(OF_BTL, text);
+    write(c"btl/ofi_rs", text);
 }
 
 /// Writes one line to the process's default output stream.

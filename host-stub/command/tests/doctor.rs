@@ -16,17 +16,17 @@ use std::process::Command;
 use common::{Place, finish, host_stub};
 use serde_json::Value;
 
-/// An `ompi_info` of this version, with these folders of components, this list of BTLs, and further lines on its output and
+/// An `ompi_info` of this version, with these folders of components, this list of components for windows, and further lines on its output and
 /// its error output.
-fn ompi_info(place: &Path, version: &str, folders: &str, btl: &str, out: &str, err: &str) {
+fn ompi_info(place: &Path, version: &str, folders: &str, list: &str, out: &str, err: &str) {
     let script = format!(
         "#!/bin/sh\n\
          case \"$*\" in\n\
          --version) echo 'Open MPI v{version}' ;;\n\
          *' mca base '*) echo 'mca:mca:base:param:mca_base_component_path:value:\"{folders}\"' ;;\n\
-         *' btl all '*)\n\
-         echo 'mca:btl:base:param:btl:value:{btl}'\n\
-         echo 'mca:btl:base:param:btl:source:environment'\n\
+         *' osc all '*)\n\
+         echo 'mca:osc:base:param:osc:value:{list}'\n\
+         echo 'mca:osc:base:param:osc:source:environment'\n\
          echo '{out}'\n\
          echo '{err}' >&2 ;;\n\
          *) exit 1 ;;\n\
@@ -41,13 +41,13 @@ fn program(place: &Path, name: &str, script: &str) {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("permissions");
 }
 
-const OURS: &str = "mca:btl:ofi_rs:param:btl_ofi_rs_implementation:value:mca-btl-ofi 0.2.0 in Rust";
+const OURS: &str = "mca:osc:ofi_rs:param:osc_ofi_rs_implementation:value:mca-btl-ofi 0.2.0 in Rust";
 
 /// A folder with a file of the component's name.
 fn components(place: &Path, name: &str) -> String {
     let folder = place.join(name);
     fs::create_dir_all(&folder).expect("create");
-    fs::write(folder.join("mca_btl_ofi_rs.so"), "").expect("write");
+    fs::write(folder.join("mca_osc_ofi_rs.so"), "").expect("write");
     folder.display().to_string()
 }
 
@@ -101,17 +101,27 @@ fn a_release_without_a_component_is_named() {
 }
 
 #[test]
-fn a_list_of_btls_decides_whether_the_component_is_considered() {
+fn a_list_decides_whether_the_component_serves_windows() {
     let place = Place::new("doctor-list");
     let folder = components(&place.0, "ours");
     let cases = [
-        ("", "ok", "ofi_rs is considered"),
-        ("self,vader,ofi_rs", "ok", "ofi_rs is considered"),
-        ("^uct,ofi", "ok", "ofi_rs is considered"),
-        ("self,vader,ofi", "note", "ofi_rs is left out"),
-        ("^ofi_rs", "note", "ofi_rs is left out"),
+        ("", "ok", "ofi_rs serves windows", "mpirun ./your_program"),
+        (
+            "rdma,ofi_rs",
+            "ok",
+            "ofi_rs serves windows",
+            "mpirun ./your_program",
+        ),
+        (
+            "^ucx,pt2pt",
+            "ok",
+            "ofi_rs serves windows",
+            "mpirun ./your_program",
+        ),
+        ("rdma,sm", "problem", "ofi_rs is left out", "OMPI_MCA_osc="),
+        ("^ofi_rs", "problem", "ofi_rs is left out", "OMPI_MCA_osc="),
     ];
-    for (list, verdict, said) in cases {
+    for (list, verdict, said, set) in cases {
         ompi_info(&place.0, "4.1.4", &folder, list, OURS, "");
         let found = findings(&mut doctor(&place.0, &[]), "component");
         assert_eq!(found.len(), 2, "{list}: {found:?}");
@@ -121,10 +131,7 @@ fn a_list_of_btls_decides_whether_the_component_is_considered() {
         );
         assert_eq!(found[1].0, verdict, "{list}");
         assert!(found[1].1.contains(said), "{list}: {found:?}");
-        assert!(
-            found[1].2.contains("mpirun --mca btl self,vader,ofi_rs"),
-            "{found:?}"
-        );
+        assert!(found[1].2.contains(set), "{found:?}");
     }
 }
 
@@ -134,11 +141,11 @@ fn a_component_that_does_not_load_is_shown_with_what_to_do() {
     let folder = components(&place.0, "ours");
     let cases = [
         (
-            "unable to open mca_btl_ofi_rs: libfabric.so.1: cannot open shared object file (ignored)",
+            "unable to open mca_osc_ofi_rs: libfabric.so.1: cannot open shared object file (ignored)",
             "libfabric1",
         ),
         (
-            "btl/ofi_rs: this component was built for Open MPI 5.0.x and steps aside",
+            "osc/ofi_rs: this component was built for Open MPI 5.0.x and steps aside",
             "./dev openmpi",
         ),
     ];

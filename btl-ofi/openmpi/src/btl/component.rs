@@ -32,9 +32,8 @@ pub(crate) struct Exported(UnsafeCell<ffi::mca_btl_base_component_3_0_0_t>);
 // one thread.
 unsafe impl Sync for Exported {}
 
-/// The symbol that Open MPI looks up in `mca_btl_<name>.so`.
-#[cfg_attr(beside, unsafe(export_name = "mca_btl_ofi_rs_component"))]
-#[cfg_attr(not(beside), unsafe(export_name = "mca_btl_ofi_component"))]
+/// The symbol that Open MPI looks up in `mca_btl_ofi_rs.so`.
+#[unsafe(export_name = "mca_btl_ofi_rs_component")]
 static COMPONENT: Exported = Exported(UnsafeCell::new(ffi::mca_btl_base_component_3_0_0_t {
     btl_version: ffi::mca_base_component_2_1_0_t {
         mca_major_version: ffi::MCA_BASE_VERSION_MAJOR as c_int,
@@ -78,7 +77,7 @@ fn exported() -> *mut ffi::mca_btl_base_component_3_0_0_t {
 /// Open MPI then forgets values that were set by a synonym.
 ///
 /// If a value cannot be used, or the host is of another series, the component logs the reason and offers no module at
-/// `init`. A failure here would end the program even if the user listed other transports beside `ofi`.
+/// `init`. A failure here would end the program even if the user listed other transports beside this one.
 extern "C" fn register() -> c_int {
     guarded("register", Status::ERROR.0, || {
         if let Err(reason) = fits_host() {
@@ -111,7 +110,8 @@ extern "C" fn close() -> c_int {
     })
 }
 
-/// Makes the module. Returns NULL when no provider can be used; Open MPI then uses other transports.
+/// Makes the module. Returns NULL when the user's list of BTLs does not name the component, because to open libfabric takes every
+/// program time, or when no provider can be used; Open MPI then uses other transports.
 unsafe extern "C" fn init(
     count: *mut c_int,
     _progress_threads: bool,
@@ -132,6 +132,12 @@ unsafe extern "C" fn init(
             None => return null_mut(),
         };
         log::install(options.verbosity());
+        if !params::names_component() {
+            log::verbose(1, || {
+                String::from("the list of BTLs does not name the component, which is not opened")
+            });
+            return null_mut();
+        }
         // Without MPI_THREAD_MULTIPLE several threads may still call, one at a time.
         let level = if mpi_threads || series::THREADS_MAY_FOLLOW || params::tcp_has_thread() {
             ThreadLevel::Multiple
@@ -144,19 +150,15 @@ unsafe extern "C" fn init(
         let module = match opened {
             Ok(module) => module,
             Err(reason) => {
-                let asked = params::names_providers() || params::names_component();
-                let verbosity = if asked { 0 } else { 1 };
-                log::verbose(verbosity, || {
-                    let reason = reason
-                        .lines()
-                        .map(str::trim)
-                        .collect::<Vec<_>>()
-                        .join("; ")
-                        .replace(":; ", ": ");
-                    format!(
-                        "the component steps aside, and Open MPI goes on with its other transports: {reason}"
-                    )
-                });
+                let reason = reason
+                    .lines()
+                    .map(str::trim)
+                    .collect::<Vec<_>>()
+                    .join("; ")
+                    .replace(":; ", ": ");
+                log::line(&format!(
+                    "the component steps aside, and Open MPI goes on with its other transports: {reason}"
+                ));
                 return null_mut();
             }
         };

@@ -55,7 +55,7 @@ impl Registrations {
     pub(crate) fn open(transport: *mut MaybeUninit<Transport>) -> Registrations {
         let mut resources = ffi::mca_rcache_base_resources_t {
             // The cache copies the name. Modules with the same name share a cache.
-            cache_name: c"mca_btl_ofi".as_ptr().cast_mut(),
+            cache_name: c"mca_btl_ofi_rs".as_ptr().cast_mut(),
             reg_data: transport.cast(),
             sizeof_reg: size_of::<Registration>(),
             register_mem: Some(reg_mem),

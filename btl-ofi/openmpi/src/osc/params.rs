@@ -7,9 +7,7 @@ use mca_params::{Declaration, Kind, Level, Value};
 
 use crate::identity;
 use crate::osc::component;
-use crate::params::{
-    EXCLUDED_WHEN_NAMED, OF_DEVICES, PREFIX, SHARED_PREFIX, check_allowed, default_of, usual,
-};
+use crate::params::{OF_DEVICES, PREFIX, SHARED_PREFIX, check_allowed, unset, usual};
 use crate::storage::{self, Name, Variable};
 
 static PRIORITY: Declaration = Declaration::new("osc_ofi_rs_priority", Kind::Int, Value::Int(102))
@@ -101,9 +99,7 @@ fn register_for(name: &Name<'_>, declared: &Declaration) -> Result<Variable, Str
         .and_then(|shared| CString::new(shared).ok());
     let Some(shared) = shared else {
         let variable = Variable::shared(name, declared).ok_or_else(failed)?;
-        if identity::BESIDE_C {
-            usual::give(variable, name.variable);
-        }
+        usual::give(variable, name.variable);
         return Ok(variable);
     };
     let common = Name {
@@ -113,24 +109,8 @@ fn register_for(name: &Name<'_>, declared: &Declaration) -> Result<Variable, Str
     };
     let variable = Variable::shared(&common, declared).ok_or_else(failed)?;
     variable.synonym(name);
-    if identity::BESIDE_C {
-        usual::give(variable, name.variable);
-    }
+    usual::give(variable, name.variable);
     Ok(variable)
-}
-
-/// The value of a parameter that nobody set by the component's own name.
-fn unset(declared: &Declaration) -> Value {
-    if identity::BESIDE_C
-        && let Some(value) = usual::value(declared)
-    {
-        return value;
-    }
-    match declared.name.as_ref() {
-        // Windows have nothing else on Ethernet, so tcp is not left out. It comes after all fabrics.
-        "btl_ofi_provider_exclude" => Value::String(EXCLUDED_WHEN_NAMED.into()),
-        _ => default_of(declared),
-    }
 }
 
 /// Open MPI turns a limit of 0 into the largest number; for the transport 0 means that the user set no limit.

@@ -59,7 +59,8 @@ pub(crate) fn all() {
 }
 
 /// Waits of windows: the transport's progress, and Open MPI's now and then, on which other communication of this process, and so
-/// what the wait needs of other processes, may depend.
+/// what the wait needs of other processes, may depend. Open MPI's progress gives the processor away where the user wants that
+/// (`mpi_yield_when_idle`, which mpirun sets where ranks outnumber processors).
 pub(crate) struct Turns;
 
 impl Turns {
@@ -90,10 +91,7 @@ impl Waiter for Turns {
             if visits.is_multiple_of(OWN_VISITS) {
                 all();
             }
-            if what.is_done() {
-                break;
-            }
-            if pace.after(count > 0, false) {
+            if pace.spin() {
                 what.look()?;
             }
         }
@@ -106,7 +104,7 @@ impl Waiter for Turns {
             return Err(what.progress_failed(count));
         }
         all();
-        if pace.after(count > 0, false) {
+        if pace.spin() {
             what.look()?;
         }
         Ok(())

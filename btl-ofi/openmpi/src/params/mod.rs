@@ -14,9 +14,8 @@ pub(crate) const PREFIX: &str = "btl_ofi_";
 /// The prefix of parameters that all components over libfabric share (Open MPI's `common/ofi`).
 pub(crate) const SHARED_PREFIX: &str = "opal_common_ofi_";
 
-/// Providers that a job does not take which names this component in its list of BTLs but no providers: the default without
-/// `tcp`.
-pub(crate) const EXCLUDED_WHEN_NAMED: &str = "shm,sockets,udp,rstream,usnic,net";
+/// Providers that a job does not take unless it names them: the transport's default without `tcp`, which comes after all fabrics.
+const EXCLUDED: &str = "shm,sockets,udp,rstream,usnic,net";
 
 /// Parameters of device memory, which this component never gets: without use, so not registered.
 pub(crate) const OF_DEVICES: [&str; 2] = ["hmem", "hmem_thread"];
@@ -25,8 +24,14 @@ pub(crate) const OF_DEVICES: [&str; 2] = ["hmem", "hmem_thread"];
 pub(crate) fn default_of(declared: &Declaration) -> Value {
     match declared.name.as_ref() {
         "btl_ofi_mode" => Value::Int(series::MODE),
+        "btl_ofi_provider_exclude" => Value::String(EXCLUDED.into()),
         _ => declared.default.clone(),
     }
+}
+
+/// The value of a parameter that no source set under the components' own name: what was set under the usual name, or the default.
+pub(crate) fn unset(declared: &Declaration) -> Value {
+    usual::value(declared).unwrap_or_else(|| default_of(declared))
 }
 
 /// The reason why a variable cannot be used.

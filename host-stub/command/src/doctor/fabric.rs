@@ -94,8 +94,7 @@ fn judge(reports: &[ProviderReport]) -> Finding {
         Some(first) => Finding::note(
             PROVIDERS,
             format!(
-                "no fabric: without a name the transport takes none of {}. A list of BTLs with ofi_rs and the tuning file take \
-                 TCP",
+                "no fabric: without a name the transport takes none of {}. Open MPI's windows take TCP",
                 names.join(", ")
             ),
         )

@@ -15,18 +15,17 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 const NAME: &str = "OMPI_MCA_mca_base_component_path";
 
-/// A finding if ranks would look for `component` in other folders than `ompi_info` does, which are `folders`. A launcher that
+/// A finding if ranks would look for the component's `file` in other folders than `ompi_info` does, which are `folders`. A launcher that
 /// does not run, or that passes nothing, is no finding.
-pub(super) fn look(component: &str, folders: &[PathBuf]) -> Option<Finding> {
+pub(super) fn look(file: &str, folders: &[PathBuf]) -> Option<Finding> {
     let said = run("mpirun", &["--allow-run-as-root", "-n", "1", "env"], LIMIT).ok()?;
     let passed = said
         .out
         .lines()
         .find_map(|line| line.strip_prefix(NAME)?.strip_prefix('='))?;
-    let file = format!("mca_btl_{component}.so");
     if passed
         .split(':')
-        .any(|folder| PathBuf::from(folder).join(&file).is_file())
+        .any(|folder| PathBuf::from(folder).join(file).is_file())
     {
         return None;
     }
@@ -38,7 +37,7 @@ pub(super) fn look(component: &str, folders: &[PathBuf]) -> Option<Finding> {
         Finding::problem(
             "launcher",
             format!(
-                "mpirun gives its ranks {passed} as the folder of Open MPI's components, so that they do not find {component}. Set \
+                "mpirun gives its ranks {passed} as the folder of Open MPI's components, so that they do not find {file}. Set \
                  the folder before mpirun"
             ),
         )

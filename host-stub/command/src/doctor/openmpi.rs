@@ -1,6 +1,6 @@
 //! Open MPI: its version, which component it would load, and whether its settings admit it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Finding, launcher};
@@ -12,11 +12,9 @@ const COMPONENT: &str = "component";
 /// `ompi_info` opens every component, and needs less than a second where all is well.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The names that this project's component may have, its own first.
-const NAMES: [&str; 2] = ["ofi_rs", "ofi"];
-
-/// The tuning file of the packages, below the folder that holds `bin`.
-const TUNE: &str = "share/btl-ofi-rs/ofi_rs.conf";
+/// The component for windows, and its file.
+const NAME: &str = "ofi_rs";
+const FILE: &str = "mca_osc_ofi_rs.so";
 
 pub(super) fn look() -> Vec<Finding> {
     let said = match run("ompi_info", &["--version"], LIMIT) {
@@ -67,16 +65,16 @@ fn version(text: &str) -> Option<&str> {
 struct Settings {
     /// The folders with components, in the order in which Open MPI looks.
     folders: Vec<PathBuf>,
-    /// The list of BTLs, and where it was set.
-    btl: String,
+    /// The list of components for windows, and where it was set.
+    list: String,
     source: String,
-    /// Every BTL that loads, with its parameters, and the complaints about others.
-    btls: Said,
+    /// Every component for windows that loads, with its parameters, and the complaints about others.
+    loaded: Said,
 }
 
 fn settings() -> Result<Settings, String> {
     let paths = parameters("mca", "base")?;
-    let btls = parameters("btl", "all")?;
+    let loaded = parameters("osc", "all")?;
     let folders = field(
         &paths.out,
         "mca:mca:base:param:mca_base_component_path:value:",
@@ -84,9 +82,9 @@ fn settings() -> Result<Settings, String> {
     .ok_or("ompi_info does not tell mca_base_component_path")?;
     Ok(Settings {
         folders: folders.split(':').map(PathBuf::from).collect(),
-        btl: field(&btls.out, "mca:btl:base:param:btl:value:").unwrap_or_default(),
-        source: field(&btls.out, "mca:btl:base:param:btl:source:").unwrap_or_default(),
-        btls,
+        list: field(&loaded.out, "mca:osc:base:param:osc:value:").unwrap_or_default(),
+        source: field(&loaded.out, "mca:osc:base:param:osc:source:").unwrap_or_default(),
+        loaded,
     })
 }
 
@@ -113,96 +111,60 @@ fn field(text: &str, key: &str) -> Option<String> {
 }
 
 fn components(version: &str, settings: &Settings) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut ours = None;
-    for name in NAMES {
-        let file = format!("mca_btl_{name}.so");
-        let found: Vec<_> = settings
-            .folders
-            .iter()
-            .map(|folder| folder.join(&file))
-            .filter(|path| path.is_file())
-            .collect();
-        if found.is_empty() {
-            continue;
-        }
-        findings.extend(one(name, &found, settings));
-        if implementation(&settings.btls, name).is_some() && ours.is_none() {
-            ours = Some(name);
-        }
-    }
-    match ours {
-        Some(name) => {
-            findings.push(admitted(name, settings));
-            // 4.1 has a launcher of its own, which passes on what the user set and nothing else.
-            if !version.starts_with("4.1.") {
-                findings.extend(launcher::look(name, &settings.folders));
-            }
-        }
-        None if findings.iter().any(|f| f.verdict == super::Verdict::Problem) => {}
-        None => findings.push(
+    let found: Vec<_> = settings
+        .folders
+        .iter()
+        .map(|folder| folder.join(FILE))
+        .filter(|path| path.is_file())
+        .collect();
+    let Some(first) = found.first().map(|path| path.display().to_string()) else {
+        return vec![
             Finding::note(
                 COMPONENT,
-                "not installed: Open MPI uses its own transports for windows",
+                "not installed: Open MPI's own components make its windows",
             )
-            .set("sudo apt-get install ./openmpi-btl-ofi-rs_*.deb   # or: ./install.sh --prefix FOLDER, from the tarball"),
-        ),
-    }
-    findings
-}
-
-/// The component's own line, which the C component does not have.
-fn implementation(said: &Said, name: &str) -> Option<String> {
-    field(
+            .set("sudo apt-get install ./openmpi-ofi-rs_*.deb   # or: ./install.sh --prefix FOLDER, from the tarball"),
+        ];
+    };
+    let said = &settings.loaded;
+    let implementation = field(
         &said.out,
-        &format!("mca:btl:{name}:param:btl_{name}_implementation:value:"),
-    )
-}
-
-/// What Open MPI makes of the files of one name; `found` is not empty.
-fn one(name: &str, found: &[PathBuf], settings: &Settings) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let said = &settings.btls;
-    let first = found.first().map(|path| path.display().to_string());
-    let first = first.unwrap_or_default();
-    let marks = [format!("mca_btl_{name}:"), format!("btl/{name}:")];
-    let complaint = said
-        .err
-        .lines()
-        .find(|line| marks.iter().any(|mark| line.contains(mark)));
-    match (implementation(said, name), complaint) {
-        (Some(implementation), _) => findings.push(Finding::ok(
-            COMPONENT,
-            format!("{name}: {implementation}, from {first}"),
-        )),
-        (None, Some(complaint)) => findings.push(
+        "mca:osc:ofi_rs:param:osc_ofi_rs_implementation:value:",
+    );
+    let Some(implementation) = implementation else {
+        let complaint = said.err.lines().find(|line| line.contains(NAME));
+        let complaint = complaint.unwrap_or("ompi_info does not say why");
+        return vec![
             Finding::problem(
                 COMPONENT,
                 format!("{first} does not load, and Open MPI goes on without it: {complaint}"),
             )
             .set(remedy(complaint)),
-        ),
-        // Open MPI's own component of this name.
-        (None, None) => {}
-    }
-    if found.len() > 1 && implementation(said, name).is_some() {
-        let others: Vec<_> = found
-            .iter()
-            .skip(1)
-            .map(|p| p.display().to_string())
-            .collect();
+        ];
+    };
+    let mut findings = vec![Finding::ok(
+        COMPONENT,
+        format!("{NAME}: {implementation}, from {first}"),
+    )];
+    if found.len() > 1 {
+        let others = found.iter().skip(1).map(|path| path.display().to_string());
         findings.push(
             Finding::note(
                 COMPONENT,
                 format!(
-                    "{} files have the name {name}; Open MPI takes {first} and not {}. Remove one, or name the folder of the \
+                    "{} files have the name {NAME}; Open MPI takes {first} and not {}. Remove one, or name the folder of the \
                      wanted one first",
                     found.len(),
-                    others.join(", ")
+                    others.collect::<Vec<_>>().join(", ")
                 ),
             )
-            .set(order(found, &settings.folders)),
+            .set(order(&found, &settings.folders)),
         );
+    }
+    findings.push(admitted(settings));
+    // 4.1 has a launcher of its own, which passes on what the user set and nothing else.
+    if !version.starts_with("4.1.") {
+        findings.extend(launcher::look(FILE, &settings.folders));
     }
     findings
 }
@@ -232,53 +194,29 @@ fn remedy(complaint: &str) -> &'static str {
     } else if complaint.contains("steps aside") || complaint.contains("libopen-pal") {
         "./dev openmpi   # in the sources: builds the component for the Open MPI on the PATH"
     } else {
-        "sudo apt-get install --reinstall ./openmpi-btl-ofi-rs_*.deb"
+        "sudo apt-get install --reinstall ./openmpi-ofi-rs_*.deb"
     }
 }
 
-/// Whether the list of BTLs lets the component in, and what to say if not.
-fn admitted(name: &str, settings: &Settings) -> Finding {
-    let list = settings.btl.trim();
+/// Whether the list of components for windows lets this one in, and what to say if not.
+fn admitted(settings: &Settings) -> Finding {
+    let list = settings.list.trim();
     let (excludes, names) = match list.strip_prefix('^') {
         Some(rest) => (true, rest),
         None => (false, list),
     };
-    let listed = names.split(',').any(|entry| entry.trim() == name);
-    let run = format!("mpirun --mca btl self,vader,{name} ./your_program");
-    if list.is_empty() || listed != excludes {
-        let why = match list {
-            "" => "no list of BTLs is set".to_owned(),
-            list => format!("the list of BTLs is {list}, from {}", settings.source),
-        };
-        let taken = format!(
-            "{name} is considered ({why}). If it finds a provider (below), osc/rdma takes it: it declares the lowest latency"
-        );
-        let finding = Finding::ok(COMPONENT, taken).set(run);
-        return match tune() {
-            Some(file) => finding.set(format!("mpirun --tune {} ./your_program", file.display())),
-            None => finding,
-        };
-    }
-    Finding::note(
-        COMPONENT,
-        format!(
-            "{name} is left out: the list of BTLs is {list}, from {}",
+    let listed = names.split(',').any(|entry| entry.trim() == NAME);
+    let why = match list {
+        "" => "osc, the list of components for windows, is not set".to_owned(),
+        list => format!(
+            "osc, the list of components for windows, is {list}, from {}",
             settings.source
         ),
-    )
-    .set(run)
-}
-
-/// The tuning file that was installed with this program or with the component.
-fn tune() -> Option<PathBuf> {
-    let beside = std::env::current_exe().ok();
-    let prefix = beside
-        .as_deref()
-        .and_then(Path::parent)
-        .and_then(Path::parent);
-    prefix
-        .into_iter()
-        .chain([Path::new("/usr")])
-        .map(|prefix| prefix.join(TUNE))
-        .find(|file| file.is_file())
+    };
+    if list.is_empty() || listed != excludes {
+        let serves = format!("{NAME} serves windows ({why})");
+        return Finding::ok(COMPONENT, serves).set("mpirun ./your_program");
+    }
+    Finding::problem(COMPONENT, format!("{NAME} is left out: {why}"))
+        .set("export OMPI_MCA_osc=^pt2pt   # or change the list where it stands")
 }

@@ -22,6 +22,15 @@ pub struct Pace {
 }
 
 impl Pace {
+    /// After one visit of a program that gives the processor away itself, by rules of its own, and otherwise keeps it: what it gives
+    /// away on a busy machine comes back after milliseconds. True when it is time to look at the job.
+    #[inline]
+    pub fn spin(&mut self) -> bool {
+        self.visits = self.visits.wrapping_add(1);
+        std::hint::spin_loop();
+        self.visits.is_multiple_of(LOOKS)
+    }
+
     /// After one visit: waits as long as is due. True when it is time to look at the job.
     #[inline]
     pub fn after(&mut self, moved: bool, oversubscribed: bool) -> bool {

@@ -15,7 +15,7 @@ class BtlOfi(Package):
     version("main", get_full_repo=True)
 
     # Open MPI's devel headers are needed: it must be configured with --with-devel-headers. The build says so if not.
-    variant("openmpi", default=False, description="Build the component btl/ofi_rs for Open MPI 4.1 or 5.0")
+    variant("openmpi", default=False, description="Build the components osc/ofi_rs and btl/ofi_rs for Open MPI 4.1 or 5.0")
 
     depends_on("c", type="build")
     depends_on("rust@1.88:", type="build")
@@ -28,7 +28,6 @@ class BtlOfi(Package):
         if self.spec.satisfies("+openmpi"):
             # mpicc of this Open MPI also names the folders of hwloc, libevent and PMIx, which the headers include.
             env.prepend_path("PATH", self.spec["openmpi"].prefix.bin)
-            env.set("MCA_BTL_OFI_NAME", "ofi_rs")
             env.set("LIBCLANG_PATH", self.spec["llvm"].prefix.lib)
 
     def install(self, spec, prefix):
@@ -54,8 +53,7 @@ class BtlOfi(Package):
         if spec.satisfies("+openmpi"):
             mkdirp(prefix.lib.openmpi)
             install(join_path(release, "libmca_btl_ofi.so"), join_path(prefix.lib.openmpi, "mca_btl_ofi_rs.so"))
-            mkdirp(join_path(prefix.share, "btl-ofi-rs"))
-            install(join_path("packaging", "ofi_rs.conf"), join_path(prefix.share, "btl-ofi-rs"))
+            symlink("mca_btl_ofi_rs.so", join_path(prefix.lib.openmpi, "mca_osc_ofi_rs.so"))
 
     def setup_run_environment(self, env):
         # The programs open libfabric when they need it.

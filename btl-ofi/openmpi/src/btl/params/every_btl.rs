@@ -77,7 +77,7 @@ pub(super) fn register(mut template: ffi::mca_btl_base_module_t) -> Result<(), S
     let template: *mut Module = Box::leak(Box::new(template));
     // SAFETY: `component` is the exported structure, and the leaked template never moves.
     let mut rc = unsafe { ffi::mca_btl_base_param_register(component.cast(), template) };
-    if identity::BESIDE_C && rc == Status::SUCCESS.0 {
+    if rc == Status::SUCCESS.0 {
         take_usual_names(template);
         // SAFETY: the template lives; the function makes the fields that were just written agree, as registration does.
         rc = unsafe { ffi::mca_btl_base_param_verify(template) };

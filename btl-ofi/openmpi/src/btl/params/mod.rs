@@ -3,7 +3,6 @@
 
 use std::ffi::{CStr, CString};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use btl_ofi::{Error, Options};
 use mca_params::{Declaration, Kind, Value};
@@ -12,8 +11,7 @@ use crate::bindings as ffi;
 use crate::common_ofi;
 use crate::identity;
 use crate::params::{
-    EXCLUDED_WHEN_NAMED, OF_DEVICES, PREFIX, SHARED_PREFIX, Unusable, check_allowed, default_of,
-    lists, usual,
+    OF_DEVICES, PREFIX, SHARED_PREFIX, Unusable, check_allowed, default_of, lists, unset, usual,
 };
 use crate::storage::{self, Name, Variable};
 
@@ -32,9 +30,6 @@ const OF_EVERY_BTL: [&str; 6] = [
 
 /// The variables of the last registration, in the order of the declarations; `None` for parameters of every BTL and of devices.
 static VARIABLES: Mutex<Vec<Option<Variable>>> = Mutex::new(Vec::new());
-
-/// See [`names_providers`].
-static PROVIDERS_NAMED: AtomicBool = AtomicBool::new(false);
 
 /// Registers every parameter that has a use here. The variable system resolves each value at once.
 ///
@@ -72,9 +67,7 @@ pub(crate) fn register(template: ffi::mca_btl_base_module_t) -> Result<(), Strin
             None => Variable::own(component, &own, declared),
         };
         let variable = variable.ok_or_else(failed)?;
-        if identity::BESIDE_C {
-            usual::give(variable, &own);
-        }
+        usual::give(variable, &own);
         variables.push(Some(variable));
     }
     if let Ok(mut kept) = VARIABLES.lock() {
@@ -132,40 +125,12 @@ pub(crate) fn resolve() -> Result<Options, Error> {
                 .ok_or_else(|| Unusable(String::from("Open MPI has no value for it")))?,
             None => every_btl::value(declared),
         };
-        if declared.name == "btl_ofi_provider_include" {
-            PROVIDERS_NAMED.store(
-                value.as_str().is_some_and(|list| !list.trim().is_empty()),
-                Ordering::Relaxed,
-            );
-        }
         check_allowed(declared, value)
     })?;
     Ok(options.without_devices())
 }
 
-/// The value of a parameter that no source set under the component's own name.
-fn unset(declared: &Declaration) -> Value {
-    if !identity::BESIDE_C {
-        return default_of(declared);
-    }
-    usual::value(declared).unwrap_or_else(|| {
-        // Who names this component asks for it, also on Ethernet. A machine's default must not leave the job without it.
-        if declared.name == "btl_ofi_provider_exclude" && names_component() {
-            Value::String(EXCLUDED_WHEN_NAMED.into())
-        } else {
-            default_of(declared)
-        }
-    })
-}
-
-/// Whether the user named providers. If so, a failure to use them is always logged; otherwise a machine without a
-/// fabric is normal and is logged only at a higher verbosity.
-pub(crate) fn names_providers() -> bool {
-    PROVIDERS_NAMED.load(Ordering::Relaxed)
-}
-
-/// Whether the user's list of BTLs names this component, given on the command line, in the environment or in a file. Who does
-/// so without a fabric otherwise gets no more than MPI_ERR_WIN from Open MPI.
+/// Whether the user's list of BTLs names this component, given on the command line, in the environment or in a file.
 pub(crate) fn names_component() -> bool {
     let list = Variable::of_framework(c"btl").and_then(|list| list.value(Kind::String));
     let list = list.as_ref().and_then(Value::as_str).unwrap_or_default();

@@ -70,6 +70,7 @@ said() {
 }
 
 moved='tcp;ofi_rxm on .* [1-9][0-9]* operations posted'
+served='^hello_window: ofi_rs window, put and flush'
 went_well='^hello_window: ok, 2 ranks'
 
 # The command on README's first screen that begins so, without its comment.
@@ -113,7 +114,7 @@ prepare() {
     rm -rf "$root/opt/project" "$root"/home/user/btl-ofi "$root"/home/user/.openmpi
     mkdir -p "$root/opt/project/target/packages"
     cp "$packages"/*.deb "$packages"/*.tar.gz "$root/opt/project/target/packages/"
-    cp tests/openmpi/hello_window.c tests/openmpi/check.h tests/openmpi/other_series.c host-stub/c/examples/halo.c \
+    cp tests/openmpi/other_series.c host-stub/c/examples/halo.c \
         host-stub/c/examples/example.h "$root/opt/project/"
     chown -R 1000:1000 "$root/opt/project"
 }
@@ -138,40 +139,42 @@ installs() {
     debian_inside sh -c "$line"
 }
 
-# A user's program: compiled with what the distribution has.
+# The README's program: compiled with what the distribution has.
 compiles() {
     debian_inside apt-get -qq install -y --no-install-recommends gcc libc6-dev pkg-config libopenmpi-dev >/dev/null || return 1
-    as_user 'mpicc -std=gnu11 -O2 -o hello_window hello_window.c'
+    as_user "$(readme_line mpicc)"
 }
 
 # Open MPI lists both components without any setting.
 is_found() {
     local out
     out=$(as_user 'ompi_info --param btl all --level 9') || return 1
-    said "$out" 'MCA btl: ofi \(' "MCA btl: ofi_rs .*Component v$version" "btl_ofi_rs_implementation.*built for Open MPI $series"
+    said "$out" 'MCA btl: ofi \(' "MCA btl: ofi_rs .*Component v$version" "btl_ofi_rs_implementation.*built for Open MPI $series" || return 1
+    out=$(as_user 'ompi_info --param osc ofi_rs --level 9') || return 1
+    said "$out" "MCA osc: ofi_rs .*Component v$version"
 }
 
-# runs_line BEGINNING: a line of README's that starts a program, told to say what it did.
+# The README's line: windows are this component's, and other components' where the user says so.
 runs_line() {
     local line out
-    line=$(readme_line "$1") || return 1
+    line=$(readme_line "mpirun -n 2") || return 1
     printf '%s\n' "$line"
-    out=$(as_user "OMPI_MCA_btl_ofi_verbose=1 $line") || { printf '%s\n' "$out"; return 1; }
-    said "$out" "$went_well" "$moved"
+    out=$(as_user "$line") || { printf '%s\n' "$out"; return 1; }
+    said "$out" "$went_well" "$served" || return 1
+    out=$(as_user "${line/mpirun/mpirun --mca osc ^ofi_rs}") || { printf '%s\n' "$out"; return 1; }
+    said "$out" "$went_well" '^hello_window: rdma window'
 }
 
-# Nothing at all: the tuning file is the user's parameter file.
-runs_without_options() {
+# As a BTL, below osc/rdma.
+runs_as_btl() {
     local out
-    out=$(as_user 'mkdir -p ~/.openmpi && cp /usr/share/btl-ofi-rs/ofi_rs.conf ~/.openmpi/mca-params.conf &&
-        OMPI_MCA_btl_ofi_verbose=1 mpirun -n 2 ./hello_window') || { printf '%s\n' "$out"; return 1; }
-    rm -r "$root/home/user/.openmpi"
+    out=$(as_user "OMPI_MCA_btl_ofi_verbose=1 $one_flag ./hello_window") || { printf '%s\n' "$out"; return 1; }
     said "$out" "$went_well" "$moved"
 }
 
 # Both components are loaded; parameters under the usual names reach this one, in numbers and in words.
 stands_beside() {
-    local out run='mpirun -n 2 --mca btl self,vader,tcp,ofi,ofi_rs --mca btl_ofi_provider_include "tcp;ofi_rxm"'
+    local out run='mpirun -n 2 --mca osc rdma,sm --mca btl self,vader,tcp,ofi,ofi_rs --mca btl_ofi_provider_include "tcp;ofi_rxm"'
     out=$(as_user "OMPI_MCA_btl_ofi_verbose=1 $run ./hello_window") || { printf '%s\n' "$out"; return 1; }
     said "$out" "$went_well" "$moved" 'btl:ofi:provider_include' || return 1
     out=$(as_user "$run --mca btl_ofi_mode 7 ./hello_window") || return 1
@@ -190,8 +193,8 @@ doctor() {
     local line out
     line=$(readme_line 'host-stub doctor') || return 1
     out=$(as_user "$line") || { printf '%s\n' "$out"; return 1; }
-    said "$out" "ok +Open MPI +$series" 'ok +component +ofi_rs: mca-btl-ofi' 'ofi_rs is considered' 'ok +libfabric +[12]\.' '^To set:' \
-        'mpirun --tune /usr/share/btl-ofi-rs/ofi_rs.conf' 'ok +port'
+    said "$out" "ok +Open MPI +$series" 'ok +component +ofi_rs: mca-btl-ofi' 'ofi_rs serves windows' 'ok +libfabric +[12]\.' '^To set:' \
+        'mpirun \./your_program' 'ok +port'
 }
 
 checks_itself() {
@@ -218,15 +221,13 @@ has_pages() {
 
 # The tarball, by a user without rights, after the packages are gone.
 tarball() {
-    local out run setting
-    debian_inside apt-get -qq remove -y host-stub openmpi-btl-ofi-rs >/dev/null || return 1
+    local out setting
+    debian_inside apt-get -qq remove -y host-stub openmpi-ofi-rs >/dev/null || return 1
     out=$(as_user "tar xzf target/packages/$archive.tar.gz && ./$archive/install.sh --prefix ~/btl-ofi") || { printf '%s\n' "$out"; return 1; }
-    run=$(sed -n 's/^  \(mpirun .*\)/\1/p' <<<"$out")
-    run=${run/'./your_program'/./hello_window}
-    said "$out" 'mpirun --tune /home/user/btl-ofi/share' 'export PATH=/home/user/btl-ofi/bin' || return 1
+    said "$out" 'export PATH=/home/user/btl-ofi/bin' || return 1
     setting=$(sed -n 's/^  \(export OMPI_MCA_.*\)/\1/p' <<<"$out")
-    out=$(as_user "${setting:-:} && OMPI_MCA_btl_ofi_verbose=1 ${run/mpirun/mpirun -n 2}") || { printf '%s\n' "$out"; return 1; }
-    said "$out" "$went_well" "$moved" || return 1
+    out=$(as_user "$setting && mpirun -n 2 ./hello_window") || { printf '%s\n' "$out"; return 1; }
+    said "$out" "$went_well" "$served" || return 1
     out=$(as_user 'export PATH=~/btl-ofi/bin:$PATH PKG_CONFIG_PATH=~/btl-ofi/lib/pkgconfig && rm -f halo &&
         cc halo.c $(pkg-config --cflags --libs host-stub) -Wl,-rpath,$HOME/btl-ofi/lib -o halo &&
         env -u HOST_STUB_PLUGIN host-stub launch -n 2 --provider shm -- ./halo && host-stub info --provider shm') ||
@@ -243,9 +244,8 @@ try_release() {
     check 'a program is compiled' compiles
     check 'Open MPI finds the component by itself' is_found
     heed_doctor
-    check 'README: one flag' runs_line 'mpirun -n 2 --mca btl'
-    check 'README: the tuning file' runs_line 'mpirun -n 2 --tune'
-    check 'the tuning file as parameter file, and no option' runs_without_options
+    check 'README: mpirun' runs_line
+    check 'as a BTL, by its name' runs_as_btl
     check 'beside the C component' stands_beside
     check 'README: doctor' doctor
     check 'README: check' checks_itself

@@ -2,18 +2,18 @@
 # What can go wrong with packages, for bare_packages.sh, which sources this: each case says what to do, and Open MPI goes on
 # with its own transports.
 
-one_flag='mpirun -n 2 --mca btl self,vader,ofi_rs'
+one_flag='mpirun -n 2 --mca osc rdma,sm --mca btl self,vader,ofi_rs'
 
 # A package for another Open MPI: apt offers no more than to take the component away with the Open MPI that it is for.
 another_openmpi_package() {
     local out library
-    library=$(debian_inside dpkg-query -W -f '${Depends}' openmpi-btl-ofi-rs | grep -o 'libopenmpi[0-9]*' | head -1)
+    library=$(debian_inside dpkg-query -W -f '${Depends}' openmpi-ofi-rs | grep -o 'libopenmpi[0-9]*' | head -1)
     debian_inside sh -euc 'mkdir -p /tmp/other/DEBIAN && cd /tmp &&
         printf "Package: %s\nVersion: 99.0-1\nArchitecture: %s\nMulti-Arch: same\nMaintainer: nobody\nDescription: another release\n" \
             "$1" "$(dpkg --print-architecture)" >other/DEBIAN/control &&
         dpkg-deb --build other other.deb >/dev/null' - "$library" || return 1
     out=$(debian_inside apt-get install -s -y /tmp/other.deb 2>&1) || true
-    said "$out" 'openmpi-btl-ofi-rs' || return 1
+    said "$out" 'openmpi-ofi-rs' || return 1
     said "$out" "(Remv|REMOVED|unmet dependencies|Depends: $library \\(<)"
 }
 
@@ -119,7 +119,7 @@ trouble_of_packages() {
 two_versions() {
     local out path
     debian_inside sh -c 'cd /opt/project && apt-get -qq install -y ./target/packages/*.deb' >/dev/null || return 1
-    path=$(sed -n 's/^--mca mca_base_component_path //p' "$root/home/user/btl-ofi/share/btl-ofi-rs/ofi_rs.conf")
+    path=$(as_user "./$archive/install.sh --prefix ~/btl-ofi" | sed -n 's/^  export OMPI_MCA_mca_base_component_path=//p')
     out=$(as_user "export OMPI_MCA_mca_base_component_path=$path && OMPI_MCA_btl_ofi_verbose=1 $one_flag ./hello_window && host-stub doctor") ||
         { printf '%s\n' "$out"; return 1; }
     said "$out" "$went_well" "$moved" '2 files have the name ofi_rs; Open MPI takes /home/user/btl-ofi/.* and not /usr/lib' \
@@ -136,7 +136,7 @@ install_elsewhere() {
     chmod +x "$root/opt/project/other/ompi_info"
     out=$(as_user "PATH=/opt/project/other:\$PATH ./$archive/install.sh --prefix ~/elsewhere") || { printf '%s\n' "$out"; return 1; }
     said "$out" "Open MPI 4\\.0\\.3 is on the PATH, and the component is for $series: .*\\./dev openmpi" || return 1
-    if grep -q '^--mca mca_base_component_path' "$root/home/user/elsewhere/share/btl-ofi-rs/ofi_rs.conf"; then return 1; fi
+    if grep -q 'OMPI_MCA_mca_base_component_path' <<<"$out"; then return 1; fi
     for arguments in '' '--prefix' '--root /x' '--prefix "$HOME/my apps"' '--prefix=$HOME/a:b'; do
         if out=$(as_user "./$archive/install.sh $arguments"); then return 1; fi
         said "$out" '^install\.sh: ' || return 1

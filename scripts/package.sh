@@ -83,7 +83,9 @@ put_object() {
 # lay_out_components FOLDER DOC: one file under the names of both components, and a program that shows which carries windows.
 lay_out_components() {
     put_object "$release/libmca_btl_ofi.so" "$1/mca_btl_ofi_rs.so"
-    ln -s mca_btl_ofi_rs.so "$1/mca_osc_ofi_rs.so"
+    if nm -D "$release/libmca_btl_ofi.so" | grep mca_osc_ofi_rs_component >/dev/null; then
+        ln -s mca_btl_ofi_rs.so "$1/mca_osc_ofi_rs.so"
+    fi
     put 644 tests/openmpi/hello_window.c "$2/examples/hello_window.c"
 }
 

@@ -57,10 +57,9 @@ build() {
     CC_SHELL_ESCAPED_FLAGS=1
     CFLAGS="${CFLAGS:-} '-ffile-prefix-map=$(pwd)=/btl-ofi'"
     export CARGO_ENCODED_RUSTFLAGS CC_SHELL_ESCAPED_FLAGS CFLAGS
-    # Apart from the others: the variables must not make cargo build these again.
-    cargo build --release -p host-stub-command -p btl-ofi-plugin -p host-stub-c --bins --lib --example pages
     if [ -n "$prefix" ]; then export MCA_BTL_OFI_OMPI_PREFIX=$prefix; fi
-    MCA_BTL_OFI_SERIES=$series cargo build --release -p mca-btl-ofi
+    MCA_BTL_OFI_SERIES=$series cargo build --release -p host-stub-command -p btl-ofi-plugin -p host-stub-c -p mca-btl-ofi \
+        --bins --lib --example pages
 }
 
 # The libraries open libfabric themselves: a dependency would keep them from loading, and from saying what to do, without it.

@@ -1,5 +1,5 @@
-//! Ten thousand peers, most of them of nobody: what connecting, a first put and the release of each cost in memory, in calls of
-//! the provider and in processor time. docs/scale.md takes its bytes from here.
+//! Ten thousand peers, most at addresses that no process has: what it costs to connect each, to put to it once and to release it,
+//! in memory, in calls of the provider and in processor time. docs/scale.md takes its bytes from here.
 
 #![allow(
     clippy::unwrap_used,

@@ -330,7 +330,7 @@ fn keys_of_regions_are_no_small_numbers() {
                 let reads = (&mut word, false);
                 let is_read = scene.stranger.access(reads, place, &mut progress);
                 assert!(!is_read, "key {key}, offset {offset:#x}");
-                // It may be told to be over once it is sent.
+                // The provider may report it complete once it is sent.
                 let writes = (&mut !WORD, true);
                 let _ = scene.stranger.access(writes, place, &mut progress);
             }

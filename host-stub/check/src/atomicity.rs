@@ -53,8 +53,8 @@ fn number(datatype: Datatype, bytes: &[u8]) -> i64 {
     }
 }
 
-/// Apart, since the compiler would otherwise do the comparisons of the conversion before it knows that the
-/// value is no integer, whose bytes it compares then, and valgrind sees that they are not all written.
+/// A function of its own, so that the compiler does not convert a value before it knows that it is a number: valgrind would report
+/// the bytes of other values, which are not all written.
 #[inline(never)]
 fn whole(value: f64) -> i64 {
     value as i64

@@ -202,7 +202,7 @@ fn several(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// The elements of a layout have to be attached, and not what lies before the first of them.
+/// The elements of a layout must be attached; memory before the first of them need not be.
 fn layouts(context: &Context<'_>) -> Outcome {
     let window = context.dynamic()?;
     let memory = Memory::new(&[0; 64]);

@@ -25,7 +25,7 @@ const DOZE: Duration = Duration::from_micros(1);
 /// Time between two visits while nothing is outstanding. With some providers only progress of this process answers its
 /// peers, and no peer can wake it.
 const NAP: Duration = Duration::from_millis(2);
-/// The same after the token was given to another thread, or progress failed: something may be outstanding.
+/// The same nap while something may be outstanding: after the token went to another thread, or progress failed.
 const BRIEF: Duration = Duration::from_micros(100);
 /// Time without a completion after which it sleeps. The answer to a peer mostly brings the next request.
 const LINGER: Duration = Duration::from_micros(200);

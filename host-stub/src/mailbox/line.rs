@@ -216,7 +216,7 @@ impl Mailbox {
             let told = self.words(self.layout.credit(to), 1).as_ptr();
             // SAFETY: the first byte of a word of the region; a single byte is never torn.
             let told = unsafe { AtomicU8::from_ptr(told.cast_mut().cast()) };
-            // Pairs with the receiver's clearing of the slot before it tells.
+            // Acquire: pairs with the receiver, which clears the slot and then tells.
             let told = told.load(Ordering::Acquire);
             let line = &mut self.lines[to];
             // At most 128 slots: the difference is what was taken since.

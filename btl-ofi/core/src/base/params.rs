@@ -23,7 +23,7 @@ pub(crate) const DEFAULT_EXCLUDE: &str = "shm,sockets,tcp,udp,rstream,usnic,net"
 pub(crate) const MAX_CQ_READ: usize = 64;
 /// Default of `btl_ofi_message_limit`.
 const MESSAGE_LIMIT: u64 = 4096;
-/// Default of `btl_ofi_stream_window`: eight packets of loopback and a half. Linux's first congestion window is ten.
+/// Default of `btl_ofi_stream_window`: eight and a half packets of loopback. Linux's first congestion window is ten.
 const STREAM_WINDOW: u64 = 544 * 1024;
 /// Most receive buffers for messages.
 const MOST_RECEIVES: usize = 4096;

@@ -295,8 +295,8 @@ impl Transport {
             Parts::Striped(_) => 1,
             Parts::Notified(_) | Parts::Streamed(_) => 0,
         };
-        // Lowered before the outstanding count, so that meanwhile the provider seems to have one operation too many, never
-        // one too few.
+        // This count is lowered before the outstanding count. In between the provider appears to have one operation too many,
+        // never one too few.
         self.compounds.0.held.fetch_sub(1, Ordering::Relaxed);
         self.compounds
             .0

@@ -125,7 +125,7 @@ unsafe extern "C" fn no_compare(
     NOT_SERVED
 }
 
-/// How commands of peers arrive at a context, besides by its provider.
+/// The ways by which peers' commands reach a context, other than its provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carriers {
     /// Not at all.

@@ -78,7 +78,7 @@ impl AtomicCommand {
 }
 
 impl Caller {
-    /// Whether an operation of this form has something to be done when it is answered.
+    /// Whether the answer to an operation of this form must be acted on.
     #[inline(always)]
     pub(super) fn expects(&self, form: &Form) -> bool {
         form.results > 0 || self.completion.is_some()

@@ -92,8 +92,8 @@ pub(crate) struct Watches {
 
 impl Watches {
     /// Notes what a peer has done in the `passed` milliseconds since the last check. Returns why it counts as silent if it
-    /// does so for `limit` milliseconds. Of remote peers, only those are kept that have something to answer: there may be a
-    /// million others.
+    /// does so for `limit` milliseconds. Of the remote peers, which may be a million, it keeps
+    /// only those that owe an answer.
     fn observe(
         &mut self,
         peer: &Endpoint,

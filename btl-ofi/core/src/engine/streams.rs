@@ -1,4 +1,4 @@
-//! Large transfers over TCP within a machine: in pieces, of which few are on the way to a peer at a time.
+//! Large transfers over TCP within a machine go in pieces, only a few of which are on the way to a peer at a time.
 //!
 //! A transport that hands the provider all that it is given fills the buffers of the connection. TCP then always has more to send than
 //! it lets out, and takes the pace that its congestion control estimates: under BBR, between processes of one machine, a third of what

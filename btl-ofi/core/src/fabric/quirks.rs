@@ -295,7 +295,7 @@ impl Quirks {
         })
     }
 
-    /// The variable that forbids CMA, of a provider whose puts and gets are replaced by it.
+    /// For a provider whose puts and gets CMA replaces: the environment variable by which the user forbids CMA.
     pub(crate) fn copied_by_cma(self) -> Option<&'static str> {
         self.traits().find_map(|t| match t {
             Trait::CopiedByCma { unless } => Some(*unless),

@@ -55,8 +55,8 @@ impl Copier {
     /// `copy_from_hmem_iov` of the user, or ours. Returns the number of bytes, or a negative errno.
     ///
     /// # Safety
-    /// `iov` and `iface` have `count` elements. `dest` is writable for `size` bytes. Each run of `iov` is memory of
-    /// the kind in `iface`.
+    /// `iov` and `iface` have `count` elements. `dest` is writable for `size` bytes. Every run of `iov` is memory of
+    /// kind `iface`.
     pub(crate) unsafe fn copy_from(
         &self,
         dest: *mut c_void,

@@ -183,8 +183,8 @@ impl MappedRegions {
         Found::Unknown
     }
 
-    /// Adds a region, or the fact that it cannot be mapped. Nothing is done if another thread has added it, or if other
-    /// regions have all its places.
+    /// Adds a region, or the fact that it cannot be mapped. Does nothing if another thread has added it, or if other
+    /// regions take all places.
     ///
     /// # Errors
     /// That of `map`.

@@ -31,8 +31,8 @@ fn cloned(origin: &Rank<'_>, target: &Rank<'_>) -> String {
     address
 }
 
-/// A clone's process has the id of another process here, of this process, or of nobody. What becomes of the process here
-/// tells nothing of the clone's.
+/// The process on a cloned machine may have the id of another process here, of this process, or of none. What happens to the
+/// process here says nothing about the one there.
 #[test]
 fn clones() {
     if !available() {

@@ -28,7 +28,7 @@ unsafe extern "C" fn keep_behind_gate(
     unsafe { keep(module, endpoint, tag, data, size, inbox) };
 }
 
-/// While the receiving function has long messages, which stay in the buffers of receives, other threads still get answers.
+/// Other threads still get answers while the receiving function holds long messages, which stay in the buffers of receives.
 #[test]
 fn answers_pass_long_messages() {
     const MANY: usize = 12;

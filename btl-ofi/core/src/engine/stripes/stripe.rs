@@ -56,7 +56,7 @@ pub(super) type Range = (usize, usize);
 /// A way to the peer.
 #[derive(Clone, Copy)]
 pub(super) struct Lane {
-    /// Number of the rail, and of the peer's; `None` for the first interface.
+    /// This process's rail and the peer's, by their numbers; `None` for the first interface.
     pub(super) rail: Option<(usize, usize)>,
     pub(super) endpoint: NonNull<Endpoint>,
     pub(super) key: u64,

@@ -203,7 +203,7 @@ impl Requester {
         false
     }
 
-    /// Makes the transfers that the responder has not begun by the kernel, while `done` has room.
+    /// Has the kernel make the transfers that the responder has not begun, as long as `done` has room.
     #[cold]
     #[inline(never)]
     fn revoke(&mut self, done: &mut Done) {

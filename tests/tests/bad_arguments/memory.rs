@@ -36,8 +36,11 @@ pub(crate) fn component_functions(path: &Path, host: &TestHost) {
         assert!(!init(opened, 0, null_mut(), &mut count).is_ok());
         assert!(!init(opened, 0, modules.as_mut_ptr(), null_mut()).is_ok());
         for level in [4, 5, 255, u32::MAX] {
+            count = modules.len();
             assert!(!init(opened, level, modules.as_mut_ptr(), &mut count).is_ok());
         }
+        count = 0;
+        assert!(!init(opened, 0, modules.as_mut_ptr(), &mut count).is_ok());
         assert!(table.progress.unwrap()(null_mut()) < 0);
         assert!(!table.close.unwrap()(null_mut()).is_ok());
         assert_eq!(table.close.unwrap()(opened), Status::SUCCESS);

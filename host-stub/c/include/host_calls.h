@@ -1,6 +1,6 @@
 /*
  * The calls of host_stub.h by names of their own, which includes this file. Each fills the arguments of host_coll,
- * host_coll_start, host_rma, host_rma_start or host_win_synchronize.
+ * host_coll_start, host_rma, host_rma_start, host_win_make, host_win_synchronize, or a call of many with one.
  *
  * Collectives: buffers are elements of `datatype`. Where `send` is NULL, the operand is where the result will be. Every
  * rank of a communicator calls its collectives in the same order, with the same arguments. The form with an i in front
@@ -15,6 +15,21 @@
 #include <string.h>
 
 #include "host_stub.h"
+
+/* Joins the job that this process was started in, or makes one of its own, for any threads at once. */
+static inline int host_init(void) { return host_init_thread(HOST_THREAD_MULTIPLE, NULL); }
+
+/* A communicator for each node, its ranks in the order of their keys; collective. */
+static inline int host_comm_split_by_node(host_comm_t *parent, int key, host_comm_t **made) {
+    int node = host_comm_node(parent, host_comm_rank(parent));
+    return node < 0 ? node : host_comm_split(parent, node, key, made);
+}
+
+/* Waits until a collective is done, and sets the handle to NULL. */
+static inline int host_coll_wait(host_coll_request_t **request) { return host_coll_waitall(1, request); }
+
+/* Waits until an operation is complete, and sets the handle to NULL. HOST_ERR_LEVEL: the handle is as it was. */
+static inline int host_wait(host_request_t **request) { return host_waitall(1, request); }
 
 /* The arguments of a collective, without lists. */
 static inline host_coll_args_t host_coll_args(const void *send, void *recv, size_t count, int datatype, int op,
@@ -190,6 +205,40 @@ static inline int host_iexscan(const void *send, void *recv, size_t count, int d
                                host_comm_t *comm, host_coll_request_t **request) {
     host_coll_args_t args = host_coll_args(send, recv, count, datatype, op, 0);
     return host_coll_start(comm, HOST_COLL_EXSCAN, &args, request);
+}
+
+/* Makes a window of `size` zeroed bytes at this rank, over a communicator, NULL for all ranks of the job, with hints or NULL;
+ * collective. Displacements at this rank are in units of `unit` bytes. */
+static inline int host_win_allocate_over(host_comm_t *comm, size_t size, uint32_t unit, host_info_t *info,
+                                         host_win_t **win) {
+    return host_win_make(HOST_WIN_ALLOCATE, comm, NULL, size, unit, info, win);
+}
+
+static inline int host_win_allocate(size_t size, uint32_t unit, host_win_t **win) {
+    return host_win_allocate_over(NULL, size, unit, NULL, win);
+}
+
+/* Makes a window of the caller's memory, which stays until the window was freed; collective, as above. */
+static inline int host_win_create_over(host_comm_t *comm, void *base, size_t size, uint32_t unit,
+                                       host_info_t *info, host_win_t **win) {
+    return host_win_make(HOST_WIN_CREATE, comm, base, size, unit, info, win);
+}
+
+static inline int host_win_create(void *base, size_t size, uint32_t unit, host_win_t **win) {
+    return host_win_create_over(NULL, base, size, unit, NULL, win);
+}
+
+/* Makes a window of `size` zeroed bytes at this rank that every rank may address, see host_win_shared_query; collective
+ * over ranks that share a node. */
+static inline int host_win_allocate_shared(host_comm_t *comm, size_t size, uint32_t unit, host_info_t *info,
+                                           host_win_t **win) {
+    return host_win_make(HOST_WIN_ALLOCATE_SHARED, comm, NULL, size, unit, info, win);
+}
+
+/* Makes a window without memory, to which ranks attach some; collective. Displacements are addresses in the target's
+ * process. */
+static inline int host_win_create_dynamic(host_comm_t *comm, host_info_t *info, host_win_t **win) {
+    return host_win_make(HOST_WIN_DYNAMIC, comm, NULL, 0, 1, info, win);
 }
 
 /* Ends the open fence epoch and begins the next, with HOST_MODE_*; collective. */

@@ -941,9 +941,6 @@ int host_comm_override(struct host_comm_t *comm,
 // override, so that the layer above finds its own.
 int host_comm_restore(struct host_comm_t *comm);
 
-// Tables of layers that communicators of this process have, or a negative code.
-int host_coll_live_tables(void);
-
 // Makes the request of a collective that a layer runs itself, for a nonblocking entry to give.
 //
 // # Safety
@@ -954,17 +951,13 @@ int host_coll_request_of_layer(struct host_comm_t *comm,
                                void *state,
                                struct host_coll_request_t **request);
 
-// Waits until a collective is done, and sets the handle to NULL.
-//
-// # Safety
-// `request` is NULL or writable.
-int host_coll_wait(struct host_coll_request_t **request);
-
-// Waits for all of `count` collectives; the first error is returned after all have ended.
+// Waits until each of `count` collectives is done, and sets the handles to NULL; the first error is returned after all have
+// ended.
 //
 // # Safety
 // `requests` is NULL or `count` writable places.
-int host_coll_waitall(size_t count, struct host_coll_request_t **requests);
+int host_coll_waitall(size_t count,
+                      struct host_coll_request_t **requests);
 
 // Makes progress; sets `done` to whether the collective is done, and if it is, the handle to NULL.
 //
@@ -1007,12 +1000,6 @@ int host_comm_dup(struct host_comm_t *parent, struct host_comm_t **made);
 // # Safety
 // `made` is writable.
 int host_comm_split(struct host_comm_t *parent, int color, int key, struct host_comm_t **made);
-
-// A communicator for each node, its ranks in the order of their keys; collective.
-//
-// # Safety
-// `made` is writable.
-int host_comm_split_by_node(struct host_comm_t *parent, int key, struct host_comm_t **made);
 
 // A communicator of some of the parent's ranks, in the order given; NULL at the others. Collective
 // over the parent.
@@ -1287,17 +1274,15 @@ int host_device_ring_free(struct host_device_ring_t **handle);
 int host_finalize(void);
 
 // Joins the job that this process was started in by `host-stub launch`, mpirun or srun, or makes one
-// of its own, for any threads at once.
-int host_init(void);
-
-// As host_init, for a thread level HOST_THREAD_*. `provided`, unless NULL, gets the level that the
+// of its own, for a thread level HOST_THREAD_*. `provided`, unless NULL, gets the level that the
 // program has to keep to; OMP_EXTERNAL or omp_set_external can make it another than was asked for.
 // HOST_TASK_MULTIPLE is provided only where a tasking runtime's hooks are set (crt_set_hooks,
 // crt_omp_yield_in_waits), else HOST_THREAD_MULTIPLE and a warning.
 //
 // # Safety
 // The program keeps to the level provided. `provided` is writable or NULL.
-int host_init_thread(int required, int *provided);
+int host_init_thread(int required,
+                     int *provided);
 
 // This process's rank, or a negative code.
 int host_rank(void);
@@ -1429,46 +1414,19 @@ int host_win_wait_notified(int counter,
                            uint64_t at_least,
                            struct host_win_t *win);
 
-// As host_win_allocate, over a communicator, with hints or NULL.
+// Makes a window of a kind, HOST_WIN_CREATE and so on, over a communicator or, where that is NULL, all ranks of the job;
+// with hints or NULL. Collective. host_calls.h has a function for each kind. `base` is looked at by HOST_WIN_CREATE alone,
+// and `size` and `unit` by all but HOST_WIN_DYNAMIC.
 //
 // # Safety
-// `win` is writable.
-int host_win_allocate_over(struct host_comm_t *comm,
-                           size_t size,
-                           uint32_t unit,
-                           struct host_info_t *info,
-                           struct host_win_t **win);
-
-// As host_win_create, over a communicator, with hints or NULL.
-//
-// # Safety
-// `win` is writable. The memory stays until the window was freed.
-int host_win_create_over(struct host_comm_t *comm,
-                         void *base,
-                         size_t size,
-                         uint32_t unit,
-                         struct host_info_t *info,
-                         struct host_win_t **win);
-
-// Makes a window of `size` zeroed bytes at this rank that every rank may address, see
-// host_win_shared_query; collective over a communicator whose ranks share a node.
-//
-// # Safety
-// `win` is writable.
-int host_win_allocate_shared(struct host_comm_t *comm,
-                             size_t size,
-                             uint32_t unit,
-                             struct host_info_t *info,
-                             struct host_win_t **win);
-
-// Makes a window without memory, to which ranks attach some; collective. Displacements are addresses
-// in the target's process.
-//
-// # Safety
-// `win` is writable.
-int host_win_create_dynamic(struct host_comm_t *comm,
-                            struct host_info_t *info,
-                            struct host_win_t **win);
+// `win` is NULL or writable. Memory at `base` stays until the window was freed.
+int host_win_make(int kind,
+                  struct host_comm_t *over,
+                  void *base,
+                  size_t size,
+                  uint32_t unit,
+                  struct host_info_t *info,
+                  struct host_win_t **win);
 
 // Attaches this rank's memory to a dynamic window; local.
 //
@@ -1524,18 +1482,13 @@ int host_win_shared_query(struct host_win_t *win,
                           size_t *size,
                           uint32_t *unit);
 
-// Waits until an operation is complete, and sets the handle to NULL. HOST_ERR_LEVEL: the handle is
-// as it was.
+// Waits until each of `count` operations is complete, and sets the handles to NULL; the first error is returned after all
+// have ended. HOST_ERR_LEVEL: the handles are as they were.
 //
 // # Safety
-// `request` points to NULL or to a request that no other thread uses.
-int host_wait(struct host_request_t **request);
-
-// Waits for all of `count` requests; the first error is returned after all have ended.
-//
-// # Safety
-// As for host_wait, for each of the `count` places at `requests`.
-int host_waitall(size_t count, struct host_request_t **requests);
+// `requests` is NULL or `count` places, each with NULL or a request that no other thread uses.
+int host_waitall(size_t count,
+                 struct host_request_t **requests);
 
 // Waits for one of `count` requests, sets its handle to NULL, and `index` to its place; to `count`
 // when all have ended.
@@ -1548,7 +1501,7 @@ int host_waitany(size_t count, struct host_request_t **requests, size_t *index);
 // also where it failed, which is returned.
 //
 // # Safety
-// As for host_wait; `done` is writable.
+// `request` points to NULL or to a request that no other thread uses; `done` is writable.
 int host_test(struct host_request_t **request,
               int *done);
 
@@ -1623,19 +1576,6 @@ int host_win_post(const int *group,
 // `done` is NULL or writable.
 int host_win_test(int *done,
                   struct host_win_t *win);
-
-// Makes a window of `size` zeroed bytes at this rank; collective. Displacements at this rank are in
-// units of `unit` bytes.
-//
-// # Safety
-// `win` is writable.
-int host_win_allocate(size_t size, uint32_t unit, struct host_win_t **win);
-
-// Makes a window of the caller's memory; collective.
-//
-// # Safety
-// `win` is writable. The memory stays until the window was freed.
-int host_win_create(void *base, size_t size, uint32_t unit, struct host_win_t **win);
 
 // This rank's memory of a window; NULL for no window.
 //

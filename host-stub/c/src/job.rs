@@ -66,14 +66,7 @@ pub(crate) fn leave(call: &str, forget: impl FnOnce()) -> Result {
 }
 
 /// Joins the job that this process was started in by `host-stub launch`, mpirun or srun, or makes one
-/// of its own, for any threads at once.
-#[unsafe(no_mangle)]
-pub extern "C" fn host_init() -> c_int {
-    // SAFETY: NULL is taken.
-    unsafe { host_init_thread(HOST_THREAD_MULTIPLE, std::ptr::null_mut()) }
-}
-
-/// As host_init, for a thread level HOST_THREAD_*. `provided`, unless NULL, gets the level that the
+/// of its own, for a thread level HOST_THREAD_*. `provided`, unless NULL, gets the level that the
 /// program has to keep to; OMP_EXTERNAL or omp_set_external can make it another than was asked for.
 /// HOST_TASK_MULTIPLE is provided only where a tasking runtime's hooks are set (crt_set_hooks,
 /// crt_omp_yield_in_waits), else HOST_THREAD_MULTIPLE and a warning.

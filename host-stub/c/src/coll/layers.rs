@@ -22,7 +22,6 @@ use crate::coll::table::{
     host_coll_table_t,
 };
 use crate::comm::communicator::{comm, handle, host_comm_t};
-use crate::job::job;
 
 /// Tables of C programs that communicators have. Equal ones are one, so that the host's are.
 static TABLES: Mutex<Vec<Weak<host_coll_table_t>>> = Mutex::new(Vec::new());
@@ -319,15 +318,4 @@ pub extern "C" fn host_comm_restore(comm: *mut host_comm_t) -> c_int {
         self::comm("host_comm_restore", comm)?.restore_collectives()?;
         Ok(())
     })
-}
-
-/// Tables of layers that communicators of this process have, or a negative code.
-#[unsafe(no_mangle)]
-pub extern "C" fn host_coll_live_tables() -> c_int {
-    let mut live = 0;
-    let outcome = guarded(|| {
-        live = job("host_coll_live_tables")?.live_collective_tables();
-        Ok(())
-    });
-    if outcome == 0 { live as c_int } else { outcome }
 }

@@ -98,18 +98,8 @@ fn wait(call: &'static str, place: &mut *mut host_coll_request_t) -> Result {
     Ok(taken.wait()?)
 }
 
-/// Waits until a collective is done, and sets the handle to NULL.
-///
-/// # Safety
-/// `request` is NULL or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_coll_wait(request: *mut *mut host_coll_request_t) -> c_int {
-    let call = "host_coll_wait";
-    // SAFETY: passed on.
-    guarded(|| wait(call, unsafe { place(call, request) }?))
-}
-
-/// Waits for all of `count` collectives; the first error is returned after all have ended.
+/// Waits until each of `count` collectives is done, and sets the handles to NULL; the first error is returned after all have
+/// ended.
 ///
 /// # Safety
 /// `requests` is NULL or `count` writable places.

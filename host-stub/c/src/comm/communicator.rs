@@ -137,22 +137,6 @@ pub unsafe extern "C" fn host_comm_split(
     guarded(|| unsafe { make(call, made, split) })
 }
 
-/// A communicator for each node, its ranks in the order of their keys; collective.
-///
-/// # Safety
-/// `made` is writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_comm_split_by_node(
-    parent: *mut host_comm_t,
-    key: c_int,
-    made: *mut *mut host_comm_t,
-) -> c_int {
-    let call = "host_comm_split_by_node";
-    let split = || Ok(Some(comm(call, parent)?.split_by_node(key.into())?));
-    // SAFETY: passed on.
-    guarded(|| unsafe { make(call, made, split) })
-}
-
 /// A communicator of some of the parent's ranks, in the order given; NULL at the others. Collective
 /// over the parent.
 ///

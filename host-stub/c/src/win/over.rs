@@ -1,115 +1,64 @@
-//! Windows over communicators, with hints, of shared memory, and of memory attached later.
+//! How windows are made, and memory that is attached later.
 
 use std::ffi::{c_int, c_void};
 
-use host::win::{Info, Window};
+use host::win::{Members, Window};
 
-use crate::base::error::{Result, guarded};
+use crate::base::error::{Error, guarded};
 use crate::base::handles::place;
 use crate::comm::communicator::{comm, host_comm_t};
+use crate::job::job;
 use crate::win::handler::guarded_on;
 use crate::win::info::{given, host_info_t};
+use crate::win::query::{
+    HOST_WIN_ALLOCATE, HOST_WIN_ALLOCATE_SHARED, HOST_WIN_CREATE, HOST_WIN_DYNAMIC,
+};
 use crate::win::window::{give, host_win_t, window};
 
-/// Makes a window over a communicator with hints, which may be NULL.
+/// Makes a window of a kind, HOST_WIN_CREATE and so on, over a communicator or, where that is NULL, all ranks of the job;
+/// with hints or NULL. Collective. host_calls.h has a function for each kind. `base` is looked at by HOST_WIN_CREATE alone,
+/// and `size` and `unit` by all but HOST_WIN_DYNAMIC.
 ///
 /// # Safety
-/// `win` is NULL or writable.
-unsafe fn make(
-    call: &str,
+/// `win` is NULL or writable. Memory at `base` stays until the window was freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_win_make(
+    kind: c_int,
     over: *mut host_comm_t,
-    info: *mut host_info_t,
-    win: *mut *mut host_win_t,
-    create: impl FnOnce(&host::Comm, &Info) -> host::win::WinResult<Window>,
-) -> Result {
-    // SAFETY: passed on.
-    *unsafe { place(call, win) }? = std::ptr::null_mut();
-    give(win, create(&comm(call, over)?, &given(call, info)?)?);
-    Ok(())
-}
-
-/// As host_win_allocate, over a communicator, with hints or NULL.
-///
-/// # Safety
-/// `win` is writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_win_allocate_over(
-    comm: *mut host_comm_t,
-    size: usize,
-    unit: u32,
-    info: *mut host_info_t,
-    win: *mut *mut host_win_t,
-) -> c_int {
-    let call = "host_win_allocate_over";
-    // SAFETY: passed on.
-    guarded(|| unsafe {
-        make(call, comm, info, win, |comm, info| {
-            Window::allocate_with(comm, size, unit, info)
-        })
-    })
-}
-
-/// As host_win_create, over a communicator, with hints or NULL.
-///
-/// # Safety
-/// `win` is writable. The memory stays until the window was freed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_win_create_over(
-    comm: *mut host_comm_t,
     base: *mut c_void,
     size: usize,
     unit: u32,
     info: *mut host_info_t,
     win: *mut *mut host_win_t,
 ) -> c_int {
-    let call = "host_win_create_over";
-    // SAFETY: passed on.
-    guarded(|| unsafe {
-        make(call, comm, info, win, |comm, info| {
-            Window::create_with(comm, base.cast(), size, unit, info)
-        })
-    })
-}
-
-/// Makes a window of `size` zeroed bytes at this rank that every rank may address, see
-/// host_win_shared_query; collective over a communicator whose ranks share a node.
-///
-/// # Safety
-/// `win` is writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_win_allocate_shared(
-    comm: *mut host_comm_t,
-    size: usize,
-    unit: u32,
-    info: *mut host_info_t,
-    win: *mut *mut host_win_t,
-) -> c_int {
-    let call = "host_win_allocate_shared";
-    // SAFETY: passed on.
-    guarded(|| unsafe {
-        make(call, comm, info, win, |comm, info| {
-            Window::allocate_shared(comm, size, unit, info)
-        })
-    })
-}
-
-/// Makes a window without memory, to which ranks attach some; collective. Displacements are addresses
-/// in the target's process.
-///
-/// # Safety
-/// `win` is writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_win_create_dynamic(
-    comm: *mut host_comm_t,
-    info: *mut host_info_t,
-    win: *mut *mut host_win_t,
-) -> c_int {
-    let call = "host_win_create_dynamic";
-    // SAFETY: passed on.
-    guarded(|| unsafe {
-        make(call, comm, info, win, |comm, info| {
-            Window::dynamic_with(comm, info)
-        })
+    guarded(|| {
+        // What errors call it: the function of host_calls.h.
+        let call = match kind {
+            HOST_WIN_CREATE => "host_win_create",
+            HOST_WIN_ALLOCATE => "host_win_allocate",
+            HOST_WIN_ALLOCATE_SHARED => "host_win_allocate_shared",
+            HOST_WIN_DYNAMIC => "host_win_create_dynamic",
+            other => {
+                let text = format!("no kind of window {other}");
+                return Err(Error::argument("host_win_make", &text));
+            }
+        };
+        // SAFETY: passed on.
+        *unsafe { place(call, win) }? = std::ptr::null_mut();
+        let over: Members = match over.is_null() {
+            true => (&job(call)?).into(),
+            false => (&comm(call, over)?).into(),
+        };
+        let info = given(call, info)?;
+        let made = match kind {
+            // SAFETY: the caller guarantees the memory.
+            HOST_WIN_CREATE => unsafe { Window::create_with(over, base.cast(), size, unit, &info) },
+            HOST_WIN_ALLOCATE => Window::allocate_with(over, size, unit, &info),
+            HOST_WIN_ALLOCATE_SHARED => Window::allocate_shared(over, size, unit, &info),
+            _ => Window::dynamic_with(over, &info),
+        }?;
+        give(win, made);
+        Ok(())
     })
 }
 

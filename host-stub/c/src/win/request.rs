@@ -127,21 +127,11 @@ unsafe fn wait(call: &str, place: *mut *mut host_request_t) -> Result {
     waited.map_err(|error| told_of(win, error))
 }
 
-/// Waits until an operation is complete, and sets the handle to NULL. HOST_ERR_LEVEL: the handle is
-/// as it was.
+/// Waits until each of `count` operations is complete, and sets the handles to NULL; the first error is returned after all
+/// have ended. HOST_ERR_LEVEL: the handles are as they were.
 ///
 /// # Safety
-/// `request` points to NULL or to a request that no other thread uses.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_wait(request: *mut *mut host_request_t) -> c_int {
-    // SAFETY: passed on.
-    guarded(|| unsafe { wait("host_wait", request) })
-}
-
-/// Waits for all of `count` requests; the first error is returned after all have ended.
-///
-/// # Safety
-/// As for host_wait, for each of the `count` places at `requests`.
+/// `requests` is NULL or `count` places, each with NULL or a request that no other thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_waitall(count: usize, requests: *mut *mut host_request_t) -> c_int {
     guarded(|| {
@@ -231,7 +221,7 @@ pub unsafe extern "C" fn host_waitany(
 /// also where it failed, which is returned.
 ///
 /// # Safety
-/// As for host_wait; `done` is writable.
+/// `request` points to NULL or to a request that no other thread uses; `done` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_test(request: *mut *mut host_request_t, done: *mut c_int) -> c_int {
     guarded(|| {

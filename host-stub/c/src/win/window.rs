@@ -1,4 +1,4 @@
-//! Windows: how they are made and freed.
+//! Windows: their handles, and how they are freed.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -107,50 +107,6 @@ pub(crate) fn give(win: *mut *mut host_win_t, window: Window) {
         .insert(made.addr());
     // SAFETY: checked by the callers to be no NULL; they have it from theirs.
     unsafe { *win = made };
-}
-
-/// Makes a window of `size` zeroed bytes at this rank; collective. Displacements at this rank are in
-/// units of `unit` bytes.
-///
-/// # Safety
-/// `win` is writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_win_allocate(
-    size: usize,
-    unit: u32,
-    win: *mut *mut host_win_t,
-) -> c_int {
-    guarded(|| {
-        let call = "host_win_allocate";
-        if win.is_null() {
-            return Err(Error::argument(call, "the place for the window is NULL"));
-        }
-        give(win, Window::allocate(&job(call)?, size, unit)?);
-        Ok(())
-    })
-}
-
-/// Makes a window of the caller's memory; collective.
-///
-/// # Safety
-/// `win` is writable. The memory stays until the window was freed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_win_create(
-    base: *mut c_void,
-    size: usize,
-    unit: u32,
-    win: *mut *mut host_win_t,
-) -> c_int {
-    guarded(|| {
-        let call = "host_win_create";
-        if win.is_null() {
-            return Err(Error::argument(call, "the place for the window is NULL"));
-        }
-        // SAFETY: the caller guarantees the memory.
-        let window = unsafe { Window::create(&job(call)?, base.cast(), size, unit) }?;
-        give(win, window);
-        Ok(())
-    })
 }
 
 /// This rank's memory of a window; NULL for no window.

@@ -559,6 +559,9 @@ openmpi_test_osc() {
         openmpi_check "osc, $program, 2 ranks over tcp;ofi_rxm alone" openmpi_osc 2 "$program" --mca btl_ofi_same_node off \
             --mca btl_ofi_provider_include 'tcp;ofi_rxm'
     done
+    openmpi_check "osc, every call with the progress thread, 3 ranks" openmpi_osc 3 osc_calls --mca osc_ofi_rs_progress_thread 1
+    openmpi_check "osc, a target that computes, with the progress thread" openmpi_osc 3 osc_alone --mca osc_ofi_rs_progress_thread 1 \
+        --mca btl_ofi_same_node off --mca btl_ofi_provider_include 'tcp;ofi_rxm'
     openmpi_check "osc, windows of two jobs" openmpi_osc 2 osc_spawn
     openmpi_check "osc, windows of two jobs, one without the component" openmpi_osc_spawn_without
     openmpi_check "osc, a rank is killed" openmpi_osc_killed
@@ -577,7 +580,7 @@ openmpi_test_osc_apart() {
 openmpi_compile_tests() {
     local program
     for program in hello_window transfers atomics swaps window_life threads passive_target killed_peer no_room unwritten freed_early \
-        counted pvars sent_alone unlocked_alone long_messages misaligned swap_lock osc_calls osc_killed osc_name osc_spawn osc_threads; do
+        counted pvars sent_alone unlocked_alone long_messages misaligned swap_lock osc_alone osc_calls osc_killed osc_name osc_spawn osc_threads; do
         openmpi_compile "tests/openmpi/$program.c"
     done
     # Open MPI's inner headers have warnings of their own, and its core library is not linked by mpicc.

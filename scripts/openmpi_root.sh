@@ -308,6 +308,8 @@ osc_test_inside() {
         openmpi_check "$series: osc, $program, 2 ranks over tcp;ofi_rxm alone" osc_inside 2 "$program" --mca btl_ofi_same_node off \
             --mca btl_ofi_provider_include 'tcp;ofi_rxm'
     done
+    openmpi_check "$series: osc, a target that computes, with the progress thread" osc_inside 3 osc_alone \
+        --mca osc_ofi_rs_progress_thread 1 --mca btl_ofi_same_node off --mca btl_ofi_provider_include 'tcp;ofi_rxm'
     # 5.0 has no shared memory between jobs, and btl/tcp may not pair a sandbox's interfaces.
     openmpi_check "$series: osc, windows of two jobs" osc_inside 2 osc_spawn --mca btl_tcp_if_include lo
     openmpi_check "$series: osc, windows of two jobs, one without the component" osc_spawn_without_inside
@@ -366,7 +368,7 @@ main() {
     build_for_here
     build
     inside sh -ec 'mkdir -p /opt/bin; for p in hello_window transfers atomics swaps misaligned window_life threads passive_target \
-            killed_peer no_room sent_alone osc_calls osc_threads osc_sessions osc_killed osc_name osc_spawn; do
+            killed_peer no_room sent_alone osc_calls osc_threads osc_sessions osc_killed osc_name osc_spawn osc_alone; do
         mpicc -std=gnu11 -O2 -pthread -o /opt/bin/$p /opt/tests/$p.c; done'
     # Uses inner headers, which include those of PMIx, and some that the package leaves out.
     cp -r btl-ofi/openmpi/c/stand_in_50 "$root/opt/"

@@ -8,7 +8,7 @@ use crate::bindings as ffi;
 use crate::guard::guarded;
 use crate::host::fits_host;
 use crate::identity::{name, number};
-use crate::osc::{log, params, progress, published, select, transport};
+use crate::osc::{log, params, progress, progress_thread, published, select, transport};
 use crate::series;
 
 /// The structure that Open MPI finds by its symbol. It is in a cell because the host may write to it.
@@ -72,6 +72,9 @@ static PRIORITY: AtomicI32 = AtomicI32::new(-1);
 /// Whether threads of the program may call at the same time.
 static THREADS: AtomicBool = AtomicBool::new(true);
 
+/// `osc_ofi_rs_progress_thread`.
+static PROGRESS_THREAD: AtomicBool = AtomicBool::new(false);
+
 /// Registers the parameters. A host that does not fit gets no window of this component.
 extern "C" fn register() -> c_int {
     guarded("osc register", ffi::OMPI_ERROR, || {
@@ -81,6 +84,7 @@ extern "C" fn register() -> c_int {
                 let own = params::register();
                 log::set_verbosity(own.verbose);
                 PRIORITY.store(own.priority, Ordering::Relaxed);
+                PROGRESS_THREAD.store(own.progress_thread, Ordering::Relaxed);
             }
             Err(reason) => log::line(&reason),
         }
@@ -106,9 +110,14 @@ unsafe extern "C" fn init(_progress_threads: bool, mpi_threads: bool) -> c_int {
     ffi::OMPI_SUCCESS
 }
 
-/// Whether threads of the program may call at the same time.
+/// Whether threads may call the transport at the same time: those of the program, or the progress thread.
 pub(crate) fn has_threads() -> bool {
-    THREADS.load(Ordering::Relaxed)
+    THREADS.load(Ordering::Relaxed) || wants_progress_thread()
+}
+
+/// Whether the user wants the progress thread.
+pub(crate) fn wants_progress_thread() -> bool {
+    PROGRESS_THREAD.load(Ordering::Relaxed)
 }
 
 /// The priority for a window, or -1. Every rank comes to the same answer: Open MPI's ranks would choose different components
@@ -166,6 +175,7 @@ unsafe extern "C" fn select(
 /// Open MPI has freed every window.
 unsafe extern "C" fn finalize() -> c_int {
     guarded("osc finalize", ffi::OMPI_ERROR, || {
+        progress_thread::stop();
         progress::stop();
         transport::close();
         published::forget();

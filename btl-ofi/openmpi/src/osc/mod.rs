@@ -3,7 +3,7 @@
 //! - `component`: what Open MPI looks up; `params`, `log`; `published`: which processes have the component.
 //! - `select`: how the ranks of a window agree; `transport`: the one transport of all windows, with its `services`; `group`: the
 //!   ranks of a window as the engine sees them.
-//! - `module`: the functions of a window; `convert` and `ops`: datatypes and operations; `request`; `progress`; `info`; `error`.
+//! - `module`: the functions of a window; `convert` and `ops`: datatypes and operations; `request`; `progress`, `progress_thread`; `info`; `error`.
 
 mod component;
 mod convert;
@@ -15,6 +15,7 @@ mod module;
 mod ops;
 mod params;
 mod progress;
+mod progress_thread;
 mod published;
 mod request;
 mod select;

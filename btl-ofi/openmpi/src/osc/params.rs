@@ -22,11 +22,19 @@ static VERBOSE: Declaration = Declaration::new("osc_ofi_rs_verbose", Kind::Int, 
     )
     .level(Level::USER_DETAIL);
 
+static PROGRESS_THREAD: Declaration =
+    Declaration::new("osc_ofi_rs_progress_thread", Kind::Bool, Value::Bool(false))
+        .help(
+            "Starts a thread with the first window that serves operations of other processes while this one computes",
+        )
+        .level(Level::USER_DETAIL);
+
 /// The values of this component's own parameters.
 #[derive(Clone, Copy)]
 pub(crate) struct Own {
     pub(crate) priority: i32,
     pub(crate) verbose: i32,
+    pub(crate) progress_thread: bool,
 }
 
 /// Registers this component's own parameters and reads them.
@@ -38,17 +46,16 @@ pub(crate) fn register() -> Own {
         c"This component and the Open MPI that it was built for",
         version,
     );
-    let int = |declared: &Declaration, own| {
+    let value = |declared: &Declaration, own| {
         let variable = Variable::own(component::exported(), own, declared);
-        let value = variable.and_then(|variable| variable.value(Kind::Int));
-        match value {
-            Some(Value::Int(n)) => n,
-            _ => declared.default.as_int().unwrap_or(0),
-        }
+        let value = variable.and_then(|variable| variable.value(declared.kind));
+        value.unwrap_or_else(|| declared.default.clone())
     };
+    let int = |declared, own| value(declared, own).as_int().unwrap_or(0);
     Own {
         priority: int(&PRIORITY, c"priority"),
         verbose: int(&VERBOSE, c"verbose"),
+        progress_thread: value(&PROGRESS_THREAD, c"progress_thread") == Value::Bool(true),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::bindings as ffi;
 use crate::osc::error;
 use crate::osc::group::{Member, Ranks, exchange};
 use crate::osc::transport::{self, Opened};
-use crate::osc::{component, info, log, module, progress};
+use crate::osc::{component, info, log, module, progress, progress_thread};
 
 /// What Open MPI passes to `select`.
 pub(crate) struct Asked {
@@ -182,6 +182,7 @@ unsafe fn make(asked: &Asked) -> Result<(), Failed> {
     if opened.is_ok() {
         // Before the exchanges: a rank that is ahead may need this one to make progress.
         progress::start();
+        progress_thread::start();
     }
     let (cards, opened) = meet(&comm, asked, number, opened)?;
     let members: Result<Vec<Member>, String> = comm

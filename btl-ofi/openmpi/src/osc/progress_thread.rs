@@ -1,0 +1,88 @@
+//! The progress thread (`osc_ofi_rs_progress_thread`): it serves the operations of other processes while this one computes. It makes
+//! the transport's progress only, and with it runs Open MPI's functions of operations, which compute alone. Open MPI's requests are
+//! completed by calls of the program, since other threads may not enter Open MPI where it was not initialised for them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::guard::guarded;
+use crate::osc::{component, log, transport};
+
+/// Visits without a completion after which the thread sleeps between them. A peer mostly sends another request right after an
+/// answer.
+const AWAKE: u32 = 256;
+/// Time between two visits of a thread that sleeps. The kernel adds about as much.
+const NAP: Duration = Duration::from_micros(50);
+
+/// Tells the thread to end. Relaxed accesses suffice: no other data depends on it, and who sets it joins the thread.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
+
+/// Starts the thread if the user wants it. The transport is open, and stays so until [`stop`].
+pub(crate) fn start() {
+    if !component::wants_progress_thread() {
+        return;
+    }
+    let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+    if thread.is_some() {
+        return;
+    }
+    STOP.store(false, Ordering::Relaxed);
+    let named = std::thread::Builder::new().name("osc-progress".to_owned());
+    match without_signals(|| named.spawn(|| guarded("osc progress thread", (), run))) {
+        Ok(started) => *thread = Some(started),
+        Err(error) => log::line(&format!(
+            "osc_ofi_rs_progress_thread: the thread cannot be started: {error}"
+        )),
+    }
+}
+
+/// Ends the thread.
+pub(crate) fn stop() {
+    let thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(thread) = thread {
+        STOP.store(true, Ordering::Relaxed);
+        // A panic in the thread was reported when it happened.
+        let _ = thread.join();
+    }
+}
+
+fn run() {
+    let mut idle = 0u32;
+    while !STOP.load(Ordering::Relaxed) {
+        let Some(opened) = transport::current() else {
+            return;
+        };
+        // A failure is reported to those who wait for it.
+        if opened.transport.progress() > 0 {
+            idle = 0;
+            continue;
+        }
+        idle = idle.saturating_add(1);
+        if idle < AWAKE {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+/// Runs `work` with all signals blocked, which a thread started in it inherits: the program's handlers run on the program's threads.
+fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: sets of signals are plain bits, for which zero is none.
+    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
+    // SAFETY: both sets are this function's; the mask is that of the calling thread.
+    let blocked = unsafe {
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) == 0
+    };
+    let outcome = work();
+    if blocked {
+        // SAFETY: `before` was written by the call above.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+    }
+    outcome
+}

@@ -114,13 +114,14 @@ unsafe fn load(at: *const [u64; 2]) -> [u64; 2] {
 #[inline(always)]
 unsafe fn swap_if(at: *mut [u64; 2], old: [u64; 2], new: [u64; 2]) -> [u64; 2] {
     let [mut low, mut high] = old;
-    // SAFETY: the caller guarantees block and instruction. rbx, which the compiler may need, is given back.
+    // SAFETY: the caller guarantees block and instruction. rbx, which the compiler may need, is given back. The address has a register
+    // of its own, which cannot be rbx: that is overwritten before the address is used.
     unsafe {
         std::arch::asm!(
             "xchg {new_low}, rbx",
-            "lock cmpxchg16b [{at}]",
+            "lock cmpxchg16b [rdi]",
             "mov rbx, {new_low}",
-            at = in(reg) at,
+            in("rdi") at,
             new_low = inout(reg) new[0] => _,
             in("rcx") new[1],
             inout("rax") low,

@@ -47,6 +47,15 @@ hosts_hello() {
     hosts_says 0 "^hello_window: ok, $ranks ranks" hosts_mpi "$provider" "$ranks" "$@" "$openmpi_dir/bin/hello_window"
 }
 
+# hosts_windows RANKS PROGRAM [mpirun options]: windows by osc/ofi_rs, with no option but the folder of the component.
+hosts_windows() {
+    local ranks=$1 program=$2
+    shift 2
+    hosts_says 0 "^$program: ok, $ranks ranks" hosts_mpirun -n "$ranks" --host "h1:$((ranks / 2)),h2:$((ranks / 2))" \
+        --mca mca_base_component_path "$openmpi_component:$openmpi_system" --mca osc_ofi_rs_verbose 1 "$@" "$openmpi_dir/bin/$program" |
+        tee "$hosts_logs/windows" && grep -q 'osc/ofi_rs: serves a window' "$hosts_logs/windows"
+}
+
 hosts_check() {
     local provider=$1 ranks=$2 suite=$3
     shift 3
@@ -132,8 +141,7 @@ hosts_given_up() {
 
 # No provider, or one that cannot serve: the reason stands before Open MPI's MPI_ERR_WIN. And a job without btl/tcp.
 hosts_test_provider() {
-    hosts_case 'no provider named' 'Open MPI' '' hosts_says 1 'steps aside.* in btl_ofi_provider_exclude' \
-        hosts_mpi '' 2 "$openmpi_dir/bin/hello_window"
+    hosts_case 'no provider named' 'Open MPI' '' hosts_hello '' 2
     hosts_case 'an MTU of 1500' 'Open MPI' 'udp;ofi_rxd' hosts_says 1 'it moves at most [0-9]* bytes at once' \
         hosts_mpi 'udp;ofi_rxd' 2 "$openmpi_dir/bin/hello_window"
     local provider
@@ -148,6 +156,10 @@ hosts_test_docker() {
     local provider
     hosts_give_docker h1 h2
     for provider in 'tcp;ofi_rxm' net sockets; do hosts_both 'docker0 on every host' "$provider"; done
+    for provider in hello_window osc_calls attached; do
+        hosts_case "docker0 on every host, $provider" 'osc/ofi_rs' '' hosts_windows 4 "$provider"
+    done
+    hosts_case 'docker0 on every host, net named' 'osc/ofi_rs' net hosts_windows 4 osc_calls --mca btl_ofi_provider_include net
     hosts_case 'docker0 on every host' host-stub 'udp;ofi_rxd' hosts_check 'udp;ofi_rxd' 4 rma --only put
     hosts_take_docker h1 h2
 }
@@ -263,7 +275,8 @@ hosts_test() {
     cargo build --release -p host-stub-command -p btl-ofi-plugin
     hosts_logs=$openmpi_dir/hosts
     mkdir -p "$hosts_logs"
-    for provider in hello_window transfers killed_peer cut_link waits_only; do openmpi_compile "tests/openmpi/$provider.c"; done
+    for provider in hello_window transfers killed_peer cut_link waits_only osc_calls; do openmpi_compile "tests/openmpi/$provider.c"; done
+    openmpi_compile tests/clients/attached.c
     cc -O2 -shared -fPIC -o "$openmpi_dir/clone.so" tests/hosts/clone.c
     hosts_make 2
     hosts_test_shm

@@ -194,7 +194,7 @@ doctor() {
     line=$(readme_line 'host-stub doctor') || return 1
     out=$(as_user "$line") || { printf '%s\n' "$out"; return 1; }
     said "$out" "ok +Open MPI +$series" 'ok +component +ofi_rs: mca-btl-ofi' 'ofi_rs serves windows' 'ok +libfabric +[12]\.' '^To set:' \
-        'mpirun \./your_program' 'ok +port'
+        'mpirun \./your_program' 'ok +/dev/shm'
 }
 
 checks_itself() {

@@ -22,7 +22,7 @@ another_series() {
     local out
     out=$(as_user "cc -shared -fPIC -o other_series.so other_series.c && $one_flag -x LD_PRELOAD=/opt/project/other_series.so ./hello_window") ||
         { printf '%s\n' "$out"; return 1; }
-    said "$out" "$went_well" "built for Open MPI $series\\.x and steps aside: it was loaded by 4\\.0\\.3.*Build it against that release"
+    said "$out" "$went_well" "built for Open MPI $series\\.x and steps aside: it was loaded by 4\\.0\\.3.*Build it against that installation"
 }
 
 # Open MPI 5.0 and later of Debian link libfabric: without it no program of theirs starts, with any component.

@@ -94,7 +94,7 @@ fn judge(reports: &[ProviderReport]) -> Finding {
         Some(first) => Finding::note(
             PROVIDERS,
             format!(
-                "no fabric: without a name the transport takes none of {}. Open MPI's windows take TCP",
+                "no fabric: Open MPI's windows take TCP; host-stub takes none of {} without a name",
                 names.join(", ")
             ),
         )

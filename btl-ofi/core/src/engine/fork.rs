@@ -97,7 +97,9 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        lock_open().retain(|open| !Arc::ptr_eq(&open.peers, &self.0));
+        let mut open = lock_open();
+        open.retain(|open| !Arc::ptr_eq(&open.peers, &self.0));
+        open.shrink_to_fit();
     }
 }
 

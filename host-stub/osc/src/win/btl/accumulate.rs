@@ -80,6 +80,25 @@ pub(super) unsafe fn raccumulate(
     unsafe { update(window, transfer, Some(request.0)) }
 }
 
+/// Elements that no atomic of the transport serves: changed by the target's processor, or under its lock.
+#[inline(never)]
+unsafe fn by_target(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    request: Option<&RequestState>,
+    locks: bool,
+) -> WinResult<()> {
+    if locks {
+        // SAFETY: the caller vouches for the transfer.
+        return unsafe { locked::accumulate(window, transfer.peer, transfer) };
+    }
+    // SAFETY: the caller vouches for the transfer.
+    match unsafe { apply::accumulate(window, transfer, &How::of(transfer), request) }? {
+        true => Ok(()),
+        false => Err(transfer.failed(Status::NOT_SUPPORTED)),
+    }
+}
+
 #[inline(always)]
 unsafe fn update(
     window: &Window,
@@ -93,15 +112,9 @@ unsafe fn update(
     let native = support.native || support.serves_alone(op) && window.rules.now().same_op;
     let aligned = is_aligned(transfer.address, datatype);
     if !native || !aligned {
-        if !window.link.applies || support.halfway && aligned {
-            // SAFETY: the caller vouches for the transfer.
-            return unsafe { locked::accumulate(window, peer, transfer) };
-        }
+        let locks = !window.link.applies || support.halfway && aligned;
         // SAFETY: the caller vouches for the transfer.
-        return match unsafe { apply::accumulate(window, transfer, &How::of(transfer), request) }? {
-            true => Ok(()),
-            false => Err(transfer.failed(Status::NOT_SUPPORTED)),
-        };
+        return unsafe { by_target(window, transfer, request, locks) };
     }
     let Some(limit) = support.limit(op, transfer.result_layout.is_some()) else {
         keep_order(window, peer, call)?;

@@ -161,7 +161,7 @@ runs_line() {
     printf '%s\n' "$line"
     out=$(as_user "$line") || { printf '%s\n' "$out"; return 1; }
     said "$out" "$went_well" "$served" || return 1
-    out=$(as_user "${line/mpirun/mpirun --mca osc ^ofi_rs}") || { printf '%s\n' "$out"; return 1; }
+    out=$(as_user "${line/mpirun/mpirun --mca osc_ofi_rs_priority -1}") || { printf '%s\n' "$out"; return 1; }
     said "$out" "$went_well" '^hello_window: rdma window'
 }
 

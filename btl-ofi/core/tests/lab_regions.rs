@@ -31,7 +31,7 @@ const LONG: usize = 1024;
 const WORDS: usize = 4 * LONG;
 const INNER: usize = LONG;
 
-/// An origin that looks at a target. They may be one transport.
+/// An origin and the target that it puts to and gets from. They may be one transport.
 struct Pair<'a> {
     t: &'a Transport,
     target: &'a Transport,

@@ -80,7 +80,7 @@ fn counter(context: &Context<'_>, datatype: Datatype, offset: usize) -> Result<i
     Ok(number(datatype, &bytes))
 }
 
-/// Rank 0's counter is as high as there were increments.
+/// Rank 0's counter equals the number of increments.
 fn counted(context: &Context<'_>, datatype: Datatype, offset: usize, wanted: usize) -> Outcome {
     if context.rank != 0 {
         return Ok(());

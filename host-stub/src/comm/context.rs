@@ -70,9 +70,9 @@ impl Contexts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Agrees with other ranks on a number that all have free, if there is one; here it is in use from now where it is
-    /// `wanted`. `exchange` gives what each of the ranks says; all call it alike. They first say what they have to, of which
-    /// `decide` makes what is returned with the number, or an error at every rank.
+    /// Agrees with other ranks on a number that is free at all of them, if there is one. A rank that has it `wanted` takes it into
+    /// use. `exchange` is an allgather, which all ranks call alike. In its first round each rank says `said`; of all of these
+    /// `decide` makes what is returned with the number, or an error, which is the same at every rank.
     pub(super) fn agree<T, E>(
         &self,
         turn: Turn,

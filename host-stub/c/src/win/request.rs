@@ -41,7 +41,7 @@ pub(crate) fn give(
     let made = match REQUESTS.add(Kept { request, win }) {
         Ok(made) => made,
         Err(kept) => {
-            // Hundreds of millions at once: what is left is to end it here, as NULL says.
+            // The table is full, with hundreds of millions of requests. The operation is completed here, and NULL says so.
             drop(kept);
             ended(win);
             std::ptr::null_mut()

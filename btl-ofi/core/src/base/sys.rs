@@ -47,8 +47,8 @@ mod tests;
 mod time;
 
 pub(crate) use files::{
-    Space, add_seals, allocate, memory_file, names, next_data, next_hole, punch_hole, read,
-    read_link, seals, set_blocking, space, try_lock,
+    Space, add_seals, allocate, device_numbers, memory_file, names, next_data, next_hole,
+    punch_hole, read, read_link, seals, set_blocking, space, try_lock,
 };
 pub(crate) use memory::{
     is_readable, is_writable, map_shared, process_vm_readv, process_vm_writev, replace_by_zeros,

@@ -26,7 +26,7 @@ const REGION: u64 = 16 << 20;
 const AMPLE: u64 = 256 * REGION;
 /// Longest wait for a turn. A turn of another process takes milliseconds, unless that process is stopped.
 const TURN: Duration = Duration::from_secs(10);
-/// Tries, a millisecond apart, after which it is found out whose turn it is.
+/// Tries, a millisecond apart, between two looks at whose turn it is.
 const TRIES: u32 = 100;
 /// Holes up to this size hold queues and tables and are allocated at opening. Longer holes are staging buffers.
 const SMALL_HOLE: u64 = 512 << 10;
@@ -92,7 +92,7 @@ pub(crate) struct Turn {
 impl Turn {
     /// Waits for the lock where space is short, after `prepare`, which does what needs no lock. `None` where there is
     /// enough space for all processes, or another process holds the lock for too long. Any process may lock the folder, so
-    /// only those of this user are waited for as long as they may need.
+    /// one of another user that holds the lock at two looks is not waited for.
     pub(crate) fn take(prepare: impl FnOnce()) -> Option<Turn> {
         if measure().ok()?.free >= AMPLE {
             return None;
@@ -101,23 +101,22 @@ impl Turn {
         let folder = File::open(FOLDER).ok()?;
         let deadline = Instant::now() + TURN;
         // A blocking flock would wait for ever for a stopped process.
-        let (mut tries, mut of_others) = (0u32, false);
+        let (mut tries, mut before) = (0u32, Vec::new());
         while !sys::try_lock(&folder).ok()? {
             if Instant::now() >= deadline {
                 return None;
             }
             tries += 1;
             if tries.is_multiple_of(TRIES) {
-                let holders = holders(&folder);
-                let before = of_others;
-                of_others = !holders.iter().any(|pid| is_of_this_user(*pid));
-                // Once may have been between two turns of this user's processes.
-                if of_others && before {
+                let mut others = holders(&folder);
+                others.retain(|pid| is_of_another_user(*pid));
+                if let Some(pid) = others.iter().find(|pid| before.contains(*pid)) {
                     tracing::warn!(
-                        "another user's process, or one that is not seen here, holds a lock on {FOLDER} ({holders:?}); not waiting for it"
+                        "process {pid} of another user holds a lock on {FOLDER}; not waiting for it"
                     );
                     return None;
                 }
+                before = others;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -130,7 +129,7 @@ fn holders(file: &File) -> Vec<u32> {
     let Ok(found) = file.metadata() else {
         return Vec::new();
     };
-    let (major, minor) = (libc::major(found.dev()), libc::minor(found.dev()));
+    let (major, minor) = sys::device_numbers(&found);
     let wanted = format!("{major:02x}:{minor:02x}:{}", found.ino());
     let locks = sys::read("/proc/locks").unwrap_or_default();
     let locks = String::from_utf8_lossy(&locks);
@@ -145,13 +144,14 @@ fn holders(file: &File) -> Vec<u32> {
     locks.lines().filter_map(holds).collect()
 }
 
-/// Whether a process has the effective user of this one.
-fn is_of_this_user(pid: u32) -> bool {
+/// Whether a process is seen to have another effective user than this one.
+fn is_of_another_user(pid: u32) -> bool {
     let status = sys::read(&format!("/proc/{pid}/status")).unwrap_or_default();
     let status = String::from_utf8_lossy(&status);
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     let effective = users.and_then(|users| users.split_ascii_whitespace().nth(1));
-    effective.and_then(|user| user.parse().ok()) == Some(sys::effective_user())
+    let effective = effective.and_then(|user| user.parse().ok());
+    effective.is_some_and(|user: u32| user != sys::effective_user())
 }
 
 /// Opens the file of the shm endpoint with this address. Refuses other addresses.

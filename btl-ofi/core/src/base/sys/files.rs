@@ -1,8 +1,9 @@
 //! Calls on files: files in memory, their pages and seals, locks, free space, and texts of `/proc`.
 
 use std::ffi::{CStr, c_int};
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use super::{checked, failed, from_io};
@@ -86,6 +87,11 @@ fn seek(file: impl AsFd, from: u64, whence: c_int) -> Result<u64, CallError> {
     // SAFETY: lseek takes integers only; the borrow keeps the descriptor open.
     let found = unsafe { libc::lseek(file, from as libc::off_t, whence) };
     u64::try_from(found).map_err(|_| failed("lseek"))
+}
+
+/// Major and minor number of the device that a file is on.
+pub(crate) fn device_numbers(found: &Metadata) -> (u32, u32) {
+    (libc::major(found.dev()), libc::minor(found.dev()))
 }
 
 /// Takes an exclusive lock on an open file (flock), until its last descriptor is closed. False if it is taken.

@@ -125,7 +125,7 @@ fn another_users_lock_is_not_waited_for() {
         script
     };
     let found = std::fs::metadata(FOLDER).unwrap();
-    let (major, minor) = (libc::major(found.dev()), libc::minor(found.dev()));
+    let (major, minor) = sys::device_numbers(&found);
     let locks = format!(
         "1: FLOCK  ADVISORY  WRITE 17 00:00:1 0 EOF\n2: -> FLOCK  ADVISORY  WRITE 19 {major:02x}:{minor:02x}:{ino} 0 EOF\n\
          3: FLOCK  ADVISORY  WRITE 18 {major:02x}:{minor:02x}:{ino} 0 EOF\n",
@@ -148,8 +148,17 @@ fn another_users_lock_is_not_waited_for() {
             .answers("/proc/locks", locks.clone().into_bytes())
             .answers("/proc/18/status", status(own));
     }
-    let _script = script.answers("flock", ());
+    let script = script.answers("flock", ());
     assert!(Turn::take(|| ()).is_some(), "of this user");
+    drop(script);
+    // Two looks between turns, when nobody holds the lock, or a process that has just ended.
+    let script = refused(with_space(Script::new(), MIB), 2 * TRIES)
+        .answers("/proc/locks", Vec::<u8>::new())
+        .answers("/proc/locks", locks.into_bytes())
+        .fails("/proc/18/status", libc::ENOENT)
+        .answers("flock", ());
+    assert!(Turn::take(|| ()).is_some(), "of nobody who is seen");
+    drop(script);
 }
 
 /// The file of an endpoint with data behind a short hole; removed when dropped.

@@ -46,7 +46,7 @@ openmpi_table() {
 openmpi_refusal() {
     local provider=$1 part=$2 out
     shift 2
-    out=$(openmpi_run "$provider" 2 "$@" "$openmpi_dir/bin/refusals" ofi_rs "$part" 2>&1) || { printf '%s\n' "$out"; return 1; }
+    out=$(openmpi_run "$provider" 2 "$@" "$openmpi_dir/bin/refusals" "$part" 2>&1) || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     grep -q '^refusals: ok, 2 ranks' <<<"$out"
 }
@@ -398,7 +398,7 @@ openmpi_ends_job() {
 # Several peers are killed one after the other: each is reported.
 openmpi_reports_each() {
     local provider=$1 out
-    out=$(OPENMPI_LIMIT=100 openmpi_run "$provider" 4 --enable-recovery "$openmpi_dir/bin/lost_peers" ofi_rs 2>&1) || true
+    out=$(OPENMPI_LIMIT=100 openmpi_run "$provider" 4 --enable-recovery "$openmpi_dir/bin/lost_peers" 2>&1) || true
     printf '%s\n' "$out"
     grep -q '^lost_peers: ok, 4 ranks' <<<"$out"
 }

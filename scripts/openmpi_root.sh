@@ -115,7 +115,7 @@ sent_alone_inside() {
 refusal_inside() {
     local provider=$1 part=$2 out
     shift 2
-    out=$(with_ob1 run_inside "$provider" 2 "$@" /opt/bin/refusals ofi_rs "$part") || { printf '%s\n' "$out"; return 1; }
+    out=$(with_ob1 run_inside "$provider" 2 "$@" /opt/bin/refusals "$part") || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     grep -aq '^refusals: ok, 2 ranks' <<<"$out"
 }
@@ -182,7 +182,7 @@ ends_job_inside() {
 # Several peers are killed one after the other: each is reported.
 reports_each_inside() {
     local provider=$1 out
-    out=$(OPENMPI_LIMIT=100 with_ob1 run_inside "$provider" 4 --enable-recovery /opt/bin/lost_peers ofi_rs) || true
+    out=$(OPENMPI_LIMIT=100 with_ob1 run_inside "$provider" 4 --enable-recovery /opt/bin/lost_peers) || true
     printf '%s\n' "$out"
     grep -aq '^lost_peers: ok, 4 ranks' <<<"$out"
 }

@@ -1,6 +1,6 @@
 /* Each lost peer is reported to Open MPI, once and with its process; any other error once and without one, also of an operation
  * that has a callback. Rank 0 takes the place of pml/ob1's error callback, which would end the job at the first. mpirun must look
- * away (--enable-recovery). Usage: lost_peers [component's name] */
+ * away (--enable-recovery). */
 #include "opal_config.h"
 
 #include "opal/mca/btl/base/base.h"
@@ -102,14 +102,13 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv, MPI_THREAD_SINGLE);
     CHECK(world_size == RANKS, "run with %d ranks", RANKS);
-    const char *name = argc > 1 ? argv[1] : "ofi";
     mca_btl_base_selected_module_t *selected;
     OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t) {
-        if (0 == strcmp(selected->btl_component->btl_version.mca_component_name, name)) {
+        if (0 == strcmp(selected->btl_component->btl_version.mca_component_name, "ofi_rs")) {
             btl = selected->btl_module;
         }
     }
-    CHECK(btl, "no module of %s", name);
+    CHECK(btl, "no module of ofi_rs");
 
     static int64_t memory[WORDS], other[WORDS];
     window_t windows[RANKS], gone[RANKS];

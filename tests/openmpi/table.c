@@ -1,6 +1,5 @@
 /* Calls the component's table as Open MPI may, beyond what its own callers do: processes added twice, one by one and
- * with no place for the bits, left out, released and added again, the dump, and a lock as osc/rdma has them. Usage: table
- * [component's name]. */
+ * with no place for the bits, left out, released and added again, the dump, and a lock as osc/rdma has them. */
 #include "opal_config.h"
 
 #include "opal/class/opal_bitmap.h"
@@ -13,15 +12,15 @@
 enum { WORDS = 512, HANDLE = 256 };
 typedef struct mca_btl_base_endpoint_t endpoint_t;
 
-static mca_btl_base_module_t *find(const char *name)
+static mca_btl_base_module_t *find(void)
 {
     mca_btl_base_selected_module_t *selected;
     OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t) {
-        if (0 == strcmp(selected->btl_component->btl_version.mca_component_name, name)) {
+        if (0 == strcmp(selected->btl_component->btl_version.mca_component_name, "ofi_rs")) {
             return selected->btl_module;
         }
     }
-    CHECK(0, "no module of %s", name);
+    CHECK(0, "no module of ofi_rs");
     return NULL;
 }
 
@@ -97,7 +96,7 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv, MPI_THREAD_SINGLE);
     CHECK(world_size == 2, "run with 2 ranks");
-    mca_btl_base_module_t *btl = find(argc > 1 ? argv[1] : "ofi");
+    mca_btl_base_module_t *btl = find();
 
     opal_process_name_t name = opal_proc_local_get()->proc_name;
     name.vpid = 1 - world_rank;

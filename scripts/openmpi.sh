@@ -79,7 +79,7 @@ Open MPI's windows go over the component by this setting alone, on one node and 
 
 --mca osc_ofi_rs_verbose 1 tells which windows it serves, --mca osc_ofi_rs_priority -1 turns it off, and
 --mca btl_ofi_provider_include 'tcp;ofi_rxm' names a provider. To use it as a BTL, below osc/rdma or for MPI's messages, name it
-in the list of BTLs: docs/open-mpi.md.
+in the list of BTLs: docs/open-mpi-btl.md.
 END
 }
 

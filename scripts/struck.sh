@@ -7,7 +7,7 @@
 # (a rank that was killed cannot remove its segment, and mpirun leaves the others no time to). mpirun would end a job
 # whose rank is killed without anybody's help, so kills come with --enable-recovery: it looks away, and it is the
 # component that has to notice and to end the job, and to say so. Both fates come with btl_ofi_peer_timeout: nobody else
-# looks for a rank to whom nothing is outstanding, such as one whose post the others wait for (see docs/open-mpi.md).
+# looks for a rank to whom nothing is outstanding, such as one whose post the others wait for (see docs/open-mpi-btl.md).
 
 declare -A openmpi_struck_limit=([kill]=10 [stop]=20)
 

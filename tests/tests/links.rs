@@ -1,0 +1,65 @@
+//! Every link between the pages leads to a file that is there, and to a heading that it has.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The pages of a folder and of those below it.
+fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() {
+            if name != "target" && !name.starts_with('.') {
+                pages(&path, found);
+            }
+        } else if name.ends_with(".md") {
+            found.push(path);
+        }
+    }
+}
+
+/// What a heading is called in a link: lower case, hyphens for blanks, no other signs.
+fn anchor(heading: &str) -> String {
+    let lower = heading.to_lowercase().replace(' ', "-");
+    let stays = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_');
+    lower.chars().filter(stays).collect()
+}
+
+fn has_heading(page: &Path, wanted: &str) -> bool {
+    let text = fs::read_to_string(page).unwrap();
+    let mut headings = text.lines().filter(|line| line.starts_with('#'));
+    headings.any(|line| anchor(line.trim_start_matches('#').trim()) == wanted)
+}
+
+/// The places of the links `[text](place)` in a page.
+fn places(text: &str) -> impl Iterator<Item = &str> {
+    let ends = text.split("](").skip(1);
+    ends.filter_map(|rest| rest.split_once(')').map(|(place, _)| place))
+        .filter(|place| !place.contains(char::is_whitespace) && !place.starts_with("http"))
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut found = Vec::new();
+    pages(root, &mut found);
+    assert!(found.len() > 15, "{} pages", found.len());
+    let (mut links, mut broken) = (0, Vec::new());
+    for page in &found {
+        let text = fs::read_to_string(page).unwrap();
+        for place in places(&text) {
+            links += 1;
+            let (file, heading) = place.split_once('#').unwrap_or((place, ""));
+            let target = match file {
+                "" => page.clone(),
+                file => page.parent().unwrap().join(file),
+            };
+            let leads = target.exists() && (heading.is_empty() || has_heading(&target, heading));
+            if !leads {
+                broken.push(format!("{}: {place}", page.display()));
+            }
+        }
+    }
+    assert!(links > 100, "{links} links");
+    assert!(broken.is_empty(), "{broken:#?}");
+}

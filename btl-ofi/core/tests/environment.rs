@@ -237,7 +237,7 @@ fn process_that_cannot_accept() {
         target.progress();
         std::thread::yield_now();
     }
-    // What the end of the target's endpoint does to the origin.
+    // The target's endpoint has ended; the flush shows how the origin learns of it.
     // SAFETY: connected above.
     let flushed = t.flush(Some(unsafe { peer.as_ref() }));
     println!("@ended {status} {flushed} {:?}", said.lock().unwrap());

@@ -1,9 +1,9 @@
 //! `mca_btl_ofi_rs.so`: the transport as Open MPI's component `btl/ofi_rs`, and windows on it as the component `osc/ofi_rs`.
 //!
-//! What lives here: in `btl` and in `osc`, the component and module structures that Open MPI 4.1, 5.0 and 6.0 expect, and functions
-//! that convert their arguments, call the transport or the window engine, and convert the result. Beside them stands what both
-//! need: bindings, names, the host's check, parameters, log; `series` holds how the series of Open MPI differ. Decisions about how bytes move belong to the crate
-//! `btl-ofi`, not here. Bindgen generates the layouts from Open MPI's headers and asserts the size and offset of every
+//! `btl` and `osc` have the component and module structures that Open MPI 4.1, 5.0 and 6.0 expect, and functions that convert their
+//! arguments, call the transport or the window engine, and convert the result. Both share the bindings, names, the host's check,
+//! parameters and log; `series` has the differences between the series of Open MPI. Decisions about how bytes move belong to the
+//! crate `btl-ofi`, not here. Bindgen generates the layouts from Open MPI's headers and asserts the size and offset of every
 //! field at compile time.
 //!
 //! No panic crosses into Open MPI: functions run under `guard`, but for the quick paths of operations, which do not unwind.

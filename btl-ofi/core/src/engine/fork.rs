@@ -1,5 +1,5 @@
-//! What a fork does to open transports. A child has a copy of each, by which it could post to its parent's endpoints, write to the
-//! rings of peers and take completions that the parent waits for. So a handler ends the copies before fork returns in the child:
+//! Fork and open transports. A child has a copy of each transport. With it the child could post to its parent's endpoints, write to
+//! the rings of peers and take completions that the parent waits for. So a handler ends the copies before fork returns in the child:
 //!
 //! | what a call reads | what it finds in a child |
 //! | --- | --- |
@@ -47,7 +47,7 @@ unsafe impl Send for Open {}
 /// The transports that are open.
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
-/// What a fork holds, so that no other thread changes it meanwhile.
+/// The locks that a fork holds, so that no other thread changes the lists of transports and peers meanwhile.
 struct Held {
     open: MutexGuard<'static, Vec<Open>>,
     /// By the transports of `open`; `None` if a thread did not finish in time.
@@ -61,7 +61,7 @@ struct PeersGuard {
 }
 
 thread_local! {
-    /// What this thread's fork holds. The thread that called fork runs all handlers.
+    /// The locks of this thread's fork. The thread that called fork runs all handlers.
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 

@@ -408,7 +408,7 @@ impl Transport {
     /// The provider's first refusal; the rest is closed nevertheless. [`Error::Forked`] in a child of fork, which closes nothing.
     pub fn close(self) -> Result<(), Error> {
         if let Err(e) = self.check_copy() {
-            // What the parent's threads were changing is never looked at.
+            // Threads of the parent may have been changing it, so it is not even dropped.
             std::mem::forget(self);
             return Err(e);
         }

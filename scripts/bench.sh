@@ -101,13 +101,11 @@ bench_instructions() {
     "$target/release/instructions" --output "$bench_out/instructions.json" "$@"
 }
 
-# One report of what was measured. With --keep its table goes into docs/performance.md.
+# One report of what was measured: report.json and report.md.
 bench_report() {
-    local keep=${1:-}
-    [[ -z $keep || $keep == --keep ]] || bench_die "report: unknown: $keep (nothing or --keep)"
     cargo build --release -p benches --bin report
     mkdir -p "$bench_out"
-    "$target/release/report" "$bench_out" ${keep:+--page docs/performance.md}
+    "$target/release/report" "$bench_out" "$@"
 }
 
 # bench_all [--short]: every part as a process of its own, bound in time; what fails does not stop the others, and the

@@ -4,7 +4,6 @@
 //! missing, not left out; a part of another run than the others is named too.
 
 mod about;
-mod page;
 mod parts;
 mod targets;
 
@@ -23,9 +22,6 @@ use parts::Measurements;
 struct Arguments {
     /// Where the measurements are and the report goes.
     folder: PathBuf,
-    /// Writes the table into this page too, between its marks; refused where the parts are not of one run.
-    #[arg(long)]
-    page: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -58,29 +54,11 @@ fn report(arguments: &Arguments) -> Result<(), String> {
     let table = table(&report);
     write(&arguments.folder.join("report.md"), &table)?;
     println!("{table}");
-    if let Some(path) = &arguments.page {
-        keep(path, &report.runs, &table)?;
-    }
     Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
-}
-
-/// Writes the table into a page.
-fn keep(path: &Path, of: &BTreeMap<String, String>, table: &str) -> Result<(), String> {
-    let first = of.values().next();
-    if of.values().any(|run| Some(run) != first) {
-        return Err(format!(
-            "{}: the measurements are of several runs, which have no table together; ./dev bench measures all in one",
-            path.display()
-        ));
-    }
-    let about = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|e| about(&e))?;
-    let text = page::with_table(&text, table).map_err(|e| about(&e))?;
-    write(path, &text)
 }
 
 /// What stands above the table about runs: one name, or which file is of which.

@@ -502,6 +502,15 @@ openmpi_osc_killed() {
     [ "$(grep -c '^osc_killed: ok, rank [02] got an error' <<<"$out")" -eq 2 ]
 }
 
+# Parameters of the transport arrive by their usual names, although Open MPI has dropped the component btl.
+openmpi_osc_hears_parameters() {
+    local out
+    out=$(openmpi_osc 2 osc_calls --mca btl_ofi_same_node off --mca btl_ofi_if_include lo --mca btl_ofi_provider_include 'tcp;ofi_rxm') ||
+        { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    [ "$(grep -c 'osc/ofi_rs: windows use tcp;ofi_rxm on lo;' <<<"$out")" -eq 2 ]
+}
+
 # Windows of two jobs, of which one does not have the component: all ranks leave them to others. Those of 4.1 fail where the parents
 # made no window by them before.
 openmpi_osc_spawn_without() {
@@ -562,6 +571,7 @@ openmpi_test_osc() {
     openmpi_check "osc, every call with the progress thread, 3 ranks" openmpi_osc 3 osc_calls --mca osc_ofi_rs_progress_thread 1
     openmpi_check "osc, a target that computes, with the progress thread" openmpi_osc 3 osc_alone --mca osc_ofi_rs_progress_thread 1 \
         --mca btl_ofi_same_node off --mca btl_ofi_provider_include 'tcp;ofi_rxm'
+    openmpi_check "osc, parameters by their usual names" openmpi_osc_hears_parameters
     openmpi_check "osc, windows of two jobs" openmpi_osc 2 osc_spawn
     openmpi_check "osc, windows of two jobs, one without the component" openmpi_osc_spawn_without
     openmpi_check "osc, a rank is killed" openmpi_osc_killed

@@ -120,6 +120,12 @@ impl Variable {
         index >= 0
     }
 
+    /// Whether this is a further name of `other`.
+    pub(crate) fn is_synonym_of(self, other: Variable) -> bool {
+        self.structure()
+            .is_some_and(|found| found.mbv_synonym_for == other.0)
+    }
+
     /// Whether no source set the variable.
     pub(crate) fn is_default(self) -> bool {
         let mut source = ffi::MCA_BASE_VAR_SOURCE_DEFAULT;
@@ -131,12 +137,16 @@ impl Variable {
 
     /// The type and the scope with which the variable was registered.
     fn registered(self) -> Option<(ffi::mca_base_var_type_t, ffi::mca_base_var_scope_t)> {
+        let found = self.structure()?;
+        Some((found.mbv_type, found.mbv_scope))
+    }
+
+    fn structure(&self) -> Option<&ffi::mca_base_var_t> {
         let mut at: *const ffi::mca_base_var_t = null();
         // SAFETY: the function writes the address of the variable, which lives until Open MPI ends, to `at`.
         let rc = unsafe { ffi::mca_base_var_get(self.0, &raw mut at) };
         // SAFETY: `at` is NULL or the address that the function wrote.
-        let found = unsafe { at.as_ref() }.filter(|_| rc == 0)?;
-        Some((found.mbv_type, found.mbv_scope))
+        unsafe { at.as_ref() }.filter(|_| rc == 0)
     }
 
     /// Whether the variable was registered with the type of `kind`. Another component's may have another.

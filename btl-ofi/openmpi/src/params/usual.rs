@@ -23,9 +23,13 @@ fn name(own: &CStr) -> Name<'_> {
     }
 }
 
-/// Gives a variable its usual name, unless the C component registered that name or must not find it registered.
+/// Gives a variable its usual name, unless the C component registered that name or must not find it registered. A variable that
+/// was dropped with the component btl, and is registered again, gets the value that the user gave by that name only now.
 pub(crate) fn give(variable: Variable, own: &CStr) {
-    if !name(own).exists() && !STRINGS_OF_C.contains(&own) {
+    let is_free = name(own)
+        .find()
+        .is_none_or(|found| found.is_synonym_of(variable));
+    if is_free && !STRINGS_OF_C.contains(&own) {
         variable.synonym(&name(own));
     }
 }

@@ -283,4 +283,5 @@ fn killed_initiators_leave_a_target_that_serves() {
 #[test]
 fn the_same_over_rxm() {
     common::again_over("tcp;ofi_rxm");
+    common::again_over("memory");
 }

@@ -172,4 +172,5 @@ fn a_large_get_lets_others_in() {
 fn the_same_over_rxm() {
     let _alone = alone();
     common::again_over("tcp;ofi_rxm");
+    common::again_over("memory");
 }

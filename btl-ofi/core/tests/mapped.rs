@@ -410,4 +410,5 @@ fn rights() {
 #[test]
 fn the_same_over_rxm() {
     common::again_over("tcp;ofi_rxm");
+    common::again_over("memory");
 }

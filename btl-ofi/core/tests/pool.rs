@@ -232,4 +232,5 @@ fn blocks_of_the_dead_are_used_again() {
 #[test]
 fn the_same_over_rxm() {
     common::again_over("tcp;ofi_rxm");
+    common::again_over("memory");
 }

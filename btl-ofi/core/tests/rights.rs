@@ -392,4 +392,5 @@ fn large_gets_of_what_is_deregistered() {
 #[test]
 fn the_same_over_rxm() {
     common::again_over("tcp;ofi_rxm");
+    common::again_over("memory");
 }

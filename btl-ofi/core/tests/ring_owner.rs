@@ -119,4 +119,5 @@ fn a_new_owner_of_a_ring_has_its_payload_for_itself() {
 #[test]
 fn the_same_over_rxm() {
     common::again_over("tcp;ofi_rxm");
+    common::again_over("memory");
 }

@@ -387,4 +387,5 @@ fn gets_both_ways() {
 #[test]
 fn the_same_over_rxm() {
     common::again_over("tcp;ofi_rxm");
+    common::again_over("memory");
 }

@@ -26,6 +26,7 @@ use crate::engine::transport::{Atomics, Failures, Node, Setup, Transport, known_
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::device::Device;
 use crate::fabric::fids::InfoRef;
+use crate::fabric::memory;
 use crate::fabric::msg::{self, Messages};
 use crate::fabric::own::OwnMemory;
 use crate::fabric::policy::{self, NO_WINDOW, Policy};
@@ -86,6 +87,9 @@ impl Transport {
         let policy = decide(info, options, &chosen.atomics);
         let scratch = words_of_scratch(&policy, &mut chosen.atomics);
         let (mut node, segment, completion) = join_node(info, name, options, &policy);
+        if policy.memory_only && segment.is_none() {
+            return Err(memory::refused(completion));
+        }
         node.networks = chosen.ranking.networks(info, name);
         if policy.has_messages() {
             node.key = sys::random().doing(|| String::from("making a key for messages"))?;
@@ -132,7 +136,7 @@ impl Transport {
         )
         .over(&rails, options);
         announce(options, &device, &capabilities, &node.networks);
-        if options.applies && !policy.has_messages() {
+        if options.applies && !policy.has_messages() && !policy.memory_only {
             tell_of_no_applies(info);
         }
         let peers = Arc::new(Mutex::new(Peers::new(shares)));

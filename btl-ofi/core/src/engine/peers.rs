@@ -25,6 +25,7 @@ use crate::peer::networks::{self, Meeting};
 use crate::peer::reach::{self, Probe, Reach};
 use crate::peer::route::{Atomics, Facts, Route};
 use crate::peer::table::{Endpoints, Placed};
+use crate::sm::ring::RINGS;
 use crate::sm::segment::Place;
 
 /// The connected peers and their state.
@@ -106,7 +107,10 @@ impl Transport {
         let slot = self.counters.take(proc);
         placed.endpoint().counters = slot;
         let uses_provider = placed.endpoint().uses_provider() || self.policy.two_sided;
-        let room = if uses_provider {
+        let room = if self.policy.memory_only {
+            let refusal = beyond_memory(&placed, peers.known.len());
+            refusal.map_or(Ok(()), |why| Err(modex(String::from(why))))
+        } else if uses_provider {
             self.allocate_for(&blob.address).map_err(modex)
         } else {
             Ok(())
@@ -423,4 +427,20 @@ impl Transport {
     pub(crate) fn lock_peers(&self) -> MutexGuard<'_, Peers> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Why memory alone does not serve a peer, beside so many that are connected; `None` if it does.
+fn beyond_memory(placed: &Placed, connected: usize) -> Option<&'static str> {
+    let Placed::Local(peer, reach) = placed else {
+        return Some("it is on another node, or in a container that hides it");
+    };
+    if peer.endpoint.uses_provider() {
+        return Some("cross-memory attach does not reach it");
+    }
+    let segment = reach.as_ref().and_then(|reach| reach.segment.as_ref());
+    if peer.endpoint.atomics() == Atomics::Unclaimed && segment.is_none() {
+        return Some("its segment cannot be opened");
+    }
+    // Each of them claims a ring here.
+    (connected >= RINGS).then_some("as many processes are connected as have rings here")
 }

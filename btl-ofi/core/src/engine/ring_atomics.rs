@@ -322,6 +322,10 @@ impl Transport {
                         Status::FATAL,
                         "it is reached through a provider that can no longer be used",
                     ))
+                } else if self.policy.memory_only {
+                    tracing::warn!("no ring of process {} can be claimed: {e}", peer.proc);
+                    let why = "it is reached by memory only, and no ring of it can be claimed";
+                    Some((Status::UNREACH, why))
                 } else {
                     None
                 };

@@ -212,6 +212,11 @@ impl Transport {
         self.setup.threaded
     }
 
+    /// Whether memory alone reaches peers: the provider is `memory`, which the user or the host names.
+    pub fn is_by_memory_alone(&self) -> bool {
+        self.policy.memory_only
+    }
+
     /// Whether requests to peers of other nodes may travel as messages.
     pub fn uses_messages(&self) -> bool {
         self.policy.uses_messages()

@@ -10,6 +10,7 @@ use crate::base::error::{CallError, Doing, Error, check};
 use crate::base::params::Options;
 use crate::fabric::addresses::Addresses;
 use crate::fabric::fids::{Info, InfoRef, Owned};
+use crate::fabric::memory;
 use crate::fabric::offer::Offer;
 use crate::fabric::policy;
 use crate::fabric::query::takes_messages;
@@ -104,7 +105,10 @@ impl Device {
 
         // SAFETY: fi_getinfo filled the attribute, and `info` keeps it alive.
         let fabric = Owned::open("fi_fabric", |out| unsafe {
-            ffi::fi_fabric((*raw).fabric_attr, out, ptr::null_mut())
+            match name == memory::NAME {
+                true => memory::open_fabric(out),
+                false => ffi::fi_fabric((*raw).fabric_attr, out, ptr::null_mut()),
+            }
         })
         .doing(|| doing("the fabric"))?;
         // SAFETY: the fabric is live and was opened from the same info.

@@ -8,6 +8,7 @@ use libfabric_sys as ffi;
 
 use crate::base::error::{CallError, check};
 use crate::base::fork::Birth;
+use crate::fabric::memory;
 
 /// A libfabric object with an embedded `struct fid`.
 pub(crate) trait Fid {
@@ -101,6 +102,8 @@ impl<T: Fid> Drop for Owned<T> {
 /// A list of `fi_info`, freed when dropped.
 pub(crate) struct InfoList {
     head: *mut ffi::fi_info,
+    /// What `head` lies in, if this crate made it and not libfabric.
+    made: Option<NonNull<memory::Entry>>,
 }
 
 // SAFETY: the list is plain memory that only this object refers to.
@@ -109,6 +112,11 @@ unsafe impl Send for InfoList {}
 unsafe impl Sync for InfoList {}
 
 impl InfoList {
+    /// A list of libfabric's, which the caller hands over.
+    fn of(head: *mut ffi::fi_info) -> InfoList {
+        InfoList { head, made: None }
+    }
+
     /// `fi_getinfo` without node or service. Returns an empty list for `-FI_ENODATA`.
     pub(crate) fn query(api: u32, hints: &Hints) -> Result<InfoList, CallError> {
         let mut head = ptr::null_mut();
@@ -117,12 +125,10 @@ impl InfoList {
             ffi::fi_getinfo(api, ptr::null(), ptr::null(), 0, hints.info.head, &mut head)
         };
         if rc == -(ffi::FI_ENODATA as i32) {
-            return Ok(InfoList {
-                head: ptr::null_mut(),
-            });
+            return Ok(InfoList::of(ptr::null_mut()));
         }
         check("fi_getinfo", rc)?;
-        Ok(InfoList { head })
+        Ok(InfoList::of(head))
     }
 
     /// The entries in libfabric's order.
@@ -139,7 +145,10 @@ impl InfoList {
 
 impl Drop for InfoList {
     fn drop(&mut self) {
-        if !self.head.is_null() {
+        if let Some(made) = self.made {
+            // SAFETY: this object owns the entry, and only this drop frees it.
+            unsafe { memory::Entry::free(made) };
+        } else if !self.head.is_null() {
             // SAFETY: this object owns the list, and only this drop frees it.
             unsafe { ffi::fi_freeinfo(self.head) };
         }
@@ -164,7 +173,7 @@ impl<'a> InfoRef<'a> {
             });
         }
         Ok(Info {
-            list: InfoList { head: copy },
+            list: InfoList::of(copy),
         })
     }
 
@@ -230,9 +239,20 @@ pub(crate) struct Info {
 }
 
 impl Info {
+    /// The entry of the provider `memory`.
+    pub(crate) fn of_memory() -> Info {
+        let made = memory::Entry::new();
+        Info {
+            list: InfoList {
+                head: memory::Entry::info(made),
+                made: Some(made),
+            },
+        }
+    }
+
     pub(crate) fn get(&self) -> InfoRef<'_> {
         InfoRef {
-            // SAFETY: `duplicate` creates every `Info`, with a head that is not NULL.
+            // SAFETY: `duplicate` and `of_memory` create every `Info`, with a head that is not NULL.
             info: unsafe { &*self.list.head },
         }
     }
@@ -284,7 +304,7 @@ impl Hints {
             });
         }
         Ok(Hints {
-            info: InfoList { head },
+            info: InfoList::of(head),
         })
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod device;
 mod entries;
 pub(crate) mod fids;
 mod keys;
+pub(crate) mod memory;
 pub(crate) mod msg;
 pub(crate) mod offer;
 mod others;

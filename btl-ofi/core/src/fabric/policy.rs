@@ -46,6 +46,8 @@ pub(crate) struct Policy {
     pub(crate) applies: bool,
     /// Whether all peers of this provider are on this node.
     pub(crate) one_node: bool,
+    /// Whether the provider carries nothing, so that memory must reach every peer.
+    pub(crate) memory_only: bool,
     /// Whether the provider executes operations of peers without calls of this process (FI_PROGRESS_AUTO).
     pub(crate) serves_itself: bool,
     /// Whether a poll that finds nothing makes system calls.
@@ -147,6 +149,7 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         two_sided: false,
         applies: false,
         one_node: quirks.has(Trait::OneNode),
+        memory_only: quirks.has(Trait::MemoryOnly),
         serves_itself: info.domain_attr().data_progress == ffi::FI_PROGRESS_AUTO,
         polls_kernel: quirks.has(Trait::PollsKernel),
         headers: quirks.headers(),
@@ -192,6 +195,10 @@ impl Policy {
             if self.processor_atomics || self.messages {
                 parts.push("atomics are executed and answered by the target through shared memory");
             }
+        }
+        if self.memory_only && local.is_ok() {
+            parts.push("processes that memory does not reach are refused");
+            return parts.join("; ");
         }
         let small = self.messages && limit > 0;
         if small {

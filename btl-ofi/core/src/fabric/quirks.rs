@@ -9,6 +9,7 @@ use libfabric_sys as ffi;
 
 use crate::base::environment::Setting;
 use crate::base::params::Options;
+use crate::fabric::memory;
 
 /// A peculiarity on which the transport acts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,6 +31,8 @@ pub(crate) enum Trait {
     ProcessorAtomics,
     /// All its peers are on this node.
     OneNode,
+    /// It carries nothing: peers that memory does not reach are refused.
+    MemoryOnly,
     /// It keeps its endpoints as files in `/dev/shm` (`shm_room`, `shm_orphans`).
     KeepsFiles,
     /// A poll that finds nothing makes system calls.
@@ -116,6 +119,16 @@ const QUIRKS: &[Row] = &[
             // shm reads the answers to its operations from one queue and stops at the first one that is missing
             // (prov/shm, smr_progress_resp).
             Trait::BlocksOnMissingAnswer,
+        ],
+    },
+    // The provider of this crate (`memory`). Its peers execute atomics by the processor, and in a ring's order.
+    Row {
+        names: Names::Exact(memory::NAME),
+        traits: &[
+            Trait::MemoryOnly,
+            Trait::OneNode,
+            Trait::ProcessorAtomics,
+            Trait::OrdersAtomics,
         ],
     },
     Row {

@@ -15,7 +15,8 @@ use crate::peer::networks::Networks;
 /// Folders of `/sys/class` with devices that providers without IP addresses name.
 const DEVICE_CLASSES: [&str; 2] = ["infiniband", "cxi"];
 
-/// The machine's interfaces, for one selection.
+/// The machine's interfaces, for one selection. The default knows none.
+#[derive(Default)]
 pub(crate) struct Ranking {
     interfaces: Interfaces,
     processors: Processors,

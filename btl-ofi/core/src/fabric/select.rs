@@ -13,6 +13,7 @@ use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::device::Device;
 use crate::fabric::entries::offers;
 use crate::fabric::fids::{Info, InfoRef};
+use crate::fabric::memory;
 use crate::fabric::others;
 use crate::fabric::policy;
 use crate::fabric::query::{
@@ -73,6 +74,9 @@ pub(crate) struct Chosen {
 
 /// Opens the first usable provider.
 pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Error> {
+    if memory::is_named(options) {
+        return by_memory(options);
+    }
     environment::prepare(quirks::needs(options));
     let turn = turn(options);
     let ranking = Ranking::find();
@@ -122,6 +126,20 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
     Err(Error::NoProvider { wanted, refusals })
 }
 
+/// Opens the provider `memory`.
+fn by_memory(options: &Options) -> Result<Chosen, Error> {
+    if let Some(why) = memory::refusal(options) {
+        return Err(memory::refused(why));
+    }
+    Ok(Chosen {
+        device: Device::open(Info::of_memory(), options)?,
+        atomics: AtomicTable::of_targets(),
+        passed_over: Vec::new(),
+        rails: Vec::new(),
+        ranking: Ranking::default(),
+    })
+}
+
 /// The lists that narrowed the choice, the parameter's and libfabric's own, for the end of a sentence.
 fn wanted(options: &Options, filter: Option<&str>) -> String {
     let include = options.provider.include.join(",");
@@ -146,6 +164,15 @@ pub(crate) fn survey(options: &Options, level: ThreadLevel) -> Result<Vec<Candid
 }
 
 fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Error> {
+    if memory::is_named(options) {
+        let refusal = memory::refusal(options);
+        return Ok(vec![Candidate {
+            name: String::from(memory::NAME),
+            domain: Info::of_memory().get().domain(),
+            chosen: refusal.is_none(),
+            refusal,
+        }]);
+    }
     environment::prepare(quirks::needs(options));
     let _turn = turn(options);
     let ranking = Ranking::find();

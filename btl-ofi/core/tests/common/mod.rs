@@ -80,7 +80,8 @@ pub(crate) fn open(provider: &str, level: ThreadLevel, overrides: &[(&str, Value
         "btl_ofi_provider_include",
         Value::String(provider.to_owned().into()),
     )];
-    if provider != near() {
+    // The provider `memory` has no other way.
+    if provider != near() && provider != "memory" {
         all.push(SAME_NODE_OFF);
     }
     all.splice(..0, overrides.iter().cloned());

@@ -37,7 +37,12 @@ pub(super) unsafe extern "C" fn add_procs(
             match connect(module, proc) {
                 Ok(endpoint) => *out = endpoint.as_ptr().cast(),
                 Err((status, why)) => {
-                    tracing::warn!("process {proc} cannot be reached: {why}");
+                    let text = format!("process {proc} cannot be reached: {why}");
+                    match module.transport.is_by_memory_alone() {
+                        // The host tries this one first, and has another.
+                        true => tracing::info!("{text}"),
+                        false => tracing::warn!("{text}"),
+                    }
                     // A NULL endpoint reports an unreachable peer; the status reports other failures.
                     if status != Status::UNREACH {
                         release(module, endpoints);

@@ -1,0 +1,87 @@
+//! The provider `memory`: two processes of one node need no libfabric, and a peer that memory does not reach is refused.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::ptr;
+
+use btl_ofi::Error;
+use common::Calls as _;
+use common::pair::{Target, WORDS, serve_as_target};
+use common::{SAME_NODE_OFF, insist, open, options, try_open};
+use mca_params::Value;
+use plugin_api::{BtlAtomicOp, OpFlags, Status, ThreadLevel};
+
+const MEMORY: &str = "memory";
+
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn target_process() {
+    serve_as_target();
+}
+
+fn is_loaded() -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.contains("libfabric.so")
+}
+
+#[test]
+fn processes_of_one_node_need_no_libfabric() {
+    let t = open(MEMORY, ThreadLevel::Single, &[]);
+    let mut target = Target::start(&t, MEMORY, false);
+    let (peer, h, none) = (target.peer, target.handle, ptr::null_mut());
+    let mut words: Vec<u64> = (1..=WORDS as u64).collect();
+    let size = WORDS * 8;
+    // A small one, and one that is copied by the kernel.
+    for size in [8, size] {
+        let from = words.as_mut_ptr().cast();
+        // SAFETY: the words live until the flush.
+        insist(&t, || unsafe {
+            t.put(peer, from, h.base(), none, &h, size, None)
+        });
+        // SAFETY: the target is connected.
+        assert_eq!(t.flush(Some(unsafe { peer.as_ref() })), Status::SUCCESS);
+    }
+    let mut old = 0u64;
+    let (op, f) = (BtlAtomicOp::Add, OpFlags::empty());
+    // SAFETY: the word lives until the flush.
+    insist(&t, || unsafe {
+        t.atomic_fop(
+            peer,
+            (&raw mut old).cast(),
+            h.base(),
+            none,
+            &h,
+            op,
+            41,
+            f,
+            None,
+        )
+    });
+    // SAFETY: the target is connected.
+    assert_eq!(t.flush(Some(unsafe { peer.as_ref() })), Status::SUCCESS);
+    assert_eq!(old, 1);
+    assert_eq!(target.sees(0, WORDS - 1), (42, WORDS as u64));
+    let address = target.address.clone();
+    target.end();
+    assert!(!is_loaded(), "libfabric is loaded");
+    // Its process is gone, so nothing of it is reached by memory.
+    let refused = t.connect(&address, 7).unwrap_err();
+    assert!(matches!(refused, Error::Modex { proc: 7, .. }), "{refused}");
+    t.close().unwrap();
+}
+
+#[test]
+fn it_is_refused_where_memory_may_not_be_used() {
+    let named = ("btl_ofi_provider_include", Value::str(MEMORY));
+    let refused = try_open(&options(&[named, SAME_NODE_OFF]), ThreadLevel::Single);
+    let said = refused.err().unwrap().to_string();
+    assert!(said.contains("memory: btl_ofi_same_node is off"), "{said}");
+    assert!(!is_loaded(), "libfabric is loaded");
+}

@@ -502,6 +502,38 @@ openmpi_osc_killed() {
     [ "$(grep -c '^osc_killed: ok, rank [02] got an error' <<<"$out")" -eq 2 ]
 }
 
+# openmpi_osc_scopes TIMES RANKS [mpirun options]: all ranks serve windows of one node by memory, and so many open a provider.
+openmpi_osc_scopes() {
+    local times=$1 ranks=$2 out
+    shift 2
+    out=$(openmpi_osc "$ranks" osc_scopes "$@") || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    [ "$(grep -c 'osc/ofi_rs: windows use memory on node' <<<"$out")" -eq "$ranks" ] &&
+        [ "$(grep -c 'osc/ofi_rs: windows use tcp' <<<"$out")" -eq "$times" ]
+}
+
+# A provider that does not exist hurts nobody on one node, because it is not opened, also where a job spawns another.
+openmpi_osc_opens_none() {
+    local out none=(--mca btl_ofi_provider_include no-such-provider)
+    openmpi_osc_scopes 0 3 "${none[@]}" || return 1
+    out=$(openmpi_osc 2 osc_spawn "${none[@]}") || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    [ "$(grep -c 'osc/ofi_rs: windows use memory on node' <<<"$out")" -eq 4 ]
+}
+
+# Ranks that Open MPI places on one node although they do not reach each other: one does not want memory, or memory hides it.
+openmpi_osc_hidden() {
+    local out program="$openmpi_dir/bin/osc_scopes" hidden
+    for hidden in "-x OMPI_MCA_btl_ofi_same_node=off" "unshare --pid --fork --kill-child"; do
+        # shellcheck disable=SC2086 # an option, or a program that starts another
+        out=$(openmpi_osc_run 2 --mca osc_ofi_rs_verbose 1 "$program" : -n 1 $hidden "$program" 2>&1) ||
+            { printf '%s\n' "$out"; return 1; }
+        printf '%s\n' "$out"
+        grep -q '^osc_scopes: ok, 3 ranks' <<<"$out" &&
+            [ "$(grep -c 'osc/ofi_rs: windows use tcp;ofi_rxm' <<<"$out")" -eq 3 ] || return 1
+    done
+}
+
 # Parameters of the transport arrive by their usual names, although Open MPI has dropped the component btl.
 openmpi_osc_hears_parameters() {
     local out
@@ -540,7 +572,7 @@ openmpi_osc_shows_itself() {
 
 # Who serves windows where some rank cannot, or nobody may: osc/rdma does.
 openmpi_osc_delegates() {
-    local out name=("$openmpi_dir/bin/osc_name" rdma) none='-x OMPI_MCA_btl_ofi_provider_include=no-such-provider'
+    local out name=("$openmpi_dir/bin/osc_name" rdma) none='-x OMPI_MCA_btl_ofi_provider_include=no-such-provider -x OMPI_MCA_btl_ofi_same_node=off'
     # shellcheck disable=SC2086 # two words
     out=$(openmpi_osc_run 2 "${name[@]}" : -n 1 $none "${name[@]}" 2>&1) || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
@@ -571,6 +603,8 @@ openmpi_test_osc() {
     openmpi_check "osc, every call with the progress thread, 3 ranks" openmpi_osc 3 osc_calls --mca osc_ofi_rs_progress_thread 1
     openmpi_check "osc, a target that computes, with the progress thread" openmpi_osc 3 osc_alone --mca osc_ofi_rs_progress_thread 1 \
         --mca btl_ofi_same_node off --mca btl_ofi_provider_include 'tcp;ofi_rxm'
+    openmpi_check "osc, no provider on one node, nor for a job that is spawned there" openmpi_osc_opens_none
+    openmpi_check "osc, ranks of one node that memory does not reach" openmpi_osc_hidden
     openmpi_check "osc, parameters by their usual names" openmpi_osc_hears_parameters
     openmpi_check "osc, windows of two jobs" openmpi_osc 2 osc_spawn
     openmpi_check "osc, windows of two jobs, one without the component" openmpi_osc_spawn_without
@@ -581,16 +615,19 @@ openmpi_test_osc() {
 # On two nodes, and still without any option of this project.
 openmpi_test_osc_apart() {
     local program
-    for program in hello_window osc_calls osc_spawn osc_threads; do
+    for program in hello_window osc_calls osc_scopes osc_spawn osc_threads; do
         openmpi_check "osc, $program, 4 ranks on two nodes" openmpi_osc 4 "$program" --host one:2,two:4 --mca plm_rsh_agent "$openmpi_agent" \
             --mca btl_ofi_same_node off --mca mpi_yield_when_idle 1 --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo
     done
+    # The pretended nodes share their memory, but Open MPI keeps them apart.
+    openmpi_check "osc, a provider from the first window of two nodes on" openmpi_osc_scopes 4 4 --host one:2,two:4 \
+        --mca plm_rsh_agent "$openmpi_agent" --mca mpi_yield_when_idle 1 --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo
 }
 
 openmpi_compile_tests() {
     local program
     for program in hello_window transfers atomics swaps window_life threads passive_target killed_peer no_room unwritten freed_early \
-        counted pvars sent_alone unlocked_alone long_messages misaligned swap_lock osc_alone osc_calls osc_killed osc_name osc_spawn osc_threads; do
+        counted pvars sent_alone unlocked_alone long_messages misaligned swap_lock osc_alone osc_calls osc_killed osc_name osc_scopes osc_spawn osc_threads; do
         openmpi_compile "tests/openmpi/$program.c"
     done
     # Open MPI's inner headers have warnings of their own, and its core library is not linked by mpicc.
@@ -606,6 +643,7 @@ openmpi_test_short() {
     openmpi_check "counters of a job in a file" openmpi_stats_file
     openmpi_check "osc, every call, 2 ranks" openmpi_osc 2 osc_calls
     openmpi_check "osc, threads, 2 ranks" openmpi_osc 2 osc_threads
+    openmpi_check "osc, no provider on one node, nor for a job that is spawned there" openmpi_osc_opens_none
     openmpi_test_valgrind
     openmpi_check "building mpi4py" openmpi_mpi4py
     openmpi_check "mpi4py test_rma, 2 ranks, shm" openmpi_mpi4py_run shm 2 test_rma

@@ -43,11 +43,8 @@ pub(crate) fn stop() {
 /// Makes progress once. It may be called while it runs: by another thread, or by a callback of Open MPI.
 unsafe extern "C" fn advance() -> c_int {
     guarded("osc progress", 0, || {
-        let Some(opened) = transport::current() else {
-            return 0;
-        };
-        // A failure of the transport is reported to those who wait for it.
-        let done = opened.transport.progress().max(0);
+        // A failure of a transport is reported to those who wait for it.
+        let done = transport::progress().max(0);
         done + request::complete_those_that_ended()
     })
 }
@@ -58,21 +55,14 @@ pub(crate) fn all() {
     unsafe { ffi::mca_osc_ofi_host_progress() };
 }
 
-/// Waits of windows: the transport's progress, and Open MPI's now and then, on which other communication of this process, and so
+/// Waits of windows: that of the transports, and Open MPI's now and then, on which other communication of this process, and so
 /// what the wait needs of other processes, may depend. Open MPI's progress gives the processor away where the user wants that
 /// (`mpi_yield_when_idle`, which mpirun sets where ranks outnumber processors).
 pub(crate) struct Turns;
 
-impl Turns {
-    #[inline]
-    fn own(&self) -> i32 {
-        transport::current().map_or(0, |opened| opened.transport.progress())
-    }
-}
-
 impl Waiter for Turns {
     fn progress(&self) -> i32 {
-        self.own()
+        transport::progress()
     }
 
     fn visit(&self) {
@@ -83,7 +73,7 @@ impl Waiter for Turns {
         let mut pace = Pace::default();
         let mut visits = 0u32;
         while !what.is_done() {
-            let count = self.own();
+            let count = transport::progress();
             if count < 0 {
                 return Err(what.progress_failed(count));
             }
@@ -99,7 +89,7 @@ impl Waiter for Turns {
     }
 
     fn step(&self, pace: &mut Pace, what: &dyn Until) -> WinResult<()> {
-        let count = self.own();
+        let count = transport::progress();
         if count < 0 {
             return Err(what.progress_failed(count));
         }

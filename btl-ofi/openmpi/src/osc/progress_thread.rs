@@ -21,7 +21,7 @@ static STOP: AtomicBool = AtomicBool::new(false);
 
 static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
 
-/// Starts the thread if the user wants it. The transport is open, and stays so until [`stop`].
+/// Starts the thread if the user wants it. Transports that are open stay so until [`stop`].
 pub(crate) fn start() {
     if !component::wants_progress_thread() {
         return;
@@ -53,11 +53,8 @@ pub(crate) fn stop() {
 fn run() {
     let mut idle = 0u32;
     while !STOP.load(Ordering::Relaxed) {
-        let Some(opened) = transport::current() else {
-            return;
-        };
         // A failure is reported to those who wait for it.
-        if opened.transport.progress() > 0 {
+        if transport::progress() > 0 {
             idle = 0;
             continue;
         }

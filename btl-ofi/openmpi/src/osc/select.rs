@@ -2,7 +2,13 @@
 //!
 //! Open MPI has no second choice when a component's `select` fails, so what a rank cannot is agreed on first: in one exchange among
 //! processes that know each other, in three where some meet for the first time (what each is; addresses; whether all were
-//! reached). Then the engine makes the window, with exchanges of its own, and fails on all ranks alike. Where some rank cannot, all
+//! reached).
+//!
+//! Ranks of one node meet by the transport without a provider ([`Scope::Node`]). Each rank proposes it where Open MPI places all
+//! ranks on its node. Where proposals differ, or memory does not reach a rank, all see it in the exchanges, and all meet again by
+//! the transport that reaches all.
+//!
+//! Then the engine makes the window, with exchanges of its own, and fails on all ranks alike. Where some rank cannot, all
 //! delegate to the component of the next lower priority.
 
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -14,7 +20,7 @@ use osc_engine::win::{Info, WinError, Window};
 use crate::bindings as ffi;
 use crate::osc::error;
 use crate::osc::group::{Member, Ranks, exchange};
-use crate::osc::transport::{self, Opened};
+use crate::osc::transport::{self, Opened, Scope};
 use crate::osc::{component, info, log, module, progress, progress_thread};
 
 /// What Open MPI passes to `select`.
@@ -37,6 +43,8 @@ struct Card {
     length: u32,
     /// Whether its part of the window has bytes.
     has_memory: bool,
+    /// By which transport it meets the others.
+    scope: Scope,
     /// The lowest rank on the same node.
     node: u32,
     /// Displacement unit, bytes.
@@ -65,8 +73,9 @@ impl Card {
             State::Meets => 1,
             State::Knows => 2,
         };
-        // The lengths are below 2^29.
-        let first = state << 30 | u32::from(self.has_memory) << 29 | self.length;
+        let scope = u32::from(self.scope == Scope::All);
+        // The lengths are below 2^28.
+        let first = state << 30 | u32::from(self.has_memory) << 29 | scope << 28 | self.length;
         bytes[..4].copy_from_slice(&first.to_ne_bytes());
         bytes[4..8].copy_from_slice(&self.node.to_ne_bytes());
         bytes[8..16].copy_from_slice(&self.unit.to_ne_bytes());
@@ -92,8 +101,12 @@ impl Card {
                 2 => State::Knows,
                 _ => State::Refuses,
             },
-            length: first & ((1 << 29) - 1),
+            length: first & ((1 << 28) - 1),
             has_memory: first >> 29 & 1 == 1,
+            scope: match first >> 28 & 1 {
+                0 => Scope::Node,
+                _ => Scope::All,
+            },
             node: word(4),
             unit: long(8),
             hints: long(16),
@@ -136,6 +149,8 @@ struct Comm {
     processes: Vec<u64>,
     /// The lowest rank on this node.
     node: u32,
+    /// Whether Open MPI places all ranks on this node.
+    on_one_node: bool,
 }
 
 impl Comm {
@@ -146,8 +161,9 @@ impl Comm {
         unsafe {
             let size = ffi::mca_osc_ofi_host_size(raw);
             let rank = ffi::mca_osc_ofi_host_rank(raw);
-            let node = (0..size)
-                .find(|other| *other == rank || ffi::mca_osc_ofi_host_is_beside(raw, *other));
+            let is_here =
+                |other: &c_int| *other == rank || ffi::mca_osc_ofi_host_is_beside(raw, *other);
+            let node = (0..size).find(is_here);
             Comm {
                 raw,
                 rank: rank as usize,
@@ -155,6 +171,7 @@ impl Comm {
                     .map(|rank| ffi::mca_osc_ofi_host_process(raw, rank))
                     .collect(),
                 node: node.unwrap_or(rank) as u32,
+                on_one_node: (0..size).all(|other| is_here(&other)),
             }
         }
     }
@@ -178,13 +195,13 @@ unsafe fn make(asked: &Asked) -> Result<(), Failed> {
     // SAFETY: Open MPI's communicator lives through the call.
     let comm = unsafe { Comm::of(asked.comm) };
     let (hints, number) = info::of(asked.info);
-    let opened = transport::open();
-    if opened.is_ok() {
-        // Before the exchanges: a rank that is ahead may need this one to make progress.
-        progress::start();
-        progress_thread::start();
-    }
-    let (cards, opened) = meet(&comm, asked, number, opened)?;
+    let (cards, opened) = match transport::scope(comm.on_one_node) {
+        Scope::Node => match meet(&comm, asked, number, Scope::Node)? {
+            Met::All(cards, opened) => (cards, opened),
+            Met::BeyondNode => meet_by_provider(&comm, asked, number)?,
+        },
+        Scope::All => meet_by_provider(&comm, asked, number)?,
+    };
     let members: Result<Vec<Member>, String> = comm
         .processes
         .iter()
@@ -258,24 +275,45 @@ unsafe fn window(asked: &Asked, members: Members, hints: &Info) -> Result<Window
     }
 }
 
-/// Exchanges what the ranks are, and connects those that meet for the first time.
-fn meet(
+/// How a meeting of the ranks ended.
+enum Met {
+    /// All are connected, and said this.
+    All(Vec<Card>, Arc<Opened>),
+    /// Some met by the transport of a node, and others did not or were not reached. All ranks see this alike.
+    BeyondNode,
+}
+
+/// Meets by the transport that reaches all, again where some ranks proposed that of their node.
+fn meet_by_provider(
     comm: &Comm,
     asked: &Asked,
     hints: u64,
-    opened: Result<Arc<Opened>, String>,
 ) -> Result<(Vec<Card>, Arc<Opened>), Failed> {
+    loop {
+        if let Met::All(cards, opened) = meet(comm, asked, hints, Scope::All)? {
+            return Ok((cards, opened));
+        }
+    }
+}
+
+/// Exchanges what the ranks are, and connects those that meet for the first time.
+fn meet(comm: &Comm, asked: &Asked, hints: u64, scope: Scope) -> Result<Met, Failed> {
+    let opened = transport::open(scope);
+    if opened.is_ok() {
+        // Before the exchanges: a rank that is ahead may need this one to make progress.
+        progress::start();
+        progress_thread::start();
+    }
     let (state, said) = match &opened {
         Err(reason) => (State::Refuses, reason.clone().into_bytes()),
-        Ok(opened) if opened.knows(&comm.processes) => {
-            (State::Knows, crate::osc::services::own_address())
-        }
-        Ok(_) => (State::Meets, crate::osc::services::own_address()),
+        Ok(opened) if opened.knows(&comm.processes) => (State::Knows, opened.address()),
+        Ok(opened) => (State::Meets, opened.address()),
     };
     let mine = Card {
         state,
         length: said.len() as u32,
         has_memory: asked.size > 0,
+        scope,
         node: comm.node,
         unit: u64::try_from(asked.unit).unwrap_or(1),
         hints,
@@ -284,10 +322,13 @@ fn meet(
         .chunks(Card::SIZE)
         .map(Card::decode)
         .collect();
+    if cards.iter().any(|card| card.scope != scope) {
+        return Ok(Met::BeyondNode);
+    }
     let refused = cards.iter().position(|card| card.state == State::Refuses);
     if refused.is_none() && cards.iter().all(|card| card.state == State::Knows) {
         let opened = opened.map_err(|_| ffi::OMPI_ERROR)?;
-        return Ok((cards, opened));
+        return Ok(Met::All(cards, opened));
     }
     let most = cards.iter().map(|card| card.length as usize).max();
     let said = comm.texts(&said, most.unwrap_or(0).max(1))?;
@@ -320,10 +361,15 @@ fn meet(
         .iter()
         .position(|outcome| outcome.first() != Some(&0))
     {
-        None => Ok((cards, opened)),
+        None => Ok(Met::All(cards, opened)),
         Some(rank) => {
             let reason = outcomes[rank].iter().copied().take_while(|byte| *byte != 0);
             let reason = as_reason(reason.collect());
+            if scope == Scope::Node {
+                log::verbose(1, || format!("rank {rank} needs a provider: {reason}"));
+                transport::is_hidden();
+                return Ok(Met::BeyondNode);
+            }
             Err(Failed::Refused { rank, reason })
         }
     }
@@ -376,6 +422,10 @@ mod tests {
                 state,
                 length: 517,
                 has_memory: state == State::Meets,
+                scope: match state {
+                    State::Refuses => Scope::Node,
+                    _ => Scope::All,
+                },
                 node: 3,
                 unit: u64::MAX,
                 hints: 0x0123_4567_89ab_cdef,

@@ -1,9 +1,8 @@
-//! What the transport's table of functions asks of its host: parameters, the exchange of addresses, log lines. The addresses
-//! are exchanged by [`select`](super::select); this keeps them.
+//! What a transport's table of functions asks of its host: parameters, the exchange of addresses, log lines. The addresses
+//! are exchanged by [`select`](super::select); this keeps them, for each transport by itself.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_void};
-use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use btl_ofi::Options;
@@ -13,53 +12,102 @@ use plugin_api::{
     magic,
 };
 
+use super::transport::{self, Scope};
 use super::{log, params};
 use crate::guard::guarded;
 
-pub(crate) static TABLE: HostVtable = HostVtable {
-    header: TableHeader::of::<HostVtable>(magic::HOST),
-    context: null_mut(),
-    param_register: Some(param_register),
-    modex_put: Some(modex_put),
-    modex_get: Some(modex_get),
-    log: Some(log_line),
-};
+/// The parameter that names the providers, and the value for the transport without one.
+const PROVIDERS: &str = "btl_ofi_provider_include";
+const MEMORY: &str = "memory";
 
-#[derive(Default)]
-struct Addresses {
+/// The host of one transport.
+pub(crate) struct Services {
+    scope: Scope,
+    table: HostVtable,
+    kept: Mutex<Kept>,
+}
+
+struct Kept {
     own: Vec<u8>,
-    /// Those of other processes, by the processes' names.
-    others: HashMap<u64, Vec<u8>>,
+    /// Addresses of other processes, by the processes' names.
+    others: BTreeMap<u64, Vec<u8>>,
     /// Values of string parameters, which the transport reads until its component is closed.
     strings: Vec<CString>,
 }
 
-static ADDRESSES: Mutex<Option<Addresses>> = Mutex::new(None);
-
-/// Locks the addresses.
-fn with<T>(work: impl FnOnce(&mut Addresses) -> T) -> T {
-    let mut addresses: MutexGuard<'_, Option<Addresses>> =
-        ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
-    work(addresses.get_or_insert_default())
+impl Kept {
+    const fn new() -> Kept {
+        Kept {
+            own: Vec::new(),
+            others: BTreeMap::new(),
+            strings: Vec::new(),
+        }
+    }
 }
 
-/// The address of this process, once the transport is open.
-pub(crate) fn own_address() -> Vec<u8> {
-    with(|addresses| addresses.own.clone())
+static NODE: Services = Services::new(Scope::Node, &raw const NODE);
+static ALL: Services = Services::new(Scope::All, &raw const ALL);
+
+/// The host of the transport of this scope.
+pub(crate) fn of(scope: Scope) -> &'static Services {
+    match scope {
+        Scope::Node => &NODE,
+        Scope::All => &ALL,
+    }
 }
 
-/// Keeps the address of another process.
-pub(crate) fn learn(process: u64, address: Vec<u8>) {
-    with(|addresses| addresses.others.insert(process, address));
-}
+impl Services {
+    /// The services at this place.
+    const fn new(scope: Scope, at: *const Services) -> Services {
+        Services {
+            scope,
+            table: HostVtable {
+                header: TableHeader::of::<HostVtable>(magic::HOST),
+                context: at.cast_mut().cast(),
+                param_register: Some(param_register),
+                modex_put: Some(modex_put),
+                modex_get: Some(modex_get),
+                log: Some(log_line),
+            },
+            kept: Mutex::new(Kept::new()),
+        }
+    }
 
-/// Forgets all.
-pub(crate) fn clear() {
-    *ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    /// The services in a table's `context`.
+    ///
+    /// # Safety
+    /// The context is that of a table made here.
+    unsafe fn at<'a>(context: *mut c_void) -> &'a Services {
+        // SAFETY: it is the address of `NODE` or `ALL`.
+        unsafe { &*context.cast_const().cast() }
+    }
+
+    pub(crate) fn table(&'static self) -> &'static HostVtable {
+        &self.table
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The address of this process, once the transport is open.
+    pub(crate) fn own_address(&self) -> Vec<u8> {
+        self.kept().own.clone()
+    }
+
+    /// Keeps the address of another process.
+    pub(crate) fn learn(&self, process: u64, address: Vec<u8>) {
+        self.kept().others.insert(process, address);
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&self) {
+        *self.kept() = Kept::new();
+    }
 }
 
 unsafe extern "C" fn param_register(
-    _: *mut c_void,
+    context: *mut c_void,
     decl: *const ParamDecl,
     value: *mut ParamValue,
 ) -> Status {
@@ -69,7 +117,12 @@ unsafe extern "C" fn param_register(
         let Some(declared) = Options::declarations().find(|known| known.name == name) else {
             return Status::NOT_FOUND;
         };
+        // SAFETY: the transport passes the context of its table.
+        let services = unsafe { Services::at(context) };
         let resolved = match params::of_transport(declared) {
+            Ok(_) if services.scope == Scope::Node && declared.name == PROVIDERS => {
+                Value::str(MEMORY)
+            }
             Ok(resolved) => resolved,
             Err(reason) => {
                 log::line(&reason);
@@ -96,7 +149,7 @@ unsafe extern "C" fn param_register(
                 let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
                 // The string's bytes stay where they are when the list grows.
                 let s = text.as_ptr();
-                with(|addresses| addresses.strings.push(text));
+                services.kept().strings.push(text);
                 (ParamKind::String, ParamValueBits { s })
             }
         };
@@ -113,7 +166,7 @@ unsafe extern "C" fn param_register(
 }
 
 unsafe extern "C" fn modex_put(
-    _: *mut c_void,
+    context: *mut c_void,
     _: *const c_char,
     data: *const c_void,
     size: usize,
@@ -121,13 +174,14 @@ unsafe extern "C" fn modex_put(
     guarded("modex_put", Status::FATAL, || {
         // SAFETY: the transport passes `size` readable bytes.
         let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), size) };
-        with(|addresses| addresses.own = bytes.to_vec());
+        // SAFETY: the transport passes the context of its table.
+        unsafe { Services::at(context) }.kept().own = bytes.to_vec();
         Status::SUCCESS
     })
 }
 
 unsafe extern "C" fn modex_get(
-    _: *mut c_void,
+    context: *mut c_void,
     process: u64,
     _: *const c_char,
     data: *mut c_void,
@@ -135,25 +189,29 @@ unsafe extern "C" fn modex_get(
     size: *mut usize,
 ) -> Status {
     guarded("modex_get", Status::FATAL, || {
-        with(|addresses| {
-            let Some(address) = addresses.others.get(&process) else {
-                return Status::NOT_FOUND;
-            };
-            let copied = address.len().min(capacity);
-            // SAFETY: the transport passes `capacity` writable bytes and a writable size.
-            unsafe {
-                std::ptr::copy_nonoverlapping(address.as_ptr(), data.cast(), copied);
-                size.write(address.len());
-            }
-            Status::SUCCESS
-        })
+        // SAFETY: the transport passes the context of its table.
+        let kept = unsafe { Services::at(context) }.kept();
+        let Some(address) = kept.others.get(&process) else {
+            return Status::NOT_FOUND;
+        };
+        let copied = address.len().min(capacity);
+        // SAFETY: the transport passes `capacity` writable bytes and a writable size.
+        unsafe {
+            std::ptr::copy_nonoverlapping(address.as_ptr(), data.cast(), copied);
+            size.write(address.len());
+        }
+        Status::SUCCESS
     })
 }
 
-unsafe extern "C" fn log_line(_: *mut c_void, level: u32, text: *const c_char, size: usize) {
+unsafe extern "C" fn log_line(context: *mut c_void, level: u32, text: *const c_char, size: usize) {
     guarded("log", (), || {
+        // SAFETY: the transport passes the context of its table.
+        let scope = unsafe { Services::at(context) }.scope;
+        // A node without the transport of its own has the other one.
+        let tries = scope == Scope::Node && !transport::is_open(scope);
         // Chosen by verbosity: a transport that is opened quietly still warns.
-        if level > LogLevel::Warn as u32 && log::verbosity() < 1 {
+        if (tries || level > LogLevel::Warn as u32) && log::verbosity() < 1 {
             return;
         }
         // SAFETY: the transport passes `size` readable bytes.

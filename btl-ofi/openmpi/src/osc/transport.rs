@@ -1,35 +1,57 @@
-//! The transport of this process's windows: opened with the first of them, closed when Open MPI ends. It is the transport's table
-//! of functions, linked into this file.
+//! The transports of this process's windows: each opened with the first window that needs it, closed when Open MPI ends. One has
+//! no provider and serves windows whose ranks memory reaches, so a program on one node never opens libfabric; the other serves all
+//! others. Each is the transport's table of functions, linked into this file.
 
 use std::any::Any;
 use std::collections::HashMap;
 use std::ptr::{NonNull, null, null_mut};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use osc_engine::door::Context;
 use osc_engine::transport::{EndpointRef, Failures, Transport};
 use plugin_api::{Component, ComponentVtable, Status, ThreadLevel};
 
-use crate::osc::{component, log, ops, progress, services};
+use crate::osc::services::{self, Services};
+use crate::osc::{component, log, ops, progress};
+
+/// A transport, by what it reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Processes of this node whose memory is reached. It has the provider `memory`, which carries nothing.
+    Node,
+    /// All, by libfabric.
+    All,
+}
+
+const SCOPES: [Scope; 2] = [Scope::Node, Scope::All];
 
 /// Modules that one `init` may make.
 const MODULES: usize = 32;
 
 /// The open transport and the processes that it reaches.
 pub(crate) struct Opened {
+    services: &'static Services,
     pub(crate) transport: Transport,
     pub(crate) context: Arc<Context>,
     /// The ways to the processes that were connected, by their names.
     endpoints: Mutex<HashMap<u64, EndpointRef>>,
 }
 
-/// The transport, or why there is none. What could not be opened once is not tried again for each window.
-static OPENED: Mutex<Option<Result<Arc<Opened>, String>>> = Mutex::new(None);
+/// A transport, or why there is none; `None` before it was wanted. What could not be opened once is not tried again for each
+/// window.
+type Outcome = Option<Result<Arc<Opened>, String>>;
 
-/// What is in [`OPENED`], for those who must not wait; NULL without a transport. `open` stores with Release, `current` loads with
+/// The transports, by their scopes.
+static OPENED: [Mutex<Outcome>; 2] = [const { Mutex::new(None) }; 2];
+
+/// What is in [`OPENED`], for those who must not wait; NULL without a transport. `open` stores with Release, `progress` loads with
 /// Acquire.
-static CURRENT: AtomicPtr<Opened> = AtomicPtr::new(null_mut());
+static CURRENT: [AtomicPtr<Opened>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
+
+/// Set when memory did not reach a rank that Open MPI places on this node: containers may share a node's name. Relaxed accesses
+/// suffice: no other data depends on it.
+static HIDDEN: AtomicBool = AtomicBool::new(false);
 
 /// An open component of the transport; closed when dropped, after its modules.
 struct Table {
@@ -52,45 +74,86 @@ impl Drop for Table {
     }
 }
 
-/// The transport, opened if it is not yet; or why it cannot be.
-pub(crate) fn open() -> Result<Arc<Opened>, String> {
-    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+fn lock(scope: Scope) -> MutexGuard<'static, Outcome> {
+    OPENED[scope as usize]
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The transport of this scope, opened if it is not yet; or why it cannot be.
+pub(crate) fn open(scope: Scope) -> Result<Arc<Opened>, String> {
+    let mut opened = lock(scope);
     let opened = opened.get_or_insert_with(|| {
-        let opened = open_now().map(Arc::new);
+        let opened = open_now(scope).map(Arc::new);
         if let Ok(opened) = &opened {
-            // Release: pairs with the Acquire in `current`.
-            CURRENT.store(Arc::as_ptr(opened).cast_mut(), Ordering::Release);
+            // Release: pairs with the Acquire in `progress`.
+            let current = Arc::as_ptr(opened).cast_mut();
+            CURRENT[scope as usize].store(current, Ordering::Release);
         }
         opened
     });
     opened.clone()
 }
 
-/// The transport, if it is open.
+/// The scope of a window among these ranks, as far as this process can tell alone.
+pub(crate) fn scope(on_one_node: bool) -> Scope {
+    let by_memory = on_one_node && !HIDDEN.load(Ordering::Relaxed) && open(Scope::Node).is_ok();
+    match by_memory {
+        true => Scope::Node,
+        false => Scope::All,
+    }
+}
+
+/// Whether the transport of this scope is open.
+pub(crate) fn is_open(scope: Scope) -> bool {
+    !CURRENT[scope as usize].load(Ordering::Relaxed).is_null()
+}
+
+/// Notes that memory does not reach a process of this node.
+pub(crate) fn is_hidden() {
+    HIDDEN.store(true, Ordering::Relaxed);
+}
+
+/// Makes the progress of the open transports. Returns the number of what was completed, below 0 if a transport failed.
 #[inline]
-pub(crate) fn current<'a>() -> Option<&'a Opened> {
-    // SAFETY: NULL or what `OPENED` holds; `close` runs when Open MPI calls nothing else of this component.
-    unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
+pub(crate) fn progress() -> i32 {
+    let mut done = 0;
+    for current in &CURRENT {
+        // SAFETY: NULL or what `OPENED` holds; `close` runs when Open MPI calls nothing else of this component.
+        if let Some(opened) = unsafe { current.load(Ordering::Acquire).as_ref() } {
+            let count = opened.transport.progress();
+            if count < 0 {
+                return count;
+            }
+            done += count;
+        }
+    }
+    done
 }
 
-/// Closes the transport, of which no window is left.
+/// Closes the transports, of which no window is left.
 pub(crate) fn close() {
-    // Release as in `open`, for the next one.
-    CURRENT.store(null_mut(), Ordering::Release);
-    let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner).take();
-    drop(opened);
-    services::clear();
+    for scope in SCOPES {
+        // Release as in `open`, for the next one.
+        CURRENT[scope as usize].store(null_mut(), Ordering::Release);
+        let opened = lock(scope).take();
+        drop(opened);
+        services::of(scope).clear();
+    }
+    HIDDEN.store(false, Ordering::Relaxed);
 }
 
-fn open_now() -> Result<Opened, String> {
+fn open_now(scope: Scope) -> Result<Opened, String> {
     let failed = |what: &str, status: Status| {
         Err(format!(
             "the transport could not be opened ({what}: {status})"
         ))
     };
+    let services = services::of(scope);
+    let host = services.table();
     let mut table: *const ComponentVtable = null();
     // SAFETY: the host's table is a static; `table` is writable.
-    let status = unsafe { btl_ofi_vtable::entry(&services::TABLE, &mut table) };
+    let status = unsafe { btl_ofi_vtable::entry(host, &mut table) };
     // SAFETY: NULL or the table, a static of this image.
     let Some(table) = (unsafe { table.as_ref() }).filter(|_| status.is_ok()) else {
         return failed("entry", status);
@@ -102,7 +165,7 @@ fn open_now() -> Result<Opened, String> {
     };
     let mut raw = null_mut();
     // SAFETY: the host's table is a static; `raw` is writable.
-    let status = unsafe { open(&services::TABLE, &mut raw) };
+    let status = unsafe { open(host, &mut raw) };
     let Some(raw) = NonNull::new(raw).filter(|_| status.is_ok()) else {
         return failed("parameters", status);
     };
@@ -149,6 +212,7 @@ fn open_now() -> Result<Opened, String> {
     let context =
         Context::new(transport.clone(), failures, level, waiter).with_arithmetic(ops::combine);
     Ok(Opened {
+        services,
         transport,
         context: Arc::new(context),
         endpoints: Mutex::default(),
@@ -156,6 +220,11 @@ fn open_now() -> Result<Opened, String> {
 }
 
 impl Opened {
+    /// The address of this process.
+    pub(crate) fn address(&self) -> Vec<u8> {
+        self.services.own_address()
+    }
+
     fn endpoints(&self) -> MutexGuard<'_, HashMap<u64, EndpointRef>> {
         self.endpoints
             .lock()
@@ -181,7 +250,7 @@ impl Opened {
         if endpoints.contains_key(&process) {
             return Ok(());
         }
-        services::learn(process, address);
+        self.services.learn(process, address);
         let connected = self
             .transport
             .connect(&[process])

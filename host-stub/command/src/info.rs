@@ -12,7 +12,7 @@ use host_stub::device::Support;
 use host_stub::job::{self, JobError};
 use host_stub::loader::{Attributes, Component, LoadError, ProviderReport, Transport};
 use host_stub::params::Params;
-use plugin_api::{ABI_MAJOR, ABI_MINOR, HmemInfo, ThreadLevel, hmem_iface};
+use plugin_api::{ABI_MAJOR, ABI_MINOR, HmemInfo, Status, ThreadLevel, hmem_iface};
 
 /// The arguments of `info`.
 #[derive(Args)]
@@ -86,8 +86,17 @@ impl Info {
         let component = Component::open(Arc::clone(&plugin))?;
         let providers = component.survey()?;
         let mut devices = None;
-        // SAFETY: Multiple asks nothing of the caller.
-        let (modules, error) = match unsafe { component.init(ThreadLevel::Multiple) } {
+        let opened = match providers.iter().any(|provider| provider.chosen) {
+            // SAFETY: Multiple asks nothing of the caller.
+            true => unsafe { component.init(ThreadLevel::Multiple) },
+            // The plugin would log each refusal, and the list has them.
+            false => Err(LoadError::Component {
+                path: plugin.path().to_owned(),
+                operation: "init",
+                status: Status::NOT_AVAILABLE,
+            }),
+        };
+        let (modules, error) = match opened {
             Ok(transports) => {
                 if let Some(transport) = transports.first() {
                     devices = Some(device_report(transport, &params)?);

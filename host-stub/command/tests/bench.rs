@@ -46,3 +46,16 @@ fn a_line_for_each_size_below_the_head() {
     assert_eq!(run.code(), Some(0), "{}", run.stderr());
     assert_eq!(run.stdout().lines().count(), 2 + 7, "{}", run.stdout());
 }
+
+/// A rank's copies to itself say nothing about a transport.
+#[test]
+fn one_rank_is_refused() {
+    for ranks in [&["--np", "1"][..], &[]] {
+        let mut command = host_stub(["bench", "put", "--plugin"]);
+        let run = finish(command.arg(c_plugin(None)).args(ranks));
+        assert_eq!(run.code(), Some(2), "{}", run.stderr());
+        let said = run.stderr();
+        assert!(said.contains("bench put: wanted two ranks"), "{said}");
+        assert!(said.contains("--np 2"), "{said}");
+    }
+}

@@ -11,7 +11,7 @@ use plugin_api::{ABI_MAJOR, ABI_MINOR, AbiError, Status};
 pub enum LoadError {
     /// Nothing is there.
     #[error(
-        "plugin {}: wanted a shared object, found no such file (give its place with --plugin)",
+        "plugin {}: wanted a shared object, found no such file (--plugin or HOST_STUB_PLUGIN names another)",
         path.display()
     )]
     Missing {
@@ -118,7 +118,8 @@ impl LoadError {
 fn hint(status: Status) -> &'static str {
     match status {
         Status::NOT_AVAILABLE => {
-            ": no provider can be used (`host-stub info` lists each with the reason)"
+            ": no provider can be used (`host-stub info` lists each with the reason). Name one by --provider or \
+             OMPI_MCA_btl_ofi_provider_include: shm for one machine, 'tcp;ofi_rxm' for Ethernet"
         }
         Status::BAD_PARAM => ": a parameter has a value that cannot be used (see the line above)",
         _ => "",

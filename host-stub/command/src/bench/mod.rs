@@ -120,9 +120,18 @@ impl Bench {
     }
 
     fn run_rank(&self, job: &Arc<Job>) -> Result<u8, CommandError> {
+        if job.size() < 2 {
+            return Err(CommandError::new(
+                Exit::Usage,
+                format!(
+                    "bench {}: wanted two ranks, one that calls and one that is the target (--np 2)",
+                    self.operation.name()
+                ),
+            ));
+        }
         let sizes = self.operation.sizes(self.max_size);
         let largest = sizes.iter().copied().max().unwrap_or(8);
-        let target = 1 % job.size() as usize;
+        let target = 1;
         let len = if job.rank() as usize == target {
             largest
         } else {

@@ -142,7 +142,8 @@ impl Change {
                 false => String::from("-"),
             },
             number_of(self.rate(before.waits, now.waits)),
-            number_of(waited / 1e7),
+            // A wait is counted when it ends, with time from before the first reading.
+            number_of((waited / 1e7).min(100.0)),
         ]
     }
 }
@@ -180,9 +181,13 @@ pub(super) fn text(change: &Change, most: usize) -> String {
                 let _ = writeln!(out, "  no operations so far\n");
                 continue;
             }
-            line(&mut out, COLUMNS);
-            for row in &rows {
-                line(&mut out, row.each_ref().map(String::as_str));
+            let lines: Vec<[&str; COLUMNS.len()]> = std::iter::once(COLUMNS)
+                .chain(rows.iter().map(|row| row.each_ref().map(String::as_str)))
+                .collect();
+            let width = |column: usize| lines.iter().map(|line| line[column].len()).max();
+            let widths = std::array::from_fn(|column| width(column).unwrap_or(0) + 2);
+            for cells in lines {
+                line(&mut out, cells, widths);
             }
             let _ = match others {
                 0 => writeln!(out),
@@ -193,9 +198,9 @@ pub(super) fn text(change: &Change, most: usize) -> String {
     out
 }
 
-fn line(out: &mut String, cells: [&str; COLUMNS.len()]) {
-    for cell in cells {
-        let _ = write!(out, "{cell:>12}");
+fn line(out: &mut String, cells: [&str; COLUMNS.len()], widths: [usize; COLUMNS.len()]) {
+    for (cell, width) in cells.into_iter().zip(widths) {
+        let _ = write!(out, "{cell:>width$}");
     }
     out.push('\n');
 }

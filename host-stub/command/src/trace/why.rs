@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | a rank held the lock | its `lock` and `unlock` |
 //! | another rank made no progress, or its trace ends before the wait does | that rank's trace |
+//! | another rank came to the same call later | its call of the same name that began during the wait |
 //! | this rank itself made no progress | its own times without progress |
 //! | the provider or the peer had no room | the refused posts of the waiting rank |
 //! | an operation was under way, although its target made progress | its post and its callback |
@@ -98,6 +99,7 @@ fn explain(job: &Job, at: usize, wait: &Record) -> Waited {
     let (process, span) = (&job.processes[at], Span::of(wait));
     let reason = holder(job, at, wait)
         .or_else(|| silent(job, at, wait))
+        .or_else(|| late(job, at, wait))
         .or_else(|| own_pause(process, span))
         .or_else(|| no_room(process, span))
         .or_else(|| under_way(process, span));
@@ -221,6 +223,26 @@ fn silent(job: &Job, at: usize, wait: &Record) -> Option<Reason> {
         ),
     };
     Some((Some(rank), reason))
+}
+
+/// The rank that came last to a call that all make, such as a fence or a barrier: it did something else meanwhile.
+fn late(job: &Job, at: usize, wait: &Record) -> Option<Reason> {
+    let (span, name) = (Span::of(wait), wait.name());
+    if wait.kind != Kind::Call || wait.peer != NO_RANK {
+        return None;
+    }
+    let others = job.processes.iter().enumerate().filter(|o| o.0 != at);
+    let came = others.filter_map(|(_, process)| {
+        let within = |c: &&Record| span.begin < c.begin && c.begin < span.end;
+        let same = process.of(Kind::Call).filter(|c| c.name() == name);
+        same.filter(within)
+            .map(|call| (call.begin, process.rank))
+            .min()
+    });
+    let (begin, rank) = came.max()?;
+    let by = begin - span.begin;
+    let reason = format!("rank {rank} came to its {name} {} later", time(by));
+    (by * 2 >= span.length()).then_some((Some(rank), reason))
 }
 
 /// The peer for which a wait was: its own, or that of the longest flush in it.

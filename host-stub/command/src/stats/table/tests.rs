@@ -58,6 +58,19 @@ fn rates_are_those_between_two_readings() {
 }
 
 #[test]
+fn columns_are_as_wide_as_they_need() {
+    let mut now = reading(2_345_678, 4_000_000, 5);
+    // A wait that began before the first reading.
+    now[0].transports[0].peers[0].waited_ns = 1_010_000_000;
+    let change = Change::new(reading(0, 0, 5), now, Duration::from_secs(1));
+    let said = text(&change, 8);
+    let lines: Vec<&str> = said.lines().skip(1).take(3).collect();
+    assert!(lines.iter().all(|l| l.len() == lines[0].len()), "{said}");
+    assert!(lines[0].len() <= 120, "{}: {said}", lines[0].len());
+    assert!(said.contains(" 100") && !said.contains("101"), "{said}");
+}
+
+#[test]
 fn a_process_that_was_not_there_before_counts_from_zero() {
     let change = Change::new(
         Vec::new(),

@@ -93,6 +93,11 @@ fn reasons() {
     let (blamed, text) = first(&[&[wait[0], done, alive], &[alive]]);
     assert_eq!(blamed, Some(1), "{text}");
     assert_eq!(first(&[&wait, &[alive]]).0, None);
+    // A rank that was busy elsewhere, with progress, and one that came in between.
+    let (early, last) = (call((10, 50), "fence"), call((40, 50), "fence"));
+    let (blamed, text) = first(&[&wait, &[early, alive], &[last, alive]]);
+    assert_eq!(blamed, Some(2), "{text}");
+    assert_eq!(text, "fence: rank 2 came to its fence 40.0 ms later");
 }
 
 #[test]

@@ -213,7 +213,7 @@ hosts_shell() {
     cat <<END
 Hosts ${!hosts_pids[*]}; everything ends with this shell, which is on head.
   nsenter ... into a host:  ./agent h1 COMMAND
-  a job:                    mpirun --host h1:2,h2:2 --mca plm_rsh_agent ./agent --mca oob_tcp_if_include 10.88.0.0/24 ...
+  a job:                    mpirun --host h1:2,h2:2 --bind-to none --mca plm_rsh_agent \$PWD/agent --mca oob_tcp_if_include 10.88.0.0/24 ...
 END
     (cd "$hosts_folder" && nsenter --target "${hosts_pids[head]}" --net --uts --mount --wd="$hosts_folder" -- "${SHELL:-/bin/bash}") || true
     hosts_end

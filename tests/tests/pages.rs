@@ -1,0 +1,133 @@
+//! Statements of the pages that a machine can check: files that they name, parameters and their defaults, their length.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use integration_tests::fixtures::{host_stub, ofi_plugin};
+use integration_tests::process::run;
+use serde_json::Value;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// The pages, with their text.
+fn pages() -> Vec<(String, String)> {
+    let entries = fs::read_dir(root().join("docs")).unwrap();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    for name in ["README.md", "NOTES.md", "CONTRIBUTING.md"] {
+        paths.push(root().join(name));
+    }
+    let page = |path: PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        (name.to_owned(), fs::read_to_string(&path).unwrap())
+    };
+    let all: Vec<_> = paths.into_iter().map(page).collect();
+    assert!(all.len() > 20, "{} pages", all.len());
+    all
+}
+
+/// Every file of the sources, as a path that begins with a slash.
+fn files(folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let is_built = name == "target" && folder == root();
+        if is_built || name.starts_with('.') {
+            continue;
+        }
+        if path.is_dir() {
+            files(&path, found);
+        } else {
+            found.push(format!("/{}", path.strip_prefix(root()).unwrap().display()));
+        }
+    }
+}
+
+/// What stands between backquotes in a line of text.
+fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+/// A path in backquotes that ends as source files do is the end of a file's path. Those without a folder may belong to
+/// another project.
+#[test]
+fn files_that_pages_name_are_there() {
+    let mut sources = Vec::new();
+    files(root(), &mut sources);
+    let ends = [".rs", ".c", ".h", ".hpp", ".py", ".sh", ".cu"];
+    let (mut named, mut missing) = (0, Vec::new());
+    for (page, text) in pages() {
+        for path in text.lines().flat_map(quoted) {
+            let is_path = path.contains('/') && ends.iter().any(|end| path.ends_with(end));
+            // libfabric's headers.
+            if !is_path || path.contains([' ', '*', '<', '{']) || path.starts_with("rdma/") {
+                continue;
+            }
+            named += 1;
+            let end = format!("/{path}");
+            if !sources.iter().any(|source| source.ends_with(&end)) {
+                missing.push(format!("{page}: {path}"));
+            }
+        }
+    }
+    assert!(named > 100, "{named} files");
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
+fn parameters_have_the_defaults_of_the_page() {
+    let mut command = Command::new(host_stub());
+    command.args(["params", "--json", "--plugin"]);
+    let outcome = run(command.arg(ofi_plugin()), Duration::from_secs(60));
+    let listed: Vec<Value> = serde_json::from_str(&outcome.stdout).unwrap();
+    let default = |name: &str| {
+        let mut all = listed.iter();
+        all.find(|p| p["name"] == name)
+            .map(|p| p["default"].as_str().unwrap())
+    };
+    let text = fs::read_to_string(root().join("docs/parameters.md")).unwrap();
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for row in text.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        // "0; 2 under Open MPI 6.0" has the default of the transport first.
+        let (names, said) = (quoted(cells[1]), cells[2].split(';').next().unwrap());
+        for name in names {
+            let stub = name.starts_with("btl_ofi_") || name.starts_with("host_");
+            match default(name) {
+                // Words for "no restriction": an empty list, 0 for a limit.
+                Some("" | "0") if ["all", "the provider's"].contains(&said) => compared += 1,
+                Some(is) if is == said => compared += 1,
+                is if stub => wrong.push(format!("{name}: {said:?} on the page, {is:?} declared")),
+                _ => {}
+            }
+        }
+    }
+    assert!(compared > 15, "{compared} parameters");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_index_has_every_page() {
+    let index = fs::read_to_string(root().join("NOTES.md")).unwrap();
+    let missing: Vec<String> = pages()
+        .into_iter()
+        .map(|(page, _)| page)
+        .filter(|page| page != "NOTES.md" && !index.contains(&format!("{page}](")))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// Who reads a page reads it to its end.
+#[test]
+fn pages_are_short() {
+    let long: Vec<String> = pages()
+        .iter()
+        .map(|(page, text)| (page, text.lines().count()))
+        .filter(|(_, lines)| *lines > 250)
+        .map(|(page, lines)| format!("{page}: {lines} lines"))
+        .collect();
+    assert!(long.is_empty(), "{long:#?}");
+}

@@ -84,7 +84,8 @@ fn ways() -> impl Iterator<Item = (&'static str, (&'static str, Value))> {
     let near = PROVIDERS.into_iter().map(|p| (p, SAME_NODE));
     // udp;ofi_rxd does not bear messages beside its atomics.
     let far = PROVIDERS.into_iter().filter(|p| *p != "udp;ofi_rxd");
-    near.chain(far.map(|p| (p, SAME_NODE_OFF)))
+    let all = near.chain(far.map(|p| (p, SAME_NODE_OFF)));
+    all.chain([("memory", SAME_NODE)])
 }
 
 /// Whether the provider makes the atomics to a peer.
@@ -447,7 +448,7 @@ fn refusals() {
 /// A peer that is killed with applies outstanding: each is reported once.
 #[test]
 fn a_killed_peer() {
-    for provider in ["net", "shm"] {
+    for provider in ["net", "shm", "memory"] {
         let t = open(provider, ThreadLevel::Single, &[]);
         let mut target = Target::start(&t, provider, false);
         let (peer, h): (NonNull<Endpoint>, Handle) = (target.peer, target.handle);

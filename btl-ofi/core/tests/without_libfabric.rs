@@ -16,7 +16,7 @@ use common::Calls as _;
 use common::pair::{Target, WORDS, serve_as_target};
 use common::{SAME_NODE_OFF, insist, open, options, try_open};
 use mca_params::Value;
-use plugin_api::{BtlAtomicOp, OpFlags, Status, ThreadLevel};
+use plugin_api::{BtlAtomicOp, ModuleFlags, OpFlags, Status, ThreadLevel};
 
 const MEMORY: &str = "memory";
 
@@ -34,6 +34,8 @@ fn is_loaded() -> bool {
 #[test]
 fn processes_of_one_node_need_no_libfabric() {
     let t = open(MEMORY, ThreadLevel::Single, &[]);
+    let promised = ModuleFlags::APPLIES | ModuleFlags::ATOMICS_ORDERED;
+    assert!(t.capabilities().flags.contains(promised));
     let mut target = Target::start(&t, MEMORY, false);
     let (peer, h, none) = (target.peer, target.handle, ptr::null_mut());
     let mut words: Vec<u64> = (1..=WORDS as u64).collect();

@@ -85,7 +85,8 @@ fn flags(policy: &Policy, attaches: bool, atomics: &AtomicTable, mode: Mode) -> 
     if policy.atomics_ordered {
         flags |= ModuleFlags::ATOMICS_ORDERED;
     }
-    if policy.has_messages() {
+    // They reach every peer: by messages, or as every peer has a ring.
+    if policy.has_messages() || policy.memory_only {
         flags |= ModuleFlags::APPLIES;
     }
     // Flags hold for all peers.

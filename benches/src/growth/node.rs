@@ -39,7 +39,7 @@ const BLOCK: usize = 512;
 /// What a rank found: bytes, and seconds since its start.
 #[derive(Serialize, Deserialize)]
 struct Figures {
-    /// Private memory, without that before the job.
+    /// Private memory that the job added.
     private: u64,
     /// Its share of the program and of libraries.
     files: u64,

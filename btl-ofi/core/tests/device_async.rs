@@ -1,5 +1,5 @@
-//! Copies of device memory that are complete later: several are under way at once, beside transfers, and what arrives is
-//! right. The pretended device copies when it was asked often enough, not when the copy was started.
+//! Asynchronous copies of device memory: several are outstanding at once, beside transfers, and the data that arrives is
+//! right. The pretended device makes a copy after a number of queries, not when the copy is started.
 
 #![allow(
     clippy::unwrap_used,

@@ -315,8 +315,8 @@ fn closing_spares_the_memory_of_a_copy() {
     }
 }
 
-/// Transfers wait for the stream, puts before their request, gets after their reply. Later operations to the same owner do not wait
-/// for them, nor do other origins.
+/// A put waits for the stream before its request, a get after its reply. Neither later operations to the same owner nor other
+/// origins wait for it.
 #[test]
 fn other_operations_pass_those_that_wait_for_the_stream() {
     for provider in PROVIDERS {

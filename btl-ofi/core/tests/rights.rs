@@ -176,7 +176,7 @@ fn judge(
                 assert!(seen(&theirs).iter().all(|w| *w == THEIRS), "{case}");
                 assert!(seen(&ours).iter().all(|w| *w == OURS), "{case}");
                 assert_eq!((status, flushed), (Status::PERM, Status::SUCCESS), "{case}");
-                // Where an agent works, transfers of its mailbox come and go by themselves.
+                // A staged operation also posts the transfers of its mailbox, so the counts change.
                 let after = (a.stats().posted, a.stats().completed);
                 assert!(
                     what == "staged" || before == after,

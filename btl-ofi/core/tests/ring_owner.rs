@@ -56,8 +56,8 @@ fn add(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: usize, words: &[u
 }
 
 /// The target is stopped at any moment of large gets from it, the peer released and connected again, and vectors
-/// posted; when the target goes on, what it had begun must not change them. A stop in the middle of a piece is
-/// rare; `channel/tests.rs` of the sources has it for certain.
+/// posted; when the target goes on, what it had begun must not change them. A stop in the middle of a fragment is
+/// rare; the unit test `channel/tests.rs` stops there in every run.
 #[test]
 fn a_new_owner_of_a_ring_has_its_payload_for_itself() {
     let t = open(near(), ThreadLevel::Single, &[]);

@@ -340,7 +340,7 @@ fn keys_of_regions_are_no_small_numbers() {
     });
 }
 
-/// Lines of origins that cannot be reached: the answer to each cannot be sent. The target serves others meanwhile.
+/// The target cannot answer messages of origins that it cannot reach. It serves the others meanwhile.
 #[test]
 fn lines_of_nobody_hold_up_nobody() {
     const LINES: u32 = 200;

@@ -178,7 +178,7 @@ fn program(bindings: &Bindings) -> String {
     c
 }
 
-/// Runs a command to its end; what it prints.
+/// Runs a command to its end and returns its output.
 fn output(command: &mut Command, needed: &str) -> String {
     let done = command
         .output()

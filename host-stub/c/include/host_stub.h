@@ -777,8 +777,8 @@ typedef int (*host_win_hook_fn)(const struct host_new_win_t *win,
 // `data` is what the hook has set in the table.
 typedef void (*host_win_ended_fn)(void *data, void *param);
 
-// What host_request_detach calls when the operation is complete, with a status of 0 or a negative
-// code of the transport.
+// A function that host_request_detach calls when the operation is complete. `status` is 0 or a
+// negative code of the transport.
 typedef void (*host_completed_fn)(void *data, int status);
 
 // A run of elements in an indexed layout.
@@ -1141,7 +1141,7 @@ int host_device_associate(const void *host,
                           int device,
                           const void *memory);
 
-// Ends what host_device_associate said of `host` and a device.
+// Removes the association of `host` with memory of a device (see host_device_associate).
 int host_device_disassociate(const void *host, int device);
 
 // Where a pointer's memory is: its device and the address there; -1 and the pointer for host memory.

@@ -16,9 +16,9 @@ pub enum Place {
     Launched(u8),
 }
 
-/// Makes this command a job of `ranks` ranks. Started by a launcher, this process is a rank and
-/// joins (the local launcher, or one with PMIx, such as `mpirun`); otherwise it launches itself, with the same arguments, as many times. `None` means as
-/// many as there are: the launcher's, else one, in this process.
+/// Makes this command a job of `ranks` ranks. If a launcher started this process (the local one, or one with PMIx, such as
+/// `mpirun`), it joins that job as a rank. Otherwise it starts `ranks` processes with the same arguments. With `None` the
+/// launcher sets the number of ranks; without a launcher this process is the only rank.
 pub fn place(
     common: &Common,
     ranks: Option<u32>,

@@ -203,7 +203,7 @@ fn rank_refusals() {
         matches!(twice, Err(WinError::EpochMisuse { .. })),
         "{twice:?}"
     );
-    // The inner epoch's end completes nothing of rank 0, whose lock the outer one holds.
+    // The inner epoch locks rank 1 only. Its end does not complete a get from rank 0, which the outer epoch locked.
     let mut buffer = vec![0; 1];
     let inner = window.lock(LockKind::Shared, 0, |_| {
         window.lock(LockKind::Shared, 1, |epoch| epoch.get(&mut buffer, 0, 0))

@@ -145,7 +145,7 @@ fn hints_of_windows_are_compared_apart() {
     in_each_way("rank_changes_hints_in_another_order", "set_info");
 }
 
-/// Rank 0 changes the hints of its windows in their order, and rank 1 those of the second one first, in a thread.
+/// Rank 0 changes the hints of the first window, then of the second one. Rank 1 has a thread that begins with the second one.
 #[test]
 #[ignore = "a rank of hints_of_windows_are_compared_apart"]
 fn rank_changes_hints_in_another_order() {

@@ -188,7 +188,7 @@ impl Blocking for Making<'_> {
     }
 }
 
-/// The making of the world. When it is dropped without one, the next call tries again.
+/// Guards the creation of the world. If it is dropped before a world exists, the next call tries again.
 struct MakingEnds<'a>(&'a Registry);
 
 impl Drop for MakingEnds<'_> {

@@ -76,7 +76,7 @@ impl Devices {
         {
             return Ok(seen.registration.handle_ptr());
         }
-        // Those whose place it took are gone.
+        // Allocations that overlap the new one were freed: no two live ones overlap.
         let gone: Vec<u64> = table
             .seen
             .iter()

@@ -43,8 +43,8 @@ impl Mailbox {
         }
     }
 
-    /// Reads the word of another rank in which it tells this one that it has given up: a peer that is gone shows itself when
-    /// something is asked of it. Says what the last look found; none while a look is under way.
+    /// Starts a get of the word in which another rank says that it has given up; a get also finds a peer that is gone. Returns
+    /// the result of the last look, `None` while a look is outstanding.
     pub(crate) fn look(&mut self, to: usize) -> Option<Found> {
         let line = &self.lines[to];
         // Not taken, so every later look finds it: no message arrives behind one that is lost.

@@ -240,7 +240,7 @@ impl<'scope, T: Element> Epoch<'scope, '_, T> {
 struct Waiting<'w>(&'w Window, usize);
 
 impl Waiting<'_> {
-    /// Waits as usual. Only after an error there is something left to wait for.
+    /// Flushes the target. After a success nothing is outstanding, so the wait on drop is left out.
     fn flush(self) -> WinResult<()> {
         self.0.flush(self.1)?;
         std::mem::forget(self);

@@ -31,8 +31,8 @@ pub(super) struct Schedule {
     pub(super) next: usize,
     /// Sends and receives of this round that are not done.
     pub(super) outstanding: usize,
-    /// Why it ends with an error though it goes on to its last step: this rank or another could not copy what it had to
-    /// send. Others wait for this one, so it sends and receives what they expect, without data.
+    /// The error that the call returns after its last step: this rank or another one could not copy its data from a device.
+    /// The schedule still makes every send and receive, without data, because other ranks wait for them.
     pub(super) failed: Option<CommError>,
     pub(super) key: Key,
     pub(super) scope: Arc<Scope>,

@@ -174,7 +174,7 @@ fn string(text: &str, home: Option<&str>) -> Result<String, String> {
         None => part.to_owned(),
     };
     let text = text.split(':').map(path).collect::<Vec<_>>().join(":");
-    // A C string cannot contain a NUL. Checked last, because the home folder may contain one too.
+    // A C string cannot contain a NUL. The check follows the expansion of `~`: the home folder's path may contain one.
     if text.contains('\0') {
         return Err("contains a NUL byte".into());
     }

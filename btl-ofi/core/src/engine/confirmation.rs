@@ -110,7 +110,7 @@ impl Transport {
             let status = match self.post_confirmation(context, &mut state, endpoint) {
                 Status::SUCCESS => continue,
                 again if again.is_again() => {
-                    // The others do not wait for this one, to which there may be no connection.
+                    // This peer may have no connection yet. The confirmations of other peers go first.
                     if let Some(confirmations) = &mut state.confirmations {
                         confirmations.put_off();
                     }

@@ -221,8 +221,7 @@ impl Transport {
     }
 
     /// Makes progress until the count settles, the deadline passes, or `give_up` returns a status to stop with. In a child of fork
-    /// it returns [`Status::FATAL`]. Apart, so that a
-    /// flush without operations outstanding saves no registers for it.
+    /// it returns [`Status::FATAL`]. A function of its own: a flush with nothing outstanding then saves no registers.
     ///
     /// The phase advances only after the first call of progress: that often ends all operations, and threads that post to
     /// the peer read the phase.

@@ -235,9 +235,9 @@ impl Rails {
         closed.fold(Ok(()), Result::and)
     }
 
-    /// Takes the ways to a peer that is released. With operations `outstanding`, the peer is also removed from the rails' peers,
-    /// because the rails give it up. The caller holds the lock under which the peer is released, so a thread that connects the
-    /// process again makes new ways.
+    /// Removes and returns the tracks of a peer that is released. With operations `outstanding`, each rail also removes the peer
+    /// from its own peers, because it gives the peer up. The caller holds the lock under which the peer is released, so a
+    /// thread that connects the process again makes new tracks.
     pub(crate) fn take_tracks(&self, proc: u64, outstanding: bool) -> Option<Tracks> {
         let taken = {
             let mut tracks = self.tracks.write().unwrap_or_else(PoisonError::into_inner);

@@ -233,8 +233,8 @@ impl Transport {
         }
     }
 
-    /// Posts a ring put or ring get. `None`, before side effects, if the caller must use CMA. `last`: it uses CMA at once, and does
-    /// not ask again.
+    /// Posts a ring put or ring get. `None`, before side effects, if the caller must use CMA. `last`: after
+    /// `None` the caller uses CMA and does not call again.
     ///
     /// # Safety
     /// `endpoint` is live, and the local buffer is valid until completion.

@@ -101,8 +101,8 @@ impl Transport {
         has_failed || messages.is_none_or(|messages| messages.has_sent(endpoint, sent))
     }
 
-    /// Sets the function that receives the messages of peers, or none: they are then dropped. The function runs in progress,
-    /// on any thread that makes progress, but for one message at a time. It may send, connect peers and post operations; it
+    /// Sets the function that receives the messages of peers. With `None`, messages are dropped. The function runs in progress,
+    /// on any thread that makes progress, for one message at a time. It may send, connect peers and post operations; it
     /// must not wait, because no further message arrives until it returns.
     pub fn on_receive(&self, receive: Option<Receive>) {
         *self

@@ -129,8 +129,8 @@ pub(crate) fn takes_messages(info: InfoRef<'_>, options: &Options) -> bool {
         && !info.claims_contexts()
 }
 
-/// The entry with the same attributes as `info`, its orders among `orders` too, and with those that `more` adds to its hints;
-/// `None` if there is none that `fits`.
+/// Asks libfabric for the entry of `info` (same provider, domain and addresses) with the hints that `more` adds. The entry keeps
+/// those of its message orders that are in `orders`. `None` if no such entry `fits`.
 pub(super) fn richer_entry(
     info: &Info,
     (options, calling): (&Options, Calling),

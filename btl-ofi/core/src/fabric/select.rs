@@ -65,7 +65,7 @@ pub struct Candidate {
 pub(crate) struct Chosen {
     pub(crate) device: Device,
     pub(crate) atomics: AtomicTable,
-    /// Providers before it in libfabric's list, and its own other interfaces, with the reasons against them.
+    /// Refused entries, each with the reason: providers that libfabric lists before the chosen one, and its other interfaces.
     pub(crate) passed_over: Vec<(String, String)>,
     /// Its other interfaces that serve as rails.
     pub(crate) rails: Vec<Place>,

@@ -6,7 +6,7 @@ use plugin_api::IoVec;
 
 use super::copy::{Copier, INVALID};
 
-/// Runs that one call of a copy function gets.
+/// Most runs that are passed to one call of a copy function.
 const RUNS: usize = 256;
 
 /// `count[1]` rows of `count[0]` blocks, each of `block` bytes.

@@ -43,7 +43,7 @@ pub(crate) const SLOTS: u32 = 128;
 pub(crate) const PAYLOAD: usize = 64 * 1024;
 /// Largest operation, in bytes; a block holds several.
 pub(crate) const LARGEST: usize = PAYLOAD / 4;
-/// Bytes of a ring's own payload: in the pages that every claimed ring has, and after it has grown.
+/// Bytes of a ring's own payload: OWN_SHORT in the pages of every claimed ring, OWN_LONG once it has grown.
 pub(crate) const OWN_SHORT: usize = 3 * PAGE - offset_of!(Ring, own);
 pub(crate) const OWN_LONG: usize = OWN_SHORT + 4 * PAGE;
 /// Flag in a command's `payload`: the offset refers to the ring's own payload, not to the pool.

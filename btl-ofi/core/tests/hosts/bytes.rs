@@ -7,8 +7,8 @@ use crate::common::Calls as _;
 use crate::rank::{Rank, numbers};
 
 impl Rank {
-    /// `there PROC OFFSET BYTES`: puts bytes into the window of a peer, and gets them back. Answers the statuses of two flushes,
-    /// and whether they are the same bytes.
+    /// `there PROC OFFSET BYTES`: puts bytes into the window of a peer, and gets them back. The answer has the statuses of both
+    /// flushes, and whether the bytes that came back are those that were put.
     pub(crate) fn there_and_back(&mut self, rest: &str) -> String {
         let at: Vec<u64> = numbers(rest).collect();
         let put = self.move_bytes(true, rest);

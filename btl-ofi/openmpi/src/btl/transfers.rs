@@ -76,7 +76,8 @@ impl Transfers {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Whether transfers wait for this endpoint, or with `None` for any, that were taken before `end`. Each queue has them first.
+    /// Whether a transfer with a number below `end` waits for this endpoint; with `None`, for any endpoint. Queues are ordered by
+    /// number.
     pub(crate) fn any_before(&self, endpoint: Option<NonNull<Endpoint>>, end: u64) -> bool {
         self.queues.has_first(endpoint, |(number, _)| *number < end)
     }

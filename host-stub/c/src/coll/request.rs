@@ -91,7 +91,7 @@ fn wait(call: &'static str, place: &mut *mut host_coll_request_t) -> Result {
         return Ok(());
     }
     let job = crate::job::job(call)?;
-    // Before the handle goes: the collective continues, and the program must still wait for it.
+    // Enter before the handle is taken: if this fails, the program still has the handle and can wait again.
     let _entered = job.runtime().enter(call)?;
     let taken = take(call, *place)?;
     *place = std::ptr::null_mut();

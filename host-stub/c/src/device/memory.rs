@@ -1,5 +1,5 @@
-//! Device memory: where it is, how a call is told so, and copies. Windows on a device come from the key
-//! "device_num" of their info.
+//! Device memory: queries of its place, encoded addresses for calls, and copies. The info key "device_num" puts a window on a
+//! device.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn host_device_associate(
     })
 }
 
-/// Ends what host_device_associate said of `host` and a device.
+/// Removes the association of `host` with memory of a device (see host_device_associate).
 #[unsafe(no_mangle)]
 pub extern "C" fn host_device_disassociate(host: *const c_void, device: c_int) -> c_int {
     guarded(|| {

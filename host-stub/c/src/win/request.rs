@@ -27,8 +27,8 @@ struct Kept {
 
 static REQUESTS: Slots<Kept> = Slots::new("request");
 
-/// What host_request_detach calls when the operation is complete, with a status of 0 or a negative
-/// code of the transport.
+/// A function that host_request_detach calls when the operation is complete. `status` is 0 or a
+/// negative code of the transport.
 pub type host_completed_fn = Option<unsafe extern "C" fn(data: *mut c_void, status: c_int)>;
 
 pub(crate) fn give(

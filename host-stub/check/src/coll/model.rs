@@ -1,4 +1,4 @@
-//! What a collective is given and what it must give, as every rank can compute it for every other.
+//! Model of collectives: the operands of each rank and its expected result. Every rank computes both for all ranks.
 
 use super::super::random::Random;
 use super::lists::is_listed;

@@ -28,8 +28,8 @@ fn done(call: &str, result: CUresult) -> Outcome {
     })
 }
 
-/// What both kernels get: the ring's endpoint, the window's number there and the target; then one of their own; and memory of the
-/// host that receives answers.
+/// The arguments of both kernels: (endpoint of the ring, number of the window there, target), one number whose meaning depends on
+/// the kernel, and host memory for the answers.
 type Arguments<'a> = ((XpuEndpoint, u32, i32), u64, &'a mut [u64]);
 
 /// A kernel under way, in the device's primary context, which is current as long as this lives.

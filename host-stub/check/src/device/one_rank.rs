@@ -123,7 +123,7 @@ fn puts(context: &Context<'_>, window: &Window) -> Outcome {
     context.meet()
 }
 
-/// All ranks update a word of each rank at once: of one target, one executor makes all atomics.
+/// All ranks update a word of each rank at the same time. No update is lost, because one executor makes all atomics of a target.
 fn updates(context: &Context<'_>, window: &Window) -> Outcome {
     let one = 1u64.to_ne_bytes();
     let layout = host_stub::win::Layout::contiguous(Datatype::Uint64, 1);

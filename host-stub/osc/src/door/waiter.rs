@@ -47,7 +47,7 @@ pub trait Waiter: Send + Sync {
     }
 }
 
-/// Runs what may wait without the others only, since they may be waiting for this thread.
+/// Runs `part` so that its waits run no other task on this thread: such a task could wait for this one.
 pub(crate) fn alone<R>(waiter: &dyn Waiter, part: impl FnOnce() -> R) -> R {
     struct Before<'a>(&'a dyn Waiter, bool);
     impl Drop for Before<'_> {

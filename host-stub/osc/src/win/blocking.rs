@@ -127,8 +127,8 @@ impl Window {
         };
         match self.parts.slots.any_free() {
             true => wait(),
-            // A task that ran meanwhile might want a slot, and none would come back before it has ended: they lie below it
-            // on the stack.
+            // No other task may run on this thread during the wait. It could ask for a slot, and the callers that hold the
+            // slots lie below it on the stack, so they could not return one.
             false => alone(self.link.waiter(), wait),
         }
     }

@@ -34,7 +34,7 @@ pub(super) struct Hints {
     granularity: Option<u32>,
 }
 
-/// Hints in force: what was not said has MPI's default.
+/// Hints in force. A hint that the program did not give has MPI's default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct InForce {
     pub(super) no_locks: bool,

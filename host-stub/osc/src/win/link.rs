@@ -14,8 +14,7 @@ use crate::door::{
 };
 use crate::transport::{Failure, Transport};
 
-/// Synchronisation calls between two looks at the transport, which itself looks at its peers once in
-/// so many.
+/// Synchronisation calls of which one makes progress of the transport, although nothing is outstanding.
 const TURNS: u32 = 64;
 
 /// The ranks of a window and their transport.

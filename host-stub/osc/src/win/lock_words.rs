@@ -55,7 +55,7 @@ pub(super) trait LockWords {
     /// Adds to a word; gives what was there.
     fn add(&self, word: LockWord, operand: u64) -> WinResult<u64>;
 
-    /// Adds to a word, at once or later. A failure that comes after this call ends the waits of others.
+    /// Adds to a word without waiting for the answer. If the addition fails later, ranks that wait for the word get an error.
     fn give(&self, word: LockWord, operand: u64) -> WinResult<()>;
 
     /// Replaces a word if it has a value; gives what was there.

@@ -96,7 +96,7 @@ pub(super) fn set_info(window: &Window, info: &Info) -> WinResult<()> {
     let call = "set_info";
     // Not by the table: layers see the calls of the program. Windows in one segment have nothing under way.
     let flushed = passive::flush_all(window, call);
-    // Every rank tells the others, whatever it finds here, so that none waits for it in vain.
+    // A rank that failed here still takes part in the exchange: the others wait for its word.
     let mine = wanted(window, info).and_then(|wanted| match &flushed {
         Ok(()) => Ok(wanted),
         Err(error) => Err(error.to_string()),

@@ -16,9 +16,9 @@ use super::types::TypeTable;
 
 /// Memory of every rank of a group, open to one-sided access by all of them.
 ///
-/// Any thread may call, within the job's thread level. Buffers given to communication calls
-/// belong to them until the operation is complete: at the end of the epoch, at a flush, or when
-/// its request is.
+/// Any thread may call, within the job's thread level. A buffer that
+/// was given to a communication call must not be touched until the operation is complete: at the
+/// end of the epoch, at a flush, or when its request completes.
 ///
 /// A window is ended by [`free`](Self::free), which every rank calls. One that is dropped without
 /// it leaks its memory, because other ranks may still use it; its registrations end with the job.

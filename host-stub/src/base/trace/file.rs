@@ -17,9 +17,9 @@ use super::{Head, Kind, RECORD, Record};
 const CAPACITY: usize = 1 << 14;
 /// Time between two writes, unless the buffer is half full before. A process that is killed loses what came since the last.
 const PERIOD: Duration = Duration::from_millis(50);
-/// Intervals under way that are noted at the same time. Others are recorded only when they end.
+/// Most unfinished intervals that the trace follows at a time. Further ones are recorded only when they end.
 const MOST_OPEN: usize = 256;
-/// An interval under way is recorded once in this time, in nanoseconds, when it has lasted for as long.
+/// Nanoseconds after which an unfinished interval is recorded, and between two records of it.
 const STILL: u64 = 1_000_000_000;
 /// Traces of one process with the same name, such as those of several jobs.
 const MOST_FILES: u32 = 64;

@@ -98,7 +98,7 @@ impl Side {
         matches!(self, Side::Device(region, _, copier) if copier.reads_later(region.iface, size))
     }
 
-    /// As [`read`](Self::read), which may be complete later: then returns its event.
+    /// Starts a copy as [`read`](Self::read) makes it. Returns an event if the copy is not complete yet.
     ///
     /// # Safety
     /// As for [`read`](Self::read); both memories stay until the event is over.
@@ -119,7 +119,7 @@ impl Side {
         }
     }
 
-    /// As [`write`](Self::write), which may be complete later: then returns its event.
+    /// Starts a copy as [`write`](Self::write) makes it. Returns an event if the copy is not complete yet.
     ///
     /// # Safety
     /// As for [`write`](Self::write); both memories stay until the event is over.

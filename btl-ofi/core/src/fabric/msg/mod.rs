@@ -248,7 +248,7 @@ impl Messages {
         self.target.inbox.as_ref()?.deliverer()
     }
 
-    /// Takes back what was handed to the host. Returns what came meanwhile; `None` ends the delivery.
+    /// Takes back the buffer of a message that the host has processed, and returns the next message; `None` ends the delivery.
     pub(crate) fn next_delivery(&mut self, done: Arrived) -> Option<Arrived> {
         let Messages {
             target,

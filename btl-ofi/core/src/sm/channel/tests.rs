@@ -210,7 +210,7 @@ fn a_late_piece_spares_the_next_owner() {
     // SAFETY: `late` has FRAGMENT bytes in the payload.
     unsafe { ptr::write_bytes(late, 0xaa, FRAGMENT) };
     target.slot(0).answer(0, NOTHING);
-    // ... and then finds the next owner's atomic, in whichever ring it is.
+    // The target then finds the atomic of the next owner, which may have claimed either ring.
     let rings = [(0, 8), (1, 0)];
     let posted = |(ring, at): &(usize, u32)| target.0.ring(*ring).slot(*at).is_published(*at);
     let (ring, at) = rings.into_iter().find(posted).unwrap();

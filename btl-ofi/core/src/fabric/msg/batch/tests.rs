@@ -15,8 +15,8 @@ use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::{Facts, Route};
 
-/// An entry that fails has no words of results, and those of the others are found. An answer whose results do not fit its failures
-/// is none.
+/// An answer has no result words for entries that failed; the origin still finds the results of the others. It ignores an
+/// answer whose length does not fit the failures that it names.
 #[test]
 fn failed_gets_are_answered_without_bytes() {
     let mut memory = Memory::new();

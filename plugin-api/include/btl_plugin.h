@@ -294,8 +294,8 @@ typedef void (*btl_receive_fn)(btl_module *module, btl_endpoint *endpoint, uint8
 /* In the place of a datatype or operation that the typed AMOs do not have. */
 #define BTL_APPLY_OTHER UINT32_MAX
 
-/* Blocks of elements at equal distances. Blocks that overlap are an error of the caller: what they then
- * hold is not defined. */
+/* Blocks of elements at equal distances. Elements are changed in the order of runs and blocks: one that is
+ * named twice is changed twice. */
 typedef struct btl_apply_run {
     uint64_t offset; /* bytes from the address of the operation to the first block */
     uint64_t length; /* bytes of a block, which are whole elements */

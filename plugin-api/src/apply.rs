@@ -15,7 +15,8 @@ pub const MOST_ELEMENT: usize = 64;
 /// In the place of a datatype or operation that the typed AMOs do not have.
 pub const APPLY_OTHER: u32 = u32::MAX;
 
-/// Blocks of elements at equal distances. Blocks that overlap are an error of the caller: what they then hold is not defined.
+/// Blocks of elements at equal distances. Elements are changed in the order of runs and blocks: one that is named twice is changed
+/// twice.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ApplyRun {

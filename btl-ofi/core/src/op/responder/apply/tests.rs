@@ -341,11 +341,41 @@ fn what_is_refused_has_no_effect() {
 }
 
 #[test]
+fn an_element_that_is_named_twice_is_changed_twice() {
+    let mut memory = Memory::new(Access::all());
+    let run = |offset, stride, count| ApplyRun {
+        offset,
+        length: 8,
+        stride,
+        count,
+    };
+    // By atomics, and on copies.
+    for first in [16, 19] {
+        let word = |memory: &mut Memory| {
+            let bytes = &memory.window()[first as usize..][..8];
+            u64::from_ne_bytes(bytes.try_into().expect("8 bytes"))
+        };
+        let before = word(&mut memory);
+        let runs = [run(first, 0, 2), run(first + 8, 0, 1), run(first, 8, 2)];
+        let operands: Vec<u8> = [1u64, 20, 300, 4000, 50000]
+            .iter()
+            .flat_map(|operand| operand.to_ne_bytes())
+            .collect();
+        let words = Change {
+            code: ADD_WORDS,
+            ..adding(8)
+        };
+        assert_eq!(memory.run(&memory.apply(&runs, words, &operands)), Ok(()));
+        assert_eq!(word(&mut memory), before.wrapping_add(4021));
+    }
+}
+
+#[test]
 fn as_much_as_a_command_takes() {
     let memory = Memory::new(Access::all());
     let room = MOST_APPLIED - 40;
     let operands = vec![0u8; MOST_APPLIED];
-    // Blocks may overlap: what they hold is then not defined, but nothing else changes.
+    // All on one byte.
     let run = |bytes: usize| ApplyRun {
         offset: 0,
         length: 1,

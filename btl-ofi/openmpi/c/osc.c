@@ -178,6 +178,13 @@ bool mca_osc_ofi_host_element(ompi_datatype_t *type, struct mca_osc_ofi_host_ele
     return true;
 }
 
+int mca_osc_ofi_host_plain(ompi_datatype_t *type)
+{
+    const opal_datatype_t *super = &type->super;
+    bool in_a_row = 0 == super->true_lb && (size_t) (super->ub - super->lb) == super->size;
+    return ompi_datatype_is_predefined(type) && 1 == super->nbElems && in_a_row ? (int) super->id : -1;
+}
+
 int mca_osc_ofi_host_op(ompi_op_t *op)
 {
     if (op == &ompi_mpi_op_no_op.op) {

@@ -77,6 +77,9 @@ struct mca_osc_ofi_host_element {
 /* False where it is made of several. */
 bool mca_osc_ofi_host_element(struct ompi_datatype_t *type, struct mca_osc_ofi_host_element *element);
 
+/* The number (OPAL_DATATYPE_*) of a predefined type of one value, of which several lie in a row; -1 for any other type. */
+int mca_osc_ofi_host_plain(struct ompi_datatype_t *type);
+
 /* OMPI_OP_*, or OMPI_OP_NUM_OF_TYPES for MPI_NO_OP, or -1 for an operation that a program defined. */
 int mca_osc_ofi_host_op(struct ompi_op_t *op);
 

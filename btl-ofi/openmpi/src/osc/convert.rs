@@ -80,6 +80,21 @@ impl Runs {
     }
 }
 
+/// The elements of `count` items of a predefined type that the engine knows, which lie in a row from the buffer's address on.
+/// None for any other type, and for a count that cannot be.
+#[inline]
+pub(crate) fn plain(
+    datatype: *mut ffi::ompi_datatype_t,
+    count: Count,
+) -> Option<(Datatype, usize)> {
+    // SAFETY: Open MPI passes types that live through the call.
+    let id = unsafe { ffi::mca_osc_ofi_host_plain(datatype) };
+    let (datatype, count) = known(id).zip(counted(count).ok())?;
+    count
+        .checked_mul(datatype.size())
+        .map(|_| (datatype, count))
+}
+
 /// A count of any series.
 fn counted(count: impl TryInto<usize>) -> Result<usize, c_int> {
     let counted = count.try_into();

@@ -10,7 +10,7 @@ use super::requests::Theirs;
 use super::rma::{Buffer, Place, Side, bytes as in_bytes, side};
 use super::rows::{Row, rows};
 use crate::bindings as ffi;
-use crate::osc::convert::{Element, Runs};
+use crate::osc::convert::{Element, Runs, plain};
 use crate::osc::error::{self, Code};
 use crate::osc::ops::{self, Operation, operation};
 use crate::osc::request;
@@ -36,6 +36,24 @@ struct Parts {
 }
 
 impl Update {
+    /// What most calls are, known without a look at type maps: elements of a type that the engine knows, in a row on all sides.
+    #[inline]
+    fn plain(&self) -> Option<(Layout, Op)> {
+        let Place {
+            datatype, count, ..
+        } = self.place;
+        let is_alike = |buffer: &Buffer| buffer.datatype == datatype && buffer.count == count;
+        let Ok(Operation::Known(op)) = operation(self.op) else {
+            return None;
+        };
+        if !(op == Op::NoOp || is_alike(&self.origin)) || !self.result.as_ref().is_none_or(is_alike)
+        {
+            return None;
+        }
+        let (datatype, count) = plain(datatype, count)?;
+        Some((Layout::contiguous(datatype, count), op))
+    }
+
     /// Nothing where no element is at the target.
     fn parts(&self) -> Result<Option<Parts>, c_int> {
         let operation = operation(self.op)?;
@@ -116,6 +134,45 @@ fn at(buffer: Option<Buffer>, offset: isize) -> *mut u8 {
 
 impl Module {
     pub(super) fn update(&self, update: &Update) -> Code {
+        match update.plain() {
+            Some((layout, op)) => self.update_plain(update, &layout, op),
+            None => self.update_any(update),
+        }
+    }
+
+    #[inline(always)]
+    fn update_plain(&self, update: &Update, layout: &Layout, op: Op) -> Code {
+        let Place {
+            rank, displacement, ..
+        } = update.place;
+        let target = Target {
+            rank,
+            displacement: self.displacement(rank, displacement, 0)?,
+            layout,
+        };
+        let window = self.window()?;
+        let origin = match op {
+            Op::NoOp => std::ptr::null(),
+            _ => update.origin.address.cast::<u8>().cast_const(),
+        };
+        // SAFETY: MPI binds the program's buffers until the operation is complete.
+        let outcome = unsafe {
+            match update.result {
+                None => window.accumulate(origin, layout, target, op),
+                Some(result) => {
+                    let result = result.address.cast();
+                    window.get_accumulate(origin, layout, result, layout, target, op)
+                }
+            }
+        };
+        match outcome {
+            Err(error) if self.may_span_regions(&error) => self.update_any(update),
+            outcome => outcome.map_err(|error| error::code(&error)),
+        }
+    }
+
+    #[inline(never)]
+    fn update_any(&self, update: &Update) -> Code {
         let Some(parts) = update.parts()? else {
             return Ok(());
         };

@@ -7,7 +7,7 @@ use osc_engine::win::{Block, Datatype, Layout, Target, WinResult};
 use super::Module;
 use super::rows::rows;
 use crate::bindings as ffi;
-use crate::osc::convert::{Bytes, Runs};
+use crate::osc::convert::{Bytes, Runs, plain};
 use crate::osc::error;
 use crate::series::Count;
 
@@ -68,7 +68,24 @@ pub(super) fn bytes(runs: &Runs) -> Result<Side, c_int> {
 }
 
 /// A put or get, converted: `None` where there is nothing to move.
+#[inline]
 pub(super) fn converted(origin: Buffer, place: Place) -> Result<Option<(Side, Side)>, c_int> {
+    if origin.datatype == place.datatype && origin.count == place.count {
+        // What most calls are, known without a look at type maps.
+        if let Some((datatype, count)) = plain(place.datatype, place.count) {
+            let bytes = count * datatype.size();
+            let side = || Side {
+                begin: 0,
+                layout: Layout::contiguous(Datatype::Uint8, bytes),
+            };
+            return Ok((bytes > 0).then(|| (side(), side())));
+        }
+    }
+    converted_by_maps(origin, place)
+}
+
+#[inline(never)]
+fn converted_by_maps(origin: Buffer, place: Place) -> Result<Option<(Side, Side)>, c_int> {
     let theirs = Runs::of(place.datatype, place.count)?;
     let mine = Runs::of(origin.datatype, origin.count)?;
     let (theirs, mine) = (bytes(&theirs)?, bytes(&mine)?);

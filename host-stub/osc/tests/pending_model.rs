@@ -78,8 +78,9 @@ mod win {
         use loom::thread;
 
         use super::busy::{BusyPeers, Listed};
-        use super::pending::{Cell, Pending};
+        use super::pending::{Cell, KeptBack, Pending};
         use super::slots::Slots;
+        use super::sync::Mutex;
 
         fn check(test: impl Fn() + Send + Sync + 'static) {
             let mut model = loom::model::Builder::new();
@@ -169,6 +170,61 @@ mod win {
                 assert_eq!(effect.0.with(|e| unsafe { *e }), 1);
                 other.join().unwrap();
                 assert!(pending.is_idle());
+            });
+        }
+
+        /// Operations to one target that are kept back, and the command that counts them.
+        #[derive(Default)]
+        struct Place {
+            kept: KeptBack,
+            command: Mutex<Option<usize>>,
+            pending: Pending,
+        }
+
+        impl Place {
+            fn keep(&self) {
+                let mut command = self.command.lock().unwrap();
+                command.get_or_insert_with(|| {
+                    let cell = self.kept.begin(0, &self.pending);
+                    std::ptr::from_ref(cell).expose_provenance()
+                });
+            }
+
+            /// Sends what is kept, which is over at once.
+            fn send(&self) {
+                if self.kept.rank().is_none() {
+                    return;
+                }
+                let mut command = self.command.lock().unwrap();
+                if let Some(cell) = command.take() {
+                    let cell = std::ptr::with_exposed_provenance::<Cell>(cell);
+                    // SAFETY: the cell lies in `pending`.
+                    unsafe { &*cell }.finish(0);
+                }
+                self.kept.end();
+            }
+        }
+
+        /// A flush ends although another thread keeps something back beside it and sends nothing.
+        #[test]
+        fn a_flush_has_all_that_it_waits_for_sent() {
+            check(|| {
+                let place = Arc::new(Place::default());
+                place.keep();
+                let other = {
+                    let place = Arc::clone(&place);
+                    thread::spawn(move || place.keep())
+                };
+                place.send();
+                if let Some(flush) = place.pending.try_flush() {
+                    place.send();
+                    while !flush.is_done() {
+                        thread::yield_now();
+                    }
+                }
+                other.join().unwrap();
+                place.send();
+                assert!(place.pending.is_idle());
             });
         }
 

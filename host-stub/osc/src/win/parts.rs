@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 use super::bounce::PackedBytes;
+use super::btl::gather::Gathers;
 use super::busy::BusyPeers;
 use super::control::Control;
 use super::dynamic::regions::Attached;
@@ -105,4 +106,5 @@ pub(super) struct Parts {
     pub(super) requests: RequestPool,
     pub(super) packed: PackedBytes,
     pub(super) sync: SyncState,
+    pub(super) gathers: Gathers,
 }

@@ -163,6 +163,31 @@ impl Pending {
     }
 }
 
+/// For which target counted operations are kept back, if for any.
+#[derive(Default)]
+pub(super) struct KeptBack(AtomicUsize);
+
+impl KeptBack {
+    /// Counts an operation to a rank that is kept back.
+    pub(super) fn begin<'p>(&self, rank: usize, pending: &'p Pending) -> &'p Cell {
+        // Before the count is raised, and SeqCst: a flush whose cell has the count sees after its change of phase that there is
+        // something to send.
+        self.0.store(rank + 1, Ordering::SeqCst);
+        pending.begin()
+    }
+
+    /// The rank, if there is one.
+    #[inline]
+    pub(super) fn rank(&self) -> Option<usize> {
+        self.0.load(Ordering::SeqCst).checked_sub(1)
+    }
+
+    /// Nothing is kept back any more.
+    pub(super) fn end(&self) {
+        self.0.store(0, Ordering::SeqCst);
+    }
+}
+
 /// A flush under way.
 pub(super) struct Flush<'a> {
     pending: &'a Pending,

@@ -1,8 +1,9 @@
 //! Ranks that are threads of one process, and a transport between them that a seed drives.
 //!
 //! An operation is executed when its origin makes progress, in an order that the seed chooses: nothing is ordered but by
-//! completion, which is what the engine may rely on. A region is known by a key of its own, and an operation on one that
-//! is not registered any more fails.
+//! completion, which is what the engine may rely on; if the world [carries](Carried) commands, atomics and commands of one origin
+//! to one target are in order. A region is known by a key of its own, and an operation on one that is not registered any more
+//! fails.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -15,16 +16,29 @@ use osc_engine::door::{Context, Group, Pace, Until, Waiter};
 use osc_engine::transport::{EndpointRef, Failures, Transport};
 use osc_engine::win::WinResult;
 use plugin_api::{
-    AtomicFlags, AtomicKind, AtomicOp, Attributes, BtlAtomicOp, CompletionFn,
-    Component as RawComponent, Datatype, Endpoint, ErrorFlags, ErrorFn, Handle, Module,
-    ModuleFlags, ModuleVtable, Stats, Status, TableHeader, ThreadLevel, magic,
+    ApplyFn, ApplyRequest, ApplyRun, AtomicFlags, AtomicKind, AtomicOp, Attributes, BtlAtomicOp,
+    CompletionFn, Component as RawComponent, Datatype, Endpoint, ErrorFlags, ErrorFn, Handle,
+    Module, ModuleFlags, ModuleVtable, Stats, Status, TableHeader, ThreadLevel, magic,
 };
 
 /// What an operation does when it is executed; its status.
 type Effect = Box<dyn FnOnce(&World) -> i32 + Send>;
 
+/// What becomes of commands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Carried {
+    /// There are none, and no order.
+    Nothing,
+    /// They are executed, in order with atomics.
+    InOrder,
+    /// They are refused for elements of atomics, as by a network card.
+    Refused,
+}
+
 /// An operation under way.
 struct Operation {
+    /// Whether it stays in order with others to its target.
+    ordered: bool,
     target: usize,
     effect: Effect,
     callback: CompletionFn,
@@ -40,6 +54,7 @@ pub(super) struct World {
     size: usize,
     /// Whether ranks may share memory.
     beside: bool,
+    carried: Carried,
     keys: AtomicU64,
     /// Address and bytes of each region, by its key.
     regions: Mutex<HashMap<u64, (u64, usize)>>,
@@ -62,9 +77,14 @@ struct Exchange {
 
 impl World {
     pub(super) fn new(size: usize, beside: bool) -> Arc<World> {
+        Self::carrying(size, beside, Carried::Nothing)
+    }
+
+    pub(super) fn carrying(size: usize, beside: bool, carried: Carried) -> Arc<World> {
         Arc::new(World {
             size,
             beside,
+            carried,
             keys: AtomicU64::new(1),
             regions: Mutex::default(),
             exchange: Mutex::new(Exchange {
@@ -154,7 +174,10 @@ fn transport(world: &Arc<World>, seed: u64) -> Transport {
     let sim = Box::new(Sim {
         module: Module {
             vtable: &MODULE,
-            attributes: &ATTRIBUTES,
+            attributes: match world.carried {
+                Carried::Nothing => &ATTRIBUTES,
+                _ => &CARRYING,
+            },
         },
         world: Arc::clone(world),
         state: Mutex::new(State {
@@ -185,6 +208,19 @@ unsafe fn post(
     effect: impl FnOnce(&World) -> i32 + Send + 'static,
 ) -> Status {
     // SAFETY: as the caller's.
+    unsafe {
+        let told = (callback, context, data);
+        post_ordered(false, (module, endpoint), told, effect)
+    }
+}
+
+unsafe fn post_ordered(
+    ordered: bool,
+    (module, endpoint): (*mut Module, *mut Endpoint),
+    (callback, context, data): (Option<CompletionFn>, *mut c_void, *mut c_void),
+    effect: impl FnOnce(&World) -> i32 + Send + 'static,
+) -> Status {
+    // SAFETY: as the caller's.
     let sim = unsafe { sim(module) };
     let mut state = sim.state.lock().unwrap();
     if state.under_way.len() >= 32 {
@@ -192,6 +228,7 @@ unsafe fn post(
     }
     sim.world.begun.fetch_add(1, Ordering::Relaxed);
     state.under_way.push(Operation {
+        ordered: ordered && sim.world.carried == Carried::InOrder,
         target: endpoint.addr() / 8 - 1,
         effect: Box::new(effect),
         callback: callback.unwrap(),
@@ -283,20 +320,25 @@ unsafe fn change(
     // SAFETY: as in `put`; words are aligned.
     unsafe {
         let (key, to) = (key(handle), At(result.cast()));
-        post(module, endpoint, callback, (context, data), move |world| {
-            if !world.holds(key, remote, 8) {
-                return Status::VALUE_OUT_OF_BOUNDS.0;
-            }
-            let word = &*(remote as *const AtomicU64);
-            let before =
-                word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(change(old)));
-            if !to.get().is_null() {
-                to.get()
-                    .cast::<u64>()
-                    .write(before.unwrap_or_else(|old| old));
-            }
-            0
-        })
+        post_ordered(
+            true,
+            (module, endpoint),
+            (callback, context, data),
+            move |world| {
+                if !world.holds(key, remote, 8) {
+                    return Status::VALUE_OUT_OF_BOUNDS.0;
+                }
+                let word = &*(remote as *const AtomicU64);
+                let before =
+                    word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(change(old)));
+                if !to.get().is_null() {
+                    to.get()
+                        .cast::<u64>()
+                        .write(before.unwrap_or_else(|old| old));
+                }
+                0
+            },
+        )
     }
 }
 
@@ -467,6 +509,67 @@ unsafe extern "C" fn atomic_cswapv(
     }
 }
 
+/// Changes words one after the other.
+unsafe extern "C" fn apply(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    remote: u64,
+    handle: *const Handle,
+    request: *const ApplyRequest,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    // SAFETY: as the caller's.
+    if unsafe { sim(module) }.world.carried != Carried::InOrder {
+        return Status::NOT_SUPPORTED;
+    }
+    // SAFETY: the engine passes runs and operands of words, which are copied here.
+    let (key, places, operands, op) = unsafe {
+        let request = &*request;
+        assert!(request.results.is_null() && request.size == 8);
+        let runs = std::slice::from_raw_parts(request.runs, request.run_count);
+        let words = |run: &ApplyRun| {
+            let run = *run;
+            (0..run.count).flat_map(move |block| {
+                let first = remote + run.offset + block * run.stride;
+                (0..run.length / 8).map(move |word| first + 8 * word)
+            })
+        };
+        let places: Vec<u64> = runs.iter().flat_map(words).collect();
+        let operands: Vec<u64> = (0..places.len())
+            .map(|i| request.operands.cast::<u64>().add(i).read_unaligned())
+            .collect();
+        (key(handle), places, operands, request.op)
+    };
+    let told = (callback, context, data);
+    // SAFETY: as in `put`; words are aligned.
+    unsafe {
+        post_ordered(true, (module, endpoint), told, move |world| {
+            if !places.iter().all(|place| world.holds(key, *place, 8)) {
+                return Status::VALUE_OUT_OF_BOUNDS.0;
+            }
+            for (place, operand) in places.into_iter().zip(operands) {
+                let change = typed(op, operand);
+                let _ = (*(place as *const AtomicU64)).fetch_update(
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                    |old| Some(change(old)),
+                );
+            }
+            0
+        })
+    }
+}
+
+unsafe extern "C" fn register_apply(
+    _module: *mut Module,
+    _function: Option<ApplyFn>,
+    _context: *mut c_void,
+) -> Status {
+    Status::SUCCESS
+}
+
 unsafe extern "C" fn atomic_query(
     _module: *mut Module,
     datatype: u32,
@@ -584,8 +687,13 @@ unsafe extern "C" fn progress(component: *mut RawComponent) -> i32 {
             break;
         }
         let index = (state.random >> 8) as usize % state.under_way.len();
-        let operation = state.under_way.swap_remove(index);
-        done.push(operation);
+        let chosen = &state.under_way[index];
+        let before = |other: &Operation| other.ordered && other.target == chosen.target;
+        let first = match chosen.ordered {
+            true => state.under_way.iter().position(before).unwrap_or(index),
+            false => index,
+        };
+        done.push(state.under_way.remove(first));
     }
     drop(state);
     if let Some(((report, context), rank)) = told {
@@ -662,8 +770,17 @@ static MODULE: ModuleVtable = ModuleVtable {
     copy_from_hmem_strided: None,
     copy_to_hmem_strided: None,
     register_shared: None,
-    apply: None,
-    register_apply: None,
+    apply: Some(apply),
+    register_apply: Some(register_apply),
+};
+
+/// Of a world that carries commands.
+static CARRYING: Attributes = Attributes {
+    flags: ATTRIBUTES.flags
+        | ModuleFlags::APPLIES
+            .union(ModuleFlags::ATOMICS_ORDERED)
+            .bits(),
+    ..ATTRIBUTES
 };
 
 static ATTRIBUTES: Attributes = Attributes {

@@ -51,13 +51,24 @@ fn is_aligned(address: u64, datatype: Datatype) -> bool {
     address.is_multiple_of(datatype.size() as u64)
 }
 
-/// Waits for earlier accumulates to the target, unless the transport keeps them in order or the program needs none.
+/// Lets an accumulate follow earlier ones to the target: waits for these, unless the transport keeps them in order or the program
+/// needs none.
 #[inline]
 fn keep_order(window: &Window, peer: &Peer, call: &'static str) -> WinResult<()> {
-    if window.link.ordered || peer.accumulates.is_idle() || window.rules.now().unordered {
+    match window.follows(peer) {
+        true => wait_in_order(window, peer, call),
+        false => Ok(()),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn wait_in_order(window: &Window, peer: &Peer, call: &'static str) -> WinResult<()> {
+    window.send_gathered(call, peer);
+    if window.link.ordered || window.rules.now().unordered {
         return Ok(());
     }
-    window.wait_pending(call, &peer.accumulates)
+    window.wait_accumulates(call, peer)
 }
 
 pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
@@ -80,15 +91,32 @@ pub(super) unsafe fn raccumulate(
     unsafe { update(window, transfer, Some(request.0)) }
 }
 
-/// Elements that no atomic of the transport serves: changed by the target's processor, or under its lock.
+/// What is not one atomic of the transport for each element: elements that these do not serve are changed by the target's
+/// processor, or under its lock.
 #[inline(never)]
-unsafe fn by_target(
+unsafe fn otherwise(
     window: &Window,
     transfer: &Transfer<'_>,
     request: Option<&RequestState>,
-    locks: bool,
+    native: bool,
 ) -> WinResult<()> {
-    if locks {
+    let (datatype, peer) = (transfer.datatype(), transfer.peer);
+    let support = window.types.get(datatype);
+    let aligned = is_aligned(transfer.address, datatype);
+    if native && aligned {
+        let fetches = transfer.result_layout.is_some();
+        // SAFETY: the caller vouches for the transfer.
+        return unsafe {
+            match support.limit(transfer.op, fetches) {
+                Some(_) => by_aligned_copies(window, peer, transfer),
+                None => {
+                    keep_order(window, peer, transfer.call)?;
+                    by_compare_swap(window, peer, transfer)
+                }
+            }
+        };
+    }
+    if !window.link.applies || support.halfway && aligned {
         // SAFETY: the caller vouches for the transfer.
         return unsafe { locked::accumulate(window, transfer.peer, transfer) };
     }
@@ -99,36 +127,47 @@ unsafe fn by_target(
     }
 }
 
+/// Lets an update follow others that are under way: gathers it, or has those before it leave and keeps the order. Whether it was
+/// gathered.
+#[cold]
+#[inline(never)]
+unsafe fn behind_others(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    request: Option<&RequestState>,
+) -> WinResult<bool> {
+    // SAFETY: the caller vouches for the transfer.
+    let gathered = unsafe { window.gather(transfer, request, How::of(transfer)) }?;
+    if !gathered {
+        wait_in_order(window, transfer.peer, transfer.call)?;
+    }
+    Ok(gathered)
+}
+
 #[inline(always)]
 unsafe fn update(
     window: &Window,
     transfer: &Transfer<'_>,
     request: Option<&RequestState>,
 ) -> WinResult<()> {
-    let (call, op) = (transfer.call, transfer.op);
-    let peer = transfer.peer;
+    let (op, peer) = (transfer.op, transfer.peer);
     let datatype = transfer.datatype();
+    let size = datatype.size();
     let support = window.types.get(datatype);
     let native = support.native || support.serves_alone(op) && window.rules.now().same_op;
-    let aligned = is_aligned(transfer.address, datatype);
-    if !native || !aligned {
-        let locks = !window.link.applies || support.halfway && aligned;
+    let limit = support.limit(op, transfer.result_layout.is_some());
+    // Sizes are powers of two.
+    let addresses = transfer.address | transfer.origin as u64 | transfer.result as u64;
+    let aligned = addresses & (size as u64 - 1) == 0;
+    let (true, Some(limit)) = (native && aligned, limit) else {
         // SAFETY: the caller vouches for the transfer.
-        return unsafe { by_target(window, transfer, request, locks) };
-    }
-    let Some(limit) = support.limit(op, transfer.result_layout.is_some()) else {
-        keep_order(window, peer, call)?;
-        // SAFETY: the caller vouches for the transfer.
-        return unsafe { by_compare_swap(window, peer, transfer) };
+        return unsafe { otherwise(window, transfer, request, native) };
     };
-    if !is_aligned(transfer.origin as u64, datatype)
-        || !is_aligned(transfer.result as u64, datatype)
-    {
-        // SAFETY: the caller vouches for the transfer.
-        return unsafe { by_aligned_copies(window, peer, transfer) };
+    // SAFETY: the caller vouches for the transfer.
+    if window.follows(peer) && unsafe { behind_others(window, transfer, request) }? {
+        return Ok(());
     }
-    keep_order(window, peer, call)?;
-    let limit = limit.saturating_mul(datatype.size());
+    let limit = limit.saturating_mul(size);
     let bytes = transfer.target_layout.bytes();
     let in_one_piece = transfer.is_contiguous()
         && transfer.result_layout.is_none_or(Layout::is_contiguous)
@@ -207,7 +246,8 @@ impl Native<'_> {
         let op = transfer.op;
         let transport = &window.link.transport;
         let datatype = transfer.datatype();
-        let count = piece.len / datatype.size();
+        // Sizes are powers of two.
+        let count = piece.len >> datatype.size().trailing_zeros();
         let remote = transfer.address.wrapping_add(piece.target as u64);
         let origin: *const u8 = if transfer.origin.is_null() {
             // A read takes no operand.
@@ -299,7 +339,7 @@ unsafe fn by_aligned_copies(
     results.set_in_use(true);
     // SAFETY: the copies are valid for the layout, and kept until nothing uses them.
     let issued = unsafe { update(window, &aligned, None) };
-    let flushed = window.flush_pending(call, peer.rank, &peer.accumulates);
+    let flushed = window.flush_accumulates(call, peer);
     let idle = peer.accumulates.is_idle() || flushed.is_ok();
     operands.set_in_use(!idle);
     results.set_in_use(!idle);
@@ -321,6 +361,7 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> W
             // SAFETY: the caller vouches for the buffers.
             return unsafe { locked::compare_and_swap(window, peer, swap) };
         }
+        window.send_gathered(call, peer);
         // SAFETY: the caller vouches for the buffers.
         return unsafe { apply::compare_and_swap(window, swap) };
     }

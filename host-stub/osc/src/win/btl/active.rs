@@ -144,6 +144,7 @@ pub(super) fn start(window: &Window, group: &[usize], assertion: Assertion) -> W
 pub(super) fn complete(window: &Window, group: &[usize]) -> WinResult<()> {
     let call = "complete";
     let mut outcome = Ok(());
+    window.send_all_gathered(call);
     for rank in group {
         outcome = outcome.and(flush(window, call, *rank));
     }

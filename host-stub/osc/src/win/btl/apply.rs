@@ -23,7 +23,7 @@ use crate::win::window::Window;
 const RUNS: usize = 128;
 
 /// The runs of one command.
-struct Runs {
+pub(super) struct Runs {
     all: [MaybeUninit<ApplyRun>; RUNS],
     count: usize,
     /// Bytes of their elements.
@@ -31,26 +31,45 @@ struct Runs {
 }
 
 impl Runs {
-    /// The next runs of a layout. Elements at equal distances are one run.
-    fn take(cursor: &mut Cursor<'_>, size: usize) -> Runs {
-        let mut runs = Runs {
+    pub(super) const fn new() -> Runs {
+        Runs {
             all: [const { MaybeUninit::uninit() }; RUNS],
             count: 0,
             bytes: 0,
-        };
-        while runs.count < RUNS {
-            let used = APPLY_HEAD + (runs.count + 1) * APPLY_RUN + runs.bytes;
-            let room = MOST_APPLIED.saturating_sub(used) / size * size;
-            let Some(segment) = cursor.take(room) else {
-                break;
-            };
-            runs.bytes += segment.len;
-            runs.add(segment);
+        }
+    }
+
+    /// The next runs of a layout.
+    fn take(cursor: &mut Cursor<'_>, size: usize) -> Runs {
+        let mut runs = Runs::new();
+        while let Some(segment) = cursor.take(runs.room() / size * size) {
+            runs.push(segment);
         }
         runs
     }
 
-    fn add(&mut self, Segment { offset, len }: Segment) {
+    /// Bytes that one run more can have.
+    #[inline]
+    pub(super) fn room(&self) -> usize {
+        let used = APPLY_HEAD + (self.count + 1) * APPLY_RUN + self.bytes;
+        match self.count < RUNS {
+            true => MOST_APPLIED.saturating_sub(used),
+            false => 0,
+        }
+    }
+
+    /// Bytes of all elements.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn clear(&mut self) {
+        (self.count, self.bytes) = (0, 0);
+    }
+
+    /// Adds elements, for which there is room. Those at equal distances are one run.
+    pub(super) fn push(&mut self, Segment { offset, len }: Segment) {
+        self.bytes += len;
         let (offset, length) = (offset as u64, len as u64);
         if let Some(last) = self.newest()
             && last.length == length
@@ -106,6 +125,7 @@ impl Gathered {
 }
 
 /// What commands do to an element, as [`ApplyRequest`] says it.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::win) struct How {
     size: u32,
     datatype: u32,
@@ -133,6 +153,20 @@ impl How {
         }
     }
 
+    /// A command that fetches nothing.
+    pub(super) fn request(&self, runs: &Runs, operands: *const u8) -> ApplyRequest {
+        ApplyRequest {
+            runs: runs.all.as_ptr().cast(),
+            run_count: runs.count,
+            operands: operands.cast(),
+            results: std::ptr::null_mut(),
+            size: self.size,
+            datatype: self.datatype,
+            op: self.op,
+            code: self.code,
+        }
+    }
+
     /// What the function of the target does with a code.
     pub(in crate::win) fn by_code(size: usize, code: u32) -> How {
         How {
@@ -154,6 +188,10 @@ pub(in crate::win) unsafe fn accumulate(
     how: &How,
     request: Option<&RequestState>,
 ) -> WinResult<bool> {
+    // SAFETY: the caller vouches for the transfer.
+    if window.follows(transfer.peer) && unsafe { window.gather(transfer, request, *how) }? {
+        return Ok(true);
+    }
     match transfer.result_layout {
         Some(layout) if !layout.is_contiguous() => {
             // SAFETY: the caller vouches for the transfer.
@@ -183,7 +221,7 @@ unsafe fn to_several_places(
     results.set_in_use(true);
     // SAFETY: the packed results are kept until nothing uses them; the caller vouches for the rest.
     let issued = unsafe { issue(window, &one_place, how, None) };
-    let flushed = window.flush_pending(transfer.call, peer.rank, &peer.accumulates);
+    let flushed = window.flush_accumulates(transfer.call, peer);
     results.set_in_use(!(peer.accumulates.is_idle() || flushed.is_ok()));
     if !issued? {
         return Ok(false);
@@ -196,7 +234,7 @@ unsafe fn to_several_places(
 
 /// # Safety
 /// The caller vouches for the transfer, whose results are packed.
-unsafe fn issue(
+pub(super) unsafe fn issue(
     window: &Window,
     transfer: &Transfer<'_>,
     how: &How,
@@ -225,14 +263,8 @@ unsafe fn issue(
             None => std::ptr::null_mut(),
         };
         let values = ApplyRequest {
-            runs: runs.all.as_ptr().cast(),
-            run_count: runs.count,
-            operands: operands.cast(),
             results: results.cast(),
-            size: how.size,
-            datatype: how.datatype,
-            op: how.op,
-            code: how.code,
+            ..how.request(&runs, operands)
         };
         // SAFETY: runs and operands are there, and the caller vouches for the results.
         let posted = unsafe { post(window, transfer, request, &values) };

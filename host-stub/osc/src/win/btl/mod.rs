@@ -5,6 +5,7 @@ mod accumulate;
 pub(super) mod active;
 pub(super) mod apply;
 mod compare_swap;
+pub(super) mod gather;
 pub(super) mod locked;
 pub(super) mod notify;
 pub(super) mod passive;

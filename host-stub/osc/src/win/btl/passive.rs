@@ -171,14 +171,9 @@ pub(in crate::win) fn flush(window: &Window, call: &'static str, rank: usize) ->
 /// Waits for what is under way to a target, and tells of what failed.
 #[inline(never)]
 fn settle(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
-    let Peer {
-        rank,
-        transfers,
-        accumulates,
-        ..
-    } = peer;
-    let transferred = window.flush_pending(call, *rank, transfers);
-    let accumulated = window.flush_pending(call, *rank, accumulates);
+    window.send_gathered(call, peer);
+    let transferred = window.flush_pending(call, peer.rank, &peer.transfers);
+    let accumulated = window.flush_accumulates(call, peer);
     // Fetched data, and what was written to this rank's own memory, is seen by what follows. That
     // what was put is seen elsewhere is the transport's word, and needs no stronger fence here.
     fence(Ordering::AcqRel);
@@ -186,6 +181,8 @@ fn settle(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
 }
 
 pub(in crate::win) fn flush_all(window: &Window, call: &'static str) -> WinResult<()> {
+    // To all before it waits for any.
+    window.send_all_gathered(call);
     let outcome = window.each_busy(|peer| flush(window, call, peer.rank));
     // As in `flush`, whether or not anything was under way.
     fence(Ordering::AcqRel);

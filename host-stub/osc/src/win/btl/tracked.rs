@@ -179,19 +179,40 @@ impl Window {
         if pending.is_idle() {
             return Ok(());
         }
-        self.wait_busy(call, member, pending)
+        self.wait_busy(call, member, pending, || {})
     }
 
+    /// As [`wait_pending`](Self::wait_pending), for the accumulates to a target.
+    #[inline]
+    pub(in crate::win) fn wait_accumulates(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+    ) -> WinResult<()> {
+        if peer.accumulates.is_idle() {
+            return Ok(());
+        }
+        let send = || self.send_gathered(call, peer);
+        self.wait_busy(call, None, &peer.accumulates, send)
+    }
+
+    /// `send` has what was counted and not issued leave.
     #[inline(never)]
     fn wait_busy(
         &self,
         call: &'static str,
         member: Option<usize>,
         pending: &Pending,
+        send: impl Fn(),
     ) -> WinResult<()> {
         let flush = loop {
+            send();
             match pending.try_flush() {
-                Some(flush) => break flush,
+                Some(flush) => {
+                    // Again: other threads may have counted more in the cell that is waited for.
+                    send();
+                    break flush;
+                }
                 // Another flush is under way, or was given up. This one starts after it, because it may have begun
                 // before this caller's last operation. The other flush may be of this thread, in a frame
                 // below: progress runs sources, and those begin operations. Then it ends after this one, so
@@ -227,6 +248,7 @@ impl Window {
             "an epoch of a window failed; waiting until the transport has reported its operations"
         );
         while is_busy() {
+            self.send_all_gathered("wait_idle");
             self.link.waiter().visit();
             std::thread::sleep(NAP);
         }
@@ -241,10 +263,25 @@ impl Window {
         pending: &Pending,
     ) -> WinResult<()> {
         self.wait_pending(call, pending)?;
-        match pending.take_failure() {
-            None => Ok(()),
-            Some(status) => Err(WinError::Transport { call, rank, status }),
-        }
+        failure_of(call, rank, pending)
+    }
+
+    /// As [`flush_pending`](Self::flush_pending), for the accumulates to a target.
+    #[inline]
+    pub(in crate::win) fn flush_accumulates(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+    ) -> WinResult<()> {
+        self.wait_accumulates(call, peer)?;
+        failure_of(call, peer.rank, &peer.accumulates)
+    }
+}
+
+fn failure_of(call: &'static str, rank: usize, pending: &Pending) -> WinResult<()> {
+    match pending.take_failure() {
+        None => Ok(()),
+        Some(status) => Err(WinError::Transport { call, rank, status }),
     }
 }
 

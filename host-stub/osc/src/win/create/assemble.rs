@@ -6,6 +6,7 @@ use plugin_api::ThreadLevel;
 
 use crate::win::bounce::PackedBytes;
 use crate::win::btl;
+use crate::win::btl::gather::Gathers;
 use crate::win::control::Control;
 use crate::win::create::intent::Intent;
 use crate::win::dynamic::regions::Attached;
@@ -88,6 +89,7 @@ pub(in crate::win) fn assemble(
             requests: RequestPool::default(),
             packed: PackedBytes::default(),
             sync: SyncState::default(),
+            gathers: Gathers::default(),
         })),
         whole: true,
         link,

@@ -163,7 +163,7 @@ impl Window {
         }
         self.each_busy(|peer| {
             self.wait_pending(call, &peer.transfers)?;
-            self.wait_pending(call, &peer.accumulates)
+            self.wait_accumulates(call, peer)
         })
     }
 }

@@ -73,7 +73,11 @@
 //! | `fabric` | provider selection, quirks of providers, completion policy, libfabric's objects, registration |
 //! | `sm` | transport within one node: segment, rings, payload pool, requester and responder |
 //! | `hmem` | staged device memory: mailbox, its server at the target, and bounce buffers |
-//! | `engine` | contexts, posting, progress, flush, failures, and [`Transport`] |
+//! | `detector` | what is known of peers between two liveness checks |
+//! | `core` | contexts, counts, reports, failures that were found; `Core`, which carriers are given |
+//! | `carrier` | provider, messages, rings, mapped memory, CMA: posts, polls, and the end of what each has for a peer |
+//! | `compound` | operations made of others |
+//! | `engine` | routes, progress, flush, the ends of peers, staged device memory, and [`Transport`] |
 //!
 
 #![allow(
@@ -82,6 +86,10 @@
 )]
 
 mod base;
+mod carrier;
+mod compound;
+mod core;
+mod detector;
 mod engine;
 mod fabric;
 mod hmem;
@@ -95,7 +103,7 @@ pub use base::error::{CallError, Error};
 pub use base::hints;
 pub use base::log;
 pub use base::params::Options;
-pub use engine::sends::Receive;
+pub use core::receive::Receive;
 pub use engine::transport::Transport;
 pub use fabric::msg::{Leaves, Sent};
 pub use fabric::region::Region;

@@ -1,6 +1,6 @@
 //! The mark of running callbacks under the model checker: every interleaving of two threads that deliver.
 
-#[path = "../src/engine/delivering.rs"]
+#[path = "../src/core/delivering.rs"]
 mod delivering;
 
 /// The folder in which the source finds what it uses.

@@ -2,7 +2,7 @@
 //! segments are its parent's. So each object that others can see notes in which process it was made, and only that process
 //! uses and ends it.
 //!
-//! Counted by the handler that `engine::fork` registers. A process that begins by the bare system call, or by `vfork`, is not seen.
+//! Counted by the handler that `core::fork` registers. A process that begins by the bare system call, or by `vfork`, is not seen.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

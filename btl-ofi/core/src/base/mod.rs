@@ -8,6 +8,7 @@ pub(crate) mod descriptors;
 pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod fork;
+pub(crate) mod guarded;
 pub mod hints;
 pub(crate) mod interfaces;
 pub(crate) mod locality;

@@ -1,7 +1,7 @@
 //! Atomics and thread hints under one name, so that loom's can replace them. `tests/outstanding_model.rs`,
 //! `tests/pairs_model.rs` and `tests/lane_model.rs` compile `peer/outstanding.rs`, `base/lock.rs` and the records of `op`
 //! again with loom's types; `tests/ring_model.rs` does the same with the ring and the pool of `sm`, and
-//! `tests/delivering_model.rs` with `engine/delivering.rs`.
+//! `tests/delivering_model.rs` with `core/delivering.rs`.
 
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};

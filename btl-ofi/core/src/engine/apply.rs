@@ -17,13 +17,14 @@ use std::ptr::NonNull;
 use plugin_api::counters::Carrier;
 use plugin_api::{AtomicKind, AtomicOp, Status};
 
-use crate::engine::context::{Carriers, State};
-use crate::engine::post::{Caller, guarded};
+use crate::base::guarded::guarded;
+use crate::core::context::{Carriers, State};
 use crate::engine::transport::Transport;
 use crate::fabric::msg::Form;
 use crate::mem::regions::Arithmetic;
 use crate::mem::rights;
 use crate::op::apply::{Apply, Area, Carried, Plan};
+use crate::op::request::Caller;
 use crate::op::request::Operands;
 use crate::op::responder::{APPLY, Command, Responder};
 use crate::op::tag::Tag;
@@ -54,6 +55,19 @@ impl Transport {
     /// # Safety
     /// `endpoint` came from [`connect`](Self::connect). The operands are readable during the call, the results writable until completion.
     pub unsafe fn apply(&self, endpoint: NonNull<Endpoint>, apply: &Apply<'_>) -> Status {
+        // SAFETY: the caller's guarantees.
+        let status = unsafe { self.apply_by_route(endpoint, apply) };
+        if status.is_ok() {
+            return status;
+        }
+        self.after_refusal(endpoint, status)
+    }
+
+    /// Hands an apply to what carries the atomics of the peer.
+    ///
+    /// # Safety
+    /// As for [`apply`](Self::apply).
+    unsafe fn apply_by_route(&self, endpoint: NonNull<Endpoint>, apply: &Apply<'_>) -> Status {
         let mut area = Area::new();
         // SAFETY: the caller guarantees the operands.
         let carried = match unsafe { area.fill(apply) } {

@@ -6,8 +6,8 @@ use plugin_api::{AtomicKind, AtomicOp, Datatype, ModuleFlags};
 
 use crate::base::capabilities::Capabilities;
 use crate::base::params::{Mode, Options};
+use crate::core::state::Node;
 use crate::engine::rails::Rails;
-use crate::engine::transport::Node;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::fids::InfoRef;
 use crate::fabric::msg;

@@ -120,6 +120,7 @@ impl Transport {
             let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
             let _ = self.failures.lost.fetch_update(set, fetch, rest);
             // The peer's failure, if the operations failed with it.
+            self.act_on_failures();
             let why = peer.failure().unwrap_or(Status::ERROR);
             return status.ok().map_or(status, |_| why);
         }
@@ -147,10 +148,13 @@ impl Transport {
         }
         if status.is_ok() && self.failures.degraded.load(Ordering::Relaxed) {
             // A failed peer may have left nothing outstanding. In another thread, the callbacks of what was may still run.
-            self.wait_for_reports(deadline);
-            status = Status(self.failures.last_failure.swap(0, Ordering::Relaxed));
+            status = self.last_failure(deadline);
         }
         if self.failures.lost.load(Ordering::Relaxed) > 0 {
+            // The operations may have failed with a peer.
+            if self.act_on_failures() > 0 && status.is_ok() {
+                status = self.last_failure(deadline);
+            }
             // First those of the peers: what comes in between is reported twice, not never.
             self.forget_losses();
             if self.failures.lost.swap(0, Ordering::Relaxed) == 0 {
@@ -288,5 +292,12 @@ impl Transport {
             }
             std::thread::yield_now();
         }
+    }
+
+    /// The failure of a peer that no flush has returned, once its reports are over.
+    #[cold]
+    fn last_failure(&self, deadline: Option<Instant>) -> Status {
+        self.wait_for_reports(deadline);
+        Status(self.failures.last_failure.swap(0, Ordering::Relaxed))
     }
 }

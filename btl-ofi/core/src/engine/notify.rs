@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | message, small | both commands in one batch, executed in order (`fabric::msg`) |
 //! | cross-memory attach, copy | the bytes are in place when the call that copies them returns; then the atomic |
-//! | any other | the atomic is posted when the put has completed (`notices`) |
+//! | any other | the atomic is posted when the put has completed (`compound::notices`) |
 //!
 //! A ring put is not used: it may be revoked and made by cross-memory attach, while the ring goes on to the atomic.
 //!
@@ -17,43 +17,17 @@ use plugin_api::counters::Carrier;
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
 use crate::base::cma;
-use crate::engine::atomics::Remote;
-use crate::engine::gather::Told;
-use crate::engine::post::Caller;
-use crate::engine::ring_atomics::AtomicCommand;
+use crate::carrier::message::post::Told;
+use crate::compound::notices::PUT;
+use crate::compound::state::{Event, Parts, note, part};
 use crate::engine::transport::Transport;
 use crate::fabric::msg::Form;
-use crate::op::request::{Action, Notice, Op, Operands};
-use crate::op::responder::COUNT;
+use crate::op::atomic::Raise;
+use crate::op::request::Caller;
+use crate::op::request::{Action, Notice, Op};
 use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::{Atomics, Transfers};
-
-/// The update that notifies, checked.
-#[derive(Clone, Copy)]
-pub(crate) struct Raise {
-    remote: Remote,
-    address: u64,
-    cookie: u64,
-    add: u64,
-}
-
-impl Raise {
-    /// The update as a command for its target.
-    fn command(&self) -> AtomicCommand {
-        AtomicCommand {
-            what: COUNT,
-            count: 1,
-            size: size_of::<u64>(),
-            address: self.address,
-            key: self.remote.target.key,
-            cookie: self.cookie,
-            operands: Operands::Value(self.add),
-            compare: 0,
-            result: ptr::null_mut(),
-        }
-    }
-}
 
 impl Transport {
     /// Makes a put, and raises a counter at the target once the bytes of the put are visible there: a reader that sees the counter
@@ -93,7 +67,7 @@ impl Transport {
         };
         // SAFETY: the caller guarantees that `endpoint` is live, the buffer is valid until completion, and the handles are
         // NULL or readable.
-        unsafe {
+        let status = unsafe {
             match self.check_transfer(op, true) {
                 Ok(_) if op.size > self.setup.put_limit => Status::VALUE_OUT_OF_BOUNDS,
                 Ok(_) if op.size == 0 => self.raise(endpoint, &Caller::of(op), &raise),
@@ -101,7 +75,11 @@ impl Transport {
                 // A side may be device memory. Otherwise the put is refused there.
                 Err(_) => self.put_then_raise(endpoint, op, &raise),
             }
+        };
+        if status.is_ok() {
+            return status;
         }
+        self.after_refusal(endpoint, status)
     }
 
     /// Makes a checked put with notification by the route of its peer.
@@ -200,32 +178,12 @@ impl Transport {
         match unsafe { cma::write(peer.pid(), op.local, op.address, op.size) } {
             Ok(()) => {
                 let carried = (peer, Carrier::Cma, op.size);
-                self.count_copy(self.context(), carried, self.setup.threaded);
+                if self.count_copy(self.context(), carried, self.setup.threaded) {
+                    self.check_peers_now_and_then();
+                }
                 Some(Status::SUCCESS)
             }
             Err(refused) => self.examine(endpoint, refused),
-        }
-    }
-
-    /// Raises the counter, whichever way the peer's atomics go.
-    ///
-    /// # Safety
-    /// `endpoint` is live.
-    pub(crate) unsafe fn raise(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        caller: &Caller,
-        raise: &Raise,
-    ) -> Status {
-        // SAFETY: the caller guarantees that `endpoint` is live; the operand is passed by value, and there is no result.
-        unsafe {
-            if endpoint.as_ref().atomics() != Atomics::Fabric
-                && let Some(status) = self.command(endpoint, caller, &raise.command())
-            {
-                return status;
-            }
-            let operands = Operands::Value(raise.add);
-            self.update(endpoint, caller, &raise.remote, operands)
         }
     }
 
@@ -297,5 +255,36 @@ impl Transport {
             self.poll_while_sending(context);
         }
         Status::SUCCESS
+    }
+
+    /// Makes a put, and raises the counter when it has completed.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit).
+    unsafe fn put_then_raise(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        op: &Op<'_>,
+        raise: &Raise,
+    ) -> Status {
+        let parts = Parts::Notified(*raise);
+        let notified = match self.begin_compound(endpoint, &Caller::of(op), parts) {
+            Ok(notified) => notified,
+            Err(status) => return status,
+        };
+        let put = op.with_completion(part((notified, PUT), op.local).completion);
+        // SAFETY: the caller guarantees that `endpoint` is live, the buffers are valid until completion, and the handles are
+        // NULL or readable.
+        match unsafe { self.execute(endpoint, &put) } {
+            Status::SUCCESS => Status::SUCCESS,
+            Status::COMPLETED => {
+                // SAFETY: the put is complete, and its callback does not run.
+                unsafe { note(notified, Event::Visible) };
+                Status::SUCCESS
+            }
+            // The peer may have failed during the call, and its operations been reported, this one included.
+            _ if self.withdraw_compound(notified) => Status::SUCCESS,
+            refused => refused,
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use std::sync::{Arc, Mutex};
 
-use plugin_api::{Module, ThreadLevel};
+use plugin_api::{CompletionFn, Module, ThreadLevel};
 
 use crate::base::capabilities::Capabilities;
 use crate::base::descriptors;
@@ -11,18 +11,22 @@ use crate::base::error::{Doing, Error};
 use crate::base::fork::Birth;
 use crate::base::params::Options;
 use crate::base::sys;
-use crate::engine::compound::Compounds;
-use crate::engine::confirmation::{register_word, target_of_word};
-use crate::engine::context::{Carriers, Context};
+use crate::carrier::provider::confirmation::{register_word, target_of_word};
+use crate::compound::state::Compounds;
+use crate::compound::state::part_ended;
+use crate::compound::{flights::Streams, streams};
+use crate::core::context::{Carriers, Context};
+use crate::core::failures::Failures;
+use crate::core::fork;
+use crate::core::peers::Peers;
+use crate::core::slow::SlowWork;
+use crate::core::state::{Core, Node, Quick, Setup, known_by};
+use crate::detector::{Detector, LONG};
 use crate::engine::describe::{describe, title};
-use crate::engine::fork;
-use crate::engine::liveness::{Detector, LONG};
-use crate::engine::peers::Peers;
-use crate::engine::post::Quick;
 use crate::engine::rails::Rails;
 use crate::engine::staging::Hmem;
-use crate::engine::streams::{self, Streams};
-use crate::engine::transport::{Atomics, Failures, Node, Setup, Transport, known_by};
+use crate::engine::staging::told;
+use crate::engine::transport::{Atomics, Transport};
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::device::Device;
 use crate::fabric::fids::InfoRef;
@@ -122,7 +126,7 @@ impl Transport {
             let own = (counters.reference(), node.key);
             state.messages = Some(open_messages(&device, options, own)?);
             // Polls that look after messages cost more, so those for applies alone begin with the first one.
-            if policy.uses_messages() {
+            if policy.posts_messages() {
                 state.carriers = Carriers::Messages;
             }
         }
@@ -145,39 +149,43 @@ impl Transport {
         let outstanding_limit = policy.depth.min(options.contexts.progress_threshold);
         Ok(Transport {
             module: NO_TABLE,
-            quick: Quick {
-                first: contexts.as_ptr(),
-                counters: counters.reference(),
-                several: contexts.len() > 1,
-                delivered: policy::DELIVERED,
-                outstanding_limit,
-                untracked_limit: if policy.untracked {
-                    outstanding_limit
-                } else {
-                    0
-                },
-                virtual_addresses: registrar.virtual_addresses,
-            },
-            atomics: Atomics::new(chosen.atomics, scratch, &policy),
+            atomics: Atomics::new(chosen.atomics, &policy),
             compounds: Compounds::default(),
             streams: Streams::default(),
-            setup: setup(options, &capabilities, (&registrar, &rails), info, threaded),
-            hmem: Hmem::driven_if(!rails.is_empty()),
-            rails,
-            node,
-            failures: failures(options),
-            detector: Detector::new(),
-            peers,
-            entry,
-            birth: Birth::now(),
-            counters,
-            receive: Mutex::new(None),
-            mapped: MappedRegions::default(),
-            capabilities,
-            policy,
-            contexts,
-            registrar,
-            device,
+            hmem: Hmem::default(),
+            core: Core {
+                quick: Quick {
+                    first: contexts.as_ptr(),
+                    counters: counters.reference(),
+                    several: contexts.len() > 1,
+                    delivered: policy::DELIVERED,
+                    outstanding_limit,
+                    untracked_limit: if policy.untracked {
+                        outstanding_limit
+                    } else {
+                        0
+                    },
+                    virtual_addresses: registrar.virtual_addresses,
+                },
+                scratch,
+                setup: setup(options, &capabilities, (&registrar, &rails), info, threaded),
+                slow: SlowWork::driven_if(!rails.is_empty()),
+                node,
+                failures: failures(options),
+                detector: Detector::new(),
+                peers,
+                entry,
+                birth: Birth::now(),
+                counters,
+                receive: Mutex::new(None),
+                mapped: MappedRegions::default(),
+                capabilities,
+                policy,
+                contexts,
+                registrar,
+                device,
+            },
+            rails: Box::new(rails),
         })
     }
 }
@@ -201,10 +209,14 @@ const NO_TABLE: Module = Module {
     attributes: std::ptr::null(),
 };
 
+/// Callbacks of parts of operations.
+static PARTS: &[CompletionFn] = &[part_ended, told];
+
 /// No failure so far.
 fn failures(options: &Options) -> Failures {
     Failures {
         of: named(options),
+        parts: PARTS,
         every: options.reports_every_failure,
         ..Failures::default()
     }
@@ -332,7 +344,7 @@ fn address(
         address: name,
         networks: node.networks.clone(),
         word,
-        rails: rails.addresses(),
+        rails: rails.published(),
         fence: rails.fence(registrar.virtual_addresses),
     };
     Ok(blob.encode())

@@ -1,62 +1,27 @@
 //! Peers: connecting from published addresses, lookup, release.
 
-use std::collections::HashMap;
-use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
 use libfabric_sys as ffi;
 use plugin_api::Status;
 
 use crate::base::cma::Refused;
-use crate::base::error::{CallError, Doing, Error, check};
-use crate::engine::liveness::Watches;
+use crate::base::error::{Doing, Error};
 use crate::engine::transport::Transport;
 use crate::fabric::msg::Ended;
 use crate::fabric::policy;
 use crate::fabric::shm_room;
-use crate::mem::handle::Target;
 use crate::peer::address::Blob;
-use crate::peer::endpoint::{Endpoint, LocalPeer, OFF_ROUTE, REMOVED, SAME_MACHINE};
+use crate::peer::endpoint::{Endpoint, LocalPeer, SAME_MACHINE};
 use crate::peer::liveness::State;
 use crate::peer::networks::{self, Meeting};
-use crate::peer::reach::{self, Probe, Reach};
+use crate::peer::reach::{self, Reach};
 use crate::peer::route::{Atomics, Facts, Route};
-use crate::peer::table::{Endpoints, Placed};
+use crate::peer::table::Placed;
 use crate::sm::ring::RINGS;
 use crate::sm::segment::Place;
-
-/// The connected peers and their state.
-pub(crate) struct Peers {
-    pub(crate) known: Endpoints,
-    /// State of the last liveness check.
-    pub(crate) watches: Watches,
-    /// Where reads that confirm puts go, by process number, where puts go by order.
-    pub(crate) words: HashMap<u64, Target>,
-}
-
-impl Peers {
-    /// No peers yet, for a transport with so many shares (`peer::share`).
-    pub(crate) fn new(shares: usize) -> Peers {
-        Peers {
-            known: Endpoints::new(shares),
-            watches: Watches::default(),
-            words: HashMap::new(),
-        }
-    }
-
-    /// The probe that identifies a peer's memory.
-    pub(crate) fn probe(&self, peer: &Endpoint) -> Option<Probe> {
-        self.known.probe(peer.proc)
-    }
-
-    /// This process's file descriptor of a peer's segment.
-    pub(crate) fn segment(&self, peer: &Endpoint) -> Option<u32> {
-        Some(self.known.segment(peer.proc)?.as_raw_fd() as u32)
-    }
-}
 
 impl Transport {
     /// Makes a peer from the bytes that it published, or finds it if process `proc` is connected already. The
@@ -248,7 +213,9 @@ impl Transport {
                 return Status::SUCCESS;
             }
         }
+        self.act_on_failures();
         let flushed = self.flush_patiently(Some(peer));
+        self.act_on_failures();
         if self.policy.two_sided && peer.failure().is_none() {
             self.wait_for_sends(Some(endpoint), Instant::now() + self.patience());
         }
@@ -328,58 +295,6 @@ impl Transport {
         }
     }
 
-    /// To be called before an operation is posted to the provider although the peer's route says otherwise.
-    pub(crate) fn leave_route(&self, peer: &Endpoint) {
-        if !peer.uses_provider() {
-            peer.mark(OFF_ROUTE);
-            self.node.uses_fabric.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Removes a peer's address from the provider's address vector, if it is still there.
-    pub(crate) fn remove_address(&self, peer: &Endpoint) -> Result<(), CallError> {
-        if peer.mark(REMOVED) {
-            return Ok(());
-        }
-        self.device.addresses().remove(peer.address)
-    }
-
-    /// Allocates the shared memory that this endpoint and the endpoint at `address` need, before the first
-    /// operation through the provider touches it. Returns the reason of a failure.
-    pub(crate) fn allocate_for(&self, address: &[u8]) -> Result<(), String> {
-        if !policy::keeps_files(&self.device.info().provider()) {
-            return Ok(());
-        }
-        let own = self.device.name().map_err(|e| e.to_string())?;
-        shm_room::allocate(own)?;
-        shm_room::allocate(address)
-    }
-
-    /// [`allocate_for`](Self::allocate_for) a connected peer.
-    pub(crate) fn allocate_towards(&self, peer: &Endpoint) -> Result<(), String> {
-        let name = self.address_of(peer).map_err(|e| e.to_string())?;
-        let end = name.iter().position(|b| *b == 0);
-        self.allocate_for(&name[..end.unwrap_or(name.len())])
-    }
-
-    /// The address that a connected peer published.
-    pub(crate) fn address_of(&self, peer: &Endpoint) -> Result<Vec<u8>, CallError> {
-        let mut name = vec![0u8; 512];
-        let mut length = name.len();
-        // SAFETY: the buffer has `length` bytes; the address came from this address vector.
-        let found = unsafe {
-            ffi::fi_av_lookup(
-                self.device.av(),
-                peer.address,
-                name.as_mut_ptr().cast(),
-                &mut length,
-            )
-        };
-        check("fi_av_lookup", found)?;
-        name.truncate(length);
-        Ok(name)
-    }
-
     /// Decides the route to a peer whose process id is one of this node. Returns the peer, and how to reach its memory
     /// if that can be read.
     fn place_local(&self, address: ffi::fi_addr_t, proc: u64, blob: &Blob) -> Placed {
@@ -422,10 +337,6 @@ impl Transport {
             segment: segment.flatten(),
         });
         Placed::Local(local, reach)
-    }
-
-    pub(crate) fn lock_peers(&self) -> MutexGuard<'_, Peers> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

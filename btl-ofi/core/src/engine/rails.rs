@@ -1,30 +1,25 @@
-//! Rails: further interfaces of this node, over which parts of large transfers go (`stripes`). Each is a transport of its
+//! Rails: further interfaces of this node, over which parts of large transfers go (`compound::stripes`). Each is a transport of its
 //! own that makes puts and gets by its provider and nothing else. Its peers are those of this transport that have a rail on
 //! the same network.
 //!
 //! Each process with rails lets its peers write [`CLOSED`] into a word of its for each rail, which asks it to close the rail,
-//! and read another word that says whether it has done so (`stripes` says why).
+//! and read another word that says whether it has done so (`compound::stripes` says why).
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use plugin_api::counters::CARRIERS;
-use plugin_api::{Access, Stats, Status, ThreadLevel};
+use plugin_api::{Access, ThreadLevel};
 
 use crate::base::error::Error;
 use crate::base::params::{Options, Place};
 use crate::base::ticks;
-use crate::engine::failure::Reporting;
 use crate::engine::transport::Transport;
 use crate::fabric::region::Region;
 use crate::fabric::registration::Registrar;
-use crate::mem::handle::{MAX_RAILS, Target};
-use crate::peer::address::Blob;
-use crate::peer::endpoint::Endpoint;
-use crate::peer::networks::pair;
+use crate::mem::handle::Target;
+use crate::peer::rails::{CLOSED, FURTHER, Fence, Tracks};
 
 /// Smallest transfer that is divided: below it, two pieces take no less time than one.
 const SMALLEST: usize = 128 * 1024;
@@ -33,52 +28,12 @@ const SMALLEST: usize = 128 * 1024;
 /// moves nothing while the first interface answers.
 const INTERVAL: u32 = 4;
 
-/// The way to a peer over one rail.
-#[derive(Clone, Copy)]
-pub(crate) struct Track {
-    /// Number of the rail among this transport's.
-    pub(crate) rail: usize,
-    /// Number of the peer's rail, by which its handles have keys.
-    pub(crate) theirs: usize,
-    /// The peer on the rail.
-    pub(crate) endpoint: NonNull<Endpoint>,
-}
-
-// SAFETY: an endpoint is shared by all threads that use its transport; it lives until it is disconnected.
-unsafe impl Send for Track {}
-// SAFETY: as above; the other fields are plain numbers.
-unsafe impl Sync for Track {}
-
-/// The ways to a peer over further rails.
-pub(crate) type Tracks = [Option<Track>; MAX_RAILS - 1];
-
-/// The value of the words below when a rail is to be closed, and when it is closed.
-pub(crate) const CLOSED: u64 = 1;
-/// Rails beyond the first.
-const FURTHER: usize = MAX_RAILS - 1;
-
-/// The words of each rail: whether it is to be closed, which peers write; then whether it is closed, which they read.
-type Fence = [AtomicU64; 2 * FURTHER];
-
-/// Where a peer is asked to close a rail.
-pub(crate) fn asked_at(fence: Target, rail: usize) -> Target {
-    Target {
-        address: fence.address + (8 * rail) as u64,
-        ..fence
-    }
-}
-
-/// Where a peer says that a rail is closed.
-pub(crate) fn closed_at(fence: Target, rail: usize) -> Target {
-    asked_at(fence, FURTHER + rail)
-}
-
 /// The rails of a transport beyond its own interface.
 #[derive(Default)]
 pub(crate) struct Rails {
     rails: Vec<Transport>,
     /// The ways to each peer, by process number, and where it is asked to close its rails.
-    tracks: RwLock<HashMap<u64, (Tracks, Target)>>,
+    pub(super) tracks: RwLock<HashMap<u64, (Tracks, Target)>>,
     /// The words of this process, and their registration. Before the memory, which the provider may write to until then.
     region: Option<Region>,
     fence: Box<Fence>,
@@ -148,7 +103,7 @@ impl Rails {
     }
 
     /// What they publish.
-    pub(crate) fn addresses(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn published(&self) -> Vec<Vec<u8>> {
         let each = self.rails.iter();
         each.map(|rail| rail.address().to_vec()).collect()
     }
@@ -212,22 +167,6 @@ impl Rails {
         self.rails.iter()
     }
 
-    /// Adds the counts of the rails.
-    pub(crate) fn add_to(&self, stats: &mut Stats) {
-        for rail in &self.rails {
-            let own = rail.stats();
-            stats.posted += own.posted;
-            stats.completed += own.completed;
-            stats.failed += own.failed;
-            stats.again += own.again;
-            for i in 0..CARRIERS {
-                stats.operations[i] += own.operations[i];
-                stats.bytes[i] += own.bytes[i];
-            }
-            stats.messages += own.messages;
-        }
-    }
-
     /// Closes them; the error is the first one.
     pub(crate) fn close(self) -> Result<(), Error> {
         drop(self.region);
@@ -254,102 +193,24 @@ impl Rails {
         }
         taken
     }
-}
 
-impl Transport {
-    /// Finds the ways to a peer over further rails: each rail of this process leads to one of the peer's on its network, or
-    /// to that with its number where addresses are no IP addresses.
-    pub(crate) fn connect_rails(&self, proc: u64, peer: &Blob) {
-        if self.rails.rails.is_empty() || peer.rails.is_empty() {
-            return;
-        }
-        let networks_of = |rail: &Vec<u8>| Blob::decode(rail).map(|blob| blob.networks);
-        let mut tracks = Tracks::default();
-        let rails = self.rails.iter();
-        let own: Vec<_> = rails.map(|rail| rail.node.networks.endpoint).collect();
-        let theirs = peer.rails.iter().map(networks_of);
-        let theirs: Vec<_> = theirs.map(Result::unwrap_or_default).collect();
-        let pairs = pair(&self.node.networks, &own, &theirs);
-        for ((number, rail), theirs) in self.rails.iter().enumerate().zip(pairs) {
-            let Some(theirs) = theirs else {
-                continue;
-            };
-            match rail.connect(&peer.rails[theirs], proc) {
-                Ok(endpoint) => {
-                    tracks[number] = Some(Track {
-                        rail: number,
-                        theirs,
-                        endpoint,
-                    });
-                }
-                Err(e) => tracing::info!("{}{e}", rail.failures.of),
-            }
-        }
-        if tracks.iter().all(Option::is_none) {
-            tracing::info!("process {proc} has no further rail on a network of this process");
-            return;
-        }
-        let mut all = self
-            .rails
-            .tracks
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        all.insert(proc, (tracks, peer.fence));
-    }
-
-    /// Releases a peer on the rails, whose ways were [taken](Rails::take_tracks). If operations are `outstanding`, it is given up.
-    pub(crate) fn disconnect_rails(&self, tracks: Option<Tracks>, outstanding: bool) {
-        for track in tracks.into_iter().flatten().flatten() {
-            let Some(rail) = self.rails.get(track.rail) else {
-                continue;
-            };
-            if outstanding {
-                rail.abandon_released(
-                    track.endpoint,
-                    "it was released with operations outstanding",
-                );
-                // SAFETY: endpoints live until the transport closes.
-                let peer = unsafe { track.endpoint.as_ref() };
-                if let Err(e) = rail.remove_address(peer) {
-                    tracing::warn!("{}removing process {}: {e}", rail.failures.of, peer.proc);
-                }
-            } else {
-                // SAFETY: `connect_rails` connected the endpoint, and the table had it once.
-                unsafe { rail.disconnect(track.endpoint) };
-            }
-        }
-    }
-
-    /// Gives up a peer on the rails, because it failed. They are kept from touching the buffers of operations, because the
-    /// peer may live: only the first interface may have failed.
-    pub(crate) fn fail_on_rails(&self, proc: u64, why: &str) {
-        // A release meanwhile keeps the endpoints that are read here.
-        let _reporting: Vec<_> = self.rails.rails.iter().map(Reporting::begin).collect();
-        let tracks = self.rails.tracks(proc).map(|(tracks, _)| tracks);
-        for track in tracks.into_iter().flatten().flatten() {
-            if let Some(rail) = self.rails.get(track.rail) {
-                rail.abandon_peer(track.endpoint, why);
-            }
-        }
-    }
-
-    /// Polls the rails: always while transfers go over them, or if the host polls seldom, else at intervals.
-    pub(crate) fn progress_rails(&self) -> usize {
-        let Rails { rails, polls, .. } = &self.rails;
+    /// Polls the rails: always while transfers go over them (`in_use`), or if the host polls seldom, else at intervals.
+    pub(crate) fn progress(&self, in_use: bool) -> usize {
+        let Rails { rails, polls, .. } = self;
         if rails.is_empty() {
             return 0;
         }
         let due = polls.is_due(ticks::now());
-        if self.compounds.striped() == 0 && !due {
+        if !in_use && !due {
             return 0;
         }
-        self.close_asked_rails();
+        self.close_asked();
         rails.iter().map(Transport::progress).sum()
     }
 
     /// Closes the rails that peers ask for.
-    fn close_asked_rails(&self) {
-        let Rails { rails, fence, .. } = &self.rails;
+    fn close_asked(&self) {
+        let Rails { rails, fence, .. } = self;
         for (number, rail) in rails.iter().enumerate() {
             let (asked, closed) = (&fence[number], &fence[FURTHER + number]);
             let is = |word: &AtomicU64| word.load(Ordering::Relaxed) == CLOSED;
@@ -358,36 +219,6 @@ impl Transport {
                 closed.store(CLOSED, Ordering::Release);
             }
         }
-    }
-
-    /// Closes all rails.
-    pub(super) fn close_rails(&self, why: &str) {
-        for rail in &self.rails.rails {
-            rail.close_rail(why);
-        }
-    }
-
-    /// Closes this transport, which is a rail of another one: the provider no longer touches any memory. Its operations end
-    /// as failed. Returns false if the provider refused, so that it may still touch memory; outstanding operations then stay so.
-    #[cold]
-    pub(crate) fn close_rail(&self, why: &str) -> bool {
-        let _reporting = Reporting::begin(self);
-        let is_shut = || !self.failures.refused_to_shut.load(Ordering::Relaxed);
-        let peers = {
-            let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
-            if guards.iter().all(|state| state.is_shut()) {
-                return is_shut();
-            }
-            self.disconnect_all(&mut guards)
-        };
-        // No flush waits for operations that do not complete any more.
-        self.failures.degraded.store(true, Ordering::Release);
-        tracing::warn!("{}it is not used any more: {why}", self.failures.of);
-        for endpoint in peers {
-            self.report_outstanding(endpoint, Status::FATAL);
-            self.abandon_puts(endpoint, Status::FATAL, why);
-        }
-        is_shut()
     }
 }
 

@@ -2,22 +2,18 @@
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering;
 
 use plugin_api::Status;
 use plugin_api::counters::Carrier;
 
 use crate::base::cma::{self, Refused};
+use crate::base::guarded::guarded;
 use crate::base::hints::{MESSAGE, NO_CALLBACK, Way, branch, is_by_provider};
-use crate::engine::context::Context;
-use crate::engine::post::guarded;
-use crate::engine::ring_transfers::MOST;
+use crate::carrier::ring::transfers::MOST;
 use crate::engine::transport::Transport;
-use crate::mem::handle::{Handle, Target};
+use crate::mem::handle::Handle;
 use crate::op::completion::Completion;
 use crate::peer::endpoint::Endpoint;
-use crate::peer::reach::COPIES_PER_CHECK;
-use crate::peer::share::Share;
 
 impl Transport {
     /// Quick path of a put, for callers without local handle. `None`, before side effects, for
@@ -179,31 +175,6 @@ impl Transport {
         }
     }
 
-    /// Checks a transfer for the fast path and returns its target for the provider. `None` unless it has at
-    /// least one byte, at most `limit` bytes, and a live region of host memory that allows peers every access.
-    #[inline(always)]
-    pub(super) fn place(
-        &self,
-        local: *mut c_void,
-        remote: &Handle,
-        remote_address: u64,
-        size: usize,
-        limit: usize,
-    ) -> Option<Target> {
-        branch();
-        // The subtraction wraps, so that zero bytes also fail this check.
-        if size.wrapping_sub(1) >= limit {
-            return None;
-        }
-        branch();
-        if local.is_null() {
-            return None;
-        }
-        branch();
-        let virtual_addresses = self.quick.virtual_addresses;
-        remote.open_target(remote_address, size as u64, virtual_addresses)
-    }
-
     /// Whether the fast path may copy inline.
     ///
     /// # Safety
@@ -237,54 +208,23 @@ impl Transport {
         }
         // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let carried = (unsafe { endpoint.as_ref() }, Carrier::Cma, size);
-        self.count_copy(self.context_as::<T>(), carried, T);
+        if self.count_copy(self.context_as::<T>(), carried, T) {
+            self.check_peers_between_copies();
+        }
         Some(match completion {
             None => Status::SUCCESS,
             Some(_) => Status::COMPLETED,
         })
     }
 
-    /// Counts an inline transfer. Checks the peers at intervals, because a host with only inline transfers may
-    /// never poll.
-    #[inline(always)]
-    pub(super) fn count_copy(
-        &self,
-        context: &Context,
-        (peer, carrier, size): (&Endpoint, Carrier, usize),
-        threaded: bool,
-    ) {
-        let share = if threaded { context.share } else { Share::ONLY };
-        self.count_carried(share, (peer, carrier, size), threaded);
-        let before = if threaded {
-            context.direct.fetch_add(1, Ordering::Relaxed)
-        } else {
-            let before = context.direct.load(Ordering::Relaxed);
-            context.direct.store(before + 1, Ordering::Relaxed);
-            before
-        };
-        if before.is_multiple_of(COPIES_PER_CHECK) {
-            self.check_peers_between_copies();
-        }
-    }
-
     #[cold]
     #[inline(never)]
-    fn check_peers_between_copies(&self) {
+    pub(crate) fn check_peers_between_copies(&self) {
         guarded(|| {
             self.check_peers_now_and_then();
+            self.act_on_failures();
             Status::SUCCESS
         });
-    }
-
-    /// Counts an inline operation.
-    #[inline]
-    pub(crate) fn count_direct(&self) {
-        let count = &self.context().direct;
-        if self.setup.threaded {
-            count.fetch_add(1, Ordering::Relaxed);
-        } else {
-            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        }
     }
 
     #[cold]
@@ -297,6 +237,7 @@ impl Transport {
         let mut found = None;
         let outcome = guarded(|| {
             found = self.examine(endpoint, refused);
+            self.act_on_failures();
             Status::SUCCESS
         });
         // The panic hook already reported a panic.

@@ -1,31 +1,15 @@
 //! Two-sided messages of the host: bytes with a tag, which the peer's host receives by a function (BTL's `send` and active
 //! messages). They travel by `fabric::msg`.
 
-use std::ffi::c_void;
-use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering;
+use std::ptr::NonNull;
 
-use plugin_api::{ReceiveFn, Status};
+use plugin_api::Status;
 
-use crate::engine::context::Context;
-use crate::engine::post::guarded;
+use crate::base::guarded::guarded;
+use crate::core::receive::Receive;
 use crate::engine::transport::Transport;
-use crate::fabric::msg::{Arrived, LARGEST_SEND, Leaves, Sent};
+use crate::fabric::msg::{LARGEST_SEND, Leaves, Sent};
 use crate::peer::endpoint::Endpoint;
-
-/// The host's function for messages that arrive.
-#[derive(Clone, Copy)]
-pub struct Receive {
-    /// The function.
-    pub function: ReceiveFn,
-    /// The function's last argument.
-    pub context: *mut c_void,
-}
-
-// SAFETY: only the host's function follows the pointer, and the host allows that function on any progressing thread.
-unsafe impl Send for Receive {}
-// SAFETY: a shared `Receive` gives no access but copies of two pointers.
-unsafe impl Sync for Receive {}
 
 impl Transport {
     /// Sends `size` bytes with a tag to the host of a peer, whose function for messages gets them in the peer's progress.
@@ -120,40 +104,42 @@ impl Transport {
         }
     }
 
-    /// Hands messages of peers to the host. The caller holds no lock. Returns their number.
-    #[inline(never)]
-    pub(crate) fn deliver_sends(&self, context: &Context, arrived: Arrived) -> usize {
-        let receive = *self
-            .receive
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let owner = self.setup.owner.load(Ordering::Relaxed);
-        let mut n = 0;
-        let mut next = Some(arrived);
-        while let Some(arrived) = next {
-            let nested = context.delivering.begin();
-            for message in arrived.iter() {
-                n += 1;
-                if let Some(Receive { function, context }) = receive {
-                    let (data, size) = (message.bytes.as_ptr().cast(), message.bytes.len());
-                    // SAFETY: NULL, or an endpoint of a peer that was connected when this delivery began: its place stays readable
-                    // until the transport closes.
-                    let peer = unsafe { message.endpoint.as_ref() };
-                    // The peer may have been released meanwhile, by this function or by another thread.
-                    let peer = peer.filter(|peer| peer.is_connected());
-                    let endpoint = peer.map_or(ptr::null(), ptr::from_ref).cast_mut().cast();
-                    // SAFETY: the host set this function with its argument, and allows it to run on any thread that makes
-                    // progress. The bytes are valid during the call.
-                    unsafe { function(owner, endpoint, message.tag, data, size, context) };
-                }
-            }
-            context.delivering.end(nested);
-            let mut state = context.state.lock();
-            next = state
-                .messages
-                .as_mut()
-                .and_then(|messages| messages.next_delivery(arrived));
+    /// Sends what gathered, without waiting for the next progress. Returns whether something is left. Does nothing while another
+    /// thread uses the context.
+    pub fn send_gathered(&self) -> bool {
+        if !self.policy.has_messages() {
+            return false;
         }
-        n
+        let context = &self.contexts[0];
+        if let Some(mut state) = context.state.try_lock()
+            && let Some(messages) = &mut state.messages
+            && messages.has_work()
+        {
+            messages.send_waiting();
+            let left = messages.has_work();
+            if messages.has_failures() {
+                self.tell_failures(context, state);
+            }
+            return left;
+        }
+        false
+    }
+
+    /// Sends what gathered, as far as there is room on the way, and reads nothing. For operations that peers wait for, but not this
+    /// process, which may make no progress for long.
+    pub fn send_now(&self) {
+        if !self.policy.has_messages() {
+            return;
+        }
+        let context = &self.contexts[0];
+        let mut state = context.state.lock();
+        if let Some(messages) = &mut state.messages
+            && messages.has_work()
+        {
+            messages.send_for_peers();
+            if messages.has_failures() {
+                self.tell_failures(context, state);
+            }
+        }
     }
 }

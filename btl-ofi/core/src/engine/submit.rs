@@ -25,10 +25,23 @@ impl Transport {
         if self.is_copy() {
             return self.refuse_copy();
         }
+        // SAFETY: the caller's guarantees.
+        let status = unsafe { self.execute(endpoint, op) };
+        if status.is_ok() {
+            return status;
+        }
+        self.after_refusal(endpoint, status)
+    }
+
+    /// [`submit`](Self::submit) for callers that act on failures themselves, or that may not.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit).
+    pub(crate) unsafe fn execute(&self, endpoint: NonNull<Endpoint>, op: &Op<'_>) -> Status {
         // SAFETY: the caller guarantees that `endpoint` is live, the buffers are valid until completion, and the handles
         // are NULL or readable.
         unsafe {
-            match op.action {
+            let status = match op.action {
                 Action::Put => self.transfer(endpoint, op, true),
                 Action::Get => self.transfer(endpoint, op, false),
                 Action::Atomic {
@@ -37,6 +50,10 @@ impl Transport {
                     op: code,
                     compare,
                 } => self.atomic(endpoint, op, (kind, datatype, code, compare)),
+            };
+            match status {
+                Ok(status) => status,
+                Err(refusal) => self.submit_device(endpoint, refusal, op),
             }
         }
     }

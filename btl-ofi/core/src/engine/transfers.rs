@@ -8,13 +8,13 @@ use plugin_api::counters::Carrier;
 
 use crate::base::access;
 use crate::base::cma::{self, Refused};
-use crate::engine::gather::Told;
-use crate::engine::local::check_local;
-use crate::engine::post::{Caller, Needs};
-use crate::engine::ring_transfers::{BYTES_PER_LOCK, MOST, RingTransfer};
+use crate::carrier::message::post::Told;
+use crate::carrier::ring::transfers::{BYTES_PER_LOCK, MOST, RingTransfer};
 use crate::engine::transport::Transport;
 use crate::mem::handle::{Handle, Target};
+use crate::mem::local::check_local;
 use crate::mem::rights;
+use crate::op::request::Caller;
 use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Transfers;
@@ -22,7 +22,7 @@ use crate::sm::requester::Direction;
 use crate::sm::segment::PAYLOAD;
 
 impl Transport {
-    /// Makes a put or get, whichever way it goes.
+    /// Makes a put or get, whichever way it goes. An error is the refusal of a side that is not host memory: it may be device memory.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit).
@@ -31,29 +31,22 @@ impl Transport {
         endpoint: NonNull<Endpoint>,
         op: &Op<'_>,
         put: bool,
-    ) -> Status {
+    ) -> Result<Status, Status> {
         if op.local.is_null() && op.size > 0 {
-            return Status::BAD_PARAM;
+            return Ok(Status::BAD_PARAM);
         }
         // SAFETY: the caller guarantees that the local handle is NULL or readable.
-        let checked = unsafe { self.check_transfer(op, put) };
-        let target = match checked {
-            Ok(target) => target,
-            // A side that is not host memory may be device memory.
-            // SAFETY: the caller guarantees that `endpoint` is live, the local buffer is valid until completion, and the
-            // local handle is NULL or readable.
-            Err(status) => return unsafe { self.submit_device(endpoint, status, op) },
-        };
+        let target = unsafe { self.check_transfer(op, put) }?;
         let caller = Caller::of(op);
         if op.size == 0 {
-            return self.complete_empty(endpoint, caller);
+            return Ok(self.complete_empty(endpoint, caller));
         }
         let limit = match put {
             true => self.setup.put_limit,
             false => self.setup.get_limit,
         };
         if op.size > limit {
-            return Status::VALUE_OUT_OF_BOUNDS;
+            return Ok(Status::VALUE_OUT_OF_BOUNDS);
         }
         let (caller, size) = (&caller, op.size);
         // SAFETY: the caller guarantees that `endpoint` is live.
@@ -62,10 +55,10 @@ impl Transport {
             && matches!(peer.transfers(), Transfers::Fabric | Transfers::Message)
             && let Some(stripe) = self.plan(peer, op, put, target)
         {
-            return self.stripe(endpoint, caller, stripe);
+            return Ok(self.stripe(endpoint, caller, stripe));
         }
         // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until completion.
-        unsafe { self.carry(endpoint, caller, op, put, target) }
+        Ok(unsafe { self.carry(endpoint, caller, op, put, target) })
     }
 
     /// Hands a transfer that was checked to the carrier that the peer's route names.
@@ -166,56 +159,6 @@ impl Transport {
             })
     }
 
-    /// Posts a put to the provider.
-    ///
-    /// # Safety
-    /// `endpoint` is live; the local buffer is readable for `size` bytes until completion, and the provider reaches it.
-    #[inline(always)]
-    pub(crate) unsafe fn post_put(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        caller: &Caller,
-        size: usize,
-        Target { address, key }: Target,
-    ) -> Status {
-        // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
-        // completion; the message is used only while the context is locked.
-        unsafe {
-            self.post(endpoint, (caller, size), Needs::default(), |posting| {
-                let context = posting.context;
-                let message = posting.state.message.put(
-                    (caller.local_address, size),
-                    (endpoint.as_ref().address, address, key),
-                    posting.pointer,
-                );
-                (context.calls.writemsg)(context.tx, message, self.quick.delivered)
-            })
-        }
-    }
-
-    /// Posts a get to the provider.
-    ///
-    /// # Safety
-    /// As for [`post_put`](Self::post_put), with the local buffer writable.
-    #[inline(always)]
-    pub(crate) unsafe fn post_get(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        caller: &Caller,
-        size: usize,
-        Target { address, key }: Target,
-    ) -> Status {
-        // SAFETY: the endpoint is live, and the local buffer is the caller's until completion.
-        unsafe {
-            self.post(endpoint, (caller, size), Needs::default(), |posting| {
-                let context = posting.context;
-                let (peer, pointer) = (endpoint.as_ref().address, posting.pointer);
-                let (at, none) = (caller.local_address, ptr::null_mut());
-                (context.calls.read)(context.tx, at, size, none, peer, address, key, pointer)
-            })
-        }
-    }
-
     /// Makes a transfer by CMA, or through the ring while the target is quick. `None` if the caller must try
     /// another way.
     ///
@@ -267,7 +210,9 @@ impl Transport {
             return self.examine(endpoint, refused);
         }
         let carried = (peer, Carrier::Cma, size);
-        self.count_copy(self.context(), carried, self.setup.threaded);
+        if self.count_copy(self.context(), carried, self.setup.threaded) {
+            self.check_peers_now_and_then();
+        }
         if self.setup.answers_at_once && caller.completion.is_some() {
             return Some(Status::COMPLETED);
         }
@@ -362,7 +307,9 @@ impl Transport {
         }
         // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let carried = (unsafe { endpoint.as_ref() }, Carrier::Copy, size);
-        self.count_copy(self.context(), carried, self.setup.threaded);
+        if self.count_copy(self.context(), carried, self.setup.threaded) {
+            self.check_peers_now_and_then();
+        }
         if self.setup.answers_at_once && caller.completion.is_some() {
             return Status::COMPLETED;
         }

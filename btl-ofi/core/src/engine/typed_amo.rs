@@ -1,65 +1,21 @@
 //! Typed AMOs: atomics on vectors of elements.
 
+pub(crate) mod table;
+
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
-use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
+use plugin_api::{AtomicKind, Status};
 
 use crate::base::hints::{PROVIDER, Way, branch};
-use crate::engine::post::Caller;
-use crate::engine::ring_atomics::AtomicCommand;
 use crate::engine::transport::Transport;
-use crate::fabric::atomic_table::AtomicTable;
-use crate::fabric::policy::Policy;
 use crate::mem::handle::{Handle, Target};
+use crate::op::atomic::AtomicCommand;
 use crate::op::completion::Completion;
+use crate::op::request::Caller;
 use crate::op::request::Operands;
 use crate::op::responder;
 use crate::peer::endpoint::Endpoint;
-
-/// Rows and columns of the table; more than there are types and operations.
-const CODES: usize = 16;
-
-/// What the fast path supports of one type and operation.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Served {
-    /// Most elements of an update and of a fetch, by a ring and by the provider.
-    most: [[u32; 2]; 2],
-    /// Log2 of the element's size in bytes.
-    shift: u32,
-}
-
-/// All typed AMOs, by the codes of type and operation.
-pub(crate) struct Vectors([[Served; CODES]; CODES]);
-
-impl Vectors {
-    pub(crate) fn new(table: &AtomicTable, policy: &Policy) -> Vectors {
-        let mut vectors = Vectors([[Served::default(); CODES]; CODES]);
-        for &datatype in Datatype::ALL {
-            for &op in AtomicOp::ALL {
-                let count = |kind, conditions| match conditions {
-                    true => 0,
-                    false => table.count(kind, datatype, op),
-                };
-                vectors.0[datatype as usize % CODES][op as usize % CODES] = Served {
-                    most: [
-                        [
-                            count(AtomicKind::Update, false),
-                            count(AtomicKind::Fetch, false),
-                        ],
-                        [
-                            count(AtomicKind::Update, policy.updates_fetch),
-                            count(AtomicKind::Fetch, policy.fetch_alone),
-                        ],
-                    ],
-                    shift: datatype.size().trailing_zeros(),
-                };
-            }
-        }
-        vectors
-    }
-}
 
 impl Transport {
     /// Quick path of an update, for callers without local handle. `None`, before side

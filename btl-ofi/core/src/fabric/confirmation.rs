@@ -2,7 +2,7 @@
 //!
 //! A put keeps its record when its completion arrives, and is *reported*. One read per peer and context confirms all puts
 //! to this peer that were reported before it was posted: the provider promises that it comes behind them. Puts that are
-//! reported while it is outstanding wait for the next one. `engine::confirmation` posts the reads, and ends the puts.
+//! reported while it is outstanding wait for the next one. `carrier::provider::confirmation` posts the reads, and ends the puts.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, TryReserveError, VecDeque};

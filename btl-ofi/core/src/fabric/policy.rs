@@ -10,7 +10,7 @@
 //! | by order | a plain completion, and a read behind it (`confirmation`) | puts, where delivery-complete is missing or means sent, and reads come behind puts |
 //! | returned | a plain completion | gets, fetching atomics: data returned; updates by shm itself, and where puts go by order |
 //!
-//! `peer::route` says which peers go which way. `sm::channel` holds the rings; `engine::ring_transfers` chooses ring
+//! `peer::route` says which peers go which way. `sm::channel` holds the rings; `carrier::ring::transfers` chooses ring
 //! put and ring get while the target is fast.
 //!
 //! Each operation yields a completion-queue entry. The entry of an operation with a callback carries the address of
@@ -52,7 +52,7 @@ pub(crate) struct Policy {
     pub(crate) serves_itself: bool,
     /// Whether a poll that finds nothing makes system calls.
     pub(crate) polls_kernel: bool,
-    /// The headers before the data, where that goes by a stream of the kernel (`engine::streams`).
+    /// The headers before the data, where that goes by a stream of the kernel (`compound::streams`).
     pub(crate) headers: Option<Headers>,
     /// Whether the provider says nothing of a peer that refuses its connection, at the address that the peer published.
     pub(crate) hides_refusals: bool,
@@ -175,13 +175,13 @@ impl Policy {
     }
 
     /// Whether transfers, atomics or sends of the host travel as messages (`fabric::msg`).
-    pub(crate) fn uses_messages(&self) -> bool {
+    pub(crate) fn posts_messages(&self) -> bool {
         self.messages || self.two_sided
     }
 
     /// Whether the transport posts receives and sends messages, for whatever purpose.
     pub(crate) fn has_messages(&self) -> bool {
-        self.uses_messages() || self.applies
+        self.posts_messages() || self.applies
     }
 
     /// Describes in one line how completions come to be, with the ways of one node if `local`, or the reason why there are

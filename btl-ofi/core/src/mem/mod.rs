@@ -8,6 +8,7 @@ pub(crate) mod cuda;
 pub(crate) mod device_regions;
 pub(crate) mod handle;
 pub(crate) mod later;
+pub(crate) mod local;
 pub(crate) mod regions;
 pub(crate) mod rights;
 pub(crate) mod shared;

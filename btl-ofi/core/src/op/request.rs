@@ -7,6 +7,8 @@ use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags};
 
 use crate::mem::handle::Handle;
 use crate::op::completion::Completion;
+use crate::op::completion::Finished;
+use crate::op::tag::Tag;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug)]
@@ -227,5 +229,41 @@ pub(crate) fn swapped(flags: OpFlags) -> Datatype {
         Datatype::Uint32
     } else {
         Datatype::Uint64
+    }
+}
+
+/// The caller's part of an operation.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller {
+    pub(crate) completion: Option<Completion>,
+    pub(crate) local_address: *mut c_void,
+    pub(crate) local_handle: *mut plugin_api::Handle,
+}
+
+impl Caller {
+    /// The caller's part of a request: completions are told with the buffer that receives data, or with the local one.
+    pub(crate) fn of(op: &Op<'_>) -> Caller {
+        let (local_address, local_handle) = match op.result.is_null() {
+            true => (op.local, op.local_handle),
+            false => (op.result, op.result_handle),
+        };
+        Caller {
+            completion: op.completion,
+            local_address,
+            local_handle,
+        }
+    }
+
+    /// The data with which the operation's completion is reported.
+    #[inline]
+    pub(crate) fn finished(&self, tag: Tag) -> Finished {
+        Finished {
+            tag,
+            function: self.completion.map(|c| c.function),
+            context: self.completion.map_or(ptr::null_mut(), |c| c.context),
+            data: self.completion.map_or(ptr::null_mut(), |c| c.data),
+            local_address: self.local_address,
+            local_handle: self.local_handle,
+        }
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod endpoint;
 pub(crate) mod liveness;
 pub(crate) mod networks;
 pub(crate) mod outstanding;
+pub(crate) mod rails;
 pub(crate) mod reach;
 pub(crate) mod route;
 pub(crate) mod share;

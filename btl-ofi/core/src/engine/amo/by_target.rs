@@ -5,13 +5,13 @@ use std::ptr::{self, NonNull};
 
 use plugin_api::{AtomicKind, Status};
 
-use super::RING;
 use crate::base::hints::{MESSAGE, Way, branch};
-use crate::engine::post::Caller;
-use crate::engine::ring_atomics::AtomicCommand;
+use crate::engine::amo::table::RING;
 use crate::engine::transport::Transport;
 use crate::mem::handle::Handle;
+use crate::op::atomic::AtomicCommand;
 use crate::op::completion::Completion;
+use crate::op::request::Caller;
 use crate::op::request::Operands;
 use crate::op::responder;
 use crate::peer::endpoint::Endpoint;

@@ -7,12 +7,13 @@ use libfabric_sys as ffi;
 use plugin_api::{AtomicOp, Status};
 
 use super::staged::{Side, Staged};
-use crate::engine::post::{Caller, Needs};
+use crate::carrier::provider::post::Needs;
 use crate::engine::transport::Transport;
 use crate::mem::device_regions::Descriptor;
 use crate::mem::handle::Handle;
 use crate::mem::rights;
 use crate::op::record::Record;
+use crate::op::request::Caller;
 use crate::op::request::{Action, Op};
 use crate::peer::endpoint::Endpoint;
 
@@ -201,7 +202,7 @@ impl Transport {
             status: Status::SUCCESS,
             what: String::new(),
         });
-        if let Err(staged) = self.hmem.issue(staged) {
+        if let Err(staged) = self.hmem.issue(staged, &self.slow) {
             let finished = {
                 let mut state = context.state.lock();
                 state.counts.others -= 1;

@@ -128,6 +128,7 @@ impl Transport {
     fn mailbox(&self) -> Result<Handle, Error> {
         let limit = self.setup.put_limit.min(self.setup.get_limit);
         self.hmem.mailbox(
+            &self.slow,
             || {
                 let regions = self.registrar.device_regions();
                 // Always the maximum number of lanes, because peers may connect later.

@@ -13,7 +13,8 @@ use super::channel::Channel;
 use super::local::Local;
 use super::staged::{Staged, StagedOps};
 use crate::base::sys;
-use crate::engine::failure::Reporting;
+use crate::core::failures::Reporting;
+use crate::core::slow::SlowWork;
 use crate::engine::transport::Transport;
 use crate::fabric::region::Region;
 use crate::hmem::bounce::Pool;
@@ -28,11 +29,6 @@ use crate::peer::reach::standing;
 /// A transport's operations on device memory, and its mailbox.
 #[derive(Default)]
 pub(crate) struct Hmem {
-    /// Number of reasons to drive: operations, channels with a lane, a mailbox. Progress reads only this field
-    /// each time.
-    awake: AtomicU32,
-    /// Operations in the outstanding count that are not at the provider.
-    held: AtomicU32,
     /// Operations that the driver did not accept yet.
     incoming: Mutex<VecDeque<Box<Staged>>>,
     driver: Mutex<Driver>,
@@ -70,32 +66,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Hmem {
-    /// Whether progress has work here.
-    #[inline]
-    pub(crate) fn is_awake(&self) -> bool {
-        // Relaxed: a missed change is seen by the next progress call, and the mutexes order the rest.
-        self.awake.load(Ordering::Relaxed) != 0
-    }
-
-    /// Awake for good if progress has more to do, such as rails to poll.
-    pub(crate) fn driven_if(more: bool) -> Hmem {
-        let hmem = Hmem::default();
-        if more {
-            hmem.wake();
-        }
-        hmem
-    }
-
-    /// Adds a reason to drive that is none of device memory: operations of several steps.
-    pub(crate) fn wake(&self) {
-        self.awake.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Removes what [`wake`](Self::wake) added.
-    pub(crate) fn rest(&self) {
-        self.awake.fetch_sub(1, Ordering::Relaxed);
-    }
-
     /// Whether to read the clock: at every 64th call.
     fn is_check_due(&self) -> bool {
         let idle = self.idle.load(Ordering::Relaxed).wrapping_add(1);
@@ -103,14 +73,10 @@ impl Hmem {
         idle.is_multiple_of(64)
     }
 
-    /// Operations in the outstanding count that are not at the provider.
-    pub(crate) fn held(&self) -> u32 {
-        self.held.load(Ordering::Relaxed)
-    }
-
     /// The mailbox for peers' requests on staged regions, and whether a thread serves it; created on first use.
     pub(super) fn mailbox(
         &self,
+        slow: &SlowWork,
         make: impl FnOnce() -> Option<(MailboxServer, bool)>,
         register: impl FnOnce(&MailboxServer) -> Result<Region, crate::base::error::Error>,
     ) -> Result<Handle, crate::base::error::Error> {
@@ -133,7 +99,7 @@ impl Hmem {
         } else {
             None
         };
-        self.awake.fetch_add(1, Ordering::Relaxed);
+        slow.wake();
         *serving = Some(Serving {
             server,
             mailbox,
@@ -163,15 +129,26 @@ impl Hmem {
         }
     }
 
-    pub(super) fn issue(&self, op: Box<Staged>) -> Result<(), Box<Staged>> {
+    pub(super) fn issue(&self, op: Box<Staged>, slow: &SlowWork) -> Result<(), Box<Staged>> {
         let mut incoming = lock(&self.incoming);
         if incoming.try_reserve(1).is_err() {
             return Err(op);
         }
         incoming.push_back(op);
-        self.held.fetch_add(1, Ordering::Relaxed);
-        self.awake.fetch_add(1, Ordering::Relaxed);
+        slow.hold();
         Ok(())
+    }
+}
+
+impl Hmem {
+    /// [`Driver::leave`].
+    pub(crate) fn leave(
+        &self,
+        endpoint: Option<NonNull<Endpoint>>,
+        slow: &SlowWork,
+        give_up: bool,
+    ) -> (bool, usize) {
+        lock(&self.driver).leave(endpoint, slow, give_up)
     }
 }
 
@@ -223,9 +200,9 @@ impl Driver {
             steps += channel.advance(t, ops, pool, over);
             let busy = channel.is_busy();
             if busy && !channel.counted {
-                t.hmem.awake.fetch_add(1, Ordering::Relaxed);
+                t.slow.wake();
             } else if !busy && channel.counted {
-                t.hmem.awake.fetch_sub(1, Ordering::Relaxed);
+                t.slow.rest();
             }
             channel.counted = busy;
         }
@@ -239,7 +216,7 @@ impl Driver {
     fn leave(
         &mut self,
         endpoint: Option<NonNull<Endpoint>>,
-        hmem: &Hmem,
+        slow: &SlowWork,
         give_up: bool,
     ) -> (bool, usize) {
         let is_meant = |c: &Channel| endpoint.is_none_or(|endpoint| c.endpoint == endpoint);
@@ -253,7 +230,7 @@ impl Driver {
         for channel in self.channels.extract_if(.., is_over) {
             lost += usize::from(channel.is_busy() && is_living(&channel));
             if channel.counted {
-                hmem.awake.fetch_sub(1, Ordering::Relaxed);
+                slow.rest();
             }
             if !channel.is_unused() {
                 self.left.push(channel);
@@ -265,27 +242,6 @@ impl Driver {
 }
 
 impl Transport {
-    /// Returns the lanes in the mailboxes of a peer, or of all peers. Forgets the mailboxes, because the endpoint of a released peer
-    /// may become another one's. Waits as [`flush_patiently`](Self::flush_patiently) does. Operations that are left then end with
-    /// the failure of the peer.
-    pub(crate) fn leave_mailboxes(&self, endpoint: Option<NonNull<Endpoint>>) {
-        let deadline = Instant::now() + self.patience();
-        loop {
-            let late = Instant::now() >= deadline;
-            let (done, lost) = lock(&self.hmem.driver).leave(endpoint, &self.hmem, late);
-            if lost > 0 {
-                tracing::warn!("{lost} lanes for device memory could not be returned");
-            }
-            if late && (!done || lost > 0) {
-                self.detector.impatient.store(true, Ordering::Relaxed);
-            }
-            if late || done {
-                break;
-            }
-            self.progress();
-        }
-    }
-
     /// Serves peers, and advances this process's operations on device memory as far as possible. Returns early
     /// if another thread drives them. Returns the number of steps.
     #[cold]
@@ -310,10 +266,7 @@ impl Transport {
         steps += advanced;
         // One at a time: its callback may wait for the next (`end_staged`).
         while let Some(op) = self.take_staged() {
-            self.hmem.awake.fetch_sub(1, Ordering::Relaxed);
-            // Lowered before the outstanding count, so that meanwhile the provider seems to have one operation
-            // too many, never one too few.
-            self.hmem.held.fetch_sub(1, Ordering::Relaxed);
+            self.slow.release();
             self.finish(&op);
             steps += 1;
         }
@@ -356,7 +309,7 @@ impl Transport {
     #[cold]
     pub(crate) fn end_staged(&self, deadline: Option<Instant>) {
         let mut warning = Some(Instant::now() + LONG_COPY);
-        while self.hmem.held() > 0 && self.has_failed_staged() {
+        while self.slow.held() > 0 && self.has_failed_staged() {
             self.drive();
             let now = Instant::now();
             if deadline.is_some_and(|deadline| now >= deadline) {
@@ -421,7 +374,7 @@ impl Transport {
     fn finish(&self, op: &Staged) {
         let context = &self.contexts[op.context];
         // A flush that sees the peer's failure waits for the callback.
-        let _reporting = (!op.status.is_ok()).then(|| Reporting::begin(self));
+        let _reporting = (!op.status.is_ok()).then(|| Reporting::begin(&self.failures));
         let finished = {
             let mut state = context.state.lock();
             if op.status.is_ok() {

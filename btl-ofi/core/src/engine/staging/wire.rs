@@ -100,10 +100,12 @@ impl Transport {
             // SAFETY: the caller guarantees that `endpoint` is live and that `from` is readable until the flag
             // is set.
             unsafe {
-                self.submit(
+                self.transfer(
                     endpoint,
                     &Op::put(remote, to, (from, none), size).with_completion(Some(told)),
+                    true,
                 )
+                .unwrap_or_else(|refusal| refusal)
             }
         })
     }
@@ -126,10 +128,12 @@ impl Transport {
             // SAFETY: the caller guarantees that `endpoint` is live and that `into` is writable until the flag
             // is set.
             unsafe {
-                self.submit(
+                self.transfer(
                     endpoint,
                     &Op::get(remote, from, (into, none), size).with_completion(Some(told)),
+                    false,
                 )
+                .unwrap_or_else(|refusal| refusal)
             }
         })
     }
@@ -169,7 +173,8 @@ impl Transport {
                     // A thread of the target may serve the mailbox in its owner's place, which a ring would wait for.
                     self.atomic_by_fabric(endpoint, &op, remote, what)
                 } else {
-                    self.submit(endpoint, &op)
+                    self.atomic(endpoint, &op, what)
+                        .unwrap_or_else(|refusal| refusal)
                 }
             }
         })

@@ -7,7 +7,7 @@ use std::ptr;
 use plugin_api::Status;
 
 use super::*;
-use crate::engine::post::Caller;
+use crate::op::request::Caller;
 use crate::op::request::Operands;
 use crate::op::responder;
 use crate::op::tag::Tag;

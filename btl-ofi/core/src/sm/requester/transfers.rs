@@ -1,4 +1,4 @@
-//! Puts and gets through a ring. `engine::ring_transfers` decides when and why.
+//! Puts and gets through a ring. `carrier::ring::transfers` decides when and why.
 
 use std::ffi::c_void;
 use std::ptr;

@@ -1,0 +1,114 @@
+//! Handling of a CMA refusal: the peer is gone, or its transfers go another way.
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use plugin_api::Status;
+
+use crate::base::cma::Refused;
+use crate::base::lock::Guard;
+use crate::core::context::State;
+use crate::core::failures::Reporting;
+use crate::core::state::Core;
+use crate::peer::endpoint::Endpoint;
+use crate::peer::reach::{Standing, reason, standing};
+use crate::peer::route::{Atomics, Transfers};
+
+impl Core {
+    /// Handles a CMA refusal for a peer. Returns the operation's status, or `None` if the caller must try
+    /// another way.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn examine(&self, endpoint: NonNull<Endpoint>, refused: Refused) -> Option<Status> {
+        // SAFETY: endpoints live until the transport closes.
+        let peer = unsafe { endpoint.as_ref() };
+        if let Some(status) = peer.failure() {
+            return Some(status);
+        }
+        let Some(process) = peer.process() else {
+            return Some(refused.status());
+        };
+        let probe = self.lock_peers().probe(peer);
+        let standing = standing(process, probe);
+        if let Some(why) = standing.end(process) {
+            self.fail_peer(endpoint, Status::UNREACH, &why);
+            return Some(Status::UNREACH);
+        }
+        let lasting = match standing {
+            Standing::Closed(_, refused) => refused,
+            _ if refused.is_lasting() => refused,
+            _ => return Some(refused.status()),
+        };
+        self.leave_kernel(endpoint, lasting);
+        match peer.transfers() {
+            // No memory to set up another way.
+            Transfers::Kernel | Transfers::Doubted => {
+                Some(peer.failure().unwrap_or(Status::OUT_OF_RESOURCE))
+            }
+            _ => None,
+        }
+    }
+
+    /// Handles a refusal for a peer that was found under a lock, and releases the lock. The peer fails with its outstanding
+    /// operations, or the target executes them.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn unlock_and_examine(
+        &self,
+        state: Guard<'_, State>,
+        endpoint: NonNull<Endpoint>,
+        refused: Refused,
+    ) {
+        // A release meanwhile keeps the endpoint.
+        let _reporting = Reporting::begin(&self.failures);
+        drop(state);
+        self.examine(endpoint, refused);
+    }
+
+    /// Checks a peer that was found gone while nothing was outstanding, before an operation to it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn examine_doubted(&self, endpoint: NonNull<Endpoint>) -> Option<Status> {
+        // SAFETY: endpoints live until the transport closes.
+        let peer = unsafe { endpoint.as_ref() };
+        // EFAULT is not lasting, so `examine` returns it only if the peer lives and CMA to it is not forbidden.
+        let status = self.examine(endpoint, Refused(libc::EFAULT))?;
+        if peer.failure().is_none() && status == Refused(libc::EFAULT).status() {
+            peer.set_transfers(Transfers::Kernel);
+            return None;
+        }
+        Some(status)
+    }
+
+    /// Stops CMA to and from a living peer.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn leave_kernel(&self, endpoint: NonNull<Endpoint>, refused: Refused) {
+        // SAFETY: endpoints live until the transport closes.
+        let peer = unsafe { endpoint.as_ref() };
+        // The code below handles a failed peer and lack of memory.
+        if peer.atomics() == Atomics::Unclaimed && self.claim_ring(endpoint).is_err() {
+            return;
+        }
+        let state = self.contexts[0].state.lock();
+        if !matches!(peer.transfers(), Transfers::Kernel | Transfers::Doubted) {
+            return;
+        }
+        let (copies, how) = match peer.atomics() {
+            Atomics::Ring => (Transfers::Ring, "the target executes them through its ring"),
+            Atomics::Own => (Transfers::Copy, "this process copies them"),
+            Atomics::Fabric | Atomics::Unclaimed | Atomics::Message => {
+                self.node.uses_fabric.store(true, Ordering::Relaxed);
+                let remote = Transfers::remote(self.policy.messages);
+                (remote, "they go as to another node")
+            }
+        };
+        peer.set_transfers(copies);
+        drop(state);
+        tracing::warn!(
+            "puts and gets to process {} no longer use cross-memory attach, {how}: {}",
+            peer.proc,
+            reason(Err(refused))
+        );
+    }
+}

@@ -1,0 +1,320 @@
+//! Puts, gets and atomics on memory of local peers that this process maps (`sm::mapped`): instructions of this thread. The
+//! fast paths leave such handles to the slow ones, so they cost nothing to other memory.
+//!
+//! **Completion.** An operation is complete when its call returns: a fence behind each put makes it visible before
+//! anything that this thread does later.
+//!
+//! **Order.** A region is mapped while nothing is outstanding to its peer, so no earlier operation on it is overtaken. An
+//! atomic is executed here only while the peer's ring holds none; otherwise it takes its place in the ring. So atomics to a
+//! peer stay in order, although other memory of the peer is reached through the ring.
+//!
+//! **Atomicity.** One instruction changes each element, as at the ring's responder (`carrier::command`). Only peers whose
+//! atomics go by a ring are reached so: where the provider's hardware executes atomics, it executes all of them. Where the
+//! provider's software fetches a value and changes it one after the other (`Policy::fetch_alone`), only the target executes
+//! atomics.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{Ordering, fence};
+
+use plugin_api::Status;
+use plugin_api::counters::Carrier;
+
+use crate::base::access;
+use crate::core::state::Core;
+use crate::mem::handle::Handle;
+use crate::op::apply::Plan;
+use crate::op::atomic::AtomicCommand;
+use crate::op::element::{self, Elements};
+use crate::op::request::Caller;
+use crate::op::request::Operands;
+use crate::op::responder;
+use crate::peer::endpoint::Endpoint;
+use crate::peer::route::{Atomics, Transfers};
+use crate::sm::mapped::{Found, Mapping, Use};
+use crate::sm::requester::Requester;
+use crate::sm::segment::Place;
+
+impl Core {
+    /// Makes a put or get that was checked, if the memory can be mapped. `None`, before side effects, if it cannot.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit); the handle is [shared](Handle::is_shared).
+    #[inline(never)]
+    pub(crate) unsafe fn mapped_transfer(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        (remote, address): (&Handle, u64),
+        size: usize,
+        put: bool,
+    ) -> Option<Status> {
+        let used = match self.find_or_map(endpoint, remote) {
+            Ok(used) => used?,
+            Err(status) => return Some(status),
+        };
+        let local: *mut u8 = caller.local_address.cast();
+        // SAFETY: the caller guarantees the local buffer.
+        let made = unsafe { transfer(&used, local, address, size, put) };
+        drop(used);
+        if let Err(status) = made {
+            return Some(status);
+        }
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let carried = (unsafe { endpoint.as_ref() }, Carrier::Copy, size);
+        if self.count_copy(self.context(), carried, self.setup.threaded) {
+            self.check_peers_now_and_then();
+        }
+        if self.setup.answers_at_once && caller.completion.is_some() {
+            return Some(Status::COMPLETED);
+        }
+        Some(self.complete_empty(endpoint, *caller))
+    }
+
+    /// Whether atomics to a peer may be executed here, on memory of it that this process maps.
+    fn maps_atomics(&self, endpoint: NonNull<Endpoint>, remote: &Handle) -> bool {
+        // SAFETY: the callers guarantee that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        // Else the provider's fetches, made by the target while this process changes the element, would be wrong.
+        let indivisible = self.policy.messages || !self.policy.fetch_alone;
+        remote.is_shared()
+            && indivisible
+            && peer.transfers() == Transfers::Kernel
+            && matches!(peer.atomics(), Atomics::Ring | Atomics::Unclaimed)
+    }
+
+    /// Executes an atomic that was checked, if the memory can be mapped and no atomic is on its way to the peer. `None`,
+    /// before side effects, if it takes the peer's ring.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit).
+    #[inline(never)]
+    pub(crate) unsafe fn mapped_atomic(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        remote: &Handle,
+        atomic: &AtomicCommand,
+    ) -> Option<Status> {
+        // SAFETY: the caller guarantees the buffers.
+        let change = |used: &Use<'_>| unsafe { execute(used, atomic) };
+        self.mapped_change(endpoint, caller, (remote, atomic.size), change)
+    }
+
+    /// Makes an apply that was checked and whose elements atomics alone change, likewise. `None` also where the elements need more
+    /// than instructions.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit); the results are writable.
+    #[inline(never)]
+    pub(crate) unsafe fn mapped_apply(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        remote: &Handle,
+        (plan, results): (&Plan<'_>, *mut u8),
+    ) -> Option<Status> {
+        if !responder::is_by_instructions(plan) {
+            return None;
+        }
+        let change = |used: &Use<'_>| {
+            plan.check(|address, size| used.place(address, size as usize).map(drop))?;
+            let place = used.place(plan.address, 0)?;
+            let moved = plan.moved_to(place.expose_provenance() as u64);
+            // SAFETY: the region has the elements at places as aligned as the owner's, stays mapped while it is used, and its
+            // file keeps its length. The caller guarantees the results.
+            unsafe { responder::change_by_instructions(&moved, results) };
+            fence(Ordering::SeqCst);
+            Ok(())
+        };
+        self.mapped_change(endpoint, caller, (remote, plan.bytes()), change)
+    }
+
+    /// Changes memory of a peer by instructions, if it can be mapped and no atomic is on its way to the peer.
+    #[inline(always)]
+    fn mapped_change(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        (remote, size): (&Handle, usize),
+        change: impl FnOnce(&Use<'_>) -> Result<(), Status>,
+    ) -> Option<Status> {
+        if !self.maps_atomics(endpoint, remote) {
+            return None;
+        }
+        let used = match self.find_or_map(endpoint, remote) {
+            Ok(used) => used?,
+            Err(status) => return Some(status),
+        };
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        let context = &self.contexts[0];
+        let mut state = context.state.lock();
+        if let Some(status) = peer.failure() {
+            return Some(status);
+        }
+        if peer.atomics() == Atomics::Ring {
+            // SAFETY: the peer's atomics go by a ring, so it has a requester, and the lock is held.
+            if unsafe { &*Requester::of(peer) }.outstanding() > 0 {
+                return None;
+            }
+        }
+        // Before side effects: the caller repeats an operation that was refused.
+        if caller.completion.is_some() && state.ready.try_reserve(1).is_err() {
+            return Some(Status::OUT_OF_RESOURCE);
+        }
+        if let Err(status) = change(&used) {
+            return Some(status);
+        }
+        let mut status = Status::SUCCESS;
+        match caller.completion {
+            None => {}
+            Some(_) if self.setup.answers_at_once => status = Status::COMPLETED,
+            Some(_) => {
+                let threaded = self.setup.threaded;
+                let tag = context.raise(peer, threaded);
+                state.ready.push(caller.finished(tag));
+            }
+        }
+        let is_full = self.is_full_of_ready(&state);
+        // The count may check the peers, which locks the state.
+        drop(state);
+        drop(used);
+        let carried = (peer, Carrier::Copy, size);
+        if self.count_copy(self.context(), carried, self.setup.threaded) {
+            self.check_peers_now_and_then();
+        }
+        if is_full {
+            self.run_ready(context);
+        }
+        Some(status)
+    }
+
+    /// A peer's region, mapped now if nothing is outstanding to the peer. `None` if it is not mapped.
+    ///
+    /// # Errors
+    /// The peer is gone, or the region is no longer registered.
+    fn find_or_map(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        remote: &Handle,
+    ) -> Result<Option<Use<'_>>, Status> {
+        // SAFETY: the callers guarantee that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        if let Some(status) = peer.failure() {
+            return Err(status);
+        }
+        for is_new in [true, false] {
+            match self.mapped.find(endpoint, remote, self.setup.threaded) {
+                Found::Mapped(used) => return Ok(Some(used)),
+                Found::Unmappable => return Ok(None),
+                Found::Unknown if is_new && peer.is_idle() => {
+                    self.map_region(endpoint, remote)?;
+                }
+                Found::Unknown => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Maps a peer's region, or notes that it cannot be mapped.
+    #[cold]
+    fn map_region(&self, endpoint: NonNull<Endpoint>, remote: &Handle) -> Result<(), Status> {
+        // SAFETY: the callers guarantee that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        let probe = self.lock_peers().probe(peer);
+        let (length, base, proc) = (remote.length(), remote.base(), peer.proc);
+        self.mapped.insert(endpoint, remote, || {
+            let mapping = match (probe, peer.segment()) {
+                (Some(probe), descriptor @ 1..) => {
+                    let segment = Place {
+                        pid: peer.pid(),
+                        descriptor,
+                        // A process announces one value for both.
+                        nonce: probe.value,
+                    };
+                    Mapping::new(segment, probe, remote)
+                }
+                _ => Err(Some(String::from("its process offers no segment"))),
+            };
+            match mapping {
+                Ok(mapping) => {
+                    tracing::info!("{length} bytes of process {proc} at {base:#x} are mapped");
+                    Ok(Some(mapping))
+                }
+                Err(Some(why)) => {
+                    tracing::info!(
+                        "{length} bytes of process {proc} at {base:#x} are not mapped: {why}"
+                    );
+                    Ok(None)
+                }
+                Err(None) => Err(Status::PERM),
+            }
+        })
+    }
+}
+
+/// Copies between a local buffer and a mapped region.
+///
+/// # Safety
+/// `local` is readable for `size` bytes, or writable for a get.
+#[inline]
+unsafe fn transfer(
+    used: &Use<'_>,
+    local: *mut u8,
+    address: u64,
+    size: usize,
+    put: bool,
+) -> Result<(), Status> {
+    let window = used.place(address, size)?;
+    // SAFETY: the caller guarantees the local buffer; the region has the bytes, stays mapped while it is used, and its file
+    // keeps its length.
+    unsafe {
+        match put {
+            true => access::put(local, window, size),
+            false => access::get(window, local, size),
+        }
+    }
+    match put {
+        // A complete put is visible: this thread's later loads, too, come after it.
+        true => fence(Ordering::SeqCst),
+        // Pairs with the stores of whatever fills the region: later loads of this thread come after the get.
+        false => fence(Ordering::Acquire),
+    }
+    Ok(())
+}
+
+/// Executes an atomic on a mapped region.
+///
+/// # Safety
+/// The buffers of `atomic` are valid, and its elements aligned.
+#[inline]
+unsafe fn execute(used: &Use<'_>, atomic: &AtomicCommand) -> Result<(), Status> {
+    let Some((_, datatype, op)) = responder::decode(atomic.what) else {
+        return Err(Status::NOT_SUPPORTED);
+    };
+    let at = used.place(atomic.address, atomic.size)?;
+    let value;
+    let operands: *const c_void = match atomic.operands {
+        Operands::Value(v) => {
+            value = v;
+            ptr::from_ref(&value).cast()
+        }
+        Operands::Buffer(buffer) => buffer,
+    };
+    let elements = Elements {
+        datatype,
+        op,
+        count: atomic.count,
+        at,
+        operands: operands.cast(),
+        compare: atomic.compare,
+        results: atomic.result.cast(),
+    };
+    // SAFETY: the caller guarantees the buffers; the region has the elements at a place as aligned as the owner's, stays
+    // mapped while it is used, and its file keeps its length.
+    unsafe { element::apply(&elements) };
+    // An update may be a plain store. Locked instructions order later loads on some processors only.
+    fence(Ordering::SeqCst);
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! Operations by messages between processors (`fabric::msg`). Messages belong to the first context. Its lock guards them, and its
+//! queue completes them.
+
+mod abandon;
+mod heartbeat;
+mod poll;
+pub(crate) mod post;
+mod trials;

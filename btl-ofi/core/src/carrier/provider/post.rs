@@ -1,0 +1,288 @@
+//! The common path of all operations: count the operation, fill an operation record if one is needed, call the
+//! provider.
+//!
+//! [`begin`](Transport::begin) and [`end`](Transport::end) are the fast path: inlined, monomorphised on
+//! threading (`T`), never unwinding. Anything unusual falls back to the slow path, [`post`](Transport::post),
+//! before side effects.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use plugin_api::Status;
+use plugin_api::counters::Carrier;
+
+use crate::base::hints::branch;
+use crate::base::lock::Guard;
+use crate::core::context::{Attempt, Context, State};
+use crate::core::state::Core;
+use crate::detector::LONG;
+use crate::op::completion::Completion;
+use crate::op::record::Record;
+use crate::op::request::Caller;
+use crate::op::tag::Tag;
+use crate::peer::counters::add;
+use crate::peer::endpoint::Endpoint;
+use crate::peer::share::Share;
+
+/// Requirements of the kind of operation.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Needs {
+    /// A record, which holds the operands.
+    pub(crate) record: bool,
+    /// No other operation outstanding on the context.
+    pub(crate) alone: bool,
+}
+
+/// A counted operation, with its record if it needs one, before the call of the provider.
+pub(crate) struct Posting<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) state: Guard<'a, State>,
+    /// The context pointer to give to the provider.
+    pub(crate) pointer: *mut c_void,
+}
+
+impl<'a> Posting<'a> {
+    #[inline(always)]
+    fn new(
+        context: &'a Context,
+        mut state: Guard<'a, State>,
+        (pointer, bytes): (*mut c_void, usize),
+    ) -> Self {
+        state.attempt = Attempt { pointer, bytes };
+        Posting {
+            context,
+            state,
+            pointer,
+        }
+    }
+}
+
+impl Posting<'_> {
+    /// Stores an operand in the operation record; returns its address.
+    ///
+    /// # Safety
+    /// The operation has a record.
+    #[inline(always)]
+    pub(crate) unsafe fn operand(&self, value: u64) -> *mut c_void {
+        // SAFETY: the caller guarantees that `pointer` is this operation's record.
+        unsafe { Record::operand(self.pointer.cast(), value) }
+    }
+
+    /// Stores the value to compare with in the operation record; returns its address.
+    ///
+    /// # Safety
+    /// The operation has a record.
+    #[inline(always)]
+    pub(crate) unsafe fn compare(&self, value: u64) -> *mut c_void {
+        // SAFETY: the caller guarantees that `pointer` is this operation's record.
+        unsafe { Record::compare(self.pointer.cast(), value) }
+    }
+}
+
+impl Core {
+    /// Begins to post an operation on the fast path; `None`, before side effects, for anything unusual. The
+    /// counts are raised before the provider is called, because another thread may read the completion before
+    /// that call returns.
+    ///
+    /// # Safety
+    /// `endpoint` is live; `T` is whether the transport was opened for threads.
+    #[inline(always)]
+    pub(crate) unsafe fn begin<const T: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        (local_address, bytes): (*mut c_void, usize),
+        completion: Option<Completion>,
+    ) -> Option<Posting<'_>> {
+        // SAFETY: the caller's guarantees.
+        let (context, mut state) = unsafe { self.lock_for::<T, true>(endpoint) }?;
+        let Some(taken) = state.pool.take_ready() else {
+            // SAFETY: `lock_for` locked with the same `T`.
+            unsafe { state.unlock_as(T) };
+            return None;
+        };
+        let tag = self.count_posted::<T>(context, endpoint, bytes);
+        // SAFETY: the record was just taken from the pool, so nothing else uses it.
+        unsafe { Record::fill(taken, tag, completion, local_address, ptr::null_mut()) };
+        let pointer = taken.as_ptr().cast();
+        Some(Posting::new(context, state, (pointer, bytes)))
+    }
+
+    /// [`begin`](Self::begin) for an untracked operation, which has no callback and no record. `None` where every operation needs a
+    /// record (`Policy::untracked`).
+    ///
+    /// # Safety
+    /// As for [`begin`](Self::begin).
+    #[inline(always)]
+    pub(crate) unsafe fn begin_untracked<const T: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        bytes: usize,
+    ) -> Option<Posting<'_>> {
+        // SAFETY: the caller's guarantees.
+        let (context, state) = unsafe { self.lock_for::<T, false>(endpoint) }?;
+        let pointer = self.count_posted::<T>(context, endpoint, bytes).untracked();
+        Some(Posting::new(context, state, (pointer, bytes)))
+    }
+
+    /// Locks this thread's context for a post, with a record or without one; `None` if the peer failed, or many operations are
+    /// outstanding.
+    ///
+    /// # Safety
+    /// As for [`begin`](Self::begin).
+    #[inline(always)]
+    unsafe fn lock_for<const T: bool, const RECORD: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+    ) -> Option<(&Context, Guard<'_, State>)> {
+        let context = self.context_as::<T>();
+        // SAFETY: the caller guarantees `T`, and contexts use the same threading as their transport.
+        let state = unsafe { context.state.lock_as(T) };
+        // The lock covers this check and the raise of the counts that follows, so that threads together keep the
+        // bound. It also covers the check of the peer, because `cut_off` marks a peer as failed with all
+        // contexts locked.
+        // SAFETY: the caller guarantees that `endpoint` is live and that `T` is the transport's threading.
+        let ordinary = unsafe { endpoint.as_ref().is_well::<T>() } && {
+            branch();
+            let quick = &self.quick;
+            context.count.outstanding()
+                < match RECORD {
+                    true => quick.outstanding_limit,
+                    false => quick.untracked_limit,
+                }
+        };
+        if !ordinary {
+            // SAFETY: the lock was taken above with the same `T`.
+            unsafe { state.unlock_as(T) };
+            return None;
+        }
+        branch();
+        Some((context, state))
+    }
+
+    /// Counts an operation that the provider will be called for.
+    #[inline(always)]
+    fn count_posted<const T: bool>(
+        &self,
+        context: &Context,
+        endpoint: NonNull<Endpoint>,
+        bytes: usize,
+    ) -> Tag {
+        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        let tag = context.raise(peer, T);
+        let share = if T { context.share } else { Share::ONLY };
+        self.count_carried(share, (peer, Carrier::Provider, bytes), false);
+        tag
+    }
+
+    /// Posts one operation on the slow path: `call` calls the provider.
+    ///
+    /// # Safety
+    /// `endpoint` is live; `call` posts to that peer with the posting's pointer.
+    #[inline(always)]
+    pub(crate) unsafe fn post(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        (caller, bytes): (&Caller, usize),
+        needs: Needs,
+        call: impl FnOnce(&mut Posting<'_>) -> isize,
+    ) -> Status {
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        let context = self.context();
+        let mut state = context.state.lock();
+        // Checked under the lock, because `cut_off` marks a peer as failed with all contexts locked, and closes the endpoints also
+        // for peers that no operation by the provider was known of. Checked again after `make_room`, which may release the lock.
+        let refusal = |state: &State| {
+            let shut = state.is_shut().then_some(Status::FATAL);
+            peer.failure().or(shut)
+        };
+        if let Some(status) = refusal(&state) {
+            return status;
+        }
+        if needs.alone || context.count.outstanding() >= self.quick.outstanding_limit {
+            state = match self.make_room(context, state, needs.alone) {
+                Ok(state) => state,
+                Err(status) => {
+                    let counters = self.quick.counters.of(peer, context.share);
+                    add(&counters.again, 1, self.setup.threaded);
+                    return status;
+                }
+            };
+            if let Some(status) = refusal(&state) {
+                return status;
+            }
+        }
+        let tag = context.raise(peer, self.setup.threaded);
+        let pointer = if needs.record || caller.completion.is_some() || !self.policy.untracked {
+            let Some(taken) = state.pool.take() else {
+                drop(state);
+                self.lower(context, tag, 1);
+                return Status::OUT_OF_RESOURCE;
+            };
+            // SAFETY: the record was just taken from the pool, so nothing else uses it.
+            unsafe {
+                Record::fill(
+                    taken,
+                    tag,
+                    caller.completion,
+                    caller.local_address,
+                    caller.local_handle,
+                );
+            }
+            taken.as_ptr().cast()
+        } else {
+            tag.untracked()
+        };
+        self.count_carried(context.share, (peer, Carrier::Provider, bytes), false);
+        let mut posting = Posting::new(context, state, (pointer, bytes));
+        let rc = call(&mut posting);
+        let Posting { state, .. } = posting;
+        if rc != 0 {
+            return self.unposted(context, state, rc);
+        }
+        drop(state);
+        if bytes >= LONG {
+            self.expect_long(peer, bytes);
+        }
+        Status::SUCCESS
+    }
+
+    /// Makes progress if many operations are outstanding. Refuses the operation if the provider has no room for
+    /// it.
+    #[cold]
+    #[inline(never)]
+    fn make_room<'a>(
+        &self,
+        context: &'a Context,
+        mut state: Guard<'a, State>,
+        alone: bool,
+    ) -> Result<Guard<'a, State>, Status> {
+        let most = if alone { 1 } else { self.policy.depth };
+        let is_full = || {
+            let outstanding = context.count.outstanding();
+            // Staged and compound operations are counted, but do not occupy the provider.
+            outstanding >= most && outstanding.saturating_sub(self.slow.held()) >= most
+        };
+        let many = context.count.outstanding() >= self.setup.progress_threshold;
+        if (many || is_full()) && !self.must_not_poll(context) {
+            drop(state);
+            self.poll(context);
+            state = context.state.lock();
+        }
+        if is_full() {
+            return Err(Status::TEMP_OUT_OF_RESOURCE);
+        }
+        Ok(state)
+    }
+
+    /// Makes progress if many operations are outstanding.
+    #[inline]
+    pub(crate) fn poll_if_many(&self, context: &Context) {
+        if context.count.outstanding() > self.setup.progress_threshold
+            && !self.must_not_poll(context)
+        {
+            self.poll(context);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Closing the endpoints under outstanding operations, so that the provider leaves their buffers alone.
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use plugin_api::Status;
+
+use crate::base::lock::Guard;
+use crate::core::context::{State, never_read};
+use crate::core::failures::Reporting;
+use crate::core::state::Core;
+use crate::op::completion::Finished;
+use crate::op::record::Record;
+use crate::peer::endpoint::Endpoint;
+
+impl Core {
+    /// Reports the failure of operations outstanding at the provider: not if it refused to close the endpoints, because it may
+    /// still touch their buffers. Operations on device memory end when their parts and copies do
+    /// (`end_staged`).
+    ///
+    /// `is_staged` tells those on device memory. It is called for records in use, under the lock of their pool.
+    pub(crate) fn report_outstanding(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        status: Status,
+        is_staged: impl Fn(NonNull<Record>) -> bool,
+    ) {
+        if self.failures.refused_to_shut.load(Ordering::Relaxed) {
+            return;
+        }
+        for context in &self.contexts {
+            let silenced: Vec<Finished> = {
+                let mut state = context.state.lock();
+                let records = state.pool.in_use(Some(endpoint));
+                let silenced = records.into_iter().filter_map(|r| match is_staged(r) {
+                    true => None,
+                    // SAFETY: `in_use` found the records in use, and the lock is held.
+                    false => unsafe { state.pool.silence(r) },
+                });
+                silenced.collect()
+            };
+            for f in silenced {
+                self.call_only(&f, status);
+            }
+        }
+    }
+
+    /// Closes the endpoints. Returns the peers that were reached through the provider and had not failed. All contexts are
+    /// locked by `guards`.
+    pub(crate) fn disconnect_all(&self, guards: &mut [Guard<'_, State>]) -> Vec<NonNull<Endpoint>> {
+        let peers = self.lock_peers();
+        self.failures.broken.store(true, Ordering::Relaxed);
+        let reached_so = peers.known.iter().filter(|p| p.uses_provider());
+        let others = reached_so.filter(|p| p.fail(Status::FATAL));
+        let others = others.map(NonNull::from).collect();
+        for state in guards {
+            state.read = never_read;
+            if let Some(messages) = &mut state.messages {
+                messages.shut();
+            }
+        }
+        // The device has logged the error.
+        let refused = self.device.shut().is_err();
+        self.failures
+            .refused_to_shut
+            .store(refused, Ordering::Relaxed);
+        others
+    }
+
+    pub(crate) fn lock_contexts(&self) -> Vec<Guard<'_, State>> {
+        self.contexts.iter().map(|c| c.state.lock()).collect()
+    }
+
+    /// Whether the provider has operations of a peer. Those in parts and those on device memory may have none there: they wait
+    /// for room, or for a copy. All contexts are locked by `guards`.
+    pub(crate) fn is_at_provider(&self, peer: &Endpoint, guards: &[Guard<'_, State>]) -> bool {
+        let whole = |state: &Guard<'_, State>| {
+            let records = state.pool.in_use(Some(NonNull::from(peer)));
+            let whole = records
+                .into_iter()
+                // SAFETY: `in_use` found the records in use, and the lock is held.
+                .filter(|r| unsafe { Record::tag(*r) }.is_whole());
+            whole.count() as u32
+        };
+        // They are counted beside their parts. One that ends meanwhile has given its record back before its count is lowered, so the
+        // provider may seem to have one operation too many, never one too few.
+        let whole: u32 = guards.iter().map(whole).sum();
+        peer.total().outstanding() > whole
+    }
+
+    /// Stops the provider from touching the buffers of operations outstanding at a peer. No available provider
+    /// can drop the operations of one peer (removing its address does not), so this closes the endpoints. That
+    /// also disconnects all other peers reached through the provider, which are returned. `None` if nothing is
+    /// at the provider for this peer.
+    pub(crate) fn cut_off(&self, peer: &Endpoint) -> Option<Vec<NonNull<Endpoint>>> {
+        // Every post holds one of these locks and checks for the failure after taking it.
+        let mut guards = self.lock_contexts();
+        let is_there = self.is_at_provider(peer, &guards);
+        if !is_there || self.failures.broken.load(Ordering::Relaxed) {
+            return None;
+        }
+        Some(self.disconnect_all(&mut guards))
+    }
+
+    /// Closes this transport, which is a rail of another one: the provider no longer touches any memory. Its operations end
+    /// as failed. Returns false if the provider refused, so that it may still touch memory; outstanding operations then stay so.
+    #[cold]
+    pub(crate) fn close_rail(&self, why: &str) -> bool {
+        let _reporting = Reporting::begin(&self.failures);
+        let is_shut = || !self.failures.refused_to_shut.load(Ordering::Relaxed);
+        let peers = {
+            let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
+            if guards.iter().all(|state| state.is_shut()) {
+                return is_shut();
+            }
+            self.disconnect_all(&mut guards)
+        };
+        // No flush waits for operations that do not complete any more.
+        self.failures.degraded.store(true, Ordering::Release);
+        tracing::warn!("{}it is not used any more: {why}", self.failures.of);
+        for endpoint in peers {
+            self.report_outstanding(endpoint, Status::FATAL, |_| false);
+            self.abandon_puts(endpoint, Status::FATAL, why);
+        }
+        is_shut()
+    }
+}

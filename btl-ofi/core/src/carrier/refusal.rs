@@ -1,0 +1,183 @@
+//! Posts that the provider refused, and operations that need no provider.
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use libfabric_sys as ffi;
+use plugin_api::Status;
+use plugin_api::counters::Carrier;
+
+use crate::base::error::status_of;
+use crate::base::lock::Guard;
+use crate::core::context::{Attempt, Context, Refusing, State};
+use crate::core::state::Core;
+use crate::op::request::Caller;
+use crate::op::tag::Tag;
+use crate::peer::counters::add;
+use crate::peer::endpoint::Endpoint;
+
+/// Refused posts between two checks whether the peer still runs.
+const AGAIN_CHECK: u64 = 4096;
+
+impl Core {
+    /// Undoes an operation that the provider refused.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn unposted(
+        &self,
+        context: &Context,
+        mut state: Guard<'_, State>,
+        rc: isize,
+    ) -> Status {
+        let Attempt { pointer, bytes } = state.attempt;
+        let tag = match (Tag::from_untracked(pointer), NonNull::new(pointer.cast())) {
+            (Some(tag), _) => tag,
+            // SAFETY: `begin` or `post` took the record from the pool; the provider refused the operation and
+            // does not use it.
+            (None, Some(record)) => unsafe { state.pool.give_back(record) }.tag,
+            (None, None) => return Status::ERROR,
+        };
+        state.counts.again += 1;
+        let count = state.counts.again;
+        let Some(endpoint) = NonNull::new(tag.endpoint()) else {
+            return Status::ERROR;
+        };
+        // Under the lock: a post of another thread may count without a locked instruction.
+        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        let counters = self.quick.counters.of(peer, context.share);
+        let carried = &counters.carried[Carrier::Provider as usize];
+        carried.operations.fetch_sub(1, Ordering::Relaxed);
+        carried.bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+        // Under the lock, so that `takes_nothing` does not see it raised.
+        self.lower(context, tag, 1);
+        drop(state);
+        self.refused(endpoint, context, rc, count)
+    }
+
+    /// Maps a refused post to a status. shm refuses for ever once a peer died with its command queue full, so
+    /// the peer is checked after every `AGAIN_CHECK` refusals.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn refused(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        context: &Context,
+        rc: isize,
+        count: u64,
+    ) -> Status {
+        let status = i32::try_from(-rc).map_or(Status::ERROR, status_of);
+        if status == Status::TEMP_OUT_OF_RESOURCE {
+            // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+            let peer = unsafe { endpoint.as_ref() };
+            let counters = self.quick.counters.of(peer, context.share);
+            add(&counters.again, 1, self.setup.threaded);
+            if count.is_multiple_of(AGAIN_CHECK) {
+                self.check_peers(Some(endpoint));
+                // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+                if let Some(gone) = unsafe { endpoint.as_ref() }.failure() {
+                    return gone;
+                }
+                if self.takes_nothing(context) {
+                    let why = "the provider has accepted no operation for btl_ofi_peer_timeout";
+                    self.abandon_peer(endpoint, why);
+                    return Status::UNREACH;
+                }
+            }
+            // Completions free room in the provider. While this context's callbacks run, polling would nest.
+            if !self.must_not_poll(context) {
+                self.poll(context);
+            }
+        } else if status == Status::UNREACH {
+            self.fail_peer(endpoint, status, "the provider refuses to send to it");
+        } else {
+            // Some providers report a lost connection as an unspecific error.
+            self.check_peers(Some(endpoint));
+            // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+            if let Some(gone) = unsafe { endpoint.as_ref() }.failure() {
+                return gone;
+            }
+        }
+        status
+    }
+
+    /// Refuses an operation for which this transport has no room, as if the provider had none.
+    #[cold]
+    pub(crate) fn refuse_for_now(&self, endpoint: NonNull<Endpoint>, context: &Context) -> Status {
+        let count = {
+            let mut state = context.state.lock();
+            state.counts.again += 1;
+            state.counts.again
+        };
+        self.refused(endpoint, context, -(ffi::FI_EAGAIN as isize), count)
+    }
+
+    /// Whether the provider took no operation on this context for as long as the peer timeout. Detects a
+    /// blocked provider even if nothing is outstanding, when no peer counts as silent.
+    fn takes_nothing(&self, context: &Context) -> bool {
+        if self.setup.peer_timeout_ms == 0 {
+            return false;
+        }
+        let now = self.detector.opened.elapsed().as_millis() as u64;
+        let mut state = context.state.lock();
+        let limit = self.setup.peer_timeout_ms + self.lock_peers().watches.long.time_of_all();
+        let (counts, outstanding) = (state.counts, context.count.outstanding());
+        let taken = counts.completed + counts.failed + u64::from(outstanding);
+        let waited = match state.refusing {
+            // What is longer than an interval was spent elsewhere: the process may have been stopped.
+            Some(before) if before.taken == taken => {
+                let passed = now.saturating_sub(before.last);
+                before.waited + passed.min(self.setup.check_interval_ms)
+            }
+            _ => 0,
+        };
+        state.refusing = Some(Refusing {
+            taken,
+            waited,
+            last: now,
+        });
+        waited >= limit
+    }
+
+    /// Completes an operation that needs no provider: immediately without callback, otherwise on the next
+    /// progress call. If this is refused for want of memory, the caller repeats a transfer that was made, with the same effect.
+    #[cold]
+    pub(crate) fn complete_empty(&self, endpoint: NonNull<Endpoint>, caller: Caller) -> Status {
+        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        if let Some(status) = peer.failure() {
+            return status;
+        }
+        if caller.completion.is_none() {
+            return Status::SUCCESS;
+        }
+        let context = self.context();
+        let mut state = context.state.lock();
+        if state.ready.try_reserve(1).is_err() {
+            return Status::OUT_OF_RESOURCE;
+        }
+        let tag = context.raise(peer, self.setup.threaded);
+        state.ready.push(caller.finished(tag));
+        let is_full = self.is_full_of_ready(&state);
+        drop(state);
+        if is_full {
+            self.run_ready(context);
+        }
+        Status::SUCCESS
+    }
+
+    /// Whether `btl_ofi_progress_threshold` callbacks wait for the next progress. Who adds one then makes that progress,
+    /// as a post does: a host that makes none would fill the memory.
+    pub(crate) fn is_full_of_ready(&self, state: &State) -> bool {
+        state.ready.len() >= self.setup.progress_threshold as usize
+    }
+
+    /// Runs callbacks that wait for the next progress. The caller holds no lock.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn run_ready(&self, context: &Context) {
+        if !self.must_not_poll(context) {
+            self.poll(context);
+        }
+    }
+}

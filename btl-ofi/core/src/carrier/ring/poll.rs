@@ -1,0 +1,201 @@
+//! Progress of the rings: commands of peers, answers to this process, and how often the provider's queue is read beside
+//! them.
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use plugin_api::Status;
+
+use crate::base::hints::branch;
+use crate::base::lock::Guard;
+use crate::base::ticks;
+use crate::core::context::{Context, State};
+use crate::core::failures::Reporting;
+use crate::core::state::Core;
+use crate::op::completion::Finished;
+use crate::peer::endpoint::Endpoint;
+use crate::sm::requester::Done;
+
+/// One poll in this many reads the provider's queue, even if the rings have work.
+const PROVIDER_INTERVAL: u32 = 8;
+/// If reading the queue makes system calls, it takes 20 to 50 times as long as a poll of the rings. It is then read at every
+/// poll while there is traffic (`Context::has_paused`), else when this many times its duration has passed since it was read;
+/// more where the provider serves peers itself and this process reaches none through it, because the queue holds nothing
+/// then. A count of polls would not do: a host may poll seldom.
+const COSTLY_PAUSE: u64 = 8;
+const COSTLY_PAUSE_IDLE: u64 = 64;
+
+impl Core {
+    /// Polls the rings, and the provider's queue where reading it makes system calls.
+    #[inline(never)]
+    pub(crate) fn poll_rings_and_kernel(
+        &self,
+        context: &Context,
+        state: Guard<'_, State>,
+    ) -> usize {
+        let idle = self.policy.serves_itself && !self.node.uses_fabric.load(Ordering::Relaxed);
+        let pause = if idle {
+            COSTLY_PAUSE_IDLE
+        } else {
+            COSTLY_PAUSE
+        };
+        let due = context.has_paused(pause);
+        let (n, state) = match self.poll_channel(context, state, false) {
+            Ok(n) if due => (n, context.state.try_lock()),
+            Ok(n) => return n,
+            Err(state) => (0, Some(state)),
+        };
+        let Some(state) = state else {
+            return n;
+        };
+        let before = ticks::now();
+        let found = self.read_queue(context, state);
+        context.has_read(before, found);
+        n + found
+    }
+
+    /// Polls the rings, and at intervals, or if nothing completes there and a peer is reached through the provider, the
+    /// provider's queue.
+    #[inline(never)]
+    pub(crate) fn poll_rings_and_queue(&self, context: &Context, state: Guard<'_, State>) -> usize {
+        match self.poll_channel(context, state, true) {
+            Ok(n) => n,
+            Err(state) => self.read_queue(context, state),
+        }
+    }
+
+    /// Executes the commands that arrived, reads answers and delivers them. Returns the guard if this context has no
+    /// rings, and if `with_queue` when the caller must read the provider's queue: at intervals, and when the rings have
+    /// nothing and a peer is reached through the provider.
+    #[inline(always)]
+    fn poll_channel<'a>(
+        &self,
+        context: &Context,
+        mut state: Guard<'a, State>,
+        with_queue: bool,
+    ) -> Result<usize, Guard<'a, State>> {
+        let Some(channel) = &mut state.channel else {
+            return Err(state);
+        };
+        channel.attend(self.registrar.table());
+        if with_queue && channel.polls().is_multiple_of(PROVIDER_INTERVAL) {
+            return Err(state);
+        }
+        let only_rings = !(with_queue && self.node.uses_fabric.load(Ordering::Relaxed));
+        if channel.is_quiet() {
+            return self.nothing_in_rings(context, state, only_rings);
+        }
+        branch();
+        if !channel.is_active() {
+            return Ok(self.only_served(context, state));
+        }
+        let mut done = Done::new();
+        channel.collect(&mut done);
+        let n = done.finished().len() + usize::from(done.refused.is_some());
+        if n == 0 {
+            if let Some((endpoint, refused)) = done.doubted {
+                self.unlock_and_examine(state, endpoint, refused);
+                return Ok(0);
+            }
+            if channel.has_served() {
+                return Ok(self.only_served(context, state));
+            }
+            return self.nothing_in_rings(context, state, only_rings);
+        }
+        state.counts.completed += done.finished().len() as u64;
+        state.counts.failed += u64::from(done.refused.is_some());
+        let ready = state.take_ready();
+        drop(state);
+        self.deliver(context, done.finished(), Status::SUCCESS);
+        if let Some((f, status)) = done.refused {
+            self.deliver_refused(context, f, status);
+        }
+        Ok(n + self.deliver_ready(context, ready))
+    }
+
+    /// No ring had an answer: the poll ends here, or with the provider's queue.
+    #[inline]
+    fn nothing_in_rings<'a>(
+        &self,
+        context: &Context,
+        state: Guard<'a, State>,
+        only_rings: bool,
+    ) -> Result<usize, Guard<'a, State>> {
+        if only_rings {
+            Ok(self.without_entry(context, state))
+        } else {
+            Err(state)
+        }
+    }
+
+    /// Peers had commands executed, and no ring had an answer. Counts as something done: the next commands probably come soon.
+    #[inline(never)]
+    fn only_served(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+        if let Some(channel) = &mut state.channel {
+            channel.clear_served();
+        }
+        self.without_entry(context, state) + 1
+    }
+
+    #[cold]
+    fn deliver_refused(&self, context: &Context, f: Finished, status: Status) {
+        let gone = status == Status::UNREACH;
+        // A release that waits for the operation keeps the endpoint until this is over.
+        let _reporting = gone.then(|| Reporting::begin(&self.failures));
+        let what = if gone {
+            "its process no longer runs"
+        } else {
+            "the target refused it: its handle names no region there with this access, or the memory is not mapped"
+        };
+        self.tell_failed(&[f], status, what);
+        self.deliver(context, &[f], status);
+        if gone && let Some(endpoint) = NonNull::new(f.tag.endpoint()) {
+            self.fail_peer(endpoint, status, what);
+        }
+    }
+
+    /// Reports every operation in the ring of a failed peer.
+    #[cold]
+    pub(crate) fn abandon_commands(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
+        let context = &self.contexts[0];
+        let mut unreported = Vec::new();
+        loop {
+            let mut done = Done::new();
+            let abandoned = {
+                let mut state = context.state.lock();
+                let Some(channel) = &mut state.channel else {
+                    return;
+                };
+                let abandoned = channel.abandon(endpoint, &mut done);
+                state.counts.completed += done.finished().len() as u64;
+                let failed = abandoned.is_some() || done.refused.is_some();
+                state.counts.failed += u64::from(failed);
+                abandoned
+            };
+            self.deliver(context, done.finished(), Status::SUCCESS);
+            if let Some((f, status)) = done.refused {
+                self.deliver_refused(context, f, status);
+            }
+            match abandoned {
+                Some(f) if f.function.is_some() => self.deliver(context, &[f], status),
+                Some(f) => unreported.push(f),
+                None if done.finished().is_empty() && done.refused.is_none() => break,
+                None => {}
+            }
+        }
+        if let Some(f) = unreported.first() {
+            self.lose(f.tag, unreported.len() as u32, status, why);
+            self.deliver(context, &unreported, status);
+        }
+    }
+
+    /// Peers that closed their transports while operations are outstanding in their rings.
+    pub(crate) fn closed_peers(&self) -> Vec<NonNull<Endpoint>> {
+        let mut state = self.contexts[0].state.lock();
+        let Some(channel) = &mut state.channel else {
+            return Vec::new();
+        };
+        channel.remove_lost();
+        channel.closed().collect()
+    }
+}

@@ -1,0 +1,147 @@
+//! The quick path of ring puts and ring gets (`transfers`): transfers of at most a word are posted here, in one function
+//! with the door's, and everything else goes on to `transfers`.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use plugin_api::counters::Carrier;
+use plugin_api::{CompletionFn, Status};
+
+use crate::carrier::ring::transfers::RingTransfer;
+use crate::core::state::Core;
+use crate::mem::handle::Handle;
+use crate::op::completion::Completion;
+use crate::op::request::Caller;
+use crate::peer::endpoint::Endpoint;
+use crate::sm::requester::{Direction, Requester};
+
+/// What became of a transfer of a word.
+enum Tried {
+    Posted,
+    /// Nothing was done: CMA makes it.
+    LeftToKernel,
+    /// Nothing was done: the ring is full or has to be claimed, or the peer has failed.
+    Unusual,
+}
+
+impl Core {
+    /// The quick path of a put (`PUT`) or get through the ring, of at most
+    /// [`MOST`](crate::carrier::ring::transfers::MOST) bytes. `None`, before side effects, if the
+    /// caller must use CMA.
+    ///
+    /// # Safety
+    /// `endpoint` is live, and the local buffer is valid until completion; `T` is the transport's threading.
+    #[inline(always)]
+    pub(crate) unsafe fn quick_ring_transfer<const T: bool, const PUT: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        (remote, address): (&Handle, u64),
+        size: usize,
+        completion: Option<Completion>,
+    ) -> Option<Status> {
+        let function = completion.map(|c| c.function);
+        let context = completion.map_or(ptr::null_mut(), |c| c.context);
+        let data = completion.map_or(ptr::null_mut(), |c| c.data);
+        // SAFETY: the caller guarantees the same.
+        unsafe {
+            if size <= size_of::<u64>() {
+                let to = (remote, address);
+                match self.ring_word::<T, PUT>(endpoint, local, to, size, completion) {
+                    Tried::Posted => return Some(Status::SUCCESS),
+                    Tried::LeftToKernel => return None,
+                    Tried::Unusual => {}
+                }
+            }
+            // By values: no variable of the caller needs an address, so that it can jump to its slow path.
+            self.ring_block::<PUT>(
+                endpoint, local, remote, address, size, function, context, data,
+            )
+        }
+    }
+
+    /// Posts a put or get of at most a word.
+    ///
+    /// # Safety
+    /// As for [`quick_ring_transfer`](Self::quick_ring_transfer).
+    #[inline(always)]
+    unsafe fn ring_word<const T: bool, const PUT: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        (remote, address): (&Handle, u64),
+        size: usize,
+        completion: Option<Completion>,
+    ) -> Tried {
+        // SAFETY: the caller guarantees `T` and that `endpoint` is live; `first` points to a context that lives as long as
+        // the transport. A peer with a ring has a requester, which is used under the lock.
+        unsafe {
+            let peer = endpoint.as_ref();
+            let context = &*self.quick.first;
+            let Some(mut state) = context.state.try_lock_as(T) else {
+                return Tried::LeftToKernel;
+            };
+            let requester = match peer.has_ring::<T>() && peer.is_well::<T>() {
+                true => &mut *Requester::of(peer),
+                false => {
+                    state.unlock_as(T);
+                    return Tried::Unusual;
+                }
+            };
+            let room = requester.room_for_word(size);
+            let (Some(room), Some(channel)) = (room, &mut state.channel) else {
+                state.unlock_as(T);
+                return Tried::Unusual;
+            };
+            if !requester.tries_ring(|| self.copies_quickly(completion)) {
+                state.unlock_as(T);
+                return Tried::LeftToKernel;
+            }
+            self.count_by_first(peer, Carrier::Ring, size);
+            let tag = context.raise(peer, T);
+            let caller = Caller {
+                completion,
+                local_address: local,
+                local_handle: ptr::null_mut(),
+            };
+            let direction = if PUT { Direction::Put } else { Direction::Get };
+            let transfer = RingTransfer::new(direction, local, remote, address, size);
+            let finished = caller.finished(tag);
+            requester.transfer(direction, transfer.command(), local, room, finished);
+            channel.list(requester);
+            state.unlock_as(T);
+        }
+        Tried::Posted
+    }
+
+    /// [`try_ring_transfer`](Self::try_ring_transfer) for callers without local handle.
+    ///
+    /// # Safety
+    /// As for [`try_ring_transfer`](Self::try_ring_transfer).
+    #[inline(never)]
+    #[allow(clippy::too_many_arguments, reason = "see `quick_ring_transfer`")]
+    unsafe fn ring_block<const PUT: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        remote: &Handle,
+        address: u64,
+        size: usize,
+        function: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Option<Status> {
+        let direction = if PUT { Direction::Put } else { Direction::Get };
+        let transfer = RingTransfer::new(direction, local, remote, address, size);
+        let completion = function.map(|function| Completion {
+            function,
+            context,
+            data,
+        });
+        // SAFETY: the caller guarantees the same.
+        unsafe {
+            let asked = (&transfer, self.copies_quickly(completion));
+            self.try_ring_transfer(endpoint, completion, ptr::null_mut(), asked)
+        }
+    }
+}

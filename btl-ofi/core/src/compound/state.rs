@@ -1,0 +1,207 @@
+//! The compound operations of a transport, and what happened to them.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use plugin_api::{Module, Status};
+
+use crate::compound::stream::Stream;
+use crate::compound::stripe::PAUSE;
+use crate::compound::stripe::Stripe;
+use crate::op::atomic::Raise;
+use crate::op::completion::Completion;
+use crate::op::record::Record;
+use crate::op::request::Caller;
+use crate::op::tag::Tag;
+
+/// What an operation consists of.
+pub(crate) enum Parts {
+    /// A put, then the atomic that notifies.
+    Notified(Raise),
+    /// Pieces of a transfer over one interface.
+    Streamed(Stream),
+    /// Pieces of a transfer over several rails.
+    Striped(Box<Stripe>),
+}
+
+/// What happened to an operation.
+#[derive(Clone, Copy)]
+pub(crate) enum Event {
+    /// The bytes are visible: the counter is to be raised.
+    Visible,
+    /// Pieces are to be posted. A transfer over one interface has room for the next one in its window.
+    Room,
+    /// A part ended: the number says which one, as its operation numbers them.
+    Part(usize, Status),
+}
+
+/// What an operation does next.
+pub(crate) enum Next {
+    /// It waits for parts that are outstanding.
+    Parts,
+    /// It found no room: the next progress tries again with this event.
+    Again(Event),
+    /// It is over.
+    End(Status),
+}
+
+/// A compound operation in progress. Its parts know it by its address.
+pub(crate) struct Compound {
+    /// The operation record, with the caller's completion, in the pool of `context`.
+    pub(super) record: NonNull<Record>,
+    /// Index of the context that counts it.
+    pub(super) context: usize,
+    pub(super) tag: Tag,
+    pub(super) parts: Mutex<Parts>,
+    /// What is told if it fails without a callback.
+    pub(super) what: &'static str,
+    pub(super) queue: Arc<Queue>,
+}
+
+/// The compound operations of one transport.
+#[derive(Default)]
+pub(crate) struct Compounds(pub(super) Arc<Queue>);
+
+#[derive(Default)]
+pub(super) struct Queue {
+    pub(super) lists: Mutex<Lists>,
+    /// Those of them that go over several rails.
+    pub(super) striped: AtomicU32,
+    /// Whether there are events. Changes under the lock.
+    pub(super) noted: AtomicBool,
+}
+
+/// What happened to an operation.
+pub(super) type Noted = (NonNull<Compound>, Event);
+
+#[derive(Default)]
+pub(super) struct Lists {
+    pub(super) all: HashMap<NonNull<Record>, NonNull<Compound>>,
+    /// What happened, in order.
+    events: VecDeque<Noted>,
+    /// What the next progress tries again.
+    again: VecDeque<Noted>,
+}
+
+impl Queue {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Lists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, event: Noted) {
+        let mut lists = self.lock();
+        lists.events.push_back(event);
+        self.noted.store(true, Ordering::Relaxed);
+    }
+
+    /// Keeps an event for the next progress.
+    pub(super) fn put_off(&self, event: Noted) {
+        let mut lists = self.lock();
+        lists.again.push_back(event);
+        self.noted.store(true, Ordering::Relaxed);
+    }
+
+    /// Has what was put off come again.
+    pub(super) fn resume(&self) {
+        let Lists { events, again, .. } = &mut *self.lock();
+        events.append(again);
+    }
+
+    /// Takes the next event. One at a time: callbacks run between two, and may make progress, which acts on the others.
+    pub(super) fn next(&self) -> Option<Noted> {
+        let mut lists = self.lock();
+        let next = lists.events.pop_front();
+        let more = !lists.events.is_empty() || !lists.again.is_empty();
+        self.noted.store(more, Ordering::Relaxed);
+        next
+    }
+}
+
+impl Compounds {
+    /// Whether a record is of a compound operation.
+    pub(crate) fn has(&self, record: NonNull<Record>) -> bool {
+        self.0.lock().all.contains_key(&record)
+    }
+
+    /// Operations that go over several rails.
+    pub(crate) fn striped(&self) -> u32 {
+        self.0.striped.load(Ordering::Relaxed)
+    }
+
+    /// Tells transfers over several rails, which may be silent, that `passed` milliseconds went by. What is longer than a pause
+    /// between two questions is time spent elsewhere.
+    pub(crate) fn watch(&self, passed: u64) {
+        let others = self.striped();
+        if others == 0 {
+            return;
+        }
+        let passed = passed.min(PAUSE);
+        let mut lists = self.0.lock();
+        let Lists { all, events, .. } = &mut *lists;
+        for at in all.values() {
+            // SAFETY: operations live until they are removed from the list, which is locked.
+            let parts = unsafe { at.as_ref() }.parts.try_lock();
+            // One whose parts are in use is told later.
+            if let Ok(mut parts) = parts
+                && let Parts::Striped(stripe) = &mut *parts
+                && stripe.pass(passed, others)
+            {
+                events.push_back((*at, Event::Room));
+                self.0.noted.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Drop for Compounds {
+    fn drop(&mut self) {
+        for compound in std::mem::take(&mut self.0.lock().all).into_values() {
+            // SAFETY: `begin_compound` made the pointer with Box::leak, and the operation was not removed. The transport
+            // closes, so no callback follows the pointer any more.
+            drop(unsafe { Box::from_raw(compound.as_ptr()) });
+        }
+    }
+}
+
+/// Notes what happened to an operation, for progress.
+///
+/// # Safety
+/// `compound` is an operation that is not over, and that cannot end before this event.
+pub(crate) unsafe fn note(compound: NonNull<Compound>, event: Event) {
+    // SAFETY: the caller guarantees that the operation lives; its queue does not change.
+    let queue = Arc::clone(unsafe { &(*compound.as_ptr()).queue });
+    queue.add((compound, event));
+}
+
+/// The callback of a part, which notes its end with its number.
+pub(crate) unsafe extern "C" fn part_ended(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    context: *mut c_void,
+    data: *mut c_void,
+    status: i32,
+) {
+    if let Some(compound) = NonNull::new(context.cast()) {
+        let event = Event::Part(data.addr(), Status(status));
+        // SAFETY: the post passed the operation, which is not over before this part is.
+        unsafe { note(compound, event) };
+    }
+}
+
+/// What a part with this number and this local buffer is posted with.
+pub(crate) fn part((at, number): (NonNull<Compound>, usize), local: *mut c_void) -> Caller {
+    Caller {
+        completion: Some(Completion {
+            function: part_ended,
+            context: at.as_ptr().cast(),
+            data: ptr::without_provenance_mut(number),
+        }),
+        local_address: local,
+        local_handle: ptr::null_mut(),
+    }
+}

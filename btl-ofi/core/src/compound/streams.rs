@@ -1,0 +1,162 @@
+//! Large transfers over TCP within a machine go in pieces, only a few of which are on the way to a peer at a time.
+//!
+//! A transport that hands the provider all that it is given fills the buffers of the connection. TCP then always has more to send than
+//! it lets out, and takes the pace that its congestion control estimates: under BBR, between processes of one machine, a third of what
+//! the connection carries (Reno has no such pace). And whatever is sent later, if only a word, waits behind all of it.
+//!
+//! So a transfer is divided into pieces, and a peer has pieces of one window (`btl_ofi_stream_window`) on the way. Further
+//! transfers to it wait, in order. Each is a compound operation (`compound`) whose parts are the pieces.
+//!
+//! Other machines have no window (`policy::window_to`): networks differ in what they hold, and the kernel sizes its buffers by that.
+//!
+//! A transfer over an idle connection may have a short piece at its beginning, for the copies of the rest ([`head`]).
+
+mod head;
+
+use std::ptr::NonNull;
+
+use plugin_api::Status;
+
+use crate::compound::state::{Compound, Event, Next, Parts, note, part};
+use crate::compound::stream::Stream;
+use crate::engine::transport::Transport;
+use crate::fabric::policy::{NO_WINDOW, window_to};
+use crate::mem::handle::Target;
+use crate::op::request::Caller;
+use crate::op::request::Op;
+use crate::peer::endpoint::Endpoint;
+
+/// Smallest transfer that counts in the window. Smaller ones fit into one packet of loopback, and would gain less than a
+/// compound operation costs.
+pub(crate) const SMALLEST: usize = 64 * 1024;
+
+impl Transport {
+    /// Makes a transfer in pieces, if it is a large one over TCP for which that is good; else `None`. `endpoint` is live, and the local buffer is valid
+    /// until completion.
+    #[inline]
+    pub(crate) fn stream(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        whole: (&Op<'_>, bool, Target),
+    ) -> Option<Status> {
+        if whole.0.size < SMALLEST {
+            return None;
+        }
+        let headers = self.policy.headers?;
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        let is_busy = !peer.is_idle();
+        let head = if is_busy {
+            0
+        } else {
+            head::of(headers, &whole)
+        };
+        let window = window_to(peer, self.setup.stream_window);
+        if window == NO_WINDOW && head == 0 {
+            return None;
+        }
+        if !self.streams.begin(endpoint) {
+            return Some(self.refuse_for_now(endpoint, self.context()));
+        }
+        let stream = Stream::new(whole, (is_busy, head), window);
+        Some(self.start_stream(endpoint, caller, stream, window))
+    }
+
+    /// Begins a transfer, and posts what has room.
+    fn start_stream(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        stream: Stream,
+        window: usize,
+    ) -> Status {
+        let first = stream.asks();
+        match self.begin_compound(endpoint, caller, Parts::Streamed(stream)) {
+            Ok(at) if self.streams.enter(endpoint, (at, first), window) => self.start_compound(at),
+            // It waits.
+            Ok(_) => Status::SUCCESS,
+            Err(status) => {
+                self.streams.end(endpoint, None);
+                status
+            }
+        }
+    }
+
+    /// The next step of a transfer, after this event.
+    pub(crate) fn advance_stream(
+        &self,
+        (at, endpoint): (NonNull<Compound>, NonNull<Endpoint>),
+        stream: &mut Stream,
+        event: Event,
+    ) -> Next {
+        // SAFETY: an operation's endpoint is live until the operation is over.
+        let window = window_to(unsafe { endpoint.as_ref() }, self.setup.stream_window);
+        let mut has_room = false;
+        if let Event::Part(bytes, status) = event {
+            self.streams.leave(endpoint, bytes);
+            stream.end_piece(status);
+        } else {
+            (stream.waits, has_room) = (false, true);
+        }
+        while !stream.waits && stream.status.is_ok() && stream.next_size() > 0 {
+            if !has_room && !self.streams.enter(endpoint, (at, stream.asks()), window) {
+                stream.waits = true;
+                break;
+            }
+            let size = stream.next_size();
+            let status = self.post_stream(at, endpoint, stream, size);
+            if status.is_again() {
+                // It keeps its room.
+                stream.waits = true;
+                return Next::Again(Event::Room);
+            }
+            has_room = !status.is_ok();
+            if status.is_ok() {
+                stream.next += size;
+                stream.pieces += 1;
+            } else {
+                stream.status = status;
+            }
+        }
+        if has_room {
+            self.streams.leave(endpoint, stream.next_size());
+        }
+        let is_over = stream.pieces == 0 && !stream.waits;
+        if is_over {
+            self.streams.end(endpoint, Some(at));
+        }
+        while let Some(called) = self.streams.called(endpoint, window) {
+            // SAFETY: an operation that waits is not over before it was called.
+            unsafe { note(called, Event::Room) };
+        }
+        match is_over {
+            true => Next::End(stream.status),
+            false => Next::Parts,
+        }
+    }
+
+    /// Posts a piece. The number of the part is that of its bytes.
+    fn post_stream(
+        &self,
+        at: NonNull<Compound>,
+        endpoint: NonNull<Endpoint>,
+        stream: &Stream,
+        size: usize,
+    ) -> Status {
+        let local = stream.local.wrapping_byte_add(stream.next);
+        let caller = part((at, size), local);
+        let target = Target {
+            address: stream.target.address + stream.next as u64,
+            key: stream.target.key,
+        };
+        // SAFETY: endpoints outlive the operations that name them; the caller of the operation guarantees the local buffer until its
+        // completion, and the piece lies inside it.
+        unsafe {
+            match stream.put {
+                true => self.post_put(endpoint, &caller, size, target),
+                false => self.post_get(endpoint, &caller, size, target),
+            }
+        }
+    }
+}

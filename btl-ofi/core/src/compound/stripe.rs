@@ -1,0 +1,308 @@
+//! The state of a transfer in pieces: its lanes, its pieces, and what is to be done next.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plugin_api::Status;
+
+use crate::mem::handle::{MAX_RAILS, Target};
+use crate::op::request::Op;
+use crate::peer::endpoint::Endpoint;
+use crate::peer::rails::CLOSED;
+
+/// Pieces that one lane has at a time, so that it does not rest between two.
+pub(super) const DEPTH: usize = 2;
+/// Milliseconds of a rail's silence after which the peer is asked over the first interface whether it is there, and answers to
+/// that question, one per second, after which the rail has failed. There are so many because a peer that makes progress
+/// seldom may answer at each poll, and need several to end a piece.
+pub(super) const QUESTION: u64 = 2000;
+pub(crate) const PAUSE: u64 = 1000;
+pub(super) const ANSWERS: u32 = 8;
+/// The place of a control operation among the pieces.
+pub(super) const CONTROL: usize = usize::MAX;
+
+/// The transfer of an operation.
+pub(crate) struct Stripe {
+    pub(super) put: bool,
+    pub(super) local: *mut c_void,
+    /// The target on the first interface.
+    pub(super) target: Target,
+    pub(super) size: usize,
+    /// Bytes of a piece.
+    pub(super) piece: usize,
+    /// Where the next piece begins.
+    pub(super) next: usize,
+    /// Pieces that failed, and can be made again.
+    pub(super) again: Vec<Range>,
+    pub(super) lanes: [Option<Lane>; MAX_RAILS],
+    pub(super) pieces: [Option<Piece>; MAX_RAILS * DEPTH],
+    pub(super) control: Control,
+    /// Where control operations put what they get.
+    pub(super) word: Box<AtomicU64>,
+    /// Whether [`Event::Room`] is to come.
+    pub(super) called: bool,
+    /// What the transfer ends with.
+    pub(super) status: Status,
+}
+
+// SAFETY: the pointers are to the caller's buffer, which is valid until completion, and to endpoints, which live until they
+// are disconnected; whichever thread makes progress may post to them.
+unsafe impl Send for Stripe {}
+
+/// A part of the transfer: its offset, and its bytes.
+pub(super) type Range = (usize, usize);
+
+/// A way to the peer.
+#[derive(Clone, Copy)]
+pub(super) struct Lane {
+    /// This process's rail and the peer's, by their numbers; `None` for the first interface.
+    pub(super) rail: Option<(usize, usize)>,
+    pub(super) endpoint: NonNull<Endpoint>,
+    pub(super) key: u64,
+    /// Where the peer is asked to close its rail.
+    pub(super) fence: Target,
+    pub(super) state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// No piece has ended for so many milliseconds, and the peer has answered so often over the first interface.
+    Works { silent: u64, answers: u32 },
+    /// It takes no pieces any more.
+    Failed(Status),
+}
+
+pub(super) const WORKS: State = State::Works {
+    silent: 0,
+    answers: 0,
+};
+
+/// A piece that is outstanding, or that failed and waits until the peer has closed its rail.
+#[derive(Clone, Copy)]
+pub(super) struct Piece {
+    pub(super) lane: usize,
+    pub(super) range: Range,
+    pub(super) failed: bool,
+}
+
+/// What this operation does besides moving pieces.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Control {
+    Nothing,
+    /// No further question for so many milliseconds.
+    Wait(u64),
+    /// To be posted.
+    Wanted(Request),
+    Posted(Request),
+}
+
+/// What the peer is asked over the first interface.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Request {
+    /// Whether it is there.
+    Answer,
+    /// To close its rail of a lane.
+    Close(usize),
+    /// Whether it has closed it.
+    Check(usize),
+}
+
+impl Lane {
+    /// The first interface. `fence` is where the peer is asked to close rails.
+    pub(super) fn first(peer: &Endpoint, target: Target, fence: Target) -> Lane {
+        Lane {
+            rail: None,
+            endpoint: NonNull::from(peer),
+            key: target.key,
+            fence,
+            state: WORKS,
+        }
+    }
+}
+
+impl Stripe {
+    /// A transfer by these lanes, in pieces of so many bytes.
+    pub(super) fn new(
+        (op, put, target): (&Op<'_>, bool, Target),
+        lanes: [Option<Lane>; MAX_RAILS],
+        piece: usize,
+    ) -> Stripe {
+        Stripe {
+            put,
+            local: op.local,
+            target,
+            size: op.size,
+            piece,
+            next: 0,
+            again: Vec::new(),
+            lanes,
+            pieces: [None; MAX_RAILS * DEPTH],
+            control: Control::Nothing,
+            word: Box::default(),
+            called: true,
+            status: Status::SUCCESS,
+        }
+    }
+
+    /// Notes the end of the part in a place.
+    pub(crate) fn end_part(&mut self, place: usize, status: Status) {
+        if place == CONTROL {
+            return self.end_control(status);
+        }
+        let Some(piece) = self.pieces.get_mut(place) else {
+            return;
+        };
+        let Some(Piece {
+            lane: number,
+            range,
+            ..
+        }) = *piece
+        else {
+            return;
+        };
+        *piece = None;
+        let Some(lane) = &mut self.lanes[number] else {
+            return;
+        };
+        match (status.is_ok(), lane.rail) {
+            (true, _) if matches!(lane.state, State::Works { .. }) => lane.state = WORKS,
+            (true, _) => {}
+            (false, None) => self.status = status,
+            (false, Some(_)) => {
+                lane.state = State::Failed(status);
+                self.pieces[place] = Some(Piece {
+                    lane: number,
+                    range,
+                    failed: true,
+                });
+            }
+        }
+    }
+
+    /// Notes the end of the control operation.
+    pub(super) fn end_control(&mut self, status: Status) {
+        let ended = std::mem::replace(&mut self.control, Control::Nothing);
+        if !status.is_ok() {
+            self.status = status;
+            // Where the peer failed, the provider may still write to the word.
+            Box::leak(std::mem::take(&mut self.word));
+            return;
+        }
+        match ended {
+            Control::Posted(Request::Answer) => {
+                for lane in self.lanes.iter_mut().flatten() {
+                    if let State::Works { silent, answers } = &mut lane.state
+                        && *silent >= QUESTION
+                    {
+                        *answers += 1;
+                    }
+                }
+                self.control = Control::Wait(PAUSE);
+            }
+            Control::Posted(Request::Check(lane))
+                if self.word.load(Ordering::Relaxed) == CLOSED =>
+            {
+                self.repeat(lane);
+            }
+            Control::Posted(Request::Close(lane) | Request::Check(lane)) => {
+                self.control = Control::Wanted(Request::Check(lane));
+            }
+            other => self.control = other,
+        }
+    }
+
+    /// Makes the failed pieces of a lane again over the others.
+    pub(super) fn repeat(&mut self, lane: usize) {
+        for piece in &mut self.pieces {
+            if let Some(failed) = piece.filter(|p| p.failed && p.lane == lane) {
+                self.again.push(failed.range);
+                *piece = None;
+            }
+        }
+        if self.pieces.iter().flatten().all(|p| p.lane != lane) {
+            self.lanes[lane] = None;
+        }
+    }
+
+    /// Notes that [`Event::Room`] came.
+    pub(crate) fn come(&mut self) {
+        self.called = false;
+    }
+
+    /// Notes that `passed` milliseconds went by, with so many `others` in progress. Returns whether [`Event::Room`] is to come.
+    pub(crate) fn pass(&mut self, passed: u64, others: u32) -> bool {
+        // Those before this one in the rail's queue end first.
+        let patience = QUESTION * (1 + u64::from(others) / 8);
+        let mut question = false;
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
+            let mut pieces = self.pieces.iter().flatten();
+            let Some(lane) = lane.as_mut().filter(|lane| lane.rail.is_some()) else {
+                continue;
+            };
+            if let State::Works { silent, .. } = &mut lane.state
+                && pieces.any(|p| p.lane == number)
+            {
+                *silent += passed;
+                question |= *silent >= patience;
+            }
+        }
+        if let Control::Wait(left) = self.control {
+            self.control = match left.saturating_sub(passed) {
+                0 => Control::Nothing,
+                left => Control::Wait(left),
+            };
+        }
+        // What found no room is tried again, because nothing else may come.
+        let due = match self.control {
+            Control::Wanted(_) => true,
+            Control::Nothing => question,
+            Control::Wait(_) | Control::Posted(_) => false,
+        };
+        if due && self.control == Control::Nothing {
+            self.control = Control::Wanted(Request::Answer);
+        }
+        due && !std::mem::replace(&mut self.called, true)
+    }
+
+    /// Whether nothing of it is outstanding.
+    pub(super) fn is_idle(&self) -> bool {
+        !matches!(self.control, Control::Posted(_))
+            && self.pieces.iter().flatten().all(|p| p.failed)
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.next >= self.size && self.again.is_empty() && self.pieces.iter().all(Option::is_none)
+    }
+
+    /// The lane with the fewest pieces, if it takes another one; none of those that are `full`.
+    pub(super) fn free_lane(&self, full: &[bool; MAX_RAILS]) -> Option<(usize, Lane)> {
+        let busy = |lane| {
+            self.pieces
+                .iter()
+                .flatten()
+                .filter(|p| p.lane == lane)
+                .count()
+        };
+        let lanes = self.lanes.iter().enumerate();
+        let lanes = lanes.filter_map(|(at, lane)| Some((busy(at), at, (*lane)?)));
+        let working =
+            lanes.filter(|(_, at, lane)| !full[*at] && matches!(lane.state, State::Works { .. }));
+        let (busy, at, lane) = working.min_by_key(|(busy, at, _)| (*busy, *at))?;
+        (busy < DEPTH).then_some((at, lane))
+    }
+
+    /// The next piece to post.
+    pub(super) fn next_range(&self) -> Option<Range> {
+        let left = self.size - self.next;
+        let next = (left > 0).then_some((self.next, self.piece.min(left)));
+        self.again.last().copied().or(next)
+    }
+
+    /// Takes what [`next_range`](Self::next_range) returns.
+    pub(super) fn take_range(&mut self) {
+        if self.again.pop().is_none() {
+            self.next += self.piece.min(self.size - self.next);
+        }
+    }
+}

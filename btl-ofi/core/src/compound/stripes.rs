@@ -1,0 +1,243 @@
+//! Large transfers over several rails: the transfer is divided into pieces, and each lane, the first interface or a rail,
+//! takes the next piece as soon as it has ended one. So a faster lane moves more, without anybody knowing how fast it is.
+//! Each is a compound operation (`compound`).
+//!
+//! # A rail that fails
+//!
+//! A piece that failed is made again over the other lanes. Two things must not happen after the transfer is complete: that
+//! the failed rail writes bytes of a get to the buffer, and bytes of a put to the target. So this process closes its rail at
+//! once. Before it repeats pieces of a put, it asks the peer to close its rail, too (`rails`), and waits until that is done.
+//!
+//! A broken connection may be silent for many minutes. So while the peer answers over the first interface, and a rail ends
+//! none of its pieces, for some ten seconds, the rail has failed.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+use plugin_api::Status;
+
+use crate::compound::state::{Compound, Event, Next, Parts, part};
+use crate::engine::transport::Transport;
+use crate::mem::handle::{MAX_RAILS, Target};
+use crate::op::request::Caller;
+use crate::op::request::Op;
+use crate::peer::endpoint::Endpoint;
+use crate::peer::rails::{CLOSED, asked_at, closed_at};
+
+use crate::compound::stripe::{
+    ANSWERS, CONTROL, Control, Lane, Piece, Range, Request, State, Stripe, WORKS,
+};
+
+/// Pieces that one lane takes of a transfer, if the lanes are equally fast.
+const SHARE: usize = 4;
+/// Smallest and largest piece, and what pieces but the last are multiples of.
+const SMALLEST: usize = 64 * 1024;
+const LARGEST: usize = 1024 * 1024;
+const PAGE: usize = 4096;
+
+/// Most of these operations at a time: every progress looks at each. A further one is refused with
+/// [`Status::TEMP_OUT_OF_RESOURCE`].
+const MOST: u32 = 64;
+
+/// Source of the word that asks a peer to close a rail.
+static ASKED: u64 = CLOSED;
+
+impl Transport {
+    /// Divides a transfer of a peer that has further rails; `None` if the region has none.
+    pub(crate) fn plan(
+        &self,
+        peer: &Endpoint,
+        op: &Op<'_>,
+        put: bool,
+        target: Target,
+    ) -> Option<Stripe> {
+        let (tracks, fence) = self.rails.tracks(peer.proc())?;
+        let mut lanes = [None; MAX_RAILS];
+        let mut count = 1;
+        for (lane, track) in lanes[1..].iter_mut().zip(tracks) {
+            *lane = track.and_then(|track| {
+                Some(Lane {
+                    rail: Some((track.rail, track.theirs)),
+                    endpoint: track.endpoint,
+                    key: op.remote.rail_key(track.theirs)?,
+                    fence,
+                    state: WORKS,
+                })
+            });
+            count += usize::from(lane.is_some());
+        }
+        if count == 1 {
+            return None;
+        }
+        lanes[0] = Some(Lane::first(peer, target, fence));
+        let piece = op.size.div_ceil(count * SHARE).next_multiple_of(PAGE);
+        let largest = LARGEST.min(self.rails.piece_limit());
+        let piece = piece.max(SMALLEST).min(largest);
+        Some(Stripe::new((op, put, target), lanes, piece))
+    }
+
+    /// Makes a transfer in pieces. `endpoint` is live, and the local buffer is valid until completion.
+    pub(crate) fn stripe(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        stripe: Stripe,
+    ) -> Status {
+        if self.compounds.striped() >= MOST {
+            return self.refuse_for_now(endpoint, self.context());
+        }
+        let parts = Parts::Striped(Box::new(stripe));
+        match self.begin_compound(endpoint, caller, parts) {
+            Ok(compound) => self.start_compound(compound),
+            Err(status) => status,
+        }
+    }
+
+    /// Posts what an operation has to post: pieces to all lanes that take some, and a control operation.
+    pub(crate) fn post_pieces(&self, at: NonNull<Compound>, stripe: &mut Stripe) -> Next {
+        self.close_failed_rails(stripe);
+        let mut full = [false; MAX_RAILS];
+        full[0] = !self.post_control(at, stripe);
+        while stripe.status.is_ok() {
+            let lane = stripe.free_lane(&full);
+            let (Some((number, lane)), Some(range)) = (lane, stripe.next_range()) else {
+                break;
+            };
+            let Some(place) = stripe.pieces.iter().position(Option::is_none) else {
+                break;
+            };
+            let status = self.post_piece((at, place), stripe, lane, range);
+            if status.is_again() {
+                full[number] = true;
+            } else if status.is_ok() {
+                stripe.take_range();
+                stripe.pieces[place] = Some(Piece {
+                    lane: number,
+                    range,
+                    failed: false,
+                });
+            } else if lane.rail.is_none() {
+                stripe.status = status;
+            } else if let Some(lane) = &mut stripe.lanes[number] {
+                lane.state = State::Failed(status);
+            }
+        }
+        // Otherwise the end of what is outstanding, or the event that is to come, tries again.
+        if stripe.called || !stripe.is_idle() {
+            return Next::Parts;
+        }
+        // Even if it is over: no event may follow, not even one from `watch_rails`.
+        stripe.called = true;
+        match stripe.status.is_ok() && !stripe.is_done() {
+            true => Next::Again(Event::Room),
+            false => Next::End(stripe.status),
+        }
+    }
+
+    /// Closes the rails of this process that failed, or that have been silent for too long.
+    fn close_failed_rails(&self, stripe: &mut Stripe) {
+        for number in 1..MAX_RAILS {
+            let Some(lane) = &mut stripe.lanes[number] else {
+                continue;
+            };
+            let Some(rail) = lane.rail.and_then(|(rail, _)| self.rails.get(rail)) else {
+                continue;
+            };
+            match lane.state {
+                State::Works { silent, answers } if answers >= ANSWERS => {
+                    // Its pieces end with this, and the lane fails by them.
+                    rail.close_rail(&format!(
+                        "process {} has not answered over it for {silent} ms, but over the first interface",
+                        // SAFETY: endpoints outlive the operations that name them.
+                        unsafe { lane.endpoint.as_ref() }.proc()
+                    ));
+                }
+                State::Works { .. } => {}
+                State::Failed(status) => {
+                    let closed = rail.close_rail(&format!("a transfer over it failed [{status}]"));
+                    match (stripe.put, closed) {
+                        (false, true) => stripe.repeat(number),
+                        // Late bytes could overwrite those of a repeated piece.
+                        (false, false) => stripe.status = status,
+                        // The peer is to close its rail first.
+                        (true, _) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Posts the next request to the peer, if there is one. Returns whether the provider had room.
+    fn post_control(&self, at: NonNull<Compound>, stripe: &mut Stripe) -> bool {
+        if matches!(stripe.control, Control::Nothing | Control::Wait(_))
+            && let Some(piece) = stripe.pieces.iter().flatten().find(|p| p.failed)
+        {
+            stripe.control = Control::Wanted(Request::Close(piece.lane));
+        }
+        let Control::Wanted(request) = stripe.control else {
+            return true;
+        };
+        let (Some(first), lane) = (
+            stripe.lanes[0],
+            match request {
+                Request::Answer => 0,
+                Request::Close(lane) | Request::Check(lane) => lane,
+            },
+        ) else {
+            return true;
+        };
+        let theirs = stripe.lanes[lane].and_then(|lane| lane.rail);
+        let theirs = theirs.map_or(0, |(_, theirs)| theirs);
+        let (asked, closed) = (
+            asked_at(first.fence, theirs),
+            closed_at(first.fence, theirs),
+        );
+        let word: *mut c_void = stripe.word.as_ptr().cast();
+        let own: *mut c_void = (&raw const ASKED).cast_mut().cast();
+        let (put, get) = (part((at, CONTROL), own), part((at, CONTROL), word));
+        // SAFETY: the endpoint is connected as long as the operation is outstanding; both words live until then.
+        let status = unsafe {
+            match request {
+                Request::Close(_) => self.post_put(first.endpoint, &put, size_of::<u64>(), asked),
+                _ => self.post_get(first.endpoint, &get, size_of::<u64>(), closed),
+            }
+        };
+        if status.is_ok() {
+            stripe.control = Control::Posted(request);
+        } else if !status.is_again() {
+            stripe.control = Control::Nothing;
+            stripe.status = status;
+        }
+        !status.is_again()
+    }
+
+    /// Posts a piece to a lane.
+    fn post_piece(
+        &self,
+        at: (NonNull<Compound>, usize),
+        stripe: &Stripe,
+        lane: Lane,
+        (offset, size): Range,
+    ) -> Status {
+        let transport = match lane.rail {
+            None => self,
+            Some((rail, _)) => match self.rails.get(rail) {
+                Some(rail) => rail,
+                None => return Status::UNREACH,
+            },
+        };
+        let caller = part(at, stripe.local.wrapping_byte_add(offset));
+        let target = Target {
+            address: stripe.target.address + offset as u64,
+            key: lane.key,
+        };
+        // SAFETY: the endpoint is connected as long as the operation is outstanding; the caller of the operation guarantees the
+        // local buffer until its completion, and the piece lies inside it.
+        unsafe {
+            match stripe.put {
+                true => transport.post_put(lane.endpoint, &caller, size, target),
+                false => transport.post_get(lane.endpoint, &caller, size, target),
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Addresses of peers at the provider, and what its first use by a peer needs.
+
+use crate::base::error::{CallError, check};
+use crate::core::state::Core;
+use crate::fabric::policy;
+use crate::fabric::shm_room;
+use crate::peer::endpoint::{Endpoint, OFF_ROUTE, REMOVED};
+use libfabric_sys as ffi;
+use std::sync::atomic::Ordering;
+
+impl Core {
+    /// To be called before an operation is posted to the provider although the peer's route says otherwise.
+    pub(crate) fn leave_route(&self, peer: &Endpoint) {
+        if !peer.uses_provider() {
+            peer.mark(OFF_ROUTE);
+            self.node.uses_fabric.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Removes a peer's address from the provider's address vector, if it is still there.
+    pub(crate) fn remove_address(&self, peer: &Endpoint) -> Result<(), CallError> {
+        if peer.mark(REMOVED) {
+            return Ok(());
+        }
+        self.device.addresses().remove(peer.address)
+    }
+
+    /// Allocates the shared memory that this endpoint and the endpoint at `address` need, before the first
+    /// operation through the provider touches it. Returns the reason of a failure.
+    pub(crate) fn allocate_for(&self, address: &[u8]) -> Result<(), String> {
+        if !policy::keeps_files(&self.device.info().provider()) {
+            return Ok(());
+        }
+        let own = self.device.name().map_err(|e| e.to_string())?;
+        shm_room::allocate(own)?;
+        shm_room::allocate(address)
+    }
+
+    /// [`allocate_for`](Self::allocate_for) a connected peer.
+    pub(crate) fn allocate_towards(&self, peer: &Endpoint) -> Result<(), String> {
+        let name = self.address_of(peer).map_err(|e| e.to_string())?;
+        let end = name.iter().position(|b| *b == 0);
+        self.allocate_for(&name[..end.unwrap_or(name.len())])
+    }
+
+    /// The address that a connected peer published.
+    pub(crate) fn address_of(&self, peer: &Endpoint) -> Result<Vec<u8>, CallError> {
+        let mut name = vec![0u8; 512];
+        let mut length = name.len();
+        // SAFETY: the buffer has `length` bytes; the address came from this address vector.
+        let found = unsafe {
+            ffi::fi_av_lookup(
+                self.device.av(),
+                peer.address,
+                name.as_mut_ptr().cast(),
+                &mut length,
+            )
+        };
+        check("fi_av_lookup", found)?;
+        name.truncate(length);
+        Ok(name)
+    }
+}

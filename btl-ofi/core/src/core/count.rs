@@ -1,0 +1,150 @@
+//! Which context serves a thread, and the counts of operations: outstanding ones, and those that each carrier made.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use plugin_api::counters::{Carrier, PeerCounters};
+
+use crate::core::context::Context;
+use crate::core::state::Core;
+use crate::op::tag::Tag;
+use crate::peer::counters::add;
+use crate::peer::endpoint::Endpoint;
+use crate::peer::reach::COPIES_PER_CHECK;
+use crate::peer::share::Share;
+
+thread_local! {
+    /// The thread's number, which tells it from others and selects its context; assigned on first use.
+    static THREAD: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+pub(crate) fn thread_number() -> usize {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    THREAD.with(|t| {
+        if t.get() == usize::MAX {
+            t.set(NEXT.fetch_add(1, Ordering::Relaxed) as usize);
+        }
+        t.get()
+    })
+}
+
+impl Core {
+    /// This thread's context. Without threads, the first context serves all calls.
+    #[inline(always)]
+    pub(crate) fn context_as<const T: bool>(&self) -> &Context {
+        if T && self.quick.several {
+            return self.context_of_thread();
+        }
+        // SAFETY: `first` points to a context that lives as long as the transport.
+        unsafe { &*self.quick.first }
+    }
+
+    /// This thread's context, for callers that do not know `T`.
+    #[inline]
+    pub(crate) fn context(&self) -> &Context {
+        if self.setup.threaded {
+            self.context_as::<true>()
+        } else {
+            self.context_as::<false>()
+        }
+    }
+
+    #[inline(never)]
+    fn context_of_thread(&self) -> &Context {
+        &self.contexts[self.own_index()]
+    }
+
+    /// The counters of a peer, of the first context's share.
+    #[inline(always)]
+    pub(crate) fn counters_of<'a>(&self, peer: &'a Endpoint) -> &'a PeerCounters {
+        self.quick.counters.of_first(peer)
+    }
+
+    /// Counts an operation in a context's share. `shared` says that another thread may count for the same context, peer and
+    /// carrier at the same time.
+    #[inline(always)]
+    pub(crate) fn count_carried(
+        &self,
+        share: Share,
+        (peer, carrier, bytes): (&Endpoint, Carrier, usize),
+        shared: bool,
+    ) {
+        let carried = &self.quick.counters.of(peer, share).carried[carrier as usize];
+        add(&carried.operations, 1, shared);
+        add(&carried.bytes, bytes as u64, shared);
+    }
+
+    /// Counts an operation that goes by a ring or a message: only the first context has those, and it is locked.
+    #[inline(always)]
+    pub(crate) fn count_by_first(&self, peer: &Endpoint, carrier: Carrier, bytes: usize) {
+        self.count_carried(Share::ONLY, (peer, carrier, bytes), false);
+    }
+
+    /// Lowers the outstanding counts of the peer, then of the context. The order matters to
+    /// `settle_unattributed`: when the context's count is zero except for the operations it accounts for, no
+    /// other operation may still be counted at a peer.
+    #[inline(always)]
+    pub(crate) fn lower(&self, context: &Context, tag: Tag, n: u32) {
+        self.lower_as(context, tag, n, self.setup.threaded);
+    }
+
+    /// [`lower`](Self::lower) for a caller that knows the transport's threading at compile time.
+    #[inline(always)]
+    pub(crate) fn lower_as(&self, context: &Context, tag: Tag, n: u32, threaded: bool) {
+        // SAFETY: endpoints outlive the operations whose tags name them.
+        let peer = unsafe { &*tag.endpoint() };
+        let pair = peer.pair(context.share, threaded);
+        pair.lower(tag.endpoint_phase(), n, threaded);
+        let pair = context.count.pair();
+        pair.lower(tag.context_phase(), n, threaded);
+    }
+
+    #[inline]
+    pub(crate) fn own_index(&self) -> usize {
+        match self.contexts.len() {
+            n if n > 1 && self.setup.threaded => thread_number() % n,
+            _ => 0,
+        }
+    }
+
+    /// Gives a peer time for a long transfer that was posted to it.
+    #[inline(never)]
+    pub(crate) fn expect_long(&self, peer: &Endpoint, bytes: usize) {
+        if self.setup.peer_timeout_ms > 0 {
+            self.lock_peers().watches.long.add(peer, bytes);
+        }
+    }
+
+    /// Counts an inline operation.
+    #[inline]
+    pub(crate) fn count_direct(&self) {
+        let count = &self.context().direct;
+        if self.setup.threaded {
+            count.fetch_add(1, Ordering::Relaxed);
+        } else {
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts an inline transfer. Returns whether the peers are to be checked, at intervals, because a host with only inline
+    /// transfers may never poll.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) fn count_copy(
+        &self,
+        context: &Context,
+        (peer, carrier, size): (&Endpoint, Carrier, usize),
+        threaded: bool,
+    ) -> bool {
+        let share = if threaded { context.share } else { Share::ONLY };
+        self.count_carried(share, (peer, carrier, size), threaded);
+        let before = if threaded {
+            context.direct.fetch_add(1, Ordering::Relaxed)
+        } else {
+            let before = context.direct.load(Ordering::Relaxed);
+            context.direct.store(before + 1, Ordering::Relaxed);
+            before
+        };
+        before.is_multiple_of(COPIES_PER_CHECK)
+    }
+}

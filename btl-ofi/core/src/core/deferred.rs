@@ -1,0 +1,110 @@
+//! Failures that were found, and are to be acted on. Whoever finds one holds a lock, or is in the middle of a post or a poll, or
+//! lies below what ends with a peer. So it leaves the failure here. The transport acts with no lock held (`engine::failure`): in its
+//! next progress, after a post that was refused, and while it waits for reports.
+
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+
+use plugin_api::Status;
+
+use crate::core::failures::{Cause, Found, Reporting};
+use crate::core::state::Core;
+use crate::peer::endpoint::Endpoint;
+
+impl Core {
+    /// Has the peers checked, because something went wrong.
+    ///
+    /// Without operations outstanding, only the `suspect` counts as failed: another peer that is gone may have left in good
+    /// order.
+    #[cold]
+    pub(crate) fn check_peers(&self, suspect: Option<NonNull<Endpoint>>) {
+        self.defer(Found::Suspect(suspect));
+    }
+
+    /// Has the peers checked, at most once per interval.
+    #[cold]
+    pub(crate) fn check_peers_now_and_then(&self) {
+        if self.is_copy() {
+            return;
+        }
+        let now = self.detector.opened.elapsed().as_millis() as u64;
+        let last = self.detector.last_check.load(Ordering::Relaxed);
+        if now.wrapping_sub(last) < self.setup.check_interval_ms {
+            return;
+        }
+        // Only one of several threads checks.
+        let mine = self
+            .detector
+            .last_check
+            .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        if mine {
+            self.defer(Found::Due);
+        }
+    }
+
+    /// Gives a peer up. Outstanding operations with a callback are reported as failed, later operations get
+    /// `status` immediately, and flushes stop waiting for the peer. Records at the provider stay taken, because
+    /// the provider may still write to them if the peer returns. Operations in the peer's ring end, because
+    /// only this process writes their buffers.
+    #[cold]
+    pub(crate) fn fail_peer(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
+        self.fail(endpoint, Cause::Lost, status, why);
+    }
+
+    /// Gives up a silent peer, which may come back. The provider is first kept from touching the buffers of
+    /// outstanding operations, because the report returns them to the caller.
+    #[cold]
+    pub(crate) fn abandon_peer(&self, endpoint: NonNull<Endpoint>, why: &str) {
+        self.fail(endpoint, Cause::Silent, Status::UNREACH, why);
+    }
+
+    /// [`abandon_peer`](Self::abandon_peer) for a peer that is no longer connected.
+    #[cold]
+    pub(crate) fn abandon_released(&self, endpoint: NonNull<Endpoint>, why: &str) {
+        self.fail(endpoint, Cause::Released, Status::UNREACH, why);
+    }
+
+    fn fail(&self, endpoint: NonNull<Endpoint>, cause: Cause, status: Status, why: &str) {
+        // SAFETY: endpoints live until the transport closes.
+        if unsafe { endpoint.as_ref() }.failure().is_none() {
+            self.defer(Found::Failed(endpoint, cause, status, why.to_owned()));
+        }
+    }
+
+    /// Gives up the provider, whose completions cannot be read any more: its endpoints are closed, so that it leaves the buffers
+    /// alone, and the operations outstanding there are reported.
+    #[cold]
+    pub(crate) fn lose_provider(&self, what: &str) {
+        self.defer(Found::ProviderLost(what.to_owned()));
+    }
+
+    /// Leaves something to the transport. What is left already is not left again.
+    #[cold]
+    fn defer(&self, found: Found) {
+        let mut all = self.lock_found();
+        if all.contains(&found) {
+            return;
+        }
+        // Until it is done: a release meanwhile keeps the endpoint, and a flush that sees the failure waits for the callbacks.
+        self.failures.reporting.fetch_add(1, Ordering::Relaxed);
+        all.push_back(found);
+        self.slow.wake();
+    }
+
+    /// Takes what was found first. One at a time: callbacks run between two, and may make progress, which acts on the others.
+    pub(crate) fn take_found(&self) -> Option<(Found, Reporting<'_>)> {
+        let found = self.lock_found().pop_front()?;
+        self.slow.rest();
+        let reporting = Reporting::begin(&self.failures);
+        self.failures.reporting.fetch_sub(1, Ordering::Relaxed);
+        Some((found, reporting))
+    }
+
+    fn lock_found(&self) -> MutexGuard<'_, VecDeque<Found>> {
+        let found = self.failures.found.lock();
+        found.unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,20 @@
+//! What all operations share: contexts with their locks, outstanding counts, records' ends, reports of failures, and
+//! [`Core`](state::Core), which holds them and is what carriers are given. Nothing here knows a carrier's protocol, a route, or
+//! [`Transport`](crate::Transport).
+
+mod addresses;
+mod checks;
+mod completions;
+pub(crate) mod context;
+pub(crate) mod count;
+pub(crate) mod deferred;
+mod deliver;
+mod delivering;
+pub(crate) mod failures;
+pub(crate) mod fork;
+pub(crate) mod peers;
+mod quiet;
+pub(crate) mod receive;
+mod reports;
+pub(crate) mod slow;
+pub(crate) mod state;

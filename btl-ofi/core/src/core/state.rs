@@ -1,0 +1,178 @@
+//! [`Core`]: what all operations share, whatever carries them. It knows no carrier and nothing above them.
+
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use plugin_api::{Module, Status};
+
+use crate::base::capabilities::Capabilities;
+use crate::base::error::Error;
+use crate::base::fork::Birth;
+use crate::base::interfaces::Lists;
+use crate::core::context::Context;
+use crate::core::failures::Failures;
+use crate::core::fork;
+use crate::core::peers::Peers;
+use crate::core::receive::Receive;
+use crate::core::slow::SlowWork;
+use crate::detector::Detector;
+use crate::fabric::device::Device;
+use crate::fabric::own::OwnMemory;
+use crate::fabric::policy::Policy;
+use crate::fabric::region::Region;
+use crate::fabric::registration::Registrar;
+use crate::peer::counters::{CounterTable, CountersRef};
+use crate::peer::liveness::ProcessId;
+use crate::peer::networks::Networks;
+use crate::peer::reach::Probe;
+use crate::sm::mapped::MappedRegions;
+
+/// What the operations of a transport share: contexts, counts, peers, and what carriers are given. A transport is a core with what
+/// is made of its operations ([`Transport`](crate::Transport)), and dereferences to it.
+#[repr(C)]
+pub struct Core {
+    // First: the fast paths read it.
+    pub(crate) quick: Quick,
+    // Holds a registration, so it is dropped before what that keeps open.
+    pub(crate) node: Node,
+    // Dropped before the memory that the provider may still write to or name.
+    pub(crate) registrar: Arc<Registrar>,
+    pub(crate) device: Arc<Device>,
+    // Before what it names.
+    pub(crate) entry: fork::Entry,
+    pub(crate) contexts: Box<[Context]>,
+    pub(crate) policy: Policy,
+    /// Receives fetched values that no caller wants. Only the provider writes it; no code reads it.
+    pub(crate) scratch: OwnMemory,
+    pub(crate) setup: Setup,
+    pub(crate) failures: Failures,
+    pub(crate) detector: Detector,
+    pub(crate) peers: Arc<Mutex<Peers>>,
+    pub(crate) slow: SlowWork,
+    /// Memory of local peers that this process maps.
+    pub(crate) mapped: MappedRegions,
+    pub(crate) counters: CounterTable,
+    pub(crate) capabilities: Capabilities,
+    /// The host's function for messages of peers.
+    pub(crate) receive: Mutex<Option<Receive>>,
+    /// The process that opened it.
+    pub(crate) birth: Birth,
+}
+
+/// Constants that every operation reads.
+#[repr(C)]
+pub(crate) struct Quick {
+    /// The first context. Lives as long as the transport.
+    pub(crate) first: *const Context,
+    /// The counters of peers.
+    pub(crate) counters: CountersRef,
+    /// Flags with which the provider confirms delivery of a put or update.
+    pub(crate) delivered: u64,
+    /// Outstanding operations on a context from which on a post leaves the fast path, to make progress or be
+    /// refused.
+    pub(crate) outstanding_limit: u32,
+    /// The same for untracked operations: 0 where every operation needs a record.
+    pub(crate) untracked_limit: u32,
+    /// Whether there is more than one context.
+    pub(crate) several: bool,
+    /// Whether the provider addresses memory by virtual address.
+    pub(crate) virtual_addresses: bool,
+}
+
+/// What was settled when the transport was opened.
+pub(crate) struct Setup {
+    /// Whether inline completions return `COMPLETED` instead of running a callback.
+    pub(crate) answers_at_once: bool,
+    pub(crate) threaded: bool,
+    pub(crate) virtual_addresses: bool,
+    pub(crate) put_limit: usize,
+    pub(crate) get_limit: usize,
+    /// Largest put, and largest get, of the quick paths: larger ones may go in pieces.
+    pub(crate) quick_limits: (usize, usize),
+    /// Largest put, and largest get, that travels as a message.
+    pub(crate) message_limits: (usize, usize),
+    /// Bytes of large transfers that are on the way to a peer at a time (`compound::streams`), or `NO_WINDOW`.
+    pub(crate) stream_window: usize,
+    pub(crate) progress_threshold: u32,
+    pub(crate) num_cq_read: usize,
+    /// Milliseconds between two liveness checks.
+    pub(crate) check_interval_ms: u64,
+    /// Milliseconds of silence after which a peer is given up; 0 means never.
+    pub(crate) peer_timeout_ms: u64,
+    /// Whether the provider may register device memory (FI_HMEM).
+    pub(crate) hmem_provider: bool,
+    /// Whether a thread serves peers' requests on staged device memory.
+    pub(crate) hmem_thread: bool,
+    /// The interfaces that the user lists.
+    pub(crate) interfaces: Lists,
+    /// Passed to callbacks as their module.
+    pub(crate) owner: AtomicPtr<Module>,
+}
+
+/// This process among those of its node.
+pub(crate) struct Node {
+    /// See [`liveness::machine`].
+    pub(crate) machine: u64,
+    /// See [`liveness::node`].
+    pub(crate) id: u64,
+    pub(crate) own: ProcessId,
+    /// The registration of the probe as a word that peers read to confirm their puts, where puts go by order. Dropped before
+    /// the memory.
+    pub(crate) word: Option<Region>,
+    /// The key that every message to this process carries ([`msg`](crate::fabric::msg)); 0 if it takes no messages.
+    pub(crate) key: u64,
+    /// A random value in this process's memory. Peers read it to verify that they reach this process (`reach`).
+    pub(crate) probe: Box<AtomicU64>,
+    /// Whether peers of this node may be reached by memory (`btl_ofi_same_node`).
+    pub(crate) same_node: bool,
+    /// Whether this process may reach the memory of others by CMA, and be reached.
+    pub(crate) attaches: bool,
+    /// Whether peers may be reached by rings, and this process is.
+    pub(crate) has_rings: bool,
+    /// Whether a connected peer may be reached through the provider.
+    pub(crate) uses_fabric: AtomicBool,
+    pub(crate) networks: Networks,
+    /// What this process publishes for its peers.
+    pub(crate) address: Vec<u8>,
+}
+
+// SAFETY: the raw pointers are to boxes that the core owns; all other fields are Send.
+unsafe impl Send for Core {}
+// SAFETY: shared fields are atomic or behind locks; each context's lock guards its provider objects.
+unsafe impl Sync for Core {}
+
+impl Core {
+    pub(crate) fn lock_peers(&self) -> MutexGuard<'_, Peers> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the transport is the copy that a child of fork has.
+    #[inline]
+    pub(crate) fn is_copy(&self) -> bool {
+        !self.birth.is_here()
+    }
+
+    /// The refusal of calls by a child of fork, where they return a status.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn refuse_copy(&self) -> Status {
+        self.birth.tell();
+        Status::FATAL
+    }
+
+    /// Fails in a child of fork.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub(crate) fn check_copy(&self) -> Result<(), Error> {
+        self.birth.check()
+    }
+}
+
+/// The probe that identifies this process's memory.
+pub(crate) fn known_by(probe: &AtomicU64) -> Probe {
+    Probe {
+        address: probe.as_ptr() as u64,
+        value: probe.load(Ordering::Relaxed),
+    }
+}

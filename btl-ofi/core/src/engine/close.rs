@@ -1,0 +1,180 @@
+//! Waits at the end: before a peer is released, and before the transport closes.
+
+use crate::base::error::Error;
+use crate::core::state::Core;
+use crate::engine::transport::Transport;
+use crate::peer::endpoint::Endpoint;
+use plugin_api::Status;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long closing and releasing a peer wait for outstanding operations.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a transport that closes waits until its receipts have left.
+const PARTING: Duration = Duration::from_millis(100);
+
+impl Transport {
+    /// Waits for outstanding operations, for at most 5 s. For doors that end registrations before they
+    /// [`close`](Self::close) the transport.
+    pub fn flush_for_close(&self) {
+        if self.is_copy() {
+            return;
+        }
+        let until = Instant::now() + CLOSE_PATIENCE;
+        self.flush_patiently(None);
+        self.leave_mailboxes(None);
+        // Peers wait for the answers of commands that were executed here, and for sends.
+        self.wait_for_sends(None, until);
+        self.part();
+        self.act_on_failures();
+    }
+
+    /// Makes progress until `is_done` holds, but no longer than a release waits. For doors that have something to send before they
+    /// release a peer or close the transport.
+    pub fn progress_until(&self, mut is_done: impl FnMut() -> bool) {
+        let deadline = Instant::now() + self.patience();
+        while !is_done() {
+            if Instant::now() >= deadline || self.is_copy() {
+                self.detector.impatient.store(true, Ordering::Relaxed);
+                break;
+            }
+            self.progress();
+        }
+    }
+
+    /// How long a release waits: not at all once one has waited in vain.
+    pub(crate) fn patience(&self) -> Duration {
+        match self.detector.impatient.load(Ordering::Relaxed) {
+            false => CLOSE_PATIENCE,
+            true => Duration::ZERO,
+        }
+    }
+
+    /// Waits for outstanding operations to one peer or to all, for at most `CLOSE_PATIENCE`. After one timeout
+    /// later calls do not wait.
+    pub(crate) fn flush_patiently(&self, peer: Option<&Endpoint>) -> Status {
+        let status = self.flush_until(peer, Some(Instant::now() + self.patience()));
+        if status == Status::TIMEOUT {
+            self.detector.impatient.store(true, Ordering::Relaxed);
+        }
+        status
+    }
+
+    /// Tells peers what was executed here and not answered, because this process leaves: they would take it for lost. They may have
+    /// left themselves, so this waits a short time only.
+    pub(crate) fn part(&self) {
+        // A provider of one node takes messages to processes that have left: it misses nobody. Over shm 1.17 it must not be asked
+        // to, because an endpoint of the same process may be unmapped.
+        if !self.policy.has_messages() || self.policy.one_node {
+            return;
+        }
+        let deadline = Instant::now() + PARTING;
+        let owes_receipts = || {
+            let mut state = self.contexts[0].state.lock();
+            state.messages.as_mut().is_some_and(|messages| {
+                messages.part();
+                messages.owes_receipts()
+            })
+        };
+        while owes_receipts() && Instant::now() < deadline {
+            self.progress();
+        }
+    }
+
+    /// Waits until answers and sends have left, or the sends to one peer, at most until `deadline`.
+    pub(crate) fn wait_for_sends(&self, endpoint: Option<NonNull<Endpoint>>, deadline: Instant) {
+        let is_sending = || {
+            let state = self.contexts[0].state.lock();
+            let messages = state.messages.as_ref();
+            messages.is_some_and(|messages| messages.is_sending(endpoint))
+        };
+        while is_sending() {
+            if Instant::now() >= deadline {
+                self.detector.impatient.store(true, Ordering::Relaxed);
+                break;
+            }
+            self.progress();
+        }
+    }
+
+    /// Waits for outstanding operations, for at most 5 s, then closes everything. Regions that still exist keep
+    /// their domain open until they are dropped, but peers no longer reach them through this transport's endpoints.
+    ///
+    /// # Errors
+    /// The provider's first refusal; the rest is closed nevertheless. [`Error::Forked`] in a child of fork, which closes nothing.
+    pub fn close(self) -> Result<(), Error> {
+        if let Err(e) = self.check_copy() {
+            // Threads of the parent may have been changing it, so it is not even dropped.
+            std::mem::forget(self);
+            return Err(e);
+        }
+        self.flush_for_close();
+        let outstanding: u32 = self.contexts.iter().map(|c| c.count.outstanding()).sum();
+        if outstanding > 0 && !self.failures.degraded.load(Ordering::Relaxed) {
+            tracing::warn!("closing with {outstanding} operations outstanding");
+        }
+        let Transport {
+            core,
+            hmem,
+            rails,
+            compounds,
+            ..
+        } = self;
+        let Core {
+            device,
+            registrar,
+            contexts,
+            peers,
+            mut node,
+            scratch,
+            counters,
+            entry,
+            ..
+        } = core;
+        counters.write();
+        hmem.shut();
+        drop((node.word.take(), registrar));
+        let on_rails = rails.close();
+        // Live regions keep the device open, but what is outstanding uses memory that ends here.
+        let shut = device.shut();
+        let closed = match Arc::into_inner(device) {
+            Some(device) => device.close(),
+            // Live regions share the device; the last one closes it.
+            None => Ok(()),
+        };
+        // Peers find it as long as the allocator leaves it there.
+        node.probe.store(0, Ordering::Relaxed);
+        drop(entry);
+        // Dropped after the provider, which may still have written to this memory.
+        let memory = (contexts, scratch, peers, node, hmem, counters, compounds);
+        match &shut {
+            Ok(()) => drop(memory),
+            // The provider may still use it.
+            Err(_) => std::mem::forget(memory),
+        }
+        shut.and(closed).and(on_rails)
+    }
+
+    /// Returns the lanes in the mailboxes of a peer, or of all peers. Forgets the mailboxes, because the endpoint of a released peer
+    /// may become another one's. Waits as [`flush_patiently`](Self::flush_patiently) does. Operations that are left then end with
+    /// the failure of the peer.
+    pub(crate) fn leave_mailboxes(&self, endpoint: Option<NonNull<Endpoint>>) {
+        let deadline = Instant::now() + self.patience();
+        loop {
+            let late = Instant::now() >= deadline;
+            let (done, lost) = self.hmem.leave(endpoint, &self.slow, late);
+            if lost > 0 {
+                tracing::warn!("{lost} lanes for device memory could not be returned");
+            }
+            if late && (!done || lost > 0) {
+                self.detector.impatient.store(true, Ordering::Relaxed);
+            }
+            if late || done {
+                break;
+            }
+            self.progress();
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Peers on further rails: connecting and releasing them there.
+
+use crate::engine::transport::Transport;
+use crate::peer::address::Blob;
+use crate::peer::networks::pair;
+use crate::peer::rails::{Track, Tracks};
+use std::sync::PoisonError;
+
+impl Transport {
+    /// Finds the ways to a peer over further rails: each rail of this process leads to one of the peer's on its network, or
+    /// to that with its number where addresses are no IP addresses.
+    pub(crate) fn connect_rails(&self, proc: u64, peer: &Blob) {
+        if self.rails.is_empty() || peer.rails.is_empty() {
+            return;
+        }
+        let networks_of = |rail: &Vec<u8>| Blob::decode(rail).map(|blob| blob.networks);
+        let mut tracks = Tracks::default();
+        let rails = self.rails.iter();
+        let own: Vec<_> = rails.map(|rail| rail.node.networks.endpoint).collect();
+        let theirs = peer.rails.iter().map(networks_of);
+        let theirs: Vec<_> = theirs.map(Result::unwrap_or_default).collect();
+        let pairs = pair(&self.node.networks, &own, &theirs);
+        for ((number, rail), theirs) in self.rails.iter().enumerate().zip(pairs) {
+            let Some(theirs) = theirs else {
+                continue;
+            };
+            match rail.connect(&peer.rails[theirs], proc) {
+                Ok(endpoint) => {
+                    tracks[number] = Some(Track {
+                        rail: number,
+                        theirs,
+                        endpoint,
+                    });
+                }
+                Err(e) => tracing::info!("{}{e}", rail.failures.of),
+            }
+        }
+        if tracks.iter().all(Option::is_none) {
+            tracing::info!("process {proc} has no further rail on a network of this process");
+            return;
+        }
+        let mut all = self
+            .rails
+            .tracks
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        all.insert(proc, (tracks, peer.fence));
+    }
+
+    /// Releases a peer on the rails, whose ways were [taken](Rails::take_tracks). If operations are `outstanding`, it is given up.
+    pub(crate) fn disconnect_rails(&self, tracks: Option<Tracks>, outstanding: bool) {
+        for track in tracks.into_iter().flatten().flatten() {
+            let Some(rail) = self.rails.get(track.rail) else {
+                continue;
+            };
+            if outstanding {
+                rail.abandon_released(
+                    track.endpoint,
+                    "it was released with operations outstanding",
+                );
+                rail.act_on_failures();
+                // SAFETY: endpoints live until the transport closes.
+                let peer = unsafe { track.endpoint.as_ref() };
+                if let Err(e) = rail.remove_address(peer) {
+                    tracing::warn!("{}removing process {}: {e}", rail.failures.of, peer.proc);
+                }
+            } else {
+                // SAFETY: `connect_rails` connected the endpoint, and the table had it once.
+                unsafe { rail.disconnect(track.endpoint) };
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The table of typed AMOs, by which fast paths look them up.
+
+use crate::fabric::atomic_table::AtomicTable;
+use crate::fabric::policy::Policy;
+use plugin_api::{AtomicKind, AtomicOp, Datatype};
+
+/// Rows and columns of the table; more than there are types and operations.
+const CODES: usize = 16;
+
+/// What the fast path supports of one type and operation.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Served {
+    /// Most elements of an update and of a fetch, by a ring and by the provider.
+    pub(super) most: [[u32; 2]; 2],
+    /// Log2 of the element's size in bytes.
+    pub(super) shift: u32,
+}
+
+/// All typed AMOs, by the codes of type and operation.
+pub(crate) struct Vectors(pub(super) [[Served; CODES]; CODES]);
+
+impl Vectors {
+    pub(crate) fn new(table: &AtomicTable, policy: &Policy) -> Vectors {
+        let mut vectors = Vectors([[Served::default(); CODES]; CODES]);
+        for &datatype in Datatype::ALL {
+            for &op in AtomicOp::ALL {
+                let count = |kind, conditions| match conditions {
+                    true => 0,
+                    false => table.count(kind, datatype, op),
+                };
+                vectors.0[datatype as usize % CODES][op as usize % CODES] = Served {
+                    most: [
+                        [
+                            count(AtomicKind::Update, false),
+                            count(AtomicKind::Fetch, false),
+                        ],
+                        [
+                            count(AtomicKind::Update, policy.updates_fetch),
+                            count(AtomicKind::Fetch, policy.fetch_alone),
+                        ],
+                    ],
+                    shift: datatype.size().trailing_zeros(),
+                };
+            }
+        }
+        vectors
+    }
+}

@@ -1,0 +1,48 @@
+//! The ways to a peer over further rails, and the words by which a process is asked to close a rail.
+
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use crate::mem::handle::{MAX_RAILS, Target};
+use crate::peer::endpoint::Endpoint;
+
+/// The way to a peer over one rail.
+#[derive(Clone, Copy)]
+pub(crate) struct Track {
+    /// Number of the rail among this transport's.
+    pub(crate) rail: usize,
+    /// Number of the peer's rail, by which its handles have keys.
+    pub(crate) theirs: usize,
+    /// The peer on the rail.
+    pub(crate) endpoint: NonNull<Endpoint>,
+}
+
+// SAFETY: an endpoint is shared by all threads that use its transport; it lives until it is disconnected.
+unsafe impl Send for Track {}
+// SAFETY: as above; the other fields are plain numbers.
+unsafe impl Sync for Track {}
+
+/// The ways to a peer over further rails.
+pub(crate) type Tracks = [Option<Track>; MAX_RAILS - 1];
+
+/// The value of the words below when a rail is to be closed, and when it is closed.
+pub(crate) const CLOSED: u64 = 1;
+
+/// Rails beyond the first.
+pub(crate) const FURTHER: usize = MAX_RAILS - 1;
+
+/// The words of each rail: whether it is to be closed, which peers write; then whether it is closed, which they read.
+pub(crate) type Fence = [AtomicU64; 2 * FURTHER];
+
+/// Where a peer is asked to close a rail.
+pub(crate) fn asked_at(fence: Target, rail: usize) -> Target {
+    Target {
+        address: fence.address + (8 * rail) as u64,
+        ..fence
+    }
+}
+
+/// Where a peer says that a rail is closed.
+pub(crate) fn closed_at(fence: Target, rail: usize) -> Target {
+    asked_at(fence, FURTHER + rail)
+}

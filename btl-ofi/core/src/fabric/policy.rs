@@ -22,7 +22,7 @@ use libfabric_sys as ffi;
 
 use crate::base::params::Options;
 use crate::fabric::fids::InfoRef;
-use crate::fabric::msg::{GETS_OVER_PUTS, MOST_ANSWER, MOST_WORDS};
+use crate::fabric::msg::wire::{GETS_OVER_PUTS, MOST_ANSWER, MOST_WORDS};
 use crate::fabric::query::{confirms, orders_atomics, orders_reads, takes_messages};
 use crate::fabric::quirks::{Headers, Quirks, Trait};
 use crate::peer::endpoint::{Endpoint, SAME_MACHINE};

@@ -8,7 +8,7 @@ use plugin_api::ThreadLevel;
 use crate::base::error::{CallError, Doing, Error};
 use crate::base::params::{Options, ProgressMode};
 use crate::fabric::fids::{Hints, HintsMut, Info, InfoList, InfoRef};
-use crate::fabric::msg;
+use crate::fabric::msg::wire;
 use crate::fabric::ranking::source;
 
 /// Oldest supported release, the one whose headers the bindings were made for.
@@ -124,7 +124,7 @@ pub(crate) fn link_speed(info: InfoRef<'_>) -> u32 {
 /// Whether the provider takes messages as long as those of the transport.
 pub(crate) fn takes_messages(info: InfoRef<'_>, options: &Options) -> bool {
     info.raw().caps & u64::from(ffi::FI_MSG) != 0
-        && info.ep_attr().max_msg_size >= msg::longest(options.two_sided())
+        && info.ep_attr().max_msg_size >= wire::longest(options.two_sided())
         // Contexts of messages are numbers (`op::marked`), and no place for a provider to write to.
         && !info.claims_contexts()
 }

@@ -118,7 +118,7 @@ impl Pool {
     }
 
     /// All records, in use or free.
-    fn all(&self) -> impl Iterator<Item = NonNull<Record>> {
+    fn records(&self) -> impl Iterator<Item = NonNull<Record>> {
         self.chunks.iter().flat_map(move |chunk| {
             let first = NonNull::from(&**chunk).cast::<Place>();
             (0..chunk.len() - 1)
@@ -234,7 +234,7 @@ impl Pool {
             let tag = unsafe { (*record.as_ptr()).kept.tag };
             tag != 0 && endpoint.is_none_or(|e| Tag(tag).endpoint() == e.as_ptr())
         };
-        self.all().filter(wanted).collect()
+        self.records().filter(wanted).collect()
     }
 }
 

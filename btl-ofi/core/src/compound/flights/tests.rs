@@ -1,9 +1,7 @@
 use std::ptr;
 
 use super::*;
-use crate::compound::stream::{
-    LARGEST_PIECE, LARGEST_WHOLE, PAGE, SMALLEST_PIECE, Stream, piece_of,
-};
+use crate::compound::stream::{LARGEST_PIECE, SMALLEST_PIECE, Stream, piece_of};
 use crate::compound::streams::SMALLEST;
 use crate::fabric::policy::NO_WINDOW;
 use crate::mem::handle::Target;

@@ -42,10 +42,11 @@ mod hostile;
 mod inbox;
 mod line;
 mod origin;
+mod places;
 mod port;
 mod receives;
 mod target;
-mod wire;
+pub(crate) mod wire;
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -63,10 +64,8 @@ pub use self::origin::{Leaves, Sent};
 use self::port::Port;
 use self::receives::Receives;
 use self::target::Target;
-pub(crate) use self::wire::{
-    Form, GETS_OVER_PUTS, Header, LARGEST, LARGEST_SEND, MOST_ANSWER, MOST_WORDS,
-};
-use self::wire::{Introduction, Kind, LONG_WORDS, Unread};
+pub(crate) use self::wire::{Form, Header, LARGEST, LARGEST_SEND};
+use self::wire::{Introduction, Kind, Unread};
 use crate::base::error::{Doing, Error, describe};
 use crate::base::lock::Lock;
 use crate::fabric::addresses::Addresses;
@@ -98,11 +97,6 @@ pub(crate) struct Provider {
     /// Bytes on the way to a peer after which it is sent nothing before an answer.
     pub(crate) window: usize,
     pub(crate) counters: CountersRef,
-}
-
-/// Bytes of the longest message that every provider must take, with sends of the host or without.
-pub(crate) fn longest(two_sided: bool) -> usize {
-    8 * if two_sided { LONG_WORDS } else { MOST_WORDS }
 }
 
 /// The messages of one transport.
@@ -141,7 +135,7 @@ impl Messages {
             counters,
         } = provider;
         let doing = || String::from("posting receives for messages");
-        let words = answer.max(longest(two_sided) / 8);
+        let words = answer.max(wire::longest(two_sided) / 8);
         // SAFETY: the caller guarantees the endpoints.
         let port = unsafe { Port::new(tx, rx) }.doing(doing)?;
         let known = Arc::clone(&addresses);
@@ -470,12 +464,4 @@ impl Messages {
         let answers = endpoint.is_none() && self.target.owes_answers();
         !self.port.closed && (answers || self.origin.is_sending(endpoint))
     }
-}
-
-/// The number of a place that is free, made if there is none.
-fn vacant<T>(places: &mut Vec<Option<T>>, free: &mut Vec<u32>) -> u32 {
-    free.pop().unwrap_or_else(|| {
-        places.push(None);
-        places.len() as u32 - 1
-    })
 }

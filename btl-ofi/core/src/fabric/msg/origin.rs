@@ -11,7 +11,6 @@ pub(crate) use heartbeat::Heard;
 use knock::is_before;
 pub(super) use sends::HANDED_ON;
 pub use sends::{Leaves, Sent};
-pub(super) use spare::SPARE;
 
 use std::collections::HashMap;
 use std::hash::RandomState;
@@ -61,7 +60,7 @@ pub(super) struct Origin {
     /// Lines with something to send.
     listed: Vec<u32>,
     batches: Vec<Batch>,
-    /// Batches that are free, and memory for batches: at most for [`spare::SPARE`].
+    /// Batches that are free, and memory for batches: at most for [`SPARE`](super::places::SPARE).
     free_batches: Vec<u32>,
     spare: Vec<Memory>,
     /// Batches that an answer covers, while it is handled.

@@ -366,3 +366,8 @@ impl Form {
         2 + REGION_WORDS + usize::from(self.compares) + self.operands
     }
 }
+
+/// Bytes of the longest message that every provider must take, with sends of the host or without.
+pub(crate) fn longest(two_sided: bool) -> usize {
+    8 * if two_sided { LONG_WORDS } else { MOST_WORDS }
+}

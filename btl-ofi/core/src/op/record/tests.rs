@@ -67,6 +67,6 @@ fn an_operation_takes_what_is_promised() {
         pool.grow();
         let places: usize = pool.chunks.iter().map(|chunk| size_of_val(&**chunk)).sum();
         let spare = pool.chunks.len() * size_of::<Place>();
-        assert_eq!((places - spare) / pool.all().count(), bytes);
+        assert_eq!((places - spare) / pool.records().count(), bytes);
     }
 }

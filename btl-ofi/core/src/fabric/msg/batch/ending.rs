@@ -34,7 +34,7 @@ impl Ended {
 
 impl Batch {
     /// Whether an answer has as many results as this batch asks for, without those of the entries that it names as failed.
-    pub(in crate::fabric::msg) fn is_answered_by(&self, answer: &Header, words: &[u64]) -> bool {
+    pub(crate) fn is_answered_by(&self, answer: &Header, words: &[u64]) -> bool {
         let failures = answer.entries as usize;
         answer.entries <= self.entries
             && words.len() == Header::WORDS + failures + answer.results as usize
@@ -58,7 +58,7 @@ impl Batch {
 
     /// Ends the operations with their answer, whose [form is right](Self::is_answered_by): writes the results, and notes
     /// how each operation is to be reported.
-    pub(in crate::fabric::msg) fn answer(
+    pub(crate) fn answer(
         &mut self,
         endpoint: NonNull<Endpoint>,
         failures: &[u64],
@@ -114,12 +114,7 @@ impl Batch {
     }
 
     /// Ends the operations as failed.
-    pub(in crate::fabric::msg) fn fail(
-        &mut self,
-        endpoint: NonNull<Endpoint>,
-        status: Status,
-        ended: &mut Ended,
-    ) {
+    pub(crate) fn fail(&mut self, endpoint: NonNull<Endpoint>, status: Status, ended: &mut Ended) {
         let refused = self.pending.drain(..).map(|p| (p.finished, status));
         ended.refused.extend(refused);
         let unnamed: u32 = self.untracked.iter().flatten().sum();

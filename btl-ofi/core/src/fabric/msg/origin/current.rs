@@ -9,8 +9,8 @@ use super::{NOBODY, Origin};
 use crate::base::hints::branch;
 use crate::fabric::msg::batch::Batch;
 use crate::fabric::msg::line::Line;
+use crate::fabric::msg::places::vacant;
 use crate::fabric::msg::port::Port;
-use crate::fabric::msg::vacant;
 use crate::fabric::msg::wire::Form;
 use crate::fabric::policy::window_to;
 use crate::peer::endpoint::Endpoint;
@@ -36,7 +36,7 @@ impl Last {
 impl Origin {
     /// [`Messages::gathering`](crate::fabric::msg::Messages::gathering).
     #[inline(always)]
-    pub(in crate::fabric::msg) fn gathering(
+    pub(crate) fn gathering(
         &mut self,
         endpoint: NonNull<Endpoint>,
         form: &Form,
@@ -54,7 +54,7 @@ impl Origin {
     ///
     /// # Safety
     /// As there.
-    pub(in crate::fabric::msg) unsafe fn batch(
+    pub(crate) unsafe fn batch(
         &mut self,
         port: &Port,
         endpoint: NonNull<Endpoint>,

@@ -34,7 +34,7 @@ impl Heard {
 
 impl Origin {
     /// Peers that have answered this process, and those at these addresses.
-    pub(in crate::fabric::msg) fn heard(&self, origins: HashSet<fi_addr_t>) -> Heard {
+    pub(crate) fn heard(&self, origins: HashSet<fi_addr_t>) -> Heard {
         let lines = self.lines.iter().flatten();
         let introduced = lines.filter(|line| line.client != UNKNOWN);
         Heard {
@@ -44,7 +44,7 @@ impl Origin {
     }
 
     /// Peers that were asked and have not answered since.
-    pub(in crate::fabric::msg) fn asked(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
+    pub(crate) fn asked(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
         let asked = self.lines.iter().flatten().filter(|line| line.asked);
         asked.map(|line| line.endpoint)
     }
@@ -55,7 +55,7 @@ impl Origin {
     /// # Safety
     /// The endpoint is live.
     #[cold]
-    pub(in crate::fabric::msg) unsafe fn ask(&mut self, port: &Port, endpoint: NonNull<Endpoint>) {
+    pub(crate) unsafe fn ask(&mut self, port: &Port, endpoint: NonNull<Endpoint>) {
         let number = self.line_to(endpoint);
         let Some(line) = &mut self.lines[number as usize] else {
             return;
@@ -81,11 +81,7 @@ impl Origin {
     /// begins another line. Sends that have left are outstanding until an answer or a receipt covers them: the provider took them, but
     /// perhaps the peer did not get them. One that leaves in good order sends the receipt.
     #[cold]
-    pub(in crate::fabric::msg) fn remove_idle(
-        &mut self,
-        port: &Port,
-        endpoint: NonNull<Endpoint>,
-    ) -> bool {
+    pub(crate) fn remove_idle(&mut self, port: &Port, endpoint: NonNull<Endpoint>) -> bool {
         let number = self.by_endpoint.get(&endpoint);
         let line = number.and_then(|number| self.lines[*number as usize].as_ref());
         let idle = line.is_some_and(|line| {
@@ -100,7 +96,7 @@ impl Origin {
         idle
     }
 
-    pub(in crate::fabric::msg) fn has_line(&self, endpoint: NonNull<Endpoint>) -> bool {
+    pub(crate) fn has_line(&self, endpoint: NonNull<Endpoint>) -> bool {
         self.by_endpoint.contains_key(&endpoint)
     }
 }

@@ -22,7 +22,7 @@ impl Origin {
     /// Asks each peer with unanswered batches for a receipt; unless `all`, only if an answer is due. If the connection is broken,
     /// the error of this message names the line.
     #[cold]
-    pub(in crate::fabric::msg) fn send_alive(&mut self, port: &Port, all: bool) {
+    pub(crate) fn send_alive(&mut self, port: &Port, all: bool) {
         // One at a time: a target that takes nothing leaves the provider's queue to others.
         let sent = self.batches.iter().filter(|b| b.held && b.is_empty());
         let sent: HashSet<u64> = sent.map(|batch| batch.cookie).collect();
@@ -50,7 +50,7 @@ impl Origin {
 
     /// Handles a receipt.
     #[cold]
-    pub(in crate::fabric::msg) fn told(&mut self, header: &Header) -> Result<(), &'static str> {
+    pub(crate) fn told(&mut self, header: &Header) -> Result<(), &'static str> {
         let line = self.lines.get_mut(header.line as usize);
         let line = line.and_then(Option::as_mut);
         let Some(line) = line.filter(|line| line.cookie == header.cookie) else {
@@ -89,7 +89,7 @@ impl Origin {
     }
 
     /// Peers for which the provider took no message when it was asked last.
-    pub(in crate::fabric::msg) fn stuck(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
+    pub(crate) fn stuck(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
         let stuck = self.lines.iter().flatten().filter(|line| line.stuck);
         stuck.map(|line| line.endpoint)
     }

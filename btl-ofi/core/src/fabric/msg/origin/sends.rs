@@ -16,7 +16,7 @@ use crate::peer::endpoint::Endpoint;
 
 /// Bytes of unanswered batches that the provider hands on when they are posted, although it reports that later: an empty socket's buffer
 /// has room for them.
-pub(in crate::fabric::msg) const HANDED_ON: usize = 16 * 1024;
+pub(crate) const HANDED_ON: usize = 16 * 1024;
 
 /// When a send is to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Origin {
     ///
     /// # Safety
     /// As there.
-    pub(in crate::fabric::msg) unsafe fn send(
+    pub(crate) unsafe fn send(
         &mut self,
         port: &Port,
         endpoint: NonNull<Endpoint>,
@@ -97,7 +97,7 @@ impl Origin {
     }
 
     /// [`Messages::has_sent`](crate::fabric::msg::Messages::has_sent).
-    pub(in crate::fabric::msg) fn has_sent(&self, endpoint: NonNull<Endpoint>, sent: Sent) -> bool {
+    pub(crate) fn has_sent(&self, endpoint: NonNull<Endpoint>, sent: Sent) -> bool {
         let Sent::In(cookie, batch) = sent else {
             return true;
         };

@@ -2,10 +2,7 @@
 
 use crate::fabric::msg::batch::Batch;
 use crate::fabric::msg::origin::Origin;
-
-/// Most batches, and answers, for which memory is kept that none uses: more are needed only where many peers are told something
-/// at once.
-pub(in crate::fabric::msg) const SPARE: usize = 64;
+use crate::fabric::msg::places::SPARE;
 
 impl Origin {
     /// A batch that is not in use.
@@ -36,7 +33,7 @@ impl Origin {
     }
 
     /// The provider no longer reads a batch.
-    pub(in crate::fabric::msg) fn sent(&mut self, number: u32) {
+    pub(crate) fn sent(&mut self, number: u32) {
         let batch = &mut self.batches[number as usize];
         batch.held = false;
         if batch.over {

@@ -5,7 +5,7 @@ use libfabric_sys::fi_addr_t;
 
 use crate::base::error::{describe, peer_is_gone};
 use crate::fabric::msg::line::MOST_DUE;
-use crate::fabric::msg::origin::SPARE;
+use crate::fabric::msg::places::SPARE;
 use crate::fabric::msg::port::{EAGAIN, Port};
 use crate::fabric::msg::target::Target;
 use crate::fabric::msg::target::pauses::PROMPT;
@@ -83,18 +83,18 @@ pub(super) enum Receiver {
 impl Target {
     /// Whether answers wait for room at the provider.
     #[inline]
-    pub(in crate::fabric::msg) fn has_unsent(&self) -> bool {
+    pub(crate) fn has_unsent(&self) -> bool {
         !(self.unsent.is_empty() && self.pauses.is_empty())
     }
 
     /// Whether answers are not sent yet, or the provider still reads them.
-    pub(in crate::fabric::msg) fn owes_answers(&self) -> bool {
+    pub(crate) fn owes_answers(&self) -> bool {
         self.free_answers.len() + self.parked.len() + self.receipts < self.answers.len()
     }
 
     /// Bytes of answers that are not sent yet, or that the provider still reads.
     #[inline]
-    pub(in crate::fabric::msg) fn owed_bytes(&self) -> usize {
+    pub(crate) fn owed_bytes(&self) -> usize {
         self.owed_words * size_of::<u64>()
     }
 
@@ -109,7 +109,7 @@ impl Target {
     }
 
     /// Sends the answers that the provider had no room for.
-    pub(in crate::fabric::msg) fn send_waiting(&mut self, port: &Port) {
+    pub(crate) fn send_waiting(&mut self, port: &Port) {
         for _ in 0..self.unsent.len() {
             let Some(number) = self.unsent.pop_front() else {
                 break;
@@ -123,7 +123,7 @@ impl Target {
 
     /// The provider no longer reads an answer.
     #[inline]
-    pub(in crate::fabric::msg) fn sent(&mut self, number: u32) {
+    pub(crate) fn sent(&mut self, number: u32) {
         self.free_answer(number);
     }
 
@@ -230,7 +230,7 @@ impl Target {
     /// Sends an answer again later: the origin waits for it, and ignores a second one. One whose origin cannot be reached is
     /// kept until the origin asks. A receipt is not: the origin gets another one when it asks.
     #[cold]
-    pub(in crate::fabric::msg) fn answer_failed(&mut self, number: u32, code: i32) {
+    pub(crate) fn answer_failed(&mut self, number: u32, code: i32) {
         let answer = &mut self.answers[number as usize];
         answer.failures += 1;
         if answer.is_receipt {

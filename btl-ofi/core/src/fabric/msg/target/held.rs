@@ -70,7 +70,7 @@ impl Client {
 impl Target {
     /// Whether batches that wait may be executed.
     #[inline]
-    pub(in crate::fabric::msg) fn has_held(&self) -> bool {
+    pub(crate) fn has_held(&self) -> bool {
         self.held.is_due
     }
 
@@ -121,7 +121,7 @@ impl Target {
 
     /// Executes the batches of clients whose answers have left.
     #[cold]
-    pub(in crate::fabric::msg) fn execute_held(&mut self, port: &Port, regions: &Lock<Regions>) {
+    pub(crate) fn execute_held(&mut self, port: &Port, regions: &Lock<Regions>) {
         self.held.is_due = false;
         for _ in 0..self.held.clients.len() {
             let Some(number) = self.held.clients.pop_front() else {

@@ -13,7 +13,7 @@ const MOST_TO_STRANGERS: usize = 64;
 impl Target {
     /// An origin asks how far this process is with its line. Answers that could not be sent are sent again.
     #[cold]
-    pub(in crate::fabric::msg) fn asked(
+    pub(crate) fn asked(
         &mut self,
         port: &Port,
         header: &Header,
@@ -78,7 +78,7 @@ impl Target {
 
     /// This process leaves: tells origins what it has executed that no answer covers, so that they do not take it for lost.
     #[cold]
-    pub(in crate::fabric::msg) fn part(&mut self, port: &Port) {
+    pub(crate) fn part(&mut self, port: &Port) {
         for number in 0..self.clients.len() {
             let Some(client) = &mut self.clients[number] else {
                 continue;
@@ -104,7 +104,7 @@ impl Target {
     }
 
     /// Whether receipts are not sent yet, or the provider still reads them.
-    pub(in crate::fabric::msg) fn owes_receipts(&self) -> bool {
+    pub(crate) fn owes_receipts(&self) -> bool {
         self.receipts > 0
     }
 

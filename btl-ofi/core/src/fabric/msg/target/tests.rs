@@ -9,7 +9,7 @@ use super::held::{MOST_HELD, MOST_OWED};
 use super::pauses::{LONGEST, PROMPT};
 use super::*;
 use crate::fabric::msg::line::MOST_DUE;
-use crate::fabric::msg::origin::SPARE;
+use crate::fabric::msg::places::SPARE;
 use crate::fabric::msg::port::SENDS;
 use crate::fabric::msg::wire::{Introduction, MOST_WORDS, push_introduction};
 

@@ -4,45 +4,45 @@ use super::{Form, LARGEST, SAME_REGION};
 use crate::op::responder::{Command, PUT, SEND};
 
 /// The entries of a batch.
-pub(in crate::fabric::msg) struct Entries {
+pub(crate) struct Entries {
     /// The word at which the next entry begins.
     at: usize,
     region: Option<(u64, u64)>,
 }
 
 /// An entry of a batch.
-pub(in crate::fabric::msg) struct Entry {
-    pub(in crate::fabric::msg) command: Command,
+pub(crate) struct Entry {
+    pub(crate) command: Command,
     /// The word at which the operands begin.
-    pub(in crate::fabric::msg) operands: usize,
-    pub(in crate::fabric::msg) form: Form,
+    pub(crate) operands: usize,
+    pub(crate) form: Form,
 }
 
 /// A put to the region of the entry before.
 #[derive(Clone, Copy)]
-pub(in crate::fabric::msg) struct NextPut {
-    pub(in crate::fabric::msg) address: u64,
+pub(crate) struct NextPut {
+    pub(crate) address: u64,
     /// Bytes, at least one.
-    pub(in crate::fabric::msg) size: usize,
+    pub(crate) size: usize,
     /// The word at which the bytes begin.
-    pub(in crate::fabric::msg) operands: usize,
+    pub(crate) operands: usize,
 }
 
 impl Entries {
     /// The entries that begin at a word of a message.
-    pub(in crate::fabric::msg) fn at(at: usize) -> Entries {
+    pub(crate) fn at(at: usize) -> Entries {
         Entries { at, region: None }
     }
 
     /// Key and cookie of the region of the entry before.
-    pub(in crate::fabric::msg) fn region(&self) -> Option<(u64, u64)> {
+    pub(crate) fn region(&self) -> Option<(u64, u64)> {
         self.region
     }
 
     /// The next entry if it is a put to the region of the entry before, as most entries are. `None`, and nothing changes, for
     /// any other one, which is left to [`next`](Self::next).
     #[inline(always)]
-    pub(in crate::fabric::msg) fn next_put(&mut self, words: &[u64]) -> Option<NextPut> {
+    pub(crate) fn next_put(&mut self, words: &[u64]) -> Option<NextPut> {
         let &[first, address] = words.get(self.at..)?.first_chunk()?;
         let (what, size) = (first as u32, (first >> 32) as usize);
         if what != PUT | SAME_REGION || size.wrapping_sub(1) >= LARGEST || self.region.is_none() {
@@ -64,10 +64,7 @@ impl Entries {
 
     /// The next entry; `None` at the end.
     #[inline]
-    pub(in crate::fabric::msg) fn next(
-        &mut self,
-        words: &[u64],
-    ) -> Result<Option<Entry>, &'static str> {
+    pub(crate) fn next(&mut self, words: &[u64]) -> Result<Option<Entry>, &'static str> {
         const CUT: &str = "an entry is cut off";
         if self.at == words.len() {
             return Ok(None);

@@ -57,5 +57,5 @@ pub use registry::Registry;
 pub use removed::Removed;
 pub use resolved::Resolved;
 pub use source::Source;
-pub use unknown::Unknown;
+pub use unknown::{Unknown, similar};
 pub use value::{Kind, Value};

@@ -52,8 +52,9 @@ pub(crate) fn find(
         .collect()
 }
 
-/// The most similar of the known names, if it is similar enough. Very long names, of a file's size, are not compared.
-fn similar<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<String> {
+/// The most similar of the known names, if at most three bytes, and a third of `name`, differ. Very long names, of a file's
+/// size, are not compared.
+pub fn similar<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<String> {
     const LONGEST: usize = 128;
     const FARTHEST: usize = 3;
     if name.len() > LONGEST {
@@ -62,7 +63,7 @@ fn similar<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<St
     known
         .map(|known| (distance(name.as_bytes(), known.as_bytes()), known))
         .min()
-        .filter(|(distance, _)| *distance <= FARTHEST)
+        .filter(|(distance, _)| *distance <= FARTHEST.min(name.len() / 3))
         .map(|(_, known)| known.clone())
 }
 

@@ -73,6 +73,11 @@ fn lists_exclude_providers_and_interfaces() {
         "{others}"
     );
 
+    let mistyped = said(&[("btl_ofi_provider_include", "sokets")]);
+    assert!(mistyped.contains("did you mean sockets?"), "{mistyped}");
+    let absent = said(&[("btl_ofi_provider_include", "efa")]);
+    assert!(!absent.contains("did you mean"), "{absent}");
+
     let named = ("btl_ofi_provider_include", "sockets");
     let used = said(&[named]);
     assert!(used.contains("module     sockets"), "{used}");

@@ -223,8 +223,13 @@ fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Err
         } else {
             None
         };
+        let known = candidates.iter().map(|candidate| &candidate.name);
         let refusal = short.unwrap_or_else(|| {
-            String::from("libfabric has no such provider, or it finds no device")
+            let unknown = "libfabric has no such provider, or it finds no device";
+            match mca_params::similar(&name, known) {
+                Some(similar) => format!("{unknown}; did you mean {similar}?"),
+                None => unknown.to_owned(),
+            }
         });
         candidates.push(Candidate {
             name,

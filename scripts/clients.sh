@@ -5,8 +5,8 @@
 #   clients_command     what `./dev clients` calls
 
 clients_dir=target/clients
-# Lines of the table.
-clients_rows=()
+# Lines of the table, and how many checks had failed when the last was written.
+clients_rows=() clients_failed=0
 
 # Debian's OpenCoarrays brings its own tests, compiled.
 clients_coarrays=/usr/lib/x86_64-linux-gnu/open-coarrays/openmpi/bin/OpenCoarrays-*-tests
@@ -39,7 +39,13 @@ clients_own() {
     esac </dev/null
 }
 
-clients_row() { clients_rows+=("| $1 | $2 | $3 | $4 | $5 |"); }
+# clients_row CLIENT PLACE RANKS OURS OWN: the results are right if no check has failed since the row before.
+clients_row() {
+    local right=yes
+    [ "$openmpi_failures" -eq $clients_failed ] || right=no
+    clients_failed=$openmpi_failures
+    clients_rows+=("| $1 | $2 | $3 | $4 | $5 | $right |")
+}
 
 # The time that a program printed.
 clients_time() { sed -n 's/^[a-z_]*: ok, .* in *\([0-9.]*\) us .*/\1/p' "$1"; }
@@ -102,11 +108,22 @@ clients_check_coarrays() {
         "$(cat "$clients_dir/coarrays_ours_$place") s" "$(cat "$clients_dir/coarrays_own_$place") s, with those left out"
 }
 
+# clients_armci PLACE: the program checks what it gets, both ways. Leaves the seconds of both in a file each.
 clients_armci() {
-    local out
-    out=$(clients_ours "$1" 4 "$openmpi_dir/bin/armci" 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
-    grep -q '^armci: ok, 4 ranks' <<<"$out" && grep -q 'osc/ofi_rs: serves a window' <<<"$out"
+    local place=$1 side begin out=$clients_dir/armci_$1
+    for side in ours own; do
+        begin=$SECONDS
+        "clients_$side" "$place" 4 "$openmpi_dir/bin/armci" >"${out}_$side" 2>&1 && grep -q '^armci: ok, 4 ranks' "${out}_$side" ||
+            { cat "${out}_$side"; return 1; }
+        echo $((SECONDS - begin)) >"${out}_${side}_seconds"
+    done
+    grep -q 'osc/ofi_rs: serves a window' "${out}_ours" || { cat "${out}_ours"; return 1; }
+}
+
+clients_check_armci() {
+    local place=$1
+    openmpi_check "ARMCI-MPI, 4 ranks, $place" clients_armci "$place"
+    clients_row ARMCI-MPI "$place" 4 "$(cat "$clients_dir/armci_${place}_ours_seconds") s" "$(cat "$clients_dir/armci_${place}_own_seconds") s"
 }
 
 # The seconds that NWChem says it took.
@@ -147,7 +164,7 @@ clients_mpi4py() {
 clients_check_mpi4py() {
     local place=$1 begin=$SECONDS
     openmpi_check "mpi4py, 3 ranks, $place" clients_mpi4py "$place"
-    clients_row 'mpi4py, windows' "$place" 3 "$((SECONDS - begin)) s" ''
+    clients_row 'mpi4py, windows' "$place" 3 "$((SECONDS - begin)) s" 'none'
 }
 
 clients_compile() {
@@ -157,40 +174,55 @@ clients_compile() {
     # shellcheck disable=SC2046 # a list of options
     mpicc -O2 -Wall -Wextra -o "$clients_dir/star_forest" tests/clients/star_forest.c $(pkg-config --cflags --libs PETSc)
     mpicc -O2 -Wall -Wextra -o "$clients_dir/attached" tests/clients/attached.c
+    mpicc -O2 -Wall -Wextra -o "$clients_dir/global_arrays" tests/clients/global_arrays.c \
+        -lga-openmpi -larmci-openmpi -lscalapack-openmpi -llapack -lblas -lgfortran -lm
 }
 
 # Every client on one place.
 clients_place() {
     local place=$1 program ranks
-    for program in windows coarray star_forest attached; do
+    for program in windows coarray star_forest attached global_arrays; do
         for ranks in 2 4; do clients_check_program "$program" "$place" $ranks; done
     done
     clients_check_coarrays "$place"
-    openmpi_check "ARMCI-MPI, 4 ranks, $place" clients_armci "$place"
+    clients_check_armci "$place"
     clients_check_nwchem "$place"
     clients_check_mpi4py "$place"
 }
 
+# clients_command [PLACE...]: all places unless some are named.
 clients_command() {
     local place why
-    [ $# -eq 0 ] || openmpi_die "clients: unknown: $1 (it takes nothing)"
+    for place in "$@"; do
+        case $place in
+        shm | tcp | hosts) ;;
+        *) openmpi_die "clients: unknown: $place (shm, tcp, hosts, or nothing for all)" ;;
+        esac
+    done
+    [ $# -gt 0 ] || set -- shm tcp hosts
     mkdir -p "$openmpi_dir" "$clients_dir"
-    openmpi_packages gfortran libcoarrays-openmpi-dev petsc-dev pkg-config libarmci-mpi-dev nwchem-openmpi
+    openmpi_packages gfortran libcoarrays-openmpi-dev petsc-dev pkg-config libarmci-mpi-dev \
+        libglobalarrays-dev libscalapack-openmpi-dev liblapack-dev libblas-dev nwchem-openmpi
     openmpi_build
     openmpi_check "building the programs" clients_compile
     openmpi_check "building mpi4py" openmpi_mpi4py
     openmpi_compile tests/openmpi/armci.c -larmci-openmpi
-    for place in shm tcp; do clients_place $place; done
-    why=$(hosts_obstacle)
-    if [ -n "$why" ]; then
-        openmpi_say "skipped, hosts cannot be made here: $why"
-    else
-        unset FI_TCP_IFACE FI_NET_IFACE FI_SOCKETS_IFACE FI_UDP_IFACE
-        hosts_make 2
-        clients_place hosts
-        hosts_end
-    fi
-    printf '\n| client | where | ranks | this component | Open MPI'"'"'s own |\n| --- | --- | --: | --: | --: |\n'
+    for place in "$@"; do
+        if [ "$place" != hosts ]; then
+            clients_place "$place"
+            continue
+        fi
+        why=$(hosts_obstacle)
+        if [ -n "$why" ]; then
+            openmpi_say "skipped, hosts cannot be made here: $why"
+        else
+            unset FI_TCP_IFACE FI_NET_IFACE FI_SOCKETS_IFACE FI_UDP_IFACE
+            hosts_make 2
+            clients_place hosts
+            hosts_end
+        fi
+    done
+    printf '\n| client | where | ranks | this component | Open MPI'"'"'s own | right |\n| --- | --- | --: | --: | --: | --- |\n'
     printf '%s\n' "${clients_rows[@]}"
     openmpi_end
 }

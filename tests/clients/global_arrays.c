@@ -115,8 +115,9 @@ static void mutex(int array)
         GA_Lock(0);
         NGA_Get(array, low, low, &value, &lead);
         value += 1;
-        NGA_Put(array, low, low, &value, &lead);
+        /* A fence waits for what was put since it was initialised. */
         GA_Init_fence();
+        NGA_Put(array, low, low, &value, &lead);
         GA_Fence();
         GA_Unlock(0);
     }

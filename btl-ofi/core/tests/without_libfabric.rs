@@ -11,10 +11,10 @@ mod common;
 
 use std::ptr;
 
-use btl_ofi::Error;
+use btl_ofi::{Error, Transport};
 use common::Calls as _;
 use common::pair::{Target, WORDS, serve_as_target};
-use common::{SAME_NODE_OFF, insist, open, options, try_open};
+use common::{SAME_NODE, SAME_NODE_OFF, insist, open, options, try_open};
 use mca_params::Value;
 use plugin_api::{BtlAtomicOp, ModuleFlags, OpFlags, Status, ThreadLevel};
 
@@ -82,7 +82,15 @@ fn processes_of_one_node_need_no_libfabric() {
 #[test]
 fn it_is_refused_where_memory_may_not_be_used() {
     let named = ("btl_ofi_provider_include", Value::str(MEMORY));
-    let refused = try_open(&options(&[named, SAME_NODE_OFF]), ThreadLevel::Single);
+    let level = ThreadLevel::Single;
+    let survey = |same_node| {
+        let found = Transport::survey(&options(&[named.clone(), same_node]), level).unwrap();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].chosen, found[0].refusal.is_none());
+        found[0].chosen
+    };
+    assert!(survey(SAME_NODE) && !survey(SAME_NODE_OFF));
+    let refused = try_open(&options(&[named.clone(), SAME_NODE_OFF]), level);
     let said = refused.err().unwrap().to_string();
     assert!(said.contains("memory: btl_ofi_same_node is off"), "{said}");
     assert!(!is_loaded(), "libfabric is loaded");

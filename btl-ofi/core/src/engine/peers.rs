@@ -355,3 +355,32 @@ fn beyond_memory(placed: &Placed, connected: usize) -> Option<&'static str> {
     // Each of them claims a ring here.
     (connected >= RINGS).then_some("as many processes are connected as have rings here")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::liveness::ProcessId;
+    use crate::peer::route::Transfers;
+
+    fn local(transfers: Transfers, atomics: Atomics) -> Placed {
+        let route = Route { transfers, atomics };
+        let process = ProcessId::own();
+        Placed::Local(LocalPeer::new(0, 1, process, route, (3, 7)), None)
+    }
+
+    #[test]
+    fn memory_alone_serves_whom_it_reaches_in_every_way() {
+        let own = local(Transfers::Copy, Atomics::Own);
+        assert_eq!(beyond_memory(&own, RINGS - 1), None);
+        assert!(beyond_memory(&own, RINGS).is_some(), "no ring is left");
+        for beyond in [
+            Placed::Remote(Endpoint::new(0, 1, Route::decide(Facts::default()))),
+            local(Transfers::Fabric, Atomics::Unclaimed),
+            local(Transfers::Kernel, Atomics::Fabric),
+            // Its segment was not opened.
+            local(Transfers::Kernel, Atomics::Unclaimed),
+        ] {
+            assert!(beyond_memory(&beyond, 0).is_some());
+        }
+    }
+}

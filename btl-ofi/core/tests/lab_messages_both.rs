@@ -270,6 +270,10 @@ fn released() {
         for _ in 0..100 {
             insist(&a, || add(&a, peer, &handle, None));
         }
+        // A release waits some seconds only, in which a busy machine may not come round to the target.
+        // SAFETY: connected.
+        let flushed = a.flush(Some(unsafe { peer.as_ref() }));
+        assert_eq!(flushed, Status::SUCCESS);
         // SAFETY: connected once.
         assert_eq!(unsafe { a.disconnect(peer) }, Status::SUCCESS);
     });

@@ -157,7 +157,9 @@ impl OfiModule {
         }));
         // SAFETY: the module was just allocated, and no other reference to it exists.
         unsafe {
-            (*module).transport.module.attributes = &raw const (*module).attributes;
+            let attributes = &raw const (*module).attributes;
+            let made: &mut Transport = &mut (*module).transport;
+            made.module.attributes = attributes;
             (*module).transport.set_owner(module.cast());
             // A host of this ABI may wait for a peer to which it has nothing outstanding, and lets no process end while
             // others wait. So a peer that disappears is a failure.

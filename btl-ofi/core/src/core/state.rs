@@ -31,7 +31,9 @@ use crate::sm::mapped::MappedRegions;
 /// is made of its operations ([`Transport`](crate::Transport)), and dereferences to it.
 #[repr(C)]
 pub struct Core {
-    // First: the fast paths read it.
+    /// The module that a door hands out. First, so that a pointer to the transport is a pointer to the module.
+    pub module: Module,
+    // The fast paths read it.
     pub(crate) quick: Quick,
     // Holds a registration, so it is dropped before what that keeps open.
     pub(crate) node: Node,
@@ -119,6 +121,8 @@ pub(crate) struct Node {
     /// The registration of the probe as a word that peers read to confirm their puts, where puts go by order. Dropped before
     /// the memory.
     pub(crate) word: Option<Region>,
+    /// The registration of the words by which peers ask this process to close rails. Dropped before what it keeps open.
+    pub(crate) fence: Option<Region>,
     /// The key that every message to this process carries ([`msg`](crate::fabric::msg)); 0 if it takes no messages.
     pub(crate) key: u64,
     /// A random value in this process's memory. Peers read it to verify that they reach this process (`reach`).

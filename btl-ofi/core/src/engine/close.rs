@@ -135,7 +135,7 @@ impl Transport {
         } = core;
         counters.write();
         hmem.shut();
-        drop((node.word.take(), registrar));
+        drop((node.word.take(), node.fence.take(), registrar));
         let on_rails = rails.close();
         // Live regions keep the device open, but what is outstanding uses memory that ends here.
         let shut = device.shut();

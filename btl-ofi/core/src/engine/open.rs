@@ -35,8 +35,10 @@ use crate::fabric::msg::{self, Messages};
 use crate::fabric::own::OwnMemory;
 use crate::fabric::policy::{self, NO_WINDOW, Policy};
 use crate::fabric::query::{self, Calling};
+use crate::fabric::region::Region;
 use crate::fabric::registration::Registrar;
 use crate::fabric::select::{self, Candidate};
+use crate::mem::handle::Target;
 use crate::peer::address::Blob;
 use crate::peer::counters::{CounterTable, CountersRef};
 use crate::peer::liveness::{self, ProcessId};
@@ -110,7 +112,8 @@ impl Transport {
         let scratch = OwnMemory::new(scratch);
         node.word = register_word(&policy, &node.probe, &registrar)?;
         // SAFETY: rails are called by calls of this transport only, of which the caller guarantees the same.
-        let rails = unsafe { Rails::open(options, level, &chosen.rails, &registrar) }?;
+        let (rails, fence) = unsafe { Rails::open(options, level, &chosen.rails, &registrar) }?;
+        node.fence = fence;
         node.address = address(
             (info, name.to_vec()),
             &registrar,
@@ -148,12 +151,12 @@ impl Transport {
         let entry = unsafe { fork::Entry::add(&contexts, threaded, &peers, counters.mapping()) };
         let outstanding_limit = policy.depth.min(options.contexts.progress_threshold);
         Ok(Transport {
-            module: NO_TABLE,
             atomics: Atomics::new(chosen.atomics, &policy),
             compounds: Compounds::default(),
             streams: Streams::default(),
             hmem: Hmem::default(),
             core: Core {
+                module: NO_TABLE,
                 quick: Quick {
                     first: contexts.as_ptr(),
                     counters: counters.reference(),
@@ -185,7 +188,7 @@ impl Transport {
                 registrar,
                 device,
             },
-            rails: Box::new(rails),
+            rails,
         })
     }
 }
@@ -305,6 +308,7 @@ fn join_node(
         own: ProcessId::own(),
         probe,
         word: None,
+        fence: None,
         key: 0,
         same_node,
         attaches,
@@ -314,6 +318,13 @@ fn join_node(
         address: Vec::new(),
     };
     (node, segment, completion)
+}
+
+/// Where peers ask this process to close rails.
+fn fence_of(words: Option<&Region>, virtual_addresses: bool) -> Target {
+    let handle = words.map(Region::handle);
+    let found = handle.and_then(|h| h.target(h.base(), h.length(), virtual_addresses).ok());
+    found.unwrap_or_default()
 }
 
 /// The address blob of this process.
@@ -345,7 +356,7 @@ fn address(
         networks: node.networks.clone(),
         word,
         rails: rails.published(),
-        fence: rails.fence(registrar.virtual_addresses),
+        fence: fence_of(node.fence.as_ref(), registrar.virtual_addresses),
     };
     Ok(blob.encode())
 }

@@ -34,8 +34,6 @@ pub(crate) struct Rails {
     rails: Vec<Transport>,
     /// The ways to each peer, by process number, and where it is asked to close its rails.
     pub(super) tracks: RwLock<HashMap<u64, (Tracks, Target)>>,
-    /// The words of this process, and their registration. Before the memory, which the provider may write to until then.
-    region: Option<Region>,
     fence: Box<Fence>,
     polls: Polls,
 }
@@ -69,7 +67,7 @@ impl Rails {
         level: ThreadLevel,
         places: &[Place],
         registrar: &Arc<Registrar>,
-    ) -> Result<Rails, Error> {
+    ) -> Result<(Rails, Option<Region>), Error> {
         let mut rails = Rails::default();
         for place in places {
             let options = options.for_rail(place);
@@ -84,17 +82,12 @@ impl Rails {
                 }
             }
         }
-        if !rails.is_empty() {
-            let (base, access) = (rails.fence.as_ptr().cast_mut(), Access::all());
-            let words = registrar.register_own(base.cast(), size_of::<Fence>(), access)?;
-            rails.region = Some(words);
+        if rails.is_empty() {
+            return Ok((rails, None));
         }
-        Ok(rails)
-    }
-
-    /// Registrations that the host did not make.
-    pub(crate) fn registrations(&self) -> u64 {
-        u64::from(self.region.is_some())
+        let (base, access) = (rails.fence.as_ptr().cast_mut(), Access::all());
+        let words = registrar.register_own(base.cast(), size_of::<Fence>(), access)?;
+        Ok((rails, Some(words)))
     }
 
     /// Whether there is none.
@@ -106,13 +99,6 @@ impl Rails {
     pub(crate) fn published(&self) -> Vec<Vec<u8>> {
         let each = self.rails.iter();
         each.map(|rail| rail.address().to_vec()).collect()
-    }
-
-    /// Where peers ask this process to close rails.
-    pub(crate) fn fence(&self, virtual_addresses: bool) -> Target {
-        let handle = self.region.as_ref().map(Region::handle);
-        let found = handle.and_then(|h| h.target(h.base(), h.length(), virtual_addresses).ok());
-        found.unwrap_or_default()
     }
 
     /// The rail with a number.
@@ -169,7 +155,6 @@ impl Rails {
 
     /// Closes them; the error is the first one.
     pub(crate) fn close(self) -> Result<(), Error> {
-        drop(self.region);
         let closed = self.rails.into_iter().map(Transport::close);
         closed.fold(Ok(()), Result::and)
     }

@@ -1,6 +1,6 @@
 //! [`Transport`]: opening, registration, statistics, closing.
 
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
@@ -23,11 +23,10 @@ use crate::peer::address::Blob;
 /// once; otherwise from one thread at a time. Callbacks run with no lock held.
 #[repr(C)]
 pub struct Transport {
-    /// The module that a door hands out. First, so that a pointer to the transport is a pointer to the module.
-    pub module: Module,
-    /// Further interfaces, for large transfers. They hold a registration, so they are dropped before what that keeps open.
-    pub(crate) rails: Box<Rails>,
+    // First, so that a pointer to the transport is a pointer to the core, and to the module in it.
     pub(crate) core: Core,
+    /// Further interfaces, for large transfers.
+    pub(crate) rails: Rails,
     pub(crate) atomics: Atomics,
     /// Operations that are made of others.
     pub(crate) compounds: Compounds,
@@ -46,6 +45,13 @@ impl Deref for Transport {
     #[inline(always)]
     fn deref(&self) -> &Core {
         &self.core
+    }
+}
+
+impl DerefMut for Transport {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Core {
+        &mut self.core
     }
 }
 
@@ -85,7 +91,7 @@ impl Transport {
     /// Makes inline completions return [`COMPLETED`](plugin_api::Status::COMPLETED); no callback runs then. For
     /// doors whose callers know that status.
     pub fn answer_at_once(&mut self) {
-        self.core.setup.answers_at_once = true;
+        self.setup.answers_at_once = true;
     }
 
     /// Sets the pointer that callbacks receive as their module.

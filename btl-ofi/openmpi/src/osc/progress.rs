@@ -8,7 +8,8 @@ use osc_engine::win::WinResult;
 
 use crate::bindings as ffi;
 use crate::guard::guarded;
-use crate::osc::{log, request, transport};
+use crate::osc::transport::{self, Scope};
+use crate::osc::{log, request};
 
 /// Visits of a wait between two calls of Open MPI's progress, which has more to do than what the wait needs.
 const OWN_VISITS: u32 = 8;
@@ -44,7 +45,7 @@ pub(crate) fn stop() {
 unsafe extern "C" fn advance() -> c_int {
     guarded("osc progress", 0, || {
         // A failure of a transport is reported to those who wait for it.
-        let done = transport::progress().max(0);
+        let done = transport::progress(Scope::All).max(0);
         done + request::complete_those_that_ended()
     })
 }
@@ -55,14 +56,14 @@ pub(crate) fn all() {
     unsafe { ffi::mca_osc_ofi_host_progress() };
 }
 
-/// Waits of windows: that of the transports, and Open MPI's now and then, on which other communication of this process, and so
+/// Waits of the windows of one transport: progress of the transports, and Open MPI's now and then, on which other communication of this process, and so
 /// what the wait needs of other processes, may depend. Open MPI's progress gives the processor away where the user wants that
 /// (`mpi_yield_when_idle`, which mpirun sets where ranks outnumber processors).
-pub(crate) struct Turns;
+pub(crate) struct Turns(pub(crate) Scope);
 
 impl Waiter for Turns {
     fn progress(&self) -> i32 {
-        transport::progress()
+        transport::progress(self.0)
     }
 
     fn visit(&self) {
@@ -73,7 +74,7 @@ impl Waiter for Turns {
         let mut pace = Pace::default();
         let mut visits = 0u32;
         while !what.is_done() {
-            let count = transport::progress();
+            let count = transport::progress(self.0);
             if count < 0 {
                 return Err(what.progress_failed(count));
             }
@@ -89,7 +90,7 @@ impl Waiter for Turns {
     }
 
     fn step(&self, pace: &mut Pace, what: &dyn Until) -> WinResult<()> {
-        let count = transport::progress();
+        let count = transport::progress(self.0);
         if count < 0 {
             return Err(what.progress_failed(count));
         }

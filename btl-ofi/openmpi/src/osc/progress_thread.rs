@@ -8,7 +8,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::guard::guarded;
-use crate::osc::{component, log, transport};
+use crate::osc::transport::{self, Scope};
+use crate::osc::{component, log};
 
 /// Visits without a completion after which the thread sleeps between them. A peer mostly sends another request right after an
 /// answer.
@@ -54,7 +55,7 @@ fn run() {
     let mut idle = 0u32;
     while !STOP.load(Ordering::Relaxed) {
         // A failure is reported to those who wait for it.
-        if transport::progress() > 0 {
+        if transport::progress(Scope::All) > 0 {
             idle = 0;
             continue;
         }

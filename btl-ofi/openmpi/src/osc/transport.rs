@@ -114,21 +114,22 @@ pub(crate) fn is_hidden() {
     HIDDEN.store(true, Ordering::Relaxed);
 }
 
-/// Makes the progress of the open transports. Returns the number of what was completed, below 0 if a transport failed.
+/// Makes the progress of the open transports. Returns the number of what was completed, below 0 if the transport of this scope
+/// failed: windows of the other go on.
 #[inline]
-pub(crate) fn progress() -> i32 {
-    let mut done = 0;
-    for current in &CURRENT {
+pub(crate) fn progress(of: Scope) -> i32 {
+    let (mut done, mut failed) = (0, None);
+    for (scope, current) in SCOPES.iter().zip(&CURRENT) {
         // SAFETY: NULL or what `OPENED` holds; `close` runs when Open MPI calls nothing else of this component.
         if let Some(opened) = unsafe { current.load(Ordering::Acquire).as_ref() } {
-            let count = opened.transport.progress();
-            if count < 0 {
-                return count;
+            match opened.transport.progress() {
+                count if count >= 0 => done += count,
+                code if *scope == of => failed = Some(code),
+                _ => {}
             }
-            done += count;
         }
     }
-    done
+    failed.unwrap_or(done)
 }
 
 /// Closes the transports, of which no window is left.
@@ -208,7 +209,7 @@ fn open_now(scope: Scope) -> Result<Opened, String> {
             }
         )
     });
-    let waiter = Box::new(progress::Turns);
+    let waiter = Box::new(progress::Turns(scope));
     let context =
         Context::new(transport.clone(), failures, level, waiter).with_arithmetic(ops::combine);
     Ok(Opened {

@@ -895,7 +895,13 @@ impl Group for Rank {
         if self.world.beside { 0 } else { rank as u32 }
     }
 
+    /// What is under way is over before this blocks: a rank that is met here makes no progress, and others may wait for it.
     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        // SAFETY: the module is one of `transport`.
+        let sim = unsafe { sim(self.context.transport().module()) };
+        while !sim.state.lock().unwrap().under_way.is_empty() {
+            self.progress();
+        }
         Ok(self.world.allgather(self.rank, mine))
     }
 }

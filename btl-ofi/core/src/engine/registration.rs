@@ -28,7 +28,8 @@ impl Transport {
     /// the owner's mistake: it gets the signal (SIGSEGV, SIGBUS) of the access that it makes for a peer.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for memory that peers cannot use as `access` says. Else the provider's refusal. With [`Status::OUT_OF_RESOURCE`] the caller may free something and try again.
+    /// [`Error::Invalid`] for memory that peers cannot use as `access` says. Else the provider's refusal. With
+    /// [`OUT_OF_RESOURCE`](plugin_api::Status::OUT_OF_RESOURCE) the caller may free something and try again.
     ///
     /// # Safety
     /// The memory stays mapped until the region is closed. Peers may access it as `access` allows.

@@ -6,7 +6,7 @@ use osc_engine::door::Group;
 use osc_engine::win::{Assertion, Datatype, Layout, Op, Target, Window};
 
 use super::world::{Carried, World, on_world};
-use super::{NONE, allocate, get, one, own};
+use super::{NONE, allocate, get, members, one, own};
 
 fn accumulate(window: &Window, value: &u64, rank: usize, at: u64, op: Op) {
     let layout = one();
@@ -158,6 +158,39 @@ fn where_commands_are_refused_each_goes_by_itself() {
         assert_eq!(world.begun.load(Ordering::Relaxed) - before, 20);
     };
     (1..=4).for_each(|seed| on_a_pair(Carried::Refused, seed, work, &[20]));
+}
+
+/// Elements that are not aligned may be gathered where others are refused.
+#[test]
+fn alignment_decides_what_is_refused() {
+    for seed in 1..=8 {
+        let world = World::carrying(2, false, Carried::Refused);
+        on_world(&world, seed, &|rank| {
+            let window = Window::allocate(members(rank), 64, 1).unwrap();
+            rank.allgather(&[]).unwrap();
+            if rank.rank() == 0 {
+                window.lock_all(NONE).unwrap();
+                let values = [1u64; 40];
+                let places = [17, 17, 17, 0, 17, 0, 0, 33];
+                for (i, value) in values.iter().enumerate() {
+                    accumulate(&window, value, 1, places[i % 8], Op::Sum);
+                }
+                window.flush(1).unwrap();
+                window.unlock_all().unwrap();
+            }
+            window.fence(NONE).unwrap();
+            window.fence(Assertion::NOSUCCEED).unwrap();
+            if rank.rank() == 1 {
+                let found = [0, 17, 33].map(|at| {
+                    let mut bytes = [0; 8];
+                    window.read_local(at, &mut bytes).unwrap();
+                    u64::from_ne_bytes(bytes)
+                });
+                assert_eq!(found, [15, 20, 5]);
+            }
+            window.free().unwrap();
+        });
+    }
 }
 
 /// Targets that share a place: 0 and 64.

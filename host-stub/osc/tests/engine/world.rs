@@ -64,6 +64,8 @@ pub(super) struct World {
     /// Operations that were begun.
     pub(super) begun: AtomicUsize,
     lost: Mutex<Vec<usize>>,
+    /// Held while elements that are not aligned are changed.
+    changing: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -94,6 +96,7 @@ impl World {
             changed: Condvar::new(),
             begun: AtomicUsize::new(0),
             lost: Mutex::default(),
+            changing: Mutex::default(),
         })
     }
 
@@ -521,7 +524,8 @@ unsafe extern "C" fn apply(
     data: *mut c_void,
 ) -> Status {
     // SAFETY: as the caller's.
-    if unsafe { sim(module) }.world.carried != Carried::InOrder {
+    let carried = unsafe { sim(module) }.world.carried;
+    if carried == Carried::Nothing {
         return Status::NOT_SUPPORTED;
     }
     // SAFETY: the engine passes runs and operands of words, which are copied here.
@@ -542,8 +546,12 @@ unsafe extern "C" fn apply(
             .collect();
         (key(handle), places, operands, request.op)
     };
+    let is_aligned = |place: &u64| place.is_multiple_of(8);
+    if carried == Carried::Refused && places.iter().any(is_aligned) {
+        return Status::NOT_SUPPORTED;
+    }
     let told = (callback, context, data);
-    // SAFETY: as in `put`; words are aligned.
+    // SAFETY: as in `put`.
     unsafe {
         post_ordered(true, (module, endpoint), told, move |world| {
             if !places.iter().all(|place| world.holds(key, *place, 8)) {
@@ -551,6 +559,13 @@ unsafe extern "C" fn apply(
             }
             for (place, operand) in places.into_iter().zip(operands) {
                 let change = typed(op, operand);
+                if !is_aligned(&place) {
+                    // One thread at a time, as the target's processor.
+                    let _changing = world.changing.lock().unwrap();
+                    let word = place as *mut u64;
+                    word.write_unaligned(change(word.read_unaligned()));
+                    continue;
+                }
                 let _ = (*(place as *const AtomicU64)).fetch_update(
                     Ordering::AcqRel,
                     Ordering::Acquire,

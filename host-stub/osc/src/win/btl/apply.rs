@@ -131,9 +131,16 @@ pub(in crate::win) struct How {
     datatype: u32,
     op: u32,
     code: u32,
+    /// Whether the transport's atomics have the type, and the address is aligned. Commands may be refused for such elements alone.
+    has_atomics: bool,
 }
 
 impl How {
+    /// See the field.
+    pub(super) fn has_atomics(&self) -> bool {
+        self.has_atomics
+    }
+
     /// Of a type that the engine knows.
     pub(super) fn of(transfer: &Transfer<'_>) -> How {
         let (datatype, op) = (transfer.datatype(), transfer.op.atomic());
@@ -142,6 +149,7 @@ impl How {
             datatype: datatype as u32,
             op: op as u32,
             code: apply_code(datatype, op),
+            has_atomics: transfer.address.is_multiple_of(datatype.size() as u64),
         }
     }
 
@@ -174,6 +182,7 @@ impl How {
             datatype: APPLY_OTHER,
             op: APPLY_OTHER,
             code,
+            has_atomics: false,
         }
     }
 }

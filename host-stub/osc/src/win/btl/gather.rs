@@ -36,7 +36,7 @@ const PLACES: usize = 64;
 #[derive(Default)]
 pub(in crate::win) struct Gathers {
     places: OnceLock<Box<[Place]>>,
-    /// Whether the target's processor does not change such elements, so nothing is gathered any more.
+    /// Whether a target's processor does not change elements of the transport's atomics, so these are gathered no more.
     refused: OnceLock<()>,
 }
 
@@ -49,8 +49,10 @@ struct Place {
 /// Elements for one target.
 #[derive(Default)]
 struct Gathered {
-    /// The rank that used the place last, plus one: it is known to take commands.
+    /// The rank that used the place last, plus one.
     rank: usize,
+    /// Whether it is known to take commands, of elements of the transport's atomics and of others.
+    takes: [bool; 2],
     /// None: nothing is gathered.
     command: Option<Command>,
     room: Option<Box<Room>>,
@@ -110,6 +112,7 @@ impl Place {
             rank,
             command: Some(Command { how, cell }),
             room: Some(room),
+            ..
         } = gathered
         else {
             return Sent::All;
@@ -204,7 +207,7 @@ impl Window {
     ) -> WinResult<bool> {
         let small = transfer.target_layout.bytes() <= SMALL && transfer.is_contiguous();
         let alone = request.is_none() && transfer.result_layout.is_none();
-        if small && alone && self.may_gather() {
+        if small && alone && self.may_gather(&how) {
             // SAFETY: the caller vouches for the transfer.
             return unsafe { self.add(transfer, how) };
         }
@@ -214,10 +217,11 @@ impl Window {
 
     /// Whether commands to all ranks keep the order that the program asks for. The key of a dynamic window's memory is that of
     /// one call.
-    fn may_gather(&self) -> bool {
+    fn may_gather(&self, how: &How) -> bool {
         let in_order = self.link.ordered || self.rules.now().unordered;
         let is_static = self.kind() != WindowKind::Dynamic;
-        self.link.applies && in_order && is_static && self.parts.gathers.refused.get().is_none()
+        let refused = how.has_atomics() && self.parts.gathers.refused.get().is_some();
+        self.link.applies && in_order && is_static && !refused
     }
 
     /// # Safety
@@ -237,10 +241,16 @@ impl Window {
                 if gathered.command.is_some() {
                     return Ok(false);
                 }
-                gathered.rank = peer.rank + 1;
+                (gathered.rank, gathered.takes) = (peer.rank + 1, [false; 2]);
+            }
+            if !gathered.takes[usize::from(how.has_atomics())] {
+                let sent = place.try_send(self, &mut gathered);
                 drop(gathered);
+                if let Sent::Later = sent {
+                    self.send_gathered(call, peer);
+                }
                 // SAFETY: the caller vouches for the transfer.
-                return unsafe { self.is_taken(transfer, &how) };
+                return unsafe { self.is_taken(transfer, &how, place) };
             }
             if gathered.fits(&how, run.len)
                 || matches!(place.try_send(self, &mut gathered), Sent::All)
@@ -257,15 +267,24 @@ impl Window {
         }
     }
 
-    /// Issues the first command of a target by itself: where a network card changes such elements, it is refused, and nothing
-    /// is gathered from then on.
+    /// Issues the first command of a target by itself: where a network card changes such elements, or where they lie on a device, it
+    /// is refused, and none of them is gathered from then on.
     ///
     /// # Safety
     /// The caller vouches for the transfer, which has no gaps.
-    unsafe fn is_taken(&self, transfer: &Transfer<'_>, how: &How) -> WinResult<bool> {
+    unsafe fn is_taken(
+        &self,
+        transfer: &Transfer<'_>,
+        how: &How,
+        place: &Place,
+    ) -> WinResult<bool> {
         // SAFETY: the caller vouches for the transfer.
         let taken = unsafe { super::apply::issue(self, transfer, how, None) }?;
-        if !taken {
+        let mut gathered = place.take();
+        if gathered.rank == transfer.peer.rank + 1 {
+            gathered.takes[usize::from(how.has_atomics())] = taken;
+        }
+        if !taken && how.has_atomics() {
             let _ = self.parts.gathers.refused.set(());
         }
         Ok(taken)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails when files of a crate depend on each other in a larger circle than before.
+"""Fails when files of a crate depend on each other in a larger circle than before, or a layer on a higher one.
 
 A file uses another one if it names it by a path (`crate::a::b`), or calls a method that only the other one defines: an `impl` spread
 over files is one place, which paths alone do not show. Test files are left out. LIMITS has the largest circle of each crate that is
@@ -22,6 +22,7 @@ SHARED = set(
 )
 COMMENT_OR_STRING = re.compile(r'//[^\n]*|"(?:\\.|[^"\\])*"')
 PATH = re.compile(r"\b(crate|(?:super::)*super)::((?:\w+::)*\w+)")
+LAYER = re.compile(r"^//! \| `(\w+)` \|", re.M)
 DEFINED = re.compile(r"\bfn (\w+)")
 CALLED = re.compile(r"(?:\.|\bSelf::)(\w+)(?:::<[^>]*>)?\(")
 
@@ -85,6 +86,17 @@ def circles(graph):
     return sorted(found, key=len, reverse=True)
 
 
+def upward(crate, graph):
+    """Uses of a folder by one above it in the table, which the documentation of the crate has."""
+    order = LAYER.findall((Path(crate) / "src/lib.rs").read_text(encoding="utf-8"))
+    for module, others in sorted(graph.items()):
+        for other, name in sorted(others.items()):
+            tops = [part[0] for part in (module, other) if part and part[0] in order]
+            # Paths only: a method's name does not always tell whose it is.
+            if len(tops) == 2 and not name.endswith("()") and order.index(tops[1]) > order.index(tops[0]):
+                yield f"{'/'.join(module)}: {'/'.join(other)} ({name})"
+
+
 def main():
     failed = False
     for crate, limit in LIMITS.items():
@@ -97,6 +109,9 @@ def main():
             for module in sorted(circle):
                 to = [f"{'/'.join(o)} ({n})" for o, n in sorted(graph[module].items()) if o in circle]
                 print(f"  {'/'.join(module)}: {', '.join(to)}")
+        for use in upward(crate, graph):
+            failed = True
+            print(f"  a layer uses one that is below it in the table of {crate}/src/lib.rs: {use}")
         if largest != limit:
             failed = True
             print(f"{'too large' if largest > limit else f'smaller: write {largest} in LIMITS'} ({crate})")

@@ -76,8 +76,7 @@
 //! | `detector` | what is known of peers between two liveness checks |
 //! | `core` | contexts, counts, reports, failures that were found; `Core`, which carriers are given |
 //! | `carrier` | provider, messages, rings, mapped memory, CMA: posts, polls, and the end of what each has for a peer |
-//! | `compound` | operations made of others |
-//! | `engine` | routes, progress, flush, the ends of peers, staged device memory, and [`Transport`] |
+//! | `engine` | routes, progress, flush, the ends of peers, operations made of others (`compound`), staged device memory, and [`Transport`] |
 //!
 
 #![allow(
@@ -87,7 +86,6 @@
 
 mod base;
 mod carrier;
-mod compound;
 mod core;
 mod detector;
 mod engine;

@@ -124,7 +124,7 @@ impl Core {
         let (counts, outstanding) = (state.counts, context.count.outstanding());
         let taken = counts.completed + counts.failed + u64::from(outstanding);
         let waited = match state.refusing {
-            // What is longer than an interval was spent elsewhere: the process may have been stopped.
+            // No pause counts for more than an interval: the process may have been stopped.
             Some(before) if before.taken == taken => {
                 let passed = now.saturating_sub(before.last);
                 before.waited + passed.min(self.setup.check_interval_ms)

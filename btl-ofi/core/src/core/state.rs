@@ -93,7 +93,7 @@ pub(crate) struct Setup {
     pub(crate) quick_limits: (usize, usize),
     /// Largest put, and largest get, that travels as a message.
     pub(crate) message_limits: (usize, usize),
-    /// Bytes of large transfers that are on the way to a peer at a time (`compound::streams`), or `NO_WINDOW`.
+    /// Bytes of large transfers that are on the way to a peer at a time (`engine::compound::streams`), or `NO_WINDOW`.
     pub(crate) stream_window: usize,
     pub(crate) progress_threshold: u32,
     pub(crate) num_cq_read: usize,

@@ -1,9 +1,10 @@
-//! The transport itself: opening, peers, the general and the quick paths by route, progress, flush, failures and closing.
+//! The transport itself: opening, peers, the general and the quick paths by route, operations made of others, progress, flush, failures and closing.
 
 pub(crate) mod amo;
 mod apply;
 pub(crate) mod atomics;
 mod close;
+pub(crate) mod compound;
 mod describe;
 pub(crate) mod failure;
 pub(crate) mod flush;

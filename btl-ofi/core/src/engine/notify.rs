@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | message, small | both commands in one batch, executed in order (`fabric::msg`) |
 //! | cross-memory attach, copy | the bytes are in place when the call that copies them returns; then the atomic |
-//! | any other | the atomic is posted when the put has completed (`compound::notices`) |
+//! | any other | the atomic is posted when the put has completed (`engine::compound::notices`) |
 //!
 //! A ring put is not used: it may be revoked and made by cross-memory attach, while the ring goes on to the atomic.
 //!
@@ -18,8 +18,8 @@ use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
 use crate::base::cma;
 use crate::carrier::message::post::Told;
-use crate::compound::notices::PUT;
-use crate::compound::state::{Event, Parts, note, part};
+use crate::engine::compound::notices::PUT;
+use crate::engine::compound::state::{Event, Parts, note, part};
 use crate::engine::transport::Transport;
 use crate::fabric::msg::Form;
 use crate::op::atomic::Raise;

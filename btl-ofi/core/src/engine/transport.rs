@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Module};
 
 use crate::base::capabilities::{Capabilities, ErrorReport};
-use crate::compound::flights::Streams;
-use crate::compound::state::Compounds;
 use crate::core::state::{Core, known_by};
 use crate::engine::amo::table::Words;
+use crate::engine::compound::flights::Streams;
+use crate::engine::compound::state::Compounds;
 use crate::engine::rails::Rails;
 use crate::engine::staging::Hmem;
 use crate::engine::typed_amo::table::Vectors;

@@ -52,7 +52,7 @@ pub(crate) struct Policy {
     pub(crate) serves_itself: bool,
     /// Whether a poll that finds nothing makes system calls.
     pub(crate) polls_kernel: bool,
-    /// The headers before the data, where that goes by a stream of the kernel (`compound::streams`).
+    /// The headers before the data, where that goes by a stream of the kernel (`engine::compound::streams`).
     pub(crate) headers: Option<Headers>,
     /// Whether the provider says nothing of a peer that refuses its connection, at the address that the peer published.
     pub(crate) hides_refusals: bool,

@@ -1,4 +1,4 @@
-//! What messages (`fabric::msg`) brought: operations that are over, failures, and messages of the peers' hosts.
+//! Takes what messages (`fabric::msg`) brought: ends of operations, failures, and messages of the peers' hosts.
 
 use crate::base::error::{describe, peer_is_gone};
 use crate::base::lock::Guard;

@@ -14,7 +14,7 @@
 //!
 //! **Room.** A line has at most [`WINDOW`](line::WINDOW) batches unanswered and [`MOST_WAITING`](line::MOST_WAITING)
 //! more that wait; then commands are refused for the moment. Over TCP within a machine, nothing is sent either while
-//! `btl_ofi_stream_window` bytes are unanswered (`compound::streams` says why). The provider keeps messages for which no receive is posted
+//! `btl_ofi_stream_window` bytes are unanswered (`engine::compound::streams` says why). The provider keeps messages for which no receive is posted
 //! (`FI_RM_ENABLED`), and says `FI_EAGAIN` to its sender when it cannot; what was not sent is sent by a later progress.
 //!
 //! **Introduction.** A target answers origins that it did not connect itself: an origin's first batch carries its key and the

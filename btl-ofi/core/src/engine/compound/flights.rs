@@ -1,7 +1,7 @@
-//! What of transfers in pieces is on the way to each peer, and what waits for room.
+//! The pieces of large transfers that are on the way to each peer, and the transfers that wait for room.
 
-use crate::compound::state::{Compound, Event, note};
-use crate::compound::stream::Asked;
+use crate::engine::compound::state::{Compound, Event, note};
+use crate::engine::compound::stream::Asked;
 use crate::fabric::policy::in_window;
 use crate::peer::endpoint::Endpoint;
 use std::collections::{HashMap, VecDeque};
@@ -11,12 +11,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Transfers to a peer that may wait or be on the way at a time. A further one is refused with [`Status::TEMP_OUT_OF_RESOURCE`].
 const MOST: u32 = 1024;
 
-/// What is on the way to each peer, and what waits.
+/// Bytes on the way to each peer, and the transfers that wait.
 #[derive(Default)]
 pub(crate) struct Streams(Mutex<HashMap<NonNull<Endpoint>, Flight>>);
 
 // SAFETY: the pointers to endpoints are keys, and nothing follows them. Those to compound operations are passed on, under the rules of
-// `compound::note`.
+// `engine::compound::note`.
 unsafe impl Send for Streams {}
 // SAFETY: as above; the map is locked.
 unsafe impl Sync for Streams {}

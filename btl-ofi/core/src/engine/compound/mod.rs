@@ -13,11 +13,11 @@
 //! The callbacks of parts only note what happened, and progress acts on it. While it acts, the operation is locked against other
 //! threads, so nothing is polled: a poll runs callbacks (`core::quiet`). What finds no room is tried again by the next progress.
 
-pub(crate) mod advance;
-pub(crate) mod flights;
-pub(crate) mod notices;
-pub(crate) mod state;
-pub(crate) mod stream;
-pub(crate) mod streams;
+pub(super) mod advance;
+pub(super) mod flights;
+pub(super) mod notices;
+pub(super) mod state;
+pub(super) mod stream;
+pub(super) mod streams;
 mod stripe;
 mod stripes;

@@ -1,6 +1,6 @@
 //! Beginning, advancing and ending compound operations.
 
-use crate::compound::state::{Compound, Event, Next, Parts};
+use crate::engine::compound::state::{Compound, Event, Next, Parts};
 use crate::engine::transport::Transport;
 use crate::op::completion::Finished;
 use crate::op::record::{Pool, Record};
@@ -96,7 +96,7 @@ impl Transport {
     }
 
     /// Takes the first step of an operation that has just begun: one of its own, so that a caller inside a callback runs none.
-    /// Returns what its caller is told.
+    /// Returns the status for the caller.
     pub(crate) fn start_compound(&self, at: NonNull<Compound>) -> Status {
         match self.act(at, Event::Room) {
             Next::Parts => Status::SUCCESS,

@@ -17,8 +17,8 @@ use std::ptr::NonNull;
 
 use plugin_api::Status;
 
-use crate::compound::state::{Compound, Event, Next, Parts, note, part};
-use crate::compound::stream::Stream;
+use crate::engine::compound::state::{Compound, Event, Next, Parts, note, part};
+use crate::engine::compound::stream::Stream;
 use crate::engine::transport::Transport;
 use crate::fabric::policy::{NO_WINDOW, window_to};
 use crate::mem::handle::Target;

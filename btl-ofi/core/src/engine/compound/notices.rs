@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 
 use plugin_api::Status;
 
-use crate::compound::state::{Compound, Event, Next, Parts, note, part};
+use crate::engine::compound::state::{Compound, Event, Next, Parts, note, part};
 use crate::engine::transport::Transport;
 use crate::op::atomic::Raise;
 use crate::op::request::Caller;

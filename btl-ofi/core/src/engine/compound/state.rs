@@ -8,16 +8,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plugin_api::{Module, Status};
 
-use crate::compound::stream::Stream;
-use crate::compound::stripe::PAUSE;
-use crate::compound::stripe::Stripe;
+use crate::engine::compound::stream::Stream;
+use crate::engine::compound::stripe::PAUSE;
+use crate::engine::compound::stripe::Stripe;
 use crate::op::atomic::Raise;
 use crate::op::completion::Completion;
 use crate::op::record::Record;
 use crate::op::request::Caller;
 use crate::op::tag::Tag;
 
-/// What an operation consists of.
+/// The parts of an operation.
 pub(crate) enum Parts {
     /// A put, then the atomic that notifies.
     Notified(Raise),

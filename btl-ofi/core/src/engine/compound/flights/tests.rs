@@ -1,8 +1,8 @@
 use std::ptr;
 
 use super::*;
-use crate::compound::stream::{LARGEST_PIECE, SMALLEST_PIECE, Stream, piece_of};
-use crate::compound::streams::SMALLEST;
+use crate::engine::compound::stream::{LARGEST_PIECE, SMALLEST_PIECE, Stream, piece_of};
+use crate::engine::compound::streams::SMALLEST;
 use crate::fabric::policy::NO_WINDOW;
 use crate::mem::handle::Target;
 use plugin_api::Status;

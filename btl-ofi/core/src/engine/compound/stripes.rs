@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 
 use plugin_api::Status;
 
-use crate::compound::state::{Compound, Event, Next, Parts, part};
+use crate::engine::compound::state::{Compound, Event, Next, Parts, part};
 use crate::engine::transport::Transport;
 use crate::mem::handle::{MAX_RAILS, Target};
 use crate::op::request::Caller;
@@ -24,7 +24,7 @@ use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::rails::{CLOSED, asked_at, closed_at};
 
-use crate::compound::stripe::{
+use crate::engine::compound::stripe::{
     ANSWERS, CONTROL, Control, Lane, Piece, Range, Request, State, Stripe, WORKS,
 };
 

@@ -30,7 +30,6 @@ use libfabric_sys as ffi;
 use plugin_api::Status;
 use plugin_api::counters::Carrier;
 
-use crate::base::guarded::guarded;
 use crate::base::lock::Guard;
 use crate::core::context::{Context, State};
 use crate::core::state::Core;
@@ -98,12 +97,7 @@ impl Core {
         unsafe { requester.post(command, atomic.operands, room, atomic.result, finished) };
         channel.list(requester);
         drop(state);
-        if context.count.outstanding() > self.setup.progress_threshold {
-            guarded(|| {
-                self.poll_if_many(context);
-                Status::SUCCESS
-            });
-        }
+        self.poll_after_post(context);
         Some(Status::SUCCESS)
     }
 

@@ -17,7 +17,6 @@ use std::ptr::NonNull;
 use plugin_api::counters::Carrier;
 use plugin_api::{AtomicKind, AtomicOp, Status};
 
-use crate::base::guarded::guarded;
 use crate::core::context::{Carriers, State};
 use crate::engine::transport::Transport;
 use crate::fabric::msg::Form;
@@ -231,12 +230,7 @@ impl Transport {
         unsafe { requester.post_apply(command, operands, room, encoded.result, finished) };
         channel.list(requester);
         drop(state);
-        if context.count.outstanding() > self.setup.progress_threshold {
-            guarded(|| {
-                self.poll_if_many(context);
-                Status::SUCCESS
-            });
-        }
+        self.poll_after_post(context);
         Some(Status::SUCCESS)
     }
 

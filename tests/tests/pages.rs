@@ -109,6 +109,34 @@ fn parameters_have_the_defaults_of_the_page() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Lines of cargo name packages of the workspace.
+#[test]
+fn packages_that_pages_name_are_there() {
+    let mut sources = Vec::new();
+    files(root(), &mut sources);
+    let manifests = sources.iter().filter(|path| path.ends_with("/Cargo.toml"));
+    let packages: Vec<String> = manifests
+        .map(|path| fs::read_to_string(root().join(&path[1..])).unwrap())
+        .filter_map(|text| Some(text.split_once("[package]\nname = \"")?.1.to_owned()))
+        .map(|rest| rest.split('"').next().unwrap().to_owned())
+        .collect();
+    let (mut named, mut missing) = (0, Vec::new());
+    for (page, text) in pages() {
+        for line in text.lines().filter(|line| line.contains("cargo ")) {
+            let mut words = line.split([' ', '`']);
+            while words.by_ref().any(|word| word == "-p") {
+                let package = words.next().unwrap_or_default();
+                named += 1;
+                if !packages.iter().any(|name| name == package) {
+                    missing.push(format!("{page}: -p {package}"));
+                }
+            }
+        }
+    }
+    assert!(named > 5, "{named} packages");
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
 #[test]
 fn the_index_has_every_page() {
     let index = fs::read_to_string(root().join("NOTES.md")).unwrap();

@@ -4,12 +4,16 @@
 //! What is gathered leaves when there is no room for more, before any other accumulate to its target, and at every call that
 //! completes operations. So accumulates stay in order, and one command carries those of one target, one type and one operation.
 //!
+//! The first accumulate of a target that could be gathered leaves as a command by itself. It shows whether the target takes commands for
+//! such elements; a refused command of many could not be undone.
+//!
 //! All of a command are one operation of the target's count, which is raised when the first is gathered. A flush directs new
 //! operations to the other cell and sends after that, so what it waits for is on its way.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use plugin_api::{ApplyRequest, MOST_APPLIED, Status};
 
@@ -36,8 +40,9 @@ const PLACES: usize = 64;
 #[derive(Default)]
 pub(in crate::win) struct Gathers {
     places: OnceLock<Box<[Place]>>,
-    /// Whether a target's processor does not change elements of the transport's atomics, so these are gathered no more.
-    refused: OnceLock<()>,
+    /// Whether a target's processor does not change elements of the transport's atomics, so these are gathered no more. Relaxed
+    /// accesses suffice: a thread that sees it late has one more command refused.
+    refused: AtomicBool,
 }
 
 #[derive(Default)]
@@ -220,7 +225,7 @@ impl Window {
     fn may_gather(&self, how: &How) -> bool {
         let in_order = self.link.ordered || self.rules.now().unordered;
         let is_static = self.kind() != WindowKind::Dynamic;
-        let refused = how.has_atomics() && self.parts.gathers.refused.get().is_some();
+        let refused = how.has_atomics() && self.parts.gathers.refused.load(Ordering::Relaxed);
         self.link.applies && in_order && is_static && !refused
     }
 
@@ -285,7 +290,7 @@ impl Window {
             gathered.takes[usize::from(how.has_atomics())] = taken;
         }
         if !taken && how.has_atomics() {
-            let _ = self.parts.gathers.refused.set(());
+            self.parts.gathers.refused.store(true, Ordering::Relaxed);
         }
         Ok(taken)
     }

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use common::Calls as _;
+use mca_params::Value;
 use plugin_api::{Access, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, Status, ThreadLevel};
 
 use common::{insist, open};
@@ -155,11 +156,18 @@ fn shm() {
     allocates_nothing("shm");
 }
 
+/// Time between two checks of the peers.
+const CHECKED_EACH: Duration = Duration::from_millis(300);
+
 /// Between two transports, so that atomics go through a ring: neither end allocates.
 #[test]
 fn shm_between_two() {
-    let t = open("shm", ThreadLevel::Single, &[]);
-    let target = open("shm", ThreadLevel::Single, &[]);
+    let often = (
+        "btl_ofi_peer_check_interval",
+        Value::Unsigned(CHECKED_EACH.as_millis() as u64),
+    );
+    let t = open("shm", ThreadLevel::Single, std::slice::from_ref(&often));
+    let target = open("shm", ThreadLevel::Single, &[often]);
     let mut window = [0u64; 512];
     let (mut source, mut buffer) = (0u64, [0u64; 512]);
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
@@ -213,6 +221,8 @@ fn shm_between_two() {
             });
         }
         round();
+        // So that the peers are checked while it is measured, mostly for the first time.
+        std::thread::sleep(CHECKED_EACH);
         measured.store(true, Ordering::Relaxed);
         let before = ALLOCATIONS.get();
         for _ in 0..5 {

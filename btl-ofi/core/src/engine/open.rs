@@ -1,5 +1,6 @@
 //! Opening a transport.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use std::sync::{Arc, Mutex};
 
@@ -221,6 +222,8 @@ fn failures(options: &Options) -> Failures {
         of: named(options),
         parts: PARTS,
         every: options.reports_every_failure,
+        // A check of the peers, which is due now and then, allocates nothing.
+        found: Mutex::new(VecDeque::with_capacity(8)),
         ..Failures::default()
     }
 }

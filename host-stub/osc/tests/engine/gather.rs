@@ -30,6 +30,8 @@ fn on_a_pair(carried: Carried, seed: u64, work: impl Fn(&Window, &World) + Sync,
             work(&window, &world);
             window.unlock_all().unwrap();
         }
+        // Until then the other rank begins nothing: works count what all begin.
+        rank.allgather(&[]).unwrap();
         window.fence(NONE).unwrap();
         window.fence(Assertion::NOSUCCEED).unwrap();
         if rank.rank() == 1 {

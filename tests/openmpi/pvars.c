@@ -1,7 +1,11 @@
-/* The component's performance variables: those of its counters grow by what the program does. */
+/* The performance variables of the component that serves the window, or of the one below osc/rdma: their counters grow by what
+ * the program does. */
 #include "check.h"
 
 #define PUTS 50
+
+/* The beginning of the variables' names. */
+static const char *prefix = "btl_ofi_";
 
 /* A variable's index, by the end of its name; the beginning is the component's name. */
 static int find(const char *end)
@@ -17,13 +21,13 @@ static int find(const char *end)
                                 &readonly, &continuous, &atomic) != MPI_SUCCESS)
             continue;
         size_t all = strlen(name), tail = strlen(end);
-        if (strncmp(name, "btl_ofi_", 8) != 0 || all < tail || strcmp(name + all - tail, end) != 0)
+        if (strncmp(name, prefix, strlen(prefix)) != 0 || all < tail || strcmp(name + all - tail, end) != 0)
             continue;
         CHECK(type == MPI_UNSIGNED_LONG_LONG && bind == MPI_T_BIND_NO_OBJECT && readonly && strlen(text) > 20,
               "%s is described wrongly: %s", name, text);
         found = i;
     }
-    CHECK(found >= 0, "there is no variable btl_ofi*%s", end);
+    CHECK(found >= 0, "there is no variable %s*%s", prefix, end);
     return found;
 }
 
@@ -39,13 +43,19 @@ int main(int argc, char **argv)
 {
     static const char *carriers[] = {"provider", "message", "ring", "cma", "copy"};
     MPI_T_pvar_session session;
-    MPI_T_pvar_handle operations[5], bytes[5], polls;
+    MPI_T_pvar_handle operations[5], bytes[5], polls, puts;
     int64_t cell[2] = {-1, -1}, mine = 7;
     int level, count;
     start(&argc, &argv, MPI_THREAD_SINGLE);
     MPI_T_init_thread(MPI_THREAD_SINGLE, &level);
     int right = (world_rank + 1) % world_size;
     MPI_Win win = window(cell, sizeof(cell));
+    char server[MPI_MAX_OBJECT_NAME];
+    int length;
+    MPI_Win_get_name(win, server, &length);
+    int by_osc = strcmp(server, "ofi_rs window") == 0;
+    if (by_osc)
+        prefix = "osc_ofi_rs";
 
     MPI_T_pvar_session_create(&session);
     for (int i = 0; i < 5; i++) {
@@ -57,6 +67,8 @@ int main(int argc, char **argv)
         MPI_T_pvar_handle_alloc(session, find(name), NULL, &bytes[i], &count);
     }
     MPI_T_pvar_handle_alloc(session, find("_polls"), NULL, &polls, &count);
+    if (by_osc)
+        MPI_T_pvar_handle_alloc(session, find("_puts"), NULL, &puts, &count);
 
     MPI_Win_lock_all(0, win);
     for (int i = 0; i < PUTS; i++) {
@@ -75,6 +87,8 @@ int main(int argc, char **argv)
     CHECK(all >= PUTS && all < 4 * PUTS, "%llu operations were counted for %d puts", all, PUTS);
     CHECK(moved >= 8 * PUTS, "%llu bytes were counted for %d puts of 8 bytes", moved, PUTS);
     CHECK(value(session, polls) > 0, "no progress was counted");
+    if (by_osc)
+        CHECK(value(session, puts) == PUTS, "%llu puts were counted", value(session, puts));
     MPI_Win_unlock_all(win);
     MPI_T_pvar_session_free(&session);
     MPI_Win_free(&win);

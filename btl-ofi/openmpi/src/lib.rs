@@ -29,6 +29,8 @@ mod osc;
 #[cfg(openmpi)]
 mod params;
 #[cfg(openmpi)]
+mod pvars;
+#[cfg(openmpi)]
 mod storage;
 
 #[cfg(series = "4.1")]

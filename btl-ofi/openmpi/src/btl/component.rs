@@ -12,13 +12,14 @@ use plugin_api::{Status, ThreadLevel};
 use crate::bindings as ffi;
 use crate::btl::entries;
 use crate::btl::live;
+use crate::btl::live::Live;
 use crate::btl::module::Module;
 use crate::btl::params;
-use crate::btl::pvars;
 use crate::guard::guarded;
 use crate::host::fits_host;
 use crate::identity::{NAME, name, number};
 use crate::log;
+use crate::pvars;
 use crate::series;
 
 /// The parameters' values between `register` and `close`, or the reason why they cannot be used.
@@ -87,7 +88,7 @@ extern "C" fn register() -> c_int {
             return Status::SUCCESS.0;
         }
         let registered = params::register(entries::functions(exported()));
-        pvars::register(exported().cast());
+        pvars::register(exported().cast(), pvars::counters::<Live>());
         let options = registered.and_then(|()| params::resolve().map_err(|e| e.to_string()));
         if let Ok(mut kept) = OPTIONS.lock() {
             *kept = Some(options);

@@ -8,6 +8,7 @@ use plugin_api::{Stats, Status};
 
 use crate::bindings as ffi;
 use crate::btl::module::Module;
+use crate::pvars::Counted;
 
 /// NULL without a module. `start` and `forget` store with Release, the others load with Acquire, so that `progress` never sees a
 /// partly initialised module.
@@ -22,10 +23,14 @@ pub(crate) fn start(module: NonNull<Module>) {
 /// Held while somebody outside of the component's calls uses the module: MPI_T reads at any time.
 static READING: Mutex<()> = Mutex::new(());
 
-/// One of the module's counters; 0 without a module.
-pub(crate) fn counter(number: impl Fn(&Stats) -> u64) -> u64 {
-    let _reading = READING.lock().unwrap_or_else(PoisonError::into_inner);
-    module().map_or(0, |module| number(&module.transport().stats()))
+/// The counters of the module; 0 without one.
+pub(crate) struct Live;
+
+impl Counted for Live {
+    fn sum(number: impl Fn(&Stats) -> u64) -> u64 {
+        let _reading = READING.lock().unwrap_or_else(PoisonError::into_inner);
+        module().map_or(0, |module| number(&module.transport().stats()))
+    }
 }
 
 /// Forgets the module, before it ends.

@@ -9,7 +9,6 @@ mod module;
 mod own_words;
 mod params;
 mod peers;
-mod pvars;
 mod registrations;
 mod sender;
 mod transfers;

@@ -8,7 +8,9 @@ use crate::bindings as ffi;
 use crate::guard::guarded;
 use crate::host::fits_host;
 use crate::identity::{name, number};
-use crate::osc::{log, params, progress, progress_thread, published, select, transport};
+use crate::osc::transport::Windows;
+use crate::osc::{calls, log, params, progress, progress_thread, published, select, transport};
+use crate::pvars;
 use crate::series;
 
 /// The structure that Open MPI finds by its symbol. It is in a cell because the host may write to it.
@@ -82,6 +84,8 @@ extern "C" fn register() -> c_int {
         match fits_host() {
             Ok(()) => {
                 let own = params::register();
+                let variables = pvars::counters::<Windows>().chain(calls::variables());
+                pvars::register(exported(), variables);
                 log::set_verbosity(own.verbose);
                 PRIORITY.store(own.priority, Ordering::Relaxed);
                 PROGRESS_THREAD.store(own.progress_thread, Ordering::Relaxed);

@@ -3,8 +3,9 @@
 //! - `component`: what Open MPI looks up; `params`, `log`; `published`: which processes have the component.
 //! - `select`: how the ranks of a window agree; `transport`: the one transport of all windows, with its `services`; `group`: the
 //!   ranks of a window as the engine sees them.
-//! - `module`: the functions of a window; `convert` and `ops`: datatypes and operations; `request`; `progress`, `progress_thread`; `info`; `error`.
+//! - `module`: the functions of a window; `calls` counts theirs; `convert` and `ops`: datatypes and operations; `request`; `progress`, `progress_thread`; `info`; `error`.
 
+mod calls;
 mod component;
 mod convert;
 mod error;

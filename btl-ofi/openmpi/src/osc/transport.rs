@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use osc_engine::door::Context;
 use osc_engine::transport::{EndpointRef, Failures, Transport};
-use plugin_api::{Component, ComponentVtable, Status, ThreadLevel};
+use plugin_api::counters::CARRIERS;
+use plugin_api::{Component, ComponentVtable, Stats, Status, ThreadLevel};
 
 use crate::osc::services::{self, Services};
 use crate::osc::{component, log, ops, progress};
+use crate::pvars::Counted;
 
 /// A transport, by what it reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,11 +139,49 @@ pub(crate) fn close() {
     for scope in SCOPES {
         // Release as in `open`, for the next one.
         CURRENT[scope as usize].store(null_mut(), Ordering::Release);
-        let opened = lock(scope).take();
+        let mut opened = lock(scope);
+        if let Some(stats) = stats(&opened) {
+            add(&mut ended(), &stats);
+        }
+        drop(opened.take());
         drop(opened);
         services::of(scope).clear();
     }
     HIDDEN.store(false, Ordering::Relaxed);
+}
+
+/// The counters of the transports of windows, those that were closed among them: sums never fall.
+pub(crate) struct Windows;
+
+impl Counted for Windows {
+    fn sum(number: impl Fn(&Stats) -> u64) -> u64 {
+        let open = SCOPES.map(|scope| stats(&lock(scope)).map_or(0, |stats| number(&stats)));
+        open.iter().sum::<u64>() + number(&ended())
+    }
+}
+
+fn stats(opened: &Outcome) -> Option<Stats> {
+    let opened = opened.as_ref()?.as_ref().ok()?;
+    opened.transport.stats().ok()
+}
+
+/// What the transports that were closed had counted.
+fn ended() -> MutexGuard<'static, Stats> {
+    static ENDED: Mutex<Stats> = Mutex::new(Stats::new());
+    ENDED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn add(sum: &mut Stats, stats: &Stats) {
+    for carrier in 0..CARRIERS {
+        sum.operations[carrier] += stats.operations[carrier];
+        sum.bytes[carrier] += stats.bytes[carrier];
+    }
+    sum.again += stats.again;
+    sum.revoked += stats.revoked;
+    sum.messages += stats.messages;
+    sum.waits += stats.waits;
+    sum.waited += stats.waited;
+    sum.polls += stats.polls;
 }
 
 fn open_now(scope: Scope) -> Result<Opened, String> {

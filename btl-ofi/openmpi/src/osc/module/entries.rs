@@ -8,6 +8,7 @@ use super::requests::Theirs;
 use super::rma::{Buffer, Place};
 use crate::bindings as ffi;
 use crate::guard::guarded;
+use crate::osc::calls::{self, Call};
 use crate::osc::error::{Code, outcome};
 use crate::osc::request;
 use crate::series::{Count, Unit};
@@ -197,8 +198,8 @@ fn mutable(address: *const c_void) -> *mut c_void {
     address.cast_mut()
 }
 
-/// The functions that move between a buffer of the program and a target. `by` makes the call: [`to`] or [`requested`]. What only
-/// some functions have: the buffer for what was at the target (`fetching`), the operation, the place for a request.
+/// The functions that move between a buffer of the program and a target. `by` makes the call: [`to`] or [`requested`]; it is counted
+/// as one of `kind`. What only some functions have: the buffer for what was at the target (`fetching`), the operation, the place for a request.
 macro_rules! of_transfer {
     ($($by:ident $name:ident(
         $origin:ident: $address:ty
@@ -207,7 +208,7 @@ macro_rules! of_transfer {
         $(, $op:ident)?;
         $win:ident
         $(, $out:ident)?
-    ) => |$module:ident| $run:expr;)*) => { $(
+    ) => $kind:ident, |$module:ident| $run:expr;)*) => { $(
         unsafe extern "C" fn $name(
             $origin: $address,
             count: Count,
@@ -222,6 +223,7 @@ macro_rules! of_transfer {
             $($out: MpiRequest,)?
         ) -> c_int {
             $by(stringify!($name), target, $win, $($out,)? |$module, rank| {
+                calls::count(Call::$kind);
                 let $origin = Buffer { address: mutable($origin), count, datatype };
                 $(let $result = Buffer { address: $result, count: result_count, datatype: result_datatype };)?
                 let $place = Place { rank, displacement, count: target_count, datatype: target_datatype };
@@ -232,17 +234,17 @@ macro_rules! of_transfer {
 }
 
 of_transfer! {
-    to put(origin: *const c_void; place; win) => |module| module.put(origin, place);
-    to get(origin: *mut c_void; place; win) => |module| module.get(origin, place);
-    requested rput(origin: *const c_void; place; win, out) => |module| module.rput(origin, place, win);
-    requested rget(origin: *mut c_void; place; win, out) => |module| module.rget(origin, place, win);
-    to accumulate(origin: *const c_void; place, op; win) =>
+    to put(origin: *const c_void; place; win) => Put, |module| module.put(origin, place);
+    to get(origin: *mut c_void; place; win) => Get, |module| module.get(origin, place);
+    requested rput(origin: *const c_void; place; win, out) => Put, |module| module.rput(origin, place, win);
+    requested rget(origin: *mut c_void; place; win, out) => Get, |module| module.rget(origin, place, win);
+    to accumulate(origin: *const c_void; place, op; win) => Accumulate,
         |module| module.update(&Update { origin, result: None, place, op });
-    requested raccumulate(origin: *const c_void; place, op; win, out) =>
+    requested raccumulate(origin: *const c_void; place, op; win, out) => Accumulate,
         |module| module.request_update(&Update { origin, result: None, place, op }, win);
-    to get_accumulate(origin: *const c_void, fetching result; place, op; win) =>
+    to get_accumulate(origin: *const c_void, fetching result; place, op; win) => Accumulate,
         |module| module.update(&Update { origin, result: Some(result), place, op });
-    requested rget_accumulate(origin: *const c_void, fetching result; place, op; win, out) =>
+    requested rget_accumulate(origin: *const c_void, fetching result; place, op; win, out) => Accumulate,
         |module| module.request_update(&Update { origin, result: Some(result), place, op }, win);
 }
 
@@ -256,6 +258,7 @@ unsafe extern "C" fn fetch_and_op(
     win: Win,
 ) -> c_int {
     to("fetch_and_op", target, win, |module, rank| {
+        calls::count(Call::Accumulate);
         let one = |address| Buffer {
             address,
             count: 1,
@@ -285,6 +288,7 @@ unsafe extern "C" fn compare_and_swap(
     win: Win,
 ) -> c_int {
     to("compare_and_swap", target, win, |module, rank| {
+        calls::count(Call::Accumulate);
         let place = Place {
             rank,
             displacement,

@@ -1,5 +1,6 @@
-//! The transport's counters as performance variables of MPI_T: `btl_ofi_<carrier>_operations` and so on, summed over all peers.
-//! A handle shows what was counted since it was allocated.
+//! The transport's counters as performance variables of MPI_T: `btl_ofi_<carrier>_operations` and so on for the transport of the
+//! component btl, `osc_ofi_rs_<carrier>_operations` for those of windows, summed over all peers. A handle shows what was counted
+//! since it was allocated.
 
 use std::ffi::{CString, c_int, c_ulonglong, c_void};
 use std::ptr::null_mut;
@@ -8,7 +9,6 @@ use plugin_api::counters::{CARRIERS, Carrier};
 use plugin_api::{Stats, Status};
 
 use crate::bindings as ffi;
-use crate::btl::live;
 use crate::guard::guarded;
 
 /// Variables that are not by carrier, in their order behind the others.
@@ -34,17 +34,35 @@ const OTHERS: [(&str, &str); 6] = [
 ];
 const VARIABLES: usize = 2 * CARRIERS + OTHERS.len();
 
-type GetValue =
+pub(crate) type GetValue =
     unsafe extern "C" fn(*const ffi::mca_base_pvar_t, *mut c_void, *mut c_void) -> c_int;
 
-/// Registers the variables of `component`. Those that Open MPI does not take are missing in its lists, nothing else.
-pub(crate) fn register(component: *const ffi::mca_base_component_t) {
-    for (number, get) in GETTERS.into_iter().enumerate() {
-        let (name, description) = describe(number);
+/// Whose counters a component shows.
+pub(crate) trait Counted: 'static {
+    /// A sum over the component's transports.
+    fn sum(number: impl Fn(&Stats) -> u64) -> u64;
+}
+
+/// A variable of 64 bits that only grows.
+pub(crate) struct Variable {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    /// Whether it is a time, in nanoseconds.
+    pub(crate) is_time: bool,
+    pub(crate) get: GetValue,
+}
+
+/// Registers variables of `component`. Those that Open MPI does not take are missing in its lists, nothing else.
+pub(crate) fn register(
+    component: *const ffi::mca_base_component_t,
+    variables: impl IntoIterator<Item = Variable>,
+) {
+    for variable in variables {
+        let (name, description) = (variable.name, variable.description);
         let (Ok(name), Ok(description)) = (CString::new(name), CString::new(description)) else {
             continue;
         };
-        let class = match number == 2 * CARRIERS + 4 {
+        let class = match variable.is_time {
             true => ffi::MCA_BASE_PVAR_CLASS_TIMER,
             false => ffi::MCA_BASE_PVAR_CLASS_COUNTER,
         };
@@ -62,13 +80,28 @@ pub(crate) fn register(component: *const ffi::mca_base_component_t) {
                 null_mut(),
                 ffi::MCA_BASE_VAR_BIND_NO_OBJECT as c_int,
                 flags,
-                Some(get),
+                Some(variable.get),
                 None,
                 None,
                 null_mut(),
             );
         }
     }
+}
+
+/// The counters of a component's transports.
+pub(crate) fn counters<C: Counted>() -> impl Iterator<Item = Variable> {
+    let functions = getters::<C>().into_iter().enumerate();
+    functions.map(|(number, get)| {
+        let (name, description) = describe(number);
+        let is_time = name == "waited";
+        Variable {
+            name,
+            description,
+            is_time,
+            get,
+        }
+    })
 }
 
 /// Name and description of a variable.
@@ -99,13 +132,13 @@ fn describe(number: usize) -> (String, String) {
 }
 
 /// The value of a variable. MPI_T may ask at any time, from any thread.
-unsafe extern "C" fn get<const NUMBER: usize>(
+unsafe extern "C" fn get<C: Counted, const NUMBER: usize>(
     _: *const ffi::mca_base_pvar_t,
     value: *mut c_void,
     _: *mut c_void,
 ) -> c_int {
     guarded("get_value", Status::ERROR.0, || {
-        let read = live::counter(|stats| value_of(NUMBER, stats));
+        let read = C::sum(|stats| value_of(NUMBER, stats));
         // SAFETY: the variable has this type, and Open MPI passes memory for one value.
         unsafe { value.cast::<c_ulonglong>().write(read) };
         Status::SUCCESS.0
@@ -131,7 +164,9 @@ fn value_of(number: usize, stats: &Stats) -> u64 {
 }
 
 /// The functions of the variables, in their order.
-const GETTERS: [GetValue; VARIABLES] = [
-    get::<0>, get::<1>, get::<2>, get::<3>, get::<4>, get::<5>, get::<6>, get::<7>, get::<8>,
-    get::<9>, get::<10>, get::<11>, get::<12>, get::<13>, get::<14>, get::<15>,
-];
+fn getters<C: Counted>() -> [GetValue; VARIABLES] {
+    macro_rules! of {
+        ($($number:literal)*) => { [$(get::<C, $number>),*] };
+    }
+    of!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+}

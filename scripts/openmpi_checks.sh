@@ -502,6 +502,27 @@ openmpi_osc_killed() {
     [ "$(grep -c '^osc_killed: ok, rank [02] got an error' <<<"$out")" -eq 2 ]
 }
 
+# openmpi_osc_random RANKS [mpirun options]: random operations against a model, with some seeds.
+openmpi_osc_random() {
+    local ranks=$1 seed out
+    shift
+    for seed in 1 2 3 4 5; do
+        out=$(openmpi_osc_run "$ranks" "$@" "$openmpi_dir/bin/osc_random" "$seed" 20 2>&1) || { printf '%s\n' "$out"; return 1; }
+        printf '%s\n' "$out"
+        grep -q "^osc_random: ok, $ranks ranks" <<<"$out" || return 1
+    done
+}
+
+# The program never frees its windows, and leaves an epoch open.
+openmpi_osc_lives() {
+    local out same_node
+    for same_node in auto off; do
+        out=$(openmpi_osc_run 2 --mca btl_ofi_same_node "$same_node" "$openmpi_dir/bin/osc_abuse" live 2>&1) || { printf '%s\n' "$out"; return 1; }
+        printf '%s\n' "$out"
+        grep -q '^osc_abuse: ok, 2 ranks' <<<"$out" || return 1
+    done
+}
+
 # openmpi_osc_scopes TIMES RANKS [mpirun options]: all ranks serve windows of one node by memory, and so many open a provider.
 openmpi_osc_scopes() {
     local times=$1 ranks=$2 out
@@ -586,20 +607,30 @@ openmpi_osc_delegates() {
 }
 
 openmpi_test_osc() {
-    local ranks program
+    local ranks program provider
     openmpi_check "ompi_info names the component osc" openmpi_osc_shows_itself
     for ranks in 1 2 3 4; do
         openmpi_check "osc, every call, $ranks ranks" openmpi_osc "$ranks" osc_calls
         openmpi_check "osc, threads, $ranks ranks" openmpi_osc "$ranks" osc_threads
     done
-    for program in hello_window transfers atomics swaps misaligned window_life threads passive_target; do
+    for program in hello_window transfers atomics swaps misaligned window_life threads passive_target pvars; do
         openmpi_check "osc, $program, 2 ranks" openmpi_osc 2 "$program"
     done
     # As between nodes: nothing by memory, but for what Open MPI says that a node shares.
-    for program in osc_calls osc_threads; do
+    for program in osc_calls osc_threads pvars; do
         openmpi_check "osc, $program, 2 ranks over tcp;ofi_rxm alone" openmpi_osc 2 "$program" --mca btl_ofi_same_node off \
             --mca btl_ofi_provider_include 'tcp;ofi_rxm'
     done
+    openmpi_check "osc, random operations, 3 ranks" openmpi_osc_random 3
+    for provider in 'tcp;ofi_rxm' net; do
+        openmpi_check "osc, random operations, 2 ranks over $provider alone" openmpi_osc_random 2 --mca btl_ofi_same_node off \
+            --mca btl_ofi_provider_include "$provider"
+    done
+    openmpi_check "osc, bad input, 3 ranks" openmpi_osc 3 osc_abuse
+    openmpi_check "osc, bad input that Open MPI does not check, 2 ranks" openmpi_osc 2 osc_abuse --mca mpi_param_check 0
+    openmpi_check "osc, bad input, 2 ranks over tcp;ofi_rxm alone" openmpi_osc 2 osc_abuse --mca btl_ofi_same_node off \
+        --mca btl_ofi_provider_include 'tcp;ofi_rxm'
+    openmpi_check "osc, windows that live until MPI_Finalize" openmpi_osc_lives
     openmpi_check "osc, every call with the progress thread, 3 ranks" openmpi_osc 3 osc_calls --mca osc_ofi_rs_progress_thread 1
     openmpi_check "osc, a target that computes, with the progress thread" openmpi_osc 3 osc_alone --mca osc_ofi_rs_progress_thread 1 \
         --mca btl_ofi_same_node off --mca btl_ofi_provider_include 'tcp;ofi_rxm'
@@ -627,7 +658,7 @@ openmpi_test_osc_apart() {
 openmpi_compile_tests() {
     local program
     for program in hello_window transfers atomics swaps window_life threads passive_target killed_peer no_room unwritten freed_early \
-        counted pvars sent_alone unlocked_alone long_messages misaligned swap_lock osc_alone osc_calls osc_killed osc_name osc_scopes osc_spawn osc_threads; do
+        counted pvars sent_alone unlocked_alone long_messages misaligned swap_lock osc_abuse osc_alone osc_calls osc_killed osc_name osc_random osc_scopes osc_spawn osc_threads; do
         openmpi_compile "tests/openmpi/$program.c"
     done
     # Open MPI's inner headers have warnings of their own, and its core library is not linked by mpicc.
@@ -643,6 +674,7 @@ openmpi_test_short() {
     openmpi_check "counters of a job in a file" openmpi_stats_file
     openmpi_check "osc, every call, 2 ranks" openmpi_osc 2 osc_calls
     openmpi_check "osc, threads, 2 ranks" openmpi_osc 2 osc_threads
+    openmpi_check "osc, counters, 2 ranks" openmpi_osc 2 pvars
     openmpi_check "osc, no provider on one node, nor for a job that is spawned there" openmpi_osc_opens_none
     openmpi_test_valgrind
     openmpi_check "building mpi4py" openmpi_mpi4py

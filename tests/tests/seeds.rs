@@ -5,9 +5,10 @@ use std::fs;
 use std::path::Path;
 
 /// What the page writes in place of folders.
-const CRATES: [(&str, &str); 8] = [
+const CRATES: [(&str, &str); 9] = [
     ("host_stub", "host-stub/src/"),
     ("osc_engine", "host-stub/osc/src/"),
+    ("osc_devices", "host-stub/devices/src/"),
     ("host_stub_c", "host-stub/c/src/"),
     ("host_stub_command", "host-stub/command/src/"),
     ("btl_ofi", "btl-ofi/core/src/"),

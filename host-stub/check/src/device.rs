@@ -14,7 +14,7 @@ mod scattered;
 mod started;
 mod under_way;
 
-use host_stub::device::pretended_bytes;
+use host_stub::device::{pretend, pretended_bytes};
 use host_stub::job::Job;
 use host_stub::win::Info;
 
@@ -26,7 +26,7 @@ use super::pass::{Pass, windows};
 /// Gives every rank a device, before any window is made.
 pub(super) fn prepare(job: &Job) -> Result<(), Failure> {
     if job.devices().all().is_empty() {
-        job.devices().pretend(pretended_bytes(job.params())?)?;
+        pretend(job.devices(), pretended_bytes(job.params())?)?;
     }
     Ok(())
 }

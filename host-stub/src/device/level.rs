@@ -3,9 +3,8 @@
 use std::fmt;
 
 use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
+use osc_devices::Device;
 use serde::Serialize;
-
-use super::registry::Device;
 
 /// The highest level that is offered.
 pub static LEVEL: Declaration = Declaration::new("host_device_level", Kind::Int, Value::Int(4))

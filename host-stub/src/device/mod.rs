@@ -12,30 +12,33 @@
 //! Collectives work on host memory: buffers on a device go through copies, by the default algorithms in fragments
 //! (`schedule/staging.rs`).
 //!
-//! The host looks only once it knows of a device at all, or a location was encoded, or a layout marked.
+//! The host looks only once it knows of a device at all, or a location was encoded, or a layout marked. The registry of devices is the
+//! crate `osc-devices`, which Open MPI's component has too; here is what a host has beside it.
 
-mod cuda;
-mod door;
-mod error;
-mod found;
 mod level;
 mod mapped;
-mod numbering;
 mod openmp;
 mod pretended;
-mod registry;
 mod ring;
-mod table;
 
-pub use cuda::CUDA;
-pub use error::{DeviceError, TransportErrorText};
 pub use level::{LEVEL, Level, Support};
 pub use mapped::{MappedRing, PROXY, XpuEndpoint};
+pub use osc_devices::{Allocation, Device, DeviceError, Devices, Lookup, TransportErrorText};
 pub use osc_engine::door::{DeviceBuffer, HOST, Location, MAX_DEVICES, decode_location};
-pub use pretended::{PRETENDED, PRETENDED_BYTES, PretendedMemory, pretended_bytes};
-pub use registry::{Allocation, Device, Devices, Lookup};
+pub use pretended::{PRETENDED, PRETENDED_BYTES, PretendedMemory, pretend, pretended_bytes};
 pub use ring::{Command, CommandKind, Completion, Ring};
 
-pub(crate) use door::OfWindows;
+pub(crate) use openmp::OpenMp;
+pub(crate) use osc_devices::OfWindows;
 pub(crate) use osc_engine::door::is_looked_for;
 pub(crate) use ring::Next;
+
+use mca_params::{Declaration, Kind, Level as ParamLevel, Value};
+
+/// Whether CUDA devices are looked for.
+pub static CUDA: Declaration = Declaration::new("host_cuda", Kind::Bool, Value::Bool(true))
+    .help(
+        "Looks for the CUDA devices of this machine; where there are some, each call's buffers are \
+         looked up with the driver",
+    )
+    .level(ParamLevel::TUNER_DETAIL);

@@ -6,7 +6,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 
-use super::registry::Lookup;
+use osc_devices::Lookup;
 use osc_engine::door::Location;
 
 type NumDevices = unsafe extern "C" fn() -> c_int;
@@ -69,7 +69,7 @@ impl Runtime {
 
 /// Asks the program's own OpenMP runtime.
 #[derive(Default)]
-pub(super) struct OpenMp(OnceLock<Option<Runtime>>);
+pub(crate) struct OpenMp(OnceLock<Option<Runtime>>);
 
 impl OpenMp {
     fn runtime(&self) -> Option<&Runtime> {

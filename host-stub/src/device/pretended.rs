@@ -11,14 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
+use osc_devices::{Device, DeviceError, Devices, Ways};
+use osc_engine::door::DeviceBuffer;
 use plugin_api::{OverrideOps, hmem_iface};
 
 use self::copies::{LIE, Place, places};
-use super::error::DeviceError;
-use osc_engine::door::DeviceBuffer;
-
-use super::registry::{Device, Devices};
-use super::table::Ways;
 use crate::base::params::Params;
 
 /// How many devices a job pretends to have.
@@ -192,34 +189,32 @@ impl Drop for PretendedMemory {
     }
 }
 
-impl Devices {
-    /// Adds a pretended device of `limit` bytes (0 for no limit), and has the transport use its copy
-    /// functions. Returns its number.
-    pub fn pretend(&self, limit: usize) -> Result<i32, DeviceError> {
-        // SAFETY: functions of this program that do what they should.
-        let status = unsafe { self.set_overrides(Some(&PretendedMemory::overrides())) };
-        let name = String::from("pretended device");
-        if !status.is_ok() {
-            let why = format!("the transport takes no copy functions: {status}");
-            return Err(DeviceError::NoMemory(0, name, why));
-        }
-        let number = self.all().len() as u64;
-        let room = Arc::new(Room {
-            used: AtomicUsize::new(0),
-            limit,
-        });
-        self.add_with(
-            Device {
-                name,
-                iface: hmem_iface::CUDA,
-                number,
-                starts: true,
-                why: String::new(),
-            },
-            Ways {
-                allocate: Some(Arc::new(move |len| room.give(len))),
-                ..Ways::default()
-            },
-        )
+/// Adds a pretended device of `limit` bytes (0 for no limit), and has the transport use its copy
+/// functions. Returns its number.
+pub fn pretend(devices: &Devices, limit: usize) -> Result<i32, DeviceError> {
+    // SAFETY: functions of this program that do what they should.
+    let status = unsafe { devices.set_overrides(Some(&PretendedMemory::overrides())) };
+    let name = String::from("pretended device");
+    if !status.is_ok() {
+        let why = format!("the transport takes no copy functions: {status}");
+        return Err(DeviceError::NoMemory(0, name, why));
     }
+    let number = devices.all().len() as u64;
+    let room = Arc::new(Room {
+        used: AtomicUsize::new(0),
+        limit,
+    });
+    devices.add_with(
+        Device {
+            name,
+            iface: hmem_iface::CUDA,
+            number,
+            starts: true,
+            why: String::new(),
+        },
+        Ways {
+            allocate: Some(Arc::new(move |len| room.give(len))),
+            ..Ways::default()
+        },
+    )
 }

@@ -5,16 +5,18 @@ use std::sync::Arc;
 use super::error::JobError;
 use crate::base::params::Params;
 use crate::device::{
-    CUDA, Devices, LEVEL, Level as DeviceLevel, PRETENDED, Support, pretended_bytes,
+    CUDA, Devices, LEVEL, Level as DeviceLevel, OpenMp, PRETENDED, Support, pretend,
+    pretended_bytes,
 };
 use crate::loader::Transport;
 
 /// The devices that the parameters ask for, and those that the machine has.
 pub fn devices(transport: &Transport, params: &Params) -> Result<Arc<Devices>, JobError> {
-    let devices = Devices::new(transport, device_limit(params) == DeviceLevel::HostOnHost);
+    let devices = Devices::new(transport, device_limit(params) == DeviceLevel::HostOnHost)
+        .with_lookup(Box::new(OpenMp::default()));
     let pretended = params.declare(&PRETENDED)?.as_int().unwrap_or(0);
     for _ in 0..pretended {
-        if let Err(error) = devices.pretend(pretended_bytes(params)?) {
+        if let Err(error) = pretend(&devices, pretended_bytes(params)?) {
             tracing::warn!("{error}");
             break;
         }
@@ -42,4 +44,52 @@ pub fn device_support(transport: &Transport, devices: &Devices, params: &Params)
 fn device_limit(params: &Params) -> DeviceLevel {
     let limit = params.declare(&LEVEL).ok().and_then(|v| v.as_int());
     DeviceLevel::of(limit.unwrap_or(4))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+mod tests {
+    use osc_devices::Ways;
+
+    use super::*;
+    use crate::device::{Device, DeviceBuffer};
+    use crate::loader::scripted;
+
+    struct Nothing;
+
+    impl DeviceBuffer for Nothing {
+        fn base(&self) -> u64 {
+            1 << 20
+        }
+
+        fn len(&self) -> usize {
+            64
+        }
+    }
+
+    /// Memory that a program keeps after the job has ended holds no registration, which would keep the transport open.
+    #[test]
+    fn memory_that_is_left_holds_no_registration() {
+        let transport = scripted::transport();
+        let devices = Devices::new(&transport, false);
+        let device = Device {
+            name: String::from("nothing"),
+            iface: 1,
+            number: 0,
+            starts: false,
+            why: String::new(),
+        };
+        let ways = Ways {
+            allocate: Some(Arc::new(|_| Ok(Box::new(Nothing)))),
+            ..Ways::default()
+        };
+        let number = devices.add_with(device, ways).unwrap();
+        let left = devices.allocate(number, 64).unwrap();
+        let found = devices.find(left.base(), left.len()).unwrap();
+        assert!(!found.unwrap().handle.is_null());
+        assert_eq!(scripted::script(&transport).registrations, 1);
+        drop(devices);
+        assert_eq!(scripted::script(&transport).registrations, 0);
+        drop(left);
+    }
 }

@@ -130,11 +130,11 @@ static MODULE: ModuleVtable = ModuleVtable {
     atomic_cswapv: absent(),
     stats: Some(stats),
     finalize: Some(finalize),
-    set_overrides: None,
-    register_hmem: None,
-    copy_from_hmem_iov: None,
-    copy_to_hmem_iov: None,
-    query_hmem: None,
+    set_overrides: absent(),
+    register_hmem: Some(register_hmem),
+    copy_from_hmem_iov: absent(),
+    copy_to_hmem_iov: absent(),
+    query_hmem: absent(),
     alloc: None,
     free: None,
     prepare_src: None,
@@ -265,6 +265,20 @@ unsafe extern "C" fn register_mem(
         unsafe { handle.write(Box::into_raw(Box::new(0_u64)).cast()) };
     }
     script.register
+}
+
+unsafe extern "C" fn register_hmem(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    base: *mut c_void,
+    size: usize,
+    access: u32,
+    _iface: u32,
+    _device: u64,
+    handle: *mut *mut Handle,
+) -> Status {
+    // SAFETY: as the host vouches.
+    unsafe { register_mem(module, endpoint, base, size, access, handle) }
 }
 
 unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) -> Status {

@@ -79,7 +79,7 @@ pub unsafe extern "C" fn host_device_ring_create(
         let job = job(call)?;
         let ring = Arc::new(Ring::new(slots));
         let proxy = Proxy::new(&job, &ring, job.device_support().level)?;
-        let mapped = job.devices().map_ring(device, &ring)?;
+        let mapped = MappedRing::new(job.devices(), device, &ring)?;
         *made = RINGS.add(Arc::new(Kept {
             proxy,
             mapped,

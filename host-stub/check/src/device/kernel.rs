@@ -9,7 +9,7 @@ use plugin_api::{HmemInfo, hmem_iface};
 use super::started::{free, words, zeroed};
 use crate::buffer::{DEVICE, DeviceBuffer};
 use crate::case::{Context, Failure, Outcome, ensure, same, say};
-use host_stub::device::{Level, Ring, XpuEndpoint};
+use host_stub::device::{Level, MappedRing, Ring, XpuEndpoint};
 use host_stub::win::{Proxy, Window};
 
 /// Compiled from `cuda/started.cu`, which says how.
@@ -151,7 +151,7 @@ fn run(
     let device = devices.device(DEVICE)?;
     let next = (context.rank + 1) % context.size;
     let ring = Arc::new(Ring::new(8));
-    let mapped = devices.map_ring(DEVICE, &ring)?;
+    let mapped = MappedRing::new(devices, DEVICE, &ring)?;
     let proxy = Proxy::new(context.job, &ring, Level::DeviceOnBoth)?;
     let number = proxy.add_window(Arc::clone(window))?;
     let known = (mapped.endpoint(), number, next as i32);

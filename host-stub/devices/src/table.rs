@@ -3,85 +3,82 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::error::DeviceError;
-use super::numbering::Numbering;
-use osc_engine::door::DeviceBuffer;
+use osc_engine::door::{DeviceBuffer, HOST, Location, decode_location};
+use osc_engine::transport::Registration;
 
-use super::registry::{Allocation, Device, Lookup};
-use super::ring::Ring;
-use crate::loader::Registration;
-use osc_engine::door::{HOST, Location, decode_location};
+use crate::error::DeviceError;
+use crate::numbering::Numbering;
+use crate::registry::{Allocation, Device, Lookup};
 
 /// Memory that the host was told of.
-pub(super) struct Known {
-    pub(super) len: usize,
-    pub(super) device: i32,
+pub(crate) struct Known {
+    pub(crate) len: usize,
+    pub(crate) device: i32,
     /// For local buffers; made when first used.
-    pub(super) registration: OnceLock<Registration>,
+    pub(crate) registration: OnceLock<Registration>,
 }
 
 /// An allocation that a lookup knows, registered for local buffers.
-pub(super) struct Seen {
-    pub(super) allocation: Allocation,
-    pub(super) registration: Registration,
+pub(crate) struct Seen {
+    pub(crate) allocation: Allocation,
+    pub(crate) registration: Registration,
 }
 
 /// A host range that is mapped on a device.
 #[derive(Clone, Copy)]
-pub(super) struct Mapping {
-    pub(super) len: usize,
+pub(crate) struct Mapping {
+    pub(crate) len: usize,
     /// Where it is there.
-    pub(super) address: u64,
+    pub(crate) address: u64,
 }
 
 /// A host pointer within a range that is mapped.
 #[derive(Clone, Copy)]
-pub(super) struct Mapped {
-    pub(super) location: Location,
+pub(crate) struct Mapped {
+    pub(crate) location: Location,
     /// Bytes from the pointer to the end of the range.
-    pub(super) left: usize,
+    pub(crate) left: usize,
 }
 
-/// Shared, so that it is called without the lock of the table, which progress takes.
-pub(super) type Allocate =
-    Arc<dyn Fn(usize) -> Result<Box<dyn DeviceBuffer>, String> + Send + Sync>;
+/// Allocates so many bytes of a device. Shared, so that it is called without the lock of the table, which progress takes.
+pub type Allocate = Arc<dyn Fn(usize) -> Result<Box<dyn DeviceBuffer>, String> + Send + Sync>;
 
-/// Maps the memory of a ring for a device: the address that it has there, and what keeps it mapped.
-pub(super) type Map =
-    Box<dyn Fn(&Ring) -> Result<(u64, Box<dyn Send + Sync>), String> + Send + Sync>;
+/// Maps so many bytes of host memory for a device: the address that they have there, and what keeps them mapped.
+pub type Map =
+    Box<dyn Fn((*mut u8, usize)) -> Result<(u64, Box<dyn Send + Sync>), String> + Send + Sync>;
 
 /// How memory is had of a device.
 #[derive(Default)]
-pub(super) struct Ways {
+pub struct Ways {
     /// Allocates some.
-    pub(super) allocate: Option<Allocate>,
-    /// Maps a ring for it; where the device's address is the host's, nothing need be done.
-    pub(super) map: Option<Map>,
+    pub allocate: Option<Allocate>,
+    /// Maps host memory for it; where the device's address is the host's, nothing need be done.
+    pub map: Option<Map>,
 }
 
 /// A device, and how memory is had of it.
-pub(super) struct Entry {
-    pub(super) device: Device,
-    pub(super) ways: Ways,
+pub(crate) struct Entry {
+    pub(crate) device: Device,
+    pub(crate) ways: Ways,
 }
 
 /// All of it.
 #[derive(Default)]
-pub(super) struct Table {
-    pub(super) devices: Vec<Entry>,
+pub(crate) struct Table {
+    pub(crate) devices: Vec<Entry>,
     /// By their first bytes; they do not overlap.
-    pub(super) known: BTreeMap<u64, Known>,
+    pub(crate) known: BTreeMap<u64, Known>,
     /// By their devices and first bytes; those of one device do not overlap.
-    pub(super) mapped: BTreeMap<(i32, u64), Mapping>,
+    pub(crate) mapped: BTreeMap<(i32, u64), Mapping>,
     /// By their first bytes.
-    pub(super) seen: BTreeMap<u64, Seen>,
-    pub(super) lookups: Vec<Box<dyn Lookup>>,
+    pub(crate) seen: BTreeMap<u64, Seen>,
+    pub(crate) lookups: Vec<Box<dyn Lookup>>,
     /// How the numbers of lookups fit those of the host.
-    pub(super) numbering: Numbering,
+    pub(crate) numbering: Numbering,
 }
 
 impl Table {
-    pub(super) fn known_at(&self, address: u64) -> Option<(u64, &Known)> {
+    pub(crate) fn known_at(&self, address: u64) -> Option<(u64, &Known)> {
         let (base, known) = self.known.range(..=address).next_back()?;
         (address - base < known.len as u64).then_some((*base, known))
     }
@@ -164,7 +161,7 @@ impl Table {
     }
 
     /// Where a pointer's memory is, and a host pointer's mapping where it has one.
-    pub(super) fn location(&self, pointer: u64) -> Location {
+    pub(crate) fn location(&self, pointer: u64) -> Location {
         let mapped = match self.known_at(pointer) {
             Some(_) => None,
             None => self.mapped_at(pointer, 1),
@@ -191,12 +188,12 @@ impl Table {
     }
 
     /// The allocation around a pointer that only a lookup knows.
-    pub(super) fn allocation(&self, pointer: u64) -> Option<Allocation> {
+    pub(crate) fn allocation(&self, pointer: u64) -> Option<Allocation> {
         self.lookups.iter().find_map(|l| l.allocation(pointer))
     }
 
     /// Ends the registrations of allocations that are gone, or have another in their place.
-    pub(super) fn forget_gone(&mut self) {
+    pub(crate) fn forget_gone(&mut self) {
         let lookups = &self.lookups;
         self.seen.retain(|base, seen| {
             let now = lookups.iter().find_map(|l| l.allocation(*base));
@@ -206,7 +203,7 @@ impl Table {
 
     /// Where `len` bytes are that a call names by a pointer or an encoded location. Refuses bytes that
     /// are not all there.
-    pub(super) fn place(&self, value: u64, len: usize) -> Result<Location, DeviceError> {
+    pub(crate) fn place(&self, value: u64, len: usize) -> Result<Location, DeviceError> {
         if let Some(location) = decode_location(value) {
             self.check_device(location.device)?;
             self.whole(location, len)?;
@@ -232,7 +229,7 @@ impl Table {
     }
 
     /// As [`place`](Self::place), of which a pointer to host memory means that memory, mapped or not.
-    pub(super) fn place_itself(&self, value: u64, len: usize) -> Result<Location, DeviceError> {
+    pub(crate) fn place_itself(&self, value: u64, len: usize) -> Result<Location, DeviceError> {
         let location = decode_location(value).unwrap_or_else(|| self.itself(value));
         self.check_device(location.device)?;
         self.whole(location, len)?;
@@ -240,7 +237,7 @@ impl Table {
     }
 
     /// Where `len` bytes are on `device` that a pointer names: mapped there, or of the device itself.
-    pub(super) fn place_on(
+    pub(crate) fn place_on(
         &self,
         device: i32,
         pointer: u64,
@@ -271,7 +268,7 @@ impl Table {
     }
 
     /// A device by its number.
-    pub(super) fn device(&self, number: i32) -> Result<Device, DeviceError> {
+    pub(crate) fn device(&self, number: i32) -> Result<Device, DeviceError> {
         let entry = usize::try_from(number)
             .ok()
             .and_then(|n| self.devices.get(n));
@@ -307,7 +304,7 @@ impl Table {
     }
 
     /// Refuses a range of which the first byte is somewhere else than another, or is at NULL of the host.
-    pub(super) fn whole(&self, location: Location, len: usize) -> Result<(), DeviceError> {
+    pub(crate) fn whole(&self, location: Location, len: usize) -> Result<(), DeviceError> {
         let Location { device, address } = location;
         let Some(last) = len.checked_sub(1) else {
             return Ok(());

@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 /// What is known of another runtime's numbers.
 #[derive(Default)]
-pub(super) struct Numbering {
+pub(crate) struct Numbering {
     /// The host's devices when the lists were compared last.
     compared: Cell<usize>,
     /// Whether a number was seen that means another device at the host.
@@ -14,7 +14,7 @@ pub(super) struct Numbering {
 
 impl Numbering {
     /// Compares how many devices both have, again after the host's became more. `theirs` is asked only then.
-    pub(super) fn compare(&self, theirs: impl FnOnce() -> Option<usize>, ours: usize) {
+    pub(crate) fn compare(&self, theirs: impl FnOnce() -> Option<usize>, ours: usize) {
         if self.compared.replace(ours) == ours {
             return;
         }
@@ -33,7 +33,7 @@ impl Numbering {
     }
 
     /// A number of the other runtime's was seen to be another at the host.
-    pub(super) fn see(&self, theirs: i32, ours: i32) {
+    pub(crate) fn see(&self, theirs: i32, ours: i32) {
         if theirs != ours && !self.differs.replace(true) {
             tracing::warn!(
                 "OpenMP's device {theirs} is device {ours} of the host, by the memory that it maps variables to; \
@@ -43,7 +43,7 @@ impl Numbering {
     }
 
     /// Whether a device may have another number.
-    pub(super) fn differs(&self) -> bool {
+    pub(crate) fn differs(&self) -> bool {
         self.differs.get()
     }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use osc_engine::door::{DeviceBuffer, Found, Location};
 
-use super::registry::{Device, Devices};
+use crate::registry::{Device, Devices};
 
 /// The devices that windows use.
-pub(crate) struct OfWindows(pub(crate) Arc<Devices>);
+#[derive(Clone)]
+pub struct OfWindows(pub Arc<Devices>);
 
 impl osc_engine::door::Devices for OfWindows {
     fn find(&self, value: u64, len: usize) -> Result<Result<Found, u64>, String> {

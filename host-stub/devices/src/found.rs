@@ -3,13 +3,13 @@
 
 use std::sync::{Arc, Mutex};
 
+use osc_engine::door::{DeviceBuffer, Found, HOST, Location};
+use osc_engine::transport::Registration;
 use plugin_api::{Access, Handle};
 
-use super::error::DeviceError;
-use super::registry::{Allocation, Device, Devices, lock};
-use super::table::{Seen, Table};
-use crate::loader::Registration;
-use osc_engine::door::{DeviceBuffer, Found, HOST, Location};
+use crate::error::DeviceError;
+use crate::registry::{Allocation, Device, Devices, lock};
+use crate::table::{Seen, Table};
 
 /// Allocations that only lookups know of which registrations are kept.
 const MOST_SEEN: usize = 1024;
@@ -17,7 +17,7 @@ const MOST_SEEN: usize = 1024;
 impl Devices {
     /// Where a buffer of a call is, with what the transport wants for it; `None` for host memory, at
     /// the address given back.
-    pub(crate) fn find(&self, value: u64, len: usize) -> Result<Result<Found, u64>, DeviceError> {
+    pub fn find(&self, value: u64, len: usize) -> Result<Result<Found, u64>, DeviceError> {
         let mut table = self.table();
         let Location {
             device: number,
@@ -142,50 +142,5 @@ impl Drop for Allocated {
         let gone = lock(&self.table).known.remove(&self.buffer.base());
         // Ends a registration, outside of the lock, and before the memory goes.
         drop(gone);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::OnceLock;
-
-    use super::super::table::Known;
-    use super::*;
-    use crate::loader::scripted;
-
-    struct Nothing;
-
-    impl DeviceBuffer for Nothing {
-        fn base(&self) -> u64 {
-            1 << 20
-        }
-
-        fn len(&self) -> usize {
-            64
-        }
-    }
-
-    /// Memory that a program keeps after the job has ended holds no registration, which would keep the transport open.
-    #[test]
-    fn memory_that_is_left_holds_no_registration() {
-        let transport = scripted::transport();
-        let devices = Devices::new(&transport, false);
-        let buffer = Box::new(Nothing);
-        let base = std::ptr::with_exposed_provenance_mut(buffer.base() as usize);
-        // SAFETY: the scripted transport does not touch the memory.
-        let registration = unsafe { transport.register(base, 64, Access::LOCAL_WRITE) }.unwrap();
-        let known = Known {
-            len: 64,
-            device: 0,
-            registration: OnceLock::from(registration),
-        };
-        devices.table().known.insert(buffer.base(), known);
-        let left = Allocated {
-            buffer,
-            table: Arc::clone(&devices.table),
-        };
-        drop(devices);
-        assert_eq!(scripted::script(&transport).registrations, 0);
-        drop(left);
     }
 }

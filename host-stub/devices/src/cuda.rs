@@ -2,16 +2,6 @@
 //! memory of theirs for windows, where a pointer's memory is, and host memory that their kernels can
 //! write. Copies are the transport's affair.
 
-use mca_params::{Declaration, Kind, Level as ParamLevel, Value};
-
-/// Whether CUDA devices are looked for.
-pub static CUDA: Declaration = Declaration::new("host_cuda", Kind::Bool, Value::Bool(true))
-    .help(
-        "Looks for the CUDA devices of this machine; where there are some, each call's buffers are \
-         looked up with the driver",
-    )
-    .level(ParamLevel::TUNER_DETAIL);
-
 #[cfg(feature = "cuda")]
 mod driver {
     use std::ffi::{CStr, c_char};
@@ -20,13 +10,12 @@ mod driver {
     use cudarc::driver::sys::{
         self, CUcontext, CUdevice_attribute, CUmemorytype, CUpointer_attribute, CUresult,
     };
+    use osc_engine::door::{DeviceBuffer, Location};
     use plugin_api::hmem_iface;
 
-    use crate::device::error::DeviceError;
-    use crate::device::registry::{Allocation, Device, Devices, Lookup};
-    use crate::device::ring::Ring;
-    use crate::device::table::Ways;
-    use osc_engine::door::{DeviceBuffer, Location};
+    use crate::error::DeviceError;
+    use crate::registry::{Allocation, Device, Devices, Lookup};
+    use crate::table::Ways;
 
     /// What the driver answered, as an error that names the call.
     fn done(call: &str, result: CUresult) -> Result<(), String> {
@@ -288,8 +277,8 @@ mod driver {
                     let memory = CudaMemory::new(made.as_ref().map_err(Clone::clone)?, len)?;
                     Ok(Box::new(memory) as Box<dyn DeviceBuffer>)
                 };
-                let map = move |ring: &Ring| {
-                    let pinned = Pinned::new(ring.memory(), ordinal)?;
+                let map = move |memory| {
+                    let pinned = Pinned::new(memory, ordinal)?;
                     Ok((pinned.at, Box::new(pinned) as Box<dyn Send + Sync>))
                 };
                 let ways = Ways {
@@ -320,7 +309,7 @@ mod driver {
             let mut at = 0;
             primary.within(|| {
                 let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
-                // SAFETY: memory of a ring, which outlives this; `at` receives the address.
+                // SAFETY: who maps memory keeps it as long as this; `at` receives the address.
                 unsafe {
                     let pinned = sys::cuMemHostRegister_v2(base.cast(), len, flags);
                     done("cuMemHostRegister", pinned)?;
@@ -353,11 +342,11 @@ mod driver {
 
 #[cfg(not(feature = "cuda"))]
 mod driver {
-    use crate::device::error::DeviceError;
-    use crate::device::registry::Devices;
+    use crate::error::DeviceError;
+    use crate::registry::Devices;
 
     impl Devices {
-        /// None: this host was built without CUDA.
+        /// None: this was built without CUDA.
         pub fn add_cuda(&self) -> Result<usize, DeviceError> {
             Ok(0)
         }

@@ -2,15 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use plugin_api::{IoVec, OverrideOps, Status};
-
-use super::error::DeviceError;
-use super::openmp::OpenMp;
-use super::table::{Entry, Known, Mapping, Table, Ways};
-use crate::loader::{Blocks, Transport};
 use osc_engine::door::{
     HOST, Location, MAX_DEVICES, decode_location, encode_location, look_from_now_on,
 };
+use osc_engine::transport::{Blocks, Transport};
+use plugin_api::{IoVec, OverrideOps, Status};
+
+use crate::error::DeviceError;
+use crate::table::{Entry, Known, Mapping, Table, Ways};
 
 /// A device, as its owner describes it to the host.
 #[derive(Clone, Debug)]
@@ -62,11 +61,24 @@ pub struct Allocation {
     pub id: u64,
 }
 
-/// The devices of one process. Any thread may call.
+/// Host memory that a device reads and writes, as long as this lives.
+pub struct MappedMemory {
+    address: u64,
+    _kept: Option<Box<dyn Send + Sync>>,
+}
+
+impl MappedMemory {
+    /// Where the device has it.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+/// The devices of one process, for one transport. Any thread may call.
 #[derive(Default)]
 pub struct Devices {
     /// Shared with the memory that it gave out, which takes itself off.
-    pub(super) table: Arc<Mutex<Table>>,
+    pub(crate) table: Arc<Mutex<Table>>,
     transport: OnceLock<Transport>,
     /// Whether calls refuse device memory (level 1).
     refused: bool,
@@ -74,32 +86,33 @@ pub struct Devices {
 
 impl Devices {
     /// No devices yet. With `refused`, calls refuse their memory, as level 1 wants it.
-    pub(crate) fn new(transport: &Transport, refused: bool) -> Devices {
-        let lookups: Vec<Box<dyn Lookup>> = vec![Box::new(OpenMp::default())];
-        let table = Table {
-            lookups,
-            ..Table::default()
-        };
+    pub fn new(transport: &Transport, refused: bool) -> Devices {
         Devices {
-            table: Arc::new(Mutex::new(table)),
+            table: Arc::default(),
             transport: OnceLock::from(transport.clone()),
             refused,
         }
     }
 
+    /// The same, which asks this once calls look where their buffers are, but does not make them look.
+    pub fn with_lookup(self, lookup: Box<dyn Lookup>) -> Devices {
+        self.table().lookups.push(lookup);
+        self
+    }
+
     /// An error for memory of a device at level 1.
-    pub(crate) fn allow(&self, device: i32) -> Result<(), DeviceError> {
+    pub fn allow(&self, device: i32) -> Result<(), DeviceError> {
         match self.refused && device != HOST {
             true => Err(DeviceError::Refused(device)),
             false => Ok(()),
         }
     }
 
-    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         lock(&self.table)
     }
 
-    pub(super) fn transport(&self) -> Result<&Transport, DeviceError> {
+    pub(crate) fn transport(&self) -> Result<&Transport, DeviceError> {
         self.transport.get().ok_or(DeviceError::TooMany)
     }
 
@@ -109,7 +122,7 @@ impl Devices {
     }
 
     /// As [`add`](Self::add), for a device of which memory can be had.
-    pub(super) fn add_with(&self, device: Device, ways: Ways) -> Result<i32, DeviceError> {
+    pub fn add_with(&self, device: Device, ways: Ways) -> Result<i32, DeviceError> {
         let mut table = self.table();
         let number = i32::try_from(table.devices.len()).map_err(|_| DeviceError::TooMany)?;
         if number >= MAX_DEVICES {
@@ -272,18 +285,42 @@ impl Devices {
     }
 
     /// As [`locate`](Self::locate), of which a host pointer means host memory, mapped or not.
-    pub(crate) fn locate_itself(&self, value: u64, len: usize) -> Result<Location, DeviceError> {
+    pub fn locate_itself(&self, value: u64, len: usize) -> Result<Location, DeviceError> {
         self.table().place_itself(value, len)
     }
 
     /// Where `len` bytes are on `device` that a pointer names, or a location encoded for it.
-    pub(crate) fn locate_on(
+    pub fn locate_on(&self, device: i32, value: u64, len: usize) -> Result<Location, DeviceError> {
+        self.table().place_on(device, value, len)
+    }
+
+    /// Maps host memory for a device: pins it where the driver wants that. [`DeviceError::StartsNothing`]: the device cannot start
+    /// operations, or does not reach the memory.
+    ///
+    /// # Safety
+    /// The memory has so many bytes, and stays until the mapping was dropped.
+    pub unsafe fn map_memory(
         &self,
         device: i32,
-        value: u64,
-        len: usize,
-    ) -> Result<Location, DeviceError> {
-        self.table().place_on(device, value, len)
+        (base, len): (*mut u8, usize),
+    ) -> Result<MappedMemory, DeviceError> {
+        let found = self.device(device)?;
+        let refused = |why| DeviceError::StartsNothing(device, found.name.clone(), why);
+        if !found.starts {
+            return Err(refused(found.why.clone()));
+        }
+        let table = self.table();
+        let map = &table.devices[device as usize].ways.map;
+        let mapped = map.as_ref().map(|map| map((base, len))).transpose();
+        let (address, kept) = match mapped.map_err(refused)? {
+            Some((address, kept)) => (address, Some(kept)),
+            // The device reads and writes host memory where the host does.
+            None => (base as u64, None),
+        };
+        Ok(MappedMemory {
+            address,
+            _kept: kept,
+        })
     }
 
     /// Copies device memory to `into`, from runs that may lie on several devices and on the host.
@@ -371,6 +408,6 @@ impl Drop for Devices {
     }
 }
 
-pub(super) fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+pub(crate) fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! What can be wrong about devices and their memory.
 
-use crate::loader::TransportError;
 use osc_engine::door::MAX_DEVICES;
+use osc_engine::transport::TransportError;
 
 /// Why something about a device was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -19,6 +19,7 @@ use super::shm;
 use super::table::Transfer;
 use super::window::Window;
 use crate::base::{OF_DOOR, Op, combine_by_door};
+use crate::door::is_looked_for;
 
 /// What is done to elements of a type that the engine does not know.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +95,7 @@ impl Window {
     /// [`CustomOp::NoOp`]. Errors of the door's function are reported here or by the next flush.
     ///
     /// # Safety
-    /// The buffers are memory of the host, readable and writable for their layouts until the operation is complete.
+    /// The buffers are readable and writable for their layouts until the operation is complete.
     pub unsafe fn accumulate_custom(
         &self,
         custom: Custom,
@@ -108,6 +109,20 @@ impl Window {
             Some(result) => RmaOp::fetch(call, origin, result, target, custom.op.op()),
             None => RmaOp::update(call, origin, target, custom.op.op()),
         };
+        if is_looked_for() {
+            // SAFETY: the caller guarantees the buffers, and `located` those that it puts in their place.
+            return unsafe { self.located(op, |op| self.custom_here(custom, op)) };
+        }
+        // SAFETY: the caller guarantees the buffers.
+        unsafe { self.custom_here(custom, op) }
+    }
+
+    /// [`accumulate_custom`](Self::accumulate_custom) with buffers that are where their pointers say.
+    ///
+    /// # Safety
+    /// The buffers are memory of the host, and otherwise as for [`accumulate_custom`](Self::accumulate_custom).
+    unsafe fn custom_here(&self, custom: Custom, op: RmaOp<'_>) -> WinResult<()> {
+        let (call, target) = (op.call, op.target);
         let _entered = self.link.enter(call)?;
         let peer = self.allowed(call, target.rank, op.writes())?;
         let mut room = KeyRoom::uninit();
@@ -116,8 +131,9 @@ impl Window {
             return Ok(());
         }
         if self.parts.shared.is_none() && self.link.applies && custom.lies_in_a_row(target.layout) {
+            let (how, request) = (custom.how(), op.record);
             // SAFETY: the caller guarantees the buffers.
-            return match unsafe { btl::apply::accumulate(self, &transfer, &custom.how(), None) }? {
+            return match unsafe { btl::apply::accumulate(self, &transfer, &how, request) }? {
                 true => Ok(()),
                 false => Err(transfer.failed(Status::NOT_SUPPORTED)),
             };

@@ -192,10 +192,23 @@ impl Window {
         op: RmaOp<'_>,
         entry: Communicate,
     ) -> WinResult<()> {
+        // SAFETY: the caller guarantees the buffers, and `located` those that it puts in their place.
+        unsafe { self.located(op, |op| self.communicate_here(op, entry)) }
+    }
+
+    /// Makes a call without a request by `here`, with its buffers where they are or packed in host memory.
+    ///
+    /// # Safety
+    /// The buffers are valid for their layouts until the operation is complete, and those that `here` gets may be used until then.
+    pub(in crate::win) unsafe fn located(
+        &self,
+        op: RmaOp<'_>,
+        here: impl FnOnce(RmaOp<'_>) -> WinResult<()>,
+    ) -> WinResult<()> {
         // SAFETY: the caller guarantees the buffers until the operation is complete; packed ones stay until its last step.
         unsafe {
             let (op, mut packed) = match self.locate(op)? {
-                (op, None) => return self.communicate_here(op, entry),
+                (op, None) => return here(op),
                 (op, Some(packed)) => (op, packed),
             };
             let peer = self.peer(op.call, op.target.rank)?;
@@ -204,7 +217,7 @@ impl Window {
             let last = Box::new(move |status| packed.end(status));
             issue_unasked(self, peer, last, |state| {
                 let record = Some(state);
-                self.communicate_here(RmaOp { record, ..op }, entry)
+                here(RmaOp { record, ..op })
             })
         }
     }

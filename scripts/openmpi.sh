@@ -214,7 +214,7 @@ openmpi_programs() {
     python3 benches/openmpi/programs.py "${openmpi_options[@]}" --json "target/bench/$1.json" "$@"
 }
 
-# openmpi_command [test | short | struck ... | bench ... | node ... | wire ... | applications ... | threads ... | startup ...]: what `./dev openmpi` calls.
+# openmpi_command [test | short | device | struck ... | bench ... | node ... | wire ... | applications ... | threads ... | startup ...]: what `./dev openmpi` calls.
 openmpi_command() {
     case "${1:-}" in
         '') openmpi_hello ;;
@@ -222,6 +222,11 @@ openmpi_command() {
             # shellcheck source=scripts/openmpi_checks.sh
             . scripts/openmpi_checks.sh
             if [ "$1" = test ]; then openmpi_test; else openmpi_test_short; fi
+            ;;
+        device)
+            # shellcheck source=scripts/openmpi_checks.sh
+            . scripts/openmpi_checks.sh
+            openmpi_command_device
             ;;
         bench) shift; openmpi_bench "$@" ;;
         node) shift; openmpi_calls node node "$@" ;;
@@ -234,6 +239,6 @@ openmpi_command() {
             openmpi_build
             openmpi_struck "$@"
             ;;
-        *) openmpi_die "unknown: $1 (nothing, test, short, struck, bench, node, wire, applications, threads or startup)" ;;
+        *) openmpi_die "unknown: $1 (nothing, test, short, device, struck, bench, node, wire, applications, threads or startup)" ;;
     esac
 }

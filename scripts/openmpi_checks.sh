@@ -5,6 +5,9 @@
 #                         test_rma with two ranks over shm
 #   openmpi_test          everything that the real clients show
 
+# shellcheck source=scripts/openmpi_devices.sh
+. scripts/openmpi_devices.sh
+
 # A run that must end with the program's own line, and must have gone through the component.
 openmpi_program() {
     local provider=$1 ranks=$2 program=$3 out
@@ -641,6 +644,8 @@ openmpi_test_osc() {
     openmpi_check "osc, windows of two jobs, one without the component" openmpi_osc_spawn_without
     openmpi_check "osc, a rank is killed" openmpi_osc_killed
     openmpi_check "osc, windows go to others where a rank cannot serve them" openmpi_osc_delegates
+    openmpi_test_device
+    openmpi_test_without_devices
 }
 
 # On two nodes, and still without any option of this project.
@@ -661,6 +666,7 @@ openmpi_compile_tests() {
         counted pvars sent_alone unlocked_alone long_messages misaligned swap_lock osc_abuse osc_alone osc_calls osc_killed osc_name osc_random osc_scopes osc_spawn osc_threads; do
         openmpi_compile "tests/openmpi/$program.c"
     done
+    openmpi_compile_device
     # Open MPI's inner headers have warnings of their own, and its core library is not linked by mpicc.
     openmpi_compile tests/openmpi/table.c -w -lopen-pal
     openmpi_compile tests/openmpi/lost_peers.c -w -lopen-pal
@@ -675,6 +681,8 @@ openmpi_test_short() {
     openmpi_check "osc, every call, 2 ranks" openmpi_osc 2 osc_calls
     openmpi_check "osc, threads, 2 ranks" openmpi_osc 2 osc_threads
     openmpi_check "osc, counters, 2 ranks" openmpi_osc 2 pvars
+    openmpi_check "osc, memory of devices, 2 ranks" openmpi_device 2 osc_device
+    openmpi_check "osc, misplaced memory of devices" openmpi_device 2 osc_misplaced
     openmpi_check "osc, no provider on one node, nor for a job that is spawned there" openmpi_osc_opens_none
     openmpi_test_valgrind
     openmpi_check "building mpi4py" openmpi_mpi4py

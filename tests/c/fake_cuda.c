@@ -144,6 +144,14 @@ static struct allocation *find(CUdeviceptr at)
     return a;
 }
 
+static struct pinned *pinned_at(CUdeviceptr at)
+{
+    struct pinned *p = pins;
+    while (p && (at < (CUdeviceptr)p->base || at >= (CUdeviceptr)p->base + p->size))
+        p = p->next;
+    return p;
+}
+
 /* What is wrong when the program ends. */
 __attribute__((destructor)) static void look(void)
 {
@@ -256,7 +264,8 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t size)
+/* Memory that the program sees with this protection. */
+static CUresult allocate(CUdeviceptr *at, size_t size, int protection)
 {
     if (!current())
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -270,7 +279,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t size)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *a = (struct allocation){
-        .seen = mmap(NULL, mapped, PROT_NONE, MAP_SHARED, fd, 0),
+        .seen = mmap(NULL, mapped, protection, MAP_SHARED, fd, 0),
         .reached = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0),
         .size = size,
         .mapped = mapped,
@@ -289,6 +298,17 @@ CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t size)
     pthread_mutex_unlock(&lock);
     *at = (CUdeviceptr)a->seen;
     return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t size)
+{
+    return allocate(at, size, PROT_NONE);
+}
+
+/* Managed memory: of a device, and the processor reaches it at its address. */
+CUresult cuMemAllocManaged(CUdeviceptr *at, size_t size, unsigned flags)
+{
+    return flags == CU_MEM_ATTACH_GLOBAL ? allocate(at, size, PROT_READ | PROT_WRITE) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemFree_v2(CUdeviceptr at)
@@ -331,7 +351,9 @@ CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr at)
         return CUDA_ERROR_NOT_INITIALIZED;
     pthread_mutex_lock(&lock);
     struct allocation *a = find(at);
-    if (!a)
+    if (!a && attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE && pinned_at(at))
+        *(unsigned *)data = CU_MEMORYTYPE_HOST;
+    else if (!a)
         result = CUDA_ERROR_INVALID_VALUE;
     else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
         /* As for memory of a pool, which belongs to no context, on devices of odd numbers. */

@@ -34,6 +34,7 @@ enum {
 enum { CU_STREAM_NON_BLOCKING = 1 };
 enum { CU_EVENT_DISABLE_TIMING = 2 };
 enum { CU_MEMHOSTREGISTER_PORTABLE = 1, CU_MEMHOSTREGISTER_DEVICEMAP = 2 };
+enum { CU_MEM_ATTACH_GLOBAL = 1 };
 enum { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2 };
 enum {
     CU_POINTER_ATTRIBUTE_CONTEXT = 1,
@@ -71,6 +72,7 @@ typedef struct CUDA_MEMCPY2D {
 #define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
 #define cuEventDestroy cuEventDestroy_v2
 #define cuMemAlloc cuMemAlloc_v2
+#define cuMemAllocHost cuMemAllocHost_v2
 #define cuMemFree cuMemFree_v2
 #define cuMemcpy2DAsync cuMemcpy2DAsync_v2
 #define cuStreamDestroy cuStreamDestroy_v2
@@ -87,7 +89,10 @@ CUresult cuCtxGetCurrent(CUcontext *context);
 CUresult cuCtxPushCurrent_v2(CUcontext context);
 CUresult cuCtxPopCurrent_v2(CUcontext *context);
 CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t size);
+CUresult cuMemAllocHost_v2(void **at, size_t size);
+CUresult cuMemAllocManaged(CUdeviceptr *at, size_t size, unsigned flags);
 CUresult cuMemFree_v2(CUdeviceptr at);
+CUresult cuMemFreeHost(void *base);
 CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t size, CUstream stream);
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr at);
 CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr at);

@@ -55,3 +55,24 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *at, void *base, unsigned flag
     *at = (CUdeviceptr)base;
     return flags ? CUDA_ERROR_INVALID_VALUE : result;
 }
+
+/* Host memory that is pinned from the first. */
+CUresult cuMemAllocHost_v2(void **at, size_t size)
+{
+    size_t whole = (size + 4095) / 4096 * 4096;
+    void *base = aligned_alloc(4096, whole);
+    CUresult result = base ? cuMemHostRegister_v2(base, whole, CU_MEMHOSTREGISTER_DEVICEMAP) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS)
+        free(base);
+    else
+        *at = base;
+    return result;
+}
+
+CUresult cuMemFreeHost(void *base)
+{
+    CUresult result = cuMemHostUnregister(base);
+    if (result == CUDA_SUCCESS)
+        free(base);
+    return result;
+}

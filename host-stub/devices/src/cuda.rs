@@ -250,6 +250,17 @@ mod driver {
         Ok(())
     }
 
+    /// Whether this process has loaded the driver's library. Loads nothing.
+    pub fn is_cuda_loaded() -> bool {
+        let names = [c"libcuda.so.1", c"libcuda.so"];
+        names.into_iter().any(|name| {
+            // SAFETY: only looks among the libraries that are loaded. The handle counts as one more use of the library, which
+            // the process keeps anyway.
+            let found = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+            !found.is_null()
+        })
+    }
+
     impl Devices {
         /// Adds the CUDA devices of this machine, in the driver's order; returns how many there are.
         pub fn add_cuda(&self) -> Result<usize, DeviceError> {
@@ -345,6 +356,11 @@ mod driver {
     use crate::error::DeviceError;
     use crate::registry::Devices;
 
+    /// Never: this was built without CUDA.
+    pub fn is_cuda_loaded() -> bool {
+        false
+    }
+
     impl Devices {
         /// None: this was built without CUDA.
         pub fn add_cuda(&self) -> Result<usize, DeviceError> {
@@ -352,3 +368,5 @@ mod driver {
         }
     }
 }
+
+pub use driver::is_cuda_loaded;

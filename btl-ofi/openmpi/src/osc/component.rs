@@ -9,7 +9,9 @@ use crate::guard::guarded;
 use crate::host::fits_host;
 use crate::identity::{name, number};
 use crate::osc::transport::Windows;
-use crate::osc::{calls, log, params, progress, progress_thread, published, select, transport};
+use crate::osc::{
+    calls, devices, log, params, progress, progress_thread, published, select, transport,
+};
 use crate::pvars;
 use crate::series;
 
@@ -77,18 +79,18 @@ static THREADS: AtomicBool = AtomicBool::new(true);
 /// `osc_ofi_rs_progress_thread`.
 static PROGRESS_THREAD: AtomicBool = AtomicBool::new(false);
 
-/// Registers the parameters. A host that does not fit gets no window of this component.
+/// Registers the parameters. A host that does not fit, and a value that is not allowed, get no window of this component.
 extern "C" fn register() -> c_int {
     guarded("osc register", ffi::OMPI_ERROR, || {
         PRIORITY.store(-1, Ordering::Relaxed);
-        match fits_host() {
-            Ok(()) => {
-                let own = params::register();
+        match fits_host().and_then(|()| params::register()) {
+            Ok(own) => {
                 let variables = pvars::counters::<Windows>().chain(calls::variables());
                 pvars::register(exported(), variables);
                 log::set_verbosity(own.verbose);
                 PRIORITY.store(own.priority, Ordering::Relaxed);
                 PROGRESS_THREAD.store(own.progress_thread, Ordering::Relaxed);
+                devices::set(own.cuda);
             }
             Err(reason) => log::line(&reason),
         }

@@ -72,12 +72,6 @@ impl Runs {
     pub(crate) fn len(&self) -> usize {
         self.as_slice().iter().map(|run| run.len).sum()
     }
-
-    /// The lowest offset.
-    pub(crate) fn begin(&self) -> isize {
-        let offsets = self.as_slice().iter().map(|run| run.offset);
-        offsets.min().unwrap_or(0)
-    }
 }
 
 /// The elements of `count` items of a predefined type that the engine knows, which lie in a row from the buffer's address on.

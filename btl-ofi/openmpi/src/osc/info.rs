@@ -11,8 +11,12 @@ use crate::osc::log;
 /// Longest value that is read.
 const LONGEST: usize = 256;
 
+/// The device of a rank's memory. It may be another on each rank.
+pub(crate) const DEVICE: &str = "device_num";
+
 /// The keys that have an effect, with the engine's name of each. Open MPI itself reads `accumulate_order`.
-const KEYS: [(&CStr, &str); 5] = [
+const KEYS: [(&CStr, &str); 6] = [
+    (c"device_num", DEVICE),
     (c"no_locks", "no_locks"),
     (c"accumulate_ordering", "accumulate_ordering"),
     (c"accumulate_order", "accumulate_ordering"),
@@ -20,8 +24,22 @@ const KEYS: [(&CStr, &str); 5] = [
     (c"mpi_accumulate_granularity", "mpi_accumulate_granularity"),
 ];
 
-/// What this rank asks for, and a number that is equal where this is.
-pub(crate) fn of(info: *mut ffi::opal_info_t) -> (Info, u64) {
+/// What a rank asks for.
+pub(crate) struct Hints {
+    pub(crate) info: Info,
+    /// Equal where the hints are, but for the device.
+    pub(crate) number: u64,
+}
+
+impl Hints {
+    /// Whether a device is named.
+    pub(crate) fn wants_device(&self) -> bool {
+        self.info.get(DEVICE).is_some_and(|number| number != "-1")
+    }
+}
+
+/// What this rank asks for.
+pub(crate) fn of(info: *mut ffi::opal_info_t) -> Hints {
     let mut asked = Info::new();
     let mut text = String::new();
     for (key, name) in KEYS {
@@ -30,6 +48,7 @@ pub(crate) fn of(info: *mut ffi::opal_info_t) -> (Info, u64) {
         };
         let before = asked.clone();
         match asked.set(name, &value) {
+            Ok(()) if name == DEVICE => {}
             Ok(()) => {
                 let _ = write!(text, "{name}={};", asked.get(name).unwrap_or_default());
             }
@@ -39,7 +58,10 @@ pub(crate) fn of(info: *mut ffi::opal_info_t) -> (Info, u64) {
             }
         }
     }
-    (asked, number(&text))
+    Hints {
+        info: asked,
+        number: number(&text),
+    }
 }
 
 /// A number for a text: FNV-1a.

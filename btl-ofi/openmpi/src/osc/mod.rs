@@ -8,6 +8,7 @@
 mod calls;
 mod component;
 mod convert;
+mod devices;
 mod error;
 mod group;
 mod info;

@@ -1,12 +1,14 @@
 //! The parameters: those of this component, and those of the transport, which the component btl registers unless it is not
 //! loaded or not opened.
 
+use std::borrow::Cow;
 use std::ffi::CString;
 
-use mca_params::{Declaration, Kind, Level, Value};
+use mca_params::{Allowed, Declaration, Kind, Level, Value};
 
 use crate::identity;
 use crate::osc::component;
+use crate::osc::devices::{self, Cuda};
 use crate::params::{OF_DEVICES, PREFIX, SHARED_PREFIX, check_allowed, unset, usual};
 use crate::storage::{self, Name, Variable};
 
@@ -29,16 +31,29 @@ static PROGRESS_THREAD: Declaration =
         )
         .level(Level::USER_DETAIL);
 
+static CUDA: Declaration = Declaration::new(
+    "osc_ofi_rs_cuda",
+    Kind::String,
+    Value::String(Cow::Borrowed("auto")),
+)
+.help(
+    "auto: windows and buffers may be memory of CUDA devices once the process has loaded the driver, which is looked for with each \
+     window. on: the driver is loaded with the first window. off: memory of devices is not looked for",
+)
+.level(Level::USER_DETAIL)
+.allowed(Allowed::OneOf(Cow::Borrowed(&devices::WORDS)));
+
 /// The values of this component's own parameters.
 #[derive(Clone, Copy)]
 pub(crate) struct Own {
     pub(crate) priority: i32,
     pub(crate) verbose: i32,
     pub(crate) progress_thread: bool,
+    pub(crate) cuda: Cuda,
 }
 
-/// Registers this component's own parameters and reads them.
-pub(crate) fn register() -> Own {
+/// Registers this component's own parameters and reads them. The error says why a value cannot be used.
+pub(crate) fn register() -> Result<Own, String> {
     let version = CString::new(identity::description()).unwrap_or_default();
     storage::version_string(
         component::exported(),
@@ -52,11 +67,19 @@ pub(crate) fn register() -> Own {
         value.unwrap_or_else(|| declared.default.clone())
     };
     let int = |declared, own| value(declared, own).as_int().unwrap_or(0);
-    Own {
+    let own = Own {
         priority: int(&PRIORITY, c"priority"),
         verbose: int(&VERBOSE, c"verbose"),
         progress_thread: value(&PROGRESS_THREAD, c"progress_thread") == Value::Bool(true),
-    }
+        cuda: Cuda::Auto,
+    };
+    let word = check_allowed(&CUDA, value(&CUDA, c"cuda"));
+    let word = word.map_err(|reason| format!("parameter {}: {reason}", CUDA.name))?;
+    let cuda = word.as_str().and_then(Cuda::parse);
+    Ok(Own {
+        cuda: cuda.unwrap_or(own.cuda),
+        ..own
+    })
 }
 
 /// The value of a parameter of the transport: as the component btl registered it, else registered here. The error says why the

@@ -14,12 +14,14 @@
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::sync::Arc;
 
-use osc_engine::door::Members;
+use osc_engine::door::{HOST, Members};
 use osc_engine::win::{Info, WinError, Window};
 
 use crate::bindings as ffi;
+use crate::osc::devices::Known;
 use crate::osc::error;
 use crate::osc::group::{Member, Ranks, exchange};
+use crate::osc::info::Hints;
 use crate::osc::transport::{self, Opened, Scope};
 use crate::osc::{component, info, log, module, progress, progress_thread};
 
@@ -43,6 +45,8 @@ struct Card {
     length: u32,
     /// Whether its part of the window has bytes.
     has_memory: bool,
+    /// Whether it wants memory of a device.
+    on_device: bool,
     /// By which transport it meets the others.
     scope: Scope,
     /// The lowest rank on the same node.
@@ -74,8 +78,10 @@ impl Card {
             State::Knows => 2,
         };
         let scope = u32::from(self.scope == Scope::All);
-        // The lengths are below 2^28.
-        let first = state << 30 | u32::from(self.has_memory) << 29 | scope << 28 | self.length;
+        let flags =
+            u32::from(self.has_memory) << 29 | scope << 28 | u32::from(self.on_device) << 27;
+        // The lengths are below 2^27.
+        let first = state << 30 | flags | self.length;
         bytes[..4].copy_from_slice(&first.to_ne_bytes());
         bytes[4..8].copy_from_slice(&self.node.to_ne_bytes());
         bytes[8..16].copy_from_slice(&self.unit.to_ne_bytes());
@@ -101,8 +107,9 @@ impl Card {
                 2 => State::Knows,
                 _ => State::Refuses,
             },
-            length: first & ((1 << 28) - 1),
+            length: first & ((1 << 27) - 1),
             has_memory: first >> 29 & 1 == 1,
+            on_device: first >> 27 & 1 == 1,
             scope: match first >> 28 & 1 {
                 0 => Scope::Node,
                 _ => Scope::All,
@@ -125,6 +132,13 @@ pub(crate) unsafe fn select(asked: &Asked) -> c_int {
         Err(Failed::Code(code)) => code,
         // SAFETY: the caller's contract.
         Err(Failed::Refused { rank, reason }) => unsafe { delegate(asked, rank, &reason) },
+        Err(Failed::OnDevice { rank, reason }) => {
+            let reason =
+                format!("a window with memory of devices cannot be made: rank {rank}: {reason}");
+            // SAFETY: the caller's contract.
+            unsafe { say_once(asked, &reason) };
+            ffi::OMPI_ERR_WIN
+        }
     }
 }
 
@@ -134,6 +148,18 @@ enum Failed {
     Code(c_int),
     /// A rank cannot, and all know.
     Refused { rank: usize, reason: String },
+    /// Likewise, of a window that has memory of devices on some rank: other components would take it for the host's.
+    OnDevice { rank: usize, reason: String },
+}
+
+impl Failed {
+    /// The refusal of a rank that answered with these.
+    fn refused(cards: &[Card], rank: usize, reason: String) -> Failed {
+        match cards.iter().any(|card| card.on_device) {
+            true => Failed::OnDevice { rank, reason },
+            false => Failed::Refused { rank, reason },
+        }
+    }
 }
 
 impl From<c_int> for Failed {
@@ -194,13 +220,13 @@ impl Comm {
 unsafe fn make(asked: &Asked) -> Result<(), Failed> {
     // SAFETY: Open MPI's communicator lives through the call.
     let comm = unsafe { Comm::of(asked.comm) };
-    let (hints, number) = info::of(asked.info);
+    let hints = info::of(asked.info);
     let (cards, opened) = match transport::scope(comm.on_one_node) {
-        Scope::Node => match meet(&comm, asked, number, Scope::Node)? {
+        Scope::Node => match meet(&comm, asked, &hints, Scope::Node)? {
             Met::All(cards, opened) => (cards, opened),
-            Met::BeyondNode => meet_by_provider(&comm, asked, number)?,
+            Met::BeyondNode => meet_by_provider(&comm, asked, &hints)?,
         },
-        Scope::All => meet_by_provider(&comm, asked, number)?,
+        Scope::All => meet_by_provider(&comm, asked, &hints)?,
     };
     let members: Result<Vec<Member>, String> = comm
         .processes
@@ -219,16 +245,18 @@ unsafe fn make(asked: &Asked) -> Result<(), Failed> {
         ffi::OMPI_ERROR
     })?;
     let ranks = Arc::new(Ranks::new(&opened, comm.rank, members.into(), asked.comm));
-    // Hints that differ between ranks have no effect.
-    let hints = match cards.iter().all(|card| card.hints == number) {
-        true => hints,
+    let devices = Devices::of(asked, &hints.info, &opened.devices);
+    // Hints that differ between ranks have no effect, but for the device.
+    let hints = match cards.iter().all(|card| card.hints == hints.number) {
+        true => hints.info,
         false => Info::new(),
     };
+    let hints = hints.with_device(devices.wanted);
     // SAFETY: as for this function.
     let window = unsafe { window(asked, Members::new(ranks.clone()), &hints) };
     ranks.forget();
     let window = window.map_err(|error| match error {
-        WinError::Creation { rank, reason } => Failed::Refused { rank, reason },
+        WinError::Creation { rank, reason } => Failed::refused(&cards, rank, reason),
         other => Failed::Code(error::code(&other)),
     })?;
     let units = module::Units::new(cards.iter().map(|card| card.unit));
@@ -255,6 +283,29 @@ unsafe fn make(asked: &Asked) -> Result<(), Failed> {
         ffi::mca_osc_ofi_host_set_module(asked.win, module::leak(window, units, first, asked));
     }
     Ok(())
+}
+
+/// Where this rank's memory is to be, and where the program's is.
+struct Devices {
+    /// As the info says, else that of the program's memory.
+    wanted: i32,
+    given: i32,
+}
+
+impl Devices {
+    fn of(asked: &Asked, hints: &Info, known: &Known) -> Devices {
+        let is_given = asked.flavor as u32 == ffi::MPI_WIN_FLAVOR_CREATE && asked.size > 0;
+        let given = match is_given {
+            // SAFETY: Open MPI passes a readable pointer to the program's memory.
+            true => known.of_memory(unsafe { asked.base.read() }),
+            false => HOST,
+        };
+        let said = hints.get(info::DEVICE).and_then(|said| said.parse().ok());
+        Devices {
+            wanted: said.unwrap_or(given),
+            given,
+        }
+    }
 }
 
 /// The engine's window. Its unit is one byte; the module has those of the ranks.
@@ -287,7 +338,7 @@ enum Met {
 fn meet_by_provider(
     comm: &Comm,
     asked: &Asked,
-    hints: u64,
+    hints: &Hints,
 ) -> Result<(Vec<Card>, Arc<Opened>), Failed> {
     loop {
         if let Met::All(cards, opened) = meet(comm, asked, hints, Scope::All)? {
@@ -297,26 +348,37 @@ fn meet_by_provider(
 }
 
 /// Exchanges what the ranks are, and connects those that meet for the first time.
-fn meet(comm: &Comm, asked: &Asked, hints: u64, scope: Scope) -> Result<Met, Failed> {
+fn meet(comm: &Comm, asked: &Asked, hints: &Hints, scope: Scope) -> Result<Met, Failed> {
     let opened = transport::open(scope);
-    if opened.is_ok() {
+    let mut on_device = hints.wants_device();
+    let mut lacking = None;
+    if let Ok(opened) = &opened {
         // Before the exchanges: a rank that is ahead may need this one to make progress.
         progress::start();
         progress_thread::start();
+        transport::look_for_devices();
+        let Devices { wanted, given } = Devices::of(asked, &hints.info, &opened.devices);
+        on_device = wanted != HOST || given != HOST;
+        if wanted != HOST {
+            let why = opened.devices.lacking();
+            lacking = why.map(|why| format!("device_num is {wanted}: {why}"));
+        }
     }
-    let (state, said) = match &opened {
-        Err(reason) => (State::Refuses, reason.clone().into_bytes()),
-        Ok(opened) if opened.knows(&comm.processes) => (State::Knows, opened.address()),
-        Ok(opened) => (State::Meets, opened.address()),
+    let (state, said) = match (&opened, lacking) {
+        (Err(reason), _) => (State::Refuses, reason.clone().into_bytes()),
+        (_, Some(reason)) => (State::Refuses, reason.into_bytes()),
+        (Ok(opened), _) if opened.knows(&comm.processes) => (State::Knows, opened.address()),
+        (Ok(opened), _) => (State::Meets, opened.address()),
     };
     let mine = Card {
         state,
         length: said.len() as u32,
         has_memory: asked.size > 0,
+        on_device,
         scope,
         node: comm.node,
         unit: u64::try_from(asked.unit).unwrap_or(1),
-        hints,
+        hints: hints.number,
     };
     let cards: Vec<Card> = exchange(comm.raw, comm.size(), &mine.encode())?
         .chunks(Card::SIZE)
@@ -342,7 +404,7 @@ fn meet(comm: &Comm, asked: &Asked, hints: u64, scope: Scope) -> Result<Met, Fai
     let as_reason = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     if let Some(rank) = refused {
         let reason = as_reason(text(rank));
-        return Err(Failed::Refused { rank, reason });
+        return Err(Failed::refused(&cards, rank, reason));
     }
     let opened = opened.map_err(|_| ffi::OMPI_ERROR)?;
     let connected = comm
@@ -370,7 +432,7 @@ fn meet(comm: &Comm, asked: &Asked, hints: u64, scope: Scope) -> Result<Met, Fai
                 transport::is_hidden();
                 return Ok(Met::BeyondNode);
             }
-            Err(Failed::Refused { rank, reason })
+            Err(Failed::refused(&cards, rank, reason))
         }
     }
 }
@@ -399,16 +461,25 @@ unsafe fn delegate(asked: &Asked, rank: usize, reason: &str) -> c_int {
     // SAFETY: NULL, or the name of a component, which ends with NUL.
     let taken = (!taken.is_null()).then(|| unsafe { CStr::from_ptr(taken) }.to_owned());
     let taken = taken.unwrap_or_else(|| CString::from(c"no component"));
+    let line = format!(
+        "a window goes to {}, because rank {rank} cannot serve it: {reason}",
+        taken.to_string_lossy()
+    );
+    // SAFETY: the caller's contract.
+    unsafe { say_once(asked, &line) };
+    rc
+}
+
+/// One line for the window, unless all are wanted.
+///
+/// # Safety
+/// As for [`select`].
+unsafe fn say_once(asked: &Asked, line: &str) {
     // SAFETY: Open MPI's communicator lives through the call.
     let own = unsafe { ffi::mca_osc_ofi_host_rank(asked.comm) };
-    // One line for the window, unless all are wanted.
     if own == 0 || log::verbosity() > 0 {
-        log::line(&format!(
-            "a window goes to {}, because rank {rank} cannot serve it: {reason}",
-            taken.to_string_lossy()
-        ));
+        log::line(line);
     }
-    rc
 }
 
 #[cfg(test)]
@@ -422,6 +493,7 @@ mod tests {
                 state,
                 length: 517,
                 has_memory: state == State::Meets,
+                on_device: state == State::Refuses,
                 scope: match state {
                     State::Refuses => Scope::Node,
                     _ => Scope::All,

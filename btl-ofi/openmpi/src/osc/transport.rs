@@ -13,6 +13,7 @@ use osc_engine::transport::{EndpointRef, Failures, Transport};
 use plugin_api::counters::CARRIERS;
 use plugin_api::{Component, ComponentVtable, Stats, Status, ThreadLevel};
 
+use crate::osc::devices::Known;
 use crate::osc::services::{self, Services};
 use crate::osc::{component, log, ops, progress};
 use crate::pvars::Counted;
@@ -36,6 +37,7 @@ pub(crate) struct Opened {
     services: &'static Services,
     pub(crate) transport: Transport,
     pub(crate) context: Arc<Context>,
+    pub(crate) devices: Known,
     /// The ways to the processes that were connected, by their names.
     endpoints: Mutex<HashMap<u64, EndpointRef>>,
 }
@@ -132,6 +134,16 @@ pub(crate) fn progress(of: Scope) -> i32 {
         }
     }
     failed.unwrap_or(done)
+}
+
+/// Has the open transports look for devices.
+pub(crate) fn look_for_devices() {
+    for current in &CURRENT {
+        // SAFETY: as in `progress`.
+        if let Some(opened) = unsafe { current.load(Ordering::Acquire).as_ref() } {
+            opened.devices.look();
+        }
+    }
 }
 
 /// Closes the transports, of which no window is left.
@@ -250,12 +262,15 @@ fn open_now(scope: Scope) -> Result<Opened, String> {
         )
     });
     let waiter = Box::new(progress::Turns(scope));
-    let context =
-        Context::new(transport.clone(), failures, level, waiter).with_arithmetic(ops::combine);
+    let devices = Known::new(&transport);
+    let context = Context::new(transport.clone(), failures, level, waiter)
+        .with_arithmetic(ops::combine)
+        .with_devices(Box::new(devices.of_windows()));
     Ok(Opened {
         services,
         transport,
         context: Arc::new(context),
+        devices,
         endpoints: Mutex::default(),
     })
 }

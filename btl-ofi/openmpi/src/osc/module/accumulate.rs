@@ -7,7 +7,7 @@ use osc_engine::win::{Custom, CustomOp, Datatype, Layout, Op, Target, WinResult}
 
 use super::Module;
 use super::requests::Theirs;
-use super::rma::{Buffer, Place, Side, bytes as in_bytes, side};
+use super::rma::{Buffer, Place, Side, bytes, local_bytes, local_side, side};
 use super::rows::{Row, rows};
 use crate::bindings as ffi;
 use crate::osc::convert::{Element, Runs, plain};
@@ -98,19 +98,19 @@ impl Parts {
     }
 
     /// The sides, if on each of them elements lie at whole elements from each other.
-    fn sides(&self, datatype: Datatype) -> WinResult<Option<Sides>> {
+    fn sides(&self, update: &Update, datatype: Datatype) -> WinResult<Option<Sides>> {
         let Some(target) = side(&self.target, datatype)? else {
             return Ok(None);
         };
         let origin = match &self.origin {
-            Some(runs) => side(runs, datatype)?,
+            Some(runs) => local_side(update.origin.address, runs, datatype)?,
             None => Some(Side {
                 begin: 0,
                 layout: Layout::contiguous(datatype, target.layout.count()),
             }),
         };
-        let result = match &self.result {
-            Some(runs) => side(runs, datatype)?.map(Some),
+        let result = match self.result.as_ref().zip(update.result) {
+            Some((runs, buffer)) => local_side(buffer.address, runs, datatype)?.map(Some),
             None => Some(None),
         };
         Ok(origin.zip(result).map(|(origin, result)| Sides {
@@ -179,7 +179,8 @@ impl Module {
         let Some((datatype, op)) = parts.known() else {
             return self.update_by_function(update, &parts);
         };
-        let sides = parts.sides(datatype).map_err(|error| error::code(&error))?;
+        let sides = parts.sides(update, datatype);
+        let sides = sides.map_err(|error| error::code(&error))?;
         let Some(sides) = sides else {
             return self.update_in_rows(update, &parts, (datatype, op));
         };
@@ -216,7 +217,8 @@ impl Module {
         };
         let sides = match parts.known() {
             Some((datatype, op)) => {
-                let sides = parts.sides(datatype).map_err(|error| error::code(&error))?;
+                let sides = parts.sides(update, datatype);
+                let sides = sides.map_err(|error| error::code(&error))?;
                 sides.map(|sides| (sides, op))
             }
             None => None,
@@ -300,9 +302,14 @@ impl Module {
             size: parts.element.size,
             op,
         };
-        let target = in_bytes(&parts.target)?;
-        let side = |runs: &Option<Runs>| runs.as_ref().map(in_bytes).transpose();
-        let (origin, result) = (side(&parts.origin)?, side(&parts.result)?);
+        let target = bytes(&parts.target)?;
+        let side = |runs: &Option<Runs>, buffer: Option<Buffer>| {
+            let sides = runs.as_ref().zip(buffer);
+            let side = sides.map(|(runs, buffer)| local_bytes(buffer.address, runs));
+            side.transpose()
+        };
+        let origin = side(&parts.origin, Some(update.origin))?;
+        let result = side(&parts.result, update.result)?;
         let origin = match &origin {
             Some(side) => (
                 at(Some(update.origin), side.begin).cast_const(),
@@ -373,7 +380,25 @@ mod tests {
             origin: Some(runs(&[(-3, 4), (5, 8)])),
             result: None,
         };
-        let sides = parts.sides(Datatype::Int32).expect("no error");
+        let datatype = std::ptr::null_mut();
+        let origin = Buffer {
+            address: std::ptr::dangling_mut::<u32>().cast(),
+            count: 1,
+            datatype,
+        };
+        let place = Place {
+            rank: 0,
+            displacement: 0,
+            count: 1,
+            datatype,
+        };
+        let update = Update {
+            origin,
+            result: None,
+            place,
+            op: std::ptr::null_mut(),
+        };
+        let sides = parts.sides(&update, Datatype::Int32).expect("no error");
         assert!(sides.is_none(), "21 is not a whole element from 0");
     }
 }

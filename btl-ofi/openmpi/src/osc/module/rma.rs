@@ -2,7 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use osc_engine::win::{Block, Datatype, Layout, Target, WinResult};
+use osc_engine::door::is_looked_for;
+use osc_engine::win::{Block, Datatype, Layout, Run, Target, WinResult};
 
 use super::Module;
 use super::rows::rows;
@@ -37,17 +38,23 @@ pub(super) struct Side {
 
 /// Runs of bytes as elements of a type, if they lie at whole elements from each other.
 pub(super) fn side(runs: &Runs, datatype: Datatype) -> WinResult<Option<Side>> {
-    let size = datatype.size();
-    if let Runs::One(Bytes { offset, len }) = runs {
-        let fits = len.is_multiple_of(size);
-        return Ok(fits.then(|| Side {
-            begin: *offset,
-            layout: Layout::contiguous(datatype, len / size),
-        }));
+    match runs {
+        Runs::One(Bytes { offset, len }) => {
+            let fits = len.is_multiple_of(datatype.size());
+            Ok(fits.then(|| Side {
+                begin: *offset,
+                layout: Layout::contiguous(datatype, len / datatype.size()),
+            }))
+        }
+        Runs::Many(runs) => side_of_many(runs, datatype),
     }
-    let begin = runs.begin();
-    let mut blocks = Vec::with_capacity(runs.as_slice().len());
-    for run in runs.as_slice() {
+}
+
+fn side_of_many(runs: &[Bytes], datatype: Datatype) -> WinResult<Option<Side>> {
+    let size = datatype.size();
+    let begin = runs.iter().map(|run| run.offset).min().unwrap_or(0);
+    let mut blocks = Vec::with_capacity(runs.len());
+    for run in runs {
         let offset = run.offset.wrapping_sub(begin) as usize;
         if !offset.is_multiple_of(size) || !run.len.is_multiple_of(size) {
             return Ok(None);
@@ -61,9 +68,43 @@ pub(super) fn side(runs: &Runs, datatype: Datatype) -> WinResult<Option<Side>> {
     Ok(Some(Side { begin, layout }))
 }
 
-/// Runs as bytes.
+/// Runs of a buffer of the program, likewise. What a type names by addresses (MPI_BOTTOM) may lie in part on the host and in part on
+/// devices: then each run is looked up by itself.
+pub(super) fn local_side(
+    address: *mut c_void,
+    runs: &Runs,
+    datatype: Datatype,
+) -> WinResult<Option<Side>> {
+    let Runs::Many(runs) = runs else {
+        return side(runs, datatype);
+    };
+    if !address.is_null() || !is_looked_for() {
+        return side_of_many(runs, datatype);
+    }
+    let size = datatype.size();
+    if runs.iter().any(|run| !run.len.is_multiple_of(size)) {
+        return Ok(None);
+    }
+    let named = runs.iter().map(|run| Run {
+        pointer: std::ptr::with_exposed_provenance_mut(run.offset as usize),
+        length: run.len / size,
+    });
+    let layout = Layout::absolute(datatype, &named.collect::<Vec<_>>())?;
+    Ok(Some(Side { begin: 0, layout }))
+}
+
+/// Runs at the target as bytes.
 pub(super) fn bytes(runs: &Runs) -> Result<Side, c_int> {
-    let side = side(runs, Datatype::Uint8).map_err(|error| error::code(&error))?;
+    whole(side(runs, Datatype::Uint8))
+}
+
+/// Runs of a buffer of the program as bytes.
+pub(super) fn local_bytes(address: *mut c_void, runs: &Runs) -> Result<Side, c_int> {
+    whole(local_side(address, runs, Datatype::Uint8))
+}
+
+fn whole(side: WinResult<Option<Side>>) -> Result<Side, c_int> {
+    let side = side.map_err(|error| error::code(&error))?;
     side.ok_or(ffi::OMPI_ERROR)
 }
 
@@ -88,7 +129,7 @@ pub(super) fn converted(origin: Buffer, place: Place) -> Result<Option<(Side, Si
 fn converted_by_maps(origin: Buffer, place: Place) -> Result<Option<(Side, Side)>, c_int> {
     let theirs = Runs::of(place.datatype, place.count)?;
     let mine = Runs::of(origin.datatype, origin.count)?;
-    let (theirs, mine) = (bytes(&theirs)?, bytes(&mine)?);
+    let (theirs, mine) = (bytes(&theirs)?, local_bytes(origin.address, &mine)?);
     if theirs.layout.bytes() != mine.layout.bytes() {
         return Err(ffi::MPI_ERR_TRUNCATE as c_int);
     }

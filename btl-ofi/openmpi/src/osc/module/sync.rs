@@ -7,7 +7,7 @@ use osc_engine::win::{Assertion, LockKind, WinResult};
 use super::Module;
 use crate::bindings as ffi;
 use crate::osc::error::{self, Code};
-use crate::osc::request;
+use crate::osc::{request, transport};
 use crate::series::Unit;
 
 /// The assertions of a call that mean something for it; MPI's numbers are the engine's.
@@ -144,6 +144,7 @@ impl Module {
         if size == 0 {
             return Ok(());
         }
+        transport::look_for_devices();
         // SAFETY: MPI binds the program's memory until it is detached.
         let attached = unsafe { self.window()?.attach(base.cast(), size) };
         attached.map_err(|error| {

@@ -1,0 +1,91 @@
+# shellcheck shell=bash
+# What `./dev openmpi short`, `test` and `device` check of windows and memory of devices; sourced by openmpi_checks.sh.
+
+# The fake of CUDA's driver, as tests/build.rs builds it.
+openmpi_prepare_fake() {
+    openmpi_driver=$(pwd)/$openmpi_dir/fake_cuda
+    mkdir -p "$openmpi_driver"
+    cc -std=gnu11 -O2 -Wall -Wextra -shared -fPIC -pthread -I host-stub/c/include -o "$openmpi_driver/libcuda.so" tests/c/fake_cuda.c
+}
+
+openmpi_compile_device() {
+    local program
+    openmpi_prepare_fake || return 1
+    for program in osc_device osc_misplaced; do
+        openmpi_compile "tests/openmpi/$program.c" -I tests/c/cuda -L "$openmpi_dir/fake_cuda" -lcuda || return 1
+    done
+}
+
+# openmpi_device RANKS PROGRAM [mpirun options]: a program that uses a device. The fake tells that each rank's memory was copied.
+openmpi_device() {
+    local ranks=$1 program=$2 out
+    shift 2
+    out=$(FAKE_CUDA_SAY=1 LD_LIBRARY_PATH=$openmpi_driver openmpi_osc "$ranks" "$program" -x LD_LIBRARY_PATH -x FAKE_CUDA_SAY "$@") ||
+        { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    [ -L "$openmpi_driver/libcuda.so" ] ||
+        [ "$(grep -c '^fake CUDA: [1-9].* allocations, [1-9][0-9]* copies' <<<"$out")" -eq "$ranks" ]
+}
+
+# openmpi_device_beside STARTED [mpirun options]: in how many ranks of a program without CUDA the driver that is there was started.
+openmpi_device_beside() {
+    local started=$1 out
+    shift
+    out=$(FAKE_CUDA_SAY=1 LD_LIBRARY_PATH=$openmpi_driver openmpi_osc 2 hello_window -x LD_LIBRARY_PATH -x FAKE_CUDA_SAY "$@") ||
+        { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    [ "$(grep -c '^fake CUDA: 0 allocations' <<<"$out")" -eq "$started" ]
+}
+
+# A window that wants memory of a device is refused with the reason, and others go on.
+openmpi_device_off() {
+    local out
+    out=$(LD_LIBRARY_PATH=$openmpi_driver openmpi_osc_run 2 --mca osc_ofi_rs_cuda off -x LD_LIBRARY_PATH \
+        "$openmpi_dir/bin/osc_misplaced" off 2>&1) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q '^osc_misplaced: ok, 2 ranks' <<<"$out" &&
+        grep -q 'a window with memory of devices cannot be made: rank 0: device_num is 0: osc_ofi_rs_cuda is off' <<<"$out"
+}
+
+# A word that is not allowed is named; windows go to others.
+openmpi_device_word() {
+    local out
+    out=$(openmpi_osc_run 2 --mca osc_ofi_rs_cuda maybe "$openmpi_dir/bin/osc_name" rdma 2>&1) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    # shellcheck disable=SC2016 # the message has backquotes
+    grep -q '^osc_name: ok, 2 ranks' <<<"$out" && grep -q 'osc_ofi_rs_cuda: `maybe` is not allowed; .*auto' <<<"$out"
+}
+
+openmpi_test_device() {
+    local ranks
+    for ranks in 1 2 3; do
+        openmpi_check "osc, memory of devices, $ranks ranks" openmpi_device "$ranks" osc_device
+    done
+    openmpi_check "osc, memory of devices over tcp;ofi_rxm alone" openmpi_device 2 osc_device --mca btl_ofi_same_node off \
+        --mca btl_ofi_provider_include 'tcp;ofi_rxm'
+    openmpi_check "osc, memory of devices with the progress thread" openmpi_device 3 osc_device --mca osc_ofi_rs_progress_thread 1
+    openmpi_check "osc, misplaced memory of devices" openmpi_device 2 osc_misplaced
+}
+
+openmpi_test_without_devices() {
+    openmpi_check "osc, no driver of devices is started for a program without" openmpi_device_beside 0
+    openmpi_check "osc, the driver of devices is started on demand" openmpi_device_beside 2 --mca osc_ofi_rs_cuda on
+    openmpi_check "osc, memory of devices is off" openmpi_device_off
+    openmpi_check "osc, a wrong word for memory of devices" openmpi_device_word
+}
+
+# `./dev openmpi device`: over the machine's driver if it has one, else over the fake.
+openmpi_command_device() {
+    local driver
+    openmpi_build
+    openmpi_compile_device || openmpi_die "the programs of devices do not compile"
+    driver=$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*=> //p' | head -1)
+    if [ -n "$driver" ]; then
+        openmpi_driver=$(pwd)/$openmpi_dir/driver
+        mkdir -p "$openmpi_driver"
+        ln -sf "$driver" "$openmpi_driver/libcuda.so"
+    fi
+    openmpi_say "memory of devices over ${driver:-the fake of the driver}"
+    openmpi_test_device
+    openmpi_end
+}

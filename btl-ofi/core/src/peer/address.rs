@@ -319,6 +319,9 @@ impl<'a> Reader<'a> {
         if flags & !known != 0 {
             return Err(format!("unknown flags {flags:#x}"));
         }
+        if flags & FLAG_APPLIES != 0 && flags & FLAGS_KEY != FLAG_APPLIES {
+            return Err(format!("flags {flags:#x} contradict each other"));
+        }
         Ok(flags)
     }
 

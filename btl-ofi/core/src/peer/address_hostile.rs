@@ -108,6 +108,17 @@ fn the_corpus_and_its_parts() {
     }
 }
 
+/// Messages for applies alone, beside all others.
+#[test]
+fn flags_that_contradict_each_other_are_refused() {
+    for mut bytes in good() {
+        bytes[6] |= 32;
+        let both = bytes[6] & (4 | 8) != 0;
+        assert_eq!(Blob::decode(&bytes).is_err(), both);
+        holds(&bytes).unwrap();
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
 

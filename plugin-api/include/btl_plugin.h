@@ -193,11 +193,15 @@ typedef struct btl_host_vtable {
 #define BTL_FLAG_ATOMIC_OPS UINT32_C(0x8000)   /* atomic_op works for at least one operation */
 #define BTL_FLAG_ATOMIC_FOPS UINT32_C(0x10000) /* atomic_fop works for at least one operation */
 #define BTL_FLAG_RDMA_FLUSH UINT32_C(0x80000)  /* flush works */
+/* apply takes puts and gets of several runs (BTL_APPLY_BYTES) to peers whose small puts the target's
+ * processor makes; for others it answers BTL_NOT_SUPPORTED. Not a BTL flag. */
+#define BTL_FLAG_SCATTERS UINT32_C(0x10000000)
+/* apply reaches every peer. Without it, it may reach some. Not a BTL flag. */
+#define BTL_FLAG_APPLIES UINT32_C(0x20000000)
 /* Typed AMOs from one origin to one target address take effect in the order of issue, so the host
  * need not wait between them. Except those on host memory of the target with operands on a device, of
  * which the plugin may copy the operands after the call: later AMOs may take effect before them. Not a
  * BTL flag. */
-#define BTL_FLAG_APPLIES UINT32_C(0x20000000)
 #define BTL_FLAG_ATOMICS_ORDERED UINT32_C(0x40000000)
 /* Puts and gets complete without any call by the target. Not a BTL flag. */
 #define BTL_FLAG_RDMA_PASSIVE_TARGET UINT32_C(0x80000000)
@@ -293,6 +297,10 @@ typedef void (*btl_receive_fn)(btl_module *module, btl_endpoint *endpoint, uint8
 #define BTL_MOST_ELEMENT 64 /* most bytes of an element */
 /* In the place of a datatype or operation that the typed AMOs do not have. */
 #define BTL_APPLY_OTHER UINT32_MAX
+/* In the place of a datatype: the runs are the bytes of a put (BTL_ATOMIC_OP_WRITE without results) or of a
+ * get (BTL_ATOMIC_OP_READ), with a size of 1 and a code of 0. They need the rights of a put or get, and are
+ * no more atomic than these. For modules with BTL_FLAG_SCATTERS. */
+#define BTL_APPLY_BYTES (UINT32_MAX - 1)
 
 /* Blocks of elements at equal distances. Elements are changed in the order of runs and blocks: one that is
  * named twice is changed twice. */
@@ -311,7 +319,7 @@ typedef struct btl_apply_request {
                            * BTL_ATOMIC_OP_CSWAP the values to compare with, then the new ones */
     void *results;        /* receives the old values, packed; NULL if they are not wanted */
     uint32_t size;        /* bytes of an element */
-    uint32_t datatype;    /* a BTL_DATATYPE_* of this size, or BTL_APPLY_OTHER */
+    uint32_t datatype;    /* a BTL_DATATYPE_* of this size, BTL_APPLY_OTHER or BTL_APPLY_BYTES */
     uint32_t op;          /* a BTL_ATOMIC_OP_*, or BTL_APPLY_OTHER */
     uint32_t code;        /* names operation and type for the function of the target's host */
 } btl_apply_request;

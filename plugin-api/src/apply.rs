@@ -15,6 +15,11 @@ pub const MOST_ELEMENT: usize = 64;
 /// In the place of a datatype or operation that the typed AMOs do not have.
 pub const APPLY_OTHER: u32 = u32::MAX;
 
+/// In the place of a datatype: the runs are the bytes of a put ([`AtomicOp::Write`](crate::AtomicOp::Write) without results) or of a
+/// get ([`AtomicOp::Read`](crate::AtomicOp::Read)), with a size of 1 and a code of 0. They need the rights of a put or get, and are no
+/// more atomic than these. For modules with [`ModuleFlags::SCATTERS`](crate::ModuleFlags::SCATTERS).
+pub const APPLY_BYTES: u32 = u32::MAX - 1;
+
 /// Blocks of elements at equal distances. Elements are changed in the order of runs and blocks: one that is named twice is changed
 /// twice.
 #[repr(C)]
@@ -45,7 +50,7 @@ pub struct ApplyRequest {
     pub results: *mut c_void,
     /// Bytes of an element, at most [`MOST_ELEMENT`].
     pub size: u32,
-    /// A [`Datatype`](crate::Datatype) of this size, or [`APPLY_OTHER`].
+    /// A [`Datatype`](crate::Datatype) of this size, [`APPLY_OTHER`] or [`APPLY_BYTES`].
     pub datatype: u32,
     /// An [`AtomicOp`](crate::AtomicOp), or [`APPLY_OTHER`].
     pub op: u32,

@@ -45,7 +45,8 @@ mod param;
 mod status;
 
 pub use apply::{
-    APPLY_HEAD, APPLY_OTHER, APPLY_RUN, ApplyFn, ApplyRequest, ApplyRun, MOST_APPLIED, MOST_ELEMENT,
+    APPLY_BYTES, APPLY_HEAD, APPLY_OTHER, APPLY_RUN, ApplyFn, ApplyRequest, ApplyRun, MOST_APPLIED,
+    MOST_ELEMENT,
 };
 pub use atomic::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, UnknownCode};
 pub use attributes::{AtomicFlags, Attributes, ModuleFlags};

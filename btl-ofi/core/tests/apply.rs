@@ -99,6 +99,7 @@ fn adding(size: usize) -> Change {
         datatype: None,
         op: None,
         code: ADD_BYTES,
+        is_transfer: false,
     }
 }
 
@@ -110,8 +111,33 @@ fn told(status: &AtomicI32, count: &AtomicU32) -> Option<Completion> {
     })
 }
 
+/// A put of several runs, or a get.
+fn transfer(op: AtomicOp) -> Change {
+    Change {
+        size: 1,
+        datatype: None,
+        op: Some(op),
+        code: 0,
+        is_transfer: true,
+    }
+}
+
+/// Whether puts and gets of several runs are commands to a target.
+fn scatters(provider: &str, same_node: &(&'static str, Value), place: Place) -> bool {
+    let by_message = *same_node == SAME_NODE_OFF && matches!(provider, "tcp;ofi_rxm" | "net");
+    match place {
+        Place::Device => false,
+        Place::Own => by_message || *same_node == SAME_NODE,
+        Place::Peer | Place::Shared => by_message,
+    }
+}
+
 /// A random change of bytes that is easily told in advance: no byte carries into the next.
 fn change(numbers: &mut Numbers) -> Change {
+    if numbers.below(4) == 0 {
+        let ops = [AtomicOp::Read, AtomicOp::Write];
+        return transfer(ops[numbers.below(2)]);
+    }
     let size = [1, 2, 3, 4, 8, 12, 16, 32][numbers.below(8)];
     let op = match numbers.below(4) {
         0 => Some(AtomicOp::Read),
@@ -214,7 +240,7 @@ fn follows_a_model(provider: &str, same_node: &(&'static str, Value), place: Pla
         let operands: Vec<u8> = old.iter().map(|_| numbers.below(256) as u8).collect();
         let mut results = vec![0u8; old.len()];
         let reads = change.op == Some(AtomicOp::Read);
-        let fetches = reads || numbers.below(2) == 0;
+        let fetches = reads || numbers.below(2) == 0 && !change.is_transfer;
         let done = told(&status, &count).filter(|_| numbers.below(2) == 0);
         let apply = Apply {
             remote: &h,
@@ -245,8 +271,12 @@ fn follows_a_model(provider: &str, same_node: &(&'static str, Value), place: Pla
             true => flushed(),
             false => attended(&b, flushed),
         }
+        if change.is_transfer {
+            let served = scatters(provider, same_node, place);
+            assert_eq!(taken, served, "{provider}, {same_node:?}, round {round}");
+        }
         if !taken {
-            refused += 1;
+            refused += u32::from(!change.is_transfer);
             continue;
         }
         asked += u32::from(done.is_some());
@@ -346,6 +376,50 @@ fn many<'a>(h: &'a Handle, runs: &'a [ApplyRun], operands: &'a [u8], change: Cha
         operands: operands.as_ptr().cast(),
         results: ptr::null_mut(),
         completion: None,
+    }
+}
+
+/// Runs that are longer than the longest put by message are no command's.
+#[test]
+fn runs_that_no_message_carries_as_puts_are_refused() {
+    for provider in ["tcp;ofi_rxm", "net"] {
+        loopback();
+        let include = Value::String(provider.to_owned().into());
+        let mut options = options(&[
+            ("btl_ofi_provider_include", include),
+            ("btl_ofi_message_limit", Value::Unsigned(64)),
+            SAME_NODE_OFF,
+        ]);
+        options.need_applies();
+        let a = try_open(&options, ThreadLevel::Single).unwrap();
+        let b = try_open(&options, ThreadLevel::Single).unwrap();
+        let peer = a.connect(b.address(), 1).unwrap();
+        let mut window = vec![0u64; 64];
+        let region = register(&b, &mut window, Access::all());
+        let h = region.handle();
+        let ones = [1u8; 256];
+        for (length, refused) in [(64, false), (65, true)] {
+            let run = |offset| ApplyRun {
+                offset,
+                length,
+                stride: 0,
+                count: 1,
+            };
+            let runs = [run(0), run(128)];
+            let put = many(&h, &runs, &ones, transfer(AtomicOp::Write));
+            let mut status = Status::SUCCESS;
+            attended(&b, || {
+                // SAFETY: the operands are copied, and there are no results.
+                status = unsafe { a.apply(peer, &put) };
+                assert_eq!(a.flush(None), Status::SUCCESS);
+            });
+            assert_eq!(status == Status::NOT_SUPPORTED, refused, "{provider}");
+        }
+        assert_eq!(window[7] & window[23], u64::from_ne_bytes([1; 8]));
+        assert_eq!(window[8] | window[24], 0, "{provider}");
+        drop(region);
+        a.close().unwrap();
+        b.close().unwrap();
     }
 }
 

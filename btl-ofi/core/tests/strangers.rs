@@ -28,7 +28,8 @@ use common::reference::Numbers;
 use common::{Patience, insist, open, register};
 use stranger::Stranger;
 use wire::{
-    ALIVE, BATCH, FAREWELL, GET, HEADER, Line, PUT, UNANSWERED, UNKNOWN, introduction, message,
+    ALIVE, APPLY, BATCH, FAREWELL, GET, HEADER, Line, PUT, UNANSWERED, UNKNOWN, introduction,
+    message,
 };
 
 /// Providers over TCP, of which anybody may know the port.
@@ -366,6 +367,35 @@ fn lines_of_nobody_hold_up_nobody() {
     });
 }
 
+/// The operands of a put or get of two runs, which may lie anywhere; what the command carries, and the words of its results.
+fn scattered(numbers: &mut Numbers) -> (Vec<u64>, u32, u32) {
+    let gets = numbers.below(2) == 0;
+    // Size, no type, the operation, and that it is no atomic.
+    let op = if gets { 10 } else { 11 };
+    let mut words = vec![1 << 32 | 0xff << 40 | op << 48 | 1 << 56, 2];
+    let mut bytes = 0;
+    for _ in 0..2 {
+        let (length, count) = (1 + numbers.below(40) as u64, 1 + numbers.below(20) as u64);
+        bytes += length * count;
+        let far = |n: u64, numbers: &mut Numbers| match numbers.below(8) {
+            0 => numbers.word(),
+            _ => n,
+        };
+        let offset = numbers.below(2000) as u64;
+        let stride = numbers.below(300) as u64;
+        words.extend([
+            far(offset, numbers),
+            length | count << 32,
+            far(stride, numbers),
+        ]);
+    }
+    let head = 8 * words.len() as u64;
+    let (operands, results) = if gets { (0, bytes) } else { (bytes, 0) };
+    words.extend((0..operands.div_ceil(8)).map(|_| numbers.word()));
+    let carried = (head + operands) as u32 | (results as u32) << 16;
+    (words, carried, results.div_ceil(8) as u32)
+}
+
 /// Messages with the right key and anything behind it. The target refuses or executes them, and serves others.
 #[test]
 fn random_messages_do_no_harm() {
@@ -399,9 +429,17 @@ fn random_messages_do_no_harm() {
                     6 << 16,
                     0x1_0702,
                     0x2_070d,
+                    APPLY,
                     numbers.word(),
                 ];
-                let code = code[numbers.below(7)] & 0xffff_ffff;
+                let code = code[numbers.below(8)] & 0xffff_ffff;
+                if code == APPLY {
+                    let (words, carried, returned) = scattered(&mut numbers);
+                    body.extend(wire::command(APPLY, carried, address, region));
+                    body.extend(words);
+                    results += returned;
+                    continue;
+                }
                 let count = [1, 8, 24, numbers.below(60_000) as u32][numbers.below(4)];
                 body.extend(wire::command(code, count, address, region));
                 let operands = if code == GET {

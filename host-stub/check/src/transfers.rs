@@ -2,11 +2,11 @@
 
 use plugin_api::Datatype;
 
-use super::case::{Case, Context, Failure, Outcome, REGION, same};
+use super::case::{Case, Context, Failure, Outcome, REGION, ensure, same};
 use super::random::Random;
 use super::session::{Mode, Session};
 use super::shape::{Placed, Shape};
-use host_stub::win::Target;
+use host_stub::win::{Layout, Op, Target};
 
 const COUNT: usize = 24;
 
@@ -55,6 +55,7 @@ pub(super) fn cases() -> Vec<Case> {
             }));
         }
     }
+    cases.push(Case::new("put/columns", columns));
     cases
 }
 
@@ -170,4 +171,63 @@ fn run(
         same("origin buffer", &session.bytes(*buffer)?, &wanted)?;
     }
     Ok(())
+}
+
+/// Every rank puts a column of its own and gets it back, while all ranks add to the words between.
+fn columns(context: &Context<'_>) -> Outcome {
+    const ROUNDS: usize = 3;
+    /// A word of a column and one between.
+    const ROWS: usize = REGION / 16;
+    let window = context.window;
+    let zeros = vec![0; window.len()];
+    // SAFETY: this rank has one thread here, and no operation of it is under way on the window.
+    unsafe { window.write_local(0, &zeros) }?;
+    let column = Placed {
+        layout: Layout::strided(Datatype::Int64, ROWS, 1, 2)?,
+        places: (0..ROWS).map(|row| 2 * row).collect(),
+    };
+    let packed = Placed::row(Datatype::Int64, ROWS);
+    let value =
+        |origin: usize, target: usize, row: usize| (origin * 1000 + target * 100_000 + row) as i64;
+    let mut session = Session::open(context, window, context.common().pick(&Mode::PASSIVE))?;
+    let ones = session.buffer(&[1i64; ROWS].map(i64::to_ne_bytes).concat());
+    let mut copies = Vec::new();
+    for target in 0..context.size {
+        let at = |region: usize, word: usize| Target {
+            rank: target,
+            displacement: (context.region(region) + 8 * word) as u64,
+            layout: &column.layout,
+        };
+        let rows = (0..ROWS).flat_map(|row| value(context.rank, target, row).to_ne_bytes());
+        let values: Vec<u8> = rows.collect();
+        let from = session.buffer(&values);
+        for _ in 0..ROUNDS {
+            session.put(from, &packed, at(context.rank, 0))?;
+            for region in 0..context.size {
+                session.accumulate(ones, &packed, at(region, 1), Op::Sum)?;
+            }
+        }
+        session.flush(target)?;
+        let into = session.buffer(&vec![7; 16 * ROWS]);
+        session.get(into, &column, at(context.rank, 0))?;
+        copies.push((into, values));
+    }
+    session.close()?;
+    for (into, values) in copies {
+        let found = session.bytes(into)?;
+        let words = found.as_chunks::<8>().0;
+        let got: Vec<u8> = words.iter().step_by(2).flatten().copied().collect();
+        same("column", &got, &values)?;
+        let between = words.iter().skip(1).step_by(2);
+        ensure(between.clone().all(|word| *word == [7; 8]), || {
+            "bytes between the rows at the origin were written".to_owned()
+        })?;
+    }
+    let sum = (ROUNDS * context.size) as i64;
+    let regions = (0..context.size)
+        .flat_map(|origin| (0..ROWS).flat_map(move |row| [value(origin, context.rank, row), sum]));
+    let wanted: Vec<u8> = regions.flat_map(i64::to_ne_bytes).collect();
+    let mut found = vec![0; wanted.len()];
+    window.read_local(0, &mut found)?;
+    same("window", &found, &wanted)
 }

@@ -47,6 +47,17 @@ fn a_line_for_each_size_below_the_head() {
     assert_eq!(run.stdout().lines().count(), 2 + 7, "{}", run.stdout());
 }
 
+/// Sizes of two runs and more.
+#[test]
+fn runs_of_puts_and_gets() {
+    let puts = run(&["--run", "16"]);
+    assert_eq!(puts.code(), Some(0), "{}", puts.stderr());
+    assert_eq!(puts.stdout().lines().count(), 2 + 2, "{}", puts.stdout());
+    let mut command = host_stub(["bench", "acc", "--np", "2", "--run", "8", "--plugin"]);
+    let refused = finish(command.arg(c_plugin(None)));
+    assert_eq!(refused.code(), Some(2), "{}", refused.stderr());
+}
+
 /// A rank's copies to itself say nothing about a transport.
 #[test]
 fn one_rank_is_refused() {

@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::AtomicUsize;
 
 use integration_tests::session::Session;
-use plugin_api::{APPLY_OTHER, ApplyRequest, ApplyRun, AtomicOp, Status};
+use plugin_api::{APPLY_BYTES, APPLY_OTHER, ApplyRequest, ApplyRun, AtomicOp, Status};
 
 use crate::nulls::Null::{Allowed, Refused};
 use crate::nulls::nulls;
@@ -255,6 +255,47 @@ pub(crate) fn apply_functions(s: &mut Session, calls: &AtomicUsize) {
             )
         };
         assert_eq!(status, Status::BAD_PARAM, "{request:?}");
+    }
+    // What is no put or get of bytes, refused where such commands go to the peer, and where they do not.
+    let put = ApplyRequest {
+        results: null_mut(),
+        size: 1,
+        datatype: APPLY_BYTES,
+        op: AtomicOp::Write as u32,
+        code: 0,
+        ..good
+    };
+    let bad = [
+        ApplyRequest { size: 8, ..put },
+        ApplyRequest { code: 1, ..put },
+        ApplyRequest { results, ..put },
+        ApplyRequest {
+            op: AtomicOp::Sum as u32,
+            ..put
+        },
+        ApplyRequest {
+            op: APPLY_OTHER,
+            ..put
+        },
+        ApplyRequest {
+            op: AtomicOp::Read as u32,
+            ..put
+        },
+        ApplyRequest {
+            operands: null_mut(),
+            ..put
+        },
+    ];
+    for request in &bad {
+        let handle = copy.as_ptr().cast();
+        // SAFETY: as above.
+        let status = unsafe {
+            apply(
+                module, endpoint, remote, handle, request, None, context, context,
+            )
+        };
+        let refused = [Status::BAD_PARAM, Status::NOT_SUPPORTED].contains(&status);
+        assert!(refused, "{request:?}: {status}");
     }
     // SAFETY: NULL or a live module; no function is set.
     unsafe {

@@ -3,8 +3,8 @@
 //! A window is memory that its owner keeps mapped while it is registered, with the rights that it registered. That was tried
 //! at the registration (`base::usable`); an owner that takes the memory away meanwhile gets the fault.
 //!
-//! Other threads and processes may access the same bytes at any time. An aligned word of 4 or 8 bytes is one access, as a
-//! thread that polls it expects.
+//! Other threads and processes may access the same bytes at any time. A word of 4 or 8 bytes that is aligned in the window is one
+//! access, as a thread that polls it expects, wherever it lies in this process's own memory.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 /// `from` is readable and `window` is writable for `size` bytes. The ranges do not overlap.
 #[inline]
 pub(crate) unsafe fn put(from: *const u8, window: *mut u8, size: usize) {
-    // SAFETY: the caller guarantees both ranges; both addresses of a word are checked to be aligned.
+    // SAFETY: the caller guarantees both ranges; the word in the window is checked to be aligned.
     unsafe {
         match size {
-            8 if aligned(from, window, 8) => {
-                u64::store(window.cast(), from.cast::<u64>().read_volatile());
+            8 if window.cast::<u64>().is_aligned() => {
+                u64::store(window.cast(), from.cast::<u64>().read_unaligned());
             }
-            4 if aligned(from, window, 4) => {
-                u32::store(window.cast(), from.cast::<u32>().read_volatile());
+            4 if window.cast::<u32>().is_aligned() => {
+                u32::store(window.cast(), from.cast::<u32>().read_unaligned());
             }
             _ => ptr::copy_nonoverlapping(from, window, size),
         }
@@ -35,16 +35,16 @@ pub(crate) unsafe fn put(from: *const u8, window: *mut u8, size: usize) {
 /// `window` is readable and `to` is writable for `size` bytes. The ranges do not overlap.
 #[inline]
 pub(crate) unsafe fn get(window: *const u8, to: *mut u8, size: usize) {
-    // SAFETY: the caller guarantees both ranges; both addresses of a word are checked to be aligned.
+    // SAFETY: the caller guarantees both ranges; the word in the window is checked to be aligned.
     unsafe {
         match size {
-            8 if aligned(window, to, 8) => {
+            8 if window.cast::<u64>().is_aligned() => {
                 let word = u64::load(window.cast_mut().cast());
-                to.cast::<u64>().write_volatile(word);
+                to.cast::<u64>().write_unaligned(word);
             }
-            4 if aligned(window, to, 4) => {
+            4 if window.cast::<u32>().is_aligned() => {
                 let word = u32::load(window.cast_mut().cast());
-                to.cast::<u32>().write_volatile(word);
+                to.cast::<u32>().write_unaligned(word);
             }
             _ => ptr::copy_nonoverlapping(window, to, size),
         }

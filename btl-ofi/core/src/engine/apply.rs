@@ -8,6 +8,9 @@
 //! | message | by message |
 //! | the provider | by message, if there are messages, and never on aligned elements of a type that the typed atomics serve |
 //!
+//! A put or get of several runs goes by message where small ones do, and is made by this thread where the peer is this transport
+//! ([`scatters`](Transport::scatters)).
+//!
 //! So commands of one origin to one target take effect in order, together with its atomics. In the last row they need not, nor on device
 //! memory: there an element is changed by one of the two alone.
 
@@ -21,7 +24,6 @@ use crate::core::context::{Carriers, State};
 use crate::engine::transport::Transport;
 use crate::fabric::msg::Form;
 use crate::mem::regions::Arithmetic;
-use crate::mem::rights;
 use crate::op::apply::{Apply, Area, Carried, Plan};
 use crate::op::request::Caller;
 use crate::op::request::Operands;
@@ -67,20 +69,23 @@ impl Transport {
     /// # Safety
     /// As for [`apply`](Self::apply).
     unsafe fn apply_by_route(&self, endpoint: NonNull<Endpoint>, apply: &Apply<'_>) -> Status {
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        if apply.change.is_transfer && !self.scatters(peer, apply) {
+            return Status::NOT_SUPPORTED;
+        }
         let mut area = Area::new();
         // SAFETY: the caller guarantees the operands.
         let carried = match unsafe { area.fill(apply) } {
             Ok(carried) => carried,
             Err(status) => return status,
         };
-        // SAFETY: the caller guarantees that `endpoint` is live.
-        let peer = unsafe { endpoint.as_ref() };
         let by_others = peer.atomics() == Atomics::Fabric || apply.remote.is_device();
         if by_others && self.is_typed(apply) && has_atomic(apply) {
             return Status::NOT_SUPPORTED;
         }
-        let (kind, op) = apply.change.needs(carried.results > 0);
-        if !rights::allow_atomic(apply.remote.access(), kind, op) {
+        let has_results = carried.results > 0;
+        if !apply.change.is_allowed(apply.remote.access(), has_results) {
             return Status::PERM;
         }
         let caller = Caller {
@@ -88,7 +93,7 @@ impl Transport {
             local_address: apply.results,
             local_handle: std::ptr::null_mut(),
         };
-        if apply.remote.is_shared() {
+        if apply.remote.is_shared() && !apply.change.is_transfer {
             let words = area.words(carried);
             let plan = match Plan::read(words, carried, apply.address) {
                 Ok(plan) => plan,
@@ -116,6 +121,15 @@ impl Transport {
             result: apply.results,
             caller,
         };
+        if apply.change.is_transfer {
+            // SAFETY: the caller guarantees that `endpoint` is live and that the results are writable until completion.
+            return unsafe {
+                match peer.transfers() {
+                    Transfers::Copy => self.apply_here(endpoint, &encoded),
+                    _ => self.apply_by_message(endpoint, &encoded),
+                }
+            };
+        }
         loop {
             // SAFETY: the caller guarantees that `endpoint` is live and that the results are writable until completion.
             unsafe {
@@ -136,6 +150,22 @@ impl Transport {
                 }
             }
         }
+    }
+
+    /// Whether a put or get of several runs is one command to the peer: where the target's processor makes puts and gets of their
+    /// length, told by a message, and where the peer is this transport. Whatever reaches memory by itself needs no processor of the
+    /// target.
+    fn scatters(&self, peer: &Endpoint, apply: &Apply<'_>) -> bool {
+        let (puts, gets) = self.setup.message_limits;
+        let limit = match apply.change.op {
+            Some(AtomicOp::Read) => gets,
+            _ => puts,
+        };
+        let told = match peer.transfers() {
+            Transfers::Message => apply.runs.iter().all(|run| run.length <= limit as u64),
+            transfers => transfers == Transfers::Copy,
+        };
+        told && !apply.remote.is_device()
     }
 
     /// Whether the typed atomics serve the type of the elements: read, replace and compare-and-swap, of which all others can be made.

@@ -89,6 +89,9 @@ fn flags(policy: &Policy, attaches: bool, atomics: &AtomicTable, mode: Mode) -> 
     if policy.has_messages() || policy.memory_only {
         flags |= ModuleFlags::APPLIES;
     }
+    if policy.messages {
+        flags |= ModuleFlags::SCATTERS;
+    }
     // Flags hold for all peers.
     if policy.one_node && attaches {
         flags |= ModuleFlags::RDMA_PASSIVE_TARGET;

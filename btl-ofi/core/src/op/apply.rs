@@ -10,6 +10,9 @@
 //!
 //! | on a device | the responder alone, on a copy, under the lock of all commands on such memory |
 //!
+//! A put or get of several runs is such a command, too: one that replaces or reads bytes ([`Change::is_transfer`]). Its runs are copied as those
+//! of any put or get, of which nobody expects more than that a word of 4 or 8 bytes that is a run of its own is one access.
+//!
 //! So an aligned element excludes the typed atomics of all carriers and the atomics of threads of the target, and any other
 //! element is changed by one thread at a time, whichever command brings it. Where a network card executes the atomics to a target,
 //! the origin refuses elements of the
@@ -20,7 +23,7 @@
 //!
 //! | word | holds |
 //! | --- | --- |
-//! | 0 | the user's code, bytes of an element, type and operation if [`element`](crate::op::element) has them |
+//! | 0 | the user's code, bytes of an element, type and operation if [`element`](crate::op::element) has them, whether it is a put or get |
 //! | 1 | number of runs |
 //! | 2, 3, 4; ... | a run: offset from the command's address; bytes and count of its blocks; distance of two blocks |
 //! | after them | the operands, packed; of a compare-and-swap, the values to compare with and then the new ones |
@@ -31,9 +34,12 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::{ptr, slice};
 
-use plugin_api::{ApplyRun, AtomicKind, AtomicOp, Datatype, MOST_APPLIED, MOST_ELEMENT, Status};
+use plugin_api::{
+    Access, ApplyRun, AtomicKind, AtomicOp, Datatype, MOST_APPLIED, MOST_ELEMENT, Status,
+};
 
 use crate::mem::handle::Handle;
+use crate::mem::rights;
 use crate::op::completion::Completion;
 
 /// What is done to each element.
@@ -47,6 +53,9 @@ pub struct Change {
     pub op: Option<AtomicOp>,
     /// The operation and the type for the function of the target's user.
     pub code: u32,
+    /// Whether the runs are the bytes of a put ([`AtomicOp::Write`] without results) or of a get ([`AtomicOp::Read`]). They are
+    /// copied like those of any put or get, and need its rights. Size 1, no type, code 0.
+    pub is_transfer: bool,
 }
 
 /// A request to change elements of a peer's memory.
@@ -82,9 +91,15 @@ const WORDS: usize = MOST_APPLIED / 8;
 /// Memory for the operands of a command. What was not written has any content.
 pub(crate) struct Area(MaybeUninit<[u64; WORDS]>);
 
+/// Set in the first word of a put or get.
+const TRANSFER: u64 = 1 << 56;
+
 /// The number of operands' and results' bytes for each byte of the elements.
-fn factors(op: Option<AtomicOp>, has_results: bool) -> Result<(usize, usize), Status> {
-    match op {
+fn factors(change: &Change, has_results: bool) -> Result<(usize, usize), Status> {
+    match change.op {
+        _ if change.is_transfer && has_results != (change.op == Some(AtomicOp::Read)) => {
+            Err(Status::BAD_PARAM)
+        }
         Some(AtomicOp::Read | AtomicOp::Cswap) if !has_results => Err(Status::BAD_PARAM),
         Some(AtomicOp::Read) => Ok((0, 1)),
         Some(AtomicOp::Cswap) => Ok((2, 1)),
@@ -120,23 +135,37 @@ fn span(address: u64, run: &ApplyRun) -> Result<(u64, u64), Status> {
 }
 
 impl Change {
-    /// Checks the size.
+    /// Checks the size, and what else a transfer may not have.
     fn check(&self) -> Result<(), Status> {
-        let fits = self.datatype.is_none_or(|d| d.size() == self.size);
+        let fits = match self.is_transfer {
+            true => {
+                let transfers = matches!(self.op, Some(AtomicOp::Read | AtomicOp::Write));
+                transfers && (self.size, self.datatype, self.code) == (1, None, 0)
+            }
+            false => self.datatype.is_none_or(|d| d.size() == self.size),
+        };
         match (1..=MOST_ELEMENT).contains(&self.size) && fits {
             true => Ok(()),
             false => Err(Status::BAD_PARAM),
         }
     }
 
-    /// What rights the change needs.
-    pub(crate) fn needs(&self, has_results: bool) -> (AtomicKind, AtomicOp) {
-        let kind = match (self.op, has_results) {
+    /// The kind of the typed AMO that does the same.
+    pub(crate) fn kind(&self, has_results: bool) -> AtomicKind {
+        match (self.op, has_results) {
             (Some(AtomicOp::Cswap), _) => AtomicKind::Compare,
             (_, true) => AtomicKind::Fetch,
             (_, false) => AtomicKind::Update,
-        };
-        (kind, self.op.unwrap_or(AtomicOp::Sum))
+        }
+    }
+
+    /// Whether a region with these rights allows the change.
+    pub(crate) fn is_allowed(&self, access: Access, has_results: bool) -> bool {
+        if self.is_transfer {
+            return rights::allow_transfer(access, self.op == Some(AtomicOp::Write));
+        }
+        let op = self.op.unwrap_or(AtomicOp::Sum);
+        rights::allow_atomic(access, self.kind(has_results), op)
     }
 
     /// Whether the processor's atomics change an element at this address.
@@ -158,7 +187,8 @@ impl Change {
     fn word(&self) -> u64 {
         let datatype = self.datatype.map_or(OTHER, |datatype| datatype as u64);
         let op = self.op.map_or(OTHER, |op| op as u64);
-        u64::from(self.code) | (self.size as u64) << 32 | datatype << 40 | op << 48
+        let transfer = if self.is_transfer { TRANSFER } else { 0 };
+        u64::from(self.code) | (self.size as u64) << 32 | datatype << 40 | op << 48 | transfer
     }
 
     fn of_word(word: u64) -> Result<Change, Status> {
@@ -175,8 +205,9 @@ impl Change {
                 .transpose()
                 .map_err(|_| Status::BAD_PARAM)?,
             code: word as u32,
+            is_transfer: word & TRANSFER != 0,
         };
-        if word >> 56 != 0 {
+        if word & !(TRANSFER | (TRANSFER - 1)) != 0 {
             return Err(Status::BAD_PARAM);
         }
         change.check().map(|()| change)
@@ -227,7 +258,7 @@ impl Area {
     pub(crate) unsafe fn fill(&mut self, apply: &Apply<'_>) -> Result<Carried, Status> {
         let change = &apply.change;
         change.check()?;
-        let (sent, returned) = factors(change.op, !apply.results.is_null())?;
+        let (sent, returned) = factors(change, !apply.results.is_null())?;
         let total = total(apply.runs.iter().copied(), change.size)?;
         let head = HEAD + RUN * apply.runs.len();
         let carried = Carried {
@@ -339,7 +370,7 @@ impl<'a> Plan<'a> {
         let size = number.checked_mul(RUN).ok_or(wrong)?;
         let (runs, operands) = rest.split_at_checked(size).ok_or(wrong)?;
         let has_results = carried.results > 0;
-        let (sent, returned) = factors(change.op, has_results)?;
+        let (sent, returned) = factors(&change, has_results)?;
         let total = total(runs.chunks_exact(RUN).map(run), change.size)?;
         let head = 8 * (HEAD + size);
         if carried.operands != head + sent * total || carried.results != returned * total {
@@ -361,16 +392,16 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Checks that all runs lie in the memory that `covers` accepts. Returns the rights that the change needs.
+    /// Checks that all runs lie in the memory that `covers` accepts.
     pub(crate) fn check(
         &self,
         mut covers: impl FnMut(u64, u64) -> Result<(), Status>,
-    ) -> Result<(AtomicKind, AtomicOp), Status> {
+    ) -> Result<(), Status> {
         for run in self.runs() {
             let (first, size) = span(self.address, &run)?;
             covers(first, size)?;
         }
-        Ok(self.change.needs(self.has_results))
+        Ok(())
     }
 
     /// The blocks in order: the address of each and its bytes. [Checked](Self::check) before.

@@ -264,6 +264,7 @@ impl Judge<'_> {
                         datatype: None,
                         op: (!adds).then_some(AtomicOp::Write),
                         code: ADD_BYTES,
+                        is_transfer: false,
                     },
                     operands: source,
                     results: if fetches { result } else { ptr::null_mut() },

@@ -7,6 +7,7 @@ pub(crate) const ALIVE: u32 = 5;
 pub(crate) const UNANSWERED: u32 = 6;
 pub(crate) const PUT: u64 = 3 << 16;
 pub(crate) const GET: u64 = 4 << 16;
+pub(crate) const APPLY: u64 = 7 << 16;
 /// Words of a header, and the number of a client that does not know it.
 pub(crate) const HEADER: usize = 6;
 pub(crate) const UNKNOWN: u32 = u32::MAX;
@@ -34,7 +35,7 @@ pub(crate) fn message(
 ) -> Vec<u64> {
     let mut words = vec![
         line.key,
-        pair(u32::from_le_bytes(*b"BTM\x07"), kind),
+        pair(u32::from_le_bytes(*b"BTM\x08"), kind),
         line.cookie,
         pair(line.number, line.client),
         pair(sequence, entries),

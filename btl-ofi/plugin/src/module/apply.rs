@@ -5,8 +5,8 @@ use std::ptr::NonNull;
 use std::slice;
 
 use plugin_api::{
-    APPLY_OTHER, ApplyFn, ApplyRequest, AtomicOp, CompletionFn, Datatype, Endpoint, Handle, Module,
-    Status, UnknownCode,
+    APPLY_BYTES, APPLY_OTHER, ApplyFn, ApplyRequest, AtomicOp, CompletionFn, Datatype, Endpoint,
+    Handle, Module, Status, UnknownCode,
 };
 use transport::{Apply, Arithmetic, Change};
 
@@ -39,8 +39,13 @@ pub(super) unsafe extern "C" fn apply(
             unsafe { remote(remote_handle) },
             unsafe { request.as_ref() }
         );
+        let is_transfer = request.datatype == APPLY_BYTES;
+        let datatype = match is_transfer {
+            true => APPLY_OTHER,
+            false => request.datatype,
+        };
         let (datatype, op, runs) = need!(
-            known::<Datatype>(request.datatype).ok(),
+            known::<Datatype>(datatype).ok(),
             known::<AtomicOp>(request.op).ok(),
             NonNull::new(request.runs.cast_mut())
         );
@@ -55,6 +60,7 @@ pub(super) unsafe extern "C" fn apply(
                 datatype,
                 op,
                 code: request.code,
+                is_transfer,
             },
             operands: request.operands,
             results: request.results,

@@ -17,11 +17,16 @@ const BATCH_BYTES: usize = 8 << 20;
 /// Rounds in which one size is measured. How far they lie apart is the spread of a figure.
 const ROUNDS: usize = 5;
 
+/// Bytes from the beginning of a run to that of the next, over those of the run.
+pub(super) const SPREAD: usize = 8;
+
 /// One operation between this rank and a target.
 pub(super) struct Measure<'w> {
     window: &'w Window,
     operation: Operation,
     target: usize,
+    /// Bytes of the target's runs; 0 where all lie in a row.
+    run: usize,
     origin: Vec<u64>,
     result: Vec<u64>,
     /// Nanoseconds of each call; never longer than [`SAMPLES`].
@@ -35,13 +40,14 @@ impl<'w> Measure<'w> {
     pub(super) fn new(
         window: &'w Window,
         operation: Operation,
-        target: usize,
+        (target, run): (usize, usize),
         largest: usize,
     ) -> Self {
         Measure {
             window,
             operation,
             target,
+            run,
             origin: vec![1; largest.div_ceil(8)],
             result: vec![0; largest.div_ceil(8)],
             samples: Vec::with_capacity(SAMPLES),
@@ -123,6 +129,10 @@ impl<'w> Measure<'w> {
         let result = self.result.as_mut_ptr().cast::<u8>();
         let bytes = Layout::contiguous(Datatype::Uint8, size);
         let words = Layout::contiguous(Datatype::Int64, size / 8);
+        let there = match self.run {
+            0 => bytes.clone(),
+            run => Layout::strided(Datatype::Uint8, size / run, run, SPREAD * run)?,
+        };
         let target = |layout| Target {
             rank: self.target,
             displacement: 0,
@@ -133,8 +143,8 @@ impl<'w> Measure<'w> {
         // one origin do not conflict, and fetched values are not looked at.
         unsafe {
             match self.operation {
-                Operation::Put => self.window.put(origin, &bytes, target(&bytes)),
-                Operation::Get => self.window.get(origin, &bytes, target(&bytes)),
+                Operation::Put => self.window.put(origin, &bytes, target(&there)),
+                Operation::Get => self.window.get(origin, &bytes, target(&there)),
                 Operation::Acc => self
                     .window
                     .accumulate(origin, &words, target(&words), Op::Sum),

@@ -84,6 +84,11 @@ pub struct Bench {
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     max_size: usize,
 
+    /// Of put and get: the target's bytes lie in runs of so many, each followed by a gap of seven times as many; 0: in a row. A column of
+    /// 256 doubles has runs of 8 bytes and a size of 2048.
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    run: usize,
+
     /// Seconds that the whole run may take, about.
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     seconds: f64,
@@ -129,11 +134,20 @@ impl Bench {
                 ),
             ));
         }
-        let sizes = self.operation.sizes(self.max_size);
+        let scatters = matches!(self.operation, Operation::Put | Operation::Get);
+        if self.run > 0 && !scatters {
+            return Err(CommandError::new(
+                Exit::Usage,
+                format!("bench {} --run: wanted put or get", self.operation.name()),
+            ));
+        }
+        let mut sizes = self.operation.sizes(self.max_size);
+        // Two runs at least.
+        sizes.retain(|size| self.run == 0 || size / 2 >= self.run && size % self.run == 0);
         let largest = sizes.iter().copied().max().unwrap_or(8);
         let target = 1;
         let len = if job.rank() as usize == target {
-            largest
+            largest * if self.run > 0 { measure::SPREAD } else { 1 }
         } else {
             0
         };
@@ -168,7 +182,7 @@ impl Bench {
     ) -> Result<Report, CommandError> {
         let budget = self.seconds_of_a_size(sizes.len());
         let largest = sizes.iter().copied().max().unwrap_or(8);
-        let mut measure = Measure::new(window, self.operation, target, largest);
+        let mut measure = Measure::new(window, self.operation, (target, self.run), largest);
         let attributes = job.transport().attributes();
         let mut report = Report {
             version: env!("CARGO_PKG_VERSION"),

@@ -34,6 +34,8 @@ pub(super) struct Link {
     /// Whether the transport brings accumulates as commands, from every rank to every rank. Otherwise elements that no
     /// atomic changes are changed under the target's lock, by all ranks alike.
     pub(super) applies: bool,
+    /// Whether commands bring puts and gets of several runs to those ranks whose processors make small puts and gets.
+    pub(super) scatters: bool,
     /// Other ranks of the window whose processes can be seen from here.
     watched: Box<[(usize, Process)]>,
     /// When they were last looked for.
@@ -55,6 +57,7 @@ impl Link {
             ordered: attributes.flags.contains(ModuleFlags::ATOMICS_ORDERED)
                 && attributes.contexts <= 1,
             applies: attributes.flags.contains(ModuleFlags::APPLIES),
+            scatters: attributes.flags.contains(ModuleFlags::SCATTERS),
             members,
             transport,
             context,

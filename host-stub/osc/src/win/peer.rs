@@ -1,7 +1,7 @@
 //! What a window knows of each rank, and how ranks tell each other when it is made.
 
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use super::busy::Listed;
 use super::control::Word;
@@ -139,6 +139,9 @@ pub(super) struct Peer {
     pub(super) limit: u64,
     /// Bytes of its displacement unit.
     pub(super) unit: u32,
+    /// Whether it was found that no command brings it puts and gets of several runs. Relaxed accesses suffice: a thread that
+    /// sees it late has one more refused.
+    pub(super) takes_no_runs: AtomicBool,
     /// How puts and gets reach its memory.
     pub(super) reach: Reach,
     /// Address of its memory here, if it is mapped, whatever way transfers take.
@@ -173,6 +176,7 @@ impl Peer {
             base: offer.base,
             limit: offer.limit,
             unit: offer.unit,
+            takes_no_runs: AtomicBool::new(false),
             reach: Reach::Transport,
             mapped: None,
             handle: HandleCopy::new(&offer.handle),

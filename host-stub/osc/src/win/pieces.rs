@@ -129,8 +129,9 @@ impl Pieces<'_> {
         Ok(())
     }
 
+    /// The next piece, of at most so many bytes.
     #[inline]
-    fn next_within(&mut self, most: usize) -> Option<Piece> {
+    pub(super) fn next_within(&mut self, most: usize) -> Option<Piece> {
         let (origin, target) = (self.origin.run(), self.target.run());
         let result = self.result.as_ref().map_or(origin, Cursor::run);
         let len = origin

@@ -20,7 +20,12 @@ fn accumulate(window: &Window, value: &u64, rank: usize, at: u64, op: Op) {
 }
 
 /// Lets rank 0 work on the memory of rank 1, and looks at it there.
-fn on_a_pair(carried: Carried, seed: u64, work: impl Fn(&Window, &World) + Sync, expected: &[u64]) {
+pub(super) fn on_a_pair(
+    carried: Carried,
+    seed: u64,
+    work: impl Fn(&Window, &World) + Sync,
+    expected: &[u64],
+) {
     let world = World::carrying(2, false, carried);
     on_world(&world, seed, &|rank| {
         let window = allocate(rank, 64);

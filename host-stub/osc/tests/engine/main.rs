@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod gather;
+mod scatter;
 mod world;
 
 use std::sync::Arc;

@@ -16,9 +16,10 @@ use osc_engine::door::{Context, Group, Pace, Until, Waiter};
 use osc_engine::transport::{EndpointRef, Failures, Transport};
 use osc_engine::win::WinResult;
 use plugin_api::{
-    ApplyFn, ApplyRequest, ApplyRun, AtomicFlags, AtomicKind, AtomicOp, Attributes, BtlAtomicOp,
-    CompletionFn, Component as RawComponent, Datatype, Endpoint, ErrorFlags, ErrorFn, Handle,
-    Module, ModuleFlags, ModuleVtable, Stats, Status, TableHeader, ThreadLevel, magic,
+    APPLY_BYTES, APPLY_HEAD, APPLY_RUN, ApplyFn, ApplyRequest, ApplyRun, AtomicFlags, AtomicKind,
+    AtomicOp, Attributes, BtlAtomicOp, CompletionFn, Component as RawComponent, Datatype, Endpoint,
+    ErrorFlags, ErrorFn, Handle, MOST_APPLIED, Module, ModuleFlags, ModuleVtable, Stats, Status,
+    TableHeader, ThreadLevel, magic,
 };
 
 /// What an operation does when it is executed; its status.
@@ -31,8 +32,10 @@ pub(super) enum Carried {
     Nothing,
     /// They are executed, in order with atomics.
     InOrder,
-    /// They are refused for elements of atomics, as by a network card.
+    /// They are refused for elements of atomics, as by a network card, and for puts and gets.
     Refused,
+    /// As [`InOrder`](Self::InOrder); puts and gets are over when their call returns.
+    AtOnce,
 }
 
 /// An operation under way.
@@ -63,6 +66,8 @@ pub(super) struct World {
     changed: Condvar,
     /// Operations that were begun.
     pub(super) begun: AtomicUsize,
+    /// Puts and gets of several runs that were refused.
+    pub(super) refused: AtomicUsize,
     lost: Mutex<Vec<usize>>,
     /// Held while elements that are not aligned are changed.
     changing: Mutex<()>,
@@ -95,6 +100,7 @@ impl World {
             }),
             changed: Condvar::new(),
             begun: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
             lost: Mutex::default(),
             changing: Mutex::default(),
         })
@@ -231,7 +237,7 @@ unsafe fn post_ordered(
     }
     sim.world.begun.fetch_add(1, Ordering::Relaxed);
     state.under_way.push(Operation {
-        ordered: ordered && sim.world.carried == Carried::InOrder,
+        ordered: ordered && sim.world.carried != Carried::Nothing,
         target: endpoint.addr() / 8 - 1,
         effect: Box::new(effect),
         callback: callback.unwrap(),
@@ -513,6 +519,79 @@ unsafe extern "C" fn atomic_cswapv(
 }
 
 /// Changes words one after the other.
+/// A put or get of several runs.
+unsafe fn transfer_runs(
+    (module, endpoint): (*mut Module, *mut Endpoint),
+    (remote, handle): (u64, *const Handle),
+    request: &ApplyRequest,
+    told: (Option<CompletionFn>, *mut c_void, *mut c_void),
+) -> Status {
+    // SAFETY: as the caller's.
+    let world = &unsafe { sim(module) }.world;
+    if world.carried == Carried::Refused {
+        world.refused.fetch_add(1, Ordering::Relaxed);
+        return Status::NOT_SUPPORTED;
+    }
+    let puts = request.op == AtomicOp::Write as u32;
+    assert!(puts || request.op == AtomicOp::Read as u32);
+    assert_eq!((request.size, request.code), (1, 0));
+    assert_eq!(request.results.is_null(), puts);
+    // SAFETY: the engine passes so many runs, and operands for them, which are copied here.
+    let (key, blocks, operands) = unsafe {
+        let runs = std::slice::from_raw_parts(request.runs, request.run_count);
+        let block = |run: ApplyRun, i| (remote + run.offset + i * run.stride, run.length as usize);
+        let blocks: Vec<(u64, usize)> = runs
+            .iter()
+            .flat_map(|run| (0..run.count).map(|i| block(*run, i)))
+            .collect();
+        let bytes: usize = blocks.iter().map(|(_, length)| length).sum();
+        assert!(APPLY_HEAD + APPLY_RUN * runs.len() + bytes <= MOST_APPLIED);
+        let operands = match puts {
+            true => std::slice::from_raw_parts(request.operands.cast::<u8>(), bytes).to_vec(),
+            false => Vec::new(),
+        };
+        (key(handle), blocks, operands)
+    };
+    let results = At(request.results.cast());
+    let effect = move |world: &World| {
+        if !blocks
+            .iter()
+            .all(|(at, length)| world.holds(key, *at, *length))
+        {
+            return Status::VALUE_OUT_OF_BOUNDS.0;
+        }
+        let mut packed = 0;
+        for (at, length) in blocks {
+            // SAFETY: the region has the block, and the engine keeps the results.
+            unsafe {
+                match puts {
+                    true => std::ptr::copy_nonoverlapping(
+                        operands[packed..][..length].as_ptr(),
+                        at as *mut u8,
+                        length,
+                    ),
+                    false => std::ptr::copy_nonoverlapping(
+                        at as *const u8,
+                        results.get().add(packed),
+                        length,
+                    ),
+                }
+            }
+            packed += length;
+        }
+        0
+    };
+    if world.carried == Carried::AtOnce {
+        world.begun.fetch_add(1, Ordering::Relaxed);
+        return match effect(world) {
+            0 => Status::COMPLETED,
+            status => Status(status),
+        };
+    }
+    // SAFETY: as the caller's.
+    unsafe { post_ordered(true, (module, endpoint), told, effect) }
+}
+
 unsafe extern "C" fn apply(
     module: *mut Module,
     endpoint: *mut Endpoint,
@@ -527,6 +606,12 @@ unsafe extern "C" fn apply(
     let carried = unsafe { sim(module) }.world.carried;
     if carried == Carried::Nothing {
         return Status::NOT_SUPPORTED;
+    }
+    // SAFETY: the engine passes a request.
+    if unsafe { (*request).datatype } == APPLY_BYTES {
+        let told = (callback, context, data);
+        // SAFETY: as the caller's.
+        return unsafe { transfer_runs((module, endpoint), (remote, handle), &*request, told) };
     }
     // SAFETY: the engine passes runs and operands of words, which are copied here.
     let (key, places, operands, op) = unsafe {
@@ -793,6 +878,7 @@ static MODULE: ModuleVtable = ModuleVtable {
 static CARRYING: Attributes = Attributes {
     flags: ATTRIBUTES.flags
         | ModuleFlags::APPLIES
+            .union(ModuleFlags::SCATTERS)
             .union(ModuleFlags::ATOMICS_ORDERED)
             .bits(),
     ..ATTRIBUTES

@@ -419,8 +419,30 @@ proptest! {
     }
 }
 
-/// A batch with an apply of two runs that fetches, behind a put.
-fn batch_of_apply(memory: &Memory, op: Option<AtomicOp>) -> Vec<u64> {
+/// A change of words, in a batch with an operation of any kind.
+fn change(op: Option<AtomicOp>) -> Change {
+    Change {
+        size: 8,
+        datatype: Some(Datatype::Uint64),
+        op,
+        code: 5,
+        is_transfer: false,
+    }
+}
+
+/// A put or get of several runs.
+fn transfer(op: AtomicOp) -> Change {
+    Change {
+        size: 1,
+        datatype: None,
+        op: Some(op),
+        code: 0,
+        is_transfer: true,
+    }
+}
+
+/// A batch with an apply of two runs, which fetches unless it is a put, behind a put.
+fn batch_of_apply(memory: &Memory, change: Change) -> Vec<u64> {
     let runs = [(1, 8), (40, 16)].map(|(offset, length)| ApplyRun {
         offset,
         length,
@@ -429,18 +451,17 @@ fn batch_of_apply(memory: &Memory, op: Option<AtomicOp>) -> Vec<u64> {
     });
     let mut results = [0u64; 6];
     let operands = [ONES; 12];
+    let puts = change.is_transfer && change.op == Some(AtomicOp::Write);
     let apply = Apply {
         remote: &memory.handle,
         address: memory.handle.base(),
         runs: &runs,
-        change: Change {
-            size: 8,
-            datatype: Some(Datatype::Uint64),
-            op,
-            code: 5,
-        },
+        change,
         operands: operands.as_ptr().cast(),
-        results: results.as_mut_ptr().cast(),
+        results: match puts {
+            true => std::ptr::null_mut(),
+            false => results.as_mut_ptr().cast(),
+        },
         completion: None,
     };
     let mut area = Area::new();
@@ -450,7 +471,7 @@ fn batch_of_apply(memory: &Memory, op: Option<AtomicOp>) -> Vec<u64> {
         memory.command(PUT, 8, 0),
         memory.command(APPLY, carried.count(), 0),
     ]);
-    let operands = words.len() - carried.operands / 8;
+    let operands = words.len() - carried.operands.div_ceil(8);
     words[operands..].copy_from_slice(area.words(carried));
     words
 }
@@ -458,14 +479,22 @@ fn batch_of_apply(memory: &Memory, op: Option<AtomicOp>) -> Vec<u64> {
 #[test]
 fn an_apply_is_answered_with_the_old_values() {
     let memory = Memory::new();
-    let mut answer = treat(&memory, &batch_of_apply(&memory, Some(AtomicOp::Write))).unwrap();
+    let mut answer = treat(
+        &memory,
+        &batch_of_apply(&memory, change(Some(AtomicOp::Write))),
+    )
+    .unwrap();
     let (header, words) = read(&mut answer);
     assert_eq!((header.entries, header.results), (0, 6));
     assert_eq!(words[Header::WORDS..], [ONES >> 8, 0, 0, 0, 0, 0]);
     assert_eq!(memory.words[GUARD + 5..GUARD + 7], [ONES; 2]);
     // The target has no function for additions of elements that are not aligned, so it changes none.
     let memory = Memory::new();
-    let mut answer = treat(&memory, &batch_of_apply(&memory, Some(AtomicOp::Sum))).unwrap();
+    let mut answer = treat(
+        &memory,
+        &batch_of_apply(&memory, change(Some(AtomicOp::Sum))),
+    )
+    .unwrap();
     let (header, words) = read(&mut answer);
     assert_eq!((header.entries, header.results), (1, 0));
     let failed = u64::from(Status::NOT_SUPPORTED.0 as u32) << 32 | 1;
@@ -482,16 +511,49 @@ fn an_apply_is_answered_with_the_old_values() {
     assert!(possible(12289, 0).is_none() && possible(40, 12289).is_none());
 }
 
+#[test]
+fn a_transfer_of_runs_is_executed() {
+    let memory = Memory::new();
+    let mut answer = treat(&memory, &batch_of_apply(&memory, transfer(AtomicOp::Write))).unwrap();
+    let (header, _) = read(&mut answer);
+    assert_eq!((header.entries, header.results), (0, 0));
+    // The runs from bytes 1, 25, 40 and 64 on.
+    assert_eq!(memory.words[GUARD + 1], ONES >> 56);
+    assert_eq!(memory.words[GUARD + 5..GUARD + 7], [ONES; 2]);
+    assert_eq!(memory.words[GUARD + 8..GUARD + 11], [ONES, ONES, 0]);
+    let mut answer = treat(&memory, &batch_of_apply(&memory, transfer(AtomicOp::Read))).unwrap();
+    let (header, words) = read(&mut answer);
+    assert_eq!((header.entries, header.results), (0, 6));
+    assert_eq!(words[Header::WORDS..], [ONES; 6]);
+    // A target that knows no transfers of runs sees an unknown bit, as this one sees the next.
+    let mut words = batch_of_apply(&memory, transfer(AtomicOp::Write));
+    let first = 1 << 32 | 0xff << 40 | (AtomicOp::Write as u64) << 48 | 1 << 56;
+    let first = words.iter().position(|word| *word == first).unwrap();
+    words[first] ^= 1 << 57;
+    let mut answer = treat(&memory, &words).unwrap();
+    let (header, words) = read(&mut answer);
+    assert_eq!(header.entries, 1);
+    let failed = u64::from(Status::BAD_PARAM.0 as u32) << 32 | 1;
+    assert_eq!(words[Header::WORDS..], [failed]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8192, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn changed_applies(
-        op in prop::sample::select(vec![None, Some(AtomicOp::Write), Some(AtomicOp::Read), Some(AtomicOp::Cswap)]),
+        changed in prop::sample::select(vec![
+            change(None),
+            change(Some(AtomicOp::Write)),
+            change(Some(AtomicOp::Read)),
+            change(Some(AtomicOp::Cswap)),
+            transfer(AtomicOp::Write),
+            transfer(AtomicOp::Read),
+        ]),
         changes in prop::collection::vec((any::<prop::sample::Index>(), 0..64u32, any::<u16>()), 1..4),
     ) {
         let memory = Memory::new();
-        let mut words = batch_of_apply(&memory, op);
+        let mut words = batch_of_apply(&memory, changed);
         for (at, shift, value) in changes {
             // Behind the header: what it announces holds.
             let at = Header::WORDS + at.index(words.len() - Header::WORDS);

@@ -52,7 +52,7 @@ const LONGEST_ENTRY: usize = 5;
 pub(crate) const REGION_WORDS: usize = 2;
 
 /// The second word's lower half: the letters BTM and the version of this format.
-const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x07");
+const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x08");
 
 /// Set in the code of an entry whose region is that of the entry before.
 const SAME_REGION: u32 = 1 << 31;

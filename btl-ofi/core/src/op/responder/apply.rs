@@ -7,7 +7,6 @@ use plugin_api::{AtomicOp, Datatype, MOST_ELEMENT, Status};
 
 use super::{Command, Host, Responder, Target};
 use crate::mem::regions::{Arithmetic, Regions};
-use crate::mem::rights;
 use crate::op::apply::{Carried, Change, Plan};
 use crate::op::element::{self, Elements};
 
@@ -89,12 +88,16 @@ pub(super) unsafe fn change_all<T: Target>(
     results: *mut u8,
     arithmetic: Option<Arithmetic>,
 ) -> Result<(), Status> {
-    let (kind, op) = plan.check(|address, size| target.covers(address, size))?;
-    if !rights::allow_atomic(target.access(), kind, op) {
+    plan.check(|address, size| target.covers(address, size))?;
+    let change = &plan.change;
+    if !change.is_allowed(target.access(), plan.has_results) {
         return Err(Status::PERM);
     }
-    let change = &plan.change;
     let mut packed = Packed::of(plan, results);
+    if change.is_transfer {
+        // SAFETY: the region has the blocks, which were checked; the caller guarantees results and region.
+        return unsafe { copy_all(target, plan, packed) };
+    }
     for (address, bytes) in plan.blocks() {
         // SAFETY: the region has the block, which was checked, and packed operands and results have as many bytes left.
         unsafe {
@@ -102,6 +105,28 @@ pub(super) unsafe fn change_all<T: Target>(
                 by_atomics(change, (address, bytes), &packed, arithmetic)?;
             } else {
                 by_copies(target, change, (address, bytes), &packed, arithmetic)?;
+            }
+        }
+        packed.advance(bytes);
+    }
+    Ok(())
+}
+
+/// Makes a put or get of several runs, which were checked.
+///
+/// # Safety
+/// The region has the blocks, and stays registered. Packed operands or results have as many bytes.
+unsafe fn copy_all<T: Target>(
+    target: &T,
+    plan: &Plan<'_>,
+    mut packed: Packed,
+) -> Result<(), Status> {
+    for (address, bytes) in plan.blocks() {
+        // SAFETY: the caller guarantees the blocks and the packed bytes, which are memory of this process that no command may name.
+        unsafe {
+            match packed.results.is_null() {
+                true => target.put(packed.operands, address, bytes)?,
+                false => target.get(address, packed.results, bytes)?,
             }
         }
         packed.advance(bytes);
@@ -202,9 +227,8 @@ fn own_arithmetic(change: &Change) -> Option<(Datatype, AtomicOp)> {
         AtomicOp::Read | AtomicOp::Write => Some((change.bits(), op)),
         AtomicOp::Cswap => None,
         _ => {
-            let (kind, _) = change.needs(false);
             let datatype = change.datatype?;
-            element::serves(kind, datatype, op).then_some((datatype, op))
+            element::serves(change.kind(false), datatype, op).then_some((datatype, op))
         }
     }
 }

@@ -101,6 +101,14 @@ fn words() -> (Vec<u64>, Carried) {
     (words, carried)
 }
 
+/// A put of two runs of 12 bytes, and what it carries.
+fn put_words() -> (Vec<u64>, Carried) {
+    let (mut words, mut carried) = words();
+    words[0] = 1 << 32 | 0xff << 40 | (AtomicOp::Write as u64) << 48 | 1 << 56;
+    carried.results = 0;
+    (words, carried)
+}
+
 #[test]
 fn a_command_is_executed_and_hostile_ones_are_refused() {
     let mut target = Target::new();
@@ -112,6 +120,14 @@ fn a_command_is_executed_and_hostile_ones_are_refused() {
         .collect();
     let changed = |i: usize| (3..15).contains(&i) || (23..35).contains(&i);
     assert!((0..bytes.len()).all(|i| bytes[i] == u8::from(changed(i))));
+    target.memory[GUARD..GUARD + WORDS].fill(0);
+    let (put, put_carried) = put_words();
+    assert_eq!(target.execute(&put, put_carried.count(), OWN), 0);
+    let put: Vec<u8> = target.memory[GUARD..GUARD + WORDS]
+        .iter()
+        .flat_map(|w| w.to_ne_bytes())
+        .collect();
+    assert_eq!(put, bytes);
     let long = (OWN_LONG as u32 - 32) | OWN;
     let whole = carried.count();
     for (count, payload) in [
@@ -143,9 +159,10 @@ proptest! {
     fn changed_applies(
         changes in prop::collection::vec((any::<prop::sample::Index>(), 0..64u32, any::<u16>()), 1..4),
         count in prop_oneof![Just(None), any::<u32>().prop_map(Some)],
+        transfers: bool,
     ) {
         let mut target = Target::new();
-        let (mut words, carried) = words();
+        let (mut words, carried) = if transfers { put_words() } else { words() };
         for (at, shift, value) in changes {
             let at = at.index(words.len());
             words[at] ^= u64::from(value).rotate_left(shift);

@@ -2,10 +2,12 @@
 //! atomics do not serve, and elements that lie in many places. A command has up to [`MOST_APPLIED`] bytes of runs and operands, which
 //! are copied, so nothing waits here but for results that lie in several places.
 
+use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 use plugin_api::{
-    APPLY_HEAD, APPLY_OTHER, APPLY_RUN, ApplyRequest, ApplyRun, AtomicOp, MOST_APPLIED, Status,
+    APPLY_BYTES, APPLY_HEAD, APPLY_OTHER, APPLY_RUN, ApplyRequest, ApplyRun, AtomicOp,
+    CompletionFn, MOST_APPLIED, Status,
 };
 
 use super::tracked::done;
@@ -14,6 +16,7 @@ use crate::win::bounce::Bounce;
 use crate::win::copy::unpack;
 use crate::win::error::{WinError, WinResult};
 use crate::win::layout::{Layout, Segment};
+use crate::win::pending::Pending;
 use crate::win::pieces::Cursor;
 use crate::win::request::request_state::RequestState;
 use crate::win::table::Transfer;
@@ -22,26 +25,34 @@ use crate::win::window::Window;
 /// Most runs of a command.
 const RUNS: usize = 128;
 
+/// Most bytes of a command that is a put or get. Four of them fill a message of the transport, which has 16,000 bytes, and leave less of it empty
+/// than one of [`MOST_APPLIED`] bytes does.
+const MOST_OF_BYTES: usize = 3952;
+
 /// The runs of one command.
 pub(super) struct Runs {
     all: [MaybeUninit<ApplyRun>; RUNS],
     count: usize,
     /// Bytes of their elements.
     bytes: usize,
+    /// Bytes of the command at most.
+    most: usize,
 }
 
 impl Runs {
-    pub(super) const fn new() -> Runs {
+    /// Of a command of so many bytes at most.
+    pub(super) const fn new(most: usize) -> Runs {
         Runs {
             all: [const { MaybeUninit::uninit() }; RUNS],
             count: 0,
             bytes: 0,
+            most,
         }
     }
 
-    /// The next runs of a layout.
-    fn take(cursor: &mut Cursor<'_>, size: usize) -> Runs {
-        let mut runs = Runs::new();
+    /// The next runs of a layout, for a command of so many bytes at most.
+    fn take(cursor: &mut Cursor<'_>, size: usize, most: usize) -> Runs {
+        let mut runs = Runs::new(most);
         while let Some(segment) = cursor.take(runs.room() / size * size) {
             runs.push(segment);
         }
@@ -53,7 +64,7 @@ impl Runs {
     pub(super) fn room(&self) -> usize {
         let used = APPLY_HEAD + (self.count + 1) * APPLY_RUN + self.bytes;
         match self.count < RUNS {
-            true => MOST_APPLIED.saturating_sub(used),
+            true => self.most.saturating_sub(used),
             false => 0,
         }
     }
@@ -67,19 +78,28 @@ impl Runs {
         (self.count, self.bytes) = (0, 0);
     }
 
-    /// Adds elements, for which there is room. Those at equal distances are one run.
+    /// The runs.
+    pub(super) fn all(&self) -> &[ApplyRun] {
+        // SAFETY: the first `count` runs were written.
+        unsafe { std::slice::from_raw_parts(self.all.as_ptr().cast(), self.count) }
+    }
+
+    /// Adds elements, for which there is room. Those in a row and those at equal distances are one run.
     pub(super) fn push(&mut self, Segment { offset, len }: Segment) {
         self.bytes += len;
         let (offset, length) = (offset as u64, len as u64);
         if let Some(last) = self.newest()
-            && last.length == length
             && let Some(stride) = offset.checked_sub(last.offset)
         {
-            if last.count == 1 {
+            if last.count == 1 && stride == last.length {
+                last.length += length;
+                return;
+            }
+            if last.length == length && last.count == 1 {
                 (last.stride, last.count) = (stride, 2);
                 return;
             }
-            if stride == last.count * last.stride {
+            if last.length == length && stride == last.count * last.stride {
                 last.count += 1;
                 return;
             }
@@ -161,6 +181,22 @@ impl How {
         }
     }
 
+    /// The bytes of a put or get.
+    pub(super) fn bytes(op: AtomicOp) -> How {
+        How {
+            datatype: APPLY_BYTES,
+            ..How::without_type(1, op)
+        }
+    }
+
+    /// Bytes of a command at most.
+    pub(super) fn most(&self) -> usize {
+        match self.datatype {
+            APPLY_BYTES => MOST_OF_BYTES,
+            _ => MOST_APPLIED,
+        }
+    }
+
     /// A command that fetches nothing.
     pub(super) fn request(&self, runs: &Runs, operands: *const u8) -> ApplyRequest {
         ApplyRequest {
@@ -207,7 +243,7 @@ pub(in crate::win) unsafe fn accumulate(
             unsafe { to_several_places(window, transfer, how, layout) }
         }
         // SAFETY: the caller vouches for the transfer, whose results are packed.
-        _ => unsafe { issue(window, transfer, how, request) },
+        _ => unsafe { issue(window, transfer, how, request, &transfer.peer.accumulates) },
     }
 }
 
@@ -229,7 +265,7 @@ unsafe fn to_several_places(
     };
     results.set_in_use(true);
     // SAFETY: the packed results are kept until nothing uses them; the caller vouches for the rest.
-    let issued = unsafe { issue(window, &one_place, how, None) };
+    let issued = unsafe { issue(window, &one_place, how, None, &peer.accumulates) };
     let flushed = window.flush_accumulates(transfer.call, peer);
     results.set_in_use(!(peer.accumulates.is_idle() || flushed.is_ok()));
     if !issued? {
@@ -241,6 +277,8 @@ unsafe fn to_several_places(
     Ok(true)
 }
 
+/// Issues commands that `pending` counts. False, and nothing is done, where the transport refuses them.
+///
 /// # Safety
 /// The caller vouches for the transfer, whose results are packed.
 pub(super) unsafe fn issue(
@@ -248,13 +286,16 @@ pub(super) unsafe fn issue(
     transfer: &Transfer<'_>,
     how: &How,
     request: Option<&RequestState>,
+    pending: &Pending,
 ) -> WinResult<bool> {
+    // The bytes of a put or get are elements to those who look at them.
+    let size = transfer.datatype().size().max(how.size as usize);
     let mut target = Cursor::new(transfer.target_layout);
     let mut origin = Cursor::new(transfer.origin_layout);
     let mut gathered = Gathered(MaybeUninit::uninit());
     let mut made = 0;
     loop {
-        let runs = Runs::take(&mut target, how.size as usize);
+        let runs = Runs::take(&mut target, size, how.most());
         if runs.bytes == 0 {
             return Ok(true);
         }
@@ -276,7 +317,7 @@ pub(super) unsafe fn issue(
             ..how.request(&runs, operands)
         };
         // SAFETY: runs and operands are there, and the caller vouches for the results.
-        let posted = unsafe { post(window, transfer, request, &values) };
+        let posted = unsafe { post(window, transfer, request, &values, pending) };
         match posted {
             Err(error) if made == 0 && is_not_supported(&error) => return Ok(false),
             posted => posted?,
@@ -319,7 +360,7 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> W
         code: 0,
     };
     // SAFETY: run and operands are there, and the caller vouches for the result.
-    unsafe { post(window, swap, swap.record, &values) }
+    unsafe { post(window, swap, swap.record, &values, &swap.peer.accumulates) }
 }
 
 /// # Safety
@@ -329,23 +370,38 @@ unsafe fn post(
     transfer: &Transfer<'_>,
     request: Option<&RequestState>,
     values: &ApplyRequest,
+    pending: &Pending,
 ) -> WinResult<()> {
     let (call, peer) = (transfer.call, transfer.peer);
-    window.tracked_to(call, peer, &peer.accumulates, request, |context, data| {
-        // SAFETY: the endpoint is the job's; the caller vouches for the buffers; the runs lie in the memory that the handle
-        // covers; `done` takes this context and data, which live while they count this operation.
-        unsafe {
-            window.link.transport.apply(
-                peer.endpoint,
-                transfer.address,
-                transfer.handle,
-                values,
-                Some(done),
-                context,
-                data,
-            )
-        }
+    window.tracked_to(call, peer, pending, request, |context, data| {
+        // SAFETY: the caller guarantees runs and buffers; `done` takes this context and data, which live while they count this operation.
+        unsafe { apply(window, transfer, values, done, (context, data)) }
     })
+}
+
+/// Hands a command to the transport.
+///
+/// # Safety
+/// Runs and operands are readable, and the results writable until completion. `callback` takes the context and the data.
+pub(super) unsafe fn apply(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    values: &ApplyRequest,
+    callback: CompletionFn,
+    (context, data): (*mut c_void, *mut c_void),
+) -> Status {
+    // SAFETY: the endpoint is the job's; the runs lie in the memory that the handle covers; the caller guarantees the rest.
+    unsafe {
+        window.link.transport.apply(
+            transfer.peer.endpoint,
+            transfer.address,
+            transfer.handle,
+            values,
+            Some(callback),
+            context,
+            data,
+        )
+    }
 }
 
 #[cfg(test)]
@@ -361,14 +417,11 @@ mod tests {
         let mut cursor = Cursor::new(layout);
         let mut all = Vec::new();
         loop {
-            let mut runs = Runs::take(&mut cursor, 2);
+            let runs = Runs::take(&mut cursor, 2, MOST_APPLIED);
             if runs.bytes == 0 {
                 return all;
             }
-            // SAFETY: the first `count` runs were written.
-            let written = runs.all[..runs.count]
-                .iter_mut()
-                .map(|run| unsafe { *run.assume_init_mut() });
+            let written = runs.all().iter();
             all.push(
                 written
                     .map(|run| (run.offset, run.length, run.stride, run.count))
@@ -393,6 +446,30 @@ mod tests {
             runs(&indexed),
             [[(2, 2, 6, 3), (18, 2, 0, 1), (22, 4, 0, 1), (10, 2, 0, 1)]]
         );
+    }
+
+    /// A run of several blocks stays what it is: what follows its last block is a run of its own.
+    #[test]
+    fn what_lies_in_a_row_is_one_run() {
+        let of = |segments: &[(usize, usize)]| {
+            let mut runs = Runs::new(MOST_APPLIED);
+            for (offset, len) in segments {
+                runs.push(Segment {
+                    offset: *offset,
+                    len: *len,
+                });
+            }
+            let runs = runs.all().iter();
+            let parts = runs.map(|run| (run.offset, run.length, run.stride, run.count));
+            parts.collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[(8, 8), (16, 8), (24, 4)]), [(8, 20, 0, 1)]);
+        assert_eq!(
+            of(&[(0, 8), (16, 8), (24, 8)]),
+            [(0, 8, 16, 2), (24, 8, 0, 1)]
+        );
+        assert_eq!(of(&[(8, 8), (0, 8)]), [(8, 8, 0, 1), (0, 8, 0, 1)]);
+        assert_eq!(of(&[(8, 8), (8, 8)]), [(8, 8, 0, 2)]);
     }
 
     /// Whole elements, as many as there is room for.

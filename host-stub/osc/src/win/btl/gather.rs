@@ -284,7 +284,8 @@ impl Window {
         place: &Place,
     ) -> WinResult<bool> {
         // SAFETY: the caller vouches for the transfer.
-        let taken = unsafe { super::apply::issue(self, transfer, how, None) }?;
+        let taken =
+            unsafe { super::apply::issue(self, transfer, how, None, &transfer.peer.accumulates) }?;
         let mut gathered = place.take();
         if gathered.rank == transfer.peer.rank + 1 {
             gathered.takes[usize::from(how.has_atomics())] = taken;
@@ -336,7 +337,7 @@ impl Gathered {
     ) {
         let room = self.room.get_or_insert_with(|| {
             Box::new(Room {
-                runs: Runs::new(),
+                runs: Runs::new(MOST_APPLIED),
                 operands: MaybeUninit::uninit(),
             })
         });

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use plugin_api::{Handle, Status};
 
+use super::scatter;
 use super::tracked::done;
 use crate::win::error::WinResult;
 use crate::win::peer::Peer;
@@ -89,6 +90,10 @@ unsafe fn many_pieces<const PUT: bool>(
     request: Option<&RequestState>,
     limit: usize,
 ) -> WinResult<()> {
+    // SAFETY: the caller vouches for the transfer.
+    if unsafe { scatter::transfer::<PUT>(window, transfer, request) }? {
+        return Ok(());
+    }
     let (peer, handle) = (transfer.peer, transfer.local_handle);
     Pieces::new(transfer.origin_layout, None, transfer.target_layout, limit).try_for_each(|piece| {
         // SAFETY: the piece lies inside both layouts; the handle, if there is one, covers the buffer.

@@ -158,6 +158,7 @@ fn adding(size: usize) -> Change {
         datatype: None,
         op: None,
         code: ADD_BYTES,
+        is_transfer: false,
     }
 }
 
@@ -167,7 +168,139 @@ fn sum(datatype: Datatype) -> Change {
         datatype: Some(datatype),
         op: Some(AtomicOp::Sum),
         code: ADD_BYTES,
+        is_transfer: false,
     }
+}
+
+/// A put and a get of several runs.
+const PUT: Change = Change {
+    size: 1,
+    datatype: None,
+    op: Some(AtomicOp::Write),
+    code: 0,
+    is_transfer: true,
+};
+const GET: Change = Change {
+    op: Some(AtomicOp::Read),
+    ..PUT
+};
+
+/// A put needs the right to write and a get the right to read; that to update atomically gives neither.
+#[test]
+fn transfers_need_the_rights_of_transfers() {
+    let rights = [
+        Access::REMOTE_READ,
+        Access::REMOTE_WRITE,
+        Access::REMOTE_ATOMIC,
+    ];
+    let all = (0..8).map(|set| {
+        let chosen = (0..3).filter(|i| set >> i & 1 == 1);
+        chosen.fold(Access::empty(), |access, i| access | rights[i])
+    });
+    let (runs, ones) = ([one(3, 8), one(40, 8)], [1; 16]);
+    for access in all {
+        let memory = Memory::new(access);
+        let mut results = [0u8; 16];
+        let get = Apply {
+            results: results.as_mut_ptr().cast(),
+            ..memory.apply(&runs, GET, &[])
+        };
+        let outcome = |allowed| if allowed { Ok(()) } else { Err(Status::PERM) };
+        let put = memory.run(&memory.apply(&runs, PUT, &ones));
+        let may = |right| outcome(access.contains(right));
+        assert_eq!(put, may(Access::REMOTE_WRITE), "{access:?}");
+        assert_eq!(memory.run(&get), may(Access::REMOTE_READ), "{access:?}");
+    }
+}
+
+/// What is neither a put nor a get is refused.
+#[test]
+fn transfers_have_no_elements_and_no_code() {
+    let mut memory = Memory::new(Access::all());
+    let before = memory.all().to_vec();
+    let runs = [one(0, 8), one(16, 8)];
+    let wrong = [
+        Change { size: 2, ..PUT },
+        Change { code: 1, ..PUT },
+        Change {
+            datatype: Some(Datatype::Uint8),
+            ..PUT
+        },
+        Change { op: None, ..PUT },
+        Change {
+            op: Some(AtomicOp::Sum),
+            ..PUT
+        },
+        Change {
+            op: Some(AtomicOp::Cswap),
+            ..PUT
+        },
+        GET,
+    ];
+    for change in wrong {
+        let apply = memory.apply(&runs, change, &[1; 16]);
+        assert_eq!(memory.run(&apply), Err(Status::BAD_PARAM), "{change:?}");
+    }
+    let mut results = [0u8; 16];
+    for change in wrong[..6].iter().chain([&PUT]) {
+        let apply = Apply {
+            results: results.as_mut_ptr().cast(),
+            ..memory.apply(&runs, *change, &[1; 32])
+        };
+        assert_eq!(memory.run(&apply), Err(Status::BAD_PARAM), "{change:?}");
+    }
+    assert_eq!((memory.all().to_vec(), results), (before, [0; 16]));
+}
+
+/// An aligned word that is a run of its own is written and read at once, wherever it lies among the packed bytes. Updates of what
+/// lies between the runs lose nothing.
+#[test]
+fn words_of_transfers_are_not_torn() {
+    let mut memory = Memory::new(Access::all());
+    memory.window().fill(0);
+    let (memory, rounds) = (&memory, 20_000u64);
+    let word = |offset: usize| {
+        let at = ptr::with_exposed_provenance_mut(memory.handle.base() as usize + offset);
+        // SAFETY: an aligned word of the window, which lives.
+        unsafe { AtomicU64::from_ptr(at) }
+    };
+    // The first run moves what is packed behind it from its place.
+    let runs = [one(1, 3), one(16, 8), one(32, 8)];
+    let is_whole = |value: u64| value == 0 || value == u64::MAX;
+    thread::scope(|s| {
+        let reader = s.spawn(|| {
+            for _ in 0..rounds {
+                assert!(is_whole(word(16).load(Ordering::Relaxed)));
+                assert!(is_whole(word(32).load(Ordering::Relaxed)));
+                word(24).fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut round = 0;
+        while !reader.is_finished() {
+            round += 1;
+            let bytes = [if round % 2 == 0 { 0 } else { 0xff }; 19];
+            assert_eq!(memory.run(&memory.apply(&runs, PUT, &bytes)), Ok(()));
+        }
+        reader.join().expect("no word is torn");
+    });
+    assert_eq!(word(24).load(Ordering::Relaxed), rounds);
+    thread::scope(|s| {
+        let writer = s.spawn(|| {
+            for round in 0..rounds {
+                word(16).store(if round % 2 == 0 { 0 } else { u64::MAX }, Ordering::Relaxed);
+            }
+        });
+        while !writer.is_finished() {
+            let mut bytes = [0u8; 19];
+            let get = Apply {
+                results: bytes.as_mut_ptr().cast(),
+                ..memory.apply(&runs, GET, &[])
+            };
+            assert_eq!(memory.run(&get), Ok(()));
+            let found = u64::from_ne_bytes(bytes[3..11].try_into().expect("8 bytes"));
+            assert!(is_whole(found));
+        }
+    });
 }
 
 /// Each row of the rule: who changes an element is told by how the user's function is called.
@@ -401,6 +534,7 @@ fn changes() -> Vec<Change> {
             with_op(size, AtomicOp::Write),
         ]);
     }
+    all.extend([PUT, GET]);
     all
 }
 
@@ -410,7 +544,7 @@ proptest! {
     /// Any runs that do not overlap, against a model.
     #[test]
     fn runs_against_a_model(
-        number in 0..25usize,
+        number in 0..27usize,
         shape in prop::collection::vec((0..9u64, 1..4u64, 0..5u64, 1..4u64), 1..5),
         fetches: bool,
         seed: u8,
@@ -428,7 +562,7 @@ proptest! {
         let operands: Vec<u8> = (0..total).map(|i| (i as u8).wrapping_mul(13).wrapping_add(seed)).collect();
         let mut results = vec![0xaa; total as usize];
         let reads = change.op == Some(AtomicOp::Read);
-        let has_results = fetches || reads;
+        let has_results = reads || fetches && !change.is_transfer;
         let before = memory.window().to_vec();
         let apply = Apply {
             results: match has_results {

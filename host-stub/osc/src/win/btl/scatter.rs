@@ -1,0 +1,241 @@
+//! Puts and gets of many small runs, as commands to the target where its processor makes small puts and gets anyway: where a message
+//! carries them. Where memory or a network card carries them, each run is a transfer of its own ([`rma`](super::rma)) and asks nothing of
+//! the target; the transport refuses such commands before it does anything.
+//!
+//! What is put is copied before the call returns. What a get brings for several places at the origin is packed in memory of its own,
+//! and its completion copies it to its places.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use plugin_api::{ApplyRun, AtomicOp, Endpoint, Handle, Module, Status};
+
+use super::apply::{How, Runs, apply, issue};
+use super::tracked::done;
+use crate::win::error::{WinError, WinResult};
+use crate::win::kind::WindowKind;
+use crate::win::layout::Segment;
+use crate::win::pieces::Pieces;
+use crate::win::request::request_state::RequestState;
+use crate::win::table::Transfer;
+use crate::win::window::Window;
+
+/// Bytes of a run, on average, up to which a command carries it: of a put, which is copied once more, and of a get. `host-stub bench --run`
+/// measures the border.
+const MOST_OF_A_PUT: usize = 128;
+const MOST_OF_A_GET: usize = 256;
+
+/// Whether a transfer is to be tried as commands.
+fn is_scattered<const PUT: bool>(window: &Window, transfer: &Transfer<'_>) -> bool {
+    let most = if PUT { MOST_OF_A_PUT } else { MOST_OF_A_GET };
+    let (origin, target) = (transfer.origin_layout, transfer.target_layout);
+    let runs = origin.runs().max(target.runs());
+    window.link.scatters
+        && runs > 1
+        && target.bytes() / runs <= most
+        && transfer.local_handle.is_null()
+        && !transfer.peer.takes_no_runs.load(Ordering::Relaxed)
+}
+
+/// Makes a put or get of many small runs by commands. False, and nothing is done, where it is to go as one transfer for each run.
+///
+/// # Safety
+/// The caller vouches for the transfer.
+pub(super) unsafe fn transfer<const PUT: bool>(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    request: Option<&RequestState>,
+) -> WinResult<bool> {
+    if !is_scattered::<PUT>(window, transfer) {
+        return Ok(false);
+    }
+    let how = How::bytes(if PUT { AtomicOp::Write } else { AtomicOp::Read });
+    let pending = &transfer.peer.transfers;
+    // SAFETY: the caller vouches for the transfer.
+    let taken = unsafe {
+        if PUT {
+            issue(window, transfer, &how, request, pending)
+        } else if transfer.origin_layout.is_contiguous() {
+            let fetch = Transfer {
+                result: transfer.origin,
+                result_layout: Some(transfer.origin_layout),
+                ..*transfer
+            };
+            issue(window, &fetch, &how, request, pending)
+        } else {
+            get_to_places(window, transfer, &how, request)
+        }
+    }?;
+    // The regions of a dynamic window may be of different kinds.
+    if !taken && window.kind() != WindowKind::Dynamic {
+        transfer.peer.takes_no_runs.store(true, Ordering::Relaxed);
+    }
+    Ok(taken)
+}
+
+/// What a command fetches for several places of the origin.
+struct Landing {
+    /// The context and the data of [`done`].
+    context: *mut c_void,
+    data: *mut c_void,
+    /// The origin's buffer, and the places in it.
+    buffer: *mut u8,
+    places: Box<[ApplyRun]>,
+    packed: Box<[MaybeUninit<u8>]>,
+}
+
+impl Landing {
+    /// Copies what came to its places.
+    ///
+    /// # Safety
+    /// All packed bytes have come. The places are writable.
+    unsafe fn unpack(&self) {
+        let mut from = self.packed.as_ptr().cast::<u8>();
+        for run in &self.places {
+            for block in 0..run.count {
+                let offset = run.offset + block * run.stride;
+                let to = self.buffer.wrapping_add(offset as usize);
+                let len = run.length as usize;
+                // SAFETY: the caller guarantees the place; there are as many packed bytes as the places have.
+                unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+                from = from.wrapping_add(len);
+            }
+        }
+    }
+}
+
+/// Ends a get to several places: `context` is its [`Landing`].
+unsafe extern "C" fn landed(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *mut c_void,
+    local_handle: *mut Handle,
+    context: *mut c_void,
+    _data: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: made by `get_to_places`, which left it to this call.
+    let landing = unsafe { Box::from_raw(context.cast::<Landing>()) };
+    if status >= 0 {
+        // SAFETY: the transport wrote all of the results. The origin's buffer is the operation's until it is counted as ended.
+        unsafe { landing.unpack() };
+    }
+    let Landing { context, data, .. } = *landing;
+    // SAFETY: they are what `tracked_to` gave for this.
+    unsafe {
+        done(
+            module,
+            endpoint,
+            local_address,
+            local_handle,
+            context,
+            data,
+            status,
+        )
+    };
+}
+
+/// A get whose elements go to several places.
+///
+/// # Safety
+/// The caller vouches for the transfer.
+unsafe fn get_to_places(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    how: &How,
+    request: Option<&RequestState>,
+) -> WinResult<bool> {
+    let (origin, target) = (transfer.origin_layout, transfer.target_layout);
+    let size = transfer.datatype().size();
+    let mut pieces = Pieces::new(origin, None, target, usize::MAX);
+    let mut is_first = true;
+    loop {
+        let (mut here, mut there) = (Runs::new(how.most()), Runs::new(how.most()));
+        while let Some(piece) = pieces.next_within(here.room().min(there.room()) / size * size) {
+            let len = piece.len;
+            here.push(Segment {
+                offset: piece.origin,
+                len,
+            });
+            there.push(Segment {
+                offset: piece.target,
+                len,
+            });
+        }
+        if here.bytes() == 0 {
+            return Ok(true);
+        }
+        // SAFETY: the caller vouches for the transfer, of which these are a part.
+        match unsafe { land(window, transfer, request, how, (&here, &there)) } {
+            Err(WinError::Transport { status, .. })
+                if is_first && status == Status::NOT_SUPPORTED =>
+            {
+                return Ok(false);
+            }
+            posted => posted?,
+        }
+        is_first = false;
+    }
+}
+
+/// Gets the runs of one command to their places at the origin.
+///
+/// # Safety
+/// The runs at the origin and at the target are parts of the transfer, with the same bytes. The caller vouches for the transfer.
+unsafe fn land(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    request: Option<&RequestState>,
+    how: &How,
+    (here, there): (&Runs, &Runs),
+) -> WinResult<()> {
+    let peer = transfer.peer;
+    let mut packed = Box::new_uninit_slice(here.bytes());
+    let mut values = how.request(there, std::ptr::null());
+    values.results = packed.as_mut_ptr().cast();
+    let landing = Box::new(Landing {
+        context: std::ptr::null_mut(),
+        data: std::ptr::null_mut(),
+        buffer: transfer.origin,
+        places: here.all().into(),
+        packed,
+    });
+    let landing = NonNull::from(Box::leak(landing));
+    let mut is_under_way = false;
+    let posted = window.tracked_to(
+        transfer.call,
+        peer,
+        &peer.transfers,
+        request,
+        |context, data| {
+            // SAFETY: until the transport takes the operation, nobody else has the landing. The results are writable until completion, and
+            // `landed` takes this context; the rest as the caller vouches.
+            unsafe {
+                (*landing.as_ptr()).context = context;
+                (*landing.as_ptr()).data = data;
+                let context = landing.as_ptr().cast();
+                let status = apply(
+                    window,
+                    transfer,
+                    &values,
+                    landed,
+                    (context, std::ptr::null_mut()),
+                );
+                match status {
+                    Status::SUCCESS => is_under_way = true,
+                    // No callback will run.
+                    Status::COMPLETED => landing.as_ref().unpack(),
+                    _ => {}
+                }
+                status
+            }
+        },
+    );
+    if !is_under_way {
+        // SAFETY: the transport has not taken the operation, or nothing of it is under way any more.
+        drop(unsafe { Box::from_raw(landing.as_ptr()) });
+    }
+    posted
+}

@@ -47,6 +47,16 @@ openmpi_device_off() {
         grep -q 'a window with memory of devices cannot be made: rank 0: device_num is 0: osc_ofi_rs_cuda is off' <<<"$out"
 }
 
+# At level 1 memory of devices is refused, and the parameter is named.
+openmpi_device_level() {
+    local out
+    out=$(LD_LIBRARY_PATH=$openmpi_driver openmpi_osc_run 2 --mca osc_ofi_rs_device_level 1 --mca osc_ofi_rs_verbose 1 -x LD_LIBRARY_PATH \
+        "$openmpi_dir/bin/osc_misplaced" level 2>&1) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q '^osc_misplaced: ok, 2 ranks' <<<"$out" &&
+        grep -q 'put: memory of device 0 is not used at level 1 of device support; osc_ofi_rs_device_level is 1' <<<"$out"
+}
+
 # A word that is not allowed is named; windows go to others.
 openmpi_device_word() {
     local out
@@ -71,6 +81,7 @@ openmpi_test_without_devices() {
     openmpi_check "osc, no driver of devices is started for a program without" openmpi_device_beside 0
     openmpi_check "osc, the driver of devices is started on demand" openmpi_device_beside 2 --mca osc_ofi_rs_cuda on
     openmpi_check "osc, memory of devices is off" openmpi_device_off
+    openmpi_check "osc, memory of devices at level 1" openmpi_device_level
     openmpi_check "osc, a wrong word for memory of devices" openmpi_device_word
 }
 

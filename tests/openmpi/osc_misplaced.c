@@ -141,6 +141,37 @@ static void windows(void)
     free(found);
 }
 
+/* At level 1 memory of devices is refused, in windows and in calls; that of the host goes on. */
+static void level_1(void)
+{
+    Memory memory_of = memory(BYTES, 1);
+    char *base;
+    MPI_Win win;
+    MPI_Info info = device_number(0);
+    CHECK(MPI_SUCCESS != MPI_Win_allocate(BYTES, 1, info, MPI_COMM_WORLD, &base, &win), "a window on a device");
+    CHECK(MPI_SUCCESS != MPI_Win_create(memory_of.at, BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win), "memory of a device");
+    MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    CHECK(MPI_SUCCESS != MPI_Win_attach(win, memory_of.at, BYTES), "attach");
+    MPI_Win_free(&win);
+    MPI_Win_allocate(BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    char *mine = bytes(world_rank, 5), *theirs = bytes(last, 5);
+    MPI_Win_fence(0, win);
+    int code = MPI_Put(memory_of.at, BYTES, MPI_BYTE, next, 0, BYTES, MPI_BYTE, win), class;
+    MPI_Error_class(code, &class);
+    CHECK(MPI_ERR_ARG == class, "a put: %d", class);
+    CHECK(MPI_SUCCESS != MPI_Fetch_and_op(memory_of.at, memory_of.at + 8, MPI_INT64_T, next, 0, MPI_SUM, win), "fetch_and_op");
+    CHECK(MPI_SUCCESS == MPI_Put(mine, BYTES, MPI_BYTE, next, 0, BYTES, MPI_BYTE, win), "a put of the host");
+    MPI_Win_fence(0, win);
+    CHECK(0 == memcmp(base, theirs, BYTES), "the bytes of the host");
+    MPI_Win_free(&win);
+    MPI_Info_free(&info);
+    release(&memory_of);
+    free(mine);
+    free(theirs);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv, MPI_THREAD_SINGLE);
@@ -158,6 +189,9 @@ int main(int argc, char **argv)
         CHECK(MPI_SUCCESS == MPI_Win_allocate(BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win), "a window");
         served(win);
         MPI_Win_free(&win);
+    } else if (argc > 1 && 0 == strcmp(argv[1], "level")) {
+        begin_device();
+        level_1();
     } else {
         begin_device();
         managed_and_pinned();

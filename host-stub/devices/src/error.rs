@@ -43,12 +43,11 @@ pub enum DeviceError {
         /// Bytes.
         len: usize,
     },
-    /// The program's level of device support is 1.
+    /// The program's level of device support is 1, by this parameter.
     #[error(
-        "memory of device {0} is not used at level 1 of device support; host_device_level is 1, set it to 2 or \
-         more"
+        "memory of device {0} is not used at level 1 of device support; {1} is 1, set it to 2 or more"
     )]
-    Refused(i32),
+    Refused(i32, &'static str),
     /// The transport refused.
     #[error(transparent)]
     Transport(#[from] TransportErrorText),

@@ -80,13 +80,13 @@ pub struct Devices {
     /// Shared with the memory that it gave out, which takes itself off.
     pub(crate) table: Arc<Mutex<Table>>,
     transport: OnceLock<Transport>,
-    /// Whether calls refuse device memory (level 1).
-    refused: bool,
+    /// The parameter by which calls refuse device memory (level 1), if they do.
+    refused: Option<&'static str>,
 }
 
 impl Devices {
-    /// No devices yet. With `refused`, calls refuse their memory, as level 1 wants it.
-    pub fn new(transport: &Transport, refused: bool) -> Devices {
+    /// No devices yet. Calls refuse their memory if a parameter, `refused`, sets level 1.
+    pub fn new(transport: &Transport, refused: Option<&'static str>) -> Devices {
         Devices {
             table: Arc::default(),
             transport: OnceLock::from(transport.clone()),
@@ -102,9 +102,9 @@ impl Devices {
 
     /// An error for memory of a device at level 1.
     pub fn allow(&self, device: i32) -> Result<(), DeviceError> {
-        match self.refused && device != HOST {
-            true => Err(DeviceError::Refused(device)),
-            false => Ok(()),
+        match self.refused.filter(|_| device != HOST) {
+            Some(parameter) => Err(DeviceError::Refused(device, parameter)),
+            None => Ok(()),
         }
     }
 

@@ -12,8 +12,9 @@ use crate::loader::Transport;
 
 /// The devices that the parameters ask for, and those that the machine has.
 pub fn devices(transport: &Transport, params: &Params) -> Result<Arc<Devices>, JobError> {
-    let devices = Devices::new(transport, device_limit(params) == DeviceLevel::HostOnHost)
-        .with_lookup(Box::new(OpenMp::default()));
+    let is_refused = device_limit(params) == DeviceLevel::HostOnHost;
+    let refused = is_refused.then_some("host_device_level");
+    let devices = Devices::new(transport, refused).with_lookup(Box::new(OpenMp::default()));
     let pretended = params.declare(&PRETENDED)?.as_int().unwrap_or(0);
     for _ in 0..pretended {
         if let Err(error) = pretend(&devices, pretended_bytes(params)?) {
@@ -71,7 +72,7 @@ mod tests {
     #[test]
     fn memory_that_is_left_holds_no_registration() {
         let transport = scripted::transport();
-        let devices = Devices::new(&transport, false);
+        let devices = Devices::new(&transport, None);
         let device = Device {
             name: String::from("nothing"),
             iface: 1,

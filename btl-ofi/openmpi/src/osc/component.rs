@@ -90,7 +90,7 @@ extern "C" fn register() -> c_int {
                 log::set_verbosity(own.verbose);
                 PRIORITY.store(own.priority, Ordering::Relaxed);
                 PROGRESS_THREAD.store(own.progress_thread, Ordering::Relaxed);
-                devices::set(own.cuda);
+                devices::set(own.cuda, own.device_level);
             }
             Err(reason) => log::line(&reason),
         }

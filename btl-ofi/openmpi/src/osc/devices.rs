@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use osc_devices::{Devices, OfWindows, is_cuda_loaded};
@@ -45,9 +45,13 @@ impl Cuda {
     }
 }
 
-/// Takes the user's choice.
-pub(crate) fn set(wanted: Cuda) {
+/// Whether the level of device support is 1. Relaxed accesses suffice, as for [`WANTED`].
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Takes the user's choice, and the level of device support.
+pub(crate) fn set(wanted: Cuda, level: i32) {
     WANTED.store(wanted as u8, Ordering::Relaxed);
+    REFUSED.store(level < 2, Ordering::Relaxed);
 }
 
 fn wanted() -> Cuda {
@@ -64,8 +68,10 @@ pub(crate) struct Known {
 
 impl Known {
     pub(crate) fn new(transport: &Transport) -> Known {
+        let refused = REFUSED.load(Ordering::Relaxed);
+        let refused = refused.then_some("osc_ofi_rs_device_level");
         Known {
-            devices: Arc::new(Devices::new(transport, false)),
+            devices: Arc::new(Devices::new(transport, refused)),
             asked: OnceLock::new(),
         }
     }
@@ -119,10 +125,10 @@ mod tests {
     fn every_word_is_a_choice() {
         for word in &WORDS {
             let choice = Cuda::parse(word).expect("a choice");
-            set(choice);
+            set(choice, 2);
             assert_eq!(wanted(), choice);
         }
         assert_eq!(Cuda::parse("yes"), None);
-        set(Cuda::Off);
+        set(Cuda::Off, 2);
     }
 }

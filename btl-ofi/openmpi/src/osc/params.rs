@@ -43,6 +43,15 @@ static CUDA: Declaration = Declaration::new(
 .level(Level::USER_DETAIL)
 .allowed(Allowed::OneOf(Cow::Borrowed(&devices::WORDS)));
 
+static DEVICE_LEVEL: Declaration =
+    Declaration::new("osc_ofi_rs_device_level", Kind::Int, Value::Int(2))
+        .help(
+            "Highest level of device support: 1 memory of the host, 2 also memory of devices. At 1 windows and buffers of \
+             device memory are refused",
+        )
+        .level(Level::TUNER_DETAIL)
+        .allowed(Allowed::Range { min: 1, max: 2 });
+
 /// The values of this component's own parameters.
 #[derive(Clone, Copy)]
 pub(crate) struct Own {
@@ -50,6 +59,7 @@ pub(crate) struct Own {
     pub(crate) verbose: i32,
     pub(crate) progress_thread: bool,
     pub(crate) cuda: Cuda,
+    pub(crate) device_level: i32,
 }
 
 /// Registers this component's own parameters and reads them. The error says why a value cannot be used.
@@ -67,18 +77,18 @@ pub(crate) fn register() -> Result<Own, String> {
         value.unwrap_or_else(|| declared.default.clone())
     };
     let int = |declared, own| value(declared, own).as_int().unwrap_or(0);
-    let own = Own {
+    let checked = |declared: &Declaration, own| {
+        let value = check_allowed(declared, value(declared, own));
+        value.map_err(|reason| format!("parameter {}: {reason}", declared.name))
+    };
+    let cuda = checked(&CUDA, c"cuda")?;
+    let level = checked(&DEVICE_LEVEL, c"device_level")?;
+    Ok(Own {
         priority: int(&PRIORITY, c"priority"),
         verbose: int(&VERBOSE, c"verbose"),
         progress_thread: value(&PROGRESS_THREAD, c"progress_thread") == Value::Bool(true),
-        cuda: Cuda::Auto,
-    };
-    let word = check_allowed(&CUDA, value(&CUDA, c"cuda"));
-    let word = word.map_err(|reason| format!("parameter {}: {reason}", CUDA.name))?;
-    let cuda = word.as_str().and_then(Cuda::parse);
-    Ok(Own {
-        cuda: cuda.unwrap_or(own.cuda),
-        ..own
+        cuda: cuda.as_str().and_then(Cuda::parse).unwrap_or(Cuda::Auto),
+        device_level: level.as_int().unwrap_or(2),
     })
 }
 

@@ -126,7 +126,11 @@ pub(super) fn lock(window: &Window, rank: usize, kind: LockKind) -> WinResult<()
 pub(super) fn unlock(window: &Window, rank: usize, held: Option<LockKind>) -> WinResult<()> {
     let call = "unlock";
     let flushed = flush(window, call, rank);
-    let Some(kind) = held else { return flushed };
+    let Some(kind) = held else {
+        // Nothing that gives a lock back orders what was stored by memory before what is read from here on.
+        fence(Ordering::SeqCst);
+        return flushed;
+    };
     let words = Remote::of(window, call, rank)?;
     let released = match kind {
         LockKind::Shared => lock_words::unlock_shared(&words, LockWord::Target),
@@ -144,6 +148,8 @@ pub(super) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {
     let call = "unlock_all";
     let flushed = flush_all(window, call);
     if !held {
+        // As in `unlock`.
+        fence(Ordering::SeqCst);
         return flushed;
     }
     let words = Remote::of(window, call, MASTER)?;

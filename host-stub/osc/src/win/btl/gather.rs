@@ -142,9 +142,12 @@ impl Place {
         Sent::All
     }
 
-    /// Gives up what is gathered: the next flush of its target fails.
-    fn give_up(&self, error: &WinError) {
+    /// Gives up what is gathered for a rank: the next flush of its target fails.
+    fn give_up(&self, rank: usize, error: &WinError) {
         let mut gathered = self.take();
+        if gathered.rank != rank + 1 {
+            return;
+        }
         if let Some(Command { cell, .. }) = gathered.command.take() {
             let status = match error {
                 WinError::Transport { status, .. } => *status,
@@ -159,15 +162,19 @@ impl Place {
         self.holds.end();
     }
 
-    /// Sends what is gathered. A failure is the next flush's of its target.
+    /// Sends what is gathered for a rank; another thread may have sent it, and gathered for another rank since. A failure is the
+    /// next flush's of its target.
     fn send(&self, window: &Window, call: &'static str, rank: usize) {
         let mut waiter = window.link.tries_of(call, rank);
         while let Sent::Later = {
             let mut gathered = self.take();
-            self.try_send(window, &mut gathered)
+            match gathered.rank == rank + 1 {
+                true => self.try_send(window, &mut gathered),
+                false => Sent::All,
+            }
         } {
             if let Err(error) = waiter.step() {
-                return self.give_up(&error);
+                return self.give_up(rank, &error);
             }
         }
     }

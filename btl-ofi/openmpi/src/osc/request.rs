@@ -26,6 +26,10 @@ static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
 /// How many there are, so that progress without any takes no lock. Whoever adds one makes progress later, so Relaxed suffices.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
+/// Requests that were taken from the list, and of which the engine has not heard yet. Release and Acquire: the thread that finds none
+/// may free their windows.
+static ENDING: AtomicUsize = AtomicUsize::new(0);
+
 fn pending() -> MutexGuard<'static, Vec<Pending>> {
     PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -93,16 +97,19 @@ fn complete() -> c_int {
                 at += 1;
             }
         }
+        // With the lock held, so that `drain` finds each in the list or here.
+        ENDING.fetch_add(ended.len(), Ordering::Relaxed);
     }
-    COUNT.fetch_sub(ended.len(), Ordering::Relaxed);
     let count = ended.len();
-    for Pending {
-        mut request,
-        theirs,
-        ..
-    } in ended
-    {
-        let code = match request.end_complete() {
+    COUNT.fetch_sub(count, Ordering::Relaxed);
+    let ended: Vec<_> = ended
+        .into_iter()
+        .map(|mut one| (one.request.end_complete(), one.theirs))
+        .collect();
+    // The windows are not touched after this, and before Open MPI is told, whose callbacks may free them.
+    ENDING.fetch_sub(count, Ordering::Release);
+    for (outcome, theirs) in ended {
+        let code = match outcome {
             Ok(()) => ffi::MPI_SUCCESS as c_int,
             Err(error) => {
                 error::code(&error);
@@ -117,7 +124,8 @@ fn complete() -> c_int {
 
 /// Waits until no request of a module is under way: the program may have freed some before they were complete.
 pub(crate) fn drain(module: usize) {
-    while COUNT.load(Ordering::Relaxed) > 0 && pending().iter().any(|one| one.module == module) {
+    let is_listed = || pending().iter().any(|one| one.module == module);
+    while is_listed() || ENDING.load(Ordering::Acquire) > 0 {
         progress::all();
         complete();
     }

@@ -43,6 +43,10 @@ static void transfers(void)
     MPI_Get(&own, 1, MPI_DOUBLE, world_rank, 9, 1, MPI_DOUBLE, win);
     MPI_Put(out, 1, MPI_DOUBLE, MPI_PROC_NULL, 0, 1, MPI_DOUBLE, win);
     MPI_Put(NULL, 0, MPI_DOUBLE, next, 0, 0, MPI_DOUBLE, win);
+    /* Where there are no elements, a place beyond the window is none. */
+    MPI_Put(NULL, 0, MPI_DOUBLE, next, WORDS + 1, 0, MPI_DOUBLE, win);
+    MPI_Accumulate(NULL, 0, MPI_DOUBLE, next, WORDS + 1, 0, MPI_DOUBLE, MPI_SUM, win);
+    MPI_Get_accumulate(NULL, 0, MPI_DOUBLE, NULL, 0, MPI_DOUBLE, next, WORDS + 1, 0, MPI_DOUBLE, MPI_SUM, win);
     MPI_Win_fence(0, win);
     CHECK(in[0] == next * 1000 + 7 && in[1] == next * 1000 + 8 && own == world_rank * 1000 + 9, "%g %g %g", in[0], in[1], own);
     CHECK(base[3] == 7000 + 100 * last, "%g", base[3]);

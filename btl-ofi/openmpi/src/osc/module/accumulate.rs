@@ -142,6 +142,10 @@ impl Module {
 
     #[inline(always)]
     fn update_plain(&self, update: &Update, layout: &Layout, op: Op) -> Code {
+        // Where no element is, the displacement means nothing.
+        if layout.bytes() == 0 {
+            return Ok(());
+        }
         let Place {
             rank, displacement, ..
         } = update.place;

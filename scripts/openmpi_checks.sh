@@ -624,6 +624,7 @@ openmpi_test_osc() {
         openmpi_check "osc, $program, 2 ranks over tcp;ofi_rxm alone" openmpi_osc 2 "$program" --mca btl_ofi_same_node off \
             --mca btl_ofi_provider_include 'tcp;ofi_rxm'
     done
+    openmpi_check "osc, polling by each call" openmpi_osc 2 osc_polls
     openmpi_check "osc, random operations, 3 ranks" openmpi_osc_random 3
     for provider in 'tcp;ofi_rxm' net; do
         openmpi_check "osc, random operations, 2 ranks over $provider alone" openmpi_osc_random 2 --mca btl_ofi_same_node off \
@@ -663,7 +664,7 @@ openmpi_test_osc_apart() {
 openmpi_compile_tests() {
     local program
     for program in hello_window transfers atomics swaps window_life threads passive_target killed_peer no_room unwritten freed_early \
-        counted pvars sent_alone unlocked_alone long_messages misaligned swap_lock osc_abuse osc_alone osc_calls osc_killed osc_name osc_random osc_scopes osc_spawn osc_threads; do
+        counted pvars sent_alone unlocked_alone long_messages misaligned swap_lock osc_abuse osc_alone osc_calls osc_killed osc_name osc_polls osc_random osc_scopes osc_spawn osc_threads; do
         openmpi_compile "tests/openmpi/$program.c"
     done
     openmpi_compile_device
@@ -681,6 +682,7 @@ openmpi_test_short() {
     openmpi_check "osc, every call, 2 ranks" openmpi_osc 2 osc_calls
     openmpi_check "osc, threads, 2 ranks" openmpi_osc 2 osc_threads
     openmpi_check "osc, counters, 2 ranks" openmpi_osc 2 pvars
+    openmpi_check "osc, polling by each call" openmpi_osc 2 osc_polls
     openmpi_check "osc, memory of devices, 2 ranks" openmpi_device 2 osc_device
     openmpi_check "osc, misplaced memory of devices" openmpi_device 2 osc_misplaced
     openmpi_check "osc, no provider on one node, nor for a job that is spawned there" openmpi_osc_opens_none

@@ -302,7 +302,7 @@ osc_test_inside() {
         # 5.0.7 fails in MPI_Session_init now and then: btl/sm does not find its file when Open MPI starts again.
         [ "$series" = 5.0 ] || openmpi_check "$series: osc, osc_sessions, $ranks ranks" osc_inside "$ranks" osc_sessions
     done
-    for program in hello_window transfers atomics swaps misaligned window_life threads passive_target osc_abuse osc_random; do
+    for program in hello_window transfers atomics swaps misaligned window_life threads passive_target osc_abuse osc_polls osc_random; do
         openmpi_check "$series: osc, $program, 2 ranks" osc_inside 2 "$program"
     done
     # As between nodes: nothing by memory, but for what Open MPI says that a node shares.
@@ -370,7 +370,7 @@ main() {
     build_for_here
     build
     inside sh -ec 'mkdir -p /opt/bin; for p in hello_window transfers atomics swaps misaligned window_life threads passive_target \
-            killed_peer no_room sent_alone osc_abuse osc_calls osc_random osc_threads osc_sessions osc_killed osc_name osc_spawn osc_alone; do
+            killed_peer no_room sent_alone osc_abuse osc_calls osc_polls osc_random osc_threads osc_sessions osc_killed osc_name osc_spawn osc_alone; do
         mpicc -std=gnu11 -O2 -pthread -o /opt/bin/$p /opt/tests/$p.c; done'
     # Uses inner headers, which include those of PMIx, and some that the package leaves out.
     cp -r btl-ofi/openmpi/c/stand_in_50 "$root/opt/"

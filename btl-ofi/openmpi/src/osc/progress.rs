@@ -1,6 +1,7 @@
 //! Progress: what Open MPI's progress calls while there are windows, and how the calls of windows wait.
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use osc_engine::door::{Pace, Until, Waiter};
@@ -13,6 +14,9 @@ use crate::osc::{log, request};
 
 /// Visits of a wait between two calls of Open MPI's progress, which has more to do than what the wait needs.
 const OWN_VISITS: u32 = 8;
+
+/// Calls of windows between two calls of Open MPI's progress, at most.
+const CALLS: u32 = 64;
 
 /// Whether Open MPI's progress calls [`advance`].
 static REGISTERED: Mutex<bool> = Mutex::new(false);
@@ -51,9 +55,23 @@ unsafe extern "C" fn advance() -> c_int {
 }
 
 /// Makes Open MPI's progress, and with it that of windows.
+#[cold]
 pub(crate) fn all() {
     // SAFETY: Open MPI is up: its windows live.
     unsafe { ffi::mca_osc_ofi_host_progress() };
+}
+
+/// Counts a call of a window, and makes Open MPI's progress with every so many: the program may poll by such calls for what another
+/// rank does only when other communication with this one has gone on.
+#[inline]
+pub(crate) fn called() {
+    static CALLED: AtomicU32 = AtomicU32::new(0);
+    // Threads may overwrite each other's count: it is no number that anybody needs.
+    let calls = CALLED.load(Ordering::Relaxed).wrapping_add(1);
+    CALLED.store(calls, Ordering::Relaxed);
+    if calls.is_multiple_of(CALLS) {
+        all();
+    }
 }
 
 /// Waits of the windows of one transport: progress of the transports, and Open MPI's now and then, on which other communication of this process, and so

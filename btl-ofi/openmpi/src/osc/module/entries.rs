@@ -10,7 +10,7 @@ use crate::bindings as ffi;
 use crate::guard::guarded;
 use crate::osc::calls::{self, Call};
 use crate::osc::error::{Code, outcome};
-use crate::osc::request;
+use crate::osc::{progress, request};
 use crate::series::{Count, Unit};
 
 type Win = *mut ffi::ompi_win_t;
@@ -56,6 +56,7 @@ pub(super) const TABLE: ffi::ompi_osc_base_module_t = ffi::ompi_osc_base_module_
 #[inline]
 fn call(name: &str, win: Win, run: impl FnOnce(&Module) -> Code) -> c_int {
     guarded(name, ffi::OMPI_ERROR, || {
+        progress::called();
         // SAFETY: Open MPI calls the functions of a module with its window, until `free` has ended it.
         let module = unsafe { Module::of(win) };
         outcome(run(module))

@@ -72,6 +72,11 @@ fn counter() {
 }
 
 #[test]
+fn matrix() {
+    example("matrix", &[], "rows of the transposed matrix");
+}
+
+#[test]
 fn device_window() {
     let device = ["--mca", "host_pretended_devices", "1"];
     example("device_window", &device, "device support level 4");

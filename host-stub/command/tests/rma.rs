@@ -1,5 +1,5 @@
 //! Windows in safe Rust, in jobs of several processes over the C plugin, with each table: what is complete when an
-//! epoch ends, however its body ended, who owns buffers, and what is refused.
+//! epoch ends, however its body ended, who owns buffers, and what is refused. Collectives of slices: what is refused.
 //!
 //! The tests named `rank_` are what each rank runs.
 #![allow(
@@ -14,9 +14,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use common::ranks::passes_with;
-use host_stub::rma::{LockKind, Op, WinError, Window};
+use host_stub::comm::{CommError, CommResult};
+use host_stub::rma::{LockKind, Op, SliceCollectives, WinError, Window};
 use host_stub::win::Info;
-use host_stub::{Job, JobOptions};
+use host_stub::{Comm, Job, JobOptions};
 
 const TABLES: [&str; 3] = ["shm", "mixed", "btl"];
 
@@ -241,4 +242,56 @@ fn rank_refusals() {
     assert!(matches!(swapped, Err(WinError::InvalidOperation { .. })));
     floats.free().expect("free");
     end(job, window);
+}
+
+/// The example `matrix` has what they do; without the node layer, which compares no lengths.
+#[test]
+fn slices_of_the_wrong_length_are_refused() {
+    passes_with(2, "rank_slices", &[("OMPI_MCA_host_coll_node", "0")]);
+}
+
+#[test]
+#[ignore = "a rank of slices_of_the_wrong_length_are_refused"]
+fn rank_slices() {
+    let job = Job::init(JobOptions::default()).expect("init");
+    let world = Comm::world(&job).expect("world");
+    let ranks = SliceCollectives::of(&world);
+    let (rank, from, mut into) = (world.rank(), [1u16; 4], [0u16; 4]);
+    let refused = |result: CommResult<()>| {
+        assert!(
+            matches!(result, Err(CommError::BadArgument { .. })),
+            "{result:?}"
+        );
+    };
+    // Before anything is sent: both ranks go on with the same collectives.
+    refused(ranks.allreduce(&from[..3], &mut into, Op::Sum));
+    refused(ranks.allgather(&from[..1], &mut into));
+    refused(ranks.alltoall(&from[..3], &mut into[..3]));
+    refused(ranks.alltoall(&from, &mut into[..2]));
+    refused(ranks.bcast(&mut into, 2));
+    if rank == 0 {
+        refused(ranks.reduce(&from, &mut into[..3], Op::Sum, 0));
+        refused(ranks.gather(&from, &mut into, 0));
+        refused(ranks.scatter(&from, &mut into, 0));
+    }
+    assert_eq!(into, [0; 4]);
+    ranks
+        .reduce(&from, &mut into[..4 * (1 - rank)], Op::Sum, 0)
+        .expect("reduce");
+    assert_eq!(into, [[2; 4], [0; 4]][rank]);
+    ranks.bcast(&mut into[..0], 1).expect("nothing");
+
+    // Ranks that differ: the receiver fails, and no element beyond its slice changes.
+    let other = world.dup().expect("dup");
+    let ranks = SliceCollectives::of(&other);
+    let mut into = [7u16 + rank as u16; 4];
+    if rank == 0 {
+        ranks.bcast(&mut into, 0).expect("the root sends");
+    } else {
+        let short = ranks.bcast(&mut into[1..3], 0);
+        assert!(matches!(short, Err(CommError::Length { .. })), "{short:?}");
+        assert_eq!((into[0], into[3]), (8, 8));
+    }
+    job.finalize().expect("finalize");
+    println!("passed");
 }

@@ -1,4 +1,4 @@
-//! One-sided communication in safe Rust: typed windows and epochs as scopes.
+//! One-sided communication in safe Rust: typed windows and epochs as scopes, and collectives of slices.
 //!
 //! A [`Window`] holds a number of elements at every rank. Communication happens inside of an epoch, which is a
 //! function call with a closure: when the call returns, everything that the closure began is complete, and its
@@ -41,12 +41,14 @@
 //! The windows below ([`crate::win`]) have everything else: layouts with gaps, memory of the caller or of devices, and
 //! epochs of groups. Their communication calls are unsafe.
 
+mod collective;
 mod element;
 mod epoch;
 mod transfer;
 mod window;
 
 pub use crate::win::{LockKind, Op, WinError, WinResult};
+pub use collective::SliceCollectives;
 pub use element::Element;
 pub use epoch::Epoch;
 pub use transfer::Transfer;

@@ -116,6 +116,7 @@ int main(void) {
     EXPECT(host_coll(world, HOST_COLL_BARRIER, NULL) == HOST_ERR_ARG);
     EXPECT(host_coll_start(world, HOST_COLL_ENTRIES, &args, &request) == HOST_ERR_ARG && request == NULL);
     EXPECT(host_coll_start(world, HOST_COLL_ALLREDUCE, &args, NULL) == HOST_ERR_ARG);
+    EXPECT(host_coll(NULL, HOST_COLL_ALLREDUCE, &args) == HOST_ERR_ARG && strstr(host_error_text(), "host_comm_world"));
     EXPECT(host_reduce_scatter(&one, &total, NULL, HOST_INT64, HOST_SUM, world) == HOST_ERR_ARG);
 
     /* A hook that fails makes the creation fail on every rank. */

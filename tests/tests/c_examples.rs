@@ -95,7 +95,37 @@ fn hello() {
     example("hello", &[1, 2]);
 }
 
-/// Work that ranks take by fetch-and-add from one counter.
+/// README's program for C, with a check of its sum.
+#[test]
+fn the_program_of_readme() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let text = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let section = text
+        .split("\n## ")
+        .find(|section| section.starts_with("C without MPI"));
+    let lines = section.unwrap().lines();
+    let mut program: String = lines
+        .skip_while(|line| !line.starts_with("    #include"))
+        .map_while(|line| line.strip_prefix("    "))
+        .fold(String::new(), |all, line| all + line + "\n");
+    let end = "    return 0;\n}";
+    assert_eq!(program.matches(end).count(), 1, "{program}");
+    let checked = "    return puts(sum == 42 * size ? \"passed\" : \"wrong sum\") < 0;\n}";
+    program = program.replace(end, checked);
+    let asked = "MUST(host_init());\n";
+    assert_eq!(program.matches(asked).count(), 1, "{program}");
+    program = program.replace(asked, &format!("{asked}    int size = host_size();\n"));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("readme.c"), program).unwrap();
+    everywhere(
+        "readme",
+        &[1, 3],
+        &compile("readme", folder.to_str().unwrap()),
+    );
+}
+
+/// Tasks that ranks take by fetch-and-add from one counter.
 #[test]
 fn counter() {
     example("counter", &[1, 3]);

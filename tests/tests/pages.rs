@@ -1,5 +1,6 @@
 //! Statements of the pages that a machine can check: files that they name, parameters and their defaults, their length.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -135,6 +136,34 @@ fn packages_that_pages_name_are_there() {
     }
     assert!(named > 5, "{named} packages");
     assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// The overview of the C interface names functions of its headers.
+#[test]
+fn names_of_the_c_interface_are_there() {
+    let include = root().join("host-stub/c/include");
+    let texts = fs::read_dir(include).unwrap();
+    let mut headers = String::new();
+    for path in texts.map(|entry| entry.unwrap().path()) {
+        headers.push_str(&fs::read_to_string(path).unwrap());
+    }
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let known: HashSet<&str> = headers.split(|c| !is_name(c)).collect();
+    let (mut named, mut missing) = (0, Vec::new());
+    let text = fs::read_to_string(root().join("docs/host.md")).unwrap();
+    for name in text.lines().flat_map(quoted) {
+        let is_c = ["host_", "crt_", "HOST_ERR_"]
+            .iter()
+            .any(|start| name.starts_with(start));
+        if is_c && name.chars().all(is_name) {
+            named += 1;
+            if !known.contains(name) {
+                missing.push(name.to_owned());
+            }
+        }
+    }
+    assert!(named > 50, "{named} names");
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

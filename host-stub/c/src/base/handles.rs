@@ -15,6 +15,8 @@ struct Inner<T> {
 /// All things of one kind that C programs hold.
 pub(crate) struct Handles<T> {
     what: &'static str,
+    /// The remedy, told to a program that passes NULL.
+    hint: &'static str,
     inner: RwLock<Inner<T>>,
 }
 
@@ -22,11 +24,18 @@ impl<T> Handles<T> {
     pub(crate) const fn new(what: &'static str) -> Handles<T> {
         Handles {
             what,
+            hint: "",
             inner: RwLock::new(Inner {
                 live: BTreeMap::new(),
                 made: 0,
             }),
         }
+    }
+
+    /// The same, where a program that passes NULL is told what to do.
+    pub(crate) const fn hinted(mut self, hint: &'static str) -> Handles<T> {
+        self.hint = hint;
+        self
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner<T>> {
@@ -40,7 +49,7 @@ impl<T> Handles<T> {
     fn unknown(&self, call: &str, handle: usize) -> Error {
         let what = self.what;
         match handle {
-            0 => Error::argument(call, &format!("the {what} is NULL")),
+            0 => Error::argument(call, &format!("the {what} is NULL{}", self.hint)),
             _ => Error::argument(
                 call,
                 &format!("{handle:#x} is no {what}; it has ended, or never was one"),

@@ -17,7 +17,8 @@ pub struct host_comm_t {
 /// The color of a rank that wants no new communicator.
 pub const HOST_UNDEFINED: c_int = -1;
 
-static COMMS: Handles<Comm> = Handles::new("communicator");
+static COMMS: Handles<Comm> =
+    Handles::new("communicator").hinted("; host_comm_world makes the one of all ranks");
 
 /// The communicator of a handle.
 pub(crate) fn comm(call: &str, handle: *mut host_comm_t) -> Result<Comm> {

@@ -240,7 +240,7 @@ impl HmemInfo {
     /// The answer while no overrides are set: -FI_ENODATA.
     pub const NONE_SET: i32 = -61;
 
-    /// [`answer`](Self::answer), also for a plugin that did not write it.
+    /// Returns [`answer`](Self::answer); if the plugin left that unwritten, the answer that `overrides` implies.
     pub fn provider_answer(&self) -> i32 {
         match (self.overrides, self.answer) {
             (HmemInfo::PROVIDER, _) => 0,

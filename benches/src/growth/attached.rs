@@ -62,7 +62,7 @@ pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
         let same = median(same.collect::<Result<_, _>>()?);
         let mut changed = Vec::new();
         for _ in 0..CHANGES {
-            // SAFETY: as above; the last region, which is not attached otherwise.
+            // SAFETY: the memory is never freed, and this region is attached nowhere else.
             unsafe { window.attach(region(MOST), SIZE) }.map_err(text)?;
             changed.push(read(&window, region(size / 2))?);
             window.detach(region(MOST)).map_err(text)?;

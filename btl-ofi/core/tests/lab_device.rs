@@ -318,9 +318,9 @@ fn reported_last() {
     .tell();
 }
 
-/// Tables of copy functions with one absent, on a machine whose devices the transport does not reach: not offered to
-/// the provider, which has functions of its own; in the absent one's place comes ours, which knows nothing of this
-/// memory. A provider that has the pair keeps it.
+/// Tables that lack one copy function, on a machine whose devices the transport does not reach. The transport does not offer
+/// such a table to the provider, which has functions of its own. The transport's own function, which does not know this
+/// memory, takes the place of the absent one. A provider that was offered both functions keeps them.
 #[test]
 fn one_function() {
     if role().is_none() {

@@ -191,7 +191,7 @@ impl State {
             self.offers.push(None);
             self.offers.len() - 1
         });
-        // No other offer has it, or had it lately: what comes late for one ends no other.
+        // The name is unique among present and recent offers, so that a late answer to one offer cannot end another.
         self.offered = self.offered.wrapping_add(1);
         let name = u64::from(self.offered) << 32 | slot as u64;
         let payload = Offer::encode(name, at as u64, len, registration.handle_bytes());

@@ -52,7 +52,7 @@ impl Processors {
     }
 }
 
-/// A list of processors as the kernel writes it: `0-3,8`. `None` if it is no such list; an empty one is empty.
+/// A list of processors as the kernel writes it: `0-3,8`. An empty text gives an empty list, any other text `None`.
 fn ranges(text: &str) -> Option<Vec<RangeInclusive<u32>>> {
     let parts = text.trim().split(',').filter(|part| !part.is_empty());
     let range = |part: &str| {

@@ -41,7 +41,7 @@ impl Core {
         };
         self.leave_kernel(endpoint, lasting);
         match peer.transfers() {
-            // No memory to set up another way.
+            // The peer still uses CMA: there was no memory to set up another path.
             Transfers::Kernel | Transfers::Doubted => {
                 Some(peer.failure().unwrap_or(Status::OUT_OF_RESOURCE))
             }

@@ -39,7 +39,7 @@ impl Core {
         unsafe { &*self.quick.first }
     }
 
-    /// This thread's context, for callers that do not know `T`.
+    /// This thread's transmit context, for callers without the threading as a constant.
     #[inline]
     pub(crate) fn context(&self) -> &Context {
         if self.setup.threaded {

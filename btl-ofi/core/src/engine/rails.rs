@@ -1,9 +1,9 @@
 //! Rails: further interfaces of this node, over which parts of large transfers go (`engine::compound::stripes`). Each is a transport of its
-//! own that makes puts and gets by its provider and nothing else. Its peers are those of this transport that have a rail on
+//! own that makes only puts and gets, by its provider. The peers of a rail are the peers of this transport that have a rail on
 //! the same network.
 //!
-//! Each process with rails lets its peers write [`CLOSED`] into a word of its for each rail, which asks it to close the rail,
-//! and read another word that says whether it has done so (`engine::compound::stripes` says why).
+//! Each process with rails has two words for each rail. A peer writes [`CLOSED`] into the first to ask for the rail's
+//! end, and reads from the second whether the rail is closed (reason: `engine::compound::stripes`).
 
 use std::collections::HashMap;
 use std::ffi::c_void;

@@ -10,8 +10,8 @@ use plugin_api::Access;
 use std::ffi::c_void;
 
 impl Transport {
-    /// The handle of a region of this process that holds `size` bytes at `address` and allows atomics, for a host that has none
-    /// at hand when it reaches for its own memory.
+    /// Finds a region of this process that contains `size` bytes at `address` and allows atomics, and returns its handle. For
+    /// hosts that access their own memory without a handle.
     #[cold]
     pub fn own_handle(&self, address: u64, size: u64) -> Option<Handle> {
         if self.is_copy() {

@@ -15,7 +15,7 @@ pub struct Region {
     pub(super) mr: Option<Registered>,
     pub(super) handle: Handle,
     pub(super) key: Option<u64>,
-    /// Generation of a region of device memory.
+    /// For device memory: the generation of the region.
     pub(super) device: Option<u32>,
     pub(super) registrar: Arc<Registrar>,
     /// The same memory on further rails.

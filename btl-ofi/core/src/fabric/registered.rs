@@ -1,5 +1,5 @@
-//! What a region is at the provider. One that is bound to the endpoint (`FI_MR_ENDPOINT`) must be closed before it, but the
-//! endpoint may have to be closed at any time. So the device keeps these regions, and closes them with the endpoint.
+//! A region at the provider. A region bound to the endpoint (`FI_MR_ENDPOINT`) must be closed before the endpoint, which may
+//! have to be closed at any time. So the device owns such regions, and closes them right before the endpoint.
 
 use std::ptr::NonNull;
 use std::sync::Arc;

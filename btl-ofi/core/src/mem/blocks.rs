@@ -97,7 +97,7 @@ impl Copier {
             },
             None => blocks.by_runs(iface, |runs, kinds, done, bytes| {
                 let dest = dest.wrapping_byte_add(done);
-                // SAFETY: the caller guarantees `dest` and the blocks, of which these are some.
+                // SAFETY: the caller guarantees `dest` and all blocks; these runs are some of the blocks.
                 unsafe { self.copy_from(dest, bytes, runs.as_ptr(), kinds.as_ptr(), runs.len(), 0) }
             }),
         }
@@ -132,7 +132,7 @@ impl Copier {
             },
             None => blocks.by_runs(iface, |runs, kinds, done, bytes| {
                 let src = src.wrapping_byte_add(done);
-                // SAFETY: the caller guarantees `src` and the blocks, of which these are some.
+                // SAFETY: the caller guarantees `src` and all blocks; these runs are some of the blocks.
                 unsafe { self.copy_to(runs.as_ptr(), kinds.as_ptr(), runs.len(), 0, src, bytes) }
             }),
         }

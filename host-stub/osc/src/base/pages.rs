@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn large_memory_lies_on_huge_pages() {
-        // Others may take the last huge page between our turn and that of the mapping beside it.
+        // Another process may take the last huge page between this allocation and the check below that the kernel has one.
         for turn in 1..=5 {
             let Some(pages) = Pages::new(5 * HUGE + 1) else {
                 panic!("no memory");

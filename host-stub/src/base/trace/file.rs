@@ -15,7 +15,7 @@ use super::{Head, Kind, RECORD, Record};
 
 /// Records of a buffer; there are two, of 1 MiB each.
 const CAPACITY: usize = 1 << 14;
-/// Time between two writes, unless the buffer is half full before. A process that is killed loses what came since the last.
+/// Time between two writes, unless the buffer is half full before. A killed process loses the records since the last write.
 const PERIOD: Duration = Duration::from_millis(50);
 /// Most unfinished intervals that the trace follows at a time. Further ones are recorded only when they end.
 const MOST_OPEN: usize = 256;

@@ -21,9 +21,9 @@ use crate::op::tag::Tag;
 pub(crate) enum Parts {
     /// A put, then the atomic that notifies.
     Notified(Raise),
-    /// Pieces of a transfer over one interface.
+    /// Fragments of a transfer over one interface.
     Streamed(Stream),
-    /// Pieces of a transfer over several rails.
+    /// Fragments of a transfer over several rails.
     Striped(Box<Stripe>),
 }
 

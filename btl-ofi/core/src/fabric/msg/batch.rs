@@ -52,9 +52,9 @@ pub(crate) struct Batch {
     pub(super) words: Vec<u64>,
     /// What it counts in the window of its line, once it was sent.
     pub(super) counted: usize,
-    /// Words that there is memory for, and that are no more than the longest message has.
+    /// Most words of the batch: the smaller of the memory and the longest message.
     limit: usize,
-    /// Words that its answer may have without the header.
+    /// Most words of the answer, without its header.
     most_answered: u32,
     entries: u32,
     /// The entries that are sends, which are not reported.

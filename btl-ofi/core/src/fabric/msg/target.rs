@@ -80,11 +80,11 @@ pub(super) struct Target {
     free_clients: Vec<u32>,
     answers: Vec<Answer>,
     free_answers: Free,
-    /// Answers that are to be sent by the next progress.
+    /// Answers that the next progress sends.
     unsent: VecDeque<u32>,
     /// Origins for which the provider had no room, and their answers.
     pauses: Pauses,
-    /// Answers that could not be sent: of each origin at most so many as it waits for at a time.
+    /// Answers that could not be sent. An origin has at most `MOST_DUE` here.
     parked: Parked,
     /// Batches that wait.
     held: Held,

@@ -229,8 +229,8 @@ impl Window {
         self.link.wait_until_of(call, member, || flush.is_done())
     }
 
-    /// Waits until no operation of this rank is under way to a target, or to any, whatever became of the job: after
-    /// this no buffer is in use. The transport reports every operation, so this ends.
+    /// Waits until this rank has no operation outstanding to `target`, or to any target; afterwards no buffer is in use.
+    /// Works in a failed job too: the transport reports every operation, so the wait ends.
     pub fn wait_idle(&self, target: Option<usize>) {
         let is_idle = |peer: &Peer| peer.transfers.is_idle() && peer.accumulates.is_idle();
         let is_busy = || match target {

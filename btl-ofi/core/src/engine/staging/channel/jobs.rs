@@ -283,7 +283,7 @@ impl Channel {
                         && let Some(bounce) = &mut job.bounce
                     {
                         // SAFETY: the bounce buffer has the fragment; the destination is valid for the whole
-                        // operation. Both stay until the copy is over, since the job does.
+                        // operation. The job keeps both until the copy is complete.
                         match unsafe { side.start_write(job.offset, bounce.pointer(), job.len) } {
                             Ok(None) => {}
                             Ok(copy) => {

@@ -1,9 +1,8 @@
 //! Fragments that have no request yet.
 //!
-//! A fragment gets a request, and thereby its number and its slot, when its data is in host memory. The owner executes requests in the
-//! order of their numbers, so a request that waited for a stream of the program would hold up all later ones, and a lane all other
-//! origins. Only atomics keep the order in which they were issued; of all others, the one that was issued first goes first
-//! if it can.
+//! A fragment gets a request, with a number and a slot, once its data is in host memory. The owner executes requests in the order of
+//! their numbers. A request that waited for a stream of the program would therefore delay all later requests, and its lane all other
+//! origins. Atomics keep the order in which they were issued. Other fragments may overtake: the oldest whose data is ready goes first.
 
 use std::collections::VecDeque;
 

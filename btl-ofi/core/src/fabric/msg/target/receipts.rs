@@ -11,7 +11,8 @@ const MOST_TO_ONE: usize = 2;
 const MOST_TO_STRANGERS: usize = 64;
 
 impl Target {
-    /// An origin asks how far this process is with its line. Answers that could not be sent are sent again.
+    /// Handles a receipt query: an origin asks how far this process has come with its batches. Sends again the answers that
+    /// could not be sent.
     #[cold]
     pub(crate) fn asked(
         &mut self,

@@ -17,6 +17,9 @@ pub(crate) struct Hang {
     /// Time without output and with next to no processor time after which it is ended.
     silence: Duration,
     looked: Option<Instant>,
+    /// Its processor time at the last look, and the part of a processor that it used since the look before.
+    seen: Duration,
+    rate: f64,
     /// When it was last seen to do something, and what it had used and said by then.
     active: Instant,
     worked: Duration,
@@ -29,6 +32,9 @@ impl Hang {
             most,
             silence,
             looked: None,
+            seen: Duration::ZERO,
+            // One that has just begun works.
+            rate: 1.0,
             active: Instant::now(),
             worked: Duration::ZERO,
             said: 0,
@@ -41,8 +47,18 @@ impl Hang {
         if self.looked.is_some_and(|looked| now - looked < PAUSE) {
             return None;
         }
-        self.looked = Some(now);
-        self.judge(now, worked(root), said)
+        let (before, worked) = (self.looked.replace(now), worked(root));
+        if let Some(before) = before {
+            self.rate =
+                (worked.saturating_sub(self.seen)).as_secs_f64() / (now - before).as_secs_f64();
+        }
+        self.seen = worked;
+        self.judge(now, worked, said)
+    }
+
+    /// The processors that it used between the last two looks.
+    pub(crate) fn rate(&self) -> f64 {
+        self.rate
     }
 
     fn judge(&mut self, now: Instant, worked: Duration, said: u64) -> Option<String> {

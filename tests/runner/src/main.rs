@@ -5,15 +5,18 @@
 //! Documentation tests are left to `cargo test --doc`.
 
 mod hang;
+mod order;
 mod programs;
 mod running;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 
 use hang::Hang;
+use order::{Room, Times};
 use programs::Program;
 use running::{Ended, Running};
 
@@ -21,14 +24,13 @@ use running::{Ended, Running};
 /// turn is waited for 10 s. They run after all others, one by one.
 const ALONE: [&str; 1] = ["core/room"];
 
-/// Test programs that hardly use a processor: `hosts` waits for links that go down and for timeouts of peers. They begin
-/// first, beside the others, with more tests at a time.
+/// Test programs whose tests wait, for links that go down and for timeouts of peers: they run more of them at a time.
 pub(crate) const WAITING: [&str; 1] = ["core/hosts"];
 
 #[derive(Parser)]
 #[command(about = "Run the test programs of the workspace, several at a time")]
 struct Arguments {
-    /// Programs at a time; twice the number of processors unless said otherwise.
+    /// Programs at a time, and twice as many while processors idle; twice the number of processors unless said otherwise.
     #[arg(long)]
     jobs: Option<usize>,
     /// Seconds after which a program is ended and has failed: of processor time, times the number of processors, or without
@@ -65,7 +67,9 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     if programs.is_empty() {
         return Err("cargo built no test program of that name".to_owned());
     }
-    programs.sort_by_key(|program| !program.waits());
+    let folder = programs[0].file.parent().map(Path::to_owned);
+    let mut times = Times::read(&folder.unwrap_or_default());
+    times.sort(&mut programs);
     let (alone, beside): (Vec<Program>, Vec<Program>) = programs
         .into_iter()
         .partition(|program| ALONE.contains(&program.name.as_str()));
@@ -74,22 +78,24 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     let limit = Duration::from_secs(arguments.limit);
     let most = limit.saturating_mul(u32::try_from(processors).unwrap_or(u32::MAX));
     let begun = Instant::now();
-    let mut ended = several(beside, jobs, || Hang::new(most, limit))?;
-    ended.extend(several(alone, 1, || Hang::new(most, limit))?);
+    let hang = || Hang::new(most, limit);
+    let mut ended = several(beside, Room::new(processors, jobs), hang)?;
+    ended.extend(several(alone, Room::new(processors, 1), hang)?);
+    times.keep(&ended)?;
     Ok(report(&mut ended, begun.elapsed()))
 }
 
-/// Runs programs, `jobs` at a time, and prints the end of each.
+/// Runs programs as there is room for them, and prints the end of each.
 fn several(
     programs: Vec<Program>,
-    jobs: usize,
+    mut room: Room,
     hang: impl Fn() -> Hang,
 ) -> Result<Vec<Ended>, String> {
     let mut waiting = programs.into_iter();
     let mut running: Vec<Running> = Vec::new();
     let mut ended = Vec::new();
     loop {
-        while running.iter().filter(|running| running.works()).count() < jobs
+        while room.is_there(&running)
             && let Some(program) = waiting.next()
         {
             running.push(Running::start(program, hang())?);

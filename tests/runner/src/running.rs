@@ -106,9 +106,9 @@ impl Running {
         })
     }
 
-    /// Whether it needs a processor most of the time.
-    pub(crate) fn works(&self) -> bool {
-        !self.program.waits()
+    /// The processors that it uses, as a number.
+    pub(crate) fn rate(&self) -> f64 {
+        self.hang.rate()
     }
 
     /// The end of the program, once it has ended. One that hangs is ended, with its process group.
@@ -216,6 +216,20 @@ fn telling(output: &str) -> Vec<&str> {
 }
 
 impl Ended {
+    /// A program that passed one test in so much time, and used no processor.
+    #[cfg(test)]
+    pub(crate) fn passed(name: &str, took: Duration) -> Ended {
+        Ended {
+            name: name.to_owned(),
+            good: true,
+            why: String::new(),
+            took,
+            used: Duration::ZERO,
+            passed: 1,
+            output: String::new(),
+        }
+    }
+
     /// The failure once more and in short, for the end of a long run.
     pub(crate) fn print_failures(&self) {
         println!("FAILED: {}: {}", self.name, self.why);

@@ -11,7 +11,7 @@
 
 mod common;
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
@@ -247,11 +247,16 @@ fn process_that_cannot_accept() {
 
 #[test]
 fn a_process_that_cannot_accept_connections_ends() {
-    for provider in ["tcp;ofi_rxm", "net"] {
+    // Both at once, because each waits for 10 s.
+    let children = ["tcp;ofi_rxm", "net"].map(|provider| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "process_that_cannot_accept", "--ignored"]);
-        let output = command.arg("--nocapture").env(ROLE, provider).output();
-        let output = output.unwrap();
+        command.arg("--nocapture").env(ROLE, provider);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    });
+    for child in children {
+        let output = child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{output:?}");
         assert!(text.contains("no descriptor is left"), "{text}");

@@ -142,17 +142,17 @@ fn hash_table() {
     example("hash_table", &[1, 3]);
 }
 
-/// Also where nothing is shared: there, what a call posts last leaves by progress.
+/// By shared memory, which is the same under every provider; and over each of them where nothing is shared: there, what a call
+/// posts last leaves by progress.
 #[test]
 fn ranks_that_compute_hold_nobody_up() {
     let program = compile("computes", "c");
-    for provider in PROVIDERS {
-        for same_node in ["auto", "off"] {
-            let plugin = ofi_plugin().to_str().unwrap();
-            let mca = ["--mca", "btl_ofi_same_node", same_node];
-            let arguments = [&["--plugin", plugin, "--provider", provider], &mca[..]].concat();
-            passes("computes", 4, &arguments, &program);
-        }
+    let apart = PROVIDERS.map(|provider| (provider, "off"));
+    for (provider, same_node) in [("shm", "auto")].into_iter().chain(apart) {
+        let plugin = ofi_plugin().to_str().unwrap();
+        let mca = ["--mca", "btl_ofi_same_node", same_node];
+        let arguments = [&["--plugin", plugin, "--provider", provider], &mca[..]].concat();
+        passes("computes", 4, &arguments, &program);
     }
 }
 
@@ -391,32 +391,31 @@ fn levels_of_device_support() {
 #[test]
 fn a_collective_of_the_programs_own_on_a_device() {
     let program = compile("device_coll", "../host-stub/c/examples");
-    for provider in ["shm", "tcp;ofi_rxm"] {
-        let plugin = ofi_plugin().to_str().unwrap();
-        let pretended = ["--mca", "host_pretended_devices", "1"];
-        let arguments = [
-            &["--plugin", plugin, "--provider", provider][..],
-            &pretended,
-        ]
-        .concat();
-        for ranks in [1, 2, 3] {
-            passes("device_coll", ranks, &arguments, &program);
-        }
+    let arguments = by_memory();
+    for ranks in [1, 2, 3] {
+        passes("device_coll", ranks, &arguments, &program);
     }
 }
 
-/// Over every provider, and a device that is pretended.
+/// Arguments for a job with a device that is pretended, whose ranks share memory.
+fn by_memory() -> Vec<&'static str> {
+    let plugin = ofi_plugin().to_str().unwrap();
+    let pretended = ["--mca", "host_pretended_devices", "1"];
+    [&["--plugin", plugin, "--provider", "shm"], &pretended[..]].concat()
+}
+
+/// The same for ranks that share none.
+fn by_messages() -> Vec<&'static str> {
+    let mut arguments = by_memory();
+    arguments[3] = "tcp;ofi_rxm";
+    arguments.extend(["--mca", "btl_ofi_same_node", "off"]);
+    arguments
+}
+
 #[test]
 fn windows_and_buffers_on_a_device() {
     let program = compile("device", "../host-stub/c/examples");
-    for provider in PROVIDERS {
-        let plugin = ofi_plugin().to_str().unwrap();
-        let pretended = ["--mca", "host_pretended_devices", "1"];
-        let arguments = [
-            &["--plugin", plugin, "--provider", provider][..],
-            &pretended,
-        ]
-        .concat();
+    for arguments in [by_memory(), by_messages()] {
         passes("device", 2, &arguments, &program);
     }
 }
@@ -446,7 +445,8 @@ fn a_device_whose_functions_the_provider_takes() {
     assert_eq!(outcome.stdout.matches("passed").count(), 2, "{said}");
 }
 
-/// A thread in the place of a kernel, served by the main thread's progress and by a progress thread.
+/// A thread in the place of a kernel, served by the main thread's progress and by a progress thread. (`device_ways.rs` has that
+/// thread over other providers.)
 #[test]
 fn operations_that_a_device_starts() {
     let program = compile_with(
@@ -455,16 +455,9 @@ fn operations_that_a_device_starts() {
         "",
         &["-pthread".into()],
     );
-    for provider in PROVIDERS {
-        for keeper in ["0", "1"] {
-            let arguments = [
-                &["--plugin", ofi_plugin().to_str().unwrap()][..],
-                &["--provider", provider],
-                &["--mca", "host_pretended_devices", "1"],
-                &["--mca", "host_progress_thread", keeper],
-            ];
-            passes("device_ring", 2, &arguments.concat(), &program);
-        }
+    for (mut arguments, keeper) in [(by_memory(), "0"), (by_messages(), "1")] {
+        arguments.extend(["--mca", "host_progress_thread", keeper]);
+        passes("device_ring", 2, &arguments, &program);
     }
 }
 

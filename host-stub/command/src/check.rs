@@ -12,7 +12,12 @@ pub struct CheckCommand {
     common: Common,
 
     /// Number of ranks.
-    #[arg(short = 'n', long = "np", value_name = "N")]
+    #[arg(
+        short = 'n',
+        long = "np",
+        value_name = "N",
+        allow_negative_numbers = true
+    )]
     ranks: Option<u32>,
 
     #[command(flatten)]

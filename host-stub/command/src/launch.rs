@@ -17,7 +17,12 @@ pub struct Launch {
     common: Common,
 
     /// Number of ranks.
-    #[arg(short = 'n', long = "np", value_name = "N")]
+    #[arg(
+        short = 'n',
+        long = "np",
+        value_name = "N",
+        allow_negative_numbers = true
+    )]
     ranks: u32,
 
     /// Starts each line of the ranks' output with `[rank] `.

@@ -399,6 +399,12 @@ fn numbers_of_ranks_that_are_none_are_refused() {
         let run = finish(&mut host_stub(["launch", "-n", ranks, "--", "true"]));
         assert_eq!(run.code(), Some(2), "{ranks}: {}", run.stderr());
     }
+    // Refused as a number, not as another option.
+    for command in [&["launch"][..], &["check"], &["bench", "put"]] {
+        let refused = finish(host_stub(command).args(["--np", "-1"]));
+        let said = refused.stderr();
+        assert!(said.contains("-1 is not in 0.."), "{command:?}: {said}");
+    }
 }
 
 #[test]

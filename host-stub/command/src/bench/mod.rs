@@ -73,7 +73,12 @@ pub struct Bench {
     operation: Operation,
 
     /// Number of ranks; the first two take part.
-    #[arg(short = 'n', long = "np", value_name = "N")]
+    #[arg(
+        short = 'n',
+        long = "np",
+        value_name = "N",
+        allow_negative_numbers = true
+    )]
     ranks: Option<u32>,
 
     /// The window's table of functions: auto, shm, mixed or btl.

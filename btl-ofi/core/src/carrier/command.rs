@@ -33,16 +33,13 @@ use plugin_api::counters::Carrier;
 use crate::base::lock::Guard;
 use crate::core::context::{Context, State};
 use crate::core::state::Core;
-use crate::op::atomic::AtomicCommand;
 use crate::op::atomic::Raise;
 use crate::op::element::Elements;
-use crate::op::request::Caller;
-use crate::op::request::Operands;
+use crate::op::request::{Caller, Operands, Request};
 use crate::op::responder;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Atomics;
 use crate::sm::requester::Requester;
-use crate::sm::ring::Command;
 
 impl Core {
     /// Posts an atomic to a peer's ring, or as a message. `None`, before side effects, for anything unusual: the caller then calls
@@ -55,7 +52,7 @@ impl Core {
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        atomic: &AtomicCommand,
+        atomic: &Request,
     ) -> Option<Status> {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
@@ -66,7 +63,7 @@ impl Core {
             drop(state);
             return match peer.atomics() {
                 // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
-                Atomics::Message => unsafe { self.try_tell(endpoint, caller, &atomic.told()) },
+                Atomics::Message => unsafe { self.try_tell(endpoint, caller, atomic) },
                 _ => None,
             };
         }
@@ -82,19 +79,9 @@ impl Core {
         let room = requester.reserve(atomic.size, true).ok()?;
         self.count_by_first(peer, Carrier::Ring, atomic.size);
         let tag = context.raise(peer, self.setup.threaded);
-        let command = Command {
-            what: atomic.what,
-            count: atomic.count as u32,
-            payload: 0,
-            address: atomic.address,
-            key: atomic.key,
-            cookie: atomic.cookie,
-            value: 0,
-            compare: atomic.compare,
-        };
         let finished = caller.finished(tag);
         // SAFETY: the caller guarantees that the buffers are valid until completion.
-        unsafe { requester.post(command, atomic.operands, room, atomic.result, finished) };
+        unsafe { requester.post(atomic, room, finished) };
         channel.list(requester);
         drop(state);
         self.poll_after_post(context);
@@ -110,7 +97,7 @@ impl Core {
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        atomic: &AtomicCommand,
+        atomic: &Request,
     ) -> Option<Status> {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
@@ -131,7 +118,7 @@ impl Core {
                     drop(state);
                     // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
                     // completion.
-                    return Some(unsafe { self.tell(endpoint, caller, &atomic.told()) });
+                    return Some(unsafe { self.tell(endpoint, caller, atomic) });
                 }
                 Atomics::Own => {
                     // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid.
@@ -183,7 +170,7 @@ impl Core {
         endpoint: NonNull<Endpoint>,
         mut state: Guard<'_, State>,
         caller: &Caller,
-        atomic: &AtomicCommand,
+        atomic: &Request,
     ) -> Status {
         // Before side effects: the caller repeats an operation that was refused.
         if caller.completion.is_some() && state.ready.try_reserve(1).is_err() {
@@ -197,21 +184,21 @@ impl Core {
             }
             Operands::Buffer(buffer) => buffer,
         };
-        let Some((kind, datatype, op)) = responder::decode(atomic.what) else {
+        let Some((kind, datatype, op)) = responder::decode(atomic.command.what) else {
             return Status::NOT_SUPPORTED;
         };
         let elements = Elements {
             datatype,
             op,
-            count: atomic.count,
-            at: std::ptr::with_exposed_provenance_mut(atomic.address as usize),
+            count: atomic.command.count as usize,
+            at: std::ptr::with_exposed_provenance_mut(atomic.command.address as usize),
             operands: operands.cast(),
-            compare: atomic.compare,
+            compare: atomic.command.compare,
             results: atomic.result.cast(),
         };
         {
             let regions = self.registrar.regions();
-            let Some(known) = regions.find(atomic.key, atomic.cookie) else {
+            let Some(known) = regions.find(atomic.command.key, atomic.command.cookie) else {
                 return Status::PERM;
             };
             // SAFETY: the caller guarantees that the buffers are valid; the lock on the regions keeps the
@@ -255,7 +242,7 @@ impl Core {
         // SAFETY: the caller guarantees that `endpoint` is live; the operand is passed by value, and there is no result.
         unsafe {
             if endpoint.as_ref().atomics() != Atomics::Fabric
-                && let Some(status) = self.command(endpoint, caller, &raise.command())
+                && let Some(status) = self.command(endpoint, caller, &raise.request())
             {
                 return status;
             }

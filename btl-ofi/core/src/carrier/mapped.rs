@@ -24,10 +24,8 @@ use crate::base::access;
 use crate::core::state::Core;
 use crate::mem::handle::Handle;
 use crate::op::apply::Plan;
-use crate::op::atomic::AtomicCommand;
 use crate::op::element::{self, Elements};
-use crate::op::request::Caller;
-use crate::op::request::Operands;
+use crate::op::request::{Caller, Operands, Request};
 use crate::op::responder;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::{Atomics, Transfers};
@@ -94,7 +92,7 @@ impl Core {
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
         remote: &Handle,
-        atomic: &AtomicCommand,
+        atomic: &Request,
     ) -> Option<Status> {
         // SAFETY: the caller guarantees the buffers.
         let change = |used: &Use<'_>| unsafe { execute(used, atomic) };
@@ -289,11 +287,11 @@ unsafe fn transfer(
 /// # Safety
 /// The buffers of `atomic` are valid, and its elements aligned.
 #[inline]
-unsafe fn execute(used: &Use<'_>, atomic: &AtomicCommand) -> Result<(), Status> {
-    let Some((_, datatype, op)) = responder::decode(atomic.what) else {
+unsafe fn execute(used: &Use<'_>, atomic: &Request) -> Result<(), Status> {
+    let Some((_, datatype, op)) = responder::decode(atomic.command.what) else {
         return Err(Status::NOT_SUPPORTED);
     };
-    let at = used.place(atomic.address, atomic.size)?;
+    let at = used.place(atomic.command.address, atomic.size)?;
     let value;
     let operands: *const c_void = match atomic.operands {
         Operands::Value(v) => {
@@ -305,10 +303,10 @@ unsafe fn execute(used: &Use<'_>, atomic: &AtomicCommand) -> Result<(), Status> 
     let elements = Elements {
         datatype,
         op,
-        count: atomic.count,
+        count: atomic.command.count as usize,
         at,
         operands: operands.cast(),
-        compare: atomic.compare,
+        compare: atomic.command.compare,
         results: atomic.result.cast(),
     };
     // SAFETY: the caller guarantees the buffers; the region has the elements at a place as aligned as the owner's, stays

@@ -32,7 +32,6 @@ use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::{Atomics, Transfers};
 use crate::sm::requester::Requester;
-use crate::sm::ring;
 
 /// An apply as a command, with its operands.
 struct Encoded<'a> {
@@ -108,14 +107,7 @@ impl Transport {
             }
         }
         let encoded = Encoded {
-            command: Command {
-                what: APPLY,
-                count: carried.count(),
-                address: apply.address,
-                key: apply.remote.key(),
-                cookie: apply.remote.cookie(),
-                compare: 0,
-            },
+            command: Command::on(apply.remote, apply.address, APPLY, carried.count() as usize),
             area: &area,
             carried,
             result: apply.results,
@@ -231,7 +223,7 @@ impl Transport {
         }
         // SAFETY: the peer's atomics go by a ring, so it has a requester, and the lock is held.
         let requester = unsafe { &mut *Requester::of(peer) };
-        let (c, carried) = (&encoded.command, encoded.carried);
+        let carried = encoded.carried;
         let size = carried.operands.max(carried.results);
         let room = match requester.reserve(size, true) {
             Ok(room) => room,
@@ -244,20 +236,10 @@ impl Transport {
         };
         self.count_by_first(peer, Carrier::Ring, carried.operands);
         let tag = context.raise(peer, self.setup.threaded);
-        let command = ring::Command {
-            what: c.what,
-            count: c.count,
-            payload: 0,
-            address: c.address,
-            key: c.key,
-            cookie: c.cookie,
-            value: 0,
-            compare: 0,
-        };
         let operands = (encoded.area.start(), carried);
         let finished = encoded.caller.finished(tag);
         // SAFETY: the area holds the operands, and the caller guarantees the results.
-        unsafe { requester.post_apply(command, operands, room, encoded.result, finished) };
+        unsafe { requester.post_apply(&encoded.command, operands, room, encoded.result, finished) };
         channel.list(requester);
         drop(state);
         self.poll_after_post(context);

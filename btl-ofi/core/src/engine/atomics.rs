@@ -9,12 +9,9 @@ use crate::engine::transport::Transport;
 use crate::mem::handle::Handle;
 use crate::mem::local::check_local;
 use crate::mem::rights;
-use crate::op::atomic::AtomicCommand;
 use crate::op::atomic::Remote;
-use crate::op::request::Caller;
-use crate::op::request::Op;
-use crate::op::request::Operands;
-use crate::op::responder;
+use crate::op::request::{Caller, Op, Operands, Request};
+use crate::op::responder::{self, Command};
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Atomics;
 
@@ -90,15 +87,14 @@ impl Transport {
         // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
         unsafe {
             if endpoint.as_ref().atomics() != Atomics::Fabric {
-                let atomic = AtomicCommand {
-                    what: responder::what(kind, datatype as u32, code as u32),
-                    count,
-                    size: op.size,
-                    address: op.address,
-                    key: remote.target.key,
-                    cookie: op.remote.cookie(),
+                let what = responder::what(kind, datatype as u32, code as u32);
+                let atomic = Request {
+                    command: Command {
+                        compare,
+                        ..Command::on(op.remote, op.address, what, count)
+                    },
                     operands,
-                    compare,
+                    size: op.size,
                     result: op.result,
                 };
                 let mapped = op

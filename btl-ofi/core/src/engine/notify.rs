@@ -17,14 +17,12 @@ use plugin_api::counters::Carrier;
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
 use crate::base::cma;
-use crate::carrier::message::post::Told;
 use crate::engine::compound::notices::PUT;
 use crate::engine::compound::state::{Event, Parts, note, part};
 use crate::engine::transport::Transport;
 use crate::fabric::msg::Form;
 use crate::op::atomic::Raise;
-use crate::op::request::Caller;
-use crate::op::request::{Action, Notice, Op};
+use crate::op::request::{Action, Caller, Notice, Op, Request};
 use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::{Atomics, Transfers};
@@ -120,8 +118,8 @@ impl Transport {
                         if size <= self.setup.message_limits.0
                             && peer.atomics() == Atomics::Message =>
                     {
-                        let told = Told::transfer(true, op.local, op.remote, op.address, size);
-                        return self.tell_notified(endpoint, &caller, &told, raise);
+                        let put = Request::transfer(true, op.local, op.remote, op.address, size);
+                        return self.tell_notified(endpoint, &caller, &put, raise);
                     }
                     Transfers::Copy => {
                         let copied =
@@ -212,7 +210,7 @@ impl Transport {
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        put: &Told,
+        put: &Request,
         raise: &Raise,
     ) -> Status {
         // SAFETY: the caller guarantees that `endpoint` is live.
@@ -224,10 +222,7 @@ impl Transport {
             Some(_) => None,
             None => state.messages.as_mut(),
         };
-        let (form, notice) = (
-            Form::known(put.command.what, put.size),
-            raise.command().told(),
-        );
+        let (form, notice) = (Form::known(put.command.what, put.size), raise.request());
         let gathered = messages.and_then(|messages| {
             let operands = (put.operands, put.size);
             let (put, notice) = ((&put.command, &form), (&notice.command, raise.add));

@@ -8,17 +8,14 @@ use plugin_api::counters::Carrier;
 
 use crate::base::access;
 use crate::base::cma::{self, Refused};
-use crate::carrier::message::post::Told;
-use crate::carrier::ring::transfers::{BYTES_PER_LOCK, MOST, RingTransfer};
+use crate::carrier::ring::transfers::{BYTES_PER_LOCK, MOST};
 use crate::engine::transport::Transport;
 use crate::mem::handle::{Handle, Target};
 use crate::mem::local::check_local;
 use crate::mem::rights;
-use crate::op::request::Caller;
-use crate::op::request::Op;
+use crate::op::request::{Caller, Op, Request};
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Transfers;
-use crate::sm::requester::Direction;
 use crate::sm::segment::PAYLOAD;
 
 impl Transport {
@@ -81,10 +78,10 @@ impl Transport {
         loop {
             match peer.transfers() {
                 Transfers::Message if size <= if put { puts } else { gets } => {
-                    let told = Told::transfer(put, caller.local_address, remote, address, size);
+                    let request = Request::transfer(put, op.local, remote, address, size);
                     // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
                     // completion.
-                    return unsafe { self.tell(endpoint, caller, &told) };
+                    return unsafe { self.tell(endpoint, caller, &request) };
                 }
                 Transfers::Fabric | Transfers::Message => {
                     let whole = (op, put, target);
@@ -126,8 +123,7 @@ impl Transport {
                     }
                 }
                 Transfers::Ring => {
-                    let direction = if put { Direction::Put } else { Direction::Get };
-                    let transfer = RingTransfer::new(direction, op.local, remote, address, size);
+                    let transfer = Request::transfer(put, op.local, remote, address, size);
                     // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
                     // completion; the route is `Transfers::Ring`.
                     return unsafe { self.leave_to_target(endpoint, caller, &transfer) };
@@ -181,18 +177,10 @@ impl Transport {
             return Some(status);
         }
         if size <= MOST {
-            let direction = if put { Direction::Put } else { Direction::Get };
-            let small = RingTransfer::new(direction, local, remote, remote_address, size);
-            let Caller {
-                completion,
-                local_handle,
-                ..
-            } = *caller;
+            let small = Request::transfer(put, local, remote, remote_address, size);
             // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
             // completion.
-            let posted = unsafe {
-                self.try_ring_transfer(endpoint, completion, local_handle, (&small, true))
-            };
+            let posted = unsafe { self.try_ring_transfer(endpoint, caller, (&small, true)) };
             if posted.is_some() {
                 return posted;
             }
@@ -237,7 +225,7 @@ impl Transport {
         let (mut got, mut timed) = (0, None);
         while size - got > MOST {
             let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
-            let rest = RingTransfer::new(Direction::Get, to, remote, from, size - got);
+            let rest = Request::transfer(false, to, remote, from, size - got);
             // SAFETY: the caller guarantees that `endpoint` is live and that the buffer is writable; `rest`
             // lies inside it.
             let begun = unsafe { self.get_beginning(endpoint, &rest, got > 0) };

@@ -10,11 +10,9 @@ use plugin_api::{AtomicKind, Status};
 use crate::base::hints::{PROVIDER, Way, branch};
 use crate::engine::transport::Transport;
 use crate::mem::handle::{Handle, Target};
-use crate::op::atomic::AtomicCommand;
 use crate::op::completion::Completion;
-use crate::op::request::Caller;
-use crate::op::request::Operands;
-use crate::op::responder;
+use crate::op::request::{Caller, Operands, Request};
+use crate::op::responder::{Command, what};
 use crate::peer::endpoint::Endpoint;
 
 impl Transport {
@@ -48,15 +46,10 @@ impl Transport {
             let (target, size) =
                 self.elements::<WAY>(kind, (datatype, op), count, remote, remote_address)?;
             if WAY != PROVIDER {
-                let atomic = AtomicCommand {
-                    what: responder::what(kind, datatype, op),
-                    count,
-                    size,
-                    address: remote_address,
-                    key: target.key,
-                    cookie: remote.cookie(),
+                let atomic = Request {
+                    command: Command::on(remote, remote_address, what(kind, datatype, op), count),
                     operands: Operands::Buffer(local),
-                    compare: 0,
+                    size,
                     result: ptr::null_mut(),
                 };
                 let caller = Caller {
@@ -115,15 +108,10 @@ impl Transport {
             let (target, size) =
                 self.elements::<WAY>(kind, (datatype, op), count, remote, remote_address)?;
             if WAY != PROVIDER {
-                let atomic = AtomicCommand {
-                    what: responder::what(kind, datatype, op),
-                    count,
-                    size,
-                    address: remote_address,
-                    key: target.key,
-                    cookie: remote.cookie(),
+                let atomic = Request {
+                    command: Command::on(remote, remote_address, what(kind, datatype, op), count),
                     operands: Operands::Buffer(local),
-                    compare: 0,
+                    size,
                     result,
                 };
                 let caller = Caller {

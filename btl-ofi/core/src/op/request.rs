@@ -8,6 +8,7 @@ use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags};
 use crate::mem::handle::Handle;
 use crate::op::completion::Completion;
 use crate::op::completion::Finished;
+use crate::op::responder::{Command, GET, PUT};
 use crate::op::tag::Tag;
 
 /// What a request does.
@@ -44,6 +45,57 @@ pub(crate) enum Operands {
     Value(u64),
     /// The caller's buffer; NULL for an operation that has no operands.
     Buffer(*const c_void),
+}
+
+/// A request for the target's processor, checked against its handle, whichever carrier takes it there. Carriers turn it into
+/// their own form.
+#[derive(Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) command: Command,
+    pub(crate) operands: Operands,
+    /// Bytes of the operands and of the result.
+    pub(crate) size: usize,
+    /// Receives the bytes of a get, or the old values of an atomic; NULL if nothing comes back.
+    pub(crate) result: *mut c_void,
+}
+
+impl Request {
+    /// A put of `size` bytes from `local`, or a get to it if not `put`.
+    #[inline(always)]
+    pub(crate) fn transfer(
+        put: bool,
+        local: *mut c_void,
+        remote: &Handle,
+        address: u64,
+        size: usize,
+    ) -> Request {
+        let none = ptr::null_mut();
+        let (what, operands, result) = match put {
+            true => (PUT, local, none),
+            false => (GET, none, local),
+        };
+        Request {
+            command: Command::on(remote, address, what, size),
+            operands: Operands::Buffer(operands),
+            size,
+            result,
+        }
+    }
+}
+
+impl Command {
+    /// A command on `count` elements or bytes of a region.
+    #[inline(always)]
+    pub(crate) fn on(remote: &Handle, address: u64, what: u32, count: usize) -> Command {
+        Command {
+            what,
+            count: count as u32,
+            address,
+            key: remote.key(),
+            cookie: remote.cookie(),
+            compare: 0,
+        }
+    }
 }
 
 /// A buffer of this process, with its handle if the buffer was registered; NULL for no handle.

@@ -73,7 +73,7 @@ pub(crate) fn returns(what: u32) -> bool {
 }
 
 /// A command, without its operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Command {
     /// [`PUT`], [`GET`], or the code of an atomic ([`what`]).
     pub(crate) what: u32,

@@ -21,7 +21,8 @@ use plugin_api::Status;
 
 use crate::op::apply::Carried;
 use crate::op::completion::Finished;
-use crate::op::request::Operands;
+use crate::op::request::{Operands, Request};
+use crate::op::responder;
 use crate::op::tag::Tag;
 use crate::peer::counters::CountersRef;
 use crate::peer::endpoint::Endpoint;
@@ -44,7 +45,6 @@ pub(crate) use done::Done;
 use fragments::Queued;
 pub(crate) use operands::Room;
 use operands::{copy, word_of};
-pub(crate) use transfers::Direction;
 use transfers::Tuning;
 
 /// Alignment of the parts of the payload: a cache line.
@@ -146,6 +146,23 @@ pub(crate) struct Requester {
     /// Transfers that only the responder can make. At least one of them has slots in use, or there is no room for
     /// any.
     queued: VecDeque<Queued>,
+}
+
+impl Command {
+    /// The form of a command in a ring, without operands.
+    #[inline(always)]
+    pub(crate) fn of(c: &responder::Command) -> Command {
+        Command {
+            what: c.what,
+            count: c.count,
+            payload: 0,
+            address: c.address,
+            key: c.key,
+            cookie: c.cookie,
+            value: 0,
+            compare: c.compare,
+        }
+    }
 }
 
 impl Requester {
@@ -256,20 +273,23 @@ impl Requester {
     /// Posts an atomic with its operands in `room`, which [`reserve`](Self::reserve) returned just now.
     ///
     /// # Safety
-    /// `operands` is readable for the room's size. `result` is NULL, or writable for the room's size until the
+    /// The operands are readable for the room's size. The result is NULL, or writable for the room's size until the
     /// operation completes.
     #[inline]
-    pub(crate) unsafe fn post(
-        &mut self,
-        command: Command,
-        operands: Operands,
-        room: Room,
-        result: *mut c_void,
-        finished: Finished,
-    ) {
-        // SAFETY: the caller guarantees that `operands` is readable and `result` NULL or writable for the room's
+    pub(crate) unsafe fn post(&mut self, request: &Request, room: Room, finished: Finished) {
+        let (command, operands) = (Command::of(&request.command), request.operands);
+        // SAFETY: the caller guarantees that the operands are readable and the result NULL or writable for the room's
         // size.
-        unsafe { self.post_as(Use::Atomic, command, operands, room, result, finished) };
+        unsafe {
+            self.post_as(
+                Use::Atomic,
+                command,
+                operands,
+                room,
+                request.result,
+                finished,
+            )
+        };
     }
 
     /// Posts an apply with its operands in `room`, which [`reserve`](Self::reserve) returned just now: it is large enough for the
@@ -280,7 +300,7 @@ impl Requester {
     /// completes.
     pub(crate) unsafe fn post_apply(
         &mut self,
-        command: Command,
+        command: &responder::Command,
         (operands, carried): (*const u8, Carried),
         room: Room,
         result: *mut c_void,
@@ -292,6 +312,7 @@ impl Requester {
         // guarantees operands and result.
         unsafe {
             copy(operands, room.at, carried.operands);
+            let command = Command::of(command);
             self.post_as(Use::Apply, command, none, room, result, finished);
         }
     }

@@ -15,68 +15,10 @@ use crate::core::context::Context;
 use crate::core::state::Core;
 use crate::fabric::msg::{Batch, Form};
 use crate::mem::handle::Handle;
-use crate::op::atomic::AtomicCommand;
 use crate::op::completion::Completion;
-use crate::op::request::Caller;
-use crate::op::request::Operands;
-use crate::op::responder::{Command, GET, PUT};
+use crate::op::request::{Caller, Request};
 use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
-
-/// A request for a target, checked against its handle.
-pub(crate) struct Told {
-    pub(crate) command: Command,
-    pub(crate) operands: Operands,
-    /// Bytes of the operands and of the result.
-    pub(crate) size: usize,
-    result: *mut c_void,
-}
-
-impl Told {
-    /// A put, or a get if not `put`.
-    #[inline]
-    pub(crate) fn transfer(
-        put: bool,
-        local: *mut c_void,
-        remote: &Handle,
-        address: u64,
-        size: usize,
-    ) -> Told {
-        Told {
-            command: Command {
-                what: if put { PUT } else { GET },
-                count: size as u32,
-                address,
-                key: remote.key(),
-                cookie: remote.cookie(),
-                compare: 0,
-            },
-            operands: Operands::Buffer(local),
-            size,
-            result: if put { ptr::null_mut() } else { local },
-        }
-    }
-}
-
-impl AtomicCommand {
-    /// The atomic as a request for its target.
-    #[inline(always)]
-    pub(crate) fn told(&self) -> Told {
-        Told {
-            command: Command {
-                what: self.what,
-                count: self.count as u32,
-                address: self.address,
-                key: self.key,
-                cookie: self.cookie,
-                compare: self.compare,
-            },
-            operands: self.operands,
-            size: self.size,
-            result: self.result,
-        }
-    }
-}
 
 impl Caller {
     /// Whether the answer to an operation of this form must be acted on.
@@ -106,22 +48,22 @@ impl Core {
         if !unsafe { endpoint.as_ref().sends_transfers_by_message::<T>() } {
             return None;
         }
-        let (caller, told) =
-            self.told_transfer::<PUTS>(local, (remote, address), size, completion)?;
-        let form = Form::known(told.command.what, size);
+        let (caller, request) =
+            self.check_transfer_by_message::<PUTS>(local, (remote, address), size, completion)?;
+        let form = Form::known(request.command.what, size);
         // SAFETY: the caller guarantees `T`, that `endpoint` is live and that the buffer is valid until completion.
-        unsafe { self.gather_at_once::<T>(endpoint, &caller, &told, &form) }
+        unsafe { self.gather_at_once::<T>(endpoint, &caller, &request, &form) }
     }
 
     /// Checks a put, or a get if not `PUTS`, and returns it as a request of its caller.
     #[inline(always)]
-    fn told_transfer<const PUTS: bool>(
+    fn check_transfer_by_message<const PUTS: bool>(
         &self,
         local: *mut c_void,
         (remote, address): (&Handle, u64),
         size: usize,
         completion: Option<Completion>,
-    ) -> Option<(Caller, Told)> {
+    ) -> Option<(Caller, Request)> {
         let (puts, gets) = self.setup.message_limits;
         self.place(local, remote, address, size, if PUTS { puts } else { gets })?;
         let caller = Caller {
@@ -129,7 +71,10 @@ impl Core {
             local_address: local,
             local_handle: ptr::null_mut(),
         };
-        Some((caller, Told::transfer(PUTS, local, remote, address, size)))
+        Some((
+            caller,
+            Request::transfer(PUTS, local, remote, address, size),
+        ))
     }
 
     /// Adds an AMO, which has one operand, to the batch that gathers for the peer. `None`, before side effects, for anything
@@ -142,21 +87,21 @@ impl Core {
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        (kind, atomic): (AtomicKind, &AtomicCommand),
+        (kind, atomic): (AtomicKind, &Request),
     ) -> Option<Status> {
         // SAFETY: the caller guarantees `T`, that `endpoint` is live and that the result is valid until completion.
-        unsafe { self.gather_at_once::<T>(endpoint, caller, &atomic.told(), &Form::word(kind)) }
+        unsafe { self.gather_at_once::<T>(endpoint, caller, atomic, &Form::word(kind)) }
     }
 
     /// # Safety
-    /// `endpoint` is live; the buffers of `told`, whose form is `form`, are valid until completion; `T` is
+    /// `endpoint` is live; the buffers of `request`, whose form is `form`, are valid until completion; `T` is
     /// [`is_threaded`](Self::is_threaded).
     #[inline(always)]
     unsafe fn gather_at_once<const T: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        told: &Told,
+        request: &Request,
         form: &Form,
     ) -> Option<Status> {
         // SAFETY: the caller guarantees that `endpoint` is live; the first context lives as long as the transport.
@@ -177,7 +122,7 @@ impl Core {
             return None;
         };
         // SAFETY: the batch has room, and the caller guarantees the endpoint and the buffers.
-        unsafe { self.add_to(batch, (endpoint, context), (caller, told, form), T) };
+        unsafe { self.add_to(batch, (endpoint, context), (caller, request, form), T) };
         // SAFETY: the lock was taken above with the same `T`.
         unsafe { state.unlock_as(T) };
         Some(Status::SUCCESS)
@@ -186,26 +131,26 @@ impl Core {
     /// Adds a request to a batch and counts it.
     ///
     /// # Safety
-    /// The batch has room for `form`, which is that of `told`; `endpoint` is live; the buffers are valid until completion.
+    /// The batch has room for `form`, which is that of `request`; `endpoint` is live; the buffers are valid until completion.
     /// `threaded` is [`is_threaded`](Self::is_threaded).
     #[inline(always)]
     unsafe fn add_to(
         &self,
         batch: &mut Batch,
         (endpoint, context): (NonNull<Endpoint>, &Context),
-        (caller, told, form): (&Caller, &Told, &Form),
+        (caller, request, form): (&Caller, &Request, &Form),
         threaded: bool,
     ) {
-        let size = told.size;
+        let size = request.size;
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         // SAFETY: the caller guarantees the operands and the room.
-        unsafe { batch.push((&told.command, form), (told.operands, size)) };
+        unsafe { batch.push((&request.command, form), (request.operands, size)) };
         let (own, peers) = context.raise_both(peer, threaded);
         if caller.expects(form) {
             let finished = caller.finished(Tag::new(endpoint, own, peers));
             // SAFETY: the caller guarantees that the result is writable until completion.
-            unsafe { batch.expect((form, size), told.result.cast(), finished) };
+            unsafe { batch.expect((form, size), request.result.cast(), finished) };
         } else {
             batch.count(own, peers);
         }
@@ -225,23 +170,23 @@ impl Core {
         size: usize,
         completion: Option<Completion>,
     ) -> Option<Status> {
-        let (caller, told) =
-            self.told_transfer::<PUTS>(local, (remote, address), size, completion)?;
+        let (caller, request) =
+            self.check_transfer_by_message::<PUTS>(local, (remote, address), size, completion)?;
         // SAFETY: the caller guarantees that `endpoint` is live and that the buffer is valid until completion.
-        unsafe { self.try_tell(endpoint, &caller, &told) }
+        unsafe { self.try_tell(endpoint, &caller, &request) }
     }
 
     /// Adds a request to what gathers for its target. `None`, before side effects, if the peer failed, or if there is no
     /// room at the moment.
     ///
     /// # Safety
-    /// `endpoint` is live; the buffers of `told` are valid until completion.
+    /// `endpoint` is live; the buffers of `request` are valid until completion.
     #[inline(never)]
     pub(crate) unsafe fn try_tell(
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        told: &Told,
+        request: &Request,
     ) -> Option<Status> {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
@@ -252,12 +197,19 @@ impl Core {
             return None;
         }
         let messages = state.messages.as_mut()?;
-        let form = Form::known(told.command.what, told.size);
+        let form = Form::known(request.command.what, request.size);
         // SAFETY: the line of a peer is removed before its endpoint is.
         let (batch, full) = unsafe { messages.batch(endpoint, &form) }.ok()?;
         let threaded = self.setup.threaded;
         // SAFETY: the batch has room, and the caller guarantees the endpoint and the buffers.
-        unsafe { self.add_to(batch, (endpoint, context), (caller, told, &form), threaded) };
+        unsafe {
+            self.add_to(
+                batch,
+                (endpoint, context),
+                (caller, request, &form),
+                threaded,
+            )
+        };
         drop(state);
         if full {
             self.poll_while_sending(context);
@@ -290,10 +242,10 @@ impl Core {
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        told: &Told,
+        request: &Request,
     ) -> Status {
         // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
-        if let Some(status) = unsafe { self.try_tell(endpoint, caller, told) } {
+        if let Some(status) = unsafe { self.try_tell(endpoint, caller, request) } {
             return status;
         }
         self.untold(endpoint)

@@ -26,7 +26,6 @@
 //! and when there is no ring. A target that is stopped by a signal while it holds a command is waited for, as
 //! for the answer to an atomic.
 
-use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::time::Instant;
 
@@ -38,31 +37,16 @@ use crate::base::guarded::guarded;
 use crate::base::lock::Guard;
 use crate::core::context::State;
 use crate::core::state::Core;
-use crate::mem::handle::Handle;
-use crate::op::completion::Completion;
-use crate::op::request::Caller;
-use crate::op::responder::{GET, PUT};
+use crate::op::request::{Caller, Request};
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Atomics;
-use crate::sm::requester::{Direction, GetWay, Requester};
-use crate::sm::ring::Command;
+use crate::sm::requester::{GetWay, Requester};
 
 /// Most bytes of a ring put or ring get: above this, copying twice costs as much as the system call.
 pub(crate) const MOST: usize = 8 * 1024;
 
 /// Most bytes of a large get that are copied while the lock is held once: about 50 us.
 pub(crate) const BYTES_PER_LOCK: usize = 512 * 1024;
-
-/// A transfer through the ring, checked against its handle.
-#[derive(Clone, Copy)]
-pub(crate) struct RingTransfer {
-    direction: Direction,
-    local: *mut c_void,
-    address: u64,
-    key: u64,
-    cookie: u64,
-    size: usize,
-}
 
 /// Outcome of the first part of a large get.
 #[derive(Default)]
@@ -73,43 +57,6 @@ pub(crate) struct Begun {
     pub(crate) refused: Option<Status>,
     /// The way and start time, if the get is to be [timed](Transport::record_time) for autotune.
     pub(crate) timed: Option<(GetWay, Instant)>,
-}
-
-impl RingTransfer {
-    #[inline]
-    pub(crate) fn new(
-        direction: Direction,
-        local: *mut c_void,
-        remote: &Handle,
-        address: u64,
-        size: usize,
-    ) -> RingTransfer {
-        RingTransfer {
-            direction,
-            local,
-            address,
-            key: remote.key(),
-            cookie: remote.cookie(),
-            size,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn command(&self) -> Command {
-        Command {
-            what: match self.direction {
-                Direction::Put => PUT,
-                Direction::Get => GET,
-            },
-            count: self.size as u32,
-            payload: 0,
-            address: self.address,
-            key: self.key,
-            cookie: self.cookie,
-            value: 0,
-            compare: 0,
-        }
-    }
 }
 
 impl Core {
@@ -152,7 +99,7 @@ impl Core {
     pub(crate) unsafe fn get_beginning(
         &self,
         endpoint: NonNull<Endpoint>,
-        get: &RingTransfer,
+        get: &Request,
         later: bool,
     ) -> Begun {
         let mut begun = Begun::default();
@@ -186,7 +133,7 @@ impl Core {
         let meanwhile = || channel.attend(self.registrar.table());
         let most = get.size.min(BYTES_PER_LOCK);
         // SAFETY: the caller guarantees that the buffer is valid until completion.
-        match unsafe { requester.get_fragments(get.command(), get.local, most, meanwhile) } {
+        match unsafe { requester.get_fragments(get, most, meanwhile) } {
             Ok(got) => begun.got = got,
             Err(status) => begun.refused = Some(status),
         }
@@ -242,9 +189,8 @@ impl Core {
     pub(crate) unsafe fn try_ring_transfer(
         &self,
         endpoint: NonNull<Endpoint>,
-        completion: Option<Completion>,
-        local_handle: *mut plugin_api::Handle,
-        (small, last): (&RingTransfer, bool),
+        caller: &Caller,
+        (small, last): (&Request, bool),
     ) -> Option<Status> {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
@@ -280,22 +226,8 @@ impl Core {
         };
         self.count_by_first(peer, Carrier::Ring, small.size);
         let tag = context.raise(peer, self.setup.threaded);
-        let caller = Caller {
-            completion,
-            local_address: small.local,
-            local_handle,
-        };
         // SAFETY: the caller guarantees that the buffer is valid until completion.
-        unsafe {
-            let finished = caller.finished(tag);
-            requester.transfer(
-                small.direction,
-                small.command(),
-                small.local,
-                room,
-                finished,
-            );
-        }
+        unsafe { requester.transfer(small, room, caller.finished(tag)) };
         channel.list(requester);
         drop(state);
         Some(Status::SUCCESS)
@@ -312,7 +244,7 @@ impl Core {
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        transfer: &RingTransfer,
+        transfer: &Request,
     ) -> Status {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
@@ -342,10 +274,8 @@ impl Core {
             return self.refused(endpoint, context, -(rc as isize), count);
         }
         let tag = context.raise(peer, self.setup.threaded);
-        let finished = caller.finished(tag);
-        let local = (transfer.local, transfer.size);
         // SAFETY: the caller guarantees that the buffer is valid until completion.
-        unsafe { requester.queue(transfer.direction, transfer.command(), local, finished) };
+        unsafe { requester.queue(transfer, caller.finished(tag)) };
         channel.list(requester);
         self.count_by_first(peer, Carrier::Ring, transfer.size);
         drop(state);

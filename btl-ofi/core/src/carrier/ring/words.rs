@@ -7,13 +7,12 @@ use std::ptr::{self, NonNull};
 use plugin_api::counters::Carrier;
 use plugin_api::{CompletionFn, Status};
 
-use crate::carrier::ring::transfers::RingTransfer;
 use crate::core::state::Core;
 use crate::mem::handle::Handle;
 use crate::op::completion::Completion;
-use crate::op::request::Caller;
+use crate::op::request::{Caller, Request};
 use crate::peer::endpoint::Endpoint;
-use crate::sm::requester::{Direction, Requester};
+use crate::sm::requester::Requester;
 
 /// What became of a transfer of a word.
 enum Tried {
@@ -104,10 +103,8 @@ impl Core {
                 local_address: local,
                 local_handle: ptr::null_mut(),
             };
-            let direction = if PUT { Direction::Put } else { Direction::Get };
-            let transfer = RingTransfer::new(direction, local, remote, address, size);
-            let finished = caller.finished(tag);
-            requester.transfer(direction, transfer.command(), local, room, finished);
+            let transfer = Request::transfer(PUT, local, remote, address, size);
+            requester.transfer(&transfer, room, caller.finished(tag));
             channel.list(requester);
             state.unlock_as(T);
         }
@@ -131,17 +128,19 @@ impl Core {
         context: *mut c_void,
         data: *mut c_void,
     ) -> Option<Status> {
-        let direction = if PUT { Direction::Put } else { Direction::Get };
-        let transfer = RingTransfer::new(direction, local, remote, address, size);
+        let transfer = Request::transfer(PUT, local, remote, address, size);
         let completion = function.map(|function| Completion {
             function,
             context,
             data,
         });
+        let caller = Caller {
+            completion,
+            local_address: local,
+            local_handle: ptr::null_mut(),
+        };
+        let asked = (&transfer, self.copies_quickly(completion));
         // SAFETY: the caller guarantees the same.
-        unsafe {
-            let asked = (&transfer, self.copies_quickly(completion));
-            self.try_ring_transfer(endpoint, completion, ptr::null_mut(), asked)
-        }
+        unsafe { self.try_ring_transfer(endpoint, &caller, asked) }
     }
 }

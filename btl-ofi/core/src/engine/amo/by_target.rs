@@ -9,11 +9,9 @@ use crate::base::hints::{MESSAGE, Way, branch};
 use crate::engine::amo::table::RING;
 use crate::engine::transport::Transport;
 use crate::mem::handle::Handle;
-use crate::op::atomic::AtomicCommand;
 use crate::op::completion::Completion;
-use crate::op::request::Caller;
-use crate::op::request::Operands;
-use crate::op::responder;
+use crate::op::request::{Caller, Operands, Request};
+use crate::op::responder::{self, Command};
 use crate::peer::endpoint::Endpoint;
 
 /// An AMO without its target.
@@ -72,18 +70,17 @@ impl Transport {
         handle: &Handle,
         word_operands: &WordOperands,
         result: *mut c_void,
-    ) -> Option<AtomicCommand> {
+    ) -> Option<Request> {
         let bit = 1 << (word_operands.kind as u32 + RING);
-        let (target, word) = self.word(bit, codes, handle, address)?;
-        Some(AtomicCommand {
-            what: responder::what(word_operands.kind, word.datatype as u32, word.op as u32),
-            count: 1,
-            size: word.mask as usize + 1,
-            address,
-            key: target.key,
-            cookie: handle.cookie(),
+        let (_, word) = self.word(bit, codes, handle, address)?;
+        let what = responder::what(word_operands.kind, word.datatype as u32, word.op as u32);
+        Some(Request {
+            command: Command {
+                compare: word_operands.compare,
+                ..Command::on(handle, address, what, 1)
+            },
             operands: Operands::Value(word_operands.operand),
-            compare: word_operands.compare,
+            size: word.mask as usize + 1,
             result,
         })
     }

@@ -7,17 +7,15 @@ use std::ptr;
 use plugin_api::Status;
 
 use super::*;
-use crate::op::request::Caller;
-use crate::op::request::Operands;
-use crate::op::responder;
+use crate::op::request::{Caller, Operands, Request};
+use crate::op::responder::{self, Command};
 use crate::op::tag::Tag;
 use crate::peer::counters::CounterTable;
 use crate::peer::endpoint::LocalPeer;
 use crate::peer::liveness::ProcessId;
 use crate::peer::route::{Facts, Route};
 use crate::peer::table::{Endpoints, Placed};
-use crate::sm::requester::Direction;
-use crate::sm::ring::{Answer, Command, Slot};
+use crate::sm::ring::{Answer, Slot};
 use crate::sm::segment::{PAYLOAD, Place};
 
 /// Bytes of a fragment of a large get; the payload holds eight.
@@ -115,9 +113,14 @@ impl Origin {
     /// A get of eight fragments; the target takes the first `begun` and answers none.
     fn get_in_vain(&mut self, target: &Target, begun: u32) {
         let mut local = vec![0u8; PAYLOAD];
-        let command = Command {
-            what: responder::GET,
-            ..Command::default()
+        let get = Request {
+            command: Command {
+                what: responder::GET,
+                ..Command::default()
+            },
+            operands: Operands::Buffer(ptr::null()),
+            size: PAYLOAD,
+            result: local.as_mut_ptr().cast(),
         };
         let mut next = 0;
         let meanwhile = || {
@@ -126,12 +129,8 @@ impl Origin {
                 next += 1;
             }
         };
-        let to = local.as_mut_ptr().cast();
         // SAFETY: the buffer has PAYLOAD bytes.
-        let got = unsafe {
-            self.requester()
-                .get_fragments(command, to, PAYLOAD, meanwhile)
-        };
+        let got = unsafe { self.requester().get_fragments(&get, PAYLOAD, meanwhile) };
         assert_eq!((got, next), (Ok(0), begun));
     }
 
@@ -140,32 +139,30 @@ impl Origin {
         let finished = self.finished();
         let requester = self.requester();
         let room = requester.reserve(size_of_val(words), true).ok().unwrap();
-        let operands = Operands::Buffer(words.as_ptr().cast());
-        // SAFETY: the operands are copied, and there is no result.
-        unsafe {
-            requester.post(
-                Command::default(),
-                operands,
-                room,
-                ptr::null_mut(),
-                finished,
-            )
+        let atomic = Request {
+            command: Command::default(),
+            operands: Operands::Buffer(words.as_ptr().cast()),
+            size: size_of_val(words),
+            result: ptr::null_mut(),
         };
+        // SAFETY: the operands are copied, and there is no result.
+        unsafe { requester.post(&atomic, room, finished) };
     }
 
     /// Queues a put, whose fragments are posted as far as there is room.
     fn queue(&mut self, bytes: &[u8]) {
         let finished = self.finished();
-        let command = Command {
-            what: responder::PUT,
-            ..Command::default()
+        let put = Request {
+            command: Command {
+                what: responder::PUT,
+                ..Command::default()
+            },
+            operands: Operands::Buffer(bytes.as_ptr().cast()),
+            size: bytes.len(),
+            result: ptr::null_mut(),
         };
-        let local = (bytes.as_ptr().cast_mut().cast(), bytes.len());
         // SAFETY: the bytes are only read, and live until the ring is given up.
-        unsafe {
-            self.requester()
-                .queue(Direction::Put, command, local, finished)
-        };
+        unsafe { self.requester().queue(&put, finished) };
     }
 
     fn finished(&self) -> Finished {

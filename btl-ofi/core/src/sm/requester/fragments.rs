@@ -9,10 +9,9 @@ use std::ptr;
 
 use plugin_api::Status;
 
-use super::transfers::Direction;
 use super::{Answer, Done, Pending, Requester, Use, copy, no_operation, refusal};
 use crate::op::completion::Finished;
-use crate::op::request::Operands;
+use crate::op::request::{Operands, Request};
 use crate::sm::ring::Command;
 
 /// Largest fragment in bytes. The payload holds several, so that both sides copy at the same time.
@@ -25,7 +24,7 @@ pub(super) struct Queued {
     pub(super) finished: Finished,
     /// The command for the whole transfer.
     command: Command,
-    direction: Direction,
+    put: bool,
     /// The caller's buffer, or NULL for a put of `bytes`.
     local: *mut u8,
     /// Data of a put that was revoked in the ring.
@@ -38,24 +37,22 @@ pub(super) struct Queued {
 }
 
 impl Requester {
-    /// Queues a put from `local`, or a get to it, of `size` bytes.
+    /// Queues a put or get.
     ///
     /// # Safety
-    /// `local` is readable for a put, writable for a get, for `size` bytes until the transfer completes.
-    pub(crate) unsafe fn queue(
-        &mut self,
-        direction: Direction,
-        command: Command,
-        (local, size): (*mut c_void, usize),
-        finished: Finished,
-    ) {
+    /// The operands of a put are readable, and the result of a get is writable, until the transfer completes.
+    pub(crate) unsafe fn queue(&mut self, request: &Request, finished: Finished) {
+        let (put, local) = match request.operands {
+            Operands::Buffer(buffer) if request.result.is_null() => (true, buffer.cast_mut()),
+            _ => (false, request.result),
+        };
         self.enqueue(Queued {
             finished,
-            command,
-            direction,
+            command: Command::of(&request.command),
+            put,
             local: local.cast(),
             bytes: Box::default(),
-            size,
+            size: request.size,
             asked: 0,
             unanswered: 0,
             refused: None,
@@ -88,19 +85,19 @@ impl Requester {
             return Err(Status::OUT_OF_RESOURCE);
         }
         let mut bytes = Vec::new();
-        let (direction, local) = if put {
+        let local = if put {
             let reserved = bytes.try_reserve_exact(size);
             reserved.map_err(|_| Status::OUT_OF_RESOURCE)?;
             // SAFETY: the caller guarantees that `local` is readable for `size` bytes for a put.
             bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(local.cast(), size) });
-            (Direction::Put, ptr::null_mut())
+            ptr::null_mut()
         } else {
-            (Direction::Get, local.cast())
+            local.cast()
         };
         self.enqueue(Queued {
             finished,
             command,
-            direction,
+            put,
             local,
             bytes: bytes.into_boxed_slice(),
             size,
@@ -150,9 +147,9 @@ impl Requester {
                     bytes if queued.local.is_null() => bytes,
                     _ => queued.local.cast_const(),
                 };
-                let (from, to) = match queued.direction {
-                    Direction::Put => (source.wrapping_add(at).cast(), ptr::null_mut()),
-                    Direction::Get => (ptr::null(), queued.local.wrapping_add(at).cast()),
+                let (from, to) = match queued.put {
+                    true => (source.wrapping_add(at).cast(), ptr::null_mut()),
+                    false => (ptr::null(), queued.local.wrapping_add(at).cast()),
                 };
                 queued.asked += size;
                 queued.unanswered += 1;

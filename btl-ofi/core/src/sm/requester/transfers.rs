@@ -1,6 +1,5 @@
 //! Puts and gets through a ring. `carrier::ring::transfers` decides when and why.
 
-use std::ffi::c_void;
 use std::ptr;
 use std::time::{Duration, Instant};
 
@@ -10,18 +9,12 @@ use super::autotune::{Autotune, Way};
 use super::{Done, Requester, Room, Use, no_operation, refusal};
 use crate::base::cma::{self, Refused};
 use crate::op::completion::Finished;
-use crate::op::request::Operands;
+use crate::op::request::{Operands, Request};
+use crate::op::responder::PUT;
 use crate::peer::counters::add;
 use crate::peer::route::Transfers;
 use crate::sm::ring::Command;
 use crate::sm::segment::SLOTS;
-
-/// Direction of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Put,
-    Get,
-}
 
 /// Time that a ring put or get waits for the responder: about as long as the kernel takes for it.
 const RING_TIMEOUT: Duration = Duration::from_micros(2);
@@ -150,26 +143,19 @@ impl Requester {
     /// Posts a put from `local`, or a get to it, in `room`, which [`reserve`](Self::reserve) returned just now.
     ///
     /// # Safety
-    /// For a put, `local` is readable for the room's size. For a get, it is writable for the room's size until the
+    /// The operands of a put are readable for the room's size. The result of a get is writable for the room's size until the
     /// operation completes.
     #[inline(always)]
-    pub(crate) unsafe fn transfer(
-        &mut self,
-        direction: Direction,
-        command: Command,
-        local: *mut c_void,
-        room: Room,
-        finished: Finished,
-    ) {
-        let none = ptr::null_mut();
-        let (used, from, to) = match direction {
-            Direction::Put => (Use::Put, local, none),
-            Direction::Get => (Use::Get, none, local),
+    pub(crate) unsafe fn transfer(&mut self, request: &Request, room: Room, finished: Finished) {
+        let (command, operands) = (Command::of(&request.command), request.operands);
+        let used = match command.what {
+            PUT => Use::Put,
+            _ => Use::Get,
         };
         self.transfers += 1;
-        // SAFETY: the caller guarantees `local` for the room's size: readable for a put, writable until completion
+        // SAFETY: the caller guarantees the buffer for the room's size: readable for a put, writable until completion
         // for a get.
-        unsafe { self.post_as(used, command, Operands::Buffer(from), room, to, finished) };
+        unsafe { self.post_as(used, command, operands, room, request.result, finished) };
     }
 
     /// Revokes all transfers if the responder's answer is overdue and the kernel can make them.
@@ -304,22 +290,22 @@ impl Requester {
         }
     }
 
-    /// Gets the first of `size` bytes to `local` in fragments, for as long as the responder is fast enough. Returns
-    /// the number of bytes got. `command` names all bytes. `meanwhile` is called at each poll without an answer. All
+    /// Gets the first `size` bytes of a get in fragments, for as long as the responder is fast enough. Returns
+    /// the number of bytes got. `meanwhile` is called at each poll without an answer. All
     /// slots in use must be spent.
     ///
     /// # Errors
     /// The status with which the responder refused a fragment. It refuses the whole get: do not make it another way.
     ///
     /// # Safety
-    /// `local` is writable for `size` bytes.
+    /// The result of `request` is writable for `size` bytes.
     pub(crate) unsafe fn get_fragments(
         &mut self,
-        command: Command,
-        local: *mut c_void,
+        request: &Request,
         size: usize,
         mut meanwhile: impl FnMut(),
     ) -> Result<usize, Status> {
+        let command = Command::of(&request.command);
         let (mut asked, mut got, mut refused) = (0, 0, None);
         let mut wait = Wait::default();
         while got < size {
@@ -344,9 +330,9 @@ impl Requester {
                     let Some(from) = self.result(&pending, &answer) else {
                         break;
                     };
-                    let to = local.cast::<u8>().wrapping_add(got);
+                    let to = request.result.cast::<u8>().wrapping_add(got);
                     // SAFETY: fragments are answered in order and `got + fragment` does not exceed `size`, for which
-                    // the caller guarantees `local`. The responder has answered, so it no longer writes this part of
+                    // the caller guarantees the result. The responder has answered, so it no longer writes this part of
                     // the payload.
                     unsafe { ptr::copy_nonoverlapping(from, to, fragment) };
                     got += fragment;

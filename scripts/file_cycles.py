@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails when files of a crate depend on each other in a larger circle than before, or a layer on a higher one.
+"""Fails when files of a crate depend on each other in a larger circle than before, a layer on a higher one, or a carrier on another one.
 
 A file uses another one if it names it by a path (`crate::a::b`), or calls a method that only the other one defines: an `impl` spread
 over files is one place, which paths alone do not show. Test files are left out. LIMITS has the largest circle of each crate that is
@@ -97,6 +97,17 @@ def upward(crate, graph):
                 yield f"{'/'.join(module)}: {'/'.join(other)} ({name})"
 
 
+def sideways(crate, graph):
+    """Uses of a carrier by another one. The table of carrier/mod.rs names them."""
+    carriers = Path(crate) / "src/carrier/mod.rs"
+    names = LAYER.findall(carriers.read_text(encoding="utf-8")) if carriers.exists() else []
+    for module, others in sorted(graph.items()):
+        for other, name in sorted(others.items()):
+            pair = [part[1] for part in (module, other) if part[:1] == ("carrier",) and part[1:2] and part[1] in names]
+            if len(pair) == 2 and pair[0] != pair[1]:
+                yield f"{'/'.join(module)}: {'/'.join(other)} ({name})"
+
+
 def main():
     failed = False
     for crate, limit in LIMITS.items():
@@ -112,6 +123,9 @@ def main():
         for use in upward(crate, graph):
             failed = True
             print(f"  a layer uses one that is below it in the table of {crate}/src/lib.rs: {use}")
+        for use in sideways(crate, graph):
+            failed = True
+            print(f"  a carrier uses another one: {use}")
         if largest != limit:
             failed = True
             print(f"{'too large' if largest > limit else f'smaller: write {largest} in LIMITS'} ({crate})")

@@ -8,7 +8,7 @@
 //! atomic is executed here only while the peer's ring holds none; otherwise it takes its place in the ring. So atomics to a
 //! peer stay in order, although other memory of the peer is reached through the ring.
 //!
-//! **Atomicity.** One instruction changes each element, as at the ring's responder (`carrier::command`). Only peers whose
+//! **Atomicity.** One instruction changes each element, as at the ring's responder (`engine::commands`). Only peers whose
 //! atomics go by a ring are reached so: where the provider's hardware executes atomics, it executes all of them. Where the
 //! provider's software fetches a value and changes it one after the other (`Policy::fetch_alone`), only the target executes
 //! atomics.

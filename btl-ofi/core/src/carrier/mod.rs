@@ -7,16 +7,17 @@
 //! | `message` | commands that the target's processor executes, in batches |
 //! | `ring` | commands and fragments through memory that local peers share |
 //! | `mapped` | what this process does by instructions on memory that it maps |
-//! | `cma` | copies by the kernel (`base::cma`); here is what follows when it refuses one |
+//! | `own` | atomics of this transport to itself |
 //!
-//! `command` hands atomics to the carrier of the peer's atomics. `poll` asks all of them what they brought; `refusal` is the answer to
-//! a post for which a carrier has no room.
+//! Carriers do not use each other; `scripts/file_cycles.py` checks it. They share `poll`, which asks all of them what they brought,
+//! `queue`, in which the ends of the provider's operations and of messages arrive, and `refusal`, the answer to a post for which a
+//! carrier has no room. Copies by the kernel need no carrier (`base::cma`); `engine::cma_refused` is what follows when it refuses one.
 
-pub(crate) mod cma;
-mod command;
 pub(crate) mod mapped;
 pub(crate) mod message;
+mod own;
 mod poll;
 pub(crate) mod provider;
+mod queue;
 mod refusal;
 pub(crate) mod ring;

@@ -1,15 +1,29 @@
 //! Polls of contexts: one asks all carriers of a context what they brought.
 
+use crate::base::guarded::guarded;
 use crate::base::hints::branch;
 use crate::base::lock::Guard;
+use crate::base::ticks;
 use crate::core::context::{Carriers, Context, State};
 use crate::core::state::Core;
 use crate::peer::share::Share;
+use plugin_api::Status;
 use std::sync::atomic::Ordering;
 
 /// Successful polls of the own context after which another context is polled too. A smaller number would take
 /// locks and cache lines from the threads of the other contexts more often.
 const BUSY_POLLS: u32 = 8;
+
+/// If reading the queue makes system calls, it takes 20 to 50 times as long as a poll of the rings. It is then read at every
+/// poll while there is traffic (`Context::has_paused`), else when this many times its duration has passed since it was read;
+/// more where the provider serves peers itself and this process reaches none through it, because the queue holds nothing
+/// then. A count of polls would not do: a host may poll seldom.
+const COSTLY_PAUSE: u64 = 8;
+const COSTLY_PAUSE_IDLE: u64 = 64;
+
+/// Polls of a context without completion (in a row or not) after which the clock is read. Rare enough to cost
+/// nothing; often enough for a host that sleeps about 50 us between polls.
+const IDLE_CHECK: u32 = 1 << 10;
 
 impl Core {
     #[inline(always)]
@@ -121,5 +135,107 @@ impl Core {
             return self.poll_rings_and_kernel(context, state);
         }
         self.poll_rings_and_queue(context, state)
+    }
+
+    /// Polls the rings, and the provider's queue where reading it makes system calls.
+    #[inline(never)]
+    pub(crate) fn poll_rings_and_kernel(
+        &self,
+        context: &Context,
+        state: Guard<'_, State>,
+    ) -> usize {
+        let idle = self.policy.serves_itself && !self.node.uses_fabric.load(Ordering::Relaxed);
+        let pause = if idle {
+            COSTLY_PAUSE_IDLE
+        } else {
+            COSTLY_PAUSE
+        };
+        let due = context.has_paused(pause);
+        let (n, state) = match self.poll_channel(context, state, false) {
+            Ok(n) if due => (n, context.state.try_lock()),
+            Ok(n) => return n,
+            Err(state) => (0, Some(state)),
+        };
+        let Some(state) = state else {
+            return n;
+        };
+        let before = ticks::now();
+        let found = self.read_queue(context, state);
+        context.has_read(before, found);
+        n + found
+    }
+
+    /// Polls the rings, and at intervals, or if nothing completes there and a peer is reached through the provider, the
+    /// provider's queue.
+    #[inline(never)]
+    pub(crate) fn poll_rings_and_queue(&self, context: &Context, state: Guard<'_, State>) -> usize {
+        match self.poll_channel(context, state, true) {
+            Ok(n) => n,
+            Err(state) => self.read_queue(context, state),
+        }
+    }
+
+    /// Reads answers while batches are sent, so that both go on. Sends nothing: the batch that was just begun has one command,
+    /// and more are likely to come. Where callbacks run nothing is read, because they would nest.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn poll_while_sending(&self, context: &Context) {
+        guarded(|| {
+            if !self.must_not_poll(context)
+                && let Some(state) = context.state.try_lock()
+                && !state.messages.as_ref().is_some_and(|m| m.is_full())
+            {
+                self.read_queue(context, state);
+            }
+            Status::SUCCESS
+        });
+    }
+
+    /// Handles a poll without completions.
+    #[inline(always)]
+    pub(crate) fn without_entry(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+        if !state.ready.is_empty() {
+            return self.complete_ready(context, state);
+        }
+        state.idle = state.idle.wrapping_add(1);
+        let check = state.idle.is_multiple_of(IDLE_CHECK);
+        let unattributed = state.unattributed;
+        drop(state);
+        // Also with nothing outstanding: the host may be waiting for a signal from a dead peer.
+        if check {
+            self.check_peers_now_and_then();
+        }
+        if unattributed > 0 && context.count.outstanding() > 0 {
+            return self.settle_unattributed();
+        }
+        0
+    }
+
+    #[inline(never)]
+    fn complete_ready(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+        let ready = state.take_ready();
+        drop(state);
+        self.deliver_ready(context, ready)
+    }
+
+    /// As [`poll_if_many`](Self::poll_if_many), after a post whose caller catches no panic.
+    #[inline(always)]
+    pub(crate) fn poll_after_post(&self, context: &Context) {
+        if context.count.outstanding() > self.setup.progress_threshold {
+            guarded(|| {
+                self.poll_if_many(context);
+                Status::SUCCESS
+            });
+        }
+    }
+
+    /// Makes progress if many operations are outstanding.
+    #[inline]
+    pub(crate) fn poll_if_many(&self, context: &Context) {
+        if context.count.outstanding() > self.setup.progress_threshold
+            && !self.must_not_poll(context)
+        {
+            self.poll(context);
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 use plugin_api::Status;
 
+use crate::base::cma::Refused;
 use crate::core::failures::{Cause, Found, Reporting};
 use crate::core::state::Core;
 use crate::peer::endpoint::Endpoint;
@@ -21,6 +22,12 @@ impl Core {
     #[cold]
     pub(crate) fn check_peers(&self, suspect: Option<NonNull<Endpoint>>) {
         self.defer(Found::Suspect(suspect));
+    }
+
+    /// Has a peer examined to which the kernel refused CMA.
+    #[cold]
+    pub(crate) fn examine_later(&self, endpoint: NonNull<Endpoint>, refused: Refused) {
+        self.defer(Found::CmaRefused(endpoint, refused));
     }
 
     /// Has the peers checked, at most once per interval.

@@ -9,6 +9,7 @@ use std::sync::{Mutex, RwLock};
 use plugin_api::{CompletionFn, Status};
 
 use crate::base::capabilities::ErrorReport;
+use crate::base::cma::Refused;
 use crate::peer::endpoint::Endpoint;
 
 /// Failures of operations and peers that were not reported yet, or that change what follows.
@@ -56,6 +57,8 @@ pub(crate) enum Cause {
 pub(crate) enum Found {
     /// An operation failed or was refused, to this peer if that is known: it may be gone.
     Suspect(Option<NonNull<Endpoint>>),
+    /// The kernel refused CMA to this peer.
+    CmaRefused(NonNull<Endpoint>, Refused),
     /// The peers are to be checked, because some time has passed.
     Due,
     /// A peer has failed.

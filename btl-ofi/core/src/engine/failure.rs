@@ -168,6 +168,9 @@ impl Transport {
             n += 1;
             match found {
                 Found::Suspect(suspect) => self.run_check(Reason::Suspicion(suspect)),
+                Found::CmaRefused(endpoint, refused) => {
+                    self.examine(endpoint, refused);
+                }
                 Found::Due => self.run_check(Reason::Quiet),
                 Found::Failed(endpoint, cause, status, why) => {
                     self.end_failed(endpoint, cause, status, &why);

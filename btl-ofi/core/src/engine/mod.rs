@@ -4,6 +4,8 @@ pub(crate) mod amo;
 mod apply;
 pub(crate) mod atomics;
 mod close;
+mod cma_refused;
+mod commands;
 pub(crate) mod compound;
 mod describe;
 pub(crate) mod failure;

@@ -5,7 +5,7 @@
 //! responder, executes the commands in the rings. The rings lie with the responder, so only a requester opens files:
 //! the responder needs no permission for its requesters, maps nothing while it works, and is safe from a requester's
 //! file that shrinks. A requester knows before its first command whether it may open the segment, so the path to each
-//! peer is fixed once (`carrier::command`).
+//! peer is fixed once (`engine::commands`).
 //!
 //! The segment is a `memfd`: it has no name in `/dev/shm`, so a killed process leaves no orphaned segment. Peers open
 //! it through `/proc/<pid>/fd/<n>`, which needs the same permission as cross-memory attach. They recognise it by its

@@ -9,7 +9,6 @@ use std::ptr::{self, NonNull};
 use plugin_api::counters::Carrier;
 use plugin_api::{AtomicKind, Status};
 
-use crate::base::guarded::guarded;
 use crate::base::hints::branch;
 use crate::core::context::Context;
 use crate::core::state::Core;
@@ -215,22 +214,6 @@ impl Core {
             self.poll_while_sending(context);
         }
         Some(Status::SUCCESS)
-    }
-
-    /// Reads answers while batches are sent, so that both go on. Sends nothing: the batch that was just begun has one command,
-    /// and more are likely to come. Where callbacks run nothing is read, because they would nest.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn poll_while_sending(&self, context: &Context) {
-        guarded(|| {
-            if !self.must_not_poll(context)
-                && let Some(state) = context.state.try_lock()
-                && !state.messages.as_ref().is_some_and(|m| m.is_full())
-            {
-                self.read_queue(context, state);
-            }
-            Status::SUCCESS
-        });
     }
 
     /// Posts a request as a message.

@@ -2,9 +2,7 @@
 
 mod atomics;
 pub(crate) mod confirmation;
-mod errors;
 pub(crate) mod post;
-mod queue;
 mod rma;
 mod shut;
 mod unattributed;

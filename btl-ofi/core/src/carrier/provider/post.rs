@@ -11,7 +11,6 @@ use std::ptr::{self, NonNull};
 use plugin_api::Status;
 use plugin_api::counters::Carrier;
 
-use crate::base::guarded::guarded;
 use crate::base::hints::branch;
 use crate::base::lock::Guard;
 use crate::core::context::{Attempt, Context, State};
@@ -275,26 +274,5 @@ impl Core {
             return Err(Status::TEMP_OUT_OF_RESOURCE);
         }
         Ok(state)
-    }
-
-    /// As [`poll_if_many`](Self::poll_if_many), after a post whose caller catches no panic.
-    #[inline(always)]
-    pub(crate) fn poll_after_post(&self, context: &Context) {
-        if context.count.outstanding() > self.setup.progress_threshold {
-            guarded(|| {
-                self.poll_if_many(context);
-                Status::SUCCESS
-            });
-        }
-    }
-
-    /// Makes progress if many operations are outstanding.
-    #[inline]
-    pub(crate) fn poll_if_many(&self, context: &Context) {
-        if context.count.outstanding() > self.setup.progress_threshold
-            && !self.must_not_poll(context)
-        {
-            self.poll(context);
-        }
     }
 }

@@ -8,7 +8,6 @@ use plugin_api::Status;
 
 use crate::base::hints::branch;
 use crate::base::lock::Guard;
-use crate::base::ticks;
 use crate::core::context::{Context, State};
 use crate::core::failures::Reporting;
 use crate::core::state::Core;
@@ -18,57 +17,13 @@ use crate::sm::requester::Done;
 
 /// One poll in this many reads the provider's queue, even if the rings have work.
 const PROVIDER_INTERVAL: u32 = 8;
-/// If reading the queue makes system calls, it takes 20 to 50 times as long as a poll of the rings. It is then read at every
-/// poll while there is traffic (`Context::has_paused`), else when this many times its duration has passed since it was read;
-/// more where the provider serves peers itself and this process reaches none through it, because the queue holds nothing
-/// then. A count of polls would not do: a host may poll seldom.
-const COSTLY_PAUSE: u64 = 8;
-const COSTLY_PAUSE_IDLE: u64 = 64;
 
 impl Core {
-    /// Polls the rings, and the provider's queue where reading it makes system calls.
-    #[inline(never)]
-    pub(crate) fn poll_rings_and_kernel(
-        &self,
-        context: &Context,
-        state: Guard<'_, State>,
-    ) -> usize {
-        let idle = self.policy.serves_itself && !self.node.uses_fabric.load(Ordering::Relaxed);
-        let pause = if idle {
-            COSTLY_PAUSE_IDLE
-        } else {
-            COSTLY_PAUSE
-        };
-        let due = context.has_paused(pause);
-        let (n, state) = match self.poll_channel(context, state, false) {
-            Ok(n) if due => (n, context.state.try_lock()),
-            Ok(n) => return n,
-            Err(state) => (0, Some(state)),
-        };
-        let Some(state) = state else {
-            return n;
-        };
-        let before = ticks::now();
-        let found = self.read_queue(context, state);
-        context.has_read(before, found);
-        n + found
-    }
-
-    /// Polls the rings, and at intervals, or if nothing completes there and a peer is reached through the provider, the
-    /// provider's queue.
-    #[inline(never)]
-    pub(crate) fn poll_rings_and_queue(&self, context: &Context, state: Guard<'_, State>) -> usize {
-        match self.poll_channel(context, state, true) {
-            Ok(n) => n,
-            Err(state) => self.read_queue(context, state),
-        }
-    }
-
     /// Executes the commands that arrived, reads answers and delivers them. Returns the guard if this context has no
     /// rings, and if `with_queue` when the caller must read the provider's queue: at intervals, and when the rings have
     /// nothing and a peer is reached through the provider.
     #[inline(always)]
-    fn poll_channel<'a>(
+    pub(crate) fn poll_channel<'a>(
         &self,
         context: &Context,
         mut state: Guard<'a, State>,
@@ -94,7 +49,7 @@ impl Core {
         let n = done.finished().len() + usize::from(done.refused.is_some());
         if n == 0 {
             if let Some((endpoint, refused)) = done.doubted {
-                self.unlock_and_examine(state, endpoint, refused);
+                self.examine_later(endpoint, refused);
                 return Ok(0);
             }
             if channel.has_served() {

@@ -6,15 +6,12 @@ use std::sync::atomic::Ordering;
 use plugin_api::Status;
 
 use crate::base::cma::Refused;
-use crate::base::lock::Guard;
-use crate::core::context::State;
-use crate::core::failures::Reporting;
-use crate::core::state::Core;
+use crate::engine::transport::Transport;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::reach::{Standing, reason, standing};
 use crate::peer::route::{Atomics, Transfers};
 
-impl Core {
+impl Transport {
     /// Handles a CMA refusal for a peer. Returns the operation's status, or `None` if the caller must try
     /// another way.
     #[cold]
@@ -47,22 +44,6 @@ impl Core {
             }
             _ => None,
         }
-    }
-
-    /// Handles a refusal for a peer that was found under a lock, and releases the lock. The peer fails with its outstanding
-    /// operations, or the target executes them.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn unlock_and_examine(
-        &self,
-        state: Guard<'_, State>,
-        endpoint: NonNull<Endpoint>,
-        refused: Refused,
-    ) {
-        // A release meanwhile keeps the endpoint.
-        let _reporting = Reporting::begin(&self.failures);
-        drop(state);
-        self.examine(endpoint, refused);
     }
 
     /// Checks a peer that was found gone while nothing was outstanding, before an operation to it.

@@ -1,4 +1,6 @@
-//! Reading a completion queue, and the ends of the operations in it.
+//! Reading a completion queue, and the ends of the operations and messages in it.
+
+mod errors;
 
 use crate::base::hints::branch;
 use crate::base::lock::Guard;
@@ -15,10 +17,6 @@ use plugin_api::Status;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
-
-/// Polls of a context without completion (in a row or not) after which the clock is read. Rare enough to cost
-/// nothing; often enough for a host that sleeps about 50 us between polls.
-const IDLE_CHECK: u32 = 1 << 10;
 
 impl Core {
     /// Reads the queue once.
@@ -185,32 +183,5 @@ impl Core {
         if let Some(tag) = Tag::from_untracked(run) {
             self.lower(context, tag, length);
         }
-    }
-
-    /// Handles a poll without completions.
-    #[inline(always)]
-    pub(crate) fn without_entry(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
-        if !state.ready.is_empty() {
-            return self.complete_ready(context, state);
-        }
-        state.idle = state.idle.wrapping_add(1);
-        let check = state.idle.is_multiple_of(IDLE_CHECK);
-        let unattributed = state.unattributed;
-        drop(state);
-        // Also with nothing outstanding: the host may be waiting for a signal from a dead peer.
-        if check {
-            self.check_peers_now_and_then();
-        }
-        if unattributed > 0 && context.count.outstanding() > 0 {
-            return self.settle_unattributed();
-        }
-        0
-    }
-
-    #[inline(never)]
-    fn complete_ready(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
-        let ready = state.take_ready();
-        drop(state);
-        self.deliver_ready(context, ready)
     }
 }

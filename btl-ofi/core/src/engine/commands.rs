@@ -1,0 +1,108 @@
+//! Atomics as commands, by the route of the peer's atomics: to its ring, as a message, or executed here.
+//!
+//! **Route.** `peer::route` says to which peers atomics go by a ring. The first one settles it: if the segment cannot be
+//! opened or has no free ring, all atomics to that peer go as those to other nodes. The two never mix at one peer, so atomics
+//! stay ordered. Only atomics that both the provider and `op::element` support are advertised, so both support all of
+//! them.
+//!
+//! **Atomicity.** A process's memory is changed by commands in its segment, by its own atomics to itself, and by those that
+//! its provider executes for others. All three change each element by one atomic instruction, so they exclude each other,
+//! whichever route each origin takes, whichever threads execute them. Peers of providers for which that is not known have
+//! no such route.
+
+use std::ptr::NonNull;
+
+use plugin_api::Status;
+
+use crate::engine::transport::Transport;
+use crate::op::atomic::Raise;
+use crate::op::request::{Caller, Operands, Request};
+use crate::peer::endpoint::Endpoint;
+use crate::peer::route::Atomics;
+
+impl Transport {
+    /// Posts an atomic to a peer's ring, or as a message. `None`, before side effects, for anything unusual: the caller then calls
+    /// [`command`](Self::command).
+    ///
+    /// # Safety
+    /// `endpoint` is live; the buffers of `atomic` are valid until completion.
+    #[inline(never)]
+    pub(crate) unsafe fn try_command(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        atomic: &Request,
+    ) -> Option<Status> {
+        // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
+        unsafe {
+            // The ring first: most callers have one, and messages mostly gather before they come here.
+            let posted = self.try_ring_command(endpoint, caller, atomic);
+            if posted.is_some() || endpoint.as_ref().atomics() != Atomics::Message {
+                return posted;
+            }
+            self.try_tell(endpoint, caller, atomic)
+        }
+    }
+
+    /// Posts an atomic to a peer by the route of its atomics, or executes it if the peer is this transport. `None` if the
+    /// provider executes the peer's atomics.
+    ///
+    /// # Safety
+    /// `endpoint` is live; the buffers of `atomic` are valid until completion.
+    pub(crate) unsafe fn command(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        atomic: &Request,
+    ) -> Option<Status> {
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        loop {
+            if let Some(status) = peer.failure() {
+                return Some(status);
+            }
+            // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
+            unsafe {
+                match peer.atomics() {
+                    Atomics::Fabric => return None,
+                    Atomics::Message => return Some(self.tell(endpoint, caller, atomic)),
+                    Atomics::Own => return Some(self.perform(endpoint, caller, atomic)),
+                    Atomics::Unclaimed => {
+                        if let Err(status) = self.claim_ring(endpoint) {
+                            return Some(status);
+                        }
+                    }
+                    Atomics::Ring => {
+                        let posted = self.try_command(endpoint, caller, atomic);
+                        let answer = posted.or_else(|| self.ring_is_full(endpoint, atomic.size));
+                        if answer.is_some() {
+                            return answer;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Raises the counter, whichever way the peer's atomics go.
+    ///
+    /// # Safety
+    /// `endpoint` is live.
+    pub(crate) unsafe fn raise(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        raise: &Raise,
+    ) -> Status {
+        // SAFETY: the caller guarantees that `endpoint` is live; the operand is passed by value, and there is no result.
+        unsafe {
+            if endpoint.as_ref().atomics() != Atomics::Fabric
+                && let Some(status) = self.command(endpoint, caller, &raise.request())
+            {
+                return status;
+            }
+            let operands = Operands::Value(raise.add);
+            self.update(endpoint, caller, &raise.remote, operands)
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! The callback of an operation, and what it is called with.
 
 use std::ffi::c_void;
+use std::ptr;
 
 use plugin_api::{CompletionFn, Handle};
 
@@ -15,6 +16,34 @@ pub struct Completion {
     pub context: *mut c_void,
     /// Its `data` argument.
     pub data: *mut c_void,
+}
+
+impl Completion {
+    /// The parts of what may be a completion. A call that passes them as arguments needs no address of its caller's, which can then
+    /// jump to its slow path.
+    #[inline(always)]
+    pub(crate) fn parts(
+        completion: Option<Completion>,
+    ) -> (Option<CompletionFn>, *mut c_void, *mut c_void) {
+        let none = ptr::null_mut();
+        completion.map_or((None, none, none), |c| {
+            (Some(c.function), c.context, c.data)
+        })
+    }
+
+    /// What has these [`parts`](Self::parts).
+    #[inline(always)]
+    pub(crate) fn of(
+        function: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Option<Completion> {
+        function.map(|function| Completion {
+            function,
+            context,
+            data,
+        })
+    }
 }
 
 /// The data of a record that its callback needs, once the record is given back.

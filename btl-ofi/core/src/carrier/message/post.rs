@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
 use plugin_api::counters::Carrier;
-use plugin_api::{AtomicKind, Status};
+use plugin_api::{AtomicKind, CompletionFn, Status};
 
 use crate::base::hints::branch;
 use crate::core::context::Context;
@@ -160,7 +160,7 @@ impl Core {
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); the peer's transfers travel as messages.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) unsafe fn try_tell_transfer<const PUTS: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -169,6 +169,31 @@ impl Core {
         size: usize,
         completion: Option<Completion>,
     ) -> Option<Status> {
+        let (function, context, data) = Completion::parts(completion);
+        // SAFETY: the caller guarantees the same.
+        unsafe {
+            self.begin_batch::<PUTS>(
+                endpoint, local, remote, address, size, function, context, data,
+            )
+        }
+    }
+
+    /// # Safety
+    /// As for [`try_tell_transfer`](Self::try_tell_transfer).
+    #[inline(never)]
+    #[allow(clippy::too_many_arguments, reason = "see `Completion::parts`")]
+    unsafe fn begin_batch<const PUTS: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        remote: &Handle,
+        address: u64,
+        size: usize,
+        function: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Option<Status> {
+        let completion = Completion::of(function, context, data);
         let (caller, request) =
             self.check_transfer_by_message::<PUTS>(local, (remote, address), size, completion)?;
         // SAFETY: the caller guarantees that `endpoint` is live and that the buffer is valid until completion.

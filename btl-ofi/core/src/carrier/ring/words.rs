@@ -39,9 +39,7 @@ impl Core {
         size: usize,
         completion: Option<Completion>,
     ) -> Option<Status> {
-        let function = completion.map(|c| c.function);
-        let context = completion.map_or(ptr::null_mut(), |c| c.context);
-        let data = completion.map_or(ptr::null_mut(), |c| c.data);
+        let (function, context, data) = Completion::parts(completion);
         // SAFETY: the caller guarantees the same.
         unsafe {
             if size <= size_of::<u64>() {
@@ -52,7 +50,6 @@ impl Core {
                     Tried::Unusual => {}
                 }
             }
-            // By values: no variable of the caller needs an address, so that it can jump to its slow path.
             self.ring_block::<PUT>(
                 endpoint, local, remote, address, size, function, context, data,
             )
@@ -116,7 +113,7 @@ impl Core {
     /// # Safety
     /// As for [`try_ring_transfer`](Self::try_ring_transfer).
     #[inline(never)]
-    #[allow(clippy::too_many_arguments, reason = "see `quick_ring_transfer`")]
+    #[allow(clippy::too_many_arguments, reason = "see `Completion::parts`")]
     unsafe fn ring_block<const PUT: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -129,11 +126,7 @@ impl Core {
         data: *mut c_void,
     ) -> Option<Status> {
         let transfer = Request::transfer(PUT, local, remote, address, size);
-        let completion = function.map(|function| Completion {
-            function,
-            context,
-            data,
-        });
+        let completion = Completion::of(function, context, data);
         let caller = Caller {
             completion,
             local_address: local,

@@ -79,6 +79,16 @@
 //! | `engine` | routes, progress, flush, the ends of peers, operations made of others (`compound`), staged device memory, and [`Transport`] |
 //!
 
+//! # Three verbs for an end
+//!
+//! | verb | of | meaning |
+//! | --- | --- | --- |
+//! | `fail` | an operation, a peer, the provider | it is reported with an error, once; nothing waits for it any more, and later operations are refused |
+//! | `abandon` | what a carrier or the detector has for a peer | it is dropped, and what it still brings is ignored; its operations fail |
+//! | `close` | an object: transport, endpoints, regions, channels | it is released in order, the child before the parent; nothing uses it any more |
+//!
+//! An operation *ends* when it completes or fails. An entry of a table is *removed*.
+
 #![allow(
     clippy::useless_conversion,
     reason = "the integer types of libfabric's flags differ between releases of its headers"

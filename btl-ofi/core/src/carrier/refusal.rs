@@ -80,7 +80,7 @@ impl Core {
                 }
                 if self.takes_nothing(context) {
                     let why = "the provider has accepted no operation for btl_ofi_peer_timeout";
-                    self.abandon_peer(endpoint, why);
+                    self.fail_silent(endpoint, why);
                     return Status::UNREACH;
                 }
             }

@@ -180,7 +180,7 @@ pub(crate) struct State {
     pub(crate) pool: Pool,
     pub(crate) attempt: Attempt,
     pub(crate) message: Message,
-    /// The provider's `fi_cq_read`; a function that reads nothing once the endpoints are closed (`carrier::provider::shut`).
+    /// The provider's `fi_cq_read`; a function that reads nothing once the endpoints are closed (`carrier::provider::endpoints`).
     pub(crate) read: CqRead,
     /// Zero-byte operations; the next progress call completes them.
     pub(crate) ready: Vec<Finished>,
@@ -205,9 +205,9 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Whether the endpoints are closed (`carrier::provider::shut`).
+    /// Whether the endpoints are closed (`carrier::provider::endpoints`).
     #[inline]
-    pub(crate) fn is_shut(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.read as usize == never_read as *const () as usize
     }
 

@@ -52,25 +52,25 @@ impl Core {
         }
     }
 
-    /// Gives a peer up. Outstanding operations with a callback are reported as failed, later operations get
+    /// Fails a peer. Outstanding operations with a callback are reported as failed, later operations get
     /// `status` immediately, and flushes stop waiting for the peer. Records at the provider stay taken, because
     /// the provider may still write to them if the peer returns. Operations in the peer's ring end, because
     /// only this process writes their buffers.
     #[cold]
     pub(crate) fn fail_peer(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
-        self.fail(endpoint, Cause::Lost, status, why);
+        self.fail(endpoint, Cause::Gone, status, why);
     }
 
-    /// Gives up a silent peer, which may come back. The provider is first kept from touching the buffers of
+    /// Fails a silent peer, which may come back. The provider is first kept from touching the buffers of
     /// outstanding operations, because the report returns them to the caller.
     #[cold]
-    pub(crate) fn abandon_peer(&self, endpoint: NonNull<Endpoint>, why: &str) {
+    pub(crate) fn fail_silent(&self, endpoint: NonNull<Endpoint>, why: &str) {
         self.fail(endpoint, Cause::Silent, Status::UNREACH, why);
     }
 
-    /// [`abandon_peer`](Self::abandon_peer) for a peer that is no longer connected.
+    /// [`fail_silent`](Self::fail_silent) for a peer that is no longer connected.
     #[cold]
-    pub(crate) fn abandon_released(&self, endpoint: NonNull<Endpoint>, why: &str) {
+    pub(crate) fn fail_released(&self, endpoint: NonNull<Endpoint>, why: &str) {
         self.fail(endpoint, Cause::Released, Status::UNREACH, why);
     }
 
@@ -81,11 +81,11 @@ impl Core {
         }
     }
 
-    /// Gives up the provider, whose completions cannot be read any more: its endpoints are closed, so that it leaves the buffers
+    /// Fails the provider, whose completions cannot be read any more: its endpoints are closed, so that it leaves the buffers
     /// alone, and the operations outstanding there are reported.
     #[cold]
-    pub(crate) fn lose_provider(&self, what: &str) {
-        self.defer(Found::ProviderLost(what.to_owned()));
+    pub(crate) fn fail_provider(&self, what: &str) {
+        self.defer(Found::ProviderFailed(what.to_owned()));
     }
 
     /// Leaves something to the transport. What is left already is not left again.

@@ -29,7 +29,7 @@ pub(crate) struct Failures {
     /// Set once no operation through the provider can complete any more.
     pub(crate) broken: AtomicBool,
     /// Set once the provider refused to close the endpoints, so that it may still touch buffers.
-    pub(crate) refused_to_shut: AtomicBool,
+    pub(crate) refused_to_close: AtomicBool,
     /// Status of the last peer failure, for the next flush of all peers.
     pub(crate) last_failure: AtomicI32,
     pub(crate) report: RwLock<Option<ErrorReport>>,
@@ -41,11 +41,11 @@ pub(crate) struct Failures {
     pub(crate) of: String,
 }
 
-/// Why a peer is given up.
+/// Why a peer fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// Its process is gone, or the provider reports it as unreachable.
-    Lost,
+    Gone,
     /// It does not respond, but may come back.
     Silent,
     /// It was released while operations name it.
@@ -64,7 +64,7 @@ pub(crate) enum Found {
     /// A peer has failed.
     Failed(NonNull<Endpoint>, Cause, Status, String),
     /// The provider's completions cannot be read any more.
-    ProviderLost(String),
+    ProviderFailed(String),
 }
 
 // SAFETY: endpoints are shared by all threads; a failure that is found keeps the endpoint (`Failures::reporting`).

@@ -16,13 +16,13 @@ use crate::peer::endpoint::Endpoint;
 impl Core {
     /// Records `n` failed operations without callback for the next flush, and reports them. The caller lowers their counts
     /// afterwards, so that this flush waits for them.
-    pub(crate) fn lose(&self, tag: Tag, n: u32, status: Status, what: &str) {
-        self.count_lost(tag, n);
-        self.report_lost(tag, n, status, what);
+    pub(crate) fn fail_operations(&self, tag: Tag, n: u32, status: Status, what: &str) {
+        self.count_failed(tag, n);
+        self.report_failures(tag, n, status, what);
     }
 
     /// Records failed operations without callback for the next flush. Their counts are lowered afterwards.
-    pub(crate) fn count_lost(&self, tag: Tag, n: u32) {
+    pub(crate) fn count_failed(&self, tag: Tag, n: u32) {
         // SAFETY: endpoints outlive the operations whose tags name them.
         let peer = unsafe { &*tag.endpoint() };
         peer.lost.fetch_add(n, Ordering::Relaxed);
@@ -30,7 +30,7 @@ impl Core {
     }
 
     /// Reports failed operations that were recorded. The caller holds no lock.
-    pub(crate) fn report_lost(&self, tag: Tag, n: u32, status: Status, what: &str) {
+    pub(crate) fn report_failures(&self, tag: Tag, n: u32, status: Status, what: &str) {
         // SAFETY: endpoints outlive the operations whose tags name them.
         let peer = unsafe { &*tag.endpoint() };
         self.report(
@@ -53,7 +53,7 @@ impl Core {
         let silent = finished.iter().filter(|f| f.function.is_none());
         let silent = silent.count() as u32;
         if silent > 0 {
-            self.lose(first.tag, silent, status, what);
+            self.fail_operations(first.tag, silent, status, what);
         }
         if self.failures.every {
             let told = finished.iter().filter(|f| {
@@ -61,7 +61,7 @@ impl Core {
             });
             let told = told.count() as u32;
             if told > 0 {
-                self.report_lost(first.tag, told, status, what);
+                self.report_failures(first.tag, told, status, what);
             }
         }
     }

@@ -99,7 +99,7 @@ pub(crate) struct Setup {
     pub(crate) num_cq_read: usize,
     /// Milliseconds between two liveness checks.
     pub(crate) check_interval_ms: u64,
-    /// Milliseconds of silence after which a peer is given up; 0 means never.
+    /// Milliseconds of silence after which a peer fails; 0 means never.
     pub(crate) peer_timeout_ms: u64,
     /// Whether the provider may register device memory (FI_HMEM).
     pub(crate) hmem_provider: bool,

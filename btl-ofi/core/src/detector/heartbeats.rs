@@ -64,7 +64,7 @@ impl Heartbeats {
         peers.into_iter().map(|(_, endpoint)| endpoint).collect()
     }
 
-    pub(crate) fn forget(&mut self, proc: u64) {
+    pub(crate) fn remove(&mut self, proc: u64) {
         self.asked.remove(&proc);
         self.left.remove(&proc);
     }

@@ -58,7 +58,7 @@ impl LongTransfers {
         }
         let time = flight.time();
         if flight.before + flight.since == 0 {
-            self.forget(peer.proc);
+            self.remove(peer.proc);
         }
         time
     }
@@ -68,7 +68,7 @@ impl LongTransfers {
         self.0.values().map(Flight::time).sum()
     }
 
-    pub(crate) fn forget(&mut self, proc: u64) {
+    pub(crate) fn remove(&mut self, proc: u64) {
         if !self.0.is_empty() {
             self.0.remove(&proc);
         }

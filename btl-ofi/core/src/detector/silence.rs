@@ -1,5 +1,5 @@
 //! Silent peers: while operations to a peer are outstanding and none completes, or while it answers no heartbeat, a warning
-//! says so after 10 s, then ever more rarely, and another one says when the peer answers again. Whether a silent peer is given up is
+//! says so after 10 s, then ever more rarely, and another one says when the peer answers again. Whether a silent peer fails is
 //! decided by `btl_ofi_peer_timeout` (`engine::liveness`). One cause of silence is certain, and ends the module: a connection of a
 //! peer waits for 10 s because this process has no descriptor for it (`detector::silence`).
 //! Only time in which this process polls counts, and in which no operation to
@@ -116,7 +116,7 @@ impl Silences {
         silence.note(if copies { 0 } else { passed }, completed)
     }
 
-    pub(crate) fn forget(&mut self, proc: u64) {
+    pub(crate) fn remove(&mut self, proc: u64) {
         self.peers.remove(&proc);
     }
 }

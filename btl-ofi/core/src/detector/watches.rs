@@ -52,7 +52,7 @@ impl Watches {
         let asked = self.heartbeats.awaits(peer);
         if state.is_none() && idle && !asked {
             self.peers.remove(&peer.proc);
-            self.long.forget(peer.proc);
+            self.long.remove(peer.proc);
             return None;
         }
         let more = self.long.time_of(peer);
@@ -70,12 +70,12 @@ impl Watches {
         watched.failure_reason((limit, more), idle)
     }
 
-    pub(crate) fn forget(&mut self, proc: u64) {
+    pub(crate) fn remove(&mut self, proc: u64) {
         self.peers.remove(&proc);
-        self.long.forget(proc);
+        self.long.remove(proc);
         self.trials.remove(&proc);
-        self.silences.forget(proc);
-        self.heartbeats.forget(proc);
+        self.silences.remove(proc);
+        self.heartbeats.remove(proc);
     }
 }
 

@@ -24,7 +24,7 @@ impl Transport {
         }
         let until = Instant::now() + CLOSE_PATIENCE;
         self.flush_patiently(None);
-        self.leave_mailboxes(None);
+        self.close_mailboxes(None);
         // Peers wait for the answers of commands that were executed here, and for sends.
         self.wait_for_sends(None, until);
         self.part();
@@ -134,11 +134,11 @@ impl Transport {
             ..
         } = core;
         counters.write();
-        hmem.shut();
+        hmem.close();
         drop((node.word.take(), node.fence.take(), registrar));
         let on_rails = rails.close();
         // Live regions keep the device open, but what is outstanding uses memory that ends here.
-        let shut = device.shut();
+        let ended = device.close_endpoints();
         let closed = match Arc::into_inner(device) {
             Some(device) => device.close(),
             // Live regions share the device; the last one closes it.
@@ -149,22 +149,22 @@ impl Transport {
         drop(entry);
         // Dropped after the provider, which may still have written to this memory.
         let memory = (contexts, scratch, peers, node, hmem, counters, compounds);
-        match &shut {
+        match &ended {
             Ok(()) => drop(memory),
             // The provider may still use it.
             Err(_) => std::mem::forget(memory),
         }
-        shut.and(closed).and(on_rails)
+        ended.and(closed).and(on_rails)
     }
 
-    /// Returns the lanes in the mailboxes of a peer, or of all peers. Forgets the mailboxes, because the endpoint of a released peer
+    /// Returns the lanes in the mailboxes of a peer, or of all peers. Removes the mailboxes, because the endpoint of a released peer
     /// may become another one's. Waits as [`flush_patiently`](Self::flush_patiently) does. Operations that are left then end with
     /// the failure of the peer.
-    pub(crate) fn leave_mailboxes(&self, endpoint: Option<NonNull<Endpoint>>) {
+    pub(crate) fn close_mailboxes(&self, endpoint: Option<NonNull<Endpoint>>) {
         let deadline = Instant::now() + self.patience();
         loop {
             let late = Instant::now() >= deadline;
-            let (done, lost) = self.hmem.leave(endpoint, &self.slow, late);
+            let (done, lost) = self.hmem.close_channels(endpoint, &self.slow, late);
             if lost > 0 {
                 tracing::warn!("{lost} lanes for device memory could not be returned");
             }

@@ -36,7 +36,7 @@ impl Transport {
             _ if refused.is_lasting() => refused,
             _ => return Some(refused.status()),
         };
-        self.leave_kernel(endpoint, lasting);
+        self.stop_cma(endpoint, lasting);
         match peer.transfers() {
             // The peer still uses CMA: there was no memory to set up another path.
             Transfers::Kernel | Transfers::Doubted => {
@@ -64,7 +64,7 @@ impl Transport {
     /// Stops CMA to and from a living peer.
     #[cold]
     #[inline(never)]
-    pub(crate) fn leave_kernel(&self, endpoint: NonNull<Endpoint>, refused: Refused) {
+    pub(crate) fn stop_cma(&self, endpoint: NonNull<Endpoint>, refused: Refused) {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
         // The code below handles a failed peer and lack of memory.

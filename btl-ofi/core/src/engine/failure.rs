@@ -23,7 +23,7 @@ fn blocked_by(dead: u64) -> String {
 impl Transport {
     /// Marks a peer as failed, so that posts and flushes do not wait for it any more, and ends what concerns it. The caller holds no
     /// lock, and has begun a report.
-    fn end_failed(&self, endpoint: NonNull<Endpoint>, cause: Cause, status: Status, why: &str) {
+    fn peer_failed(&self, endpoint: NonNull<Endpoint>, cause: Cause, status: Status, why: &str) {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
         // A released peer was ended by its release.
@@ -41,13 +41,15 @@ impl Transport {
             // Under mpirun no launcher of this project removes the orphaned segments.
             shm_orphans::remove(self.node.id, process);
         }
-        self.mapped.forget(endpoint);
+        self.mapped.abandon(endpoint);
         // Their buffers are written by this process only, so they keep nobody from going on.
         self.abandon_messages(endpoint, status, why);
         self.fail_on_rails(peer.proc, why);
         let others = match cause {
-            Cause::Silent | Cause::Released if peer.uses_provider() => self.cut_off(peer),
-            Cause::Lost | Cause::Silent | Cause::Released => None,
+            Cause::Silent | Cause::Released if peer.uses_provider() => {
+                self.close_endpoints_for(peer)
+            }
+            Cause::Gone | Cause::Silent | Cause::Released => None,
         };
         self.report_failed(endpoint, status, why);
         match others {
@@ -55,7 +57,7 @@ impl Transport {
             None if self.policy.dead_peer_blocks && peer.uses_provider() => {
                 let is_there = self.is_at_provider(peer, &self.lock_contexts());
                 if is_there {
-                    self.give_up(peer.proc);
+                    self.fail_others(peer.proc);
                 }
             }
             None => {}
@@ -70,7 +72,7 @@ impl Transport {
             // SAFETY: the record is in use, and the lock of its pool is held.
             unsafe { self.is_staged(record) }
         });
-        self.streams.end_waiting(endpoint);
+        self.streams.fail_waiting(endpoint);
         self.abandon_puts(endpoint, status, why);
         if self.node.has_rings {
             self.abandon_commands(endpoint, status, why);
@@ -84,10 +86,10 @@ impl Transport {
         );
     }
 
-    /// Gives up every peer reached through the provider, which completes nothing more. The endpoints stay open, for the operations of
+    /// Fails every peer reached through the provider, which completes nothing more. The endpoints stay open, for the operations of
     /// living peers on this process's memory; docs/failures.md says what may follow.
     #[cold]
-    fn give_up(&self, dead: u64) {
+    fn fail_others(&self, dead: u64) {
         let others: Vec<NonNull<Endpoint>> = {
             // A peer whose atomics go over to the provider does so under this lock: it sees the mark, or is found here.
             let _state = self.contexts[0].state.lock();
@@ -127,8 +129,8 @@ impl Transport {
         }
         fence(Ordering::Acquire);
         self.act_on_failures();
-        if !Reporting::is_here() && !self.failures.refused_to_shut.load(Ordering::Relaxed) {
-            self.end_staged(deadline);
+        if !Reporting::is_here() && !self.failures.refused_to_close.load(Ordering::Relaxed) {
+            self.fail_staged(deadline);
         }
         while self.failures.reporting.load(Ordering::Acquire) > 0 && !Reporting::is_here() {
             // A callback may wait for something that only its host brings about.
@@ -141,17 +143,17 @@ impl Transport {
         }
     }
 
-    /// Gives up the provider, whose completions cannot be read any more: closes the endpoints, so that it leaves the buffers
+    /// Fails the provider, whose completions cannot be read any more: closes the endpoints, so that it leaves the buffers
     /// alone, and reports the operations outstanding there. The caller holds no lock.
     #[cold]
-    fn end_provider(&self, what: &str) {
+    fn provider_failed(&self, what: &str) {
         self.failures.degraded.store(true, Ordering::Release);
         let others = {
             let mut guards = self.lock_contexts();
             if self.failures.broken.load(Ordering::Relaxed) {
                 return;
             }
-            self.disconnect_all(&mut guards)
+            self.close_endpoints(&mut guards)
         };
         self.report_broken(what, &others);
     }
@@ -173,15 +175,15 @@ impl Transport {
                 }
                 Found::Due => self.run_check(Reason::Quiet),
                 Found::Failed(endpoint, cause, status, why) => {
-                    self.end_failed(endpoint, cause, status, &why);
+                    self.peer_failed(endpoint, cause, status, &why);
                 }
-                Found::ProviderLost(what) => self.end_provider(&what),
+                Found::ProviderFailed(what) => self.provider_failed(&what),
             }
         }
         n
     }
 
-    /// Gives up a peer on the rails, because it failed. They are kept from touching the buffers of operations, because the
+    /// Fails a peer on the rails, because it failed. They are kept from touching the buffers of operations, because the
     /// peer may live: only the first interface may have failed.
     fn fail_on_rails(&self, proc: u64, why: &str) {
         // A release meanwhile keeps the endpoints that are read here.
@@ -193,7 +195,7 @@ impl Transport {
         let tracks = self.rails.tracks(proc).map(|(tracks, _)| tracks);
         for track in tracks.into_iter().flatten().flatten() {
             if let Some(rail) = self.rails.get(track.rail) {
-                rail.abandon_peer(track.endpoint, why);
+                rail.fail_silent(track.endpoint, why);
                 // Before the operations of this transport are reported, of which pieces may be on the rail.
                 rail.act_on_failures();
             }

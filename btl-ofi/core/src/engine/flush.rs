@@ -156,7 +156,7 @@ impl Transport {
                 status = self.last_failure(deadline);
             }
             // First those of the peers: what comes in between is reported twice, not never.
-            self.forget_losses();
+            self.clear_failures();
             if self.failures.lost.swap(0, Ordering::Relaxed) == 0 {
                 return status;
             }
@@ -167,7 +167,7 @@ impl Transport {
 
     /// This flush reports the losses of every peer, so later flushes of one peer must not report them again.
     #[cold]
-    fn forget_losses(&self) {
+    fn clear_failures(&self) {
         for peer in self.lock_peers().known.iter() {
             peer.lost.store(0, Ordering::Relaxed);
         }
@@ -224,7 +224,7 @@ impl Transport {
         }
     }
 
-    /// Makes progress until the count settles, the deadline passes, or `give_up` returns a status to stop with. In a child of fork
+    /// Makes progress until the count settles, the deadline passes, or `stop` returns a status to stop with. In a child of fork
     /// it returns [`Status::FATAL`]. A function of its own: a flush with nothing outstanding then saves no registers.
     ///
     /// The phase advances only after the first call of progress: that often ends all operations, and threads that post to
@@ -234,7 +234,7 @@ impl Transport {
         &self,
         (count, counters): (Total<'_>, &PeerCounters),
         deadline: Option<Instant>,
-        give_up: impl Fn() -> Option<Status>,
+        stop: impl Fn() -> Option<Status>,
     ) -> Status {
         let mark = count.mark();
         let (mut turns, mut idle) = (0u32, 0u32);
@@ -249,7 +249,7 @@ impl Transport {
             if count.settle(mark) {
                 return Status::SUCCESS;
             }
-            if let Some(status) = give_up() {
+            if let Some(status) = stop() {
                 self.wait_for_reports(deadline);
                 return status;
             }

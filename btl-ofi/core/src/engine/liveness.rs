@@ -1,7 +1,7 @@
 //! Failure detector: finds local peers that died or stopped, and silent peers.
 //!
 //! A local peer's death is found by its process id, its start time and a word in its memory (`reach`). A peer
-//! that is stopped, or that completes nothing for any reason, is given up only if the user sets
+//! that is stopped, or that completes nothing for any reason, fails only if the user sets
 //! `btl_ofi_peer_timeout`: a debugger also stops peers, and they come back. Only time in which this process
 //! polls counts; time in which it is stopped or computes does not count as the peer's silence.
 //!
@@ -67,7 +67,7 @@ impl Transport {
             };
             for peer in local.into_iter().flatten().chain(all.into_iter().flatten()) {
                 if peer.failure().is_some() {
-                    peers.watches.long.forget(peer.proc);
+                    peers.watches.long.remove(peer.proc);
                     continue;
                 }
                 // This process itself runs, but the provider may still not complete the operations to itself.
@@ -105,7 +105,7 @@ impl Transport {
             }
         }
         for (endpoint, refused) in closed {
-            self.leave_kernel(endpoint, refused);
+            self.stop_cma(endpoint, refused);
         }
         for (endpoint, why) in gone {
             self.fail_peer(endpoint, Status::UNREACH, &why);
@@ -118,7 +118,7 @@ impl Transport {
         self.mapped.sweep();
         self.check_connections(suspect);
         for (endpoint, why) in silent {
-            self.abandon_peer(endpoint, &why);
+            self.fail_silent(endpoint, &why);
         }
         self.tell_of_silence(elapsed);
         self.compounds.watch(elapsed);
@@ -127,7 +127,7 @@ impl Transport {
         }
     }
 
-    /// Has broken connections noticed, and gives up peers whose processes refuse new ones.
+    /// Has broken connections noticed, and fails peers whose processes refuse new ones.
     fn check_connections(&self, suspect: Option<NonNull<Endpoint>>) {
         if self.policy.has_messages() {
             self.knock();

@@ -219,14 +219,14 @@ impl Transport {
         if self.policy.two_sided && peer.failure().is_none() {
             self.wait_for_sends(Some(endpoint), Instant::now() + self.patience());
         }
-        self.leave_mailboxes(Some(endpoint));
+        self.close_mailboxes(Some(endpoint));
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
         let mut peers = self.lock_peers();
         if peer.disconnect_unless_last() {
             // Connected again meanwhile, perhaps by a callback during the flush.
             return Status::SUCCESS;
         }
-        let unconfirmed = self.forget_puts(&mut guards, endpoint);
+        let unconfirmed = self.remove_puts(&mut guards, endpoint);
         let state = &mut *guards[0];
         if let Some(channel) = &mut state.channel {
             channel.remove(endpoint);
@@ -243,7 +243,7 @@ impl Transport {
         if outstanding > 0 {
             // Operations of several parts post no more: the address is removed. All contexts are locked, as posts require.
             peer.fail(Status::TIMEOUT);
-            self.streams.end_waiting(endpoint);
+            self.streams.fail_waiting(endpoint);
         }
         // A late completion may still name the endpoint, or a thread that reports failures or hands messages to the host.
         let reporting = self.failures.reporting.load(Ordering::Acquire) > 0;
@@ -259,8 +259,8 @@ impl Transport {
         if let Err(e) = self.remove_address(peer) {
             tracing::warn!("removing process {}: {e}", peer.proc);
         }
-        peers.watches.forget(peer.proc);
-        self.mapped.forget(endpoint);
+        peers.watches.remove(peer.proc);
+        self.mapped.abandon(endpoint);
         peers.words.remove(&peer.proc);
         if outstanding > 0 {
             tracing::warn!(

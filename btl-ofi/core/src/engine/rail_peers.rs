@@ -47,14 +47,14 @@ impl Transport {
         all.insert(proc, (tracks, peer.fence));
     }
 
-    /// Releases a peer on the rails, whose ways were [taken](Rails::take_tracks). If operations are `outstanding`, it is given up.
+    /// Releases a peer on the rails, whose ways were [taken](Rails::take_tracks). If operations are `outstanding`, it fails.
     pub(crate) fn disconnect_rails(&self, tracks: Option<Tracks>, outstanding: bool) {
         for track in tracks.into_iter().flatten().flatten() {
             let Some(rail) = self.rails.get(track.rail) else {
                 continue;
             };
             if outstanding {
-                rail.abandon_released(
+                rail.fail_released(
                     track.endpoint,
                     "it was released with operations outstanding",
                 );

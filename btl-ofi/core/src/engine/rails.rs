@@ -170,7 +170,7 @@ impl Rails {
         for track in taken.into_iter().flatten().flatten() {
             if outstanding && let Some(rail) = self.get(track.rail) {
                 let mut peers = rail.lock_peers();
-                peers.watches.forget(proc);
+                peers.watches.remove(proc);
                 peers.words.remove(&proc);
                 // Operations still name it there.
                 peers.known.remove(proc, true);

@@ -9,7 +9,7 @@ const MOST: usize = 3;
 
 impl Core {
     /// Tells of silent peers, `elapsed` milliseconds after the last call. What is longer than a look is time spent elsewhere.
-    /// Checks are further apart than their interval where polls are slow (sockets, few processors), and nothing is given up
+    /// Checks are further apart than their interval where polls are slow (sockets, few processors), and no peer fails
     /// here: so more of it counts than in `engine::liveness`.
     #[cold]
     pub(crate) fn tell_of_silence(&self, elapsed: u64) {
@@ -40,7 +40,7 @@ impl Core {
             unaccepted = silences.unaccepted;
             for peer in peers.known.iter() {
                 if peer.failure().is_some() {
-                    silences.forget(peer.proc);
+                    silences.remove(peer.proc);
                 } else if let Some(found) = silences.look(peer, heartbeats.awaits(peer), passed) {
                     news.push((peer.proc, peer.total().outstanding(), found));
                 }
@@ -74,7 +74,7 @@ impl Core {
             }
         }
         if unaccepted >= FIRST {
-            self.lose_provider(&format!(
+            self.fail_provider(&format!(
                 "a peer has waited {} s for this process to accept its connection, for which no descriptor is left: raise the hard \
                  limit (ulimit -Hn) where the job starts",
                 unaccepted / 1000

@@ -126,7 +126,7 @@ impl Transport {
                     let transfer = Request::transfer(put, op.local, remote, address, size);
                     // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
                     // completion; the route is `Transfers::Ring`.
-                    return unsafe { self.leave_to_target(endpoint, caller, &transfer) };
+                    return unsafe { self.queue_at_target(endpoint, caller, &transfer) };
                 }
                 Transfers::Doubted => {
                     if let Some(status) = self.examine_doubted(endpoint) {

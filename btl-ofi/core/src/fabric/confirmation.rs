@@ -212,9 +212,9 @@ impl Confirmations {
         puts
     }
 
-    /// Forgets a peer that has nothing to confirm, and returns whether a read to it is outstanding, which may still name
+    /// Removes a peer that has nothing to confirm, and returns whether a read to it is outstanding, which may still name
     /// it.
-    pub(crate) fn forget(&mut self, peer: NonNull<Endpoint>) -> bool {
+    pub(crate) fn remove(&mut self, peer: NonNull<Endpoint>) -> bool {
         match self.peers.entry(peer) {
             Entry::Occupied(entry) if entry.get().outstanding > 0 => true,
             Entry::Occupied(entry) => {

@@ -42,7 +42,7 @@ pub(crate) struct Device {
     name: OnceLock<Vec<u8>>,
 }
 
-/// The objects to which operations are posted. Closed before all others; [`Device::shut`] closes only these.
+/// The objects to which operations are posted. Closed before all others; [`Device::close_endpoints`] closes only these.
 #[derive(Default)]
 struct Ends {
     /// Regions that are bound to the endpoint. First, because the endpoint cannot be closed before them.
@@ -287,7 +287,7 @@ impl Device {
     ///
     /// # Errors
     /// The provider's first refusal, now or earlier: it may still access buffers.
-    pub(crate) fn shut(&self) -> Result<(), Error> {
+    pub(crate) fn close_endpoints(&self) -> Result<(), Error> {
         // Locked until they are closed, because a second caller relies on that too.
         let mut ends = self.ends();
         let Ends { refused, .. } = &mut *ends;

@@ -36,7 +36,7 @@ impl Region {
     /// The provider refused to close the region; its key is not reused then. [`Error::Forked`] in a child of fork, which changes nothing.
     pub fn close(mut self) -> Result<(), Error> {
         self.registrar.birth.check()?;
-        self.forget_device();
+        self.remove_device();
         let rails = std::mem::take(&mut self.rails)
             .into_iter()
             .map(Region::close);
@@ -57,7 +57,7 @@ impl Region {
     }
 
     /// Removes device memory from the table, so that neither new operations nor peers find it.
-    fn forget_device(&mut self) {
+    fn remove_device(&mut self) {
         if let Some(generation) = self.device.take() {
             self.registrar.devices.remove(generation);
         }
@@ -71,7 +71,7 @@ impl Drop for Region {
             std::mem::forget(self.mr.take());
             return;
         }
-        self.forget_device();
+        self.remove_device();
         if let Some(shared) = &self.registrar.shared
             && self.handle.is_shared()
         {

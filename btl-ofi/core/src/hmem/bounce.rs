@@ -77,7 +77,7 @@ impl Bounce {
         Some(copied)
     }
 
-    /// Leaks the memory: a peer that was given up may still write to it.
+    /// Leaks the memory: a peer that failed may still write to it.
     pub(crate) fn abandon(self) {
         std::mem::forget(self);
     }
@@ -134,7 +134,7 @@ impl Pool {
     }
 
     /// [Abandons](Bounce::abandon) a lent buffer, so that a new one can replace it.
-    pub(crate) fn lose(&mut self, bounce: Bounce) {
+    pub(crate) fn abandon(&mut self, bounce: Bounce) {
         self.end(&bounce);
         bounce.abandon();
     }
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!((pool.free.len(), pool.lent.len()), (MOST, 0));
         // What is lost makes room for a new one.
         let mut of_first = all(&mut pool, first);
-        pool.lose(of_first.pop().unwrap());
+        pool.abandon(of_first.pop().unwrap());
         assert_eq!(all(&mut pool, first).len(), 1);
     }
 }

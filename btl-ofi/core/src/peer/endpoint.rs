@@ -181,7 +181,7 @@ impl Endpoint {
         if connected > 1 {
             self.connected.store(connected - 1, Ordering::Relaxed);
         }
-        // A rail's peer may have been given up meanwhile, and is not connected then.
+        // A rail's peer may have failed meanwhile, and is not connected then.
         connected != 1
     }
 

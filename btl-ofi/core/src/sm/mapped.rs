@@ -246,7 +246,7 @@ impl MappedRegions {
     }
 
     /// Removes the regions of a peer that is gone or released, except from threads that use them.
-    pub(crate) fn forget(&self, endpoint: NonNull<Endpoint>) {
+    pub(crate) fn abandon(&self, endpoint: NonNull<Endpoint>) {
         self.remove(|held| {
             let of_peer = held.endpoint == endpoint.as_ptr();
             if of_peer {

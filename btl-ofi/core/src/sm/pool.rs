@@ -11,7 +11,7 @@
 //! | busy | its ring: `release` | Release, pairs with the Acquire in the next `take` or `retake` |
 //! | busy and deserted | any ring: `take`, after `Claim::is_deserted`; its ring's next owner: `free` | Acquire, pairs with `take` and `allocated` |
 //!
-//! A busy block is deserted when its process is gone, or gave up the ring, and no command of the ring is left to
+//! A busy block is deserted when its process is gone, or closed the ring, and no command of the ring is left to
 //! execute.
 //!
 //! Each take increments a counter in the word, so a compare-and-swap with an outdated word fails.

@@ -362,17 +362,17 @@ impl Requester {
     /// peer that resumes later does not make it.
     pub(crate) fn abandon(&mut self) -> Option<Finished> {
         let mut position = self.head;
-        // All fragments first: an answer counts for the transfer at the front of the queue, whose own fragments may be given up.
+        // All fragments first: an answer counts for the transfer at the front of the queue, whose own fragments may be abandoned.
         while position != self.tail {
             if self.pending(position).used == Use::QueuedFragment {
-                self.give_up(position);
+                self.abandon_slot(position);
             }
             position = position.wrapping_add(1);
         }
         position = self.head;
         while position != self.tail {
             let Pending { used, finished, .. } = *self.pending(position);
-            self.give_up(position);
+            self.abandon_slot(position);
             // The operation of a queued fragment is in the queue.
             if !used.is_spent() && used != Use::QueuedFragment {
                 return Some(finished);
@@ -390,7 +390,7 @@ impl Requester {
 
     /// Ends the operation of a position without its answer. The slot keeps its part of the payload until the
     /// responder answers.
-    fn give_up(&mut self, position: u32) {
+    fn abandon_slot(&mut self, position: u32) {
         let used = self.pending(position).used;
         let revoked = match used {
             Use::Revoked | Use::Held => return,

@@ -378,7 +378,7 @@ impl Claim {
         Ok(start.wrapping_add(block % BLOCKS * PAYLOAD))
     }
 
-    /// Whether the block of `ring` is free for another ring: its process is gone or gave up the ring, and the
+    /// Whether the block of `ring` is free for another ring: its process is gone or closed the ring, and the
     /// responder has no command of it left to execute. Call it after a read of the block's owner word, which names
     /// the ring.
     pub(crate) fn is_deserted(&self, ring: usize) -> io::Result<bool> {
@@ -394,7 +394,7 @@ impl Claim {
         Ok(!ring.has_unanswered())
     }
 
-    /// Gives up the ring for good, because it holds unanswered commands. Another process claims it once all rings are taken and
+    /// Abandons the ring for good, because it holds unanswered commands. Another process claims it once all rings are taken and
     /// these are answered.
     pub(crate) fn desert(self) {
         // Release pairs with the Acquire in `is_deserted` and `reclaim`: all accesses to the block come before another ring

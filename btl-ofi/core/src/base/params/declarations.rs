@@ -345,7 +345,7 @@ pub(super) static DECLARATIONS: [Declaration; 27] = [
             max: 86_400_000,
         },
         Level::TUNER_ALL,
-        "Milliseconds of silence after which a peer is given up: operations to it are outstanding \
+        "Milliseconds of silence after which a peer fails: operations to it are outstanding \
          and none completes, it answers no heartbeat while this process waits, or its process on this \
          node is stopped. Heartbeats need messages. 1 ms more for each 4 KiB of large transfers outstanding \
          to it. 0 to wait for ever. Choose a longer time than any peer computes without communicating.",

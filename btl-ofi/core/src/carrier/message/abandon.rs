@@ -33,7 +33,7 @@ impl Core {
     ) {
         let lost: u32 = ended.lost.iter().map(|(_, n, _)| n).sum();
         state.counts.failed += ended.refused.len() as u64 + u64::from(lost);
-        self.count_lost(Tag::new(endpoint, 0, 0), ended.silent());
+        self.count_failed(Tag::new(endpoint, 0, 0), ended.silent());
         for (tag, n) in &ended.untracked {
             self.lower(&self.contexts[0], *tag, *n);
         }
@@ -50,7 +50,7 @@ impl Core {
     ) {
         let silent = ended.silent();
         if silent > 0 {
-            self.report_lost(Tag::new(endpoint, 0, 0), silent, status, why);
+            self.report_failures(Tag::new(endpoint, 0, 0), silent, status, why);
         }
         for (f, status) in ended.refused {
             self.deliver(&self.contexts[0], &[f], status);

@@ -84,7 +84,7 @@ impl Core {
         // Untracked operations include those that failed.
         let mut failed = 0;
         for (tag, n, _) in &ended.lost {
-            self.count_lost(*tag, *n);
+            self.count_failed(*tag, *n);
             failed += *n as usize;
         }
         let untracked = ended.untracked.iter().map(|(_, n)| *n as usize).sum();
@@ -119,7 +119,7 @@ impl Core {
         drop(state);
         let what = "the target refused it: its handle names no region there with this access, or the memory is not mapped";
         for (tag, n, status) in lost {
-            self.report_lost(tag, n, status, what);
+            self.report_failures(tag, n, status, what);
         }
         for (tag, n) in untracked {
             self.lower(context, tag, n);
@@ -134,7 +134,7 @@ impl Core {
                 // Its process lives: what the provider has for it may still write to the callers' buffers.
                 Broken::Lost => {
                     let why = "a message to it, or its answer, was lost on the way";
-                    self.abandon_peer(endpoint, why);
+                    self.fail_silent(endpoint, why);
                     continue;
                 }
                 Broken::Code(rc) => {
@@ -170,7 +170,7 @@ impl Core {
                 messages.remove_idle(endpoint) || is_known && !messages.has_line(endpoint)
             });
         if left {
-            heartbeats.forget(peer.proc);
+            heartbeats.remove(peer.proc);
             heartbeats.left.insert(peer.proc);
         }
         left

@@ -33,9 +33,9 @@ use crate::peer::endpoint::Endpoint;
 /// Bytes of the word that is read.
 const WORD: usize = size_of::<u64>();
 
-/// What [`forget_puts`](Transport::forget_puts) took.
+/// What [`remove_puts`](Transport::remove_puts) took.
 #[derive(Default)]
-pub(crate) struct Forgotten<'a> {
+pub(crate) struct Removed<'a> {
     /// The puts of each context.
     pub(crate) puts: Vec<(&'a Context, Puts)>,
     /// How many they are.
@@ -147,7 +147,7 @@ impl Core {
     ) -> Status {
         // SAFETY: endpoints outlive the operations that name them, here the reported puts.
         let peer = unsafe { endpoint.as_ref() };
-        // Checked under the lock, because `cut_off` marks a peer as failed with all contexts locked.
+        // Checked under the lock, because `close_endpoints_for` marks a peer as failed with all contexts locked.
         if let Some(status) = peer.failure() {
             return status;
         }
@@ -304,22 +304,22 @@ impl Core {
         }
     }
 
-    /// Takes the puts that are to be confirmed at a peer that is released, and forgets the peer. The caller holds the locks of all
+    /// Takes the puts that are to be confirmed at a peer that is released, and removes the peer. The caller holds the locks of all
     /// contexts, whose states are `guards`, and ends the puts.
-    pub(crate) fn forget_puts<'a>(
+    pub(crate) fn remove_puts<'a>(
         &'a self,
         guards: &mut [Guard<'_, State>],
         endpoint: NonNull<Endpoint>,
-    ) -> Forgotten<'a> {
-        let mut forgotten = Forgotten::default();
+    ) -> Removed<'a> {
+        let mut removed = Removed::default();
         for (context, state) in self.contexts.iter().zip(guards) {
             if let Some(confirmations) = &mut state.confirmations {
                 let puts = confirmations.abandon(endpoint);
-                forgotten.number += puts.count();
-                forgotten.puts.push((context, puts));
-                forgotten.is_named |= confirmations.forget(endpoint);
+                removed.number += puts.count();
+                removed.puts.push((context, puts));
+                removed.is_named |= confirmations.remove(endpoint);
             }
         }
-        forgotten
+        removed
     }
 }

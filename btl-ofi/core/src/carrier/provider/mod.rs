@@ -2,7 +2,7 @@
 
 mod atomics;
 pub(crate) mod confirmation;
+mod endpoints;
 pub(crate) mod post;
 mod rma;
-mod shut;
 mod unattributed;

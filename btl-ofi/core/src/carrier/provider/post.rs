@@ -138,7 +138,7 @@ impl Core {
         // SAFETY: the caller guarantees `T`, and contexts use the same threading as their transport.
         let state = unsafe { context.state.lock_as(T) };
         // The lock covers this check and the raise of the counts that follows, so that threads together keep the
-        // bound. It also covers the check of the peer, because `cut_off` marks a peer as failed with all
+        // bound. It also covers the check of the peer, because `close_endpoints_for` marks a peer as failed with all
         // contexts locked.
         // SAFETY: the caller guarantees that `endpoint` is live and that `T` is the transport's threading.
         let ordinary = unsafe { endpoint.as_ref().is_well::<T>() } && {
@@ -191,11 +191,11 @@ impl Core {
         let peer = unsafe { endpoint.as_ref() };
         let context = self.context();
         let mut state = context.state.lock();
-        // Checked under the lock, because `cut_off` marks a peer as failed with all contexts locked, and closes the endpoints also
+        // Checked under the lock, because `close_endpoints_for` marks a peer as failed with all contexts locked, and closes the endpoints also
         // for peers that no operation by the provider was known of. Checked again after `make_room`, which may release the lock.
         let refusal = |state: &State| {
-            let shut = state.is_shut().then_some(Status::FATAL);
-            peer.failure().or(shut)
+            let closed = state.is_closed().then_some(Status::FATAL);
+            peer.failure().or(closed)
         };
         if let Some(status) = refusal(&state) {
             return status;

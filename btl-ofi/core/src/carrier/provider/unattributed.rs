@@ -67,7 +67,7 @@ impl Core {
                         let here = recorded.iter().filter(|one| here(one)).count() as u32;
                         let n = pair.outstanding_in(phase).saturating_sub(here);
                         if n > 0 {
-                            self.count_lost(Tag::new(endpoint, 0, 0), n);
+                            self.count_failed(Tag::new(endpoint, 0, 0), n);
                             pair.lower(phase, n, self.setup.threaded);
                             untracked += n;
                         }
@@ -93,7 +93,7 @@ impl Core {
         drop(guards);
         let what = "the provider reported an error without naming the operation";
         for (endpoint, n) in lost {
-            self.report_lost(Tag::new(endpoint, 0, 0), n, status, what);
+            self.report_failures(Tag::new(endpoint, 0, 0), n, status, what);
         }
         let count = failed as usize;
         for (index, f) in finished {

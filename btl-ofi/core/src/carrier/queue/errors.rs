@@ -23,7 +23,7 @@ impl Core {
         if n != -(ffi::FI_EAVAIL as isize) {
             let code = i32::try_from(-n).unwrap_or(ffi::FI_EOTHER as i32);
             if code != libc::EINTR && !status_of(code).is_again() {
-                self.lose_provider(&format!(
+                self.fail_provider(&format!(
                     "fi_cq_read returned {n} ({}), so nothing completes; the module can no longer be used",
                     describe(code)
                 ));
@@ -115,7 +115,7 @@ impl Core {
         let _reporting = peer_is_gone(code).then(|| Reporting::begin(&self.failures));
         match (tag, finished) {
             (Some(tag), _) => {
-                self.lose(tag, 1, status, what);
+                self.fail_operations(tag, 1, status, what);
                 self.lower(context, tag, 1);
             }
             (None, Some(f)) => {

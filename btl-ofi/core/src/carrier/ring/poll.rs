@@ -139,7 +139,7 @@ impl Core {
             }
         }
         if let Some(f) = unreported.first() {
-            self.lose(f.tag, unreported.len() as u32, status, why);
+            self.fail_operations(f.tag, unreported.len() as u32, status, why);
             self.deliver(context, &unreported, status);
         }
     }

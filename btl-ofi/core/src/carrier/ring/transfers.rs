@@ -240,7 +240,7 @@ impl Core {
     /// [`Transfers::Ring`](crate::peer::endpoint::Transfers::Ring).
     #[cold]
     #[inline(never)]
-    pub(crate) unsafe fn leave_to_target(
+    pub(crate) unsafe fn queue_at_target(
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,

@@ -125,7 +125,7 @@ impl Streams {
     }
 
     /// Has every operation to a peer that waits go on. The peer has failed, so they end.
-    pub(crate) fn end_waiting(&self, endpoint: NonNull<Endpoint>) {
+    pub(crate) fn fail_waiting(&self, endpoint: NonNull<Endpoint>) {
         if let Some(flight) = self.lock().get_mut(&endpoint) {
             for (compound, asked) in flight.waiting.drain(..) {
                 flight.bytes += asked.counted;

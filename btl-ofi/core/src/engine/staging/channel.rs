@@ -192,7 +192,7 @@ impl Channel {
                     }
                     Stand::Failed(status) => self.to(State::Dead(status)),
                 },
-                State::Dead(status) => return steps + self.give_up(status, ops, pool, over),
+                State::Dead(status) => return steps + self.fail_all(status, ops, pool, over),
             };
             if step == 0 {
                 return steps;
@@ -312,7 +312,7 @@ impl Channel {
 
     /// Fails every operation of the channel. One with a transfer in progress ends when that transfer does, because until
     /// then the provider uses its buffers.
-    fn give_up(
+    fn fail_all(
         &mut self,
         status: Status,
         ops: &mut StagedOps,
@@ -339,7 +339,7 @@ impl Channel {
                 op.live -= 1;
                 match job.bounce.take() {
                     // A transfer to a peer that failed is reported while the provider may still use the buffer.
-                    Some(bounce) if peer_failed => pool.lose(bounce),
+                    Some(bounce) if peer_failed => pool.abandon(bounce),
                     Some(bounce) => pool.give_back(bounce),
                     None => {}
                 }

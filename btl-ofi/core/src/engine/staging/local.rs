@@ -55,7 +55,7 @@ impl Fragment {
     fn end(self, step: Step, pool: &mut Pool) {
         for bounce in [Some(self.bounce), self.result].into_iter().flatten() {
             match step {
-                Step::Lost => pool.lose(bounce),
+                Step::Lost => pool.abandon(bounce),
                 _ => pool.give_back(bounce),
             }
         }

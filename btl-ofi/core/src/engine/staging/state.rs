@@ -109,7 +109,7 @@ impl Hmem {
     }
 
     /// Stops the mailbox's server and closes its registration. Buffers that the provider may still use are kept.
-    pub(crate) fn shut(&self) {
+    pub(crate) fn close(&self) {
         let serving = lock(&self.serving).take();
         if let Some(Serving {
             server,
@@ -141,14 +141,14 @@ impl Hmem {
 }
 
 impl Hmem {
-    /// [`Driver::leave`].
-    pub(crate) fn leave(
+    /// [`Driver::close_channels`].
+    pub(crate) fn close_channels(
         &self,
         endpoint: Option<NonNull<Endpoint>>,
         slow: &SlowWork,
-        give_up: bool,
+        late: bool,
     ) -> (bool, usize) {
-        lock(&self.driver).leave(endpoint, slow, give_up)
+        lock(&self.driver).close_channels(endpoint, slow, late)
     }
 }
 
@@ -211,19 +211,19 @@ impl Driver {
 }
 
 impl Driver {
-    /// Forgets the channels of a peer, or of all, that have nothing left to do; with `give_up`, those that only have a lane to return,
+    /// Removes the channels of a peer, or of all, that have nothing left to do; with `late`, those that only have a lane to return,
     /// too. Returns whether nothing is left that may still be done, and how many lanes were not returned.
-    fn leave(
+    fn close_channels(
         &mut self,
         endpoint: Option<NonNull<Endpoint>>,
         slow: &SlowWork,
-        give_up: bool,
+        late: bool,
     ) -> (bool, usize) {
         let is_meant = |c: &Channel| endpoint.is_none_or(|endpoint| c.endpoint == endpoint);
         // SAFETY: the endpoint of a channel is connected, or was released while operations named it, which keeps its memory.
         let is_living = |c: &Channel| unsafe { c.endpoint.as_ref() }.failure().is_none();
         let is_over = |c: &mut Channel| {
-            let returns = c.is_busy() && is_living(c) && !give_up;
+            let returns = c.is_busy() && is_living(c) && !late;
             is_meant(c) && !c.has_operations() && !returns
         };
         let mut lost = 0;
@@ -264,7 +264,7 @@ impl Transport {
             return steps;
         };
         steps += advanced;
-        // One at a time: its callback may wait for the next (`end_staged`).
+        // One at a time: its callback may wait for the next (`fail_staged`).
         while let Some(op) = self.take_staged() {
             self.slow.release();
             self.finish(&op);
@@ -307,7 +307,7 @@ impl Transport {
     /// Waits until the copies of operations on device memory to failed peers are over, and reports these operations: a copy uses
     /// the caller's buffer until then.
     #[cold]
-    pub(crate) fn end_staged(&self, deadline: Option<Instant>) {
+    pub(crate) fn fail_staged(&self, deadline: Option<Instant>) {
         let mut warning = Some(Instant::now() + LONG_COPY);
         while self.slow.held() > 0 && self.has_failed_staged() {
             self.drive();
@@ -361,7 +361,7 @@ impl Transport {
             local.any(|peer| {
                 peer.process().is_some_and(|process| {
                     let node = self.node.id;
-                    // A peer that was given up may live, and go on in its lane.
+                    // A peer that failed may live, and go on in its lane.
                     let is_gone =
                         || standing(process, known.probe(peer.proc)).state() == State::Gone;
                     Holder { node, process }.has(word) && is_gone()

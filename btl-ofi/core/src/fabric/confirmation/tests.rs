@@ -95,13 +95,13 @@ fn an_abandoned_read_confirms_nothing() {
     let reported = b.put(1);
     assert_eq!(b.abandon(1), [covered, reported]);
     assert_eq!(b.abandon(1), []);
-    assert!(b.confirmations.forget(endpoint(1)), "it names the peer");
+    assert!(b.confirmations.remove(endpoint(1)), "it names the peer");
     let late = b.put(1);
     let second = b.read(2);
     let again = b.read(1);
     assert_eq!(b.end(1, read), [], "the abandoned read");
     assert_eq!(b.end(1, again), [late]);
-    assert!(!b.confirmations.forget(endpoint(1)));
+    assert!(!b.confirmations.remove(endpoint(1)));
     assert_eq!(b.end(2, second), [other]);
     assert_eq!(b.put(3), b.abandon(3)[0]);
     assert!(!b.confirmations.is_due(), "no read to an abandoned peer");

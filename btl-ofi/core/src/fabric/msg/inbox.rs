@@ -212,7 +212,7 @@ impl Inbox {
         self.peers.insert(address, endpoint);
     }
 
-    /// Forgets a peer that is released. Its sends that wait are those of a process that is not connected. Those that a thread is
+    /// Removes a peer that is released. Its sends that wait are those of a process that is not connected. Those that a thread is
     /// handing over still name it: so its place stays unused meanwhile (`Transport::disconnect`).
     pub(super) fn disconnect(&mut self, address: fi_addr_t, endpoint: NonNull<Endpoint>) {
         self.changes += 1;

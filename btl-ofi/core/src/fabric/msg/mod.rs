@@ -119,7 +119,7 @@ impl Messages {
     /// Posts the receives.
     ///
     /// # Safety
-    /// The endpoints are live and enabled, and outlive the carrier or [its closing](Self::shut).
+    /// The endpoints are live and enabled, and outlive the carrier or [its closing](Self::close).
     pub(crate) unsafe fn open(provider: Provider) -> Result<Messages, Error> {
         let Provider {
             tx,
@@ -343,7 +343,7 @@ impl Messages {
                     self.target.execute(&self.port, batch, buffer, regions)
                 }
                 Kind::Answer | Kind::Refusal => self.origin.answered(header, words),
-                Kind::Farewell => self.target.leave(&header),
+                Kind::Farewell => self.target.remove_client(&header),
                 Kind::Alive => self.target.asked(&self.port, &header, words),
                 Kind::Receipt => self.origin.told(&header),
             },
@@ -378,11 +378,11 @@ impl Messages {
 
     /// The endpoints are closed: nothing is sent or posted any more.
     #[cold]
-    pub(crate) fn shut(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.port.closed = true;
-        self.receives.shut();
-        self.origin.shut();
-        self.target.shut();
+        self.receives.close();
+        self.origin.close();
+        self.target.close();
     }
 
     /// A peer to which a message could not be sent, or was lost.

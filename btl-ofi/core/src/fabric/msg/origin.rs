@@ -177,7 +177,7 @@ impl Origin {
     }
 
     /// The endpoints are closed: nothing is sent any more.
-    pub(super) fn shut(&mut self) {
+    pub(super) fn close(&mut self) {
         self.listed.clear();
     }
 
@@ -260,7 +260,7 @@ impl Origin {
             .get_mut(header.line as usize)
             .and_then(Option::as_mut);
         let Some(line) = line.filter(|line| line.cookie == header.cookie) else {
-            // Its line was given up.
+            // Its line was abandoned.
             return Ok(());
         };
         let batches = &self.batches;

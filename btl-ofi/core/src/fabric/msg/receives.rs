@@ -58,7 +58,7 @@ impl Receives {
     }
 
     /// Nothing is posted any more.
-    pub(super) fn shut(&mut self) {
+    pub(super) fn close(&mut self) {
         self.unposted.clear();
     }
 

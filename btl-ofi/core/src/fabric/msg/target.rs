@@ -140,7 +140,7 @@ impl Target {
     }
 
     /// The endpoints are closed: nothing is sent any more.
-    pub(super) fn shut(&mut self) {
+    pub(super) fn close(&mut self) {
         self.unsent.clear();
         self.pauses.clear();
     }
@@ -286,15 +286,15 @@ impl Target {
         Ok((address, key, used))
     }
 
-    /// Forgets a client that sends no more batches.
-    pub(super) fn leave(&mut self, header: &Header) -> Result<(), &'static str> {
+    /// Removes a client that sends no more batches.
+    pub(super) fn remove_client(&mut self, header: &Header) -> Result<(), &'static str> {
         let slot = self
             .clients
             .get_mut(header.client as usize)
             .ok_or("it is of an unknown client")?;
         if let Some(client) = slot.take_if(|client| client.is_of(header)) {
             self.free_clients.push(header.client);
-            self.held.forget(header.client, &client);
+            self.held.remove(header.client, &client);
             let receiver = Receiver::Client(header.client, client.cookie);
             if client.parked > 0 {
                 for number in self.take_parked(receiver) {
@@ -321,7 +321,7 @@ impl Target {
         }
     }
 
-    /// Forgets a peer that is released.
+    /// Removes a peer that is released.
     pub(super) fn disconnect(&mut self, endpoint: NonNull<Endpoint>) {
         if let Some(inbox) = &mut self.inbox {
             // SAFETY: the caller releases the peer, which is live until then.

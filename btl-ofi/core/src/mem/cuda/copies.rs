@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use cudarc::driver::sys;
 
-use super::driver::{Current, FAILED, NOT_THERE, Place, devices, done, forget, place_of};
+use super::driver::{Current, FAILED, NOT_THERE, Place, devices, done, place_of, remove};
 
 /// Copies in progress. [`finish`](Self::finish) waits for all of them.
 #[derive(Default)]
@@ -62,7 +62,7 @@ impl Copies {
         if done("cuStreamSynchronize", result) {
             return 0;
         }
-        forget(place);
+        remove(place);
         FAILED
     }
 }

@@ -140,8 +140,8 @@ fn keep(ordinal: i32, context: CUcontext) {
     }
 }
 
-/// Forgets a place in which a call failed: its context may be destroyed, and a new one may get its address.
-pub(super) fn forget(place: Place) {
+/// Removes a place in which a call failed: its context may be destroyed, and a new one may get its address.
+pub(super) fn remove(place: Place) {
     let mut known = known();
     known.places.retain(|p| *p != place);
     known.primary.retain(|(_, p)| *p != place);

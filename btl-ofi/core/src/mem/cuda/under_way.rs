@@ -3,7 +3,7 @@
 use cudarc::driver::sys::{self, CUevent, CUresult, CUstream};
 
 use super::Direction;
-use super::driver::{Current, FAILED, Place, devices, done, forget, place_of};
+use super::driver::{Current, FAILED, Place, devices, done, place_of, remove};
 
 /// A copy that was started, with the event that follows it.
 pub(crate) struct UnderWay {
@@ -79,7 +79,7 @@ impl UnderWay {
                 if let Some(_current) = Current::make(self.place.context) {
                     settle(self.place, self.stream);
                 }
-                forget(self.place);
+                remove(self.place);
                 Some(FAILED)
             }
         }
@@ -92,7 +92,7 @@ fn settle(place: Place, stream: CUstream) {
     if !done("cuStreamSynchronize", unsafe {
         sys::cuStreamSynchronize(stream)
     }) {
-        forget(place);
+        remove(place);
     }
 }
 

@@ -161,7 +161,7 @@ impl Origin {
             size: bytes.len(),
             result: ptr::null_mut(),
         };
-        // SAFETY: the bytes are only read, and live until the ring is given up.
+        // SAFETY: the bytes are only read, and live until the ring is abandoned.
         unsafe { self.requester().queue(&put, finished) };
     }
 
@@ -186,7 +186,7 @@ impl Origin {
     }
 }
 
-/// The target still copies for a get that the origin gave up when the origin leaves. Its late writes must not
+/// The target still copies for a get that the origin abandoned when the origin leaves. Its late writes must not
 /// reach the operands of the ring's next owner.
 #[test]
 fn a_late_piece_spares_the_next_owner() {
@@ -330,7 +330,7 @@ fn an_abandoned_atomic_keeps_its_ring() {
     }
 }
 
-/// The target may go on while its ring is given up: an answer to a later transfer must not end an earlier one, which was
+/// The target may go on while its ring is abandoned: an answer to a later transfer must not end an earlier one, which was
 /// not made.
 #[test]
 fn an_abandoned_transfer_is_not_ended_by_the_answers_to_another() {

@@ -114,7 +114,7 @@ fn a_mapping_in_use_stays() {
     all.insert(peer, &h, || owner.map(&h)).unwrap();
     let used = mapped(&all, peer, &h).unwrap();
     let there: *mut u64 = used.place(h.base(), 8).unwrap().cast();
-    all.forget(peer);
+    all.abandon(peer);
     assert!(mapped(&all, peer, &h).is_none(), "nobody else begins");
     // SAFETY: a word of the file, which is mapped there while `used` lives.
     unsafe { there.write_volatile(5) };
@@ -158,7 +158,7 @@ fn what_is_over_makes_room() {
     assert!(matches!(all.find(peer, &regions[0], true), Found::Unknown));
     all.insert(peer, &wanted, || Ok::<_, ()>(None)).unwrap();
     assert!(matches!(all.find(peer, &wanted, true), Found::Unmappable));
-    all.forget(peer);
+    all.abandon(peer);
     assert!(all.lock().is_empty());
 }
 

@@ -351,7 +351,7 @@ impl Requester {
         if got > 0 {
             self.tuning.get_backoff = Backoff::default();
         }
-        self.give_up_fragments();
+        self.abandon_fragments();
         self.area.settle(&self.claim);
         match refused {
             Some(status) => Err(status),
@@ -388,13 +388,13 @@ impl Requester {
         asked
     }
 
-    /// Gives up the fragments without answer. The responder may still write to the payload of those that it has
+    /// Abandons the fragments without answer. The responder may still write to the payload of those that it has
     /// begun.
-    fn give_up_fragments(&mut self) {
+    fn abandon_fragments(&mut self) {
         let mut position = self.head;
         while position != self.tail {
             if self.pending(position).used == Use::GetFragment {
-                self.give_up(position);
+                self.abandon_slot(position);
             }
             position = position.wrapping_add(1);
         }

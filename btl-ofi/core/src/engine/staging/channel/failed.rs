@@ -12,7 +12,7 @@ impl Channel {
     /// Handles a failed transfer between the caller's buffer and the slot. The buffer may be the cause, so the
     /// operation fails and the lane continues. Returns whether the job is complete; `None` if the channel's own
     /// transfer failed.
-    pub(super) fn give_up_data(
+    pub(super) fn fail_data(
         &self,
         op: &mut Staged,
         job: &mut Job,

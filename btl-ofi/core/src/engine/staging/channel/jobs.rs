@@ -252,7 +252,7 @@ impl Channel {
             if !posted {
                 match self.post(t, op, job, slot) {
                     Start::Later => return Ok(false),
-                    Start::Failed(status) => match self.give_up_data(op, job, slot, status) {
+                    Start::Failed(status) => match self.fail_data(op, job, slot, status) {
                         Some(over) if over => return Ok(true),
                         Some(_) => continue,
                         None => return Err(status),
@@ -261,7 +261,7 @@ impl Channel {
                 }
             }
             match (stand(flag), &mut job.stage) {
-                (Stand::Failed(status), _) => match self.give_up_data(op, job, slot, status) {
+                (Stand::Failed(status), _) => match self.fail_data(op, job, slot, status) {
                     Some(over) if over => return Ok(true),
                     Some(_) => continue,
                     None => return Err(status),

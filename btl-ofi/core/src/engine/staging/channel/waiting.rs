@@ -203,7 +203,7 @@ impl Waiting {
         false
     }
 
-    /// Asks for the copies under way, and forgets the operations that have nothing left here. Adds those that are over to `over`.
+    /// Asks for the copies under way, and removes the operations that have nothing left here. Adds those that are over to `over`.
     /// Returns the number of steps.
     pub(super) fn look(
         &mut self,
@@ -241,7 +241,7 @@ impl Waiting {
         steps + self.settle(ops, over)
     }
 
-    /// Forgets operations without a fragment to begin. At once: when such an operation is over, its index may become another's.
+    /// Removes operations without a fragment to begin. At once: when such an operation is over, its index may become another's.
     pub(super) fn settle(&mut self, ops: &mut StagedOps, over: &mut VecDeque<usize>) -> usize {
         let mut steps = 0;
         for queue in [&mut self.atomics, &mut self.copied, &mut self.others] {

@@ -54,7 +54,7 @@ impl Origin {
         let line = self.lines.get_mut(header.line as usize);
         let line = line.and_then(Option::as_mut);
         let Some(line) = line.filter(|line| line.cookie == header.cookie) else {
-            // Its line was given up.
+            // Its line was abandoned.
             return Ok(());
         };
         if is_before(line.sequence, header.sequence) {

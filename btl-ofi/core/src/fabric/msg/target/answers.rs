@@ -28,7 +28,7 @@ pub(super) struct Answer {
     pub(super) failures: u32,
 }
 
-/// Words of all answers that are parked: 64 MiB. Further ones are given up.
+/// Words of all answers that are parked: 64 MiB. Further ones are abandoned.
 const MOST_PARKED: usize = 8 << 20;
 
 /// Numbers of answers that are free. Those of the first list have memory for their words.

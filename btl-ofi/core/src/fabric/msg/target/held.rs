@@ -34,8 +34,8 @@ impl Held {
         self.is_due |= !self.clients.is_empty();
     }
 
-    /// Forgets the batches of a client.
-    pub(super) fn forget(&mut self, number: u32, client: &Client) {
+    /// Removes the batches of a client.
+    pub(super) fn remove(&mut self, number: u32, client: &Client) {
         let words = client.early.iter().map(|(_, words)| words.len());
         self.words -= words.sum::<usize>();
         if client.is_held {

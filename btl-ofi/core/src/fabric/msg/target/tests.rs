@@ -183,7 +183,7 @@ fn few_batches_wait() {
         assert_eq!(early(&mut target, sequence), Ok(()));
     }
     early(&mut target, 4).expect_err("there are too many");
-    assert_eq!(target.leave(&header(Kind::Farewell, 0)), Ok(()));
+    assert_eq!(target.remove_client(&header(Kind::Farewell, 0)), Ok(()));
     target.clients.clear();
     target.free_clients.clear();
     add_client(&mut target, COOKIE);
@@ -287,7 +287,7 @@ fn progress(target: &mut Target, port: &Port, calls: u32) {
     }
 }
 
-/// The provider takes nothing for a hundred origins: each is tried rarely, and given up at last, so that no close
+/// The provider takes nothing for a hundred origins: each is tried rarely, and abandoned at last, so that no close
 /// waits for it. One that asks then is alive.
 #[test]
 fn origins_that_cannot_be_reached_cost_little() {
@@ -361,7 +361,7 @@ fn a_pause_ends_when_there_is_room() {
     assert_eq!(SENDS.get(), before + 5, "it is paused no longer");
     assert_eq!(come(&mut target, &nothing, 5), Ok(()));
     assert!(target.has_unsent());
-    assert_eq!(target.leave(&header(Kind::Farewell, 0)), Ok(()));
+    assert_eq!(target.remove_client(&header(Kind::Farewell, 0)), Ok(()));
     assert!(!target.has_unsent());
 }
 
@@ -396,7 +396,7 @@ fn each_origin_has_room_for_its_answers() {
     assert_eq!(target.unsent.len(), 8);
     assert_eq!(receipts(&target), [(EACH, 8, 0)]);
     let (kept, free) = (target.parked.len(), target.free_answers.len());
-    assert_eq!(target.leave(&of(98, 0)), Ok(()));
+    assert_eq!(target.remove_client(&of(98, 0)), Ok(()));
     assert_eq!(target.parked.len(), kept - 8);
     assert_eq!(target.free_answers.len(), free + 8);
 }

@@ -16,7 +16,7 @@ use crate::peer::endpoint::Endpoint;
 impl Core {
     /// Reports the failure of operations outstanding at the provider: not if it refused to close the endpoints, because it may
     /// still touch their buffers. Operations on device memory end when their parts and copies do
-    /// (`end_staged`).
+    /// (`fail_staged`).
     ///
     /// `is_staged` tells those on device memory. It is called for records in use, under the lock of their pool.
     pub(crate) fn report_outstanding(
@@ -25,7 +25,7 @@ impl Core {
         status: Status,
         is_staged: impl Fn(NonNull<Record>) -> bool,
     ) {
-        if self.failures.refused_to_shut.load(Ordering::Relaxed) {
+        if self.failures.refused_to_close.load(Ordering::Relaxed) {
             return;
         }
         for context in &self.contexts {
@@ -47,7 +47,10 @@ impl Core {
 
     /// Closes the endpoints. Returns the peers that were reached through the provider and had not failed. All contexts are
     /// locked by `guards`.
-    pub(crate) fn disconnect_all(&self, guards: &mut [Guard<'_, State>]) -> Vec<NonNull<Endpoint>> {
+    pub(crate) fn close_endpoints(
+        &self,
+        guards: &mut [Guard<'_, State>],
+    ) -> Vec<NonNull<Endpoint>> {
         let peers = self.lock_peers();
         self.failures.broken.store(true, Ordering::Relaxed);
         let reached_so = peers.known.iter().filter(|p| p.uses_provider());
@@ -56,13 +59,13 @@ impl Core {
         for state in guards {
             state.read = never_read;
             if let Some(messages) = &mut state.messages {
-                messages.shut();
+                messages.close();
             }
         }
         // The device has logged the error.
-        let refused = self.device.shut().is_err();
+        let refused = self.device.close_endpoints().is_err();
         self.failures
-            .refused_to_shut
+            .refused_to_close
             .store(refused, Ordering::Relaxed);
         others
     }
@@ -92,14 +95,14 @@ impl Core {
     /// can drop the operations of one peer (removing its address does not), so this closes the endpoints. That
     /// also disconnects all other peers reached through the provider, which are returned. `None` if nothing is
     /// at the provider for this peer.
-    pub(crate) fn cut_off(&self, peer: &Endpoint) -> Option<Vec<NonNull<Endpoint>>> {
+    pub(crate) fn close_endpoints_for(&self, peer: &Endpoint) -> Option<Vec<NonNull<Endpoint>>> {
         // Every post holds one of these locks and checks for the failure after taking it.
         let mut guards = self.lock_contexts();
         let is_there = self.is_at_provider(peer, &guards);
         if !is_there || self.failures.broken.load(Ordering::Relaxed) {
             return None;
         }
-        Some(self.disconnect_all(&mut guards))
+        Some(self.close_endpoints(&mut guards))
     }
 
     /// Closes this transport, which is a rail of another one: the provider no longer touches any memory. Its operations end
@@ -107,13 +110,13 @@ impl Core {
     #[cold]
     pub(crate) fn close_rail(&self, why: &str) -> bool {
         let _reporting = Reporting::begin(&self.failures);
-        let is_shut = || !self.failures.refused_to_shut.load(Ordering::Relaxed);
+        let is_closed = || !self.failures.refused_to_close.load(Ordering::Relaxed);
         let peers = {
             let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
-            if guards.iter().all(|state| state.is_shut()) {
-                return is_shut();
+            if guards.iter().all(|state| state.is_closed()) {
+                return is_closed();
             }
-            self.disconnect_all(&mut guards)
+            self.close_endpoints(&mut guards)
         };
         // No flush waits for operations that do not complete any more.
         self.failures.degraded.store(true, Ordering::Release);
@@ -122,6 +125,6 @@ impl Core {
             self.report_outstanding(endpoint, Status::FATAL, |_| false);
             self.abandon_puts(endpoint, Status::FATAL, why);
         }
-        is_shut()
+        is_closed()
     }
 }

@@ -6,10 +6,10 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 use plugin_api::{
-    APPLY_BYTES, APPLY_HEAD, APPLY_OTHER, APPLY_RUN, ApplyRequest, ApplyRun, AtomicOp,
-    CompletionFn, MOST_APPLIED, Status,
+    APPLY_BYTES, APPLY_OTHER, ApplyRequest, ApplyRun, AtomicOp, CompletionFn, MOST_APPLIED, Status,
 };
 
+use super::runs::Runs;
 use super::tracked::done;
 use crate::base::apply_code;
 use crate::win::bounce::Bounce;
@@ -22,103 +22,9 @@ use crate::win::request::request_state::RequestState;
 use crate::win::table::Transfer;
 use crate::win::window::Window;
 
-/// Most runs of a command.
-const RUNS: usize = 128;
-
 /// Most bytes of a command that is a put or get. Four of them fill a message of the transport, which has 16,000 bytes, and leave less of it empty
 /// than one of [`MOST_APPLIED`] bytes does.
 const MOST_OF_BYTES: usize = 3952;
-
-/// The runs of one command.
-pub(super) struct Runs {
-    all: [MaybeUninit<ApplyRun>; RUNS],
-    count: usize,
-    /// Bytes of their elements.
-    bytes: usize,
-    /// Bytes of the command at most.
-    most: usize,
-}
-
-impl Runs {
-    /// Of a command of so many bytes at most.
-    pub(super) const fn new(most: usize) -> Runs {
-        Runs {
-            all: [const { MaybeUninit::uninit() }; RUNS],
-            count: 0,
-            bytes: 0,
-            most,
-        }
-    }
-
-    /// The next runs of a layout, for a command of so many bytes at most.
-    fn take(cursor: &mut Cursor<'_>, size: usize, most: usize) -> Runs {
-        let mut runs = Runs::new(most);
-        while let Some(segment) = cursor.take(runs.room() / size * size) {
-            runs.push(segment);
-        }
-        runs
-    }
-
-    /// Bytes that one run more can have.
-    #[inline]
-    pub(super) fn room(&self) -> usize {
-        let used = APPLY_HEAD + (self.count + 1) * APPLY_RUN + self.bytes;
-        match self.count < RUNS {
-            true => self.most.saturating_sub(used),
-            false => 0,
-        }
-    }
-
-    /// Bytes of all elements.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub(super) fn clear(&mut self) {
-        (self.count, self.bytes) = (0, 0);
-    }
-
-    /// The runs.
-    pub(super) fn all(&self) -> &[ApplyRun] {
-        // SAFETY: the first `count` runs were written.
-        unsafe { std::slice::from_raw_parts(self.all.as_ptr().cast(), self.count) }
-    }
-
-    /// Adds elements, for which there is room. Those in a row and those at equal distances are one run.
-    pub(super) fn push(&mut self, Segment { offset, len }: Segment) {
-        self.bytes += len;
-        let (offset, length) = (offset as u64, len as u64);
-        if let Some(last) = self.newest()
-            && let Some(stride) = offset.checked_sub(last.offset)
-        {
-            if last.count == 1 && stride == last.length {
-                last.length += length;
-                return;
-            }
-            if last.length == length && last.count == 1 {
-                (last.stride, last.count) = (stride, 2);
-                return;
-            }
-            if last.length == length && stride == last.count * last.stride {
-                last.count += 1;
-                return;
-            }
-        }
-        self.all[self.count].write(ApplyRun {
-            offset,
-            length,
-            stride: 0,
-            count: 1,
-        });
-        self.count += 1;
-    }
-
-    fn newest(&mut self) -> Option<&mut ApplyRun> {
-        let last = self.count.checked_sub(1)?;
-        // SAFETY: the first `count` runs were written.
-        Some(unsafe { self.all[last].assume_init_mut() })
-    }
-}
 
 /// Operands of one command that lie in several places.
 struct Gathered(MaybeUninit<[u8; MOST_APPLIED]>);
@@ -200,8 +106,8 @@ impl How {
     /// A command that fetches nothing.
     pub(super) fn request(&self, runs: &Runs, operands: *const u8) -> ApplyRequest {
         ApplyRequest {
-            runs: runs.all.as_ptr().cast(),
-            run_count: runs.count,
+            runs: runs.all().as_ptr(),
+            run_count: runs.all().len(),
             operands: operands.cast(),
             results: std::ptr::null_mut(),
             size: self.size,
@@ -296,7 +202,7 @@ pub(super) unsafe fn issue(
     let mut made = 0;
     loop {
         let runs = Runs::take(&mut target, size, how.most());
-        if runs.bytes == 0 {
+        if runs.bytes() == 0 {
             return Ok(true);
         }
         let operands = if how.op == AtomicOp::Read as u32 {
@@ -305,7 +211,7 @@ pub(super) unsafe fn issue(
             transfer.origin.wrapping_add(made).cast_const()
         } else {
             // SAFETY: the caller vouches for the origin's buffer; both layouts have as many elements.
-            unsafe { gathered.fill(&mut origin, transfer.origin, runs.bytes) };
+            unsafe { gathered.fill(&mut origin, transfer.origin, runs.bytes()) };
             gathered.0.as_ptr().cast()
         };
         let results = match transfer.result_layout {
@@ -322,7 +228,7 @@ pub(super) unsafe fn issue(
             Err(error) if made == 0 && is_not_supported(&error) => return Ok(false),
             posted => posted?,
         }
-        made += runs.bytes;
+        made += runs.bytes();
     }
 }
 
@@ -401,100 +307,5 @@ pub(super) unsafe fn apply(
             context,
             data,
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use plugin_api::Datatype;
-
-    use super::*;
-    use crate::win::layout::Block;
-
-    const I16: Datatype = Datatype::Int16;
-
-    fn runs(layout: &Layout) -> Vec<Vec<(u64, u64, u64, u64)>> {
-        let mut cursor = Cursor::new(layout);
-        let mut all = Vec::new();
-        loop {
-            let runs = Runs::take(&mut cursor, 2, MOST_APPLIED);
-            if runs.bytes == 0 {
-                return all;
-            }
-            let written = runs.all().iter();
-            all.push(
-                written
-                    .map(|run| (run.offset, run.length, run.stride, run.count))
-                    .collect(),
-            );
-        }
-    }
-
-    #[test]
-    fn equal_distances_are_one_run() {
-        let one = Layout::contiguous(I16, 5);
-        assert_eq!(runs(&one), [[(0, 10, 0, 1)]]);
-        let strided = Layout::strided(I16, 512, 1, 3).unwrap();
-        assert_eq!(runs(&strided), [[(0, 2, 6, 512)]]);
-        let at = |displacement, length| Block {
-            displacement,
-            length,
-        };
-        let blocks = [at(1, 1), at(4, 1), at(7, 1), at(9, 1), at(11, 2), at(5, 1)];
-        let indexed = Layout::indexed(I16, &blocks).unwrap();
-        assert_eq!(
-            runs(&indexed),
-            [[(2, 2, 6, 3), (18, 2, 0, 1), (22, 4, 0, 1), (10, 2, 0, 1)]]
-        );
-    }
-
-    /// A run of several blocks stays what it is: what follows its last block is a run of its own.
-    #[test]
-    fn what_lies_in_a_row_is_one_run() {
-        let of = |segments: &[(usize, usize)]| {
-            let mut runs = Runs::new(MOST_APPLIED);
-            for (offset, len) in segments {
-                runs.push(Segment {
-                    offset: *offset,
-                    len: *len,
-                });
-            }
-            let runs = runs.all().iter();
-            let parts = runs.map(|run| (run.offset, run.length, run.stride, run.count));
-            parts.collect::<Vec<_>>()
-        };
-        assert_eq!(of(&[(8, 8), (16, 8), (24, 4)]), [(8, 20, 0, 1)]);
-        assert_eq!(
-            of(&[(0, 8), (16, 8), (24, 8)]),
-            [(0, 8, 16, 2), (24, 8, 0, 1)]
-        );
-        assert_eq!(of(&[(8, 8), (0, 8)]), [(8, 8, 0, 1), (0, 8, 0, 1)]);
-        assert_eq!(of(&[(8, 8), (8, 8)]), [(8, 8, 0, 2)]);
-    }
-
-    /// Whole elements, as many as there is room for.
-    #[test]
-    fn what_is_larger_goes_in_several_commands() {
-        let room = MOST_APPLIED - APPLY_HEAD - APPLY_RUN;
-        let large = Layout::contiguous(I16, MOST_APPLIED);
-        let (first, rest) = (room as u64, (2 * MOST_APPLIED - 2 * room) as u64);
-        let expected = [
-            [(0, first, 0, 1)],
-            [(first, first, 0, 1)],
-            [(2 * first, rest, 0, 1)],
-        ];
-        assert_eq!(runs(&large), expected);
-        let blocks: Vec<Block> = (0..300)
-            .map(|i| Block {
-                displacement: i * i,
-                length: 1 + i % 2,
-            })
-            .filter(|block| block.displacement > 1)
-            .collect();
-        let counts: Vec<usize> = runs(&Layout::indexed(I16, &blocks).unwrap())
-            .iter()
-            .map(Vec::len)
-            .collect();
-        assert_eq!(counts, [RUNS, RUNS, 298 - 2 * RUNS]);
     }
 }

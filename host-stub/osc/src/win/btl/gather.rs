@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use plugin_api::{ApplyRequest, MOST_APPLIED, Status};
 
-use super::apply::{How, Runs};
+use super::apply::How;
+use super::runs::Runs;
 use super::tracked::done;
 use crate::base::{Turn, Turns};
 use crate::win::error::{WinError, WinResult};

@@ -10,6 +10,7 @@ pub(super) mod locked;
 pub(super) mod notify;
 pub(super) mod passive;
 pub(super) mod rma;
+mod runs;
 mod scatter;
 mod tracked;
 

@@ -12,7 +12,8 @@ use std::sync::atomic::Ordering;
 
 use plugin_api::{ApplyRun, AtomicOp, Endpoint, Handle, Module, Status};
 
-use super::apply::{How, Runs, apply, issue};
+use super::apply::{How, apply, issue};
+use super::runs::Runs;
 use super::tracked::done;
 use crate::win::error::{WinError, WinResult};
 use crate::win::kind::WindowKind;

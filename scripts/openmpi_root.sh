@@ -8,6 +8,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/openmpi.sh
+# shellcheck source=scripts/openmpi_devices.sh
+. scripts/openmpi_devices.sh
 
 series=$1
 shift
@@ -63,6 +65,9 @@ build() {
     mkdir -p "$root/opt"
     cp -r "$openmpi_dir/$series" "$root/opt/component"
     cp -r tests/openmpi "$root/opt/tests"
+    cp -r tests/c "$root/opt/c"
+    openmpi_prepare_fake
+    cp -r "$openmpi_driver" "$root/opt/cuda"
     openmpi_lab
     cp -r "$openmpi_dir/lab" "$root/opt/lab"
     # The standalone host, which joins through PMIx the job of the launcher that starts it.
@@ -283,6 +288,14 @@ osc_delegates_inside() {
     [ "$(grep -ac '^osc_name: ok, 2 ranks' <<<"$out")" -eq 2 ]
 }
 
+# device_inside RANKS PROGRAM [options]: a program that uses a device, over the fake of its driver.
+device_inside() {
+    local ranks=$1 out
+    out=$(osc_inside "$@" -x LD_LIBRARY_PATH=/opt/cuda -x FAKE_CUDA_SAY=1) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    [ "$(grep -ac '^fake CUDA: [1-9].* allocations, [1-9][0-9]* copies' <<<"$out")" -eq "$ranks" ]
+}
+
 # mpi4py's tests of windows.
 osc_mpi4py_inside() {
     local ranks=$1 out
@@ -317,6 +330,10 @@ osc_test_inside() {
     openmpi_check "$series: osc, windows of two jobs, one without the component" osc_spawn_without_inside
     openmpi_check "$series: osc, a rank is killed" osc_killed_inside
     openmpi_check "$series: osc, windows go to others where a rank cannot serve them" osc_delegates_inside
+    openmpi_check "$series: osc, memory of devices, 3 ranks" device_inside 3 osc_device
+    openmpi_check "$series: osc, memory of devices over tcp;ofi_rxm alone" device_inside 2 osc_device --mca btl_ofi_same_node off \
+        --mca btl_ofi_provider_include 'tcp;ofi_rxm'
+    openmpi_check "$series: osc, misplaced memory of devices" device_inside 2 osc_misplaced
     for ranks in 1 2 3 4; do
         openmpi_check "$series: osc, mpi4py, $ranks ranks" osc_mpi4py_inside "$ranks"
     done
@@ -372,6 +389,8 @@ main() {
     inside sh -ec 'mkdir -p /opt/bin; for p in hello_window transfers atomics swaps misaligned window_life threads passive_target \
             killed_peer no_room sent_alone osc_abuse osc_calls osc_polls osc_random osc_threads osc_sessions osc_killed osc_name osc_spawn osc_alone; do
         mpicc -std=gnu11 -O2 -pthread -o /opt/bin/$p /opt/tests/$p.c; done'
+    inside sh -ec 'for p in osc_device osc_misplaced; do
+        mpicc -std=gnu11 -O2 -I /opt/c/cuda -o /opt/bin/$p /opt/tests/$p.c -L /opt/cuda -lcuda; done'
     # Uses inner headers, which include those of PMIx, and some that the package leaves out.
     cp -r btl-ofi/openmpi/c/stand_in_50 "$root/opt/"
     inside sh -ec 'I=; for d in $(mpicc --showme:incdirs); do I="$I -I$d -I$d/openmpi"; done

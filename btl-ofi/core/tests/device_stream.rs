@@ -11,19 +11,19 @@ mod common;
 #[path = "device_stream/stream.rs"]
 mod stream;
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::c_void;
 use std::ptr::{self, NonNull};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use btl_ofi::{Completion, Endpoint, ErrorReport, Handle, Region, Transport};
+use btl_ofi::{Completion, Endpoint, Handle, Region, Transport};
 use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{
-    Access, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, Status, ThreadLevel, hmem_iface,
+    Access, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status, ThreadLevel, hmem_iface,
 };
 
 use common::pair::{DeviceWay, Target, WORDS, serve_as_target};
+use common::reports::Reports;
 use common::seen::Seen;
 use common::{Patience, device, insist, open, register, signal};
 use stream::{fresh, with};
@@ -40,38 +40,6 @@ const PROVIDERS: [&str; 2] = ["shm", "tcp;ofi_rxm"];
 #[ignore = "a child process of other tests, which start it"]
 fn target_process() {
     serve_as_target();
-}
-
-/// Collects what is reported besides completions.
-#[derive(Default)]
-struct Reports(Mutex<Vec<String>>);
-
-impl Reports {
-    fn of(&self, t: &Transport) {
-        t.on_error(Some(ErrorReport {
-            function: reported,
-            context: ptr::from_ref(&self.0).cast_mut().cast(),
-        }));
-    }
-
-    fn all(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
-    }
-}
-
-unsafe extern "C" fn reported(
-    _: *mut Module,
-    _: u32,
-    _: *mut plugin_api::Endpoint,
-    proc: u64,
-    _: i32,
-    info: *const c_char,
-    context: *mut c_void,
-) {
-    // SAFETY: the tests pass a list that outlives the transport; info is a C string.
-    let (reports, info) = unsafe { (&*context.cast::<Mutex<Vec<String>>>(), CStr::from_ptr(info)) };
-    let text = format!("{proc}: {}", info.to_string_lossy());
-    reports.lock().unwrap().push(text);
 }
 
 /// Memory of this process on the device, registered for transfers.
@@ -184,8 +152,7 @@ fn a_busy_stream_is_no_silence_of_a_peer() {
         ("btl_ofi_peer_check_interval", Value::Unsigned(5)),
     ];
     over_each(&limits, |t, target, what| {
-        let reports = Reports::default();
-        reports.of(t);
+        let reports = Reports::of(t);
         let (mut source, seen) = (OnDevice::new(t, 7), Seen::default());
         with(|stream| {
             stream.is_busy = true;
@@ -219,8 +186,7 @@ fn a_copy_is_not_outstanding_at_the_provider() {
             ("btl_ofi_peer_check_interval", Value::Unsigned(INTERVAL)),
         ];
         let t = open(provider, ThreadLevel::Single, &limits);
-        let reports = Reports::default();
-        reports.of(&t);
+        let reports = Reports::of(&t);
         t.set_overrides(Some(&stream::overrides()));
         let stopped = Target::start(&t, provider, false);
         let (peer, handle) = (stopped.peer, stopped.handle);

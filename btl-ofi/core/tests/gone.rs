@@ -10,16 +10,15 @@
 
 mod common;
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::c_void;
 use std::ptr;
-use std::sync::Mutex;
 use std::time::Duration;
 
-use btl_ofi::ErrorReport;
 use common::Calls as _;
-use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
+use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, WORDS, serve_as_target};
+use common::reports::Reports;
 use common::seen::Seen;
 use common::{Patience, insist, open, signal, worked};
 
@@ -29,31 +28,9 @@ fn target_process() {
     serve_as_target();
 }
 
-unsafe extern "C" fn reported(
-    _: *mut Module,
-    _: u32,
-    _: *mut plugin_api::Endpoint,
-    proc: u64,
-    status: i32,
-    info: *const c_char,
-    context: *mut c_void,
-) {
-    assert!(status < 0);
-    // SAFETY: the tests pass a list that outlives the transport; info is a C string.
-    let (reports, info) = unsafe { (&*context.cast::<Mutex<Vec<String>>>(), CStr::from_ptr(info)) };
-    reports
-        .lock()
-        .unwrap()
-        .push(format!("{proc}: {}", info.to_string_lossy()));
-}
-
 fn survives(provider: &str) {
     let t = open(provider, ThreadLevel::Single, &[]);
-    let reports: Mutex<Vec<String>> = Mutex::default();
-    t.on_error(Some(ErrorReport {
-        function: reported,
-        context: (&raw const reports).cast_mut().cast(),
-    }));
+    let reports = Reports::of(&t);
     let mut target = Target::start(&t, provider, false);
     let (peer, h) = (target.peer, target.handle);
     let mine = t.connect(t.address(), 1).unwrap();
@@ -115,7 +92,7 @@ fn survives(provider: &str) {
         Status::UNREACH,
         "{provider}: a peer that is gone is refused at once"
     );
-    let said = reports.lock().unwrap().clone();
+    let said = reports.all();
     assert!(
         said.iter().any(|r| r.starts_with("0: ")),
         "{provider}: {said:?}"

@@ -12,18 +12,17 @@ mod common;
 #[path = "stopped/releases.rs"]
 mod releases;
 
-use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use btl_ofi::{ErrorReport, Transport};
+use btl_ofi::Transport;
 use common::Calls as _;
 use mca_params::Value;
-use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
+use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, serve_as_target};
+use common::reports::Reports;
 use common::seen::Seen;
 use common::{Patience, insist, open, signal, worked};
 
@@ -39,21 +38,6 @@ const WORDS: usize = 64;
 #[ignore = "a child process of other tests, which start it"]
 fn target_process() {
     serve_as_target();
-}
-
-unsafe extern "C" fn reported(
-    _: *mut Module,
-    _: u32,
-    _: *mut plugin_api::Endpoint,
-    proc: u64,
-    _: i32,
-    info: *const c_char,
-    context: *mut c_void,
-) {
-    // SAFETY: the tests pass a list that outlives the transport; info is a C string.
-    let (reports, info) = unsafe { (&*context.cast::<Mutex<Vec<String>>>(), CStr::from_ptr(info)) };
-    let text = format!("{proc}: {}", info.to_string_lossy());
-    reports.lock().unwrap().push(text);
 }
 
 /// Posts fetches to the target into words of `out`; gives how many were taken.
@@ -115,11 +99,7 @@ fn given_up(provider: &str) {
         ThreadLevel::Single,
         &[("btl_ofi_peer_timeout", limit)],
     );
-    let reports: Mutex<Vec<String>> = Mutex::default();
-    t.on_error(Some(ErrorReport {
-        function: reported,
-        context: (&raw const reports).cast_mut().cast(),
-    }));
+    let reports = Reports::of(&t);
     let target = Target::start(&t, provider, false);
     let (peer, h) = (target.peer, target.handle);
     let mut out = vec![0u64; WORDS];
@@ -162,7 +142,7 @@ fn given_up(provider: &str) {
         )
     };
     assert_eq!(refused, Status::UNREACH, "{provider}: refused from now on");
-    let said = reports.lock().unwrap().clone();
+    let said = reports.all();
     assert!(
         said.iter()
             .any(|r| r.starts_with("0: ") && r.contains("btl_ofi_peer_timeout")),

@@ -11,6 +11,7 @@ pub(crate) mod pair;
 mod patience;
 pub(crate) use patience::{BLOCKED, Patience};
 pub(crate) mod reference;
+pub(crate) mod reports;
 pub(crate) mod seen;
 pub(crate) mod shows;
 pub(crate) mod tally;

@@ -21,7 +21,7 @@ use plugin_api::Status;
 
 use crate::op::apply::Carried;
 use crate::op::completion::Finished;
-use crate::op::request::{Operands, Request};
+use crate::op::request::Operands;
 use crate::op::responder;
 use crate::op::tag::Tag;
 use crate::peer::counters::CountersRef;
@@ -273,23 +273,20 @@ impl Requester {
     /// Posts an atomic with its operands in `room`, which [`reserve`](Self::reserve) returned just now.
     ///
     /// # Safety
-    /// The operands are readable for the room's size. The result is NULL, or writable for the room's size until the
+    /// `operands` is readable for the room's size. `result` is NULL, or writable for the room's size until the
     /// operation completes.
     #[inline]
-    pub(crate) unsafe fn post(&mut self, request: &Request, room: Room, finished: Finished) {
-        let (command, operands) = (Command::of(&request.command), request.operands);
-        // SAFETY: the caller guarantees that the operands are readable and the result NULL or writable for the room's
+    pub(crate) unsafe fn post(
+        &mut self,
+        command: Command,
+        operands: Operands,
+        room: Room,
+        result: *mut c_void,
+        finished: Finished,
+    ) {
+        // SAFETY: the caller guarantees that `operands` is readable and `result` NULL or writable for the room's
         // size.
-        unsafe {
-            self.post_as(
-                Use::Atomic,
-                command,
-                operands,
-                room,
-                request.result,
-                finished,
-            )
-        };
+        unsafe { self.post_as(Use::Atomic, command, operands, room, result, finished) };
     }
 
     /// Posts an apply with its operands in `room`, which [`reserve`](Self::reserve) returned just now: it is large enough for the

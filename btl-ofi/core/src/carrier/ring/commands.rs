@@ -23,6 +23,7 @@ use crate::op::request::{Caller, Request};
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Atomics;
 use crate::sm::requester::Requester;
+use crate::sm::ring::Command;
 
 impl Core {
     /// Posts an atomic to a peer's ring. `None`, before side effects, if the peer's atomics do not go by its ring, the peer has
@@ -57,9 +58,11 @@ impl Core {
         let room = requester.reserve(atomic.size, true).ok()?;
         self.count_by_first(peer, Carrier::Ring, atomic.size);
         let tag = context.raise(peer, self.setup.threaded);
+        // Before the next line, so that fewer registers are saved.
+        let command = Command::of(&atomic.command);
         let finished = caller.finished(tag);
         // SAFETY: the caller guarantees that the buffers are valid until completion.
-        unsafe { requester.post(atomic, room, finished) };
+        unsafe { requester.post(command, atomic.operands, room, atomic.result, finished) };
         channel.list(requester);
         drop(state);
         self.poll_after_post(context);

@@ -15,7 +15,7 @@ use crate::peer::endpoint::LocalPeer;
 use crate::peer::liveness::ProcessId;
 use crate::peer::route::{Facts, Route};
 use crate::peer::table::{Endpoints, Placed};
-use crate::sm::ring::{Answer, Slot};
+use crate::sm::ring::{self, Answer, Slot};
 use crate::sm::segment::{PAYLOAD, Place};
 
 /// Bytes of a fragment of a large get; the payload holds eight.
@@ -139,14 +139,10 @@ impl Origin {
         let finished = self.finished();
         let requester = self.requester();
         let room = requester.reserve(size_of_val(words), true).ok().unwrap();
-        let atomic = Request {
-            command: Command::default(),
-            operands: Operands::Buffer(words.as_ptr().cast()),
-            size: size_of_val(words),
-            result: ptr::null_mut(),
-        };
+        let operands = Operands::Buffer(words.as_ptr().cast());
+        let command = ring::Command::default();
         // SAFETY: the operands are copied, and there is no result.
-        unsafe { requester.post(&atomic, room, finished) };
+        unsafe { requester.post(command, operands, room, ptr::null_mut(), finished) };
     }
 
     /// Queues a put, whose fragments are posted as far as there is room.

@@ -29,19 +29,22 @@ impl Outcome {
     }
 }
 
-/// Runs a program in a process group of its own. After `limit` the whole group is killed, and the
-/// test fails with what the program said until then.
-pub fn run(command: &mut Command, limit: Duration) -> Outcome {
-    let outcome = attempt(command, limit);
+/// After so long a program hangs, however busy the machine is.
+const HANGS: Duration = Duration::from_secs(600);
+
+/// Runs a program in a process group of its own. If it hangs the whole group is killed, and the test fails with what the
+/// program said until then.
+pub fn run(command: &mut Command) -> Outcome {
+    let outcome = attempt(command, HANGS);
     assert!(
         !outcome.late,
-        "{command:?} did not end within {limit:?}: {}",
+        "{command:?} did not end within {HANGS:?}: {}",
         outcome.transcript()
     );
     outcome
 }
 
-/// As [`run`], but leaves it to the caller what to do about a program that did not end in time.
+/// As [`run`] with a limit of the caller's, to whom it leaves what to do about a program that did not end in time.
 pub fn attempt(command: &mut Command, limit: Duration) -> Outcome {
     // A test that is ended takes its programs with it: a launcher ends its job then. The thread that starts a program waits
     // for it, so the thread's end is the test's.

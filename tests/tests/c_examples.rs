@@ -2,14 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use integration_tests::fixtures::{
     PROVIDERS, c_plugin, compile_for_host, host_stub, lab_provider, ofi_plugin, valgrind,
 };
 use integration_tests::process::run;
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Compiles an example, and runs it as a job of each number of ranks over libfabric, and of the first over the C plugin. The
 /// C face knows no provider; `host-stub check` goes over each.
@@ -37,15 +34,12 @@ fn passes(name: &str, count: u32, arguments: &[&str], program: &Path) {
 
 /// The same with arguments of the program.
 fn passes_with(name: &str, count: u32, arguments: &[&str], program: &Path, own: &[&str]) {
-    let outcome = run(
-        Command::new(host_stub())
-            .args(["launch", "-n", &count.to_string()])
-            .args(arguments)
-            .arg("--")
-            .arg(program)
-            .args(own),
-        LIMIT,
-    );
+    let outcome = run(Command::new(host_stub())
+        .args(["launch", "-n", &count.to_string()])
+        .args(arguments)
+        .arg("--")
+        .arg(program)
+        .args(own));
     let said = outcome.transcript();
     assert!(outcome.status.success(), "{name}, {count} ranks: {said}");
     let passed = outcome.stdout.matches("passed\n").count();
@@ -192,15 +186,12 @@ fn examples_under_valgrind() {
     let Some(valgrind) = valgrind() else { return };
     for name in ["windows", "collectives", "no_rank", "every_coll_entry"] {
         let program = compile(name, "c");
-        let outcome = run(
-            Command::new(host_stub())
-                .args(["launch", "-n", "2", "--provider", "shm", "--plugin"])
-                .arg(ofi_plugin())
-                .arg("--")
-                .args(&valgrind)
-                .arg(program),
-            LIMIT,
-        );
+        let outcome = run(Command::new(host_stub())
+            .args(["launch", "-n", "2", "--provider", "shm", "--plugin"])
+            .arg(ofi_plugin())
+            .arg("--")
+            .args(&valgrind)
+            .arg(program));
         let said = outcome.transcript();
         assert!(outcome.status.success(), "{name}: {said}");
         assert_eq!(outcome.stdout.matches("passed\n").count(), 2, "{said}");
@@ -229,17 +220,14 @@ fn every_error_is_told_to_the_handler() {
 /// Runs a program over the C plugin, whose operations take long, and whose progress fails from one of 13 bytes on.
 fn over_a_transport_that_breaks(name: &str) {
     let program = compile(name, "c");
-    let outcome = run(
-        Command::new(host_stub())
-            .args(["launch", "-n", "1", "--mca", "host_win_table", "btl"])
-            .arg("--plugin")
-            .arg(c_plugin(""))
-            .arg("--")
-            .arg(program)
-            .env("CMA_DELAY_US", "1000000")
-            .env("CMA_BREAKING_BYTES", "13"),
-        LIMIT,
-    );
+    let outcome = run(Command::new(host_stub())
+        .args(["launch", "-n", "1", "--mca", "host_win_table", "btl"])
+        .arg("--plugin")
+        .arg(c_plugin(""))
+        .arg("--")
+        .arg(program)
+        .env("CMA_DELAY_US", "1000000")
+        .env("CMA_BREAKING_BYTES", "13"));
     let said = outcome.transcript();
     assert!(outcome.stdout.contains("passed\n"), "{said}");
 }
@@ -262,18 +250,15 @@ fn constants_as_origins() {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("constants-lab");
     std::fs::create_dir_all(&place).unwrap();
     std::fs::copy(lab_provider(), place.join("liblab-fi.so")).unwrap();
-    let outcome = run(
-        Command::new(host_stub())
-            .args(["launch", "-n", "2", "--provider", "lab", "--plugin"])
-            .arg(ofi_plugin())
-            .args(["--mca", "host_win_table", "btl"])
-            .args(["--mca", "btl_ofi_same_node", "off"])
-            .arg("--")
-            .arg(&program)
-            .env("FI_PROVIDER_PATH", &place)
-            .env("LAB_PINS", "1"),
-        LIMIT,
-    );
+    let outcome = run(Command::new(host_stub())
+        .args(["launch", "-n", "2", "--provider", "lab", "--plugin"])
+        .arg(ofi_plugin())
+        .args(["--mca", "host_win_table", "btl"])
+        .args(["--mca", "btl_ofi_same_node", "off"])
+        .arg("--")
+        .arg(&program)
+        .env("FI_PROVIDER_PATH", &place)
+        .env("LAB_PINS", "1"));
     let said = outcome.transcript();
     assert!(outcome.status.success(), "{said}");
     assert_eq!(outcome.stdout.matches("passed").count(), 2, "{said}");
@@ -428,18 +413,15 @@ fn a_device_whose_functions_the_provider_takes() {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-device-lab");
     std::fs::create_dir_all(&place).unwrap();
     std::fs::copy(lab_provider(), place.join("liblab-fi.so")).unwrap();
-    let outcome = run(
-        Command::new(host_stub())
-            .args(["launch", "-n", "2", "--provider", "lab", "--plugin"])
-            .arg(ofi_plugin())
-            .arg("--")
-            .arg(&program)
-            .arg("honoured")
-            .env("FI_PROVIDER_PATH", &place)
-            .envs([("LAB_HMEM", "1"), ("LAB_HMEM_OVERRIDE", "1")])
-            .envs([("LAB_HMEM_IFACES", "ROCR"), ("OMPI_MCA_btl_ofi_hmem", "on")]),
-        LIMIT,
-    );
+    let outcome = run(Command::new(host_stub())
+        .args(["launch", "-n", "2", "--provider", "lab", "--plugin"])
+        .arg(ofi_plugin())
+        .arg("--")
+        .arg(&program)
+        .arg("honoured")
+        .env("FI_PROVIDER_PATH", &place)
+        .envs([("LAB_HMEM", "1"), ("LAB_HMEM_OVERRIDE", "1")])
+        .envs([("LAB_HMEM_IFACES", "ROCR"), ("OMPI_MCA_btl_ofi_hmem", "on")]));
     let said = outcome.transcript();
     assert!(outcome.status.success(), "{said}");
     assert_eq!(outcome.stdout.matches("passed").count(), 2, "{said}");

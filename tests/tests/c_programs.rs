@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use integration_tests::fixtures::{
     PROVIDERS, c_plugin, c_program, host_stub, ofi_plugin, valgrind,
@@ -10,17 +9,11 @@ use integration_tests::fixtures::{
 use integration_tests::process::{Outcome, run};
 use plugin_api::ABI_MINOR;
 
-/// Longer than the host's own limit, whose message is the better one.
-const LIMIT: Duration = Duration::from_secs(110);
-
 fn host(program: &str, arguments: &[&str], plugin: &Path, settings: &[&str]) -> Outcome {
-    run(
-        Command::new(c_program(program))
-            .args(arguments)
-            .arg(plugin)
-            .args(settings),
-        LIMIT,
-    )
+    run(Command::new(c_program(program))
+        .args(arguments)
+        .arg(plugin)
+        .args(settings))
 }
 
 /// Asserts that both processes counted their checks and none failed; gives what they said.
@@ -59,13 +52,10 @@ fn c_host_over_c_plugin() {
 #[test]
 fn rust_host_over_c_plugin() {
     for (variant, ranks, depth) in [("", "1", "64"), ("", "2", "0"), ("FUTURE", "2", "64")] {
-        let outcome = run(
-            Command::new(host_stub())
-                .args(["check", "--np", ranks, "--plugin"])
-                .arg(c_plugin(variant))
-                .args(["--mca", "btl_cma_queue_depth", depth]),
-            LIMIT,
-        );
+        let outcome = run(Command::new(host_stub())
+            .args(["check", "--np", ranks, "--plugin"])
+            .arg(c_plugin(variant))
+            .args(["--mca", "btl_cma_queue_depth", depth]));
         let said = outcome.transcript();
         assert!(outcome.status.success(), "{said}");
         assert!(outcome.stdout.ends_with(" passed, 0 failed\n"), "{said}");
@@ -107,14 +97,11 @@ fn newer_and_older_sides_work_together() {
 #[test]
 fn c_host_under_valgrind() {
     let Some(valgrind) = valgrind() else { return };
-    let outcome = run(
-        Command::new(&valgrind[0])
-            .args(&valgrind[1..])
-            .arg(c_program("host"))
-            .arg(ofi_plugin())
-            .arg("btl_ofi_provider_include=shm"),
-        LIMIT,
-    );
+    let outcome = run(Command::new(&valgrind[0])
+        .args(&valgrind[1..])
+        .arg(c_program("host"))
+        .arg(ofi_plugin())
+        .arg("btl_ofi_provider_include=shm"));
     let said = outcome.transcript();
     assert!(outcome.status.success(), "{said}");
     assert!(!said.contains("definitely lost"), "{said}");

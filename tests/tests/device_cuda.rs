@@ -4,15 +4,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use integration_tests::fixtures::{
     c_program, compile_for_host, host_stub, lab_provider, ofi_plugin,
 };
 use integration_tests::process::{Outcome, run};
 use test_skips::{Lacking, skipped};
-
-const LIMIT: Duration = Duration::from_secs(280);
 
 /// A folder in which the dynamic loader finds the fake under the name of the driver's library.
 fn place() -> PathBuf {
@@ -27,16 +24,13 @@ fn place() -> PathBuf {
 }
 
 fn host(arguments: &[&str], devices: &str) -> Outcome {
-    run(
-        Command::new(host_stub())
-            .args(arguments)
-            .arg("--plugin")
-            .arg(ofi_plugin())
-            .env("LD_LIBRARY_PATH", place())
-            .env("FAKE_CUDA_DEVICES", devices)
-            .env("FAKE_CUDA_SAY", "1"),
-        LIMIT,
-    )
+    run(Command::new(host_stub())
+        .args(arguments)
+        .arg("--plugin")
+        .arg(ofi_plugin())
+        .env("LD_LIBRARY_PATH", place())
+        .env("FAKE_CUDA_DEVICES", devices)
+        .env("FAKE_CUDA_SAY", "1"))
 }
 
 /// Runs tests of the device suite; gives what the fake counted.
@@ -102,7 +96,7 @@ fn a_program_copies_on_its_own_stream() {
         command.args(["launch", "-n", "2", "--provider", provider, "--plugin"]);
         command.arg(ofi_plugin()).arg("--").arg(&program);
         command.env("FAKE_CUDA_SAY", "1");
-        let outcome = run(command.env("LD_LIBRARY_PATH", place()), LIMIT);
+        let outcome = run(command.env("LD_LIBRARY_PATH", place()));
         let said = outcome.transcript();
         assert!(outcome.status.success(), "{said}");
         assert_eq!(outcome.stdout.matches("passed").count(), 2, "{said}");
@@ -120,7 +114,7 @@ fn a_copy_that_fails_while_others_are_under_way() {
         .args(["device/large", "--provider", "shm"]);
     command.arg("--plugin").arg(ofi_plugin());
     command.env("LD_LIBRARY_PATH", place());
-    let outcome = run(command.env("FAKE_CUDA_EVENTS_FAIL", "1"), LIMIT);
+    let outcome = run(command.env("FAKE_CUDA_EVENTS_FAIL", "1"));
     let said = outcome.transcript();
     assert!(outcome.stdout.contains("0 passed, 1 failed"), "{said}");
     for part in [
@@ -154,7 +148,7 @@ fn an_old_device_starts_nothing() {
     command.args(["info", "--provider", "shm", "--plugin"]);
     command.arg(ofi_plugin()).env("LD_LIBRARY_PATH", place());
     command.env("FAKE_CUDA_DEVICES", "1");
-    let outcome = run(command.env("FAKE_CUDA_CAPABILITY", "6"), LIMIT);
+    let outcome = run(command.env("FAKE_CUDA_CAPABILITY", "6"));
     let said = outcome.transcript();
     assert!(outcome.status.success(), "{said}");
     for line in ["level 2", "its compute capability is 6.0"] {
@@ -194,16 +188,13 @@ fn a_host_that_wants_no_devices_starts_no_driver() {
 fn one_copy_function_over_a_provider() {
     let place = place();
     std::fs::copy(lab_provider(), place.join("liblab-fi.so")).unwrap();
-    let outcome = run(
-        Command::new(c_program("one_override"))
-            .arg(ofi_plugin())
-            .args(["btl_ofi_provider_include=lab", "btl_ofi_hmem=on"])
-            .env("LD_LIBRARY_PATH", &place)
-            .env("FI_PROVIDER_PATH", &place)
-            .envs([("LAB_HMEM", "1"), ("LAB_HMEM_OVERRIDE", "1")])
-            .env("LAB_HMEM_IFACES", "CUDA,ROCR"),
-        LIMIT,
-    );
+    let outcome = run(Command::new(c_program("one_override"))
+        .arg(ofi_plugin())
+        .args(["btl_ofi_provider_include=lab", "btl_ofi_hmem=on"])
+        .env("LD_LIBRARY_PATH", &place)
+        .env("FI_PROVIDER_PATH", &place)
+        .envs([("LAB_HMEM", "1"), ("LAB_HMEM_OVERRIDE", "1")])
+        .env("LAB_HMEM_IFACES", "CUDA,ROCR"));
     let said = outcome.transcript();
     assert!(outcome.status.success(), "{said}");
     assert!(outcome.stdout.contains("all as it should be"), "{said}");

@@ -3,13 +3,9 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use integration_tests::fixtures::{host_stub, lab_provider, ofi_plugin};
 use integration_tests::process::{Outcome, run};
-
-/// A suite takes 30 s by itself, and four times as long beside three other programs on two processors.
-const LIMIT: Duration = Duration::from_secs(280);
 
 /// Runs the device suite or some tests of it, of which none may fail.
 fn suite(provider: &str, only: Option<&str>, environment: &[(&str, &str)]) -> Outcome {
@@ -19,16 +15,13 @@ fn suite(provider: &str, only: Option<&str>, environment: &[(&str, &str)]) -> Ou
     let own = place.join(format!("{:?}", std::thread::current().id()));
     std::fs::copy(lab_provider(), &own).unwrap();
     std::fs::rename(&own, &library).unwrap();
-    let outcome = run(
-        Command::new(host_stub())
-            .args(["check", "--np", "2", "--suite", "device"])
-            .args(only.iter().flat_map(|name| ["--only", name]))
-            .args(["--provider", provider, "--plugin"])
-            .arg(ofi_plugin())
-            .env("FI_PROVIDER_PATH", &place)
-            .envs(environment.iter().copied()),
-        LIMIT,
-    );
+    let outcome = run(Command::new(host_stub())
+        .args(["check", "--np", "2", "--suite", "device"])
+        .args(only.iter().flat_map(|name| ["--only", name]))
+        .args(["--provider", provider, "--plugin"])
+        .arg(ofi_plugin())
+        .env("FI_PROVIDER_PATH", &place)
+        .envs(environment.iter().copied()));
     let said = outcome.transcript();
     assert!(outcome.status.success(), "{said}");
     assert!(outcome.stdout.ends_with(" passed, 0 failed\n"), "{said}");
@@ -94,7 +87,7 @@ fn buffers_that_the_device_has_no_memory_for() {
         .args(["buffers/requests/wait_all", "--provider", "shm"])
         .args(["--mca", "host_pretended_bytes", page, "--plugin"])
         .arg(ofi_plugin());
-    let outcome = run(&mut command, LIMIT);
+    let outcome = run(&mut command);
     let said = outcome.transcript();
     assert!(!outcome.status.success(), "{said}");
     assert!(

@@ -6,7 +6,6 @@
 use std::env;
 use std::process::Command;
 use std::ptr::null_mut;
-use std::time::Duration;
 
 use integration_tests::fixtures::ofi_plugin;
 use integration_tests::host::TestHost;
@@ -41,7 +40,7 @@ fn in_own_process(name: &str, case: &str) {
         .env("MALLOC_ARENA_MAX", "1")
         // What a thread's cache holds would count as handed out.
         .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
-    let outcome = run(&mut command, Duration::from_secs(240));
+    let outcome = run(&mut command);
     assert!(outcome.status.success(), "{}", outcome.transcript());
     for line in outcome
         .stdout

@@ -13,14 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use integration_tests::fixtures::{c_plugin, host_library, host_stub, ofi_plugin};
 use integration_tests::process::{Outcome, run};
 use test_skips::{Lacking, skipped};
 
-/// Four ranks of three threads each take seconds, and many of them where others want the processors too.
-const LIMIT: Duration = Duration::from_secs(180);
 const MODES: [&str; 3] = ["master", "thread", "task"];
 /// What a program is told that asked for the task level and does not get it.
 const REFUSED: &str = "thread level TaskMultiple was asked for, and Multiple is provided";
@@ -142,20 +139,17 @@ fn launch(
     (program, arguments): (&Path, &[&str]),
     environment: &[(&str, &str)],
 ) -> Outcome {
-    run(
-        Command::new(host_stub())
-            .args(["launch", "-n", &count.to_string(), "--plugin"])
-            .arg(plugin)
-            .args(options)
-            .arg("--")
-            .arg(program)
-            .args(arguments)
-            .env_remove("OMP_EXTERNAL")
-            .env("OMP_NUM_THREADS", "2")
-            .env("OMP_WAIT_POLICY", "passive")
-            .envs(environment.iter().copied()),
-        LIMIT,
-    )
+    run(Command::new(host_stub())
+        .args(["launch", "-n", &count.to_string(), "--plugin"])
+        .arg(plugin)
+        .args(options)
+        .arg("--")
+        .arg(program)
+        .args(arguments)
+        .env_remove("OMP_EXTERNAL")
+        .env("OMP_NUM_THREADS", "2")
+        .env("OMP_WAIT_POLICY", "passive")
+        .envs(environment.iter().copied()))
 }
 
 /// The program ended well and said so.
@@ -264,21 +258,18 @@ fn tasks_that_are_suspended_under_mpirun() {
     }
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpirun");
     std::fs::create_dir_all(&place).unwrap();
-    let outcome = run(
-        Command::new("timeout")
-            .args(["--kill-after=5", "90"])
-            .args(["mpirun", "--oversubscribe", "-n", "2"])
-            .arg(program(COMPILERS[0], "suspend"))
-            .env("HOST_STUB_PLUGIN", ofi_plugin())
-            .env("TMPDIR", &place)
-            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-            .env("OMPI_MCA_mca_base_param_files", "none")
-            .env("OMPI_MCA_btl_ofi_provider_include", "tcp;ofi_rxm")
-            .env("FI_TCP_IFACE", "lo")
-            .env("OMP_EXTERNAL", "task"),
-        LIMIT,
-    );
+    let outcome = run(Command::new("timeout")
+        .args(["--kill-after=5", "90"])
+        .args(["mpirun", "--oversubscribe", "-n", "2"])
+        .arg(program(COMPILERS[0], "suspend"))
+        .env("HOST_STUB_PLUGIN", ofi_plugin())
+        .env("TMPDIR", &place)
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env("OMPI_MCA_mca_base_param_files", "none")
+        .env("OMPI_MCA_btl_ofi_provider_include", "tcp;ofi_rxm")
+        .env("FI_TCP_IFACE", "lo")
+        .env("OMP_EXTERNAL", "task"));
     is_right(&outcome, "suspend: task mode, right");
 }
 

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use integration_tests::fixtures::{host_stub, ofi_plugin};
 use integration_tests::process::run;
@@ -82,7 +81,7 @@ fn files_that_pages_name_are_there() {
 fn parameters_have_the_defaults_of_the_page() {
     let mut command = Command::new(host_stub());
     command.args(["params", "--json", "--plugin"]);
-    let outcome = run(command.arg(ofi_plugin()), Duration::from_secs(60));
+    let outcome = run(command.arg(ofi_plugin()));
     let listed: Vec<Value> = serde_json::from_str(&outcome.stdout).unwrap();
     let default = |name: &str| {
         let mut all = listed.iter();

@@ -2,12 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use integration_tests::fixtures::{host_stub, ofi_plugin};
 use integration_tests::process::run;
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Builds an example, by the command that builds all tests: another choice of packages would compile their dependencies again.
 fn build(name: &str) -> PathBuf {
@@ -30,16 +27,13 @@ fn build(name: &str) -> PathBuf {
 fn example(name: &str, parameters: &[&str], words: &str) {
     let program = build(name);
     for (ranks, provider, same_node) in [("2", "shm", "auto"), ("3", "tcp;ofi_rxm", "off")] {
-        let outcome = run(
-            Command::new(host_stub())
-                .args(["launch", "-n", ranks, "--provider", provider, "--plugin"])
-                .arg(ofi_plugin())
-                .args(["--mca", "btl_ofi_same_node", same_node])
-                .args(parameters)
-                .arg("--")
-                .arg(&program),
-            LIMIT,
-        );
+        let outcome = run(Command::new(host_stub())
+            .args(["launch", "-n", ranks, "--provider", provider, "--plugin"])
+            .arg(ofi_plugin())
+            .args(["--mca", "btl_ofi_same_node", same_node])
+            .args(parameters)
+            .arg("--")
+            .arg(&program));
         let said = outcome.transcript();
         assert!(
             outcome.status.success(),

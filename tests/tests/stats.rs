@@ -7,7 +7,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::ptr;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use integration_tests::fixtures::{host_stub, ofi_plugin};
 use integration_tests::host::TestHost;
@@ -17,13 +16,8 @@ use plugin_api::counters::{Carrier, MAGIC, NAME, VERSION, start_of};
 use plugin_api::{Stats, Status};
 use test_skips::{Lacking, skipped};
 
-const LIMIT: Duration = Duration::from_secs(30);
-
 fn stats(arguments: &[&str]) -> Outcome {
-    run(
-        Command::new(host_stub()).arg("stats").args(arguments),
-        LIMIT,
-    )
+    run(Command::new(host_stub()).arg("stats").args(arguments))
 }
 
 /// The tables say the same of this process as its module does, and no more than it has done.
@@ -156,7 +150,7 @@ fn of_another_user(pid: &str) {
     command.uid(65534).gid(65534);
     // SAFETY: the closure makes one system call.
     unsafe { command.pre_exec(execute) };
-    let refused = run(&mut command, LIMIT);
+    let refused = run(&mut command);
     assert_eq!(refused.status.code(), Some(6), "{}", refused.transcript());
     assert!(
         refused.stderr.contains("belongs to another user"),
@@ -281,7 +275,7 @@ fn a_window_in_one_segment() {
         .arg(&file)
         .arg("--plugin")
         .arg(ofi_plugin());
-    let outcome = run(&mut command, LIMIT);
+    let outcome = run(&mut command);
     assert!(outcome.status.success(), "{}", outcome.transcript());
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();

@@ -5,14 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use host_stub::trace::{HEAD, VERSION};
 use integration_tests::fixtures::{compile_for_host, host_stub, ofi_plugin};
 use integration_tests::process::{Outcome, run};
 use serde_json::Value;
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Windows whose ranks pretend to be on nodes of their own, so that the transport makes all transfers: by rings, and by
 /// messages.
@@ -67,7 +64,7 @@ impl Traced {
             .arg(self::program(program[0]))
             .args(&program[1..]);
         Traced {
-            outcome: run(&mut command, LIMIT),
+            outcome: run(&mut command),
             folder,
         }
     }
@@ -99,7 +96,7 @@ impl Traced {
     fn trace(&self, what: &str, more: &[&str]) -> Outcome {
         let mut command = Command::new(host_stub());
         command.args(["trace", what]).args(self.files()).args(more);
-        run(&mut command, LIMIT)
+        run(&mut command)
     }
 
     /// The merged trace.
@@ -352,7 +349,7 @@ fn files_that_are_not_whole() {
         command
             .args(["trace", "merge", "-o", "/dev/null"])
             .arg(path);
-        run(&mut command, LIMIT)
+        run(&mut command)
     };
     let none = only(&file);
     assert_eq!(none.status.code(), Some(6), "{}", none.transcript());
@@ -370,16 +367,13 @@ fn files_that_are_not_whole() {
 #[test]
 fn a_file_that_cannot_be_created() {
     let trace = ["--mca", "host_trace", "/nowhere/t"];
-    let outcome = run(
-        Command::new(host_stub())
-            .args(["launch", "-n", "2", "--plugin"])
-            .arg(ofi_plugin())
-            .args(["--provider", "shm"])
-            .args(trace)
-            .arg("--")
-            .args([program("waits").to_str().unwrap(), "none"]),
-        LIMIT,
-    );
+    let outcome = run(Command::new(host_stub())
+        .args(["launch", "-n", "2", "--plugin"])
+        .arg(ofi_plugin())
+        .args(["--provider", "shm"])
+        .args(trace)
+        .arg("--")
+        .args([program("waits").to_str().unwrap(), "none"]));
     let said = outcome.transcript();
     assert!(outcome.status.success(), "{said}");
     let lines = outcome

@@ -18,7 +18,7 @@ fn target(compiler: Compiler, name: &str, options: &[&str]) -> Result<Outcome, S
         .arg("-o")
         .arg(&out);
     built(&mut command)?;
-    Ok(run(&mut Command::new(&out), LIMIT))
+    Ok(run(&mut Command::new(&out)))
 }
 
 /// Where OpenMP has memory, for C programs: over the compiler's runtime, and over one that has devices.

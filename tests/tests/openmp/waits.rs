@@ -13,7 +13,7 @@ fn failing_progress_ends_waits() {
             .env("CMA_DELAY_US", "1000000")
             .env("CMA_BREAKING_BYTES", size)
             .env("OMP_EXTERNAL", "thread");
-        run(command, LIMIT)
+        run(command)
     };
     let outcome = broken(
         Command::new(host_stub())

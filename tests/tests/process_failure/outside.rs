@@ -11,7 +11,6 @@ use host_stub::{Comm, Job, JobOptions};
 use integration_tests::fixtures::{host_stub, ofi_plugin};
 use integration_tests::process::run;
 
-const LIMIT: Duration = Duration::from_secs(120);
 /// Longer than a wait takes to look at the job.
 const LATE: Duration = Duration::from_millis(500);
 const NONE: Assertion = Assertion::empty();
@@ -32,7 +31,7 @@ pub(crate) fn ranks(provider: &str, epoch: &str) {
         .args(["--nocapture", "--test-threads=1"])
         .env(EPOCH_ENV, epoch)
         .envs(["FI_TCP_IFACE", "FI_SOCKETS_IFACE"].map(|name| (name, "lo")));
-    let outcome = run(&mut command, LIMIT);
+    let outcome = run(&mut command);
     let passed = outcome.stdout.matches("@passed").count();
     assert_eq!(
         passed,

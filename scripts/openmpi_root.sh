@@ -274,7 +274,7 @@ osc_spawn_without_inside() {
 # settings, by a shell: mpirun of 5.0.7 crashes where programs are separated by colons.
 osc_delegates_inside() {
     local out
-    out=$(osc_run_inside 3 -x OMPI_MCA_osc=^sm sh -c 'case $PMIX_RANK in 2) export OMPI_MCA_btl_ofi_provider_include=no-such-provider ;; esac
+    out=$(osc_run_inside 3 -x OMPI_MCA_osc=^sm sh -c 'case $PMIX_RANK in 2) export OMPI_MCA_btl_ofi_provider_include=no-such-provider OMPI_MCA_btl_ofi_same_node=off ;; esac
         exec /opt/bin/osc_name rdma') || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     grep -aq '^osc_name: ok, 3 ranks' <<<"$out" &&

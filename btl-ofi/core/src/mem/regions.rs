@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use plugin_api::{Access, ApplyFn};
@@ -17,7 +18,7 @@ use crate::mem::handle::Handle;
 /// is being removed. So a region is found by what peers send: key and cookie, in which the generation is.
 #[derive(Default)]
 pub(crate) struct Regions {
-    by_name: HashMap<(u64, u64), Known>,
+    by_name: HashMap<(u64, u64), Known, BuildHasherDefault<Mixed>>,
     removals: u64,
     /// The user's arithmetic on elements of the regions; with them, because whatever changes elements holds their lock.
     pub(crate) arithmetic: Option<Arithmetic>,
@@ -90,6 +91,28 @@ impl Regions {
     #[inline]
     pub(crate) fn removals(&self) -> u64 {
         self.removals
+    }
+}
+
+/// A hash of two words. This process alone chooses the names in the table, so nobody else can have them collide.
+#[derive(Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn write_u64(&mut self, word: u64) {
+        // Odd, with about as many ones as zeros: 2^64 over the golden ratio.
+        let product = u128::from(self.0 ^ word) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

@@ -224,9 +224,13 @@ fn columns(context: &Context<'_>) -> Outcome {
         })?;
     }
     let sum = (ROUNDS * context.size) as i64;
-    let regions = (0..context.size)
-        .flat_map(|origin| (0..ROWS).flat_map(move |row| [value(origin, context.rank, row), sum]));
-    let wanted: Vec<u8> = regions.flat_map(i64::to_ne_bytes).collect();
+    let mut wanted = Vec::new();
+    for origin in 0..context.size {
+        for row in 0..ROWS {
+            wanted.extend(value(origin, context.rank, row).to_ne_bytes());
+            wanted.extend(sum.to_ne_bytes());
+        }
+    }
     let mut found = vec![0; wanted.len()];
     window.read_local(0, &mut found)?;
     same("window", &found, &wanted)

@@ -199,15 +199,20 @@ fn a_halo_exchange() {
             assert!(count(rank, "X", "fence") > 100, "{counts:?}");
             assert!(count(rank, "X", "progress") > 0, "{counts:?}");
         }
-        // A put for each row, or for several rows together.
-        let puts = |from, to| count(from, "X", &format!("put, rank {to}"));
+        // A put for each row, or a command for several rows together.
+        let moved = ["put", "apply"];
+        let puts = |from, to: u64| -> usize {
+            let names = moved.iter().map(|name| format!("{name}, rank {to}"));
+            names.map(|name| count(from, "X", &name)).sum()
+        };
         assert!(
             puts(0, 1) >= 100 && puts(1, 0) >= 100 && puts(1, 2) >= 100,
             "{counts:?}"
         );
         assert_eq!(puts(0, 2), 0, "{counts:?}");
         // Rings may be revoked, and have no arrows then.
-        let arrows: usize = (0..3).map(|rank| count(rank, "s", "put, rank 1")).sum();
+        let of_rank = |rank| moved.map(|name| count(rank, "s", &format!("{name}, rank 1")));
+        let arrows: usize = (0..3).flat_map(of_rank).sum();
         assert!(arrows > 0 || test == "halo-rings", "{counts:?}");
     }
 }

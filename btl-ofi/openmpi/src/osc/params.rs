@@ -97,7 +97,7 @@ pub(crate) fn register() -> Result<Own, String> {
 pub(crate) fn of_transport(declared: &Declaration) -> Result<Value, String> {
     let own = declared.name.strip_prefix(PREFIX).unwrap_or(&declared.name);
     if OF_DEVICES.contains(&own) {
-        // Memory of devices is not served.
+        // Bytes of devices reach the transport through memory of the host.
         return Ok(match declared.kind {
             Kind::String => Value::str("off"),
             _ => declared.default.clone(),

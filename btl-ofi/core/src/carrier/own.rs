@@ -1,4 +1,4 @@
-//! What this transport does to itself: in this thread.
+//! Operations of this transport on itself, executed by the calling thread.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;

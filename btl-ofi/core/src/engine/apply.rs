@@ -145,7 +145,7 @@ impl Transport {
     }
 
     /// Whether a put or get of several runs is one command to the peer: where the target's processor makes puts and gets of their
-    /// length, told by a message, and where the peer is this transport. Whatever reaches memory by itself needs no processor of the
+    /// length, told by a message, and where the peer is this transport. Other carriers reach memory by themselves and need no processor of the
     /// target.
     fn scatters(&self, peer: &Endpoint, apply: &Apply<'_>) -> bool {
         let (puts, gets) = self.setup.message_limits;

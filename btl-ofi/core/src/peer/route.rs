@@ -19,7 +19,7 @@
 //! the memory and the software of the providers in question all change an element by one atomic instruction, so they exclude each other without a
 //! common lock.
 
-/// What makes the puts and gets to a peer. Once the peer is connected, only `engine::cma_refused` and `engine::liveness` change
+/// The carrier of puts and gets to a peer. Once the peer is connected, only `engine::cma_refused` and `engine::liveness` change
 /// it, when the kernel no longer reaches the peer's memory or the peer seems to be gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

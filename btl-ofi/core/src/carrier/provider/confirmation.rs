@@ -33,7 +33,7 @@ use crate::peer::endpoint::Endpoint;
 /// Bytes of the word that is read.
 const WORD: usize = size_of::<u64>();
 
-/// What [`remove_puts`](Transport::remove_puts) took.
+/// The puts that [`remove_puts`](Transport::remove_puts) took.
 #[derive(Default)]
 pub(crate) struct Removed<'a> {
     /// The puts of each context.

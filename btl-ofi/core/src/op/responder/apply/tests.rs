@@ -213,7 +213,7 @@ fn transfers_need_the_rights_of_transfers() {
     }
 }
 
-/// What is neither a put nor a get is refused.
+/// A transfer of runs is a put or a get; others are refused.
 #[test]
 fn transfers_have_no_elements_and_no_code() {
     let mut memory = Memory::new(Access::all());

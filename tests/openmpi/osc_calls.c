@@ -74,6 +74,35 @@ static void transfers(void)
     MPI_Type_free(&backwards);
 }
 
+/* Types of equal ends and sizes, each freed before the next is made, which Open MPI then mostly makes at the same address. */
+static void types_at_one_place(void)
+{
+    enum { BLOCKS = 6, TIMES = 40 };
+    double out[BLOCKS], in[BLOCKS];
+    for (int i = 0; i < BLOCKS; ++i) out[i] = 5000 + i;
+    for (int turn = 0; turn < TIMES; ++turn) {
+        int places[BLOCKS], lengths[BLOCKS];
+        for (int i = 0; i < BLOCKS; ++i) {
+            places[i] = 8 * i + (i > 0 && i < BLOCKS - 1 ? (turn * (i + 2) + i) % 7 : 0);
+            lengths[i] = 1;
+        }
+        MPI_Datatype type;
+        MPI_Type_indexed(BLOCKS, lengths, places, MPI_DOUBLE, &type);
+        MPI_Type_commit(&type);
+        zero();
+        MPI_Put(out, BLOCKS, MPI_DOUBLE, next, 0, 1, type, win);
+        MPI_Win_fence(0, win);
+        for (int i = 0; i < BLOCKS; ++i) CHECK(base[places[i]] == out[i], "turn %d, block %d: %g", turn, i, base[places[i]]);
+        MPI_Win_fence(0, win);
+        MPI_Accumulate(out, BLOCKS, MPI_DOUBLE, next, 0, 1, type, MPI_SUM, win);
+        MPI_Win_fence(0, win);
+        MPI_Get(in, BLOCKS, MPI_DOUBLE, next, 0, 1, type, win);
+        MPI_Win_fence(0, win);
+        for (int i = 0; i < BLOCKS; ++i) CHECK(in[i] == 2 * out[i], "turn %d, block %d: %g", turn, i, in[i]);
+        MPI_Type_free(&type);
+    }
+}
+
 static void accumulates(void)
 {
     enum { TIMES = 100 };
@@ -298,6 +327,7 @@ static void try_window(void)
 {
     served(win);
     transfers();
+    types_at_one_place();
     accumulates();
     passive();
     groups();

@@ -20,6 +20,16 @@ static void *work(void *number)
         if (i % 2) MPI_Wait(&request, MPI_STATUS_IGNORE);
         else for (int done = 0; !done;) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
         CHECK(found == target * 100 + own, "thread %d: %ld", own, (long) found);
+        /* Types of this thread and of others come and go. */
+        int64_t pair[2] = {-1, -1};
+        int stride = 1 + (i + own) % 2;
+        MPI_Datatype apart;
+        MPI_Type_vector(2, 1, stride, MPI_INT64_T, &apart);
+        MPI_Type_commit(&apart);
+        MPI_Get(pair, 2, MPI_INT64_T, target, 8, 1, apart, win);
+        MPI_Win_flush(target, win);
+        MPI_Type_free(&apart);
+        CHECK(pair[0] == target * 100 && pair[1] == target * 100 + stride, "thread %d: %ld %ld", own, (long) pair[0], (long) pair[1]);
         MPI_Accumulate(&one, 1, MPI_INT64_T, target, own, 1, MPI_INT64_T, MPI_SUM, win);
         if (0 == i % 16) MPI_Win_flush(target, win);
     }

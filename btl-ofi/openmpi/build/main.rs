@@ -105,7 +105,7 @@ fn with_osc(builder: bindgen::Builder) -> bindgen::Builder {
         .allowlist_type("ompi_osc_base_(component|module)_t|ompi_op_type")
         .allowlist_function("mca_osc_ofi_host_.*")
         .allowlist_var("OMPI_(SUCCESS|ERROR|ERR_.*)|OMPI_WIN_(NO_LOCKS|SAME_DISP|SAME_SIZE)|OMPI_(MAJOR|MINOR|RELEASE)_VERSION")
-        .allowlist_var("OPAL_DATATYPE_[A-Z]+[0-9]*|OPAL_DATATYPE_UNSIGNED_LONG")
+        .allowlist_var("OPAL_DATATYPE_[A-Z]+[0-9]*|OPAL_DATATYPE_(UNSIGNED_LONG|END_LOOP)")
         .allowlist_var("MPI_(WIN_FLAVOR|MODE|LOCK)_.*|MPI_WIN_UNIFIED|MPI_PROC_NULL|MPI_SUCCESS|MPI_ERR_.*|MPI_INFO_MAX_VAL")
         .opaque_type("ompi_(win|communicator|datatype|op|request|group)_t|opal_info_t")
 }

@@ -137,6 +137,11 @@ void mca_osc_ofi_host_items(ompi_datatype_t *type, size_t count, struct mca_osc_
     items->bytes = type->super.size * count;
     /* 4.1 and 5.0 take a count of 32 bits, of which matters only whether it is 1. */
     items->in_a_row = opal_datatype_is_contiguous_memory_layout(&type->super, count < 2 ? (int32_t) count : 2);
+    if (!items->in_a_row) {
+        items->entries = type->super.desc.desc;
+        items->entry_count = type->super.desc.used;
+        items->extent = type->super.ub - type->super.lb;
+    }
 }
 
 int mca_osc_ofi_host_runs(ompi_datatype_t *type, size_t count, void (*visit)(void *, ptrdiff_t, size_t), void *context)

@@ -59,6 +59,10 @@ struct mca_osc_ofi_host_items {
     /* Bytes of all of them, without gaps. */
     size_t bytes;
     bool in_a_row;
+    /* Of items that do not lie in a row: the description of the type, as long as it lives, and the bytes from an item to the next. */
+    const union dt_elem_desc *entries;
+    size_t entry_count;
+    ptrdiff_t extent;
 };
 void mca_osc_ofi_host_items(struct ompi_datatype_t *type, size_t count, struct mca_osc_ofi_host_items *items);
 

@@ -1,26 +1,23 @@
 //! Datatypes of MPI as runs of bytes, and as runs of elements that the engine knows.
 
 use std::ffi::{c_int, c_void};
+use std::ptr::null;
+use std::sync::Arc;
 
 use plugin_api::Datatype;
 
 use crate::bindings as ffi;
+use crate::osc::error;
+use crate::osc::shape::{self, Bytes, Description, Shape};
 use crate::series::Count;
 
-/// A run of bytes, from a buffer's address on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bytes {
-    pub(crate) offset: isize,
-    pub(crate) len: usize,
-}
-
 /// Where the bytes of `count` items of a type lie, in the order of the type map.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Runs {
     /// All in a row.
     One(Bytes),
-    /// In several; none is empty.
-    Many(Vec<Bytes>),
+    /// In several.
+    Many(Arc<Shape>),
 }
 
 impl Runs {
@@ -31,6 +28,9 @@ impl Runs {
             begin: 0,
             bytes: 0,
             in_a_row: false,
+            entries: null(),
+            entry_count: 0,
+            extent: 0,
         };
         // SAFETY: Open MPI passes types that live through the call; `items` is writable.
         unsafe { ffi::mca_osc_ofi_host_items(datatype, count, &mut items) };
@@ -40,23 +40,23 @@ impl Runs {
                 len: items.bytes,
             }));
         }
-        Self::visited(datatype, count)
-    }
-
-    #[cold]
-    fn visited(datatype: *mut ffi::ompi_datatype_t, count: usize) -> Result<Runs, c_int> {
-        let mut runs: Vec<Bytes> = Vec::new();
-        let context: *mut Vec<Bytes> = &mut runs;
-        // SAFETY: the type lives through the call; `visit` takes this context.
-        let rc = unsafe {
-            ffi::mca_osc_ofi_host_runs(datatype, count, Some(visit), context.cast::<c_void>())
+        let entries = match items.entries.is_null() {
+            true => &[],
+            // SAFETY: these are the entries of the type's description, which live and do not change as long as the type, and so
+            // through the call.
+            false => unsafe { std::slice::from_raw_parts(items.entries, items.entry_count) },
         };
-        if rc != ffi::OMPI_SUCCESS {
-            return Err(rc);
-        }
-        Ok(match runs[..] {
+        let description = Description {
+            entries,
+            extent: items.extent,
+            count,
+        };
+        let shape = shape::of(&description, || {
+            Shape::new(visited(datatype, count)?).map_err(|error| error::code(&error))
+        })?;
+        Ok(match *shape.runs() {
             [one] => Runs::One(one),
-            _ => Runs::Many(runs),
+            _ => Runs::Many(shape),
         })
     }
 
@@ -64,13 +64,30 @@ impl Runs {
     pub(crate) fn as_slice(&self) -> &[Bytes] {
         match self {
             Runs::One(run) => std::slice::from_ref(run),
-            Runs::Many(runs) => runs,
+            Runs::Many(shape) => shape.runs(),
         }
     }
 
     /// Bytes of all runs.
     pub(crate) fn len(&self) -> usize {
-        self.as_slice().iter().map(|run| run.len).sum()
+        match self {
+            Runs::One(run) => run.len,
+            Runs::Many(shape) => shape.len(),
+        }
+    }
+}
+
+/// The runs as Open MPI finds them.
+fn visited(datatype: *mut ffi::ompi_datatype_t, count: usize) -> Result<Vec<Bytes>, c_int> {
+    let mut runs: Vec<Bytes> = Vec::new();
+    let context: *mut Vec<Bytes> = &mut runs;
+    // SAFETY: the type lives through the call; `visit` takes this context.
+    let rc = unsafe {
+        ffi::mca_osc_ofi_host_runs(datatype, count, Some(visit), context.cast::<c_void>())
+    };
+    match rc {
+        ffi::OMPI_SUCCESS => Ok(runs),
+        code => Err(code),
     }
 }
 

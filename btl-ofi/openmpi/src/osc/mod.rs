@@ -3,7 +3,7 @@
 //! - `component`: what Open MPI looks up; `params`, `log`; `published`: which processes have the component.
 //! - `select`: how the ranks of a window agree; `transport`: the one transport of all windows, with its `services`; `group`: the
 //!   ranks of a window as the engine sees them.
-//! - `module`: the functions of a window; `calls` counts theirs; `convert` and `ops`: datatypes and operations; `request`; `progress`, `progress_thread`; `info`; `error`.
+//! - `module`: the functions of a window; `calls` counts theirs; `convert`, `shape` and `ops`: datatypes and operations; `request`; `progress`, `progress_thread`; `info`; `error`.
 
 mod calls;
 mod component;
@@ -22,4 +22,5 @@ mod published;
 mod request;
 mod select;
 mod services;
+mod shape;
 mod transport;

@@ -360,15 +360,17 @@ impl Module {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::osc::convert::Bytes;
+    use crate::osc::shape::{Bytes, Shape};
 
     fn runs(of: &[(isize, usize)]) -> Runs {
         let runs = of.iter().map(|(offset, len)| Bytes {
             offset: *offset,
             len: *len,
         });
-        Runs::Many(runs.collect())
+        Runs::Many(Arc::new(Shape::new(runs.collect()).expect("a shape")))
     }
 
     #[test]

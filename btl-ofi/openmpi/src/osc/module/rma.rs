@@ -3,13 +3,14 @@
 use std::ffi::{c_int, c_void};
 
 use osc_engine::door::is_looked_for;
-use osc_engine::win::{Block, Datatype, Layout, Run, Target, WinResult};
+use osc_engine::win::{Datatype, Layout, Run, Target, WinResult};
 
 use super::Module;
 use super::rows::rows;
 use crate::bindings as ffi;
-use crate::osc::convert::{Bytes, Runs, plain};
+use crate::osc::convert::{Runs, plain};
 use crate::osc::error;
+use crate::osc::shape::{Bytes, Shape};
 use crate::series::Count;
 
 /// A buffer of the program: address, count, type.
@@ -46,26 +47,16 @@ pub(super) fn side(runs: &Runs, datatype: Datatype) -> WinResult<Option<Side>> {
                 layout: Layout::contiguous(datatype, len / datatype.size()),
             }))
         }
-        Runs::Many(runs) => side_of_many(runs, datatype),
+        Runs::Many(shape) => side_of_many(shape, datatype),
     }
 }
 
-fn side_of_many(runs: &[Bytes], datatype: Datatype) -> WinResult<Option<Side>> {
-    let size = datatype.size();
-    let begin = runs.iter().map(|run| run.offset).min().unwrap_or(0);
-    let mut blocks = Vec::with_capacity(runs.len());
-    for run in runs {
-        let offset = run.offset.wrapping_sub(begin) as usize;
-        if !offset.is_multiple_of(size) || !run.len.is_multiple_of(size) {
-            return Ok(None);
-        }
-        blocks.push(Block {
-            displacement: offset / size,
-            length: run.len / size,
-        });
-    }
-    let layout = Layout::indexed(datatype, &blocks)?;
-    Ok(Some(Side { begin, layout }))
+fn side_of_many(shape: &Shape, datatype: Datatype) -> WinResult<Option<Side>> {
+    let layout = shape.layout(datatype)?;
+    Ok(layout.map(|layout| Side {
+        begin: shape.begin(),
+        layout,
+    }))
 }
 
 /// Runs of a buffer of the program, likewise. What a type names by addresses (MPI_BOTTOM) may lie in part on the host and in part on
@@ -75,13 +66,13 @@ pub(super) fn local_side(
     runs: &Runs,
     datatype: Datatype,
 ) -> WinResult<Option<Side>> {
-    let Runs::Many(runs) = runs else {
+    let Runs::Many(shape) = runs else {
         return side(runs, datatype);
     };
     if !address.is_null() || !is_looked_for() {
-        return side_of_many(runs, datatype);
+        return side_of_many(shape, datatype);
     }
-    let size = datatype.size();
+    let (runs, size) = (shape.runs(), datatype.size());
     if runs.iter().any(|run| !run.len.is_multiple_of(size)) {
         return Ok(None);
     }
@@ -128,7 +119,10 @@ pub(super) fn converted(origin: Buffer, place: Place) -> Result<Option<(Side, Si
 #[inline(never)]
 fn converted_by_maps(origin: Buffer, place: Place) -> Result<Option<(Side, Side)>, c_int> {
     let theirs = Runs::of(place.datatype, place.count)?;
-    let mine = Runs::of(origin.datatype, origin.count)?;
+    let mine = match origin.datatype == place.datatype && origin.count == place.count {
+        true => theirs.clone(),
+        false => Runs::of(origin.datatype, origin.count)?,
+    };
     let (theirs, mine) = (bytes(&theirs)?, local_bytes(origin.address, &mine)?);
     if theirs.layout.bytes() != mine.layout.bytes() {
         return Err(ffi::MPI_ERR_TRUNCATE as c_int);

@@ -8,7 +8,8 @@ use super::Module;
 use super::requests::Theirs;
 use super::rma::Place;
 use crate::bindings as ffi;
-use crate::osc::convert::{Bytes, Runs};
+use crate::osc::convert::Runs;
+use crate::osc::shape::Bytes;
 use crate::osc::{error, request};
 
 /// Bytes in a row: where they are from the displacement and from the buffers' addresses on, and how many.
@@ -132,14 +133,17 @@ impl Module {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::osc::shape::Shape;
 
     fn runs(of: &[(isize, usize)]) -> Runs {
         let runs = of.iter().map(|(offset, len)| Bytes {
             offset: *offset,
             len: *len,
         });
-        Runs::Many(runs.collect())
+        Runs::Many(Arc::new(Shape::new(runs.collect()).expect("a shape")))
     }
 
     #[test]

@@ -106,16 +106,29 @@ void mca_osc_ofi_host_set_name(ompi_win_t *win, const char *name)
     (void) ompi_win_set_name(win, name);
 }
 
-int mca_osc_ofi_host_delegate(const ompi_osc_base_component_t *own, ompi_win_t *win, void **base, size_t size,
-                              ptrdiff_t unit, ompi_communicator_t *comm, opal_info_t *info, int flavor, int *model,
-                              const char **taken)
+int mca_osc_ofi_host_priority(const char *name, ompi_win_t *win, void **base, size_t size, ptrdiff_t unit,
+                              ompi_communicator_t *comm, opal_info_t *info, int flavor)
+{
+    mca_base_component_list_item_t *item;
+    OPAL_LIST_FOREACH (item, &ompi_osc_base_framework.framework_components, mca_base_component_list_item_t) {
+        ompi_osc_base_component_t *component = (ompi_osc_base_component_t *) item->cli_component;
+        if (0 == strcmp(name, component->osc_version.mca_component_name)) {
+            return component->osc_query(win, base, size, unit, comm, info, flavor);
+        }
+    }
+    return -1;
+}
+
+int mca_osc_ofi_host_delegate(const ompi_osc_base_component_t *own, const char *name, ompi_win_t *win, void **base,
+                              size_t size, ptrdiff_t unit, ompi_communicator_t *comm, opal_info_t *info, int flavor,
+                              int *model, const char **taken)
 {
     mca_base_component_list_item_t *item;
     ompi_osc_base_component_t *best = NULL;
     int highest = -1;
     OPAL_LIST_FOREACH (item, &ompi_osc_base_framework.framework_components, mca_base_component_list_item_t) {
         ompi_osc_base_component_t *component = (ompi_osc_base_component_t *) item->cli_component;
-        if (component == own) {
+        if (component == own || (NULL != name && 0 != strcmp(name, component->osc_version.mca_component_name))) {
             continue;
         }
         int priority = component->osc_query(win, base, size, unit, comm, info, flavor);

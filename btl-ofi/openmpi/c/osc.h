@@ -45,8 +45,13 @@ void mca_osc_ofi_host_set_name(struct ompi_win_t *win, const char *name);
 /* The value of a key; false where the info has none. `info` may be NULL. */
 bool mca_osc_ofi_host_info(struct opal_info_t *info, const char *key, char *value, int length);
 
-/* Has the component of the next lower priority make the window; `taken` is its name, NULL if there is none. */
-int mca_osc_ofi_host_delegate(const ompi_osc_base_component_t *own, struct ompi_win_t *win, void **base, size_t size,
+/* The priority of another component for the window; below 0 where there is none of this name, or it does not serve it. */
+int mca_osc_ofi_host_priority(const char *name, struct ompi_win_t *win, void **base, size_t size, ptrdiff_t unit,
+                              struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor);
+
+/* Has another component make the window: the one of this name or, if that is NULL, the one of the highest priority. `taken` is its
+ * name, NULL if there is none. */
+int mca_osc_ofi_host_delegate(const ompi_osc_base_component_t *own, const char *name, struct ompi_win_t *win, void **base, size_t size,
                               ptrdiff_t unit, struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor,
                               int *model, const char **taken);
 

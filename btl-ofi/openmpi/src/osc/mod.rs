@@ -1,11 +1,12 @@
 //! The component `osc`: Open MPI's windows, straight on the window engine.
 //!
 //! - `component`: what Open MPI looks up; `params`, `log`; `published`: which processes have the component.
-//! - `select`: how the ranks of a window agree; `transport`: the one transport of all windows, with its `services`; `group`: the
+//! - `select`: how the ranks of a window agree, by `card`s; `ucx`: when another component serves it better; `transport`: the one transport of all windows, with its `services`; `group`: the
 //!   ranks of a window as the engine sees them.
 //! - `module`: the functions of a window; `calls` counts theirs; `convert`, `shape` and `ops`: datatypes and operations; `request`; `progress`, `progress_thread`; `info`; `error`.
 
 mod calls;
+mod card;
 mod component;
 mod convert;
 mod devices;
@@ -24,3 +25,4 @@ mod select;
 mod services;
 mod shape;
 mod transport;
+mod ucx;

@@ -124,6 +124,19 @@ pub(crate) fn of_transport(declared: &Declaration) -> Result<Value, String> {
         .map_err(|reason| format!("parameter {}: {reason}", declared.name))
 }
 
+/// Whether the user named providers. Known once a transport is open.
+pub(crate) fn names_providers() -> bool {
+    let name = Name {
+        framework: c"opal_common",
+        component: c"ofi",
+        variable: c"provider_include",
+    };
+    let value = name
+        .find()
+        .and_then(|variable| variable.value(Kind::String));
+    value.is_some_and(|value| value.as_str().is_some_and(|names| !names.is_empty()))
+}
+
 fn register_for(name: &Name<'_>, declared: &Declaration) -> Result<Variable, String> {
     let failed = || {
         format!(

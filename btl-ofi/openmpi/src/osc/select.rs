@@ -9,21 +9,23 @@
 //! the transport that reaches all.
 //!
 //! Then the engine makes the window, with exchanges of its own, and fails on all ranks alike. Where some rank cannot, all
-//! delegate to the component of the next lower priority.
+//! delegate to the component of the next lower priority; where all say in the first exchange that osc/ucx serves it better
+//! ([`ucx`]), to that.
 
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;
 
 use osc_engine::door::{HOST, Members};
 use osc_engine::win::{Info, WinError, Window};
 
 use crate::bindings as ffi;
+use crate::osc::card::{Card, State};
 use crate::osc::devices::Known;
 use crate::osc::error;
 use crate::osc::group::{Member, Ranks, exchange};
 use crate::osc::info::Hints;
 use crate::osc::transport::{self, Opened, Scope};
-use crate::osc::{component, info, log, module, progress, progress_thread};
+use crate::osc::{component, info, log, module, progress, progress_thread, ucx};
 
 /// What Open MPI passes to `select`.
 pub(crate) struct Asked {
@@ -37,90 +39,6 @@ pub(crate) struct Asked {
     pub(crate) model: *mut c_int,
 }
 
-/// What a rank tells first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Card {
-    state: State,
-    /// Bytes of what a second exchange would bring: the address, or the reason of a refusal.
-    length: u32,
-    /// Whether its part of the window has bytes.
-    has_memory: bool,
-    /// Whether it wants memory of a device.
-    on_device: bool,
-    /// By which transport it meets the others.
-    scope: Scope,
-    /// The lowest rank on the same node.
-    node: u32,
-    /// Displacement unit, bytes.
-    unit: u64,
-    /// A number of the hints.
-    hints: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    /// Cannot take part.
-    Refuses,
-    /// Has yet to connect some of the others.
-    Meets,
-    /// Has connected all.
-    Knows,
-}
-
-impl Card {
-    const SIZE: usize = 24;
-
-    fn encode(self) -> [u8; Card::SIZE] {
-        let mut bytes = [0; Card::SIZE];
-        let state = match self.state {
-            State::Refuses => 0u32,
-            State::Meets => 1,
-            State::Knows => 2,
-        };
-        let scope = u32::from(self.scope == Scope::All);
-        let flags =
-            u32::from(self.has_memory) << 29 | scope << 28 | u32::from(self.on_device) << 27;
-        // The lengths are below 2^27.
-        let first = state << 30 | flags | self.length;
-        bytes[..4].copy_from_slice(&first.to_ne_bytes());
-        bytes[4..8].copy_from_slice(&self.node.to_ne_bytes());
-        bytes[8..16].copy_from_slice(&self.unit.to_ne_bytes());
-        bytes[16..].copy_from_slice(&self.hints.to_ne_bytes());
-        bytes
-    }
-
-    fn decode(bytes: &[u8]) -> Card {
-        let word = |at: usize| {
-            let mut word = [0; 4];
-            word.copy_from_slice(&bytes[at..at + 4]);
-            u32::from_ne_bytes(word)
-        };
-        let long = |at: usize| {
-            let mut long = [0; 8];
-            long.copy_from_slice(&bytes[at..at + 8]);
-            u64::from_ne_bytes(long)
-        };
-        let first = word(0);
-        Card {
-            state: match first >> 30 {
-                1 => State::Meets,
-                2 => State::Knows,
-                _ => State::Refuses,
-            },
-            length: first & ((1 << 27) - 1),
-            has_memory: first >> 29 & 1 == 1,
-            on_device: first >> 27 & 1 == 1,
-            scope: match first >> 28 & 1 {
-                0 => Scope::Node,
-                _ => Scope::All,
-            },
-            node: word(4),
-            unit: long(8),
-            hints: long(16),
-        }
-    }
-}
-
 /// Makes the window, or delegates. Returns Open MPI's code.
 ///
 /// # Safety
@@ -131,7 +49,20 @@ pub(crate) unsafe fn select(asked: &Asked) -> c_int {
         Ok(()) => ffi::OMPI_SUCCESS,
         Err(Failed::Code(code)) => code,
         // SAFETY: the caller's contract.
-        Err(Failed::Refused { rank, reason }) => unsafe { delegate(asked, rank, &reason) },
+        Err(Failed::Refused { rank, reason }) => unsafe {
+            let (rc, taken) = delegate(asked, None);
+            say_once(
+                asked,
+                &format!("a window goes to {taken}, because rank {rank} cannot serve it: {reason}"),
+            );
+            rc
+        },
+        Err(Failed::ServedBetter) => {
+            // SAFETY: the caller's contract.
+            let (rc, _) = unsafe { delegate(asked, Some(ucx::NAME)) };
+            log::verbose(1, ucx::reason);
+            rc
+        }
         Err(Failed::OnDevice { rank, reason }) => {
             let reason =
                 format!("a window with memory of devices cannot be made: rank {rank}: {reason}");
@@ -150,6 +81,8 @@ enum Failed {
     Refused { rank: usize, reason: String },
     /// Likewise, of a window that has memory of devices on some rank: other components would take it for the host's.
     OnDevice { rank: usize, reason: String },
+    /// All ranks prefer that osc/ucx make it.
+    ServedBetter,
 }
 
 impl Failed {
@@ -370,11 +303,18 @@ fn meet(comm: &Comm, asked: &Asked, hints: &Hints, scope: Scope) -> Result<Met, 
         (Ok(opened), _) if opened.knows(&comm.processes) => (State::Knows, opened.address()),
         (Ok(opened), _) => (State::Meets, opened.address()),
     };
+    let prefers_ucx = match &opened {
+        Ok(opened) if scope == Scope::All && !on_device && opened.is_by_processors() => {
+            ucx::is_better(|| priority(ucx::NAME, asked))
+        }
+        _ => false,
+    };
     let mine = Card {
         state,
         length: said.len() as u32,
         has_memory: asked.size > 0,
         on_device,
+        prefers_ucx,
         scope,
         node: comm.node,
         unit: u64::try_from(asked.unit).unwrap_or(1),
@@ -386,6 +326,9 @@ fn meet(comm: &Comm, asked: &Asked, hints: &Hints, scope: Scope) -> Result<Met, 
         .collect();
     if cards.iter().any(|card| card.scope != scope) {
         return Ok(Met::BeyondNode);
+    }
+    if cards.iter().all(|card| card.prefers_ucx) {
+        return Err(Failed::ServedBetter);
     }
     let refused = cards.iter().position(|card| card.state == State::Refuses);
     if refused.is_none() && cards.iter().all(|card| card.state == State::Knows) {
@@ -437,16 +380,34 @@ fn meet(comm: &Comm, asked: &Asked, hints: &Hints, scope: Scope) -> Result<Met, 
     }
 }
 
-/// Has the next component make the window.
+/// The priority of another component for the window; below 0 where it does not serve it.
+fn priority(name: &CStr, asked: &Asked) -> c_int {
+    // SAFETY: the arguments are those of Open MPI, valid through its call of `select`.
+    unsafe {
+        ffi::mca_osc_ofi_host_priority(
+            name.as_ptr(),
+            asked.win,
+            asked.base,
+            asked.size,
+            asked.unit,
+            asked.comm,
+            asked.info,
+            asked.flavor,
+        )
+    }
+}
+
+/// Has another component make the window: the one of this name, or the next. Returns Open MPI's code and the component's name.
 ///
 /// # Safety
 /// As for [`select`].
-unsafe fn delegate(asked: &Asked, rank: usize, reason: &str) -> c_int {
+unsafe fn delegate(asked: &Asked, to: Option<&CStr>) -> (c_int, String) {
     let mut taken = std::ptr::null();
     // SAFETY: the caller's contract; `taken` is writable.
     let rc = unsafe {
         ffi::mca_osc_ofi_host_delegate(
             component::of_framework(),
+            to.map_or(std::ptr::null(), CStr::as_ptr),
             asked.win,
             asked.base,
             asked.size,
@@ -459,15 +420,9 @@ unsafe fn delegate(asked: &Asked, rank: usize, reason: &str) -> c_int {
         )
     };
     // SAFETY: NULL, or the name of a component, which ends with NUL.
-    let taken = (!taken.is_null()).then(|| unsafe { CStr::from_ptr(taken) }.to_owned());
-    let taken = taken.unwrap_or_else(|| CString::from(c"no component"));
-    let line = format!(
-        "a window goes to {}, because rank {rank} cannot serve it: {reason}",
-        taken.to_string_lossy()
-    );
-    // SAFETY: the caller's contract.
-    unsafe { say_once(asked, &line) };
-    rc
+    let taken = (!taken.is_null()).then(|| unsafe { CStr::from_ptr(taken) });
+    let taken = taken.map_or_else(|| "no component".into(), CStr::to_string_lossy);
+    (rc, taken.into_owned())
 }
 
 /// One line for the window, unless all are wanted.
@@ -479,30 +434,5 @@ unsafe fn say_once(asked: &Asked, line: &str) {
     let own = unsafe { ffi::mca_osc_ofi_host_rank(asked.comm) };
     if own == 0 || log::verbosity() > 0 {
         log::line(line);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_card_comes_back() {
-        for state in [State::Refuses, State::Meets, State::Knows] {
-            let card = Card {
-                state,
-                length: 517,
-                has_memory: state == State::Meets,
-                on_device: state == State::Refuses,
-                scope: match state {
-                    State::Refuses => Scope::Node,
-                    _ => Scope::All,
-                },
-                node: 3,
-                unit: u64::MAX,
-                hints: 0x0123_4567_89ab_cdef,
-            };
-            assert_eq!(Card::decode(&card.encode()), card);
-        }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use osc_engine::door::Context;
 use osc_engine::transport::{EndpointRef, Failures, Transport};
 use plugin_api::counters::CARRIERS;
-use plugin_api::{Component, ComponentVtable, Stats, Status, ThreadLevel};
+use plugin_api::{Component, ComponentVtable, ModuleFlags, Stats, Status, ThreadLevel};
 
 use crate::osc::devices::Known;
 use crate::osc::services::{self, Services};
@@ -276,6 +276,12 @@ fn open_now(scope: Scope) -> Result<Opened, String> {
 }
 
 impl Opened {
+    /// Whether the processors of targets make small puts, as over TCP, and no network card does.
+    pub(crate) fn is_by_processors(&self) -> bool {
+        let flags = self.transport.attributes().flags;
+        flags.contains(ModuleFlags::SCATTERS)
+    }
+
     /// The address of this process.
     pub(crate) fn address(&self) -> Vec<u8> {
         self.services.own_address()

@@ -1,0 +1,118 @@
+//! The numbers by which the ranks of a window tell each other what they are.
+
+use crate::osc::transport::Scope;
+
+/// What a rank tells first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Card {
+    pub(crate) state: State,
+    /// Bytes of what a second exchange would bring: the address, or the reason of a refusal.
+    pub(crate) length: u32,
+    /// Whether its part of the window has bytes.
+    pub(crate) has_memory: bool,
+    /// Whether it wants memory of a device.
+    pub(crate) on_device: bool,
+    /// Whether osc/ucx would serve it better ([`ucx`](crate::osc::ucx)).
+    pub(crate) prefers_ucx: bool,
+    /// By which transport it meets the others.
+    pub(crate) scope: Scope,
+    /// The lowest rank on the same node.
+    pub(crate) node: u32,
+    /// Displacement unit, bytes.
+    pub(crate) unit: u64,
+    /// A number of the hints.
+    pub(crate) hints: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// Cannot take part.
+    Refuses,
+    /// Has yet to connect some of the others.
+    Meets,
+    /// Has connected all.
+    Knows,
+}
+
+impl Card {
+    pub(crate) const SIZE: usize = 24;
+
+    pub(crate) fn encode(self) -> [u8; Card::SIZE] {
+        let mut bytes = [0; Card::SIZE];
+        let state = match self.state {
+            State::Refuses => 0u32,
+            State::Meets => 1,
+            State::Knows => 2,
+        };
+        let scope = u32::from(self.scope == Scope::All);
+        let flags = u32::from(self.has_memory) << 29
+            | scope << 28
+            | u32::from(self.on_device) << 27
+            | u32::from(self.prefers_ucx) << 26;
+        // The lengths are below 2^26.
+        let first = state << 30 | flags | self.length;
+        bytes[..4].copy_from_slice(&first.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.node.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&self.unit.to_ne_bytes());
+        bytes[16..].copy_from_slice(&self.hints.to_ne_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Card {
+        let word = |at: usize| {
+            let mut word = [0; 4];
+            word.copy_from_slice(&bytes[at..at + 4]);
+            u32::from_ne_bytes(word)
+        };
+        let long = |at: usize| {
+            let mut long = [0; 8];
+            long.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_ne_bytes(long)
+        };
+        let first = word(0);
+        Card {
+            state: match first >> 30 {
+                1 => State::Meets,
+                2 => State::Knows,
+                _ => State::Refuses,
+            },
+            length: first & ((1 << 26) - 1),
+            has_memory: first >> 29 & 1 == 1,
+            on_device: first >> 27 & 1 == 1,
+            prefers_ucx: first >> 26 & 1 == 1,
+            scope: match first >> 28 & 1 {
+                0 => Scope::Node,
+                _ => Scope::All,
+            },
+            node: word(4),
+            unit: long(8),
+            hints: long(16),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_comes_back() {
+        for state in [State::Refuses, State::Meets, State::Knows] {
+            let card = Card {
+                state,
+                length: 517,
+                has_memory: state == State::Meets,
+                on_device: state == State::Refuses,
+                prefers_ucx: state == State::Knows,
+                scope: match state {
+                    State::Refuses => Scope::Node,
+                    _ => Scope::All,
+                },
+                node: 3,
+                unit: u64::MAX,
+                hints: 0x0123_4567_89ab_cdef,
+            };
+            assert_eq!(Card::decode(&card.encode()), card);
+        }
+    }
+}

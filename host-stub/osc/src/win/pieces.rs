@@ -129,6 +129,13 @@ impl Pieces<'_> {
         Ok(())
     }
 
+    /// Leaves out the next bytes, which are whole elements.
+    pub(super) fn pass_over(&mut self, mut bytes: usize) {
+        while let Some(piece) = self.next_within(bytes) {
+            bytes -= piece.len;
+        }
+    }
+
     /// The next piece, of at most so many bytes.
     #[inline]
     pub(super) fn next_within(&mut self, most: usize) -> Option<Piece> {

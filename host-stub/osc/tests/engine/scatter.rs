@@ -146,6 +146,47 @@ fn long_runs_go_by_themselves() {
     });
 }
 
+/// Where a long run follows many short ones, the command that has it may be refused, although those before were taken. What is left goes by
+/// itself, once.
+#[test]
+fn a_long_run_behind_short_ones_goes_by_itself() {
+    const SHORT: usize = 300;
+    const LONG: usize = 400;
+    const END: usize = SHORT * SHORT;
+    let world = World::carrying(2, false, Carried::Short);
+    on_world(&world, 3, &|rank| {
+        let window = allocate(rank, END + LONG);
+        rank.allgather(&[]).unwrap();
+        if rank.rank() == 0 {
+            window.lock_all(NONE).unwrap();
+            let block = |displacement, length| Block {
+                displacement,
+                length,
+            };
+            // At unequal distances, so that they are many runs.
+            let mut blocks: Vec<Block> = (0..SHORT).map(|i| block(i * i, 1)).collect();
+            blocks.push(block(END, LONG));
+            let apart = Layout::indexed(Datatype::Uint64, &blocks).unwrap();
+            let row = Layout::contiguous(Datatype::Uint64, SHORT + LONG);
+            let values: Vec<u64> = (1..).take(SHORT + LONG).collect();
+            put(&window, &values, &row, target(&apart, 0));
+            window.flush(1).unwrap();
+            let (mut packed, mut there) = (vec![0; SHORT + LONG], vec![0; END + LONG]);
+            get(&window, &mut packed, &row, target(&apart, 0));
+            get(&window, &mut there, &apart, target(&apart, 0));
+            window.flush(1).unwrap();
+            assert_eq!(packed, values);
+            let short = (0..SHORT).map(|i| there[i * i]);
+            let found: Vec<u64> = short.chain(there[END..].iter().copied()).collect();
+            assert_eq!(found, values);
+            assert_eq!(world.refused.load(Ordering::Relaxed), 3);
+            window.unlock_all().unwrap();
+        }
+        rank.allgather(&[]).unwrap();
+        window.free().unwrap();
+    });
+}
+
 /// A rank that takes no such commands is asked once.
 #[test]
 fn where_they_are_refused_each_run_goes_by_itself() {

@@ -34,9 +34,14 @@ pub(super) enum Carried {
     InOrder,
     /// They are refused for elements of atomics, as by a network card, and for puts and gets.
     Refused,
+    /// As [`InOrder`](Self::InOrder), but for puts and gets with a run of more than [`LONGEST`] bytes, which are refused.
+    Short,
     /// As [`InOrder`](Self::InOrder); puts and gets are over when their call returns.
     AtOnce,
 }
+
+/// Bytes of a run of a put or get that a world of [`Carried::Short`] carries.
+pub(super) const LONGEST: u64 = 1024;
 
 /// An operation under way.
 struct Operation {
@@ -528,7 +533,12 @@ unsafe fn transfer_runs(
 ) -> Status {
     // SAFETY: as the caller's.
     let world = &unsafe { sim(module) }.world;
-    if world.carried == Carried::Refused {
+    // SAFETY: the engine passes so many runs.
+    let runs = unsafe { std::slice::from_raw_parts(request.runs, request.run_count) };
+    let is_long = |run: &ApplyRun| run.length > LONGEST;
+    if world.carried == Carried::Refused
+        || world.carried == Carried::Short && runs.iter().any(is_long)
+    {
         world.refused.fetch_add(1, Ordering::Relaxed);
         return Status::NOT_SUPPORTED;
     }
@@ -536,9 +546,8 @@ unsafe fn transfer_runs(
     assert!(puts || request.op == AtomicOp::Read as u32);
     assert_eq!((request.size, request.code), (1, 0));
     assert_eq!(request.results.is_null(), puts);
-    // SAFETY: the engine passes so many runs, and operands for them, which are copied here.
+    // SAFETY: the engine passes operands for the runs, which are copied here.
     let (key, blocks, operands) = unsafe {
-        let runs = std::slice::from_raw_parts(request.runs, request.run_count);
         let block = |run: ApplyRun, i| (remote + run.offset + i * run.stride, run.length as usize);
         let blocks: Vec<(u64, usize)> = runs
             .iter()

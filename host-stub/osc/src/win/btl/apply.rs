@@ -148,8 +148,22 @@ pub(in crate::win) unsafe fn accumulate(
             // SAFETY: the caller vouches for the transfer.
             unsafe { to_several_places(window, transfer, how, layout) }
         }
-        // SAFETY: the caller vouches for the transfer, whose results are packed.
-        _ => unsafe { issue(window, transfer, how, request, &transfer.peer.accumulates) },
+        _ => {
+            // SAFETY: the caller vouches for the transfer, whose results are packed.
+            let made =
+                unsafe { issue(window, transfer, how, request, &transfer.peer.accumulates) }?;
+            all_or_nothing(transfer, made)
+        }
+    }
+}
+
+/// Whether commands made an accumulate, of which they made so many bytes. A part of it cannot be made otherwise: those alone who change
+/// an element exclude each other.
+fn all_or_nothing(transfer: &Transfer<'_>, made: usize) -> WinResult<bool> {
+    match made {
+        0 => Ok(false),
+        _ if made == transfer.target_layout.bytes() => Ok(true),
+        _ => Err(transfer.failed(Status::NOT_SUPPORTED)),
     }
 }
 
@@ -174,7 +188,7 @@ unsafe fn to_several_places(
     let issued = unsafe { issue(window, &one_place, how, None, &peer.accumulates) };
     let flushed = window.flush_accumulates(transfer.call, peer);
     results.set_in_use(!(peer.accumulates.is_idle() || flushed.is_ok()));
-    if !issued? {
+    if !all_or_nothing(transfer, issued?)? {
         return Ok(false);
     }
     flushed?;
@@ -183,7 +197,8 @@ unsafe fn to_several_places(
     Ok(true)
 }
 
-/// Issues commands that `pending` counts. False, and nothing is done, where the transport refuses them.
+/// Issues commands that `pending` counts. Returns for how many bytes: less than all where the transport refuses one, which may depend
+/// on its runs. Nothing is done from there on.
 ///
 /// # Safety
 /// The caller vouches for the transfer, whose results are packed.
@@ -193,7 +208,7 @@ pub(super) unsafe fn issue(
     how: &How,
     request: Option<&RequestState>,
     pending: &Pending,
-) -> WinResult<bool> {
+) -> WinResult<usize> {
     // The bytes of a put or get are elements to those who look at them.
     let size = transfer.datatype().size().max(how.size as usize);
     let mut target = Cursor::new(transfer.target_layout);
@@ -203,7 +218,7 @@ pub(super) unsafe fn issue(
     loop {
         let runs = Runs::take(&mut target, size, how.most());
         if runs.bytes() == 0 {
-            return Ok(true);
+            return Ok(made);
         }
         let operands = if how.op == AtomicOp::Read as u32 {
             std::ptr::null()
@@ -225,14 +240,14 @@ pub(super) unsafe fn issue(
         // SAFETY: runs and operands are there, and the caller vouches for the results.
         let posted = unsafe { post(window, transfer, request, &values, pending) };
         match posted {
-            Err(error) if made == 0 && is_not_supported(&error) => return Ok(false),
+            Err(error) if is_not_supported(&error) => return Ok(made),
             posted => posted?,
         }
         made += runs.bytes();
     }
 }
 
-fn is_not_supported(error: &WinError) -> bool {
+pub(super) fn is_not_supported(error: &WinError) -> bool {
     matches!(error, WinError::Transport { status, .. } if *status == Status::NOT_SUPPORTED)
 }
 

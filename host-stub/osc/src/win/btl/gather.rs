@@ -291,9 +291,11 @@ impl Window {
         how: &How,
         place: &Place,
     ) -> WinResult<bool> {
+        let pending = &transfer.peer.accumulates;
         // SAFETY: the caller vouches for the transfer.
-        let taken =
-            unsafe { super::apply::issue(self, transfer, how, None, &transfer.peer.accumulates) }?;
+        let made = unsafe { super::apply::issue(self, transfer, how, None, pending) }?;
+        // It is small, so it is one command.
+        let taken = made > 0;
         let mut gathered = place.take();
         if gathered.rank == transfer.peer.rank + 1 {
             gathered.takes[usize::from(how.has_atomics())] = taken;

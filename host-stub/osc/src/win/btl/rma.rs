@@ -91,11 +91,11 @@ unsafe fn many_pieces<const PUT: bool>(
     limit: usize,
 ) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer.
-    if unsafe { scatter::transfer::<PUT>(window, transfer, request) }? {
-        return Ok(());
-    }
+    let made = unsafe { scatter::transfer::<PUT>(window, transfer, request) }?;
     let (peer, handle) = (transfer.peer, transfer.local_handle);
-    Pieces::new(transfer.origin_layout, None, transfer.target_layout, limit).try_for_each(|piece| {
+    let mut pieces = Pieces::new(transfer.origin_layout, None, transfer.target_layout, limit);
+    pieces.pass_over(made);
+    pieces.try_for_each(|piece| {
         // SAFETY: the piece lies inside both layouts; the handle, if there is one, covers the buffer.
         unsafe { issue::<PUT>(window, peer, transfer, request, piece, handle) }
     })

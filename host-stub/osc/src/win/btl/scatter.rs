@@ -12,10 +12,10 @@ use std::sync::atomic::Ordering;
 
 use plugin_api::{ApplyRun, AtomicOp, Endpoint, Handle, Module, Status};
 
-use super::apply::{How, apply, issue};
+use super::apply::{How, apply, is_not_supported, issue};
 use super::runs::Runs;
 use super::tracked::done;
-use crate::win::error::{WinError, WinResult};
+use crate::win::error::WinResult;
 use crate::win::kind::WindowKind;
 use crate::win::layout::Segment;
 use crate::win::pieces::Pieces;
@@ -40,7 +40,8 @@ fn is_scattered<const PUT: bool>(window: &Window, transfer: &Transfer<'_>) -> bo
         && !transfer.peer.takes_no_runs.load(Ordering::Relaxed)
 }
 
-/// Makes a put or get of many small runs by commands. False, and nothing is done, where it is to go as one transfer for each run.
+/// Makes a put or get of many small runs by commands. Returns how many of its bytes, in the order of its layouts: the rest is to go as
+/// one transfer for each run. That may be all, or what begins with a run that is too long for a message.
 ///
 /// # Safety
 /// The caller vouches for the transfer.
@@ -48,14 +49,14 @@ pub(super) unsafe fn transfer<const PUT: bool>(
     window: &Window,
     transfer: &Transfer<'_>,
     request: Option<&RequestState>,
-) -> WinResult<bool> {
+) -> WinResult<usize> {
     if !is_scattered::<PUT>(window, transfer) {
-        return Ok(false);
+        return Ok(0);
     }
     let how = How::bytes(if PUT { AtomicOp::Write } else { AtomicOp::Read });
     let pending = &transfer.peer.transfers;
     // SAFETY: the caller vouches for the transfer.
-    let taken = unsafe {
+    let made = unsafe {
         if PUT {
             issue(window, transfer, &how, request, pending)
         } else if transfer.origin_layout.is_contiguous() {
@@ -70,10 +71,10 @@ pub(super) unsafe fn transfer<const PUT: bool>(
         }
     }?;
     // The regions of a dynamic window may be of different kinds.
-    if !taken && window.kind() != WindowKind::Dynamic {
+    if made == 0 && window.kind() != WindowKind::Dynamic {
         transfer.peer.takes_no_runs.store(true, Ordering::Relaxed);
     }
-    Ok(taken)
+    Ok(made)
 }
 
 /// What a command fetches for several places of the origin.
@@ -138,7 +139,7 @@ unsafe extern "C" fn landed(
     };
 }
 
-/// A get whose elements go to several places.
+/// A get whose elements go to several places. Returns how many bytes of it commands bring.
 ///
 /// # Safety
 /// The caller vouches for the transfer.
@@ -147,11 +148,11 @@ unsafe fn get_to_places(
     transfer: &Transfer<'_>,
     how: &How,
     request: Option<&RequestState>,
-) -> WinResult<bool> {
+) -> WinResult<usize> {
     let (origin, target) = (transfer.origin_layout, transfer.target_layout);
     let size = transfer.datatype().size();
     let mut pieces = Pieces::new(origin, None, target, usize::MAX);
-    let mut is_first = true;
+    let mut made = 0;
     loop {
         let (mut here, mut there) = (Runs::new(how.most()), Runs::new(how.most()));
         while let Some(piece) = pieces.next_within(here.room().min(there.room()) / size * size) {
@@ -166,18 +167,14 @@ unsafe fn get_to_places(
             });
         }
         if here.bytes() == 0 {
-            return Ok(true);
+            return Ok(made);
         }
         // SAFETY: the caller vouches for the transfer, of which these are a part.
         match unsafe { land(window, transfer, request, how, (&here, &there)) } {
-            Err(WinError::Transport { status, .. })
-                if is_first && status == Status::NOT_SUPPORTED =>
-            {
-                return Ok(false);
-            }
+            Err(error) if is_not_supported(&error) => return Ok(made),
             posted => posted?,
         }
-        is_first = false;
+        made += here.bytes();
     }
 }
 

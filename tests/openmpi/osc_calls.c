@@ -376,8 +376,14 @@ static void dynamic(void)
         CHECK(memory[i][0] == 1 && memory[i][1] == 100 * last + i, "region %d: %g %g", i, memory[i][0], memory[i][1]);
         MPI_Win_detach(win, memory[i]);
     }
+    /* No bytes, twice: each is detached once, whatever is attached beside them. */
+    for (int i = 0; i < 2; ++i) MPI_Win_attach(win, memory[1], 0);
+    MPI_Win_attach(win, memory[0], sizeof memory[0]);
+    for (int i = 0; i < 2; ++i) MPI_Win_detach(win, memory[1 - i]);
+    MPI_Win_detach(win, memory[1]);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    CHECK(MPI_SUCCESS != MPI_Win_detach(win, memory[1]), "detached once more");
     double x = 0;
     MPI_Win_lock_all(0, win);
     int detached = class_of(MPI_Put(&x, 1, MPI_DOUBLE, next, theirs[0], 1, MPI_DOUBLE, win));

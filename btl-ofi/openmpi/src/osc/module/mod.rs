@@ -8,6 +8,7 @@ mod rows;
 mod sync;
 
 use std::ffi::c_int;
+use std::sync::Mutex;
 
 use osc_engine::win::Window;
 
@@ -24,6 +25,8 @@ pub(crate) struct Module {
     /// The lowest rank that has memory; 0 where none has.
     first: usize,
     is_dynamic: bool,
+    /// Where the program has attached no bytes, which it may detach all the same.
+    empty: Mutex<Vec<usize>>,
 }
 
 /// Displacement units of the ranks, bytes.
@@ -63,6 +66,7 @@ pub(crate) fn leak(
         units,
         first,
         is_dynamic: asked.flavor as u32 == ffi::MPI_WIN_FLAVOR_DYNAMIC,
+        empty: Mutex::default(),
     });
     Box::into_raw(module).cast()
 }

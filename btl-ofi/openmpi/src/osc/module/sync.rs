@@ -1,6 +1,7 @@
 //! Epochs, and what else concerns a whole window.
 
 use std::ffi::{c_int, c_void};
+use std::sync::{MutexGuard, PoisonError};
 
 use osc_engine::win::{Assertion, LockKind, WinResult};
 
@@ -142,6 +143,7 @@ impl Module {
             return Err(ffi::OMPI_ERR_RMA_FLAVOR);
         }
         if size == 0 {
+            self.empty().push(base.addr());
             return Ok(());
         }
         transport::look_for_devices();
@@ -157,11 +159,20 @@ impl Module {
         if !self.is_dynamic {
             return Err(ffi::OMPI_ERR_RMA_FLAVOR);
         }
-        let detached = self.window()?.detach(base.cast());
-        detached.map_err(|error| {
-            error::code(&error);
-            ffi::OMPI_ERR_RMA_ATTACH
-        })
+        let Err(error) = self.window()?.detach(base.cast()) else {
+            return Ok(());
+        };
+        let mut empty = self.empty();
+        if let Some(at) = empty.iter().position(|empty| *empty == base.addr()) {
+            empty.swap_remove(at);
+            return Ok(());
+        }
+        error::code(&error);
+        Err(ffi::OMPI_ERR_RMA_ATTACH)
+    }
+
+    fn empty(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.empty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A rank's memory as this process sees it; of the first that has any with MPI_PROC_NULL. No bytes where it is not mapped here,

@@ -57,12 +57,7 @@ bench_overhead() {
     esac
 }
 
-# Open MPI's own component and ours, in pairs.
-bench_openmpi() {
-    ./dev openmpi bench "$@"
-}
-
-# Windows within a node under each transport that Open MPI has for it, MPICH, UCX and GASNet-EX alone, turn by turn.
+# Windows within a node under each transport that Open MPI has for it, and MPICH, turn by turn.
 bench_node() {
     ./dev openmpi node "$@"
 }
@@ -111,9 +106,9 @@ bench_report() {
 # bench_all [--short]: every part as a process of its own, bound in time; what fails does not stop the others, and the
 # report names it as not measured.
 bench_all() {
-    local short=() pairs=(--pairs 5) rounds=() turns=()
+    local short=() rounds=() turns=()
     if [[ ${1:-} == --short ]]; then
-        short=(--short) pairs=(--pairs 1 --limit 60) rounds=(--rounds 7) turns=(--turns 1)
+        short=(--short) rounds=(--rounds 7) turns=(--turns 1)
     fi
     # What an earlier run left is not of this one.
     mkdir -p "$bench_out"
@@ -122,7 +117,6 @@ bench_all() {
     [[ ${#failed[@]} -eq 0 ]] || summary
     step 'bench: overhead' 3600 ./dev bench overhead "${short[@]}" "${rounds[@]}"
     step 'bench: growth' 3600 ./dev bench growth "${short[@]}"
-    step 'bench: openmpi' 3600 ./dev bench openmpi "${pairs[@]}"
     step 'bench: node' 1800 ./dev bench node "${turns[@]}"
     step 'bench: wire' 1800 ./dev bench wire
     step 'bench: applications' 1800 ./dev bench applications "${turns[@]}"
@@ -143,11 +137,11 @@ bench_command() {
     case $part in
     all) bench_all ;;
     --short) bench_all --short ;;
-    overhead | growth | openmpi | node | wire | applications | threads | startup | instructions | report)
+    overhead | growth | node | wire | applications | threads | startup | instructions | report)
         "bench_$part" "$@"
         ;;
     *)
-        bench_die "unknown: $part (nothing, --short, overhead, growth, openmpi, node, wire, applications, threads, startup," \
+        bench_die "unknown: $part (nothing, --short, overhead, growth, node, wire, applications, threads, startup," \
             "instructions or report)"
         ;;
     esac

@@ -2,9 +2,7 @@
 # works. Sourced by `dev` with bash, at the root of the repository, under `set -euo pipefail`.
 #
 #   openmpi_hello         install what is missing, build, say what a user needs to set, run a hello window
-#   openmpi_bench         pairs of runs against the system's C component
-#   openmpi_calls         calls within a node or over TCP beside every other transport of Open MPI, MPICH, and UCX
-#                         and GASNet-EX alone
+#   openmpi_calls         calls within a node or over TCP beside every other transport of Open MPI, and MPICH
 #   openmpi_programs      applications, threads, start-up: likewise, on one node and over TCP
 #   openmpi_test and openmpi_test_short are in openmpi_checks.sh, openmpi_struck in struck.sh
 
@@ -162,15 +160,6 @@ openmpi_end() {
     openmpi_say "all checks passed"
 }
 
-openmpi_bench() {
-    openmpi_build
-    openmpi_compile benches/openmpi/rma_bench.c
-    openmpi_compile tests/openmpi/passive_target.c
-    python3 benches/openmpi/compare.py --program "$openmpi_dir/bin/rma_bench" \
-        --passive "$openmpi_dir/bin/passive_target" --component "$openmpi_component" \
-        --system "$openmpi_system" --json target/bench/openmpi.json "$@"
-}
-
 # openmpi_sides PROGRAM...: compiles programs of benches/openmpi for Open MPI and, where there is one, for MPICH. Sets
 # openmpi_options to what scripts need that start jobs of all sides.
 openmpi_sides() {
@@ -191,17 +180,10 @@ openmpi_sides() {
 
 # openmpi_calls PATH NAME [wire.py's options]: single calls on a path, node or tcp, into the file NAME.json.
 openmpi_calls() {
-    local path=$1 floor="${1}_floor" name=$2
+    local path=$1 name=$2
     shift 2
     openmpi_sides rma_bench
-    # It is one side of several.
-    command -v ucx_perftest >/dev/null || (openmpi_packages ucx-utils) || openmpi_say "without ucx_perftest"
-    # shellcheck source=scripts/gasnet.sh
-    . scripts/gasnet.sh
-    if gasnet_programs; then openmpi_options+=(--gasnet "$gasnet_dir"); fi
-    cc -std=gnu11 -O2 -o "$openmpi_dir/bin/$floor" "benches/openmpi/$floor.c"
-    python3 benches/openmpi/wire.py "${openmpi_options[@]}" --path "$path" --floor "$openmpi_dir/bin/$floor" \
-        --json "target/bench/$name.json" "$@"
+    python3 benches/openmpi/wire.py "${openmpi_options[@]}" --path "$path" --json "target/bench/$name.json" "$@"
 }
 
 # openmpi_programs PART [programs.py's options]: applications, threads or startup.
@@ -214,7 +196,7 @@ openmpi_programs() {
     python3 benches/openmpi/programs.py "${openmpi_options[@]}" --json "target/bench/$1.json" "$@"
 }
 
-# openmpi_command [test | short | device | struck ... | bench ... | node ... | wire ... | applications ... | threads ... | startup ...]: what `./dev openmpi` calls.
+# openmpi_command [test | short | device | struck ... | node ... | wire ... | applications ... | threads ... | startup ...]: what `./dev openmpi` calls.
 openmpi_command() {
     case "${1:-}" in
         '') openmpi_hello ;;
@@ -228,7 +210,6 @@ openmpi_command() {
             . scripts/openmpi_checks.sh
             openmpi_command_device
             ;;
-        bench) shift; openmpi_bench "$@" ;;
         node) shift; openmpi_calls node node "$@" ;;
         wire) shift; openmpi_calls tcp wire "$@" ;;
         applications | threads | startup) openmpi_programs "$@" ;;
@@ -239,6 +220,6 @@ openmpi_command() {
             openmpi_build
             openmpi_struck "$@"
             ;;
-        *) openmpi_die "unknown: $1 (nothing, test, short, device, struck, bench, node, wire, applications, threads or startup)" ;;
+        *) openmpi_die "unknown: $1 (nothing, test, short, device, struck, node, wire, applications, threads or startup)" ;;
     esac
 }

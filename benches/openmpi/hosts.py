@@ -12,8 +12,8 @@ import os
 import subprocess
 import sys
 
-import compare
 import programs
+import running
 import sides
 import wire
 
@@ -44,7 +44,7 @@ def rows_of(found, failed, targets):
     """Rows of pairs: `found` has for (measurement, route) a list of (of both routes, of the one route alone)."""
     rows = []
     for (name, route), pairs in found.items():
-        ours, alone = (compare.middle([pair[i] for pair in pairs]) for i in (0, 1))
+        ours, alone = (running.middle([pair[i] for pair in pairs]) for i in (0, 1))
         if ours is None or alone is None:
             failed.append(f"{name}, {route}: not measured")
         ratio = ours / alone if ours and alone else None
@@ -80,7 +80,7 @@ def first_puts(options, failed):
     for turn in range(4 * options.turns):
         command = start(options, ("h1", "h2"), [
             options.overhead, "--provider", options.provider, "--first", ("raw", "transport")[turn % 2]])
-        found, _ = compare.run(command, options.limit)
+        found, _ = running.run(command, options.limit)
         one = [found.get((name, 8, 1), (None,))[0] for name in ("first_put", "first_put_raw")]
         pairs.append(tuple(one))
     return rows_of({("first put", "other host"): pairs}, failed, {("first put", "other host"): 1.2})
@@ -90,13 +90,13 @@ def table(rows):
     lines = ["| 8 bytes | to a rank of | ours, us | beside, us | ours / beside | target | met |",
              "| --- | --- | --: | --: | --: | --- | --- |"]
     for row in rows:
-        cells = [compare.number(row["ours"]), compare.number(row["beside"])]
+        cells = [running.number(row["ours"]), running.number(row["beside"])]
         if row["ratio"] is not None:
             at = 0 if row["ratio"] <= 1 else 1
             cells[at] = f"**{cells[at]}**"
         met = {True: "yes", False: "no", None: ""}[row["met"]]
         limit = f"at most {row['limit']}" if row["limit"] else ""
-        lines.append(f"| {row['name']} | {row['route']} | {' | '.join(cells)} | {compare.number(row['ratio'])} | {limit} | {met} |")
+        lines.append(f"| {row['name']} | {row['route']} | {' | '.join(cells)} | {running.number(row['ratio'])} | {limit} | {met} |")
     return "\n".join(lines)
 
 
@@ -111,8 +111,8 @@ def main():
     parser.add_argument("--only", choices=("windows", "routes", "applications"), help="one of the tables")
     parser.add_argument("--limit", type=float, default=120, help="seconds one run may take")
     options = parser.parse_args()
-    about = compare.machine([("openmpi", compare.first_line(["mpirun", "--version"]).removeprefix("mpirun (Open MPI) ")),
-                             ("libfabric", compare.first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])
+    about = running.machine([("openmpi", running.first_line(["mpirun", "--version"]).removeprefix("mpirun (Open MPI) ")),
+                             ("libfabric", running.first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])
     own, rows, names, solved, failed = [], [], [], [], []
     if options.only in (None, "routes"):
         own = first_puts(options, failed) + routes(options, failed)
@@ -123,7 +123,7 @@ def main():
     if options.only in (None, "applications"):
         solved, wrong = programs.measure(options, programs.between_hosts())
         failed += wrong
-    compare.write(options.json, about, own + rows + solved)
+    running.write(options.json, about, own + rows + solved)
     print(", ".join(f"{k} {v}" for k, v in about.items()) + f"; medians of {options.turns} turns\n")
     if rows:
         print(wire.table(rows, names))

@@ -1,11 +1,41 @@
-/* Shared by the MPI programs of this folder that are compared: windows, and the end of a job. */
+/* Shared by the MPI programs of this folder that are compared: clock, binding, lines of results, windows, and the end of a job. */
 #ifndef JOB_H
 #define JOB_H
 
-#include "job_clock.h"
-
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_setaffinity */
+#endif
 #include <mpi.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static inline double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
+}
+
+/* Keeps the calling thread on one processor, whatever launcher started it, so that every side is bound alike. */
+static inline void pin(int number)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t) (number % (cores > 0 ? cores : 1)), &set);
+    (void) sched_setaffinity(0, sizeof(set), &set);
+}
+
+/* A line of results: `name bytes threads value unit`, as running.py reads it. */
+static inline void report(const char *name, size_t size, int threads, double value, const char *unit)
+{
+    printf("%s %zu %d %.6g %s\n", name, size, threads, value, unit);
+    fflush(stdout);
+}
 
 static inline void stop(const char *why)
 {

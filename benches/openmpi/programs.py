@@ -13,7 +13,7 @@ import os
 import sys
 from dataclasses import dataclass
 
-import compare
+import running
 import sides
 import turns
 
@@ -62,7 +62,7 @@ def rows_of(job, found):
         name, size, count = key
         row = {"path": job.where, "windows": job.windows, "ranks": job.ranks, "name": name, "bytes": size, "threads": count, "unit": unit,
                "turns": {side: turns.values(found, side, key) for side in names}}
-        row |= {side: compare.middle(values) for side, values in row["turns"].items()}
+        row |= {side: running.middle(values) for side, values in row["turns"].items()}
         turns.judge(row, found, sides.competing(names, job.where, name), key, 1.0)
         rows.append(row)
     return rows
@@ -107,11 +107,11 @@ def main():
     parser.add_argument("--limit", type=float, default=30, help="seconds one run may take")
     parser.add_argument("--path", choices=("node", "tcp"), help="this path alone")
     options = parser.parse_args()
-    about = compare.machine([("openmpi", compare.first_line([options.mpirun, "--version"]).removeprefix("mpirun (Open MPI) ")),
-                             ("libfabric", compare.first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])
+    about = running.machine([("openmpi", running.first_line([options.mpirun, "--version"]).removeprefix("mpirun (Open MPI) ")),
+                             ("libfabric", running.first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])
     jobs = [job for job in PARTS[options.part]() if options.path in (None, job.where)]
     # What was measured stays if the rest fails.
-    rows, failed = measure(options, jobs, lambda rows: compare.write(options.json, about, rows, [target(row) for row in rows]))
+    rows, failed = measure(options, jobs, lambda rows: running.write(options.json, about, rows, [target(row) for row in rows]))
     print(", ".join(f"{k} {v}" for k, v in about.items()) + f"; medians of {options.turns} turns, load {os.getloadavg()[0]:.1f}")
     tables(options.part, rows)
     for line in failed:

@@ -1,54 +1,25 @@
 /* One-sided operations and messages between two ranks: latency, rate, bandwidth, windows, flush, finalize.
  *
- * Prints a line per measurement: `name bytes threads value unit`. A latency is the median over batches of the mean
- * time of one operation with its flush; a rate or bandwidth is the median over batches of 64 operations and one
- * flush. Each measurement is bound in time, so that a transport of 10 ms per operation ends too.
+ * A latency is the median over batches of the mean time of one operation with its flush; a rate or bandwidth is the median over
+ * batches of 64 operations and one flush. Each measurement is bound in time, so that a transport of 10 ms per operation ends too.
  *
  * A message's latency is half of a round trip; its rate or bandwidth is that of 64 messages and one reply.
  *
- * With curve, latency and bandwidth of one operation (put, get, acc, fop or cas) over sizes up to a largest one, each measured
- * for some seconds.
- *
  * With quick, fewer sizes: bandwidths of puts and gets from 1 KiB up to a largest size, each four times the one before.
  *
- * Usage: rma_bench [all | quick LARGEST | threads N | curve OPERATION LARGEST SECONDS] */
-#define _GNU_SOURCE /* sched_setaffinity */
-#include <mpi.h>
-#include <pthread.h>
-#include <sched.h>
+ * Usage: rma_bench [all | quick LARGEST] */
+#include "job.h"
+
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-enum { LARGEST = 4 << 20, BURST = 64, BATCHES = 400, MAX_THREADS = 16 };
+enum { LARGEST = 4 << 20, BURST = 64, BATCHES = 400 };
 
-static double budget = 0.4; /* seconds per measurement */
+static const double budget = 0.4; /* seconds per measurement */
 static size_t room = LARGEST; /* bytes of the window */
 
 static int rank;
 static MPI_Win win;
 static char *memory, *buffer;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
-}
-
-/* Keeps the calling thread on one processor, whatever started this process: so every side is bound alike. */
-static void pin(int number)
-{
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET((size_t) (number % (cores > 0 ? cores : 1)), &set);
-    /* Where that is not allowed, it is not on any side. */
-    (void) sched_setaffinity(0, sizeof(set), &set);
-}
 
 static int ascending(const void *a, const void *b)
 {
@@ -113,12 +84,6 @@ static double measure(void (*operation)(size_t), size_t size, int burst)
     return median(batch, n);
 }
 
-static void report(const char *name, size_t size, int threads, double value, const char *unit)
-{
-    printf("%s %zu %d %.6g %s\n", name, size, threads, value, unit);
-    fflush(stdout);
-}
-
 static void latency(const char *name, void (*operation)(size_t), size_t size)
 {
     report(name, size, 1, measure(operation, size, 1) * 1e6, "us");
@@ -171,33 +136,6 @@ static void operations(int quick)
         MPI_Win_flush(1, win);
     }
     report("flush_without_operations", 0, 1, (now() - t) * 1e3, "us");
-}
-
-/* One operation over sizes. Returns whether it is known. */
-static int curve(const char *name, size_t largest)
-{
-    static const struct {
-        const char *name;
-        void (*operation)(size_t);
-        size_t smallest, largest;
-    } known[] = {
-        {"put", put, 1, LARGEST},     {"get", get, 1, LARGEST},        {"acc", accumulate, 8, LARGEST},
-        {"fop", fetch_op, 8, 8},      {"cas", compare_swap, 8, 8},
-    };
-    for (size_t i = 0; i < sizeof(known) / sizeof(*known); ++i) {
-        if (strcmp(name, known[i].name)) {
-            continue;
-        }
-        char latency_name[32], bandwidth_name[32];
-        snprintf(latency_name, sizeof(latency_name), "%s_latency", name);
-        snprintf(bandwidth_name, sizeof(bandwidth_name), "%s_bandwidth", name);
-        for (size_t size = known[i].smallest; size <= largest && size <= known[i].largest; size *= 2) {
-            latency(latency_name, known[i].operation, size);
-            bandwidth(bandwidth_name, known[i].operation, size);
-        }
-        return 1;
-    }
-    return 0;
 }
 
 /* Collective, so that both ranks run it. */
@@ -273,50 +211,6 @@ static void seen(void)
     report("put_seen_latency", 8, 1, median(batch, n) * 1e6, "us");
 }
 
-static pthread_barrier_t together;
-
-struct work {
-    int number; /* of the thread, and of its processor */
-    double seconds; /* each operation took */
-};
-
-static void *sender(void *arg)
-{
-    enum { OPERATIONS = 20000 };
-    struct work *work = arg;
-    pin(work->number);
-    char mine[64] = {0};
-    long done = 0;
-    pthread_barrier_wait(&together);
-    double begin = now();
-    while (done < OPERATIONS && now() - begin < 5 * budget) {
-        for (int k = 0; k < BURST; ++k, ++done) {
-            MPI_Put(mine, 8, MPI_BYTE, 1, 0, 8, MPI_BYTE, win);
-        }
-        MPI_Win_flush(1, win);
-    }
-    work->seconds = (now() - begin) / (double) done;
-    return NULL;
-}
-
-static void threaded(int count)
-{
-    pthread_t threads[MAX_THREADS];
-    struct work work[MAX_THREADS];
-    double total = 0;
-    pthread_barrier_init(&together, NULL, (unsigned) count);
-    for (int i = 0; i < count; ++i) {
-        work[i].number = i;
-        pthread_create(&threads[i], NULL, sender, &work[i]);
-    }
-    for (int i = 0; i < count; ++i) {
-        pthread_join(threads[i], NULL);
-        total += 1 / work[i].seconds;
-    }
-    pthread_barrier_destroy(&together);
-    report("put_rate_threads", 8, count, total / 1e6, "Mop/s");
-}
-
 /* `burst` messages to rank 1 and a reply: as many bytes for one message, none for more. Rank 1 repeats that until a message has
  * the tag 1. Collective. */
 static void messages(const char *name, size_t size, int burst, const char *unit)
@@ -370,63 +264,39 @@ static void all_messages(int quick)
 
 int main(int argc, char **argv)
 {
-    const char *what = argc > 1 ? argv[1] : "all";
-    int threads = !strcmp(what, "threads") && argc > 2 ? atoi(argv[2]) : 0, given, size;
-    int is_curve = !strcmp(what, "curve") && argc > 4, everything = !threads && !is_curve;
-    if (threads > MAX_THREADS) {
-        threads = MAX_THREADS;
-    }
-    MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &given);
+    int quick = argc > 1 && !strcmp(argv[1], "quick"), size;
+    MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (size != 2) {
-        fprintf(stderr, "rma_bench: run with 2 ranks, not %d\n", size);
-        MPI_Abort(MPI_COMM_WORLD, 2);
+        stop("rma_bench: run with 2 ranks");
     }
     pin(rank);
-    if (!strcmp(what, "quick") && argc > 2 && atoll(argv[2]) > LARGEST) {
+    if (quick && argc > 2 && atoll(argv[2]) > LARGEST) {
         room = (size_t) atoll(argv[2]);
     }
-    memory = aligned_alloc(4096, room);
     buffer = aligned_alloc(4096, room);
-    if (!memory || !buffer) {
-        fprintf(stderr, "rma_bench: no memory\n");
-        MPI_Abort(MPI_COMM_WORLD, 2);
+    if (!buffer) {
+        stop("rma_bench: no memory");
     }
-    memset(memory, 0, room);
     memset(buffer, 0, room);
-    if (everything) {
-        windows();
-    }
-    MPI_Win_create(memory, room, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    memory = make_window("create", room, 1, MPI_COMM_WORLD, &win);
+    windows();
     MPI_Win_lock_all(0, win);
     MPI_Barrier(MPI_COMM_WORLD);
-    if (everything) {
-        seen();
-        all_messages(!strcmp(what, "quick"));
-    }
+    seen();
+    all_messages(quick);
     if (0 == rank) {
-        if (threads) {
-            threaded(threads);
-        } else if (is_curve) {
-            budget = atof(argv[4]);
-            if (!curve(argv[2], (size_t) atoll(argv[3]))) {
-                fprintf(stderr, "rma_bench: unknown operation: %s\n", argv[2]);
-                MPI_Abort(MPI_COMM_WORLD, 2);
-            }
-        } else {
-            operations(!strcmp(what, "quick"));
-        }
+        operations(quick);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_unlock_all(win);
-    MPI_Win_free(&win);
+    drop_window("create", memory, &win);
     double t = now();
     MPI_Finalize();
-    if (0 == rank && everything) {
+    if (0 == rank) {
         report("finalize", 0, 1, now() - t, "s");
     }
-    free(memory);
     free(buffer);
     return 0;
 }

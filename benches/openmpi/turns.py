@@ -2,7 +2,7 @@
 
 import sys
 
-import compare
+import running
 
 
 def low(unit):
@@ -17,7 +17,7 @@ def take(order, turns, limit, what=""):
     failed = []
     for turn in range(turns):
         for name, line, environment in reversed(order) if turn % 2 else order:
-            values, ended = compare.run(line, limit, environment)
+            values, ended = running.run(line, limit, environment)
             found[name].append(values)
             print(f"{what}turn {turn + 1} of {turns}, {name}: {'ended' if ended else 'FAILED'}", file=sys.stderr, flush=True)
             if not ended and name.startswith("ours"):
@@ -49,7 +49,7 @@ def ratios(found, names, key, unit):
     for name in (name for name in names if not name.startswith("ours")):
         each = [a / b for a, b in zip(ours, values(found, name, key)) if a is not None and b]
         if each:
-            over[name] = (compare.middle(each), min(each), max(each))
+            over[name] = (running.middle(each), min(each), max(each))
     return over
 
 
@@ -76,17 +76,16 @@ def target(name, row):
     }
 
 
-def table(rows, names, leading, shown=()):
-    """A table of rows that hold the median of each side by name, the best in bold. `leading` are the fields that come first;
-    the sides `shown` compete with none."""
+def table(rows, names, leading):
+    """A table of rows that hold the median of each side by name, the best in bold. `leading` are the fields that come first."""
     lines = ["| " + " | ".join([*leading, "unit", *names, "ours / best other", "target", "met"]) + " |",
              "| --- |" + " --: |" * (len(leading) - 1) + " --- |" + " --: |" * len(names) + " --: | --- | --- |"]
     for row in rows:
-        compete = [row[name] for name in names if row.get(name) is not None and name not in shown]
+        compete = [row[name] for name in names if row.get(name) is not None]
         best = (min if low(row["unit"]) else max)(compete) if compete else None
         cells = [str(row[field]) for field in leading] + [row["unit"]]
-        cells += [("**{}**" if name not in shown and best is not None and row.get(name) == best else "{}").format(compare.number(row.get(name)))
+        cells += [("**{}**" if best is not None and row.get(name) == best else "{}").format(running.number(row.get(name)))
                   for name in names]
         met = {True: "yes", False: "no", None: ""}[row.get("met")]
-        lines.append("| " + " | ".join([*cells, compare.number(row.get("ratio")), row.get("target", ""), met]) + " |")
+        lines.append("| " + " | ".join([*cells, running.number(row.get("ratio")), row.get("target", ""), met]) + " |")
     return "\n".join(lines)

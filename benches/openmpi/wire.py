@@ -2,18 +2,14 @@
 """Runs rma_bench between two ranks under each transport that Open MPI has for windows, and under MPICH, turn by turn.
 
 Over TCP the ranks are on one machine, but reach each other as those of two hosts do: nothing goes by shared memory. Within a
-node each side takes the way that it chooses. Beside them are UCX and GASNet-EX without MPI (ucx_perftest, gasnet_rma), and the
-floor: what the machine does without a transport. Writes a JSON file with targets and prints a Markdown table whose best values
-are bold. Only the standard library is needed.
+node each side takes the way that it chooses. Writes a JSON file with targets and prints a Markdown table whose best values are
+bold. Only the standard library is needed.
 """
 
 import argparse
-import os
-import shutil
 import sys
-from pathlib import Path
 
-import compare
+import running
 import sides
 import turns
 
@@ -30,18 +26,8 @@ TARGETS = {
     ("send_bandwidth", None): 1.1,
 }
 
-# Without MPI, and in memory that it allocated itself.
-UCX = "UCX, ucx_perftest"
-# Likewise, by path: the name, the program with its arguments, and the environment. Between nodes the conduit
-# for Ethernet is udp. On one node its processes share memory, which is turned off.
-GASNET = {
-    "node": ("GASNet-EX, smp", ["gasnet_smp"], {"GASNET_PSHM_NODES": "2"}),
-    "tcp": ("GASNet-EX, udp", ["gasnet_udp", "2"], {"GASNET_SPAWNFN": "L", "GASNET_SUPERNODE_MAXSIZE": "1"}),
-}
 # Largest bandwidth that is measured by path.
 LARGEST = {"node": 64 << 20, "tcp": 4 << 20}
-# What the machine does without a transport, which no side can beat by much: shown, and no measure.
-FLOORS = {"node": "floor: memory", "tcp": "floor: TCP sockets"}
 
 
 def measure(options, where, order):
@@ -51,16 +37,15 @@ def measure(options, where, order):
     rows = []
     for key, unit in keys.items():
         row = {"name": key[0], "bytes": key[1], "unit": unit}
-        row |= {name: compare.middle(turns.values(found, name, key)) for name in names}
+        row |= {name: running.middle(turns.values(found, name, key)) for name in names}
         limit = 1.0 if where == "node" else TARGETS.get(key[:2]) or TARGETS.get((key[0], None))
-        competing = [name for name in sides.competing(names, where, key[0]) if name not in FLOORS.values()]
-        turns.judge(row, found, competing, key, limit)
+        turns.judge(row, found, sides.competing(names, where, key[0]), key, limit)
         rows.append(row)
     return rows, names, failed
 
 
 def table(rows, names):
-    return turns.table(rows, names, ("name", "bytes"), FLOORS.values())
+    return turns.table(rows, names, ("name", "bytes"))
 
 
 def main():
@@ -71,23 +56,14 @@ def main():
     parser.add_argument("--limit", type=float, default=120, help="seconds one run may take")
     parser.add_argument("--all", dest="size", action="store_const", const="all", default="quick",
                         help="every size, not 8 bytes and a few more")
-    parser.add_argument("--path", choices=FLOORS, default="tcp")
-    parser.add_argument("--gasnet", help="folder of gasnet_rma, compiled for each conduit")
-    parser.add_argument("--floor", required=True, help="the compiled floor of that path")
+    parser.add_argument("--path", choices=LARGEST, default="tcp")
     options = parser.parse_args()
-    largest = str(LARGEST[options.path])
-    order = sides.jobs(options, options.path, 2, ["rma_bench", options.size, largest])
-    if shutil.which("ucx_perftest"):
-        order.append((UCX, [sys.executable, str(Path(__file__).with_name("ucx_perftest.py")), options.path], None))
-    if options.gasnet:
-        name, (program, *arguments), environment = GASNET[options.path]
-        order.append((name, [str(Path(options.gasnet) / program), *arguments, largest], dict(os.environ, **environment)))
-    order.append((FLOORS[options.path], [options.floor, options.size, largest], None))
-    about = compare.machine([("openmpi", compare.first_line([options.mpirun, "--version"]).removeprefix("mpirun (Open MPI) ")),
-                             ("libfabric", compare.first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])
+    order = sides.jobs(options, options.path, 2, ["rma_bench", options.size, str(LARGEST[options.path])])
+    about = running.machine([("openmpi", running.first_line([options.mpirun, "--version"]).removeprefix("mpirun (Open MPI) ")),
+                             ("libfabric", running.first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])
     rows, names, failed = measure(options, options.path, order)
     targets = [turns.target(f"{options.path} {row['name']} {row['bytes']} B", row) for row in rows if "limit" in row]
-    compare.write(options.json, about, rows, targets)
+    running.write(options.json, about, rows, targets)
     print(", ".join(f"{k} {v}" for k, v in about.items()) + f"; medians of {options.turns} turns\n")
     print(table(rows, names))
     for line in failed:

@@ -17,20 +17,20 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// This machine, with the versions that the parts found beside those that are asked for here.
-    pub(crate) fn here(found: &BTreeMap<String, String>) -> Machine {
+    /// This machine.
+    pub(crate) fn here() -> Machine {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let cpu = read("/proc/cpuinfo");
         let model = cpu
             .lines()
             .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
             .map_or("unknown processor", |(_, name)| name);
-        let mut versions = found.clone();
-        for (name, program) in [("rustc", "rustc"), ("libfabric", "fi_info")] {
-            versions
-                .entry(name.into())
-                .or_insert_with(|| version(program));
-        }
+        let programs = [
+            ("rustc", "rustc"),
+            ("libfabric", "fi_info"),
+            ("openmpi", "mpirun"),
+        ];
+        let versions = programs.map(|(name, program)| (name.into(), version(program)));
         Machine {
             processor: model.into(),
             cores: std::thread::available_parallelism().map_or(0, usize::from),
@@ -40,7 +40,7 @@ impl Machine {
                 .next()
                 .unwrap_or("unknown")
                 .into(),
-            versions,
+            versions: versions.into(),
         }
     }
 

@@ -5,7 +5,6 @@
 
 mod about;
 mod parts;
-mod targets;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -45,8 +44,8 @@ fn main() -> std::process::ExitCode {
 fn report(arguments: &Arguments) -> Result<(), String> {
     let read = Measurements::read(&arguments.folder)?;
     let report = Report {
-        machine: Machine::here(&read.versions),
-        targets: targets::judge(&read),
+        machine: Machine::here(),
+        targets: read.targets,
         runs: read.runs,
     };
     let json = serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?;

@@ -1,54 +1,14 @@
-//! Reads the files of the parts: those of `overhead`, the pairs under Open MPI, and of every other
-//! part the targets that it judged itself.
+//! Reads the files of the parts: which run each belongs to, and the targets that it judged.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use benches::part::Part;
-use benches::statistics::Figure;
-use serde::Deserialize;
+use benches::target::{Bound, Target};
 
-/// A line that `overhead` wrote.
-#[derive(Deserialize)]
-pub(crate) struct Row {
-    pub(crate) provider: String,
-    pub(crate) operation: String,
-    pub(crate) measure: String,
-    pub(crate) bytes: usize,
-    pub(crate) ratio: Figure,
-}
-
-#[derive(Deserialize)]
-struct Overhead {
-    #[serde(default)]
-    run: String,
-    figures: Vec<Row>,
-}
-
-/// A line of pairs: Open MPI's own component and ours.
-#[derive(Clone, Deserialize)]
-pub(crate) struct Pair {
-    pub(crate) provider: String,
-    pub(crate) name: String,
-    pub(crate) bytes: usize,
-    pub(crate) threads: u32,
-    /// The medians' ratio, ours over the other's.
-    pub(crate) ratio: Option<f64>,
-    /// Of each pair in order; none where that run failed.
-    pub(crate) c_runs: Vec<Option<f64>>,
-    pub(crate) ours_runs: Vec<Option<f64>>,
-}
-
-#[derive(Deserialize)]
-struct Pairs {
-    #[serde(default)]
-    run: String,
-    machine: BTreeMap<String, serde_json::Value>,
-    rows: Vec<Pair>,
-}
-
-/// Parts that judge themselves, with their files.
-pub(crate) const JUDGED: [(&str, &str); 8] = [
+/// The parts with their files.
+const PARTS: [(&str, &str); 9] = [
+    ("beside raw libfabric", "overhead-shm.json"),
     ("mapped memory", "mapped.json"),
     ("growth", "growth.json"),
     ("instructions", "instructions.json"),
@@ -62,76 +22,50 @@ pub(crate) const JUDGED: [(&str, &str); 8] = [
 /// Everything that was found.
 #[derive(Default)]
 pub(crate) struct Measurements {
-    pub(crate) rows: Vec<Row>,
-    pub(crate) pairs: Vec<Pair>,
-    /// Of each of [`JUDGED`], what it judged; none where it was not run.
-    pub(crate) judged: Vec<Option<Part>>,
+    /// Those of all parts. A part that was not run has one of its name, which is not met.
+    pub(crate) targets: Vec<Target>,
     /// The run of each file.
     pub(crate) runs: BTreeMap<String, String>,
-    /// What the pairs were made with.
-    pub(crate) versions: BTreeMap<String, String>,
-}
-
-/// A file's contents; none where there is no such file.
-fn json<T: for<'a> Deserialize<'a>>(folder: &Path, name: &str) -> Result<Option<T>, String> {
-    let path = folder.join(name);
-    let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-    let text = match std::fs::read(&path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(failed(&e)),
-    };
-    serde_json::from_slice(&text)
-        .map(Some)
-        .map_err(|e| failed(&e))
-}
-
-/// The files of `overhead`, one for each provider, in the order of their names.
-fn of_overhead(folder: &Path) -> Result<Vec<String>, String> {
-    let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        if let Some(name) = name.to_str()
-            && name.starts_with("overhead-")
-            && name.ends_with(".json")
-        {
-            names.push(name.to_owned());
-        }
-    }
-    names.sort_unstable();
-    Ok(names)
 }
 
 impl Measurements {
-    /// Everything that lies in a folder; what does not is missing from the result.
+    /// Everything that lies in a folder.
     pub(crate) fn read(folder: &Path) -> Result<Measurements, String> {
         let mut found = Measurements::default();
-        for name in of_overhead(folder)? {
-            if let Some(mut part) = json::<Overhead>(folder, &name)? {
-                found.runs.insert(name, part.run);
-                found.rows.append(&mut part.figures);
-            }
-        }
-        if let Some(part) = json::<Pairs>(folder, "openmpi.json")? {
-            found.runs.insert("openmpi.json".into(), part.run);
-            for (what, version) in &part.machine {
-                // The rest of it is the machine's, which is looked at here.
-                if ["openmpi", "libfabric"].contains(&&**what)
-                    && let Some(version) = version.as_str()
-                {
-                    found.versions.insert(what.clone(), version.into());
+        for (part, name) in PARTS {
+            let path = folder.join(name);
+            let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+            match std::fs::read(&path) {
+                Ok(text) => {
+                    let part: Part = serde_json::from_slice(&text).map_err(|e| failed(&e))?;
+                    found.runs.insert(name.into(), part.run);
+                    found.targets.extend(part.targets);
                 }
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                    let missing = Target::new(part.into(), None, Bound::Most, 1.0, "times", None);
+                    found.targets.push(missing);
+                }
+                Err(e) => return Err(failed(&e)),
             }
-            found.pairs = part.rows;
-        }
-        for (_, name) in JUDGED {
-            let part = json::<Part>(folder, name)?;
-            if let Some(part) = &part {
-                found.runs.insert(name.into(), part.run.clone());
-            }
-            found.judged.push(part);
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_is_named() {
+        let read = Measurements::read(Path::new("/no/such/folder")).unwrap();
+        assert!(read.targets.iter().all(|t| t.value.is_none() && !t.met));
+        assert!(
+            read.targets
+                .iter()
+                .map(|t| &t.name)
+                .eq(PARTS.map(|(part, _)| part).iter())
+        );
     }
 }

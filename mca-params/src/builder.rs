@@ -71,24 +71,6 @@ impl Builder {
         self.environment(std::env::vars_os())
     }
 
-    /// Sets the user's file, unless `mca_base_param_files` replaces it.
-    pub fn user_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.user_file = Some(path.into());
-        self
-    }
-
-    /// Sets the system's file, unless `mca_base_param_files` replaces it.
-    pub fn system_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.system_file = Some(path.into());
-        self
-    }
-
-    /// Sets the override file, unless `mca_base_param_files` is `none`.
-    pub fn override_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.override_file = Some(path.into());
-        self
-    }
-
     /// Sets the files that Open MPI reads, from the environment added so far: one below `$HOME`, if it is set, and two
     /// in `$OPAL_SYSCONFDIR`, by default `/etc/openmpi`.
     pub fn standard_files(mut self) -> Self {
@@ -119,30 +101,15 @@ impl Builder {
             environment: self.environment_layer(),
             ..Layers::default()
         };
-        let mut files = Vec::new();
         if let Some(paths) = paths {
             for path in paths {
-                let (system, user) = (self.system_file.as_deref(), self.user_file.as_deref());
-                let layer = read(&path, |path, line| match Some(path.as_path()) {
-                    known if known == user => Source::UserFile { path, line },
-                    known if known == system => Source::SystemFile { path, line },
-                    _ => Source::OtherFile { path, line },
-                })?;
-                layers.files.extend(layer);
-                files.push(path);
+                layers.files.extend(read(&path)?);
             }
             if let Some(path) = self.override_file {
-                layers.overrides = read(&path, |path, line| Source::OverrideFile { path, line })?
-                    .unwrap_or_default();
-                files.push(path);
+                layers.overrides = read(&path)?.unwrap_or_default();
             }
         }
-        Ok(Registry::new(
-            layers,
-            home,
-            files,
-            warning.into_iter().collect(),
-        ))
+        Ok(Registry::new(layers, home, warning.into_iter().collect()))
     }
 
     /// The value of a variable that is set and not empty.
@@ -215,7 +182,7 @@ fn split(list: &OsStr, home: Option<&str>) -> Vec<PathBuf> {
 }
 
 /// The settings of a file; `None` if the file does not exist.
-fn read(path: &Path, source: impl Fn(PathBuf, usize) -> Source) -> Result<Option<Layer>, Error> {
+fn read(path: &Path) -> Result<Option<Layer>, Error> {
     let unreadable = |error| Error::Unreadable {
         path: path.to_owned(),
         error,
@@ -253,7 +220,10 @@ fn read(path: &Path, source: impl Fn(PathBuf, usize) -> Source) -> Result<Option
             a.name,
             Setting {
                 text: Ok(a.value),
-                source: source(path.to_owned(), a.line),
+                source: Source::File {
+                    path: path.to_owned(),
+                    line: a.line,
+                },
             },
         )
     };

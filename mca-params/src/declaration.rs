@@ -89,11 +89,6 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Whether [`Registry::set`](crate::Registry::set) may still change the value after registration.
-    pub const fn settable(self) -> bool {
-        !matches!(self, Self::Constant | Self::ReadOnly)
-    }
-
     /// The scope's name in Open MPI, in lower case.
     pub const fn name(self) -> &'static str {
         match self {

@@ -42,12 +42,10 @@ pub enum Error {
         name: String,
     },
     /// A registered parameter cannot be set.
-    #[error("parameter {name} cannot be set any more: {reason}")]
+    #[error("parameter {name} cannot be set any more: it is registered")]
     NotSettable {
         /// The parameter.
         name: String,
-        /// The reason.
-        reason: String,
     },
     /// A setting of a parameter that is gone.
     #[error("parameter {name}, set by {}, was removed: {instead}", from.place())]
@@ -158,7 +156,7 @@ mod tests {
         let error = Error::from(InvalidValue {
             name: "btl_ofi_mode".into(),
             text: "ab\n".into(),
-            from: Source::UserFile {
+            from: Source::File {
                 path: "/h/p.conf".into(),
                 line: 3,
             },
@@ -183,7 +181,7 @@ mod tests {
             unused: Source::Environment {
                 variable: "OMPI_MCA_a".into(),
             },
-            used: Source::OverrideFile {
+            used: Source::File {
                 path: "/e/o.conf".into(),
                 line: 1,
             },

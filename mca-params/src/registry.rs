@@ -1,7 +1,6 @@
 //! The registry: registers declarations and resolves their values from the layers of settings.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use crate::declaration::{Declaration, is_name};
 use crate::error::{Error, InvalidValue, Warning};
@@ -20,7 +19,6 @@ const PROJECT: &str = "opal";
 pub struct Registry {
     layers: Layers,
     home: Option<String>,
-    files: Vec<PathBuf>,
     warnings: Vec<Warning>,
     /// In the order of registration, which is also the order of a dump.
     parameters: Vec<Resolved>,
@@ -29,33 +27,30 @@ pub struct Registry {
 }
 
 impl Registry {
-    pub(crate) fn new(
-        layers: Layers,
-        home: Option<String>,
-        files: Vec<PathBuf>,
-        warnings: Vec<Warning>,
-    ) -> Self {
+    pub(crate) fn new(layers: Layers, home: Option<String>, warnings: Vec<Warning>) -> Self {
         Self {
             layers,
             home,
-            files,
             warnings,
             parameters: Vec::new(),
             names: BTreeMap::new(),
         }
     }
 
-    /// Sets a parameter, with precedence over the environment and all files except the administrator's override file.
-    /// Before the parameter is registered, any text is accepted; registration checks it. The last setting of a
-    /// parameter counts.
+    /// Sets a parameter, with precedence over the environment and all files except the administrator's override file. Any text
+    /// is accepted; the registration of the parameter, which comes later, checks it. The last setting of a parameter counts.
     ///
     /// # Errors
     ///
-    /// The text is not a parameter name. For a registered parameter also: it does not accept the value, or it cannot be
-    /// set any more. After an error nothing has changed.
+    /// The text is not a parameter name, or the parameter is registered. Nothing has changed then.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
         if !is_name(name) {
             return Err(Error::Name {
+                name: name.to_owned(),
+            });
+        }
+        if self.names.contains_key(name) {
+            return Err(Error::NotSettable {
                 name: name.to_owned(),
             });
         }
@@ -63,27 +58,6 @@ impl Registry {
             text: Ok(value.to_owned()),
             source: Source::Set,
         };
-        if let Some(&index) = self.names.get(name) {
-            let parameter = &self.parameters[index];
-            let declaration = &parameter.declaration;
-            let not_settable = |reason: String| {
-                Err(Error::NotSettable {
-                    name: name.to_owned(),
-                    reason,
-                })
-            };
-            if !declaration.scope.settable() {
-                return not_settable(format!(
-                    "it is registered, and its scope is {}",
-                    declaration.scope
-                ));
-            }
-            if let Some(used) = self.layers.overridden(&names(declaration)) {
-                return not_settable(format!("{} decides it", used.source.place()));
-            }
-            let resolved = self.convert(declaration, name, &setting)?;
-            self.parameters[index] = resolved;
-        }
         self.layers.sets.push((name.to_owned(), setting));
         Ok(())
     }
@@ -106,7 +80,7 @@ impl Registry {
         {
             let earlier = &self.parameters[index].declaration;
             let reason = if earlier.name == declaration.name {
-                difference(earlier, declaration)
+                "the two differ".to_owned()
             } else {
                 format!("its name {taken} belongs to {}", earlier.name)
             };
@@ -122,20 +96,6 @@ impl Registry {
             .extend(names.into_iter().map(|name| (name, index)));
         self.parameters.push(resolved);
         Ok(&self.parameters[index])
-    }
-
-    /// Registers a table of parameters in order.
-    ///
-    /// # Errors
-    ///
-    /// The first error of [`Registry::register`]; the parameters before it stay registered.
-    pub fn register_all<'a>(
-        &mut self,
-        table: impl IntoIterator<Item = &'a Declaration>,
-    ) -> Result<(), Error> {
-        table
-            .into_iter()
-            .try_for_each(|declaration| self.register(declaration).map(drop))
     }
 
     /// Refuses settings of parameters that are gone.
@@ -170,11 +130,6 @@ impl Registry {
     /// All registered parameters, in the order of registration.
     pub fn iter(&self) -> impl Iterator<Item = &Resolved> {
         self.parameters.iter()
-    }
-
-    /// The files that the registry looked for: by rank, highest first, then the override file. Some may not exist.
-    pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.files.iter().map(PathBuf::as_path)
     }
 
     /// Ignored and deprecated settings of the parameters registered so far.
@@ -231,7 +186,7 @@ impl Registry {
 
     fn warn(&mut self, declaration: &Declaration, names: &[String]) {
         let name = || declaration.name.to_string();
-        if let (Some(used), Some(unused)) = (
+        if let (Some(used), Some((_, unused))) = (
             self.layers.overridden(names),
             self.layers.find_below_overrides(names),
         ) {
@@ -255,24 +210,6 @@ fn names(declaration: &Declaration) -> Vec<String> {
 
 fn long(name: &str) -> String {
     format!("{PROJECT}_{name}")
-}
-
-fn difference(earlier: &Declaration, later: &Declaration) -> String {
-    let fields = [
-        ("type", earlier.kind != later.kind),
-        ("default", earlier.default != later.default),
-        ("help", earlier.help != later.help),
-        ("level", earlier.level != later.level),
-        ("scope", earlier.scope != later.scope),
-        ("allowed values", earlier.allowed != later.allowed),
-        ("synonyms", earlier.synonyms != later.synonyms),
-    ];
-    let differing: Vec<_> = fields
-        .iter()
-        .filter(|(_, differs)| *differs)
-        .map(|(name, _)| *name)
-        .collect();
-    format!("the two differ in {}", differing.join(", "))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The source of a parameter's value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,22 +10,8 @@ use std::path::{Path, PathBuf};
 pub enum Source {
     /// The declaration.
     Default,
-    /// The system's file, `<sysconfdir>/openmpi-mca-params.conf`.
-    SystemFile {
-        /// The path as opened.
-        path: PathBuf,
-        /// The number of the line, from 1.
-        line: usize,
-    },
-    /// The user's file, `$HOME/.openmpi/mca-params.conf`.
-    UserFile {
-        /// The path as opened.
-        path: PathBuf,
-        /// The number of the line, from 1.
-        line: usize,
-    },
-    /// Another file of `mca_base_param_files`.
-    OtherFile {
+    /// A parameter file.
+    File {
         /// The path as opened.
         path: PathBuf,
         /// The number of the line, from 1.
@@ -38,34 +24,16 @@ pub enum Source {
     },
     /// An explicit [`Registry::set`](crate::Registry::set).
     Set,
-    /// The administrator's override file, `<sysconfdir>/openmpi-mca-params-override.conf`; it has the highest rank.
-    OverrideFile {
-        /// The path as opened.
-        path: PathBuf,
-        /// The number of the line, from 1.
-        line: usize,
-    },
 }
 
 impl Source {
-    /// File and line, if the source is a file.
-    pub fn file(&self) -> Option<(&Path, usize)> {
-        match self {
-            Self::SystemFile { path, line }
-            | Self::UserFile { path, line }
-            | Self::OtherFile { path, line }
-            | Self::OverrideFile { path, line } => Some((path, *line)),
-            Self::Default | Self::Environment { .. } | Self::Set => None,
-        }
-    }
-
     /// The source as text for an error message: the place to change.
     pub fn place(&self) -> String {
-        match (self, self.file()) {
-            (_, Some((path, line))) => format!("{}:{line}", path.display()),
-            (Self::Environment { variable }, _) => format!("environment variable {variable}"),
-            (Self::Set, _) => "an explicit setting".into(),
-            _ => "the declaration".into(),
+        match self {
+            Self::File { path, line } => format!("{}:{line}", path.display()),
+            Self::Environment { variable } => format!("environment variable {variable}"),
+            Self::Set => "an explicit setting".into(),
+            Self::Default => "the declaration".into(),
         }
     }
 }
@@ -73,11 +41,11 @@ impl Source {
 /// Prints the text that `ompi_info` prints after `data source:`.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self, self.file()) {
-            (_, Some((path, line))) => write!(f, "file ({}:{line})", path.display()),
-            (Self::Environment { .. }, _) => f.write_str("environment"),
-            (Self::Set, _) => f.write_str("set"),
-            _ => f.write_str("default"),
+        match self {
+            Self::File { path, line } => write!(f, "file ({}:{line})", path.display()),
+            Self::Environment { .. } => f.write_str("environment"),
+            Self::Set => f.write_str("set"),
+            Self::Default => f.write_str("default"),
         }
     }
 }
@@ -107,18 +75,8 @@ pub(crate) struct Layers {
 impl Layers {
     /// The setting with the highest rank under any of `names`, and its name. `names` are in order of precedence.
     pub(crate) fn find(&self, names: &[String]) -> Option<(&str, &Setting)> {
-        let in_layer = |layer| find_in(layer, names);
-        in_layer(&self.overrides)
-            .or_else(|| {
-                let made = self
-                    .sets
-                    .iter()
-                    .rev()
-                    .find(|(name, _)| names.contains(name));
-                made.map(|(name, setting)| (name.as_str(), setting))
-            })
-            .or_else(|| in_layer(&self.environment))
-            .or_else(|| self.files.iter().find_map(in_layer))
+        let overrides = find_in(&self.overrides, names);
+        overrides.or_else(|| self.find_below_overrides(names))
     }
 
     /// The override file's setting for any of these names.
@@ -126,19 +84,13 @@ impl Layers {
         find_in(&self.overrides, names).map(|(_, setting)| setting)
     }
 
-    /// The setting with the highest rank below the override file.
-    pub(crate) fn find_below_overrides(&self, names: &[String]) -> Option<&Setting> {
-        let made = self
-            .sets
-            .iter()
-            .rev()
-            .find(|(name, _)| names.contains(name));
-        made.map(|(_, setting)| setting).or_else(|| {
-            let mut layers = [&self.environment].into_iter().chain(&self.files);
-            layers
-                .find_map(|layer| find_in(layer, names))
-                .map(|(_, setting)| setting)
-        })
+    /// The setting with the highest rank below the override file, and its name.
+    pub(crate) fn find_below_overrides(&self, names: &[String]) -> Option<(&str, &Setting)> {
+        let mut sets = self.sets.iter().rev();
+        let set = sets.find(|(name, _)| names.contains(name));
+        let mut layers = [&self.environment].into_iter().chain(&self.files);
+        set.map(|(name, setting)| (name.as_str(), setting))
+            .or_else(|| layers.find_map(|layer| find_in(layer, names)))
     }
 
     /// Every setting, highest rank first.
@@ -209,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_place_is_where_to_change_it() {
-        let file = Source::UserFile {
+        let file = Source::File {
             path: "/h/p.conf".into(),
             line: 3,
         };

@@ -107,14 +107,6 @@ impl Value {
         }
     }
 
-    /// The number of a [`Value::Double`]; `None` for other variants.
-    pub const fn as_double(&self) -> Option<f64> {
-        match self {
-            Self::Double(x) => Some(*x),
-            _ => None,
-        }
-    }
-
     /// The number of either integer variant, in a type that holds both.
     pub(crate) fn as_whole(&self) -> Option<i128> {
         match self {
@@ -165,8 +157,7 @@ mod tests {
         assert_eq!(Value::Unsigned(3).as_int(), None);
         assert_eq!(Value::Bool(true).as_bool(), Some(true));
         assert_eq!(Value::str("x").as_str(), Some("x"));
-        assert_eq!(Value::str("x").as_double(), None);
-        assert_eq!(Value::Double(0.5).as_double(), Some(0.5));
+        assert_eq!(Value::str("x").as_int(), None);
     }
 
     #[test]

@@ -56,6 +56,12 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }
 
+/// A registry over one file.
+fn of_file(path: &Path) -> Result<Registry, Error> {
+    let list = ("OMPI_MCA_mca_base_param_files", path);
+    Registry::builder().environment([list]).build()
+}
+
 fn register(mut registry: Registry) -> Result<(), TestCaseError> {
     for declaration in &table() {
         match registry.register(declaration) {
@@ -96,7 +102,7 @@ fn the_corpus_and_its_parts() {
         files += 1;
         for end in (0..=bytes.len()).rev().step_by(1 + bytes.len() / 200) {
             fs::write(&path, &bytes[..end]).unwrap();
-            match Registry::builder().user_file(&path).build() {
+            match of_file(&path) {
                 Ok(registry) => register(registry).unwrap(),
                 Err(Error::Malformed { line, .. }) => {
                     let lines = bytes[..end].split(|byte| *byte == b'\n').count();
@@ -117,7 +123,7 @@ proptest! {
     fn random_files(bytes in pieces()) {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("random-{}", std::process::id()));
         fs::write(&path, &bytes)?;
-        let built = Registry::builder().user_file(&path).build();
+        let built = of_file(&path);
         fs::remove_file(&path)?;
         match built {
             Ok(registry) => register(registry)?,

@@ -26,7 +26,9 @@ fn registry() -> Registry {
             Value::Unsigned(3),
         ),
     ];
-    registry.register_all(&table).expect("valid");
+    for declaration in &table {
+        registry.register(declaration).expect("valid");
+    }
     registry
 }
 

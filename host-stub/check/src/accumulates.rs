@@ -2,12 +2,12 @@
 
 use plugin_api::Datatype;
 
-use super::case::{Case, Context, Failure, Outcome, REGION, same};
+use super::case::{At, Case, Context, Failure, Outcome, REGION, same};
 use super::random::Random;
 use super::session::{Mode, Session};
 use super::shape::{Placed, SPREAD, Shape};
 use super::value::{apply, decode, encode, operands};
-use host_stub::win::{Op, Target, Window, type_name};
+use host_stub::win::{Op, Window, type_name};
 
 const COUNT: usize = 12;
 /// Accumulates of one origin to one target, of which the order shows.
@@ -224,11 +224,7 @@ fn own_regions(context: &Context<'_>, call: Call, elements: Elements) -> Outcome
     for plan in &mine {
         let from = session.buffer(&plan.data);
         let into = session.buffer(&vec![0xee; plan.result.layout.extent()]);
-        let target = Target {
-            rank: plan.target,
-            displacement: plan.displacement as u64,
-            layout: &plan.remote.layout,
-        };
+        let target = plan.remote.at(plan.target, plan.displacement as u64);
         let place = (plan.target, plan.displacement as u64);
         let (origin, result) = ((from, &plan.origin), (into, &plan.result));
         match call {
@@ -325,11 +321,7 @@ fn common_region(context: &Context<'_>, elements: Elements) -> Outcome {
     let mut session = Session::open(context, window, mode)?;
     for (plan, fetches) in plans(context.rank)? {
         let from = session.buffer(&plan.data);
-        let target = Target {
-            rank: plan.target,
-            displacement: plan.displacement as u64,
-            layout: &plan.remote.layout,
-        };
+        let target = plan.remote.at(plan.target, plan.displacement as u64);
         if fetches {
             let into = session.buffer(&vec![0; plan.result.layout.extent()]);
             let (origin, result) = ((from, &plan.origin), (into, &plan.result));
@@ -363,7 +355,7 @@ fn order(context: &Context<'_>, datatype: Datatype) -> Outcome {
         Op::Min,
     ];
     let mut wanted = fill_typed(context, window, datatype)?;
-    let target = (context.rank + 1) % context.size;
+    let target = context.next();
     let row = Placed::row(datatype, 3);
     let data = |rank: usize| -> Vec<Vec<u8>> {
         let mut random = context.of_rank(rank);
@@ -377,11 +369,7 @@ fn order(context: &Context<'_>, datatype: Datatype) -> Outcome {
     for (op, data) in sequence.iter().zip(data(context.rank)) {
         let from = session.buffer(&data);
         let into = session.buffer(&data);
-        let place = Target {
-            rank: target,
-            displacement: context.region(context.rank) as u64,
-            layout: &row.layout,
-        };
+        let place = row.at(target, context.region(context.rank) as u64);
         session.get_accumulate((from, &row), (into, &row), place, *op)?;
         results.push(into);
     }
@@ -399,10 +387,7 @@ fn order(context: &Context<'_>, datatype: Datatype) -> Outcome {
         }
         fetched
     };
-    model(
-        &mut wanted,
-        (context.rank + context.size - 1) % context.size,
-    );
+    model(&mut wanted, context.previous());
     context.verify(window, &wanted)?;
     let elements = Elements { datatype, first: 0 };
     let mut remote = initial(context, target, window.len(), elements);

@@ -2,11 +2,11 @@
 
 use plugin_api::Datatype;
 
-use super::case::{Case, Context, Failure, Outcome, ensure};
+use super::case::{At, Case, Context, Failure, Outcome, ensure};
 use super::session::{Mode, Session};
 use super::shape::Placed;
 use super::value::{Value, decode, encode};
-use host_stub::win::{Assertion, LockKind, Op, Target, type_name};
+use host_stub::win::{Assertion, LockKind, Op, type_name};
 
 /// Increments per rank: small enough for an 8-bit count of many ranks.
 const ROUNDS: usize = 4;
@@ -67,13 +67,6 @@ fn one(datatype: Datatype) -> Vec<u8> {
 /// Where the counter lies at rank 0.
 const COUNTER: usize = 64;
 
-fn reset(context: &Context<'_>) -> Outcome {
-    let zeros = vec![0; context.window.len()];
-    // SAFETY: this rank has one thread here, and no operation of it is under way on the window.
-    unsafe { context.window.write_local(0, &zeros) }?;
-    Ok(())
-}
-
 fn counter(context: &Context<'_>, datatype: Datatype, offset: usize) -> Result<i64, Failure> {
     let mut bytes = vec![0; datatype.size()];
     context.window.read_local(COUNTER + offset, &mut bytes)?;
@@ -94,7 +87,7 @@ fn counted(context: &Context<'_>, datatype: Datatype, offset: usize, wanted: usi
 /// Each increment fetches a number that no other does.
 fn tickets(context: &Context<'_>, datatype: Datatype, offset: usize) -> Outcome {
     let rounds = rounds(context, datatype);
-    reset(context)?;
+    context.clear()?;
     let mut session = Session::open(context, context.window, Mode::LockAll)?;
     let mut results = Vec::new();
     for _ in 0..rounds {
@@ -109,17 +102,7 @@ fn tickets(context: &Context<'_>, datatype: Datatype, offset: usize) -> Outcome 
         .iter()
         .map(|result| Ok(number(datatype, &session.bytes(*result)?)))
         .collect::<Result<_, Failure>>()?;
-    let sent: Vec<u8> = mine
-        .iter()
-        .flat_map(|ticket| ticket.to_le_bytes())
-        .collect();
-    let mut tickets: Vec<i64> = context
-        .job
-        .allgather(&sent)?
-        .iter()
-        .flat_map(|part| part.as_chunks::<8>().0.iter().copied())
-        .map(i64::from_le_bytes)
-        .collect();
+    let mut tickets = context.gather(&mine)?;
     tickets.sort_unstable();
     let wanted: Vec<i64> = (0..(rounds * context.size) as i64).collect();
     ensure(tickets == wanted, || {
@@ -139,15 +122,11 @@ fn rounds(context: &Context<'_>, datatype: Datatype) -> usize {
 /// Increments by every call that can, at the same element.
 fn mixed(context: &Context<'_>, datatype: Datatype, offset: usize) -> Outcome {
     let rounds = rounds(context, datatype);
-    reset(context)?;
+    context.clear()?;
     let mut session = Session::open(context, context.window, Mode::Locks)?;
     let row = Placed::row(datatype, 1);
     let displacement = (COUNTER + offset) as u64;
-    let target = Target {
-        rank: 0,
-        displacement,
-        layout: &row.layout,
-    };
+    let target = row.at(0, displacement);
     for _ in 0..rounds {
         let from = session.buffer(&one(datatype));
         let into = session.buffer(&one(datatype));
@@ -164,7 +143,7 @@ fn mixed(context: &Context<'_>, datatype: Datatype, offset: usize) -> Outcome {
 /// Increments by compare-and-swap.
 fn swaps(context: &Context<'_>, datatype: Datatype, offset: usize) -> Outcome {
     let rounds = rounds(context, datatype);
-    reset(context)?;
+    context.clear()?;
     let mut session = Session::open(context, context.window, Mode::LockAll)?;
     let place = (0, (COUNTER + offset) as u64);
     for _ in 0..rounds {
@@ -190,14 +169,10 @@ fn swaps(context: &Context<'_>, datatype: Datatype, offset: usize) -> Outcome {
 /// Increments by get and put, which only an exclusive lock keeps apart.
 fn exclusive(context: &Context<'_>) -> Outcome {
     let window = context.window;
-    reset(context)?;
+    context.clear()?;
     context.meet()?;
     let row = Placed::row(Datatype::Int64, 1);
-    let target = Target {
-        rank: 0,
-        displacement: COUNTER as u64,
-        layout: &row.layout,
-    };
+    let target = row.at(0, COUNTER as u64);
     for _ in 0..ROUNDS {
         window.lock(LockKind::Exclusive, 0, Assertion::empty())?;
         // Freed only once nothing is under way: an error on the way leaks it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::random::Random;
 use host_stub::job::{Job, JobError};
 use host_stub::loader::TransportError;
-use host_stub::win::{Info, WinError, WinResult, Window};
+use host_stub::win::{Info, Layout, Target, WinError, WinResult, Window};
 use test_skips::Lacking;
 
 /// Why a test failed on this rank.
@@ -109,6 +109,16 @@ impl Context<'_> {
         Random::new(self.seed, self.name, rank as u64)
     }
 
+    /// The rank that this one writes to in most tests.
+    pub(super) fn next(&self) -> usize {
+        (self.rank + 1) % self.size
+    }
+
+    /// The rank whose next one this is.
+    pub(super) fn previous(&self) -> usize {
+        (self.rank + self.size - 1) % self.size
+    }
+
     /// The two targets that a rank uses in most tests: the next rank and itself.
     pub(super) fn targets(&self, rank: usize) -> Vec<usize> {
         let next = (rank + 1) % self.size;
@@ -142,11 +152,46 @@ impl Context<'_> {
         Ok(bytes)
     }
 
+    /// Fills this rank's part of the common window with zeros.
+    pub(super) fn clear(&self) -> Outcome {
+        let zeros = vec![0; self.window.len()];
+        // SAFETY: as in `fill`.
+        Ok(unsafe { self.window.write_local(0, &zeros) }?)
+    }
+
     /// Compares this rank's part of a window with what the model says.
     pub(super) fn verify(&self, window: &Window, wanted: &[u8]) -> Outcome {
-        let mut found = vec![0; wanted.len()];
-        window.read_local(0, &mut found)?;
-        same("window", &found, wanted)
+        verify_at(window, 0, "window", wanted)
+    }
+
+    /// What every rank gives, in the order of the ranks; collective.
+    pub(super) fn gather(&self, mine: &[i64]) -> Result<Vec<i64>, Failure> {
+        let sent: Vec<u8> = mine.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let parts = self.job.allgather(&sent)?;
+        let words = parts.iter().flat_map(|part| part.as_chunks::<8>().0);
+        Ok(words.copied().map(i64::from_ne_bytes).collect())
+    }
+}
+
+/// Compares bytes of this rank's part of a window with what the model says.
+pub(super) fn verify_at(window: &Window, offset: usize, what: &str, wanted: &[u8]) -> Outcome {
+    let mut found = vec![0; wanted.len()];
+    window.read_local(offset, &mut found)?;
+    same(what, &found, wanted)
+}
+
+/// The target side of a call: a layout from a displacement of a rank's window on.
+pub(super) trait At {
+    fn at(&self, rank: usize, displacement: u64) -> Target<'_>;
+}
+
+impl At for Layout {
+    fn at(&self, rank: usize, displacement: u64) -> Target<'_> {
+        Target {
+            rank,
+            displacement,
+            layout: self,
+        }
     }
 }
 

@@ -5,12 +5,12 @@ use std::slice;
 
 use plugin_api::{Datatype, Status};
 
-use super::case::{Case, Context, Failure, Outcome, ensure, same, say};
+use super::case::{At, Case, Context, Failure, Outcome, ensure, same, say};
 use super::random::Random;
 use super::session::{Mode, Session};
 use super::shape::{Placed, SPREAD, Shape};
 use host_stub::win::{
-    Assertion, Block, Custom, CustomOp, Layout, LockKind, Target, WinError, WinResult, Window,
+    Assertion, Block, Custom, CustomOp, Layout, LockKind, WinError, WinResult, Window,
 };
 
 const COUNT: usize = 12;
@@ -328,11 +328,7 @@ fn issue(
 ) -> Result<super::session::Buffer, Failure> {
     let from = session.buffer(&plan.data);
     let into = session.buffer(&vec![0xee; plan.result.layout.extent()]);
-    let target = Target {
-        rank: plan.target,
-        displacement: plan.displacement as u64,
-        layout: &plan.remote.layout,
-    };
+    let target = plan.remote.at(plan.target, plan.displacement as u64);
     let result = plan.fetches.then_some((into, &plan.result));
     session.accumulate_custom(kind.custom(plan.step), (from, &plan.origin), result, target)?;
     Ok(into)
@@ -404,15 +400,11 @@ fn errors(context: &Context<'_>) -> Outcome {
     let window = context.allocate(64, 1)?;
     let wanted = context.fill(&window)?;
     context.meet()?;
-    let target = (context.rank + 1) % context.size;
+    let target = context.next();
     window.lock(LockKind::Shared, target, Assertion::empty())?;
     let accumulate = |window: &Window, size: usize, op: CustomOp, bytes: usize| {
         let layout = Layout::contiguous(Datatype::Uint8, bytes);
-        let place = Target {
-            rank: target,
-            displacement: 0,
-            layout: &layout,
-        };
+        let place = layout.at(target, 0);
         let operands = [7u128; 4];
         let origin = (operands.as_ptr().cast(), &layout);
         let custom = Custom { size, op };

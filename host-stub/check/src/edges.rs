@@ -3,7 +3,7 @@
 use plugin_api::Datatype;
 
 use super::accumulates::fill_typed;
-use super::case::{Case, Context, Failure, Outcome, ensure, same};
+use super::case::{At, Case, Context, Failure, Outcome, ensure, same};
 use super::random::Random;
 use super::session::{Mode, Session};
 use super::shape::Placed;
@@ -34,11 +34,7 @@ fn zero_length(context: &Context<'_>) -> Outcome {
     let mut session = Session::open(context, window, Mode::LockAll)?;
     for rank in context.targets(context.rank) {
         for displacement in [0, window.len() as u64] {
-            let target = Target {
-                rank,
-                displacement,
-                layout: &none.layout,
-            };
+            let target = none.at(rank, displacement);
             let empty = session.buffer(&[]);
             let other = session.buffer(&[]);
             session.put(empty, &none, target)?;
@@ -61,7 +57,7 @@ fn zero_length(context: &Context<'_>) -> Outcome {
 fn unaligned_transfer(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let mut wanted = context.fill(window)?;
-    let target = (context.rank + 1) % context.size;
+    let target = context.next();
     let lengths = [1usize, 3, 7, 31, 255, 1021];
     let places = |rank: usize| {
         let mut random = context.of_rank(rank);
@@ -76,11 +72,7 @@ fn unaligned_transfer(context: &Context<'_>) -> Outcome {
     let mut copies = Vec::new();
     for (place, len, offset, data) in places(context.rank) {
         let row = Placed::row(Datatype::Uint8, len);
-        let at = Target {
-            rank: target,
-            displacement: place as u64,
-            layout: &row.layout,
-        };
+        let at = row.at(target, place as u64);
         let from = session.buffer_at(offset, &data);
         session.put(from, &row, at)?;
         session.flush(target)?;
@@ -92,7 +84,7 @@ fn unaligned_transfer(context: &Context<'_>) -> Outcome {
     for (into, data) in copies {
         same("read back", &session.bytes(into)?, &data)?;
     }
-    let before = (context.rank + context.size - 1) % context.size;
+    let before = context.previous();
     for (place, len, _, data) in places(before) {
         wanted[place..place + len].copy_from_slice(&data);
     }
@@ -113,11 +105,7 @@ fn unaligned_origin(context: &Context<'_>) -> Outcome {
         let into = session.buffer_at(5, &vec![0; data.len()]);
         let one = session.buffer_at(1, &data[..datatype.size()]);
         let old = session.buffer_at(1, &data[..datatype.size()]);
-        let target = Target {
-            rank: context.rank,
-            displacement: at as u64,
-            layout: &row.layout,
-        };
+        let target = row.at(context.rank, at as u64);
         session.get_accumulate((from, &row), (into, &row), target, Op::Sum)?;
         session.accumulate(from, &row, target, Op::Sum)?;
         let place = (context.rank, at as u64);
@@ -164,11 +152,7 @@ fn last_byte(context: &Context<'_>) -> Outcome {
     let mut wanted = context.fill(window)?;
     let last = window.len() - 1;
     let byte = Placed::row(Datatype::Uint8, 1);
-    let target = |displacement| Target {
-        rank: (context.rank + 1) % context.size,
-        displacement,
-        layout: &byte.layout,
-    };
+    let target = |displacement| byte.at(context.next(), displacement);
     let mut session = Session::open(context, window, Mode::Fence)?;
     let from = session.buffer(&[0xa5]);
     session.put(from, &byte, target(last as u64))?;
@@ -195,11 +179,7 @@ fn units(context: &Context<'_>) -> Outcome {
     let mut session = Session::open(context, &window, Mode::Started)?;
     for rank in 0..context.size {
         let from = session.buffer(&mark(context.rank, rank));
-        let target = Target {
-            rank,
-            displacement: (context.rank % 8) as u64,
-            layout: &byte.layout,
-        };
+        let target = byte.at(rank, (context.rank % 8) as u64);
         session.put(from, &byte, target)?;
         let beyond = Target {
             displacement: elements(rank) as u64,
@@ -227,11 +207,7 @@ fn without_bytes(context: &Context<'_>) -> Outcome {
     let len = if context.rank == 0 { 16 } else { 0 };
     let window = context.allocate(len, 1)?;
     let row = Layout::contiguous(Datatype::Int64, 1);
-    let target = |rank| Target {
-        rank,
-        displacement: 0,
-        layout: &row,
-    };
+    let target = |rank| row.at(rank, 0);
     let one = Box::new(1i64);
     let from: *const i64 = &*one;
     window.fence(host_stub::win::Assertion::NOPRECEDE)?;
@@ -262,16 +238,12 @@ const LARGE: usize = (1 << 20) + 4093;
 fn large_transfer(context: &Context<'_>, put: bool) -> Outcome {
     let window = context.allocate(LARGE + 8, 1)?;
     let mut wanted = context.fill(&window)?;
-    let target = (context.rank + 1) % context.size;
+    let target = context.next();
     let row = Placed::row(Datatype::Uint8, LARGE);
     let data = |rank: usize| context.of_rank(rank).bytes(LARGE);
     let mut session = Session::open(context, &window, Mode::LockAll)?;
     let buffer = session.buffer_at(1, &data(context.rank));
-    let at = Target {
-        rank: target,
-        displacement: 3,
-        layout: &row.layout,
-    };
+    let at = row.at(target, 3);
     if put {
         session.put(buffer, &row, at)?;
     } else {
@@ -279,7 +251,7 @@ fn large_transfer(context: &Context<'_>, put: bool) -> Outcome {
     }
     session.close()?;
     if put {
-        let before = (context.rank + context.size - 1) % context.size;
+        let before = context.previous();
         wanted[3..3 + LARGE].copy_from_slice(&data(before));
     } else {
         let remote = context.initial(target, window.len());
@@ -298,7 +270,7 @@ fn large_strided(context: &Context<'_>) -> Outcome {
     const STRIDE: usize = 5555;
     let window = context.allocate(RUNS * STRIDE * 2, 2)?;
     let mut wanted = context.fill(&window)?;
-    let target = (context.rank + 1) % context.size;
+    let target = context.next();
     let strided = Placed {
         layout: Layout::strided(Datatype::Uint16, RUNS, RUN, STRIDE)?,
         places: (0..RUNS)
@@ -309,14 +281,10 @@ fn large_strided(context: &Context<'_>) -> Outcome {
     let data = |rank: usize| context.of_rank(rank).bytes(2 * RUNS * RUN);
     let mut session = Session::open(context, &window, Mode::Fence)?;
     let from = session.buffer(&data(context.rank));
-    let at = Target {
-        rank: target,
-        displacement: 0,
-        layout: &strided.layout,
-    };
+    let at = strided.at(target, 0);
     session.put(from, &row, at)?;
     session.close()?;
-    let before = data((context.rank + context.size - 1) % context.size);
+    let before = data(context.previous());
     for (from, to) in row.ranges().zip(strided.ranges()) {
         wanted[to].copy_from_slice(&before[from]);
     }
@@ -340,11 +308,7 @@ fn large_accumulate(context: &Context<'_>) -> Outcome {
     let mut session = Session::open(context, &window, Mode::LockAll)?;
     let from = session.buffer(&data(context.rank)?);
     let into = session.buffer(&vec![0; COUNT * 4]);
-    let at = Target {
-        rank: 0,
-        displacement: 0,
-        layout: &row.layout,
-    };
+    let at = row.at(0, 0);
     session.accumulate(from, &row, at, Op::Sum)?;
     session.get_accumulate((from, &row), (into, &row), at, Op::Sum)?;
     session.close()?;

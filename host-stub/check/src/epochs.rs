@@ -2,10 +2,10 @@
 
 use plugin_api::Datatype;
 
-use super::case::{Case, Context, Outcome, ensure, same};
+use super::case::{At, Case, Context, Outcome, ensure, same, verify_at};
 use super::session::{Buffer, Mode, Session};
 use super::shape::Placed;
-use host_stub::win::{Assertion, LockKind, Op, Target, Window};
+use host_stub::win::{Assertion, LockKind, Op, Window};
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {
@@ -32,14 +32,6 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-fn next(context: &Context<'_>) -> usize {
-    (context.rank + 1) % context.size
-}
-
-fn previous(context: &Context<'_>) -> usize {
-    (context.rank + context.size - 1) % context.size
-}
-
 /// Buffers that outlive every epoch of a test: a session whose epoch the test drives itself.
 struct Hand<'a> {
     session: Session<'a>,
@@ -57,21 +49,13 @@ impl<'a> Hand<'a> {
 
     fn put(&mut self, rank: usize, displacement: usize, data: &[u8]) -> Outcome {
         let from = self.session.buffer(data);
-        let target = Target {
-            rank,
-            displacement: displacement as u64,
-            layout: &self.row.layout,
-        };
+        let target = self.row.at(rank, displacement as u64);
         self.session.put(from, &self.row, target)
     }
 
     fn get(&mut self, rank: usize, displacement: usize) -> Result<Buffer, super::case::Failure> {
         let into = self.session.buffer(&vec![0; self.row.places.len()]);
-        let target = Target {
-            rank,
-            displacement: displacement as u64,
-            layout: &self.row.layout,
-        };
+        let target = self.row.at(rank, displacement as u64);
         self.session.get(into, &self.row, target)?;
         Ok(into)
     }
@@ -84,12 +68,12 @@ fn fence_rounds(context: &Context<'_>) -> Outcome {
     window.fence(Assertion::NOPRECEDE)?;
     for round in 0..5u8 {
         let at = context.region(context.rank);
-        hand.put(next(context), at, &[round + 1; 16])?;
+        hand.put(context.next(), at, &[round + 1; 16])?;
         window.fence(Assertion::empty())?;
         let mut bytes = [0; 16];
-        window.read_local(context.region(previous(context)), &mut bytes)?;
+        window.read_local(context.region(context.previous()), &mut bytes)?;
         same("put before the fence", &bytes, &[round + 1; 16])?;
-        let into = hand.get(next(context), at)?;
+        let into = hand.get(context.next(), at)?;
         window.fence(Assertion::empty())?;
         same(
             "got before the fence",
@@ -107,14 +91,14 @@ fn fence_assertions(context: &Context<'_>) -> Outcome {
     let at = context.region(context.rank);
     let mut hand = Hand::new(context, window, 8);
     window.fence(Assertion::NOPRECEDE | Assertion::NOSTORE)?;
-    hand.put(next(context), at, &[7; 8])?;
+    hand.put(context.next(), at, &[7; 8])?;
     // No puts come before the next fence, so gets may read what is there now.
     window.fence(Assertion::NOPUT)?;
-    let into = hand.get(next(context), at)?;
+    let into = hand.get(context.next(), at)?;
     window.fence(Assertion::NOSTORE)?;
     same("got", &hand.session.bytes(into)?, &[7; 8])?;
     window.fence(Assertion::NOPRECEDE | Assertion::NOSUCCEED)?;
-    let refused = hand.put(next(context), at, &[8; 8]);
+    let refused = hand.put(context.next(), at, &[8; 8]);
     ensure(refused.is_err(), || {
         "a put after a fence with NOSUCCEED was taken".into()
     })?;
@@ -140,9 +124,12 @@ fn lock(context: &Context<'_>, kind: LockKind) -> Outcome {
     }
     context.meet()?;
     for origin in 0..context.size {
-        let mut bytes = [0; 32];
-        window.read_local(context.region(origin), &mut bytes)?;
-        same("put", &bytes, &[origin as u8 + 1; 32])?;
+        verify_at(
+            window,
+            context.region(origin),
+            "put",
+            &[origin as u8 + 1; 32],
+        )?;
     }
     hand.session.release();
     Ok(())
@@ -152,16 +139,14 @@ fn lock_nocheck(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let mut hand = Hand::new(context, window, 8);
     context.meet()?;
-    window.lock(LockKind::Exclusive, next(context), Assertion::NOCHECK)?;
-    hand.put(next(context), context.region(context.rank), &[5; 8])?;
-    window.unlock(next(context))?;
+    window.lock(LockKind::Exclusive, context.next(), Assertion::NOCHECK)?;
+    hand.put(context.next(), context.region(context.rank), &[5; 8])?;
+    window.unlock(context.next())?;
     context.meet()?;
-    let mut bytes = [0; 8];
-    window.read_local(context.region(previous(context)), &mut bytes)?;
-    same("put", &bytes, &[5; 8])?;
+    verify_at(window, context.region(context.previous()), "put", &[5; 8])?;
     // The lock word is as it was: it can be taken.
-    window.lock(LockKind::Exclusive, next(context), Assertion::empty())?;
-    window.unlock(next(context))?;
+    window.lock(LockKind::Exclusive, context.next(), Assertion::empty())?;
+    window.unlock(context.next())?;
     hand.session.release();
     Ok(())
 }
@@ -176,11 +161,7 @@ fn lock_mixed(context: &Context<'_>) -> Outcome {
     context.meet()?;
     let mut session = Session::by_hand(context, window);
     let row = Placed::row(Datatype::Int64, 1);
-    let target = Target {
-        rank: 0,
-        displacement: 0,
-        layout: &row.layout,
-    };
+    let target = row.at(0, 0);
     for _ in 0..6 {
         let kind = random.pick(&[LockKind::Shared, LockKind::Exclusive]);
         window.lock(kind, 0, Assertion::empty())?;
@@ -190,9 +171,7 @@ fn lock_mixed(context: &Context<'_>) -> Outcome {
     }
     context.meet()?;
     if context.rank == 0 {
-        let mut sum = [0; 8];
-        window.read_local(0, &mut sum)?;
-        same("sum", &sum, &(6 * context.size as i64).to_le_bytes())?;
+        verify_at(window, 0, "sum", &(6 * context.size as i64).to_le_bytes())?;
     }
     session.release();
     Ok(())
@@ -203,11 +182,11 @@ fn lock_all_nocheck(context: &Context<'_>) -> Outcome {
     let mut hand = Hand::new(context, window, 8);
     context.meet()?;
     window.lock_all(Assertion::NOCHECK)?;
-    hand.put(next(context), context.region(context.rank), &[9; 8])?;
+    hand.put(context.next(), context.region(context.rank), &[9; 8])?;
     window.unlock_all()?;
     context.meet()?;
     let mut bytes = [0; 8];
-    window.read_local(context.region(previous(context)), &mut bytes)?;
+    window.read_local(context.region(context.previous()), &mut bytes)?;
     hand.session.release();
     same("put", &bytes, &[9; 8])
 }
@@ -221,7 +200,7 @@ fn lock_all_with_exclusive(context: &Context<'_>) -> Outcome {
             window.lock_all(Assertion::empty())?;
             window.unlock_all()?;
         } else {
-            let rank = next(context);
+            let rank = context.next();
             window.lock(LockKind::Exclusive, rank, Assertion::empty())?;
             window.unlock(rank)?;
         }
@@ -236,19 +215,19 @@ fn flush(context: &Context<'_>, all: bool) -> Outcome {
     window.lock_all(Assertion::empty())?;
     for round in 0..3u8 {
         hand.put(
-            next(context),
+            context.next(),
             context.region(context.rank),
             &[round + 1; 64],
         )?;
         if all {
             window.flush_all()?;
         } else {
-            window.flush(next(context))?;
+            window.flush(context.next())?;
         }
         context.meet()?;
         window.sync()?;
         let mut bytes = [0; 64];
-        window.read_local(context.region(previous(context)), &mut bytes)?;
+        window.read_local(context.region(context.previous()), &mut bytes)?;
         same("flushed", &bytes, &[round + 1; 64])?;
         context.meet()?;
     }
@@ -264,11 +243,11 @@ fn flush_local(context: &Context<'_>) -> Outcome {
     context.meet()?;
     let mut hand = Hand::new(context, window, 64);
     window.lock_all(Assertion::empty())?;
-    let into = hand.get(next(context), 5)?;
-    window.flush_local(next(context))?;
+    let into = hand.get(context.next(), 5)?;
+    window.flush_local(context.next())?;
     let other = hand.get(context.rank, 7)?;
     window.flush_local_all()?;
-    let remote = context.initial(next(context), window.len());
+    let remote = context.initial(context.next(), window.len());
     same("got", &hand.session.bytes(into)?, &remote[5..69])?;
     same("got", &hand.session.bytes(other)?, &wanted[7..71])?;
     window.unlock_all()?;
@@ -280,17 +259,17 @@ fn pscw_ring(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let mut hand = Hand::new(context, window, 24);
     for round in 0..4u8 {
-        window.post(&[previous(context)], Assertion::empty())?;
-        window.start(&[next(context)], Assertion::empty())?;
+        window.post(&[context.previous()], Assertion::empty())?;
+        window.start(&[context.next()], Assertion::empty())?;
         hand.put(
-            next(context),
+            context.next(),
             context.region(context.rank),
             &[round + 1; 24],
         )?;
         window.complete()?;
         window.wait()?;
         let mut bytes = [0; 24];
-        window.read_local(context.region(previous(context)), &mut bytes)?;
+        window.read_local(context.region(context.previous()), &mut bytes)?;
         same("put", &bytes, &[round + 1; 24])?;
     }
     hand.session.release();
@@ -327,15 +306,15 @@ fn pscw_pairs(context: &Context<'_>) -> Outcome {
 fn pscw_nocheck(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let mut hand = Hand::new(context, window, 8);
-    window.post(&[previous(context)], Assertion::NOCHECK)?;
+    window.post(&[context.previous()], Assertion::NOCHECK)?;
     // The promise of the assertion: every post was called before any start.
     context.meet()?;
-    window.start(&[next(context)], Assertion::NOCHECK)?;
-    hand.put(next(context), context.region(context.rank), &[3; 8])?;
+    window.start(&[context.next()], Assertion::NOCHECK)?;
+    hand.put(context.next(), context.region(context.rank), &[3; 8])?;
     window.complete()?;
     window.wait()?;
     let mut bytes = [0; 8];
-    window.read_local(context.region(previous(context)), &mut bytes)?;
+    window.read_local(context.region(context.previous()), &mut bytes)?;
     hand.session.release();
     same("put", &bytes, &[3; 8])?;
     context.meet()
@@ -344,19 +323,19 @@ fn pscw_nocheck(context: &Context<'_>) -> Outcome {
 fn pscw_test(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let mut hand = Hand::new(context, window, 8);
-    window.post(&[previous(context)], Assertion::empty())?;
+    window.post(&[context.previous()], Assertion::empty())?;
     let early = window.test()?;
     // Nobody has started to this rank before every rank tested.
     context.meet()?;
     ensure(!early, || "test said true before anybody started".into())?;
-    window.start(&[next(context)], Assertion::empty())?;
-    hand.put(next(context), context.region(context.rank), &[4; 8])?;
+    window.start(&[context.next()], Assertion::empty())?;
+    hand.put(context.next(), context.region(context.rank), &[4; 8])?;
     window.complete()?;
     while !window.test()? {
         std::thread::yield_now();
     }
     let mut bytes = [0; 8];
-    window.read_local(context.region(previous(context)), &mut bytes)?;
+    window.read_local(context.region(context.previous()), &mut bytes)?;
     same("put", &bytes, &[4; 8])?;
     ensure(window.wait().is_err(), || {
         "wait after a successful test was taken".into()
@@ -381,16 +360,15 @@ fn changing(context: &Context<'_>) -> Outcome {
     for (round, mode) in Mode::ALL.iter().chain(&Mode::ALL).enumerate() {
         let mut session = Session::open(context, window, *mode)?;
         let from = session.buffer(&[round as u8 + 1; 16]);
-        let target = Target {
-            rank: next(context),
-            displacement: context.region(context.rank) as u64,
-            layout: &row.layout,
-        };
+        let target = row.at(context.next(), context.region(context.rank) as u64);
         session.put(from, &row, target)?;
         session.close()?;
-        let mut bytes = [0; 16];
-        window.read_local(context.region(previous(context)), &mut bytes)?;
-        same("put", &bytes, &[round as u8 + 1; 16])?;
+        verify_at(
+            window,
+            context.region(context.previous()),
+            "put",
+            &[round as u8 + 1; 16],
+        )?;
         context.meet()?;
     }
     Ok(())

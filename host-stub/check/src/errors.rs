@@ -4,9 +4,9 @@
 use plugin_api::Datatype;
 
 use super::attempt::Attempt;
-use super::case::{Case, Context, Failure, Outcome, ensure};
+use super::case::{At, Case, Context, Failure, Outcome, ensure};
 use super::shape::Placed;
-use host_stub::win::{Assertion, Layout, LockKind, Op, Target, WinError};
+use host_stub::win::{Assertion, Layout, LockKind, Op, WinError};
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {
@@ -38,10 +38,6 @@ macro_rules! refused {
     }};
 }
 
-fn next(context: &Context<'_>) -> usize {
-    (context.rank + 1) % context.size
-}
-
 fn bytes(count: usize) -> Layout {
     Layout::contiguous(Datatype::Uint8, count)
 }
@@ -50,12 +46,8 @@ fn outside_epoch(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let call = Attempt::new(window);
     let row = bytes(8);
-    let rank = next(context);
-    let target = Target {
-        rank,
-        displacement: 0,
-        layout: &row,
-    };
+    let rank = context.next();
+    let target = row.at(rank, 0);
     refused!(call.put(&row, target), WinError::OutsideEpoch { .. })?;
     refused!(call.get(&row, target), WinError::OutsideEpoch { .. })?;
     refused!(
@@ -90,17 +82,12 @@ fn out_of_bounds(context: &Context<'_>) -> Outcome {
     context.meet()?;
     let call = Attempt::new(window);
     let end = window.len() as u64;
-    let rank = next(context);
+    let rank = context.next();
     let row = bytes(8);
     let wide = Layout::strided(Datatype::Uint8, 2, 1, 200)?;
-    let at = |displacement, layout| Target {
-        rank,
-        displacement,
-        layout,
-    };
     window.lock_all(Assertion::empty())?;
     for displacement in [end - 7, end, end + 1, u64::MAX - 4, u64::MAX] {
-        let target = at(displacement, &row);
+        let target = row.at(rank, displacement);
         refused!(call.put(&row, target), WinError::OutOfBounds { .. })?;
         refused!(call.get(&row, target), WinError::OutOfBounds { .. })?;
         refused!(
@@ -123,11 +110,14 @@ fn out_of_bounds(context: &Context<'_>) -> Outcome {
     }
     // The end of the layout counts, not its bytes.
     refused!(
-        call.put(&bytes(2), at(end - 200, &wide)),
+        call.put(&bytes(2), wide.at(rank, end - 200)),
         WinError::OutOfBounds { .. }
     )?;
     let huge = bytes(usize::MAX);
-    refused!(call.put(&huge, at(0, &huge)), WinError::OutOfBounds { .. })?;
+    refused!(
+        call.put(&huge, huge.at(rank, 0)),
+        WinError::OutOfBounds { .. }
+    )?;
     window.unlock_all()?;
     context.meet()?;
     context.verify(window, &wanted)
@@ -136,15 +126,11 @@ fn out_of_bounds(context: &Context<'_>) -> Outcome {
 fn operation_and_type(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let call = Attempt::new(window);
-    let rank = next(context);
+    let rank = context.next();
     window.lock_all(Assertion::empty())?;
     for datatype in [Datatype::Float, Datatype::Double] {
         let row = Layout::contiguous(datatype, 2);
-        let target = Target {
-            rank,
-            displacement: 0,
-            layout: &row,
-        };
+        let target = row.at(rank, 0);
         for op in [Op::Land, Op::Lor, Op::Lxor, Op::Band, Op::Bor, Op::Bxor] {
             refused!(
                 call.accumulate(&row, target, op),
@@ -165,11 +151,7 @@ fn operation_and_type(context: &Context<'_>) -> Outcome {
         )?;
     }
     let row = bytes(4);
-    let target = Target {
-        rank,
-        displacement: 0,
-        layout: &row,
-    };
+    let target = row.at(rank, 0);
     refused!(
         call.accumulate(&row, target, Op::NoOp),
         WinError::InvalidOperation { .. }
@@ -181,26 +163,21 @@ fn operation_and_type(context: &Context<'_>) -> Outcome {
 fn layouts(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let call = Attempt::new(window);
-    let rank = next(context);
+    let rank = context.next();
     let ints = Layout::contiguous(Datatype::Int32, 4);
-    let target = |layout| Target {
-        rank,
-        displacement: 0,
-        layout,
-    };
     window.lock_all(Assertion::empty())?;
     let longs = Layout::contiguous(Datatype::Int64, 2);
     let more = Layout::contiguous(Datatype::Int32, 5);
     refused!(
-        call.put(&longs, target(&ints)),
+        call.put(&longs, ints.at(rank, 0)),
         WinError::LayoutMismatch { .. }
     )?;
     refused!(
-        call.get(&more, target(&ints)),
+        call.get(&more, ints.at(rank, 0)),
         WinError::LayoutMismatch { .. }
     )?;
     refused!(
-        call.get_accumulate(&more, target(&ints), Op::NoOp),
+        call.get_accumulate(&more, ints.at(rank, 0), Op::NoOp),
         WinError::LayoutMismatch { .. }
     )?;
     refused!(
@@ -220,11 +197,7 @@ fn no_such_rank(context: &Context<'_>) -> Outcome {
     let call = Attempt::new(window);
     let row = bytes(1);
     let rank = context.size;
-    let target = Target {
-        rank,
-        displacement: 0,
-        layout: &row,
-    };
+    let target = row.at(rank, 0);
     window.lock_all(Assertion::empty())?;
     refused!(call.put(&row, target), WinError::NoSuchRank { .. })?;
     refused!(window.flush(rank), WinError::NoSuchRank { .. })?;
@@ -247,14 +220,10 @@ fn wrong_target(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let call = Attempt::new(window);
     let row = bytes(1);
-    let target = |rank| Target {
-        rank,
-        displacement: 0,
-        layout: &row,
-    };
+    let target = |rank| row.at(rank, 0);
     window.lock(LockKind::Shared, context.rank, Assertion::empty())?;
     if context.size > 1 {
-        let other = next(context);
+        let other = context.next();
         refused!(call.put(&row, target(other)), WinError::WrongTarget { .. })?;
         refused!(call.rput(&row, target(other)), WinError::WrongTarget { .. })?;
         refused!(window.flush(other), WinError::WrongTarget { .. })?;
@@ -269,7 +238,7 @@ fn wrong_target(context: &Context<'_>) -> Outcome {
     window.start(&[context.rank], Assertion::empty())?;
     if context.size > 1 {
         refused!(
-            call.put(&row, target(next(context))),
+            call.put(&row, target(context.next())),
             WinError::WrongTarget { .. }
         )?;
     }
@@ -312,11 +281,7 @@ fn requests(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let call = Attempt::new(window);
     let row = Placed::row(Datatype::Uint8, 4);
-    let target = Target {
-        rank: next(context),
-        displacement: 0,
-        layout: &row.layout,
-    };
+    let target = row.at(context.next(), 0);
     window.fence(Assertion::NOPRECEDE)?;
     refused!(call.rput(&row.layout, target), WinError::NotPassive { .. })?;
     refused!(call.rget(&row.layout, target), WinError::NotPassive { .. })?;
@@ -340,11 +305,7 @@ fn assertions(context: &Context<'_>) -> Outcome {
         WinError::BadArgument { .. }
     )?;
     let row = bytes(1);
-    let target = Target {
-        rank: context.rank,
-        displacement: 0,
-        layout: &row,
-    };
+    let target = row.at(context.rank, 0);
     window.fence(Assertion::NOPRECEDE | Assertion::NOPUT)?;
     // Against this rank's own promise.
     refused!(call.put(&row, target), WinError::EpochMisuse { .. })?;

@@ -1,10 +1,10 @@
 //! MPI's hints on windows: each is in force or refused, and changes what it says.
 
 use host_stub::win::{
-    Assertion, Datatype, Info, Layout, LockKind, Op, Target, WinError, Window, WindowKind,
+    Assertion, Datatype, Info, Layout, LockKind, Op, WinError, Window, WindowKind,
 };
 
-use super::case::{Case, Context, Failure, Outcome, ensure, same};
+use super::case::{At, Case, Context, Failure, Outcome, ensure, same};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -125,11 +125,7 @@ fn no_locks(context: &Context<'_>) -> Outcome {
     let row = Layout::contiguous(Datatype::Uint64, 1);
     let word = context.rank as u64 + 1;
     for rank in 0..context.size {
-        let target = Target {
-            rank,
-            displacement: context.rank as u64,
-            layout: &row,
-        };
+        let target = row.at(rank, context.rank as u64);
         // SAFETY: the word lives until after the fence.
         unsafe { window.put((&raw const word).cast(), &row, target) }?;
     }
@@ -210,11 +206,7 @@ fn updates(context: &Context<'_>) -> Outcome {
             for round in 0..ROUNDS {
                 let layout = if round == 0 { &spread } else { &row };
                 for rank in 0..context.size {
-                    let target = Target {
-                        rank,
-                        displacement: at,
-                        layout,
-                    };
+                    let target = layout.at(rank, at);
                     // SAFETY: the operands live until after the fence.
                     unsafe { window.accumulate(ones.as_ptr().cast(), layout, target, Op::Sum) }?;
                 }

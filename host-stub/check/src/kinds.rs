@@ -2,12 +2,12 @@
 
 use plugin_api::Datatype;
 
-use super::case::{Case, Context, Failure, Outcome, ensure, same};
-use super::memory::{Memory, addresses, next};
+use super::case::{At, Case, Context, Failure, Outcome, ensure, same};
+use super::memory::{Memory, addresses};
 use super::regions;
 use super::session::{Mode, Session};
 use super::shape::Placed;
-use host_stub::win::{Assertion, Block, Layout, Op, Target, WinError, Window};
+use host_stub::win::{Assertion, Block, Layout, Op, WinError, Window};
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {
@@ -27,10 +27,6 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-fn previous(context: &Context<'_>) -> usize {
-    (context.rank + context.size - 1) % context.size
-}
-
 fn create(context: &Context<'_>) -> Outcome {
     const LEN: usize = 100;
     let memory = Memory::new(&context.initial(context.rank, LEN));
@@ -41,18 +37,14 @@ fn create(context: &Context<'_>) -> Outcome {
     let mut session = Session::open(context, &window, Mode::Fence)?;
     let from = session.buffer(&data(context.rank));
     let into = session.buffer(&[0; 40]);
-    let target = |displacement| Target {
-        rank: next(context),
-        displacement,
-        layout: &row.layout,
-    };
+    let target = |displacement| row.at(context.next(), displacement);
     session.put(from, &row, target(60))?;
     session.get(into, &row, target(0))?;
     session.close()?;
     let mut wanted = context.initial(context.rank, LEN);
-    wanted[60..].copy_from_slice(&data(previous(context)));
+    wanted[60..].copy_from_slice(&data(context.previous()));
     same("memory", &memory.bytes(), &wanted)?;
-    let remote = context.initial(next(context), LEN);
+    let remote = context.initial(context.next(), LEN);
     same("got", &session.bytes(into)?, &remote[..40])?;
     drop(session);
     window.free()?;
@@ -78,11 +70,7 @@ fn many(context: &Context<'_>) -> Outcome {
         let mode = Mode::ALL[index % Mode::ALL.len()];
         let mut session = Session::open(context, window, mode)?;
         let from = session.buffer(&[index as u8 + 1; 64]);
-        let target = Target {
-            rank: next(context),
-            displacement: 0,
-            layout: &row.layout,
-        };
+        let target = row.at(context.next(), 0);
         session.put(from, &row, target)?;
         sessions.push(session);
     }
@@ -121,11 +109,7 @@ fn put_at(
     let row = Placed::row(Datatype::Uint8, data.len());
     let mut session = Session::open(context, window, Mode::LockAll)?;
     let from = session.buffer(data);
-    let target = Target {
-        rank: next(context),
-        displacement: address,
-        layout: &row.layout,
-    };
+    let target = row.at(context.next(), address);
     session.put(from, &row, target)?;
     session.close()
 }
@@ -140,11 +124,11 @@ fn attach_detach(context: &Context<'_>) -> Outcome {
     put_at(
         context,
         &window,
-        at[next(context)] + 50,
+        at[context.next()] + 50,
         &data(context.rank),
     )?;
     let mut wanted = vec![0; 256];
-    wanted[50..150].copy_from_slice(&data(previous(context)));
+    wanted[50..150].copy_from_slice(&data(context.previous()));
     same("attached memory", &memory.bytes(), &wanted)?;
     window.detach(memory.base)?;
     context.meet()?;
@@ -165,7 +149,12 @@ fn reattach(context: &Context<'_>) -> Outcome {
         // SAFETY: the memory lives until it was detached.
         unsafe { window.attach(base, 512 - start) }?;
         context.meet()?;
-        put_at(context, &window, at[next(context)] + 100, &[round + 1; 300])?;
+        put_at(
+            context,
+            &window,
+            at[context.next()] + 100,
+            &[round + 1; 300],
+        )?;
         same(
             "attached memory",
             &memory.bytes()[100..400],
@@ -190,7 +179,7 @@ fn several(context: &Context<'_>) -> Outcome {
         tables.push(addresses(context, memory.address())?);
     }
     for (index, at) in tables.iter().enumerate() {
-        put_at(context, &window, at[next(context)], &[index as u8 + 1; 64])?;
+        put_at(context, &window, at[context.next()], &[index as u8 + 1; 64])?;
     }
     for (index, memory) in memories.iter().enumerate() {
         same("region", &memory.bytes(), &[index as u8 + 1; 64])?;
@@ -208,18 +197,14 @@ fn layouts(context: &Context<'_>) -> Outcome {
     let memory = Memory::new(&[0; 64]);
     // SAFETY: the memory lives until the window was freed.
     unsafe { window.attach(memory.base, 64) }?;
-    let at = addresses(context, memory.address())?[next(context)];
+    let at = addresses(context, memory.address())?[context.next()];
     let blocks = [(140, 4), (100, 8)].map(|(displacement, length)| Block {
         displacement,
         length,
     });
     let layout = Layout::indexed(Datatype::Uint8, &blocks)?;
     let row = Layout::contiguous(Datatype::Uint8, 12);
-    let target = |displacement| Target {
-        rank: next(context),
-        displacement,
-        layout: &layout,
-    };
+    let target = |displacement| layout.at(context.next(), displacement);
     let data = context.of_rank(context.rank).bytes(12);
     let mut back = vec![0; 12];
     window.lock_all(Assertion::empty())?;
@@ -241,7 +226,7 @@ fn layouts(context: &Context<'_>) -> Outcome {
     }
     window.unlock_all()?;
     context.meet()?;
-    let theirs = context.of_rank(previous(context)).bytes(12);
+    let theirs = context.of_rank(context.previous()).bytes(12);
     let mut wanted = [0; 64];
     wanted[..8].copy_from_slice(&theirs[4..]);
     wanted[40..44].copy_from_slice(&theirs[..4]);
@@ -262,11 +247,7 @@ fn dynamic_accumulate(context: &Context<'_>) -> Outcome {
     for address in [at[0] + 8, at[0] + 17] {
         let one = session.buffer(&1i64.to_le_bytes());
         let into = session.buffer(&[0; 8]);
-        let target = Target {
-            rank: 0,
-            displacement: address,
-            layout: &row.layout,
-        };
+        let target = row.at(0, address);
         session.accumulate(one, &row, target, Op::Sum)?;
         session.fetch_and_op(one, into, Datatype::Int64, (0, address), Op::Sum)?;
     }
@@ -288,16 +269,12 @@ fn detached(context: &Context<'_>) -> Outcome {
     let memory = Memory::new(&[0; 128]);
     // SAFETY: the memory lives until it was detached.
     unsafe { window.attach(memory.base, 128) }?;
-    let at = addresses(context, memory.address())?[next(context)];
+    let at = addresses(context, memory.address())?[context.next()];
     put_at(context, &window, at, &[1; 128])?;
     let refuse = |address: u64, len: usize| -> Outcome {
         let row = Placed::row(Datatype::Uint8, len);
         let buffer = vec![0u8; len];
-        let target = Target {
-            rank: next(context),
-            displacement: address,
-            layout: &row.layout,
-        };
+        let target = row.at(context.next(), address);
         // SAFETY: wanted to be refused; if not, the error below ends the test with the buffer
         // leaked.
         let refused = unsafe { window.put(buffer.as_ptr(), &row.layout, target) };

@@ -46,19 +46,8 @@ impl Memory {
     }
 }
 
-/// The rank that this one writes to.
-pub(super) fn next(context: &Context<'_>) -> usize {
-    (context.rank + 1) % context.size
-}
-
 /// Tells every rank an address, and learns theirs.
 pub(super) fn addresses(context: &Context<'_>, mine: u64) -> Result<Vec<u64>, Failure> {
-    let parts = context.job.allgather(&mine.to_le_bytes())?;
-    parts
-        .iter()
-        .map(|part| {
-            let bytes: [u8; 8] = part.as_slice().try_into()?;
-            Ok(u64::from_le_bytes(bytes))
-        })
-        .collect()
+    let words = context.gather(&[mine as i64])?;
+    Ok(words.into_iter().map(|word| word as u64).collect())
 }

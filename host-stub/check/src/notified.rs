@@ -2,11 +2,11 @@
 
 use plugin_api::Datatype;
 
-use super::case::{Case, Context, Failure, Outcome, ensure, same};
+use super::case::{At, Case, Context, Failure, Outcome, ensure, same, verify_at};
 use super::random::Random;
 use super::session::{Mode, Session};
 use super::shape::Placed;
-use host_stub::win::{COUNTERS, Layout, Target, WinError, Window};
+use host_stub::win::{COUNTERS, Layout, WinError, Window};
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {
@@ -40,20 +40,13 @@ fn parts(context: &Context<'_>, rank: usize) -> Vec<Vec<u8>> {
 /// Each rank notifies the next, and looks at what the one before has put once it is counted, with its own epoch still open.
 fn ring(context: &Context<'_>, mode: Mode) -> Outcome {
     let window = context.allocate(ROUNDS * LONGEST, 1)?;
-    let (next, before) = (
-        (context.rank + 1) % context.size,
-        (context.rank + context.size - 1) % context.size,
-    );
+    let (next, before) = (context.next(), context.previous());
     let (mine, theirs) = (parts(context, context.rank), parts(context, before));
     let mut session = Session::open(context, &window, mode)?;
     for (round, (part, wanted)) in mine.iter().zip(&theirs).enumerate() {
         let from = session.buffer(part);
         let row = Placed::row(Datatype::Uint8, part.len());
-        let target = Target {
-            rank: next,
-            displacement: (round * LONGEST) as u64,
-            layout: &row.layout,
-        };
+        let target = row.at(next, (round * LONGEST) as u64);
         let (counter, count) = (round % COUNTERS, (round / COUNTERS) as u64 + 1);
         session.put_notify(from, &row, target, counter)?;
         if round % 2 == 0 {
@@ -103,11 +96,7 @@ fn many_origins(context: &Context<'_>) -> Outcome {
     let mut session = Session::open(context, &window, Mode::LockAll)?;
     for (part, bytes) in data(context.rank).chunks(LEN).enumerate() {
         let from = session.buffer(bytes);
-        let target = Target {
-            rank: 0,
-            displacement: place(context.rank, part) as u64,
-            layout: layout(part),
-        };
+        let target = layout(part).at(0, place(context.rank, part) as u64);
         session.put_notify(from, &row, target, 3)?;
     }
     if context.rank == 0 {
@@ -137,14 +126,10 @@ fn many_origins(context: &Context<'_>) -> Outcome {
 fn misuse(context: &Context<'_>) -> Outcome {
     let window = context.allocate(64, 1)?;
     let row = Layout::contiguous(Datatype::Uint8, 8);
-    let next = (context.rank + 1) % context.size;
+    let next = context.next();
     let from = [1u8; 8];
     let put = |displacement, counter| {
-        let target = Target {
-            rank: next,
-            displacement,
-            layout: &row,
-        };
+        let target = row.at(next, displacement);
         // SAFETY: the bytes outlive the window.
         unsafe { window.put_notify(from.as_ptr(), &row, target, counter) }
     };
@@ -174,9 +159,7 @@ fn misuse(context: &Context<'_>) -> Outcome {
     window.unlock_all()?;
     context.meet()?;
     exactly(&window, &[0; COUNTERS])?;
-    let mut found = [0; 64];
-    window.read_local(0, &mut found)?;
-    same("nothing was put", &found, &[0; 64])?;
+    verify_at(&window, 0, "nothing was put", &[0; 64])?;
     context.meet()?;
     window.free().map_err(Failure::from)
 }

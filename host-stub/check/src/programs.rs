@@ -2,12 +2,12 @@
 
 use plugin_api::Datatype;
 
-use super::case::{Case, Context, Failure, Outcome, REGION, same};
+use super::case::{At, Case, Context, Failure, Outcome, REGION, same};
 use super::random::Random;
 use super::session::{Buffer, Mode, Session};
 use super::shape::{Placed, Shape};
 use super::value::{apply, decode, encode, operands};
-use host_stub::win::{Op, Target};
+use host_stub::win::Op;
 
 const PROGRAMS: usize = 4;
 const EPOCHS: usize = 3;
@@ -93,11 +93,7 @@ fn program(context: &Context<'_>) -> Outcome {
         let mut fetched: Vec<(Buffer, Step)> = Vec::new();
         for step in steps(context, context.rank, epoch)? {
             let buffer = session.buffer(&step.data);
-            let target = Target {
-                rank: step.target,
-                displacement: step.displacement as u64,
-                layout: &step.remote.layout,
-            };
+            let target = step.remote.at(step.target, step.displacement as u64);
             match step.kind {
                 Kind::Put => session.put(buffer, &step.origin, target)?,
                 Kind::Accumulate => session.accumulate(buffer, &step.origin, target, step.op)?,

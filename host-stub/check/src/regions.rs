@@ -2,10 +2,10 @@
 
 use plugin_api::Datatype;
 
-use super::case::{Context, Outcome, ensure, same};
-use super::memory::{Memory, addresses, next};
+use super::case::{At, Context, Outcome, ensure, same};
+use super::memory::{Memory, addresses};
 use super::shape::Placed;
-use host_stub::win::{Assertion, Target, WinError};
+use host_stub::win::{Assertion, WinError};
 
 /// Thousands of regions, with gaps between them, that come and go in part: what is reached is what is
 /// attached at that moment. Where the transport takes fewer registrations, as many as it takes.
@@ -21,20 +21,16 @@ pub(super) fn many(context: &Context<'_>) -> Outcome {
     let count = attach_up_to(REGIONS, attach)?;
     let at = addresses(context, memory.address())?;
     let counts = addresses(context, count as u64)?;
-    let (to, theirs) = (at[next(context)], counts[next(context)] as usize);
+    let (to, theirs) = (at[context.next()], counts[context.next()] as usize);
     let region = |index: usize| to + (index * STRIDE) as u64;
     let row = Placed::row(Datatype::Uint8, LEN);
     let mut sent = [0u8; LEN];
     let mut reach = |index: usize, round: u8| {
         sent.fill(round ^ index as u8);
-        let target = Target {
-            rank: next(context),
-            displacement: region(index),
-            layout: &row.layout,
-        };
+        let target = row.at(context.next(), region(index));
         // SAFETY: the bytes stay as they are until the flush.
         let put = unsafe { window.put(sent.as_ptr(), &row.layout, target) };
-        put.and_then(|()| window.flush(next(context)))
+        put.and_then(|()| window.flush(context.next()))
     };
     let refused = |outcome: Result<(), WinError>, what: &str| {
         ensure(matches!(outcome, Err(WinError::NotAttached { .. })), || {

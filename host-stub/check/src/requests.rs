@@ -2,7 +2,7 @@
 
 use plugin_api::Datatype;
 
-use super::case::{Case, Context, Outcome, same};
+use super::case::{At, Case, Context, Outcome, same, verify_at};
 use super::session::{Mode, Session};
 use super::shape::Placed;
 use host_stub::win::{Op, Request, Target};
@@ -20,20 +20,15 @@ pub(super) fn cases() -> Vec<Case> {
 const COUNT: usize = 100;
 const LEN: usize = 24;
 
-fn next(context: &Context<'_>) -> usize {
-    (context.rank + 1) % context.size
-}
-
 fn data(context: &Context<'_>, rank: usize) -> Vec<u8> {
     context.of_rank(rank).bytes(COUNT * LEN)
 }
 
 fn target<'a>(context: &Context<'_>, row: &'a Placed, index: usize) -> Target<'a> {
-    Target {
-        rank: next(context),
-        displacement: (context.region(context.rank) + index * LEN) as u64,
-        layout: &row.layout,
-    }
+    row.at(
+        context.next(),
+        (context.region(context.rank) + index * LEN) as u64,
+    )
 }
 
 /// Issues a put of each part of this rank's data to the next rank.
@@ -53,7 +48,7 @@ fn puts<'a>(
 }
 
 fn arrived(context: &Context<'_>) -> Outcome {
-    let before = (context.rank + context.size - 1) % context.size;
+    let before = context.previous();
     let mut found = vec![0; COUNT * LEN];
     context
         .window
@@ -113,16 +108,10 @@ fn dropped(context: &Context<'_>) -> Outcome {
 /// Requests and plain calls to the same target; a flush completes both.
 fn mixed(context: &Context<'_>) -> Outcome {
     let window = context.window;
-    let zeros = vec![0; window.len()];
-    // SAFETY: this rank has one thread here, and no operation of it is under way on the window.
-    unsafe { window.write_local(0, &zeros) }?;
+    context.clear()?;
     let row = Placed::row(Datatype::Int64, 3);
     let mut session = Session::open(context, window, Mode::LockAll)?;
-    let to = Target {
-        rank: next(context),
-        displacement: context.region(context.rank) as u64,
-        layout: &row.layout,
-    };
+    let to = row.at(context.next(), context.region(context.rank) as u64);
     let ones = [1i64; 3].map(i64::to_ne_bytes).concat();
     let mut requests = Vec::new();
     for _ in 0..10 {
@@ -130,7 +119,7 @@ fn mixed(context: &Context<'_>) -> Outcome {
         session.accumulate(from, &row, to, Op::Sum)?;
         requests.push(session.raccumulate(from, &row, to, Op::Sum)?);
     }
-    session.flush(next(context))?;
+    session.flush(context.next())?;
     for request in &mut requests {
         // Complete by the flush, without a further wait.
         if !request.test()? {
@@ -139,8 +128,11 @@ fn mixed(context: &Context<'_>) -> Outcome {
     }
     drop(requests);
     session.close()?;
-    let before = (context.rank + context.size - 1) % context.size;
-    let mut found = [0; 24];
-    window.read_local(context.region(before), &mut found)?;
-    same("sum", &found, &[20i64; 3].map(i64::to_ne_bytes).concat())
+    let before = context.previous();
+    verify_at(
+        window,
+        context.region(before),
+        "sum",
+        &[20i64; 3].map(i64::to_ne_bytes).concat(),
+    )
 }

@@ -2,8 +2,9 @@
 
 use plugin_api::Datatype;
 
+use super::case::At;
 use super::random::Random;
-use host_stub::win::{Block, Layout, WinResult};
+use host_stub::win::{Block, Layout, Target, WinResult};
 
 /// The kinds of layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,12 @@ impl Shape {
 pub(super) struct Placed {
     pub(super) layout: Layout,
     pub(super) places: Vec<usize>,
+}
+
+impl At for Placed {
+    fn at(&self, rank: usize, displacement: u64) -> Target<'_> {
+        self.layout.at(rank, displacement)
+    }
 }
 
 /// Elements of a random layout never lie beyond this many times their number.

@@ -3,9 +3,9 @@
 
 use plugin_api::Datatype;
 
-use super::case::{Case, Context, Failure, Outcome, same};
+use super::case::{At, Case, Context, Failure, Outcome, same};
 use super::random::Random;
-use host_stub::win::{Assertion, Layout, Op, Request, Target};
+use host_stub::win::{Assertion, Layout, Op, Request};
 
 const ROUNDS: usize = 20;
 
@@ -18,10 +18,6 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("threads/requests", requests),
         Case::new("threads/windows", windows),
     ]
-}
-
-fn next(context: &Context<'_>) -> usize {
-    (context.rank + 1) % context.size
 }
 
 /// Runs a function on every thread at once; the first failure counts.
@@ -68,11 +64,10 @@ fn put_get(context: &Context<'_>) -> Outcome {
     window.lock_all(Assertion::empty())?;
     on_threads(threads, |thread| {
         let row = Layout::contiguous(Datatype::Uint8, LEN);
-        let target = Target {
-            rank: next(context),
-            displacement: ((context.rank * threads + thread) * SHARE) as u64,
-            layout: &row,
-        };
+        let target = row.at(
+            context.next(),
+            ((context.rank * threads + thread) * SHARE) as u64,
+        );
         let (from, into) = (buffer(LEN), buffer(LEN));
         let mut random = Random::new(
             context.seed,
@@ -137,17 +132,7 @@ fn fetch_and_op(context: &Context<'_>) -> Outcome {
     })?;
     window.unlock_all()?;
     let mine = tickets.into_inner().unwrap_or_default();
-    let sent: Vec<u8> = mine
-        .iter()
-        .flat_map(|ticket| ticket.to_ne_bytes())
-        .collect();
-    let mut all: Vec<i64> = context
-        .job
-        .allgather(&sent)?
-        .iter()
-        .flat_map(|part| part.as_chunks::<8>().0.iter().copied())
-        .map(i64::from_ne_bytes)
-        .collect();
+    let mut all = context.gather(&mine)?;
     all.sort_unstable();
     let count = (ROUNDS * threads * context.size) as i64;
     window.free()?;
@@ -172,12 +157,8 @@ fn accumulate(context: &Context<'_>) -> Outcome {
             chunk.copy_from_slice(&(thread as i64 + 1).to_ne_bytes());
         }
         for _ in 0..ROUNDS {
-            for rank in [0, next(context)] {
-                let target = Target {
-                    rank,
-                    displacement: 0,
-                    layout: &row,
-                };
+            for rank in [0, context.next()] {
+                let target = row.at(rank, 0);
                 // SAFETY: the buffer lives unchanged until after the flush.
                 unsafe { window.accumulate(from.as_ptr(), &row, target, Op::Sum) }?;
             }
@@ -217,11 +198,7 @@ fn requests(context: &Context<'_>) -> Outcome {
         let data = Random::new(context.seed, "requests", place as u64).bytes(ROUNDS * 8);
         from.copy_from_slice(&data);
         let into = buffer(ROUNDS * 8);
-        let target = |index: usize| Target {
-            rank: next(context),
-            displacement: (place + index * 8) as u64,
-            layout: &row,
-        };
+        let target = |index: usize| row.at(context.next(), (place + index * 8) as u64);
         let puts = (0..ROUNDS)
             .map(|index| {
                 // SAFETY: the buffer lives unchanged until the requests are complete.
@@ -259,11 +236,7 @@ fn windows(context: &Context<'_>) -> Outcome {
             window.fence(Assertion::empty())?;
             from.copy_from_slice(&(round + thread as i64).to_ne_bytes());
             for rank in 0..context.size {
-                let target = Target {
-                    rank,
-                    displacement: context.rank as u64,
-                    layout: &row,
-                };
+                let target = row.at(rank, context.rank as u64);
                 // SAFETY: the buffer lives unchanged until after the fence.
                 unsafe { window.put(from.as_ptr(), &row, target) }?;
             }

@@ -2,11 +2,11 @@
 
 use plugin_api::Datatype;
 
-use super::case::{Case, Context, Failure, Outcome, REGION, ensure, same};
+use super::case::{At, Case, Context, Failure, Outcome, REGION, ensure, same, verify_at};
 use super::random::Random;
 use super::session::{Mode, Session};
 use super::shape::{Placed, Shape};
-use host_stub::win::{Layout, Op, Target};
+use host_stub::win::{Layout, Op};
 
 const COUNT: usize = 24;
 
@@ -130,11 +130,7 @@ fn run(
     let mut requests = Vec::new();
     for plan in &mine {
         let buffer = session.buffer(&plan.data);
-        let target = Target {
-            rank: plan.target,
-            displacement: plan.displacement as u64,
-            layout: &plan.remote.layout,
-        };
+        let target = plan.remote.at(plan.target, plan.displacement as u64);
         match call {
             Call::Put => session.put(buffer, &plan.origin, target)?,
             Call::Get => session.get(buffer, &plan.origin, target)?,
@@ -179,9 +175,7 @@ fn columns(context: &Context<'_>) -> Outcome {
     /// A word of a column and one between.
     const ROWS: usize = REGION / 16;
     let window = context.window;
-    let zeros = vec![0; window.len()];
-    // SAFETY: this rank has one thread here, and no operation of it is under way on the window.
-    unsafe { window.write_local(0, &zeros) }?;
+    context.clear()?;
     let column = Placed {
         layout: Layout::strided(Datatype::Int64, ROWS, 1, 2)?,
         places: (0..ROWS).map(|row| 2 * row).collect(),
@@ -193,10 +187,8 @@ fn columns(context: &Context<'_>) -> Outcome {
     let ones = session.buffer(&[1i64; ROWS].map(i64::to_ne_bytes).concat());
     let mut copies = Vec::new();
     for target in 0..context.size {
-        let at = |region: usize, word: usize| Target {
-            rank: target,
-            displacement: (context.region(region) + 8 * word) as u64,
-            layout: &column.layout,
+        let at = |region: usize, word: usize| {
+            column.at(target, (context.region(region) + 8 * word) as u64)
         };
         let rows = (0..ROWS).flat_map(|row| value(context.rank, target, row).to_ne_bytes());
         let values: Vec<u8> = rows.collect();
@@ -231,7 +223,5 @@ fn columns(context: &Context<'_>) -> Outcome {
             wanted.extend(sum.to_ne_bytes());
         }
     }
-    let mut found = vec![0; wanted.len()];
-    window.read_local(0, &mut found)?;
-    same("window", &found, &wanted)
+    verify_at(window, 0, "window", &wanted)
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use plugin_api::Datatype;
 
-use super::case::{Case, Context, Failure, Outcome, ensure};
+use super::case::{At, Case, Context, Failure, Outcome, ensure};
 use host_stub::crt::{self, AttachError, Cond, Misuse, Mode};
-use host_stub::win::{Assertion, Info, Layout, Request, TableChoice, Target, WinError, Window};
+use host_stub::win::{Assertion, Info, Layout, Request, TableChoice, WinError, Window};
 
 mod collectives;
 mod serving;
@@ -50,11 +50,7 @@ impl Open {
 
     fn put(&self, from: &[u8], rank: usize, at: usize) -> Result<Request<'_>, Failure> {
         let row = Layout::contiguous(Datatype::Uint8, from.len());
-        let target = Target {
-            rank,
-            displacement: at as u64,
-            layout: &row,
-        };
+        let target = row.at(rank, at as u64);
         // SAFETY: the callers keep the bytes until they have waited for the request.
         Ok(unsafe { self.0.rput(from.as_ptr(), &row, target) }?)
     }
@@ -67,11 +63,7 @@ impl Open {
         at: usize,
     ) -> Result<Request<'_>, Failure> {
         let row = Layout::contiguous(Datatype::Uint8, len);
-        let target = Target {
-            rank,
-            displacement: at as u64,
-            layout: &row,
-        };
+        let target = row.at(rank, at as u64);
         // SAFETY: as in `put`.
         Ok(unsafe { self.0.rget(into, &row, target) }?)
     }
@@ -79,10 +71,6 @@ impl Open {
 
 const COUNT: usize = 200;
 const LEN: usize = 16;
-
-fn next(context: &Context<'_>) -> usize {
-    (context.rank + 1) % context.size
-}
 
 /// Puts each part of this rank's data to the next rank, ends the requests as `end` says, then reads
 /// all back by gets that are ended alike.
@@ -93,7 +81,7 @@ fn there_and_back<'c>(
     let window = Open::new(context, context.size * COUNT * LEN)?;
     let sent = context.of_rank(context.rank).bytes(COUNT * LEN);
     let place = context.rank * COUNT * LEN;
-    let to = next(context);
+    let to = context.next();
     let puts = sent
         .chunks(LEN)
         .enumerate()
@@ -172,7 +160,7 @@ fn wait_any(context: &Context<'_>) -> Outcome {
     // Ended ones stay where they are, and are not given again; what needed nothing to be sent ends too.
     let mut requests = Vec::new();
     for len in [1, 0, 1, 0] {
-        requests.push(window.get(into, len, next(context), 0)?);
+        requests.push(window.get(into, len, context.next(), 0)?);
     }
     while !requests[0].test()? {}
     let mut given: Vec<u8> = Vec::new();
@@ -218,7 +206,7 @@ fn misuse(context: &Context<'_>) -> Outcome {
     let window = Open::new(context, LEN)?;
     let (first, second) = (Cond::new(), Cond::new());
     let mut byte = [0u8; 1];
-    let mut request = window.get(byte.as_mut_ptr(), 1, next(context), 0)?;
+    let mut request = window.get(byte.as_mut_ptr(), 1, context.next(), 0)?;
     // SAFETY: waited on below.
     unsafe { crt::attach(&request, &first) }?;
     // SAFETY: refused, or signalled at once because the request is complete.
@@ -276,7 +264,7 @@ fn threads(context: &Context<'_>) -> Outcome {
         return there_and_back(context, |requests| Ok(Request::wait_all(requests)?));
     }
     let window = Open::new(context, context.size * THREADS * LEN)?;
-    let to = next(context);
+    let to = context.next();
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {

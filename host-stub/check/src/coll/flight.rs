@@ -2,7 +2,7 @@
 
 use plugin_api::Datatype;
 
-use super::super::case::{Case, Context, Outcome, ensure, same};
+use super::super::case::{At, Case, Context, Outcome, ensure, same};
 use super::super::random::Random;
 use super::model::Call;
 use super::ops::operations;
@@ -182,11 +182,7 @@ fn barrier_holds(context: &Context<'_>) -> Outcome {
             std::thread::sleep(std::time::Duration::from_millis(10));
             for target in 0..comm.size() {
                 let value = late + 1;
-                let target = host_stub::win::Target {
-                    rank: target,
-                    displacement: 0,
-                    layout: &one,
-                };
+                let target = one.at(target, 0);
                 // SAFETY: the value lives until the flush.
                 unsafe { window.put((&raw const value).cast(), &one, target) }?;
                 window.flush_all()?;

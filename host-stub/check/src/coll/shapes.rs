@@ -21,7 +21,7 @@ impl Shapes {
             let but_last = Group::new((0..context.size as u32 - 1).collect())?;
             comms.extend(world.create(&but_last)?);
         }
-        comms.push(Comm::alone(context.job)?);
+        comms.extend(world.split(Some(rank), 0)?);
         Ok(Shapes(comms))
     }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use plugin_api::Datatype;
 
 use super::started::{To, free, one_by_one, served};
-use crate::case::{Context, Failure, Outcome, ensure};
+use crate::case::{At, Context, Failure, Outcome, ensure};
 use host_stub::device::{CommandKind, Level, Ring};
-use host_stub::win::{Assertion, Layout, Proxy, Target, Window};
+use host_stub::win::{Assertion, Layout, Proxy, Window};
 
 /// Puts of the program, and of the device.
 const PUTS: u64 = 50;
@@ -20,7 +20,7 @@ pub(super) fn attached(context: &Context<'_>) -> Outcome {
     // SAFETY: the memory is detached before it goes, and left alone until then.
     unsafe { window.attach(base.cast(), 16) }?;
     let bases = context.job.allgather(&(base as u64).to_ne_bytes())?;
-    let rank = (context.rank + 1) % context.size;
+    let rank = context.next();
     let there = u64::from_ne_bytes(bases[rank].as_slice().try_into()?);
     window.lock_all(Assertion::empty())?;
     let ring = Arc::new(Ring::new(8));
@@ -57,11 +57,7 @@ fn puts(window: &Window, (rank, displacement): (usize, u64), more: *mut u8) -> O
     for number in 1..=PUTS {
         // SAFETY: the memory is detached below, and nobody uses it.
         unsafe { window.attach(more, 16) }?;
-        let target = Target {
-            rank,
-            displacement,
-            layout: &word,
-        };
+        let target = word.at(rank, displacement);
         // SAFETY: the number outlives the flush.
         unsafe { window.put((&raw const number).cast(), &word, target) }?;
         window.flush(rank)?;

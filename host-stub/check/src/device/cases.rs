@@ -6,9 +6,9 @@ use plugin_api::{Datatype, HmemInfo, IoVec, hmem_iface};
 
 use super::{attached, collectives, garbage, mistakes, one_rank, scattered, started, under_way};
 use crate::buffer::{DEVICE, DeviceBuffer};
-use crate::case::{Case, Context, Outcome, ensure, same, say};
+use crate::case::{At, Case, Context, Outcome, ensure, same, say, verify_at};
 use host_stub::device::{HOST, decode_location};
-use host_stub::win::{Assertion, Info, Layout, Target, Window};
+use host_stub::win::{Assertion, Info, Layout, Window};
 
 pub(super) type Test = fn(&Context<'_>) -> Outcome;
 
@@ -58,14 +58,6 @@ pub(super) fn cases() -> Vec<Case> {
 
 pub(super) fn bytes(len: usize) -> Layout {
     Layout::contiguous(Datatype::Uint8, len)
-}
-
-pub(super) fn target(rank: usize, displacement: u64, layout: &Layout) -> Target<'_> {
-    Target {
-        rank,
-        displacement,
-        layout,
-    }
 }
 
 /// A pointer that no call may follow.
@@ -197,20 +189,20 @@ fn large(context: &Context<'_>) -> Outcome {
         DeviceBuffer::new(devices, LEN, 1)?,
     );
     from.write(0, &wanted)?;
-    let next = (context.rank + 1) % context.size;
+    let next = context.next();
     let layout = bytes(LEN);
     window.fence(Assertion::empty())?;
     // SAFETY: both buffers live until after the epoch.
     unsafe {
-        window.put(from.pointer(0)?, &layout, target(next, 0, &layout))?;
+        window.put(from.pointer(0)?, &layout, layout.at(next, 0))?;
         window.fence(Assertion::empty())?;
-        window.get(into.pointer(0)?, &layout, target(next, 0, &layout))?;
+        window.get(into.pointer(0)?, &layout, layout.at(next, 0))?;
     }
     window.fence(Assertion::empty())?;
     let mut found = vec![0; LEN];
     into.read(0, &mut found)?;
     same("what came back", &found, &wanted)?;
-    let before = (context.rank + context.size - 1) % context.size;
+    let before = context.previous();
     let wanted = context.of_rank(before).bytes(LEN);
     window.read_local(0, &mut found)?;
     same("what was put here", &found, &wanted)?;
@@ -239,15 +231,15 @@ fn overlapping(context: &Context<'_>) -> Outcome {
             Window::create_with(context.job, base, 512, 1, &Info::new().with_device(place))?,
         )
     };
-    let next = (context.rank + 1) % context.size;
+    let next = context.next();
     let layout = bytes(8);
     let (ones, twos) = ([1u8; 8], [2u8; 8]);
     first.fence(Assertion::empty())?;
     second.fence(Assertion::empty())?;
     // SAFETY: the buffers live until after the epochs.
     unsafe {
-        first.put(ones.as_ptr(), &layout, target(next, 0, &layout))?;
-        second.put(twos.as_ptr(), &layout, target(next, 8, &layout))?;
+        first.put(ones.as_ptr(), &layout, layout.at(next, 0))?;
+        second.put(twos.as_ptr(), &layout, layout.at(next, 8))?;
     }
     first.fence(Assertion::empty())?;
     second.fence(Assertion::empty())?;
@@ -272,15 +264,15 @@ fn every_device(context: &Context<'_>) -> Outcome {
     for device in 0..devices.all().len() as i32 {
         let info = Info::new().with_device(device);
         let window = Window::allocate_with(context.job, 4096, 1, &info)?;
-        let next = (context.rank + 1) % context.size;
+        let next = context.next();
         let layout = bytes(4096);
         let wanted = context.of_rank(context.rank).bytes(4096);
         let mut found = vec![0; 4096];
         window.fence(Assertion::empty())?;
         // SAFETY: the buffer lives until after the epoch.
-        unsafe { window.put(wanted.as_ptr(), &layout, target(next, 0, &layout)) }?;
+        unsafe { window.put(wanted.as_ptr(), &layout, layout.at(next, 0)) }?;
         window.fence(Assertion::empty())?;
-        let before = (context.rank + context.size - 1) % context.size;
+        let before = context.previous();
         window.read_local(0, &mut found)?;
         let wanted = context.of_rank(before).bytes(4096);
         same(&format!("device {device}"), &found, &wanted)?;
@@ -295,7 +287,7 @@ fn untold(context: &Context<'_>) -> Outcome {
     let devices = context.job.devices();
     let window = context.allocate(256, 1)?;
     let layout = bytes(256);
-    let own = target(context.rank, 0, &layout);
+    let own = layout.at(context.rank, 0);
     for turn in 0..3u8 {
         let memory = devices.allocate(DEVICE, 256)?;
         devices.forget_memory(memory.base());
@@ -315,9 +307,7 @@ fn untold(context: &Context<'_>) -> Outcome {
         let put = unsafe { window.put(at(memory.base()), &layout, own) };
         window.unlock_all()?;
         put?;
-        let mut found = [0; 256];
-        window.read_local(0, &mut found)?;
-        same("memory nobody told of", &found, &[turn + 1; 256])?;
+        verify_at(&window, 0, "memory nobody told of", &[turn + 1; 256])?;
         // SAFETY: refused before anything is touched.
         let straddles = unsafe { window.put(at(memory.base() + 1), &layout, own) };
         ensure(straddles.is_err(), || {
@@ -361,7 +351,7 @@ fn who_serves(context: &Context<'_>) -> Outcome {
         }
         let first = [7u8; 8];
         // SAFETY: the buffer lives until the flush.
-        unsafe { window.put(first.as_ptr(), &layout, target(1, 0, &layout)) }?;
+        unsafe { window.put(first.as_ptr(), &layout, layout.at(1, 0)) }?;
         window.flush(1)?;
     } else if context.rank == 1 {
         let base = window.base();

@@ -17,7 +17,7 @@ fn ring(
     let proxy = Proxy::new(context.job, &ring, Level::DeviceOnBoth)?;
     let to = To {
         window: proxy.add_window(Arc::clone(window))?,
-        rank: (context.rank + 1) % context.size,
+        rank: context.next(),
     };
     Ok((ring, proxy, to))
 }

@@ -149,7 +149,7 @@ fn run(
 ) -> Outcome {
     let devices = context.job.devices();
     let device = devices.device(DEVICE)?;
-    let next = (context.rank + 1) % context.size;
+    let next = context.next();
     let ring = Arc::new(Ring::new(8));
     let mapped = MappedRing::new(devices, DEVICE, &ring)?;
     let proxy = Proxy::new(context.job, &ring, Level::DeviceOnBoth)?;

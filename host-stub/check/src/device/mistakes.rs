@@ -2,9 +2,9 @@
 
 use plugin_api::{Datatype, HmemInfo, Status, hmem_iface};
 
-use super::cases::{at, bytes, target};
+use super::cases::{at, bytes};
 use crate::buffer::{DEVICE, DeviceBuffer};
-use crate::case::{Context, Outcome, ensure, same, say};
+use crate::case::{At, Context, Outcome, ensure, same, say, verify_at};
 use host_stub::device::{HOST, PretendedMemory};
 use host_stub::win::{Assertion, Info, Layout, Op, WinError, Window};
 
@@ -44,7 +44,7 @@ pub(super) fn straddling(context: &Context<'_>) -> Outcome {
     for offset in [4096 - 63, -63i64 as usize] {
         let pointer = buffer.pointer(0)?.wrapping_add(offset);
         // SAFETY: refused before anything is touched.
-        let put = unsafe { window.put(pointer, &layout, target(context.rank, place, &layout)) };
+        let put = unsafe { window.put(pointer, &layout, layout.at(context.rank, place)) };
         ensure(matches!(put, Err(WinError::BadArgument { .. })), || {
             format!("a buffer that straddles was taken: {put:?}")
         })?;
@@ -64,7 +64,7 @@ pub(super) fn straddling(context: &Context<'_>) -> Outcome {
     ] {
         let layout = bytes(len);
         // SAFETY: the memory lives until the epoch ends.
-        let put = unsafe { window.put(pointer, &layout, target(context.rank, place, &layout)) };
+        let put = unsafe { window.put(pointer, &layout, layout.at(context.rank, place)) };
         let refused = matches!(put, Err(WinError::BadArgument { .. }));
         ensure(refused != fits && (refused || put.is_ok()), || {
             format!("{len} B at {pointer:p} of a variable mapped at {mapped:p}: {put:?}")
@@ -111,7 +111,7 @@ impl Call {
         rank: usize,
     ) -> Result<(), WinError> {
         let layout = Layout::contiguous(Datatype::Uint64, 8);
-        let to = target(rank, 0, &layout);
+        let to = layout.at(rank, 0);
         // SAFETY: the buffers live until the flush.
         unsafe {
             match self {
@@ -172,7 +172,7 @@ pub(super) fn failing(context: &Context<'_>) -> Outcome {
     for turn in 0..context.size {
         if turn == context.rank {
             window.lock_all(Assertion::empty())?;
-            for rank in [context.rank, (context.rank + 1) % context.size] {
+            for rank in [context.rank, context.next()] {
                 for (call, name) in Call::ALL {
                     fails(&window, &buffer, rank, call, name)?;
                 }
@@ -181,9 +181,7 @@ pub(super) fn failing(context: &Context<'_>) -> Outcome {
         }
         context.meet()?;
     }
-    let mut found = [0; 64];
-    window.read_local(0, &mut found)?;
-    same("after the failures", &found, &[7; 64])?;
+    verify_at(&window, 0, "after the failures", &[7; 64])?;
     context.meet()?;
     Ok(window.free()?)
 }
@@ -203,7 +201,7 @@ fn fails(window: &Window, buffer: &DeviceBuffer, rank: usize, call: Call, name: 
             None
         } else {
             // SAFETY: the buffer lives until the wait.
-            Some(unsafe { window.rput(other.as_ptr(), &layout, target(rank, 128, &layout)) }?)
+            Some(unsafe { window.rput(other.as_ptr(), &layout, layout.at(rank, 128)) }?)
         };
         PretendedMemory::misbehave(lie);
         // SAFETY: the buffer lives.
@@ -217,7 +215,7 @@ fn fails(window: &Window, buffer: &DeviceBuffer, rank: usize, call: Call, name: 
             beside.wait()?;
             let mut found = [0; 64];
             // SAFETY: the buffer lives until the flush.
-            unsafe { window.get(found.as_mut_ptr(), &layout, target(rank, 128, &layout)) }?;
+            unsafe { window.get(found.as_mut_ptr(), &layout, layout.at(rank, 128)) }?;
             window.flush(rank)?;
             same("put while another failed", &found, &other)?;
         }
@@ -236,14 +234,14 @@ pub(super) fn freed(context: &Context<'_>) -> Outcome {
     // SAFETY: the memory goes before the window, which is what is tried: only copy functions, which
     // find it gone, reach for it.
     let window = unsafe { Window::create_with(context.job, at(base), 4096, 1, &info) }?;
-    let next = (context.rank + 1) % context.size;
+    let next = context.next();
     context.meet()?;
     drop(memory);
     context.meet()?;
     window.lock_all(Assertion::empty())?;
     let (source, layout) = ([1u8; 8], bytes(8));
     // SAFETY: the buffer lives until the flush.
-    let put = unsafe { window.put(source.as_ptr(), &layout, target(next, 0, &layout)) };
+    let put = unsafe { window.put(source.as_ptr(), &layout, layout.at(next, 0)) };
     let done = put.and_then(|()| window.flush(next));
     ensure(done.is_err(), || {
         String::from("a put to memory that is gone succeeded")
@@ -256,7 +254,7 @@ pub(super) fn freed(context: &Context<'_>) -> Outcome {
     let place = context.region(context.rank) as u64;
     // SAFETY: likewise.
     unsafe {
-        let own = target(next, place, &layout);
+        let own = layout.at(next, place);
         context.window.put(source.as_ptr(), &layout, own)?;
     }
     context.window.unlock_all()?;

@@ -2,9 +2,9 @@
 
 use plugin_api::Datatype;
 
-use super::cases::{bytes, target};
+use super::cases::bytes;
 use crate::buffer::DEVICE;
-use crate::case::{Context, Outcome, ensure, same};
+use crate::case::{At, Context, Outcome, ensure, same};
 use host_stub::device::HOST;
 use host_stub::win::{Assertion, Info, Op, Window};
 
@@ -71,9 +71,9 @@ pub(super) fn attached(context: &Context<'_>) -> Outcome {
         let mut found = [0u8; 8];
         // SAFETY: the buffers live until the flush.
         unsafe {
-            window.put(sent.as_ptr(), &layout, target(rank, place, &layout))?;
+            window.put(sent.as_ptr(), &layout, layout.at(rank, place))?;
             window.flush(rank)?;
-            window.get(found.as_mut_ptr(), &layout, target(rank, place, &layout))?;
+            window.get(found.as_mut_ptr(), &layout, layout.at(rank, place))?;
         }
         window.flush(rank)?;
         same(&format!("what was put to rank {rank}"), &found, &sent)?;
@@ -112,9 +112,9 @@ fn puts(context: &Context<'_>, window: &Window) -> Outcome {
         let mut found = [0u8; 8];
         // SAFETY: the buffers live until the flush.
         unsafe {
-            window.put(sent.as_ptr(), &layout, target(rank, place, &layout))?;
+            window.put(sent.as_ptr(), &layout, layout.at(rank, place))?;
             window.flush(rank)?;
-            window.get(found.as_mut_ptr(), &layout, target(rank, place, &layout))?;
+            window.get(found.as_mut_ptr(), &layout, layout.at(rank, place))?;
         }
         window.flush(rank)?;
         same(&format!("what was put to rank {rank}"), &found, &sent)?;
@@ -134,7 +134,7 @@ fn updates(context: &Context<'_>, window: &Window) -> Outcome {
             let word = Datatype::Uint64;
             // SAFETY: the buffers live until the flush.
             unsafe {
-                window.accumulate(one.as_ptr(), &layout, target(rank, 0, &layout), Op::Sum)?;
+                window.accumulate(one.as_ptr(), &layout, layout.at(rank, 0), Op::Sum)?;
                 window.fetch_and_op(one.as_ptr(), old.as_mut_ptr(), word, rank, 0, Op::Sum)?;
             }
         }

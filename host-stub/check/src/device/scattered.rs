@@ -2,9 +2,8 @@
 
 use plugin_api::Datatype;
 
-use super::cases::target;
 use crate::buffer::DeviceBuffer;
-use crate::case::{Context, Outcome, ensure, same};
+use crate::case::{At, Context, Outcome, ensure, same};
 use host_stub::device::DeviceError;
 use host_stub::win::{Assertion, Layout, Op, Run, WinError};
 
@@ -86,9 +85,9 @@ pub(super) fn transfers(context: &Context<'_>) -> Outcome {
             .collect()
     };
     let mine = words(context.rank);
-    let next = (context.rank + 1) % context.size;
+    let next = context.next();
     let there = Layout::contiguous(Datatype::Uint64, WORDS);
-    let part = |index: usize| target(next, (index * WORDS) as u64, &there);
+    let part = |index: usize| there.at(next, (index * WORDS) as u64);
     let null = std::ptr::null_mut();
     for turn in 0..2 {
         let (mut from, mut into) = (
@@ -125,7 +124,7 @@ pub(super) fn transfers(context: &Context<'_>) -> Outcome {
         context.meet()?;
         let mut found = vec![0; 3 * 8 * WORDS];
         window.read_local(0, &mut found)?;
-        let before = words((context.rank + context.size - 1) % context.size);
+        let before = words(context.previous());
         same("what was put here", &found, &bytes(&before).repeat(3))?;
         context.meet()?;
     }
@@ -172,7 +171,7 @@ fn mistakes(context: &Context<'_>) -> Outcome {
         ),
     ] {
         // SAFETY: refused.
-        let put = unsafe { window.put(origin, layout, target(context.rank, 0, there)) };
+        let put = unsafe { window.put(origin, layout, there.at(context.rank, 0)) };
         ensure(matches!(put, Err(WinError::BadArgument { .. })), || {
             format!("{what} was taken: {put:?}")
         })?;

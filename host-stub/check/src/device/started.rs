@@ -6,9 +6,9 @@ use std::thread::{Scope, ScopedJoinHandle};
 use plugin_api::Datatype;
 
 use crate::buffer::DeviceBuffer;
-use crate::case::{Context, Failure, Outcome, ensure, same};
+use crate::case::{At, Context, Failure, Outcome, ensure, same};
 use host_stub::device::{Command, CommandKind, Completion, Level, Ring};
-use host_stub::win::{Assertion, Layout, Op, Proxy, Target, Window};
+use host_stub::win::{Assertion, Layout, Op, Proxy, Window};
 
 /// Whom commands go to: a rank, in a window.
 #[derive(Clone, Copy)]
@@ -133,7 +133,7 @@ pub(super) fn started(context: &Context<'_>) -> Outcome {
     let proxy = Proxy::new(context.job, &ring, Level::DeviceOnBoth)?;
     let to = To {
         window: proxy.add_window(Arc::clone(&window))?,
-        rank: (context.rank + 1) % context.size,
+        rank: context.next(),
     };
     commands(context, &ring, to, (device_words, host_words))?;
     drop(proxy);
@@ -217,7 +217,7 @@ pub(super) fn at_level_3(context: &Context<'_>) -> Outcome {
     let device_words = buffer.pointer(0)? as u64;
     let ring = Arc::new(Ring::new(8));
     let proxy = Proxy::new(context.job, &ring, Level::DeviceOnDevice)?;
-    let rank = (context.rank + 1) % context.size;
+    let rank = context.next();
     let [on_device, on_host] = [&window, &host].map(|window| {
         let number = proxy.add_window(Arc::clone(window));
         number.map(|window| To { window, rank })
@@ -256,11 +256,7 @@ fn add_here(window: &Window, displacements: &[u64]) -> Outcome {
     let one = 1u64.to_ne_bytes();
     let word = Layout::contiguous(Datatype::Uint64, 1);
     for displacement in displacements {
-        let target = Target {
-            rank: 0,
-            displacement: *displacement,
-            layout: &word,
-        };
+        let target = word.at(0, *displacement);
         // SAFETY: the operand outlives the flush.
         unsafe { window.accumulate(one.as_ptr(), &word, target, Op::Sum) }?;
         window.flush(0)?;

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use plugin_api::{Datatype, HmemInfo, ModuleFlags, hmem_iface};
 
-use super::cases::target;
 use crate::buffer::DeviceBuffer;
-use crate::case::{Context, Outcome, ensure, same, say};
+use crate::case::{At, Context, Outcome, ensure, same, say};
 use host_stub::device::PretendedMemory;
 use host_stub::win::{Assertion, Layout, Op, WinError};
 
@@ -88,7 +87,7 @@ pub(super) fn returns(context: &Context<'_>) -> Outcome {
         buffer.write(0, &[0xee; SPAN])?;
     }
     let (there, plain) = (gaps(false)?, gaps(true)?);
-    let part = |index: usize| target(1, (index * SPAN) as u64, &there);
+    let part = |index: usize| there.at(1, (index * SPAN) as u64);
     let attributes = context.job.transport().attributes();
     let ordered =
         attributes.flags.contains(ModuleFlags::ATOMICS_ORDERED) && attributes.contexts <= 1;
@@ -178,7 +177,7 @@ pub(super) fn fails_later(context: &Context<'_>) -> Outcome {
     let window = context.allocate(SPAN, 1)?;
     let buffer = DeviceBuffer::new(context.job.devices(), SPAN, 0)?;
     let (there, layout) = (gaps(false)?, gaps(true)?);
-    let whole = || target(1, 0, &there);
+    let whole = || there.at(1, 0);
     window.lock_all(Assertion::empty())?;
     for with_request in [true, false] {
         context.meet()?;

@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plugin_api::Datatype;
 
-use super::super::case::{Case, Context, Failure, Outcome, ensure, same};
+use super::super::case::{At, Case, Context, Failure, Outcome, ensure, same};
 use super::neighbours::Neighbours;
 use host_stub::win::{
-    Assertion, Info, Layout, NewWindow, RmaTable, Target, Transfer, WinError, WinResult, Window,
-    WindowHook,
+    Assertion, Info, Layout, NewWindow, RmaTable, Transfer, WinError, WinResult, Window, WindowHook,
 };
 
 pub(super) fn cases() -> Vec<Case> {
@@ -28,11 +27,7 @@ fn exchange(window: &Window, (own, size): (usize, usize), word: u8) -> Outcome {
     let mine = [own as u8, word];
     window.fence(Assertion::NOPRECEDE)?;
     for rank in 0..size {
-        let target = Target {
-            rank,
-            displacement: 2 * own as u64,
-            layout: &row,
-        };
+        let target = row.at(rank, 2 * own as u64);
         // SAFETY: the bytes live unchanged until after the fence.
         unsafe { window.put(mine.as_ptr(), &row, target) }?;
     }

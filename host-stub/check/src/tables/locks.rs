@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use plugin_api::Datatype;
 
-use super::super::case::{Case, Context, Outcome, ensure};
-use host_stub::win::{
-    Assertion, Info, Layout, LockKind, Op, TableChoice, Target, WinResult, Window,
-};
+use super::super::case::{At, Case, Context, Outcome, ensure};
+use host_stub::win::{Assertion, Info, Layout, LockKind, Op, TableChoice, WinResult, Window};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -32,11 +30,7 @@ fn alone_among_shared(context: &Context<'_>) -> Outcome {
             let one = 1i64.to_ne_bytes();
             window.lock_all(Assertion::empty())?;
             for rank in 0..context.size {
-                let target = Target {
-                    rank,
-                    displacement: 0,
-                    layout: &row,
-                };
+                let target = row.at(rank, 0);
                 // SAFETY: the operand lives until after the unlock.
                 unsafe { window.accumulate(one.as_ptr(), &row, target, Op::Replace) }?;
             }
@@ -81,11 +75,7 @@ fn chain_of_three(context: &Context<'_>) -> Outcome {
                 // Rank 1 waits for this.
                 window.lock(LockKind::Shared, 1, Assertion::empty())?;
                 let row = Layout::contiguous(Datatype::Int64, 1);
-                let target = Target {
-                    rank: 1,
-                    displacement: 0,
-                    layout: &row,
-                };
+                let target = row.at(1, 0);
                 let one = 1i64.to_ne_bytes();
                 // SAFETY: the operand lives until after the unlock.
                 unsafe { window.accumulate(one.as_ptr(), &row, target, Op::Replace) }?;
@@ -115,11 +105,7 @@ type Pair = [i64; 2];
 
 fn pair_of(window: &Window, rank: usize) -> WinResult<Pair> {
     let row = Layout::contiguous(Datatype::Int64, 2);
-    let target = Target {
-        rank,
-        displacement: 0,
-        layout: &row,
-    };
+    let target = row.at(rank, 0);
     let mut pair = [0; 2];
     // SAFETY: the pair lives until after the flush.
     unsafe { window.get(pair.as_mut_ptr().cast(), &row, target) }?;
@@ -150,11 +136,7 @@ fn all_and_alone(context: &Context<'_>) -> Outcome {
             let [a, b] = pair_of(&window, rank)?;
             for displacement in 0..2 {
                 let word = Layout::contiguous(Datatype::Int64, 1);
-                let target = Target {
-                    rank,
-                    displacement,
-                    layout: &word,
-                };
+                let target = word.at(rank, displacement);
                 let next = (a + 1).to_ne_bytes();
                 // SAFETY: the value lives until after the flush.
                 unsafe { window.put(next.as_ptr(), &word, target) }?;

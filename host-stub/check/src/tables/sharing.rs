@@ -3,10 +3,10 @@
 
 use plugin_api::Datatype;
 
-use super::super::case::{Case, Context, Failure, Outcome, ensure, same};
+use super::super::case::{At, Case, Context, Failure, Outcome, ensure, same};
 use super::neighbours::Neighbours;
 use host_stub::win::{
-    Assertion, Info, Layout, Members, Op, SharedPart, TableChoice, Target, WinError, Window,
+    Assertion, Info, Layout, Members, Op, SharedPart, TableChoice, WinError, Window,
 };
 
 pub(super) fn cases() -> Vec<Case> {
@@ -83,11 +83,7 @@ fn query(context: &Context<'_>, contiguous: bool) -> Outcome {
     let row = Layout::contiguous(Datatype::Uint8, 1);
     let byte = [near.rank as u8 + 100];
     for (rank, part) in parts.iter().enumerate().filter(|(_, part)| part.len > 0) {
-        let target = Target {
-            rank,
-            displacement: (near.rank / part.unit as usize) as u64,
-            layout: &row,
-        };
+        let target = row.at(rank, (near.rank / part.unit as usize) as u64);
         if near.rank.is_multiple_of(part.unit as usize) {
             // SAFETY: the byte lives until after the fence.
             unsafe { window.put(byte.as_ptr(), &row, target) }?;
@@ -131,11 +127,7 @@ fn each_choice(context: &Context<'_>) -> Outcome {
         let row = Layout::contiguous(Datatype::Int64, 1);
         window.fence(Assertion::NOPRECEDE)?;
         for rank in 0..near.size {
-            let target = Target {
-                rank,
-                displacement: 0,
-                layout: &row,
-            };
+            let target = row.at(rank, 0);
             // SAFETY: the operand lives until after the fence.
             unsafe { window.accumulate(one.as_ptr(), &row, target, Op::Sum) }?;
         }
@@ -174,11 +166,7 @@ fn by_transport(context: &Context<'_>) -> Outcome {
     window.lock_all(Assertion::empty())?;
     for round in 1..=ROUNDS {
         let value = (near.rank as u64) << 32 | round;
-        let target = Target {
-            rank: next,
-            displacement: 0,
-            layout: &row,
-        };
+        let target = row.at(next, 0);
         // SAFETY: the value lives until after the flush.
         unsafe { window.put((&raw const value).cast(), &row, target) }?;
         window.flush(next)?;
@@ -324,11 +312,7 @@ fn given_up(context: &Context<'_>) -> Outcome {
     let one = 1i64.to_ne_bytes();
     window.fence(Assertion::NOPRECEDE)?;
     for rank in 0..near.size {
-        let target = Target {
-            rank,
-            displacement: 0,
-            layout: &row,
-        };
+        let target = row.at(rank, 0);
         // SAFETY: the operand lives until after the fence.
         unsafe { window.accumulate(one.as_ptr(), &row, target, Op::Sum) }?;
     }
@@ -356,14 +340,10 @@ fn huge_pages(context: &Context<'_>) -> Outcome {
     let window = Window::allocate_with(context.job, LEN, 1, &info)?;
     let wanted = context.fill(&window)?;
     window.fence(Assertion::empty())?;
-    let next = (context.rank + 1) % context.size;
+    let next = context.next();
     let mut found = vec![0u8; LEN];
     let row = Layout::contiguous(Datatype::Uint8, LEN);
-    let target = Target {
-        rank: next,
-        displacement: 0,
-        layout: &row,
-    };
+    let target = row.at(next, 0);
     // SAFETY: the buffer lives untouched until after the fence.
     unsafe { window.get(found.as_mut_ptr(), &row, target) }?;
     window.fence(Assertion::NOSUCCEED)?;
@@ -383,11 +363,7 @@ fn unaligned(context: &Context<'_>) -> Outcome {
     context.meet()?;
     window.lock_all(Assertion::empty())?;
     for _ in 0..ROUNDS {
-        let target = Target {
-            rank: 0,
-            displacement: 5,
-            layout: &row,
-        };
+        let target = row.at(0, 5);
         let (from, into) = (ones.as_ptr().cast(), old.as_mut_ptr().cast());
         // SAFETY: the buffers live until after the flush, and are not looked at before.
         unsafe {

@@ -142,7 +142,7 @@ fn threads(context: &Context<'_>) -> Outcome {
         comms.iter().try_for_each(add)?;
     } else {
         let window = Open::new(context, context.size * LEN)?;
-        let to = next(context);
+        let to = context.next();
         std::thread::scope(|scope| {
             let adding: Vec<_> = comms.iter().map(|comm| scope.spawn(|| add(comm))).collect();
             for round in 0..ROUNDS {

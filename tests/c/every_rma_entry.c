@@ -66,7 +66,6 @@ static host_win_t *make(host_comm_t *world, const char *table, int64_t *memory) 
         MUST(host_win_allocate_over(world, ITEMS * sizeof *memory, sizeof *memory, info, &win));
     }
     MUST(host_info_free(&info));
-    EXPECT(strcmp(host_win_table_name(win), table) == 0);
     return win;
 }
 
@@ -261,7 +260,6 @@ int main(void) {
         int given = strcmp(tables[table], "btl") == 0;
         memset(memory, 0, sizeof memory);
         host_win_t *win = make(world, tables[table], given ? memory : NULL);
-        EXPECT(host_win_kind(win) == (given ? HOST_WIN_CREATE : HOST_WIN_ALLOCATE));
         transfers(win);
         MUST(host_barrier());
         active(win);

@@ -863,14 +863,6 @@ extern "C" {
 // The text of the last error of this thread, valid until its next one; empty if there was none.
 const char *host_error_text(void);
 
-// What a code means, in general; host_error_text() says what went wrong in the last call. The text is
-// static and never NULL; any thread may call, at any time.
-const char *host_strerror(int code);
-
-// The name of a code, such as "HOST_ERR_ARG"; "unknown" for others. The text is static and never NULL; any
-// thread may call, at any time.
-const char *host_error_name(int code);
-
 // The version of the library that the program runs with, such as "0.2.0". Compare it with HOST_VERSION, the
 // version of the header that the program was compiled with. The text is static; any thread may call, at any
 // time.
@@ -981,13 +973,6 @@ int host_comm_get_attr(struct host_comm_t *handle,
 // `made` is writable.
 int host_comm_world(struct host_comm_t **made);
 
-// A new communicator of this rank alone. Not collective, but the first call of a program for any
-// communicator makes the world, which is.
-//
-// # Safety
-// `made` is writable.
-int host_comm_self(struct host_comm_t **made);
-
 // The same ranks with another context; collective.
 //
 // # Safety
@@ -1024,9 +1009,6 @@ int host_comm_rank(struct host_comm_t *comm);
 
 // Ranks of a communicator, or a negative code.
 int host_comm_size(struct host_comm_t *comm);
-
-// The job rank of a rank of a communicator, or a negative code.
-int host_comm_job_rank(struct host_comm_t *comm, int of);
 
 // The node of a rank of a communicator, or a negative code: ranks with the same number share memory.
 int host_comm_node(struct host_comm_t *comm,
@@ -1439,36 +1421,6 @@ int host_win_attach(struct host_win_t *win, void *base, size_t size);
 // # Safety
 // As for every call on a window: no other thread frees it meanwhile.
 int host_win_detach(struct host_win_t *win, const void *base);
-
-// This process's rank in a window, or a negative code.
-//
-// # Safety
-// As for every call on a window: no other thread frees it meanwhile.
-int host_win_rank(struct host_win_t *win);
-
-// Ranks of a window, or a negative code.
-//
-// # Safety
-// As for every call on a window: no other thread frees it meanwhile.
-int host_win_size(struct host_win_t *win);
-
-// How a window was made, HOST_WIN_CREATE and so on, or a negative code.
-//
-// # Safety
-// As for every call on a window: no other thread frees it meanwhile.
-int host_win_kind(struct host_win_t *win);
-
-// Bytes of this rank's memory of a window; 0 of a dynamic one.
-//
-// # Safety
-// `bytes` is NULL or writable.
-int host_win_length(struct host_win_t *win, size_t *bytes);
-
-// Which functions a window got when it was made: shm, mixed or btl; NULL for no window.
-//
-// # Safety
-// As for every call on a window: no other thread frees it meanwhile.
-const char *host_win_table_name(struct host_win_t *win);
 
 // Where the memory of a rank is in this process, its bytes, and its displacement unit; a negative
 // rank asks for the first that has any. Each of the answers may be NULL. HOST_ERR_WIN: it is not

@@ -24,10 +24,4 @@ impl Comm {
     pub fn world(job: &Arc<Job>) -> CommResult<Comm> {
         Comm::world_over(job, &DEFAULTS)
     }
-
-    /// A communicator of this process alone. Not collective, but where the [`world`](Self::world) was
-    /// not made yet this makes it, which is.
-    pub fn alone(job: &Arc<Job>) -> CommResult<Comm> {
-        Comm::world(job)?.of_one()
-    }
 }

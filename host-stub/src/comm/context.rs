@@ -32,11 +32,8 @@ const MASK: usize = WORDS * 8;
 pub(super) struct Turn(u16);
 
 impl Turn {
-    /// That of this process alone, behind those of all contexts.
-    pub(super) const ALONE: Turn = Turn(CONTEXTS as u16);
-
-    /// That of all ranks of a communicator, which make one thing at a time.
-    pub(super) fn of_all(context: u16) -> Turn {
+    /// That of the ranks of a communicator, which make one thing at a time.
+    pub(super) fn of(context: u16) -> Turn {
         Turn(context)
     }
 }
@@ -204,7 +201,7 @@ mod tests {
     fn an_agreement_that_has_not_begun_everywhere_is_in_nobodys_way() {
         let (ours, theirs) = (Contexts::default(), Contexts::default());
         let (low, high) = (Pair::default(), Pair::default());
-        let all = |number| Turn::of_all(number);
+        let all = |number| Turn::of(number);
         let agree = |contexts: &Contexts, turn, pair: &Pair, rank| {
             contexts.agree(turn, (&[], true), pair.exchange(rank), |_| Ok(()))
         };
@@ -239,7 +236,7 @@ mod tests {
         let contexts = Contexts::default();
         let take = || {
             let alone = |data: &[u8]| Ok::<_, ()>(vec![data.to_vec()]);
-            let agreed = contexts.agree(Turn::of_all(0), (&[], true), alone, |_| Ok(()));
+            let agreed = contexts.agree(Turn::of(0), (&[], true), alone, |_| Ok(()));
             agreed.unwrap().1
         };
         assert_eq!((take(), take()), (Some(1), Some(2)));
@@ -254,7 +251,7 @@ mod tests {
     #[test]
     fn the_lowest_turn_goes_first() {
         let contexts = Contexts::default();
-        let turns = [Turn::of_all(3), Turn::of_all(5), Turn::ALONE];
+        let turns = [3, 5, 7].map(Turn::of);
         turns.iter().rev().for_each(|turn| contexts.queue(*turn));
         for (index, turn) in turns.iter().enumerate() {
             for later in &turns[index + 1..] {

@@ -9,7 +9,6 @@ use super::exchange::exchange;
 use super::group::Group;
 use super::registry::{Defaults, Registry};
 use crate::job::Job;
-use crate::schedule::Scope;
 
 /// The color of ranks that want no new communicator.
 pub const UNDEFINED: Option<u32> = None;
@@ -95,21 +94,6 @@ impl Comm {
         )
     }
 
-    /// A communicator of this process alone, for which nobody else is asked.
-    pub(crate) fn of_one(&self) -> CommResult<Comm> {
-        let call = "communicator creation";
-        let _entered = self.job().runtime().enter(call)?;
-        self.engine(call)?;
-        let scope = Scope::new(vec![self.job().rank()], 0, self.context());
-        let wish = Wish {
-            color: Some(0),
-            ..Wish::default()
-        };
-        let alone = |data: &[u8]| Ok(vec![data.to_vec()]);
-        let made = self.agree(&scope, wish, Turn::ALONE, alone)?;
-        made.ok_or_else(|| lost(call))
-    }
-
     /// Takes part in the creation of a communicator of these ranks only to refuse it: no rank gets one, and the others learn
     /// the reason. For arguments that name no group at this rank alone. Collective, with the creation at
     /// the others. An error: they could not be told.
@@ -128,24 +112,12 @@ impl Comm {
         }
     }
 
-    /// Makes communicators of the ranks of this one.
+    /// Agrees with the ranks of this communicator on the members and the context of new ones, and makes this rank's.
     pub(super) fn make(&self, call: &'static str, wish: Wish) -> CommResult<Option<Comm>> {
         let _entered = self.job().runtime().enter(call)?;
         let (engine, scope) = (self.engine(call)?, self.scope());
-        self.agree(scope, wish, Turn::of_all(self.context()), |data| {
-            exchange(self.job(), engine, scope, data)
-        })
-    }
-
-    /// Agrees with the ranks of a scope, which `exchange` reaches, on the members and the context of new
-    /// communicators, in its turn, and makes this rank's.
-    pub(super) fn agree(
-        &self,
-        scope: &Scope,
-        wish: Wish,
-        turn: Turn,
-        exchange: impl Fn(&[u8]) -> CommResult<Vec<Vec<u8>>>,
-    ) -> CommResult<Option<Comm>> {
+        let turn = Turn::of(self.context());
+        let exchange = |data: &[u8]| exchange(self.job(), engine, scope, data);
         let registry = self.registry();
         let seen = registry.hooks.snapshot();
         let said = encode(&wish, &seen.shape());

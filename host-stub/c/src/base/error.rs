@@ -1,7 +1,7 @@
 //! Codes, the text of the last error, and the guard around every function.
 
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use host::JobError;
@@ -167,62 +167,4 @@ pub(crate) fn guarded(run: impl FnOnce() -> Result) -> c_int {
 pub extern "C" fn host_error_text() -> *const c_char {
     TEXT.try_with(|kept| kept.borrow().as_ptr())
         .unwrap_or(c"".as_ptr())
-}
-
-/// The name and the meaning of each code, in the order of the codes.
-const MEANINGS: [(&CStr, &CStr); 11] = [
-    (c"HOST_SUCCESS", c"success"),
-    (c"HOST_ERR_ARG", c"an argument is wrong; nothing was done"),
-    (
-        c"HOST_ERR_STATE",
-        c"the object is not in a state for the call; nothing was done",
-    ),
-    (c"HOST_ERR_JOB", c"the job could not be joined, or failed"),
-    (
-        c"HOST_ERR_WIN",
-        c"the call does not fit the window or its epoch; nothing was sent",
-    ),
-    (
-        c"HOST_ERR_LEVEL",
-        c"the thread level does not allow the call to this thread",
-    ),
-    (c"HOST_ERR_TRANSPORT", c"the transport failed an operation"),
-    (
-        c"HOST_ERR_HOOKS",
-        c"the hooks of the tasking runtime do not work",
-    ),
-    (
-        c"HOST_ERR_MISUSE",
-        c"two waits, or two signals, of a condition in a row",
-    ),
-    (c"HOST_ERR_PANIC", c"a bug of the host"),
-    (
-        c"HOST_ERR_COMM",
-        c"a communicator's creation or collective failed",
-    ),
-];
-
-fn meaning(code: c_int) -> (&'static CStr, &'static CStr) {
-    let index = usize::try_from(code.unsigned_abs())
-        .ok()
-        .filter(|_| code <= 0);
-    let known = index.and_then(|index| MEANINGS.get(index));
-    *known.unwrap_or(&(
-        c"unknown",
-        c"no code of the host; a layer of the program may have returned it",
-    ))
-}
-
-/// What a code means, in general; host_error_text() says what went wrong in the last call. The text is
-/// static and never NULL; any thread may call, at any time.
-#[unsafe(no_mangle)]
-pub extern "C" fn host_strerror(code: c_int) -> *const c_char {
-    meaning(code).1.as_ptr()
-}
-
-/// The name of a code, such as "HOST_ERR_ARG"; "unknown" for others. The text is static and never NULL; any
-/// thread may call, at any time.
-#[unsafe(no_mangle)]
-pub extern "C" fn host_error_name(code: c_int) -> *const c_char {
-    meaning(code).0.as_ptr()
 }

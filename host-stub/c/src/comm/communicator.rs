@@ -91,18 +91,6 @@ pub unsafe extern "C" fn host_comm_world(made: *mut *mut host_comm_t) -> c_int {
     guarded(|| unsafe { make(call, made, || Ok(Some(Comm::world(&job(call)?)?))) })
 }
 
-/// A new communicator of this rank alone. Not collective, but the first call of a program for any
-/// communicator makes the world, which is.
-///
-/// # Safety
-/// `made` is writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_comm_self(made: *mut *mut host_comm_t) -> c_int {
-    let call = "host_comm_self";
-    // SAFETY: passed on.
-    guarded(|| unsafe { make(call, made, || Ok(Some(Comm::alone(&job(call)?)?))) })
-}
-
 /// The same ranks with another context; collective.
 ///
 /// # Safety
@@ -209,33 +197,18 @@ pub extern "C" fn host_comm_size(comm: *mut host_comm_t) -> c_int {
     number("host_comm_size", comm, Comm::size)
 }
 
-/// A number of one rank of a communicator.
-fn of_rank(
-    call: &str,
-    handle: *mut host_comm_t,
-    of: c_int,
-    look: impl FnOnce(&Comm, usize) -> host::comm::CommResult<u32>,
-) -> c_int {
-    let mut found = 0;
-    let outcome = guarded(|| {
-        found = look(&comm(call, handle)?, rank(call, of)?)?;
-        Ok(())
-    });
-    if outcome == 0 {
-        found as c_int
-    } else {
-        outcome
-    }
-}
-
-/// The job rank of a rank of a communicator, or a negative code.
-#[unsafe(no_mangle)]
-pub extern "C" fn host_comm_job_rank(comm: *mut host_comm_t, of: c_int) -> c_int {
-    of_rank("host_comm_job_rank", comm, of, Comm::job_rank)
-}
-
 /// The node of a rank of a communicator, or a negative code: ranks with the same number share memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_comm_node(comm: *mut host_comm_t, of: c_int) -> c_int {
-    of_rank("host_comm_node", comm, of, Comm::node)
+    let call = "host_comm_node";
+    let mut found = 0;
+    let node = || {
+        self::comm(call, comm)?
+            .node(rank(call, of)?)
+            .map_err(Into::into)
+    };
+    match guarded(|| node().map(|node| found = node)) {
+        0 => found as c_int,
+        code => code,
+    }
 }

@@ -41,6 +41,16 @@ fn figures_have_their_spread() {
 }
 
 #[test]
+fn a_window_gets_the_table_that_is_asked_for() {
+    for table in ["shm", "mixed", "btl"] {
+        let run = run(&["--json", "--table", table]);
+        assert_eq!(run.code(), Some(0), "{}", run.stderr());
+        let printed: Value = serde_json::from_str(&run.stdout()).unwrap();
+        assert_eq!(printed["table"], table);
+    }
+}
+
+#[test]
 fn a_line_for_each_size_below_the_head() {
     let run = run(&[]);
     assert_eq!(run.code(), Some(0), "{}", run.stderr());

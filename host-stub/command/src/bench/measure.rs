@@ -148,7 +148,7 @@ impl<'w> Measure<'w> {
                 Operation::Acc => self
                     .window
                     .accumulate(origin, &words, target(&words), Op::Sum),
-                Operation::Fop | Operation::Tables => self.window.fetch_and_op(
+                Operation::Fop => self.window.fetch_and_op(
                     origin,
                     result,
                     Datatype::Int64,

@@ -5,7 +5,6 @@
 
 mod measure;
 mod report;
-mod tables;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +32,6 @@ pub enum Operation {
     Cas,
     /// accumulate, sum of 64-bit integers
     Acc,
-    /// put, get and fetch_and_op of 8 bytes on a window with each table of functions
-    Tables,
 }
 
 impl Operation {
@@ -45,14 +42,13 @@ impl Operation {
             Operation::Fop => "fop",
             Operation::Cas => "cas",
             Operation::Acc => "acc",
-            Operation::Tables => "tables",
         }
     }
 
     /// Sizes to measure, bytes, up to a largest one.
     fn sizes(self, largest: usize) -> Vec<usize> {
         let smallest = match self {
-            Operation::Fop | Operation::Cas | Operation::Tables => return vec![8],
+            Operation::Fop | Operation::Cas => return vec![8],
             Operation::Acc => 8,
             Operation::Put | Operation::Get => 1,
         };
@@ -120,11 +116,6 @@ impl Bench {
         };
         match place(&self.common, self.ranks, options)? {
             Place::Launched(code) => Ok(code),
-            Place::Rank(job) if self.operation == Operation::Tables => tables::run(
-                &job,
-                Duration::from_secs_f64(self.seconds),
-                self.common.json,
-            ),
             Place::Rank(job) => self.run_rank(&job),
         }
     }

@@ -4,6 +4,7 @@
 use plugin_api::Datatype;
 
 use super::checked::KeyRoom;
+use super::dynamic::region_cache::KeyUse;
 use super::error::WinResult;
 use super::layout::Layout;
 use super::op::{RmaOp, Target};
@@ -239,7 +240,7 @@ impl Window {
         let _entered = self.link.enter(op.call)?;
         let peer = self.allowed(op.call, op.target.rank, op.writes())?;
         let mut room = KeyRoom::uninit();
-        let transfer = self.resolve(&op, peer, &mut room)?;
+        let transfer = self.resolve(&op, peer, (&mut room, KeyUse::UntilComplete))?;
         if op.target.layout.bytes() == 0 {
             return Ok(());
         }
@@ -279,7 +280,7 @@ impl Window {
         let _entered = self.link.enter(call)?;
         let peer = self.allowed_request(call, target.rank)?;
         let mut room = KeyRoom::uninit();
-        let transfer = self.resolve(&op, peer, &mut room)?;
+        let transfer = self.resolve(&op, peer, (&mut room, KeyUse::Once))?;
         if target.layout.bytes() == 0 {
             return Ok(Request::done(self, call, target.rank));
         }

@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 
 use plugin_api::{Datatype, Handle};
 
+use super::dynamic::region_cache::KeyUse;
 use super::dynamic::regions::KeyWords;
 use super::error::{WinError, WinResult};
 use super::kind::WindowKind;
@@ -143,11 +144,11 @@ impl Window {
         peer: &Peer,
         displacement: u64,
         layout: &Layout,
-        room: &mut KeyRoom,
+        (room, key_use): (&mut KeyRoom, KeyUse),
     ) -> WinResult<Place> {
         match self.static_place(peer, displacement, layout.extent()) {
             Some(place) => Ok(place),
-            None => self.other_place(call, peer, displacement, layout, room),
+            None => self.other_place(call, peer, displacement, layout, (room, key_use)),
         }
     }
 
@@ -171,10 +172,10 @@ impl Window {
         peer: &Peer,
         displacement: u64,
         layout: &Layout,
-        room: &mut KeyRoom,
+        (room, key_use): (&mut KeyRoom, KeyUse),
     ) -> WinResult<Place> {
         if self.kind() == WindowKind::Dynamic {
-            return self.dynamic_place(call, peer, displacement, layout, room);
+            return self.dynamic_place(call, peer, displacement, layout, (room, key_use));
         }
         Err(out_of_bounds(call, peer, displacement, layout.extent()))
     }
@@ -185,7 +186,7 @@ impl Window {
         peer: &Peer,
         address: u64,
         layout: &Layout,
-        room: &mut KeyRoom,
+        (room, key_use): (&mut KeyRoom, KeyUse),
     ) -> WinResult<Place> {
         let (begin, end) = (layout.begin(), layout.extent());
         if end == 0 {
@@ -198,7 +199,7 @@ impl Window {
         // What lies before the first element is not accessed, so it need not be attached. The address of
         // the first counts, however the program came there.
         let first = address.wrapping_add(begin as u64);
-        let words = self.region_key(call, peer, first, end - begin)?;
+        let words = self.region_key(call, peer, (first, end - begin), key_use)?;
         Ok(Place {
             address,
             handle: room.write(words).as_ptr().cast(),
@@ -236,11 +237,11 @@ impl Window {
         &self,
         op: &RmaOp<'a>,
         peer: &'a Peer,
-        room: &mut KeyRoom,
+        key: (&mut KeyRoom, KeyUse),
     ) -> WinResult<Transfer<'a>> {
         op.check()?;
         let target = &op.target;
-        let place = self.place(op.call, peer, target.displacement, target.layout, room)?;
+        let place = self.place(op.call, peer, target.displacement, target.layout, key)?;
         Ok(Transfer {
             call: op.call,
             op: op.op,

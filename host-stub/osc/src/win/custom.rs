@@ -11,6 +11,7 @@ use super::bounce::Bounce;
 use super::btl;
 use super::checked::KeyRoom;
 use super::copy::{pack, unpack};
+use super::dynamic::region_cache::KeyUse;
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
 use super::op::{RmaOp, Target};
@@ -126,7 +127,7 @@ impl Window {
         let _entered = self.link.enter(call)?;
         let peer = self.allowed(call, target.rank, op.writes())?;
         let mut room = KeyRoom::uninit();
-        let transfer = self.resolve(&op, peer, &mut room)?;
+        let transfer = self.resolve(&op, peer, (&mut room, KeyUse::Once))?;
         if target.layout.bytes() == 0 {
             return Ok(());
         }

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use super::btl::notify as remote;
 use super::checked::KeyRoom;
 use super::control::COUNTERS;
+use super::dynamic::region_cache::KeyUse;
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
 use super::op::{RmaOp, Target};
@@ -55,7 +56,7 @@ impl Window {
         let peer = self.allowed(PUT, target.rank, true)?;
         let mut room = KeyRoom::uninit();
         let op = RmaOp::put(PUT, (origin, layout), target);
-        let transfer = self.resolve(&op, peer, &mut room)?;
+        let transfer = self.resolve(&op, peer, (&mut room, KeyUse::Once))?;
         if layout.bytes() == 0 {
             return self.count(target.rank, counter);
         }

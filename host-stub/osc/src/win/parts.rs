@@ -83,6 +83,8 @@ pub(super) struct SyncState {
     pub(super) completions_due: AtomicU64,
     /// The group of the open start epoch.
     pub(super) group: Mutex<Vec<usize>>,
+    /// Calls that completed operations, in a dynamic window.
+    pub(super) completions: AtomicU64,
     /// Peers to which something is under way.
     pub(super) busy: BusyPeers,
     /// Notices to peers under way.

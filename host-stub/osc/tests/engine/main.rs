@@ -261,6 +261,132 @@ fn detached_memory_is_reached_by_nobody() {
     });
 }
 
+/// Until a flush, the puts that are not complete keep their region attached, so its key is asked for once.
+#[test]
+fn an_epoch_of_64_puts_reads_once_what_is_attached() {
+    let world = World::new(2, false);
+    on_world(&world, 1, &|rank| {
+        let window = Window::dynamic(members(rank)).unwrap();
+        let mut memory = Box::new([[0u64; 64]; 2]);
+        for part in memory.iter_mut() {
+            // SAFETY: the memory stays until the window is freed.
+            unsafe { window.attach(part.as_mut_ptr().cast(), 512) }.unwrap();
+        }
+        let base = memory.as_mut_ptr() as u64;
+        let all = rank.allgather(&base.to_ne_bytes()).unwrap();
+        if rank.rank() == 0 {
+            let there = u64::from_ne_bytes(all[1].as_slice().try_into().unwrap());
+            window.lock_all(NONE).unwrap();
+            // The first ones read what is attached.
+            put(&window, 0, 1, there);
+            put(&window, 0, 0, base);
+            let (layout, value) = (one(), [3u64]);
+            let puts = |to: usize, at: u64| {
+                let before = world.begun.load(Ordering::Relaxed);
+                for word in 0..64 {
+                    let target = Target {
+                        rank: to,
+                        displacement: at + 8 * word,
+                        layout: &layout,
+                    };
+                    // SAFETY: the value stays until the flush.
+                    unsafe { window.put(value.as_ptr().cast(), &layout, target) }.unwrap();
+                }
+                world.begun.load(Ordering::Relaxed) - before
+            };
+            for _ in 0..2 {
+                assert_eq!(puts(1, there), 64 + 1);
+                assert_eq!(puts(1, there + 512), 64 + 1, "another region");
+                assert_eq!(puts(1, there), 64, "both are kept");
+                assert_eq!(
+                    puts(0, base),
+                    64,
+                    "what this rank has attached is known here"
+                );
+                window.flush(1).unwrap();
+            }
+            window.unlock_all().unwrap();
+        }
+        rank.allgather(&[]).unwrap();
+        window.fence(NONE).unwrap();
+        window.fence(Assertion::NOSUCCEED).unwrap();
+        assert!(memory.as_flattened().iter().all(|word| *word == 3) || rank.rank() == 0);
+        window.free().unwrap();
+    });
+}
+
+/// Memory that is attached again has another key, and its owner may do so as soon as it knows that the operations are complete,
+/// however it knows, while the origin stays in its epoch.
+#[test]
+fn memory_that_is_attached_again_is_found() {
+    for seed in 1..=4 {
+        on_world(&World::new(2, false), seed, &|rank| {
+            let window = Window::dynamic(members(rank)).unwrap();
+            let mut memory = Box::new([7u64; 4]);
+            let base: *mut u8 = memory.as_mut_ptr().cast();
+            // SAFETY: here and below, the memory stays until it was detached.
+            unsafe { window.attach(base, 32) }.unwrap();
+            let all = rank.allgather(&(base as u64).to_ne_bytes()).unwrap();
+            let there = u64::from_ne_bytes(all[1].as_slice().try_into().unwrap());
+            let layout = one();
+            let target = Target {
+                rank: 1,
+                displacement: there,
+                layout: &layout,
+            };
+            let (mut found, value) = ([0u64], [9u64]);
+            if rank.rank() == 0 {
+                window.lock_all(NONE).unwrap();
+            }
+            for way in 0..5 {
+                if rank.rank() == 0 {
+                    let to = found.as_mut_ptr().cast();
+                    let from = value.as_ptr().cast();
+                    match way {
+                        0 => put(&window, 8, 1, there),
+                        2 => {
+                            // SAFETY: the place stays until the request has ended.
+                            let request = unsafe { window.rget(to, &layout, target) };
+                            request.unwrap().wait().unwrap();
+                        }
+                        // SAFETY: the value stays until the window is freed.
+                        3 => unsafe { window.put_notify(from, &layout, target, 1) }.unwrap(),
+                        _ => {
+                            // SAFETY: the place stays until the flush, or the end of the epoch.
+                            unsafe { window.get(to, &layout, target) }.unwrap();
+                            if way == 1 {
+                                window.flush_local_all().unwrap();
+                            } else {
+                                window.unlock_all().unwrap();
+                                window.lock_all(NONE).unwrap();
+                            }
+                        }
+                    }
+                    if way != 3 {
+                        rank.allgather(&[]).unwrap();
+                    }
+                } else {
+                    match way {
+                        3 => window.wait_notified(1, 1).unwrap(),
+                        _ => drop(rank.allgather(&[]).unwrap()),
+                    }
+                    window.detach(base).unwrap();
+                    // SAFETY: as above.
+                    unsafe { window.attach(base, 32) }.unwrap();
+                }
+                rank.allgather(&[]).unwrap();
+            }
+            if rank.rank() == 0 {
+                put(&window, 5, 1, there);
+                window.unlock_all().unwrap();
+            }
+            rank.allgather(&[]).unwrap();
+            window.free().unwrap();
+            assert_eq!(memory[0], if rank.rank() == 0 { 7 } else { 5 });
+        });
+    }
+}
+
 #[test]
 fn a_creation_that_one_rank_refuses_fails_everywhere() {
     on_ranks(3, |rank| {

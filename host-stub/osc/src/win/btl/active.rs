@@ -80,7 +80,11 @@ pub(in crate::win) fn barrier(window: &Window, call: &'static str) -> WinResult<
     }
 }
 
-pub(super) fn fence(window: &Window, plan: FencePlan, assertion: Assertion) -> WinResult<()> {
+pub(in crate::win) fn fence(
+    window: &Window,
+    plan: FencePlan,
+    assertion: Assertion,
+) -> WinResult<()> {
     let call = "fence";
     let completed = if plan.complete {
         flush_all(window, call)
@@ -141,7 +145,7 @@ pub(super) fn start(window: &Window, group: &[usize], assertion: Assertion) -> W
     Ok(())
 }
 
-pub(super) fn complete(window: &Window, group: &[usize]) -> WinResult<()> {
+pub(in crate::win) fn complete(window: &Window, group: &[usize]) -> WinResult<()> {
     let call = "complete";
     let mut outcome = Ok(());
     window.send_all_gathered(call);

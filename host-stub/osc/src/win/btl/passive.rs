@@ -123,7 +123,11 @@ pub(super) fn lock(window: &Window, rank: usize, kind: LockKind) -> WinResult<()
     })
 }
 
-pub(super) fn unlock(window: &Window, rank: usize, held: Option<LockKind>) -> WinResult<()> {
+pub(in crate::win) fn unlock(
+    window: &Window,
+    rank: usize,
+    held: Option<LockKind>,
+) -> WinResult<()> {
     let call = "unlock";
     let flushed = flush(window, call, rank);
     let Some(kind) = held else {
@@ -144,7 +148,7 @@ pub(super) fn lock_all(window: &Window) -> WinResult<()> {
     words.locked(|back_off| lock_words::lock_shared(&words, LockWord::Master, back_off))
 }
 
-pub(super) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {
+pub(in crate::win) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {
     let call = "unlock_all";
     let flushed = flush_all(window, call);
     if !held {

@@ -241,6 +241,8 @@ impl Window {
                 .is_some_and(|peer| !is_idle(peer)),
             None => !self.parts.peers.iter().all(is_idle),
         };
+        // Those of a dynamic window may have ended since the program last asked.
+        self.count_completion();
         if !is_busy() {
             return;
         }
@@ -252,6 +254,7 @@ impl Window {
             self.link.waiter().visit();
             std::thread::sleep(NAP);
         }
+        self.count_completion();
     }
 
     /// As [`wait_pending`](Self::wait_pending), and reports the first failure.

@@ -9,6 +9,7 @@ use crate::win::btl;
 use crate::win::btl::gather::Gathers;
 use crate::win::control::Control;
 use crate::win::create::intent::Intent;
+use crate::win::dynamic::completing;
 use crate::win::dynamic::regions::Attached;
 use crate::win::epoch::Epochs;
 use crate::win::error::{WinError, WinResult};
@@ -69,6 +70,10 @@ pub(in crate::win) fn assemble(
         peers,
         devices,
     } = pieces;
+    let table = match kind {
+        WindowKind::Dynamic => completing::over(table),
+        _ => table,
+    };
     Window {
         kind,
         info: *info,

@@ -2,18 +2,20 @@
 //! ([`crate::win::regions`]).
 //!
 //! The table of a rank is of a version, which is odd while the table changes. An origin keeps a copy
-//! of each target's table ([`crate::win::region_cache`]). Before every operation it reads the target's
-//! version (one small get) and reads what has changed when its copy is of another version, so it
-//! never uses the key of memory that was detached before the call. Once in each epoch would not do (docs/windows.md). This is
-//! the simple protocol of
+//! of each target's table ([`crate::win::dynamic::region_cache`]). Before an operation it reads the target's version (one
+//! small get), and what has changed since its copy, unless an earlier operation on the same region is not complete
+//! ([`crate::win::dynamic::completing`]). So it never uses the key of memory that was detached before the call. Once in
+//! each epoch would not do (docs/windows.md). This is the simple protocol of
 //! Gerstenberger, Besta, Hoefler, "Enabling Highly-Scalable Remote Memory Access Programming with
 //! MPI-3 One Sided" (SC 2013): detaching stays local, because no origin has to be told.
+
+use std::sync::atomic::Ordering;
 
 use crate::door::{Location, decode_location};
 use crate::win::control::REGIONS_VERSION;
 use crate::win::create::own_part::register;
 use crate::win::dynamic::keeping::keeping;
-use crate::win::dynamic::region_cache::RegionCache;
+use crate::win::dynamic::region_cache::{KeyUse, RegionCache};
 use crate::win::dynamic::regions::KeyWords;
 use crate::win::error::{WinError, WinResult};
 use crate::win::kind::WindowKind;
@@ -58,8 +60,10 @@ impl Window {
         if self.kind != WindowKind::Dynamic {
             return Err(missing);
         }
-        self.with_regions(call, peer, |cache| cache.rest(address))?
-            .ok_or(missing)
+        self.with_regions(call, peer, (address, KeyUse::Once), |cache| {
+            cache.rest(address)
+        })?
+        .ok_or(missing)
     }
 
     /// The key of the region at `peer` that holds a range, of the table as it is now.
@@ -67,10 +71,11 @@ impl Window {
         &self,
         call: &'static str,
         peer: &Peer,
-        address: u64,
-        extent: usize,
+        (address, extent): (u64, usize),
+        key_use: KeyUse,
     ) -> WinResult<KeyWords> {
-        self.with_regions(call, peer, |cache| cache.find(address, extent))?
+        let look = |cache: &RegionCache| cache.find(address, extent);
+        self.with_regions(call, peer, (address, key_use), look)?
             .ok_or(WinError::NotAttached {
                 call,
                 rank: peer.rank,
@@ -79,14 +84,23 @@ impl Window {
             })
     }
 
-    /// Looks at the regions of `peer`, of the table as it is now.
+    /// Looks for something about the region of `peer` that holds an address, in the table as it is now.
     fn with_regions<R>(
         &self,
         call: &'static str,
         peer: &Peer,
-        look: impl FnOnce(&RegionCache) -> R,
-    ) -> WinResult<R> {
-        let version = self.read_word(call, peer, REGIONS_VERSION)?;
+        (address, key_use): (u64, KeyUse),
+        look: impl Fn(&RegionCache) -> Option<R>,
+    ) -> WinResult<Option<R>> {
+        // Before the table is read: a call that completes operations meanwhile ends what is found here.
+        let completions = self.completions();
+        if let Some(cache) = peer.regions().try_take()
+            && cache.keeps(address, completions)
+            && let Some(found) = look(&cache)
+        {
+            return Ok(Some(found));
+        }
+        let version = self.regions_version(call, peer)?;
         let mut waiter = self.link.tries(call);
         let mut cache = loop {
             match peer.regions().try_take() {
@@ -100,7 +114,21 @@ impl Window {
                 self.refresh_regions(call, peer, &mut cache, version)
             })?;
         }
-        Ok(look(&cache))
+        let found = look(&cache);
+        if found.is_some() && key_use == KeyUse::UntilComplete {
+            cache.keep(address, completions);
+        }
+        Ok(found)
+    }
+
+    /// The version of what a rank has attached.
+    fn regions_version(&self, call: &'static str, peer: &Peer) -> WinResult<u64> {
+        if peer.rank == self.link.rank {
+            // Only this process changes it, and not through the transport.
+            let version = self.parts.control.word(REGIONS_VERSION);
+            return Ok(version.load(Ordering::Acquire));
+        }
+        self.read_word(call, peer, REGIONS_VERSION)
     }
 }
 

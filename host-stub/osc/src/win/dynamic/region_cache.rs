@@ -1,6 +1,6 @@
 //! What a target has attached to a dynamic window, as an origin last read it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::win::dynamic::regions::{KEY_WORDS, KeyWords, LOG};
 
@@ -22,6 +22,21 @@ pub(in crate::win) struct RegionCache {
     by_base: BTreeMap<u64, usize>,
     /// Address and handle of the chunks that were met.
     pub(in crate::win) chunks: Vec<(u64, KeyWords)>,
+    /// Slots of regions to which an operation may be incomplete.
+    kept: BTreeSet<usize>,
+    /// After how many calls that complete operations this was so.
+    kept_at: u64,
+}
+
+/// For how long a call may rely on a key that was found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::win) enum KeyUse {
+    /// Until a call completes the operations of this rank: the one that is issued now keeps the region attached
+    /// ([`super::completing`]).
+    UntilComplete,
+    /// For the operation that is issued now. The program may learn without a call of the window that it is complete, or the
+    /// target may.
+    Once,
 }
 
 /// Slots that were read, and not yet believed.
@@ -37,6 +52,30 @@ impl RegionCache {
     /// Whether it is of this version or a later one, as another thread may have read.
     pub(in crate::win) fn is_of(&self, version: u64) -> bool {
         self.version >= Some(version)
+    }
+
+    /// Whether an operation keeps the region that holds an address attached, after so many calls that complete operations.
+    pub(in crate::win) fn keeps(&self, address: u64, completions: u64) -> bool {
+        self.kept_at == completions
+            && self
+                .by_base
+                .range(..=address)
+                .next_back()
+                .is_some_and(|(_, slot)| self.kept.contains(slot))
+    }
+
+    /// Notes that an operation keeps the region that holds an address attached.
+    pub(in crate::win) fn keep(&mut self, address: u64, completions: u64) {
+        if completions < self.kept_at {
+            return;
+        }
+        if completions > self.kept_at {
+            self.kept.clear();
+            self.kept_at = completions;
+        }
+        if let Some((_, slot)) = self.by_base.range(..=address).next_back() {
+            self.kept.insert(*slot);
+        }
     }
 
     /// The key of the region that holds a range.
@@ -75,6 +114,7 @@ impl RegionCache {
 
     /// Takes in what was read of a version.
     pub(in crate::win) fn take(&mut self, read: &Read, version: u64) {
+        self.kept.clear();
         if read.whole {
             self.slots.clear();
             self.by_base.clear();

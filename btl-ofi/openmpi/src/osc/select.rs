@@ -305,7 +305,8 @@ fn meet(comm: &Comm, asked: &Asked, hints: &Hints, scope: Scope) -> Result<Met, 
     };
     let prefers_ucx = match &opened {
         Ok(opened) if scope == Scope::All && !on_device && opened.is_by_processors() => {
-            ucx::is_better(|| priority(ucx::NAME, asked))
+            let is_dynamic = asked.flavor as u32 == ffi::MPI_WIN_FLAVOR_DYNAMIC;
+            ucx::is_better(is_dynamic, || priority(ucx::NAME, asked))
         }
         _ => false,
     };

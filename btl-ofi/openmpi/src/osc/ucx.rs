@@ -22,17 +22,19 @@ struct Facts<'a> {
     card: Option<&'a str>,
     /// Whether the user named providers of libfabric, and so wants this component's.
     names_providers: bool,
+    /// Whether memory is attached to the window later: osc/ucx takes 32 or 48 regions of a rank and refuses further ones.
+    is_dynamic: bool,
 }
 
 impl Facts<'_> {
     fn are_better(self) -> bool {
-        self.priority >= 0 && self.card.is_some() && !self.names_providers
+        self.priority >= 0 && self.card.is_some() && !self.names_providers && !self.is_dynamic
     }
 }
 
 /// Whether osc/ucx, whose priority for a window is asked for only then, would make it better as far as this rank can tell, where
-/// processors make this component's puts.
-pub(crate) fn is_better(priority: impl FnOnce() -> c_int) -> bool {
+/// processors make this component's puts. `is_dynamic`: memory is attached to the window later.
+pub(crate) fn is_better(is_dynamic: bool, priority: impl FnOnce() -> c_int) -> bool {
     let Some(card) = card() else {
         return false;
     };
@@ -40,6 +42,7 @@ pub(crate) fn is_better(priority: impl FnOnce() -> c_int) -> bool {
         priority: priority(),
         card: Some(card),
         names_providers: params::names_providers(),
+        is_dynamic,
     };
     facts.are_better()
 }
@@ -94,6 +97,7 @@ mod tests {
             priority: 60,
             card: Some("mlx5_0"),
             names_providers: false,
+            is_dynamic: false,
         };
         assert!(better.are_better());
         for other in [
@@ -107,6 +111,10 @@ mod tests {
             },
             Facts {
                 names_providers: true,
+                ..better
+            },
+            Facts {
+                is_dynamic: true,
                 ..better
             },
         ] {

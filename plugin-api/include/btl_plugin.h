@@ -193,6 +193,9 @@ typedef struct btl_host_vtable {
 #define BTL_FLAG_ATOMIC_OPS UINT32_C(0x8000)   /* atomic_op works for at least one operation */
 #define BTL_FLAG_ATOMIC_FOPS UINT32_C(0x10000) /* atomic_fop works for at least one operation */
 #define BTL_FLAG_RDMA_FLUSH UINT32_C(0x80000)  /* flush works */
+/* Atomics of all peers are executed by this process's calls, so that register_mem takes
+ * BTL_ACCESS_SOLE_ATOMICS. Not a BTL flag. */
+#define BTL_FLAG_SOLE_ATOMICS UINT32_C(0x8000000)
 /* apply takes puts and gets of several runs (BTL_APPLY_BYTES) to peers whose small puts the target's
  * processor makes; for others it answers BTL_NOT_SUPPORTED. Not a BTL flag. */
 #define BTL_FLAG_SCATTERS UINT32_C(0x10000000)
@@ -347,6 +350,10 @@ typedef struct btl_descriptor {
 #define BTL_ACCESS_REMOTE_READ UINT32_C(0x2)   /* peers read it */
 #define BTL_ACCESS_REMOTE_WRITE UINT32_C(0x4)  /* peers write it */
 #define BTL_ACCESS_REMOTE_ATOMIC UINT32_C(0x8) /* peers update it atomically */
+/* Beside them, for register_mem of modules with BTL_FLAG_SOLE_ATOMICS: while peers change elements of
+ * the memory, nothing else does but atomics of this module. So it need not change them by the
+ * processor's atomics. Not a BTL flag. */
+#define BTL_ACCESS_SOLE_ATOMICS UINT32_C(0x10)
 
 /* Flags of one atomic, with the bits of MCA_BTL_ATOMIC_FLAG_*. */
 #define BTL_OP_FLAG_WORD_32 UINT32_C(0x1) /* operands have 32 bits, in the low half */
@@ -555,7 +562,8 @@ struct btl_module_vtable {
      * returns BTL_PERM and has no effect. An atomic needs BTL_ACCESS_REMOTE_ATOMIC; a plugin may
      * instead accept the rights for the atomic's own accesses: read, write or both.
      * BTL_OUT_OF_RESOURCE: the provider has no room. BTL_BAD_PARAM: peers cannot use the memory so, because
-     * it is read-only, behind the end of its file, or not mapped. It stays usable until deregister_mem. */
+     * it is read-only, behind the end of its file, or not mapped. It stays usable until deregister_mem.
+     * BTL_ACCESS_SOLE_ATOMICS may be added to the rights. */
     btl_status (*register_mem)(btl_module *module, btl_endpoint *endpoint, void *base, size_t size,
                                uint32_t access, btl_handle **handle);
 

@@ -32,6 +32,9 @@ bitflags! {
         const ATOMICS_ORDERED = 0x4000_0000;
         /// `apply` reaches every peer. Without it, it may reach some. Not a BTL flag.
         const APPLIES = 0x2000_0000;
+        /// Atomics of all peers are executed by this process's calls, so that `register_mem` takes
+        /// [`SOLE_ATOMICS`](crate::SOLE_ATOMICS). Not a BTL flag.
+        const SOLE_ATOMICS = 0x0800_0000;
         /// `apply` takes puts and gets of several runs ([`APPLY_BYTES`](crate::APPLY_BYTES)) to peers whose small puts the target's
         /// processor makes; for others it answers [`Status::NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED). Not a BTL flag.
         const SCATTERS = 0x1000_0000;

@@ -58,7 +58,7 @@ pub struct ModuleVtable {
     /// effect. An atomic needs [`Access::REMOTE_ATOMIC`](crate::Access::REMOTE_ATOMIC); a plugin may instead accept the rights for the atomic's own
     /// accesses: read, write or both. [`Status::OUT_OF_RESOURCE`]: the provider has no room.
     /// [`Status::BAD_PARAM`]: peers cannot use the memory so, because it is read-only, behind the end of its file, or not
-    /// mapped. It stays usable until `deregister_mem`.
+    /// mapped. It stays usable until `deregister_mem`. [`SOLE_ATOMICS`](crate::SOLE_ATOMICS) may be added to the rights.
     pub register_mem: Option<
         unsafe extern "C" fn(
             module: *mut Module,

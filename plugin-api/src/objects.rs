@@ -106,6 +106,11 @@ bitflags! {
     }
 }
 
+/// Beside the rights of [`Access`], for `register_mem` of modules with [`ModuleFlags::SOLE_ATOMICS`](crate::ModuleFlags::SOLE_ATOMICS):
+/// while peers change elements of the memory, nothing else does but atomics of this module. So it need not change them by
+/// the processor's atomics. Not a BTL flag.
+pub const SOLE_ATOMICS: u32 = 0x10;
+
 bitflags! {
     /// Flags of one atomic, with the bits of `MCA_BTL_ATOMIC_FLAG_*`.
     #[repr(transparent)]

@@ -67,11 +67,15 @@ unsafe extern "C" fn combine(
 }
 
 fn open_one(provider: &str, same_node: &(&'static str, Value)) -> Transport {
+    open_at(provider, same_node, ThreadLevel::Single)
+}
+
+fn open_at(provider: &str, same_node: &(&'static str, Value), level: ThreadLevel) -> Transport {
     loopback();
     let include = Value::String(provider.to_owned().into());
     let mut options = options(&[("btl_ofi_provider_include", include), same_node.clone()]);
     options.need_applies();
-    let t = try_open(&options, ThreadLevel::Single).unwrap_or_else(|e| panic!("{provider}: {e}"));
+    let t = try_open(&options, level).unwrap_or_else(|e| panic!("{provider}: {e}"));
     t.on_apply(Some(Arithmetic {
         function: combine,
         context: ptr::null_mut(),
@@ -458,6 +462,79 @@ fn many_at_once() {
         drop(region);
         a.close().unwrap();
         b.close().unwrap();
+    }
+}
+
+/// In memory that atomics of one transport alone change, vectors and listed elements of several origins and of the target itself exclude
+/// each other, by whichever carrier they come.
+#[test]
+fn changes_of_sole_memory_exclude_each_other() {
+    const COUNT: usize = 300;
+    const ROUNDS: usize = 300;
+    const LISTED: [usize; 3] = [3, 77, 3];
+    let ones = [1f64; COUNT];
+    let runs = LISTED.map(|place| ApplyRun {
+        offset: 8 * place as u64,
+        length: 8,
+        stride: 0,
+        count: 1,
+    });
+    let sum = Change {
+        datatype: Some(Datatype::Double),
+        op: Some(AtomicOp::Sum),
+        ..adding(8)
+    };
+    let origin = |t: &Transport, address: &[u8], h: &Handle| {
+        let peer = t.connect(address, 1).unwrap();
+        let what = (AtomicKind::Update, Datatype::Double, AtomicOp::Sum);
+        let operands = (ones.as_ptr().cast_mut().cast(), ptr::null_mut());
+        for _ in 0..ROUNDS {
+            let vector = Op::atomic(what, (h, h.base()), COUNT, operands, None);
+            let listed = Apply {
+                remote: h,
+                address: h.base(),
+                runs: &runs,
+                change: sum,
+                operands: ones.as_ptr().cast(),
+                results: ptr::null_mut(),
+                completion: None,
+            };
+            // SAFETY: the operands live longer than the transport, and there are no results.
+            insist(t, || unsafe { t.submit(peer, &vector) });
+            // SAFETY: the operands are copied, and there are no results.
+            insist(t, || unsafe { t.apply(peer, &listed) });
+        }
+        assert_eq!(t.flush(None), Status::SUCCESS);
+    };
+    let ways = [
+        ("net", SAME_NODE),
+        ("net", SAME_NODE_OFF),
+        ("tcp;ofi_rxm", SAME_NODE_OFF),
+        ("shm", SAME_NODE),
+        ("memory", SAME_NODE),
+    ];
+    for (provider, same_node) in ways {
+        let all = [(); 3].map(|()| open_at(provider, &same_node, ThreadLevel::Multiple));
+        let target = &all[0];
+        let mut window = vec![0u64; COUNT];
+        let base = window.as_mut_ptr().cast();
+        // SAFETY: the window lives until the region is closed.
+        let region = unsafe { target.register_sole(base, 8 * COUNT, Access::all()) }.unwrap();
+        let (h, address) = (region.handle(), target.address());
+        attended(target, || {
+            std::thread::scope(|s| {
+                for t in &all {
+                    s.spawn(|| origin(t, address, &h));
+                }
+            });
+        });
+        for (i, word) in window.iter().enumerate() {
+            let times = 1 + LISTED.iter().filter(|place| **place == i).count();
+            let expected = (all.len() * ROUNDS * times) as f64;
+            assert_eq!(f64::from_bits(*word), expected, "{provider}, element {i}");
+        }
+        drop(region);
+        all.map(|t| t.close().unwrap());
     }
 }
 

@@ -372,7 +372,11 @@ fn scattered(numbers: &mut Numbers) -> (Vec<u64>, u32, u32) {
     let gets = numbers.below(2) == 0;
     // Size, no type, the operation, and that it is no atomic.
     let op = if gets { 10 } else { 11 };
-    let mut words = vec![1 << 32 | 0xff << 40 | op << 48 | 1 << 56, 2];
+    let first = 1 << 32 | 0xff << 40 | op << 48 | 1 << 56;
+    if numbers.below(2) == 0 {
+        return listed(numbers, gets, first | 1 << 57);
+    }
+    let mut words = vec![first, 2];
     let mut bytes = 0;
     for _ in 0..2 {
         let (length, count) = (1 + numbers.below(40) as u64, 1 + numbers.below(20) as u64);
@@ -391,6 +395,28 @@ fn scattered(numbers: &mut Numbers) -> (Vec<u64>, u32, u32) {
     }
     let head = 8 * words.len() as u64;
     let (operands, results) = if gets { (0, bytes) } else { (bytes, 0) };
+    words.extend((0..operands.div_ceil(8)).map(|_| numbers.word()));
+    let carried = (head + operands) as u32 | (results as u32) << 16;
+    (words, carried, results.div_ceil(8) as u32)
+}
+
+/// The same with four runs of one length that are listed.
+fn listed(numbers: &mut Numbers, gets: bool, first: u64) -> (Vec<u64>, u32, u32) {
+    let length = 1 + numbers.below(40) as u64;
+    let mut words = vec![first, 4 | length << 32];
+    for _ in 0..2 {
+        let places = (numbers.below(2000) as u64, numbers.below(2000) as u64);
+        words.push(match numbers.below(8) {
+            0 => numbers.word(),
+            _ => places.0 | places.1 << 32,
+        });
+    }
+    let head = 8 * words.len() as u64;
+    let (operands, results) = if gets {
+        (0, 4 * length)
+    } else {
+        (4 * length, 0)
+    };
     words.extend((0..operands.div_ceil(8)).map(|_| numbers.word()));
     let carried = (head + operands) as u32 | (results as u32) << 16;
     (words, carried, results.div_ceil(8) as u32)

@@ -5,7 +5,7 @@ use plugin_api::{
     ABI_MAJOR, ABI_MINOR, APPLY_BYTES, APPLY_HEAD, APPLY_OTHER, APPLY_RUN, Access, AtomicFlags,
     AtomicKind, AtomicOp, Attributes, BtlAtomicOp, ComponentVtable, Datatype, ErrorFlags, HmemInfo,
     HostVtable, LogLevel, MOST_APPLIED, MOST_ELEMENT, ModuleFlags, ModuleVtable, OpFlags,
-    ParamKind, Stats, Status, ThreadLevel, hmem_iface, magic,
+    ParamKind, SOLE_ATOMICS, Stats, Status, ThreadLevel, hmem_iface, magic,
 };
 
 /// Appends the constants of an enum whose values are all in `ALL`.
@@ -52,6 +52,7 @@ pub(crate) fn all() -> Vec<(String, i128)> {
         ("BTL_MOST_ELEMENT".into(), MOST_ELEMENT as i128),
         ("BTL_APPLY_OTHER".into(), APPLY_OTHER as i128),
         ("BTL_APPLY_BYTES".into(), APPLY_BYTES as i128),
+        ("BTL_ACCESS_SOLE_ATOMICS".into(), SOLE_ATOMICS as i128),
         ("BTL_MAGIC_HOST".into(), magic::HOST as i128),
         ("BTL_MAGIC_COMPONENT".into(), magic::COMPONENT as i128),
         ("BTL_MAGIC_MODULE".into(), magic::MODULE as i128),

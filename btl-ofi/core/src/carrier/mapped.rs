@@ -308,6 +308,7 @@ unsafe fn execute(used: &Use<'_>, atomic: &Request) -> Result<(), Status> {
         operands: operands.cast(),
         compare: atomic.command.compare,
         results: atomic.result.cast(),
+        alone: false,
     };
     // SAFETY: the caller guarantees the buffers; the region has the elements at a place as aligned as the owner's, stays
     // mapped while it is used, and its file keeps its length.

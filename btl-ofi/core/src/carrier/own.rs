@@ -31,8 +31,9 @@ impl Core {
         if let Some(status) = peer.failure() {
             return status;
         }
+        let is_told = caller.completion.is_some() && !self.setup.answers_at_once;
         // Before side effects: the caller repeats an operation that was refused.
-        if caller.completion.is_some() && state.ready.try_reserve(1).is_err() {
+        if is_told && state.ready.try_reserve(1).is_err() {
             return Status::OUT_OF_RESOURCE;
         }
         let value;
@@ -46,19 +47,20 @@ impl Core {
         let Some((kind, datatype, op)) = responder::decode(atomic.command.what) else {
             return Status::NOT_SUPPORTED;
         };
-        let elements = Elements {
-            datatype,
-            op,
-            count: atomic.command.count as usize,
-            at: std::ptr::with_exposed_provenance_mut(atomic.command.address as usize),
-            operands: operands.cast(),
-            compare: atomic.command.compare,
-            results: atomic.result.cast(),
-        };
         {
             let regions = self.registrar.regions();
             let Some(known) = regions.find(atomic.command.key, atomic.command.cookie) else {
                 return Status::PERM;
+            };
+            let elements = Elements {
+                datatype,
+                op,
+                count: atomic.command.count as usize,
+                at: std::ptr::with_exposed_provenance_mut(atomic.command.address as usize),
+                operands: operands.cast(),
+                compare: atomic.command.compare,
+                results: atomic.result.cast(),
+                alone: known.by_commands,
             };
             // SAFETY: the caller guarantees that the buffers are valid; the lock on the regions keeps the
             // target registered.
@@ -67,7 +69,7 @@ impl Core {
                 return status;
             }
         }
-        if caller.completion.is_some() {
+        if is_told {
             let tag = context.raise(peer, self.setup.threaded);
             state.ready.push(caller.finished(tag));
         }
@@ -82,6 +84,9 @@ impl Core {
         if is_full {
             self.run_ready(context);
         }
-        Status::SUCCESS
+        match caller.completion {
+            Some(_) if !is_told => Status::COMPLETED,
+            _ => Status::SUCCESS,
+        }
     }
 }

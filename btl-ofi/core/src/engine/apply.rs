@@ -313,8 +313,9 @@ impl Transport {
         if let Some(status) = peer.failure() {
             return status;
         }
+        let is_told = caller.completion.is_some() && !self.setup.answers_at_once;
         // Before side effects: the caller repeats an operation that was refused.
-        if caller.completion.is_some() && state.ready.try_reserve(1).is_err() {
+        if is_told && state.ready.try_reserve(1).is_err() {
             return Status::OUT_OF_RESOURCE;
         }
         let words = encoded.area.words(encoded.carried);
@@ -326,7 +327,7 @@ impl Transport {
         if let Err(status) = done {
             return status;
         }
-        if caller.completion.is_some() {
+        if is_told {
             let tag = context.raise(peer, self.setup.threaded);
             state.ready.push(caller.finished(tag));
         }
@@ -341,7 +342,10 @@ impl Transport {
         if is_full {
             self.run_ready(context);
         }
-        Status::SUCCESS
+        match caller.completion {
+            Some(_) if !is_told => Status::COMPLETED,
+            _ => Status::SUCCESS,
+        }
     }
 }
 

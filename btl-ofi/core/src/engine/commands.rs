@@ -21,8 +21,8 @@ use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Atomics;
 
 impl Transport {
-    /// Posts an atomic to a peer's ring, or as a message. `None`, before side effects, for anything unusual: the caller then calls
-    /// [`command`](Self::command).
+    /// Posts an atomic to a peer's ring, or as a message, or executes it if the peer is this transport. `None`, before side effects, for
+    /// anything unusual: the caller then calls [`command`](Self::command).
     ///
     /// # Safety
     /// `endpoint` is live; the buffers of `atomic` are valid until completion.
@@ -37,10 +37,17 @@ impl Transport {
         unsafe {
             // The ring first: most callers have one, and messages mostly gather before they come here.
             let posted = self.try_ring_command(endpoint, caller, atomic);
-            if posted.is_some() || endpoint.as_ref().atomics() != Atomics::Message {
+            if posted.is_some() {
                 return posted;
             }
-            self.try_tell(endpoint, caller, atomic)
+            match endpoint.as_ref().atomics() {
+                Atomics::Message => self.try_tell(endpoint, caller, atomic),
+                Atomics::Own => {
+                    let status = self.perform(endpoint, caller, atomic);
+                    status.is_ok().then_some(status)
+                }
+                _ => None,
+            }
         }
     }
 

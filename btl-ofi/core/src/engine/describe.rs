@@ -92,6 +92,9 @@ fn flags(policy: &Policy, attaches: bool, atomics: &AtomicTable, mode: Mode) -> 
     if policy.messages {
         flags |= ModuleFlags::SCATTERS;
     }
+    if policy.is_by_commands() {
+        flags |= ModuleFlags::SOLE_ATOMICS;
+    }
     // Flags hold for all peers.
     if policy.one_node && attaches {
         flags |= ModuleFlags::RDMA_PASSIVE_TARGET;

@@ -39,10 +39,42 @@ impl Transport {
         length: usize,
         access: Access,
     ) -> Result<Region, Error> {
+        // SAFETY: the caller's guarantees.
+        unsafe { self.register_as(base, length, (access, false)) }
+    }
+
+    /// [`register`](Self::register) for memory in which nothing but atomics of this transport, its peers' and its own, changes elements
+    /// while peers may. Where all of these are commands, the responder then changes elements by loads and stores.
+    ///
+    /// # Errors
+    /// As for [`register`](Self::register).
+    ///
+    /// # Safety
+    /// As for [`register`](Self::register).
+    pub unsafe fn register_sole(
+        &self,
+        base: *mut c_void,
+        length: usize,
+        access: Access,
+    ) -> Result<Region, Error> {
+        let by_commands = self.policy.is_by_commands();
+        // SAFETY: the caller's guarantees.
+        unsafe { self.register_as(base, length, (access, by_commands)) }
+    }
+
+    /// # Safety
+    /// As for [`register`](Self::register).
+    unsafe fn register_as(
+        &self,
+        base: *mut c_void,
+        length: usize,
+        (access, by_commands): (Access, bool),
+    ) -> Result<Region, Error> {
         self.check_copy()?;
         usable::check(base as u64, length as u64, access)?;
         let rails = self.rails.register(base, length, access);
-        self.registrar.register(base, length, access, rails, None)
+        self.registrar
+            .register((base, length), (access, by_commands), rails, None)
     }
 
     /// [`register`](Self::register) for memory that is a shared mapping of a file. Local peers map it too, and make their
@@ -71,6 +103,7 @@ impl Transport {
         let file = memory.keep(base as u64, length as u64)?;
         usable::check(base as u64, length as u64, access)?;
         let rails = self.rails.register(base, length, access);
-        self.registrar.register(base, length, access, rails, file)
+        self.registrar
+            .register((base, length), (access, false), rails, file)
     }
 }

@@ -174,6 +174,12 @@ impl Policy {
         self.serves_itself && !self.messages
     }
 
+    /// Whether atomics of all peers come as commands, to their ring or as messages, so that the provider executes none of them. A peer
+    /// that does not exchange messages is refused where this process does.
+    pub(crate) fn is_by_commands(&self) -> bool {
+        self.messages || self.memory_only
+    }
+
     /// Whether transfers, atomics or sends of the host travel as messages (`fabric::msg`).
     pub(crate) fn posts_messages(&self) -> bool {
         self.messages || self.two_sided
@@ -267,7 +273,8 @@ pub(crate) fn carries_applies(info: InfoRef<'_>, options: &Options) -> bool {
     takes_messages(info, options) && !Quirks::of(&info.provider()).has(Trait::SinglePackets)
 }
 
-/// Words of the longest answer to messages. Long ones serve where the provider sends them as cheaply as several short ones.
+/// Words of the longest batch of commands, and of its answer. Long ones serve where the provider sends them as cheaply as several short
+/// ones.
 pub(crate) fn longest_answer(info: InfoRef<'_>) -> usize {
     let quirks = Quirks::of(&info.provider());
     let long = quirks.has(Trait::PrefersMessages) && !quirks.has(Trait::SendsInParts);

@@ -71,13 +71,12 @@ impl Registrar {
     }
 
     /// Registers `length` bytes at `base`. The caller passes memory that exists, as `FI_MR_ALLOCATED` requires; its
-    /// pages need not be touched before. `rails` is the same memory on further rails. Local peers may map it by `file`, from
-    /// this byte on.
+    /// pages need not be touched before. Commands alone change elements in it if so said. `rails` is the same memory on further rails.
+    /// Local peers may map it by `file`, from this byte on.
     pub(crate) fn register(
         self: &Arc<Self>,
-        base: *mut c_void,
-        length: usize,
-        access: Access,
+        (base, length): (*mut c_void, usize),
+        (access, by_commands): (Access, bool),
         rails: Vec<Region>,
         file: Option<(File, u64)>,
     ) -> Result<Region, Error> {
@@ -111,7 +110,11 @@ impl Registrar {
                 let handle = announced.unwrap_or(handle);
                 // An empty region has no key at the provider.
                 if fields.is_some() {
-                    self.regions.lock().insert(Known { handle, access });
+                    self.regions.lock().insert(Known {
+                        handle,
+                        access,
+                        by_commands,
+                    });
                 }
                 Ok(Region {
                     mr,
@@ -137,7 +140,7 @@ impl Registrar {
         length: usize,
         access: Access,
     ) -> Result<Region, Error> {
-        self.register(base, length, access, Vec::new(), None)
+        self.register((base, length), (access, false), Vec::new(), None)
     }
 
     /// Registers device memory with a provider that accesses it itself. Passes FI_HMEM_DEVICE_ONLY, unless the

@@ -45,6 +45,8 @@ unsafe impl Sync for Arithmetic {}
 pub(crate) struct Known {
     pub(crate) handle: Handle,
     pub(crate) access: Access,
+    /// Whether commands to this process, its own included, are all that changes elements in it.
+    pub(crate) by_commands: bool,
 }
 
 impl Regions {
@@ -131,6 +133,7 @@ mod tests {
         Known {
             handle: Handle::new(base, length, KEY, access, generation),
             access,
+            by_commands: false,
         }
     }
 

@@ -9,6 +9,7 @@
 //! | any other | the responder alone, under its lock, with the user's function on a copy |
 //!
 //! | on a device | the responder alone, on a copy, under the lock of all commands on such memory |
+//! | in a region that [commands alone](crate::Transport::register_sole) change | the responder alone, under its lock: by a load and a store, or with the user's function on a copy |
 //!
 //! A put or get of several runs is such a command, too: one that replaces or reads bytes ([`Change::is_transfer`]). Its runs are copied as those
 //! of any put or get, of which nobody expects more than that a word of 4 or 8 bytes that is a run of its own is one access.
@@ -23,12 +24,17 @@
 //!
 //! | word | holds |
 //! | --- | --- |
-//! | 0 | the user's code, bytes of an element, type and operation if [`element`](crate::op::element) has them, whether it is a put or get |
+//! | 0 | the user's code, bytes of an element, type and operation if [`element`](crate::op::element) has them, whether it is a put or get, whether the runs are listed |
 //! | 1 | number of runs |
 //! | 2, 3, 4; ... | a run: offset from the command's address; bytes and count of its blocks; distance of two blocks |
 //! | after them | the operands, packed; of a compare-and-swap, the values to compare with and then the new ones |
 //!
+//! Blocks of one length are *listed* where that takes fewer words: the halves of word 1 have the number of blocks and their length, and each
+//! word behind it has the offsets of two blocks, in the largest power of two that divides an element's size.
+//!
 //! The results are packed likewise. Everything is checked before the first element is changed.
+
+mod runs;
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -38,6 +44,7 @@ use plugin_api::{
     Access, ApplyRun, AtomicKind, AtomicOp, Datatype, MOST_APPLIED, MOST_ELEMENT, Status,
 };
 
+use self::runs::{Received, Sent};
 use crate::mem::handle::Handle;
 use crate::mem::rights;
 use crate::op::completion::Completion;
@@ -78,9 +85,8 @@ pub struct Apply<'a> {
     pub completion: Option<Completion>,
 }
 
-/// Words before the runs, and of a run.
+/// Words before the runs.
 const HEAD: usize = 2;
-const RUN: usize = 3;
 
 /// In the place of a type or operation that the typed atomics do not have.
 const OTHER: u64 = 0xff;
@@ -93,6 +99,8 @@ pub(crate) struct Area(MaybeUninit<[u64; WORDS]>);
 
 /// Set in the first word of a put or get.
 const TRANSFER: u64 = 1 << 56;
+/// Set in the first word if the runs are listed.
+const LISTED: u64 = 1 << 57;
 
 /// The number of operands' and results' bytes for each byte of the elements.
 fn factors(change: &Change, has_results: bool) -> Result<(usize, usize), Status> {
@@ -105,33 +113,6 @@ fn factors(change: &Change, has_results: bool) -> Result<(usize, usize), Status>
         Some(AtomicOp::Cswap) => Ok((2, 1)),
         _ => Ok((1, usize::from(has_results))),
     }
-}
-
-/// Bytes of all elements of some runs, which are whole elements; an error if there are none, or more than a command takes.
-fn total(runs: impl Iterator<Item = ApplyRun>, size: usize) -> Result<usize, Status> {
-    let mut total = 0u64;
-    for run in runs {
-        if run.length == 0 || run.count == 0 || run.length % size as u64 != 0 {
-            return Err(Status::BAD_PARAM);
-        }
-        let bytes = run.length.checked_mul(run.count);
-        total = bytes
-            .and_then(|bytes| total.checked_add(bytes))
-            .ok_or(Status::VALUE_OUT_OF_BOUNDS)?;
-    }
-    match total as usize {
-        0 => Err(Status::BAD_PARAM),
-        _ if total > MOST_APPLIED as u64 => Err(Status::VALUE_OUT_OF_BOUNDS),
-        total => Ok(total),
-    }
-}
-
-/// The first byte of a run and the number of bytes up to its end.
-fn span(address: u64, run: &ApplyRun) -> Result<(u64, u64), Status> {
-    let last = (run.count - 1).checked_mul(run.stride);
-    let size = last.and_then(|last| last.checked_add(run.length));
-    let first = address.checked_add(run.offset);
-    first.zip(size).ok_or(Status::VALUE_OUT_OF_BOUNDS)
 }
 
 impl Change {
@@ -184,14 +165,17 @@ impl Change {
         }
     }
 
-    fn word(&self) -> u64 {
+    fn word(&self, is_listed: bool) -> u64 {
         let datatype = self.datatype.map_or(OTHER, |datatype| datatype as u64);
         let op = self.op.map_or(OTHER, |op| op as u64);
         let transfer = if self.is_transfer { TRANSFER } else { 0 };
-        u64::from(self.code) | (self.size as u64) << 32 | datatype << 40 | op << 48 | transfer
+        let listed = if is_listed { LISTED } else { 0 };
+        let kind = transfer | listed;
+        u64::from(self.code) | (self.size as u64) << 32 | datatype << 40 | op << 48 | kind
     }
 
-    fn of_word(word: u64) -> Result<Change, Status> {
+    /// The change that a word says, and whether the runs are listed.
+    fn of_word(word: u64) -> Result<(Change, bool), Status> {
         let byte = |at: u32| word >> at & 0xff;
         let known = |code: u64| (code != OTHER).then_some(code as u32);
         let change = Change {
@@ -207,10 +191,10 @@ impl Change {
             code: word as u32,
             is_transfer: word & TRANSFER != 0,
         };
-        if word & !(TRANSFER | (TRANSFER - 1)) != 0 {
+        if word & !(LISTED | TRANSFER | (TRANSFER - 1)) != 0 {
             return Err(Status::BAD_PARAM);
         }
-        change.check().map(|()| change)
+        change.check().map(|()| (change, word & LISTED != 0))
     }
 }
 
@@ -237,7 +221,7 @@ impl Carried {
 
     /// Whether such a command can be executed, as far as its bytes tell.
     pub(crate) fn is_possible(self) -> bool {
-        (8 * (HEAD + RUN)..=MOST_APPLIED).contains(&self.operands) && self.results <= MOST_APPLIED
+        (8 * (HEAD + 1)..=MOST_APPLIED).contains(&self.operands) && self.results <= MOST_APPLIED
     }
 }
 
@@ -259,8 +243,8 @@ impl Area {
         let change = &apply.change;
         change.check()?;
         let (sent, returned) = factors(change, !apply.results.is_null())?;
-        let total = total(apply.runs.iter().copied(), change.size)?;
-        let head = HEAD + RUN * apply.runs.len();
+        let runs = Sent::new(apply.runs, change.size);
+        let (head, total) = (HEAD + runs.words(), runs.total()?);
         let carried = Carried {
             operands: 8 * head + sent * total,
             results: returned * total,
@@ -275,23 +259,16 @@ impl Area {
         // SAFETY: the head, the operands and the word in which they end are inside the area, which has room for the most that
         // a command carries; the caller guarantees the operands.
         unsafe {
-            at.write(change.word());
-            at.add(1).write(apply.runs.len() as u64);
-            let mut next = at.add(HEAD);
-            for run in apply.runs {
-                let (first, size) = span(apply.address, run)?;
-                if !apply.remote.is_device() {
-                    apply.remote.covers(first, size)?;
+            at.write(change.word(runs.are_listed()));
+            runs.write(at.add(1), apply.address, |first, size| {
+                match apply.remote.is_device() {
+                    true => Ok(()),
+                    false => apply.remote.covers(first, size),
                 }
-                next.write(run.offset);
-                // Both are at most what a command carries.
-                next.add(1).write(run.length | run.count << 32);
-                next.add(2).write(run.stride);
-                next = next.add(RUN);
-            }
+            })?;
             if sent > 0 {
                 at.add(carried.operands.div_ceil(8) - 1).write(0);
-                copy_few(apply.operands.cast(), next.cast(), sent * total);
+                copy_few(apply.operands.cast(), at.add(head).cast(), sent * total);
             }
         }
         Ok(carried)
@@ -347,7 +324,7 @@ unsafe fn copy_few(from: *const u8, to: *mut u8, size: usize) {
 pub(crate) struct Plan<'a> {
     pub(crate) change: Change,
     pub(crate) address: u64,
-    runs: &'a [u64],
+    runs: Received<'a>,
     /// The operands; of a compare-and-swap, the new values.
     pub(crate) operands: *const u8,
     /// Of a compare-and-swap, the values to compare with.
@@ -364,15 +341,12 @@ impl<'a> Plan<'a> {
     ) -> Result<Plan<'a>, Status> {
         let wrong = Status::BAD_PARAM;
         let words = words.get(..carried.operands.div_ceil(8)).ok_or(wrong)?;
-        let (&[first, number], rest) = words.split_first_chunk().ok_or(wrong)?;
-        let change = Change::of_word(first)?;
-        let number = usize::try_from(number).map_err(|_| wrong)?;
-        let size = number.checked_mul(RUN).ok_or(wrong)?;
-        let (runs, operands) = rest.split_at_checked(size).ok_or(wrong)?;
+        let (&[first, second], rest) = words.split_first_chunk().ok_or(wrong)?;
+        let (change, is_listed) = Change::of_word(first)?;
+        let (runs, total, operands) = Received::read((second, rest), is_listed, change.size)?;
         let has_results = carried.results > 0;
         let (sent, returned) = factors(&change, has_results)?;
-        let total = total(runs.chunks_exact(RUN).map(run), change.size)?;
-        let head = 8 * (HEAD + size);
+        let head = 8 * (words.len() - operands.len());
         if carried.operands != head + sent * total || carried.results != returned * total {
             return Err(wrong);
         }
@@ -395,20 +369,16 @@ impl<'a> Plan<'a> {
     /// Checks that all runs lie in the memory that `covers` accepts.
     pub(crate) fn check(
         &self,
-        mut covers: impl FnMut(u64, u64) -> Result<(), Status>,
+        covers: impl FnMut(u64, u64) -> Result<(), Status>,
     ) -> Result<(), Status> {
-        for run in self.runs() {
-            let (first, size) = span(self.address, &run)?;
-            covers(first, size)?;
-        }
-        Ok(())
+        self.runs.check(self.address, covers)
     }
 
     /// The blocks in order: the address of each and its bytes. [Checked](Self::check) before.
     #[inline]
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, usize)> {
         let address = self.address;
-        self.runs().flat_map(move |run| {
+        self.runs.iter().flat_map(move |run| {
             let first = address.wrapping_add(run.offset);
             let at = move |i: u64| first.wrapping_add(i.wrapping_mul(run.stride));
             (0..run.count).map(move |i| (at(i), run.length as usize))
@@ -425,21 +395,9 @@ impl<'a> Plan<'a> {
         self.blocks().map(|(_, bytes)| bytes).sum()
     }
 
-    fn runs(&self) -> impl Iterator<Item = ApplyRun> {
-        self.runs.chunks_exact(RUN).map(run)
-    }
-}
-
-/// A run as it was sent.
-#[inline]
-fn run(words: &[u64]) -> ApplyRun {
-    let &[offset, size, stride] = words else {
-        return ApplyRun::default();
-    };
-    ApplyRun {
-        offset,
-        length: size & 0xffff_ffff,
-        count: size >> 32,
-        stride,
+    /// The places of single elements, counted in elements from the address, if they are listed so.
+    #[inline]
+    pub(crate) fn listed_elements(&self) -> Option<&'a [u32]> {
+        self.runs.elements(self.change.size)
     }
 }

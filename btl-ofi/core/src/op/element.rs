@@ -5,6 +5,8 @@
 //! kinds of access: those made here, those that the provider makes for peers, and those that threads of the process
 //! make with atomic instructions. NaN compares as in libfabric: a minimum or maximum with NaN leaves the element, and
 //! compare-and-swap compares bits.
+//!
+//! Elements that nobody else changes meanwhile ([`Elements::alone`]) need no atomic instruction: a load and a store change each.
 
 mod blocks;
 
@@ -27,6 +29,38 @@ pub(crate) struct Elements {
     pub(crate) compare: u64,
     /// Memory for `count` old values, of any alignment, or NULL.
     pub(crate) results: *mut u8,
+    /// Whether nobody else changes the elements during the operation.
+    pub(crate) alone: bool,
+}
+
+/// Where the elements are, counted from [`Elements::at`] in elements.
+trait Places: Copy {
+    /// Whether they are neighbours, in order.
+    const IN_A_ROW: bool;
+
+    fn place(self, number: usize) -> usize;
+}
+
+/// One behind the other.
+#[derive(Clone, Copy)]
+struct Row;
+
+impl Places for Row {
+    const IN_A_ROW: bool = true;
+
+    #[inline]
+    fn place(self, number: usize) -> usize {
+        number
+    }
+}
+
+impl Places for &[u32] {
+    const IN_A_ROW: bool = false;
+
+    #[inline]
+    fn place(self, number: usize) -> usize {
+        self[number] as usize
+    }
 }
 
 impl Elements {
@@ -67,19 +101,36 @@ pub(crate) fn serves(kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> bool
 /// states. The combination is [served](serves).
 #[inline]
 pub(crate) unsafe fn apply(e: &Elements) {
+    // SAFETY: the caller guarantees the same.
+    unsafe { apply_at(e, Row) }
+}
+
+/// Executes the atomic on single elements, which lie at these places, counted in elements from `e.at`. `e.count` is their number.
+///
+/// # Safety
+/// As for [`apply`], of the elements at these places.
+pub(crate) unsafe fn apply_to_listed(e: &Elements, places: &[u32]) {
+    // SAFETY: the caller guarantees the same.
+    unsafe { apply_at(e, places) }
+}
+
+/// # Safety
+/// As for [`apply`], of the elements at these places.
+#[inline]
+unsafe fn apply_at(e: &Elements, places: impl Places) {
     // SAFETY: the caller guarantees what `e` states, and `run` gets the type of `e.datatype`.
     unsafe {
         match e.datatype {
-            Datatype::Int8 => run::<i8>(e),
-            Datatype::Uint8 => run::<u8>(e),
-            Datatype::Int16 => run::<i16>(e),
-            Datatype::Uint16 => run::<u16>(e),
-            Datatype::Int32 => run::<i32>(e),
-            Datatype::Uint32 => run::<u32>(e),
-            Datatype::Int64 => run::<i64>(e),
-            Datatype::Uint64 => run::<u64>(e),
-            Datatype::Float => run::<f32>(e),
-            Datatype::Double => run::<f64>(e),
+            Datatype::Int8 => run::<i8>(e, places),
+            Datatype::Uint8 => run::<u8>(e, places),
+            Datatype::Int16 => run::<i16>(e, places),
+            Datatype::Uint16 => run::<u16>(e, places),
+            Datatype::Int32 => run::<i32>(e, places),
+            Datatype::Uint32 => run::<u32>(e, places),
+            Datatype::Int64 => run::<i64>(e, places),
+            Datatype::Uint64 => run::<u64>(e, places),
+            Datatype::Float => run::<f32>(e, places),
+            Datatype::Double => run::<f64>(e, places),
         }
     }
 }
@@ -339,34 +390,34 @@ float!(f32 as u32, f64 as u64);
 
 /// # Safety
 /// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
-unsafe fn run<T: Element>(e: &Elements) {
+unsafe fn run<T: Element>(e: &Elements, p: impl Places) {
     // SAFETY: the caller guarantees what `e` states, `T` is its type, and `each` passes aligned elements of `e.at`.
     unsafe {
         match e.op {
             AtomicOp::Read => {
                 for i in 0..e.count {
-                    let old = T::read(e.at.cast::<T>().add(i));
+                    let old = T::read(e.at.cast::<T>().add(p.place(i)));
                     if !e.results.is_null() {
                         e.results.cast::<T>().add(i).write_unaligned(old);
                     }
                 }
             }
-            AtomicOp::Write if e.results.is_null() => each::<T>(e, |at, v| {
+            AtomicOp::Write if e.results.is_null() => each::<T>(e, p, |at, v| {
                 T::write(at, v);
                 v
             }),
-            AtomicOp::Write => each::<T>(e, |at, v| T::swap(at, v)),
-            AtomicOp::Cswap => each::<T>(e, |at, v| T::cswap(at, e.compare, v)),
-            AtomicOp::Sum => many::<T>(e, |old, v| Some(old.plus(v)), |at, v| T::sum(at, v)),
-            AtomicOp::Band => changed::<T>(e, |old, v| Some(old.and(v))),
-            AtomicOp::Bor => changed::<T>(e, |old, v| Some(old.or(v))),
-            AtomicOp::Bxor => changed::<T>(e, |old, v| Some(old.xor(v))),
-            AtomicOp::Min => changed::<T>(e, |old, v| v.less(old).then_some(v)),
-            AtomicOp::Max => changed::<T>(e, |old, v| old.less(v).then_some(v)),
-            AtomicOp::Prod => changed::<T>(e, |old, v| Some(old.times(v))),
-            AtomicOp::Lor => logical::<T>(e, |a, b| a || b),
-            AtomicOp::Land => logical::<T>(e, |a, b| a && b),
-            AtomicOp::Lxor => logical::<T>(e, |a, b| a != b),
+            AtomicOp::Write => each::<T>(e, p, |at, v| T::swap(at, v)),
+            AtomicOp::Cswap => each::<T>(e, p, |at, v| T::cswap(at, e.compare, v)),
+            AtomicOp::Sum => many::<T, _>(e, p, |old, v| Some(old.plus(v)), |at, v| T::sum(at, v)),
+            AtomicOp::Band => changed::<T>(e, p, |old, v| Some(old.and(v))),
+            AtomicOp::Bor => changed::<T>(e, p, |old, v| Some(old.or(v))),
+            AtomicOp::Bxor => changed::<T>(e, p, |old, v| Some(old.xor(v))),
+            AtomicOp::Min => changed::<T>(e, p, |old, v| v.less(old).then_some(v)),
+            AtomicOp::Max => changed::<T>(e, p, |old, v| old.less(v).then_some(v)),
+            AtomicOp::Prod => changed::<T>(e, p, |old, v| Some(old.times(v))),
+            AtomicOp::Lor => logical::<T>(e, p, |a, b| a || b),
+            AtomicOp::Land => logical::<T>(e, p, |a, b| a && b),
+            AtomicOp::Lxor => logical::<T>(e, p, |a, b| a != b),
         }
     }
 }
@@ -374,10 +425,10 @@ unsafe fn run<T: Element>(e: &Elements) {
 /// # Safety
 /// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
 #[inline]
-unsafe fn logical<T: Element>(e: &Elements, f: impl Fn(bool, bool) -> bool) {
+unsafe fn logical<T: Element>(e: &Elements, p: impl Places, f: impl Fn(bool, bool) -> bool) {
     // SAFETY: the caller guarantees what `e` states.
     unsafe {
-        changed::<T>(e, |old, value| {
+        changed::<T>(e, p, |old, value| {
             Some(T::of_truth(f(old.truth(), value.truth())))
         })
     }
@@ -388,33 +439,60 @@ unsafe fn logical<T: Element>(e: &Elements, f: impl Fn(bool, bool) -> bool) {
 /// # Safety
 /// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
 #[inline]
-unsafe fn changed<T: Element>(e: &Elements, f: impl Fn(T, T) -> Option<T>) {
+unsafe fn changed<T: Element>(e: &Elements, p: impl Places, f: impl Fn(T, T) -> Option<T>) {
     // SAFETY: the caller guarantees what `e` states, and `many` passes aligned elements of `e.at`.
     unsafe {
-        many::<T>(e, &f, |at, value| T::change(at, |old| f(old, value)));
+        many::<T, _>(e, p, &f, |at, value| T::change(at, |old| f(old, value)));
     }
 }
 
-/// Replaces each element as [`changed`] does: by [`blocks`] where there are any, and the others by `step`, as [`each`] does.
+/// Replaces each element as [`changed`] does: by a load and a store if nobody else changes it, by [`blocks`] where there are any, and
+/// the others by `step`, as [`each`] does.
 ///
 /// # Safety
 /// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
 #[inline]
-unsafe fn many<T: Element>(
+unsafe fn many<T: Element, P: Places>(
     e: &Elements,
+    p: P,
     f: impl Fn(T, T) -> Option<T>,
     step: impl Fn(*mut T, T) -> T,
 ) {
-    let Some(Parts { head, blocks }) = blocks::parts::<T>(e) else {
+    if e.alone {
+        // SAFETY: the caller guarantees what `each` needs, and `each` passes aligned elements of `e.at`.
+        return unsafe { each::<T>(e, p, |at, value| replace(at, |old| f(old, value))) };
+    }
+    let parts = match P::IN_A_ROW {
+        true => blocks::parts::<T>(e),
+        false => None,
+    };
+    let Some(Parts { head, blocks }) = parts else {
         // SAFETY: the caller guarantees what `each` needs.
-        return unsafe { each::<T>(e, step) };
+        return unsafe { each::<T>(e, p, step) };
     };
     let end = head + blocks * blocks::BLOCK / size_of::<T>();
     // SAFETY: the three parts are those of the vector; the blocks begin where one does.
     unsafe {
-        each::<T>(&e.part::<T>(0, head), &step);
+        each::<T>(&e.part::<T>(0, head), Row, &step);
         blocks::change::<T>(&e.part::<T>(head, end), blocks, f);
-        each::<T>(&e.part::<T>(end, e.count), step);
+        each::<T>(&e.part::<T>(end, e.count), Row, step);
+    }
+}
+
+/// Replaces an element that nobody else changes by the result of `f` on it, if `f` returns one; returns the old value. Others may read
+/// it meanwhile.
+///
+/// # Safety
+/// `at` is an element as the documentation of [`Element`] requires.
+#[inline]
+unsafe fn replace<T: Element>(at: *mut T, f: impl Fn(T) -> Option<T>) -> T {
+    // SAFETY: the caller guarantees that `at` is aligned and permits this access.
+    unsafe {
+        let old = T::read(at);
+        if let Some(new) = f(old) {
+            T::write(at, new);
+        }
+        old
     }
 }
 
@@ -423,12 +501,12 @@ unsafe fn many<T: Element>(
 /// # Safety
 /// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
 #[inline]
-unsafe fn each<T: Element>(e: &Elements, step: impl Fn(*mut T, T) -> T) {
+unsafe fn each<T: Element>(e: &Elements, p: impl Places, step: impl Fn(*mut T, T) -> T) {
     for i in 0..e.count {
         // SAFETY: the caller guarantees `e.count` elements and operands, and as many results unless NULL.
         unsafe {
             let operand = e.operands.cast::<T>().add(i).read_unaligned();
-            let old = step(e.at.cast::<T>().add(i), operand);
+            let old = step(e.at.cast::<T>().add(p.place(i)), operand);
             if !e.results.is_null() {
                 e.results.cast::<T>().add(i).write_unaligned(old);
             }

@@ -11,6 +11,9 @@
 //! it. The provider may execute atomics of other peers on host memory at the same time, with other contexts or threads of
 //! its own (`peer::route` says why that is sound).
 //!
+//! Where the owner of a region says that nothing but atomics of its transport changes elements in it, and all of those are commands, one
+//! thread changes them at a time: then the responder needs no atomic instruction ([`Known::by_commands`]).
+//!
 //! The responder trusts no field of a command. A command names its region by the key and cookie of its handle. It is
 //! refused unless that region is registered here, contains all elements, and allows the operation. The region table is
 //! locked during execution, so memory of a deregistered region is not accessed. Its owner keeps registered memory mapped.
@@ -98,6 +101,9 @@ trait Target {
 
     /// The rights of peers.
     fn access(&self) -> Access;
+
+    /// Whether commands alone change elements of the region, so that none is changed during a command.
+    fn is_by_commands(&self) -> bool;
 
     /// Writes `size` bytes to `address`.
     ///
@@ -250,6 +256,7 @@ unsafe fn atomic(
             AtomicKind::Update => ptr::null_mut(),
             AtomicKind::Fetch | AtomicKind::Compare => operands,
         },
+        alone: target.is_by_commands(),
     };
     // SAFETY: the caller guarantees the operands and the region. `decode` lets only combinations through that `serves`
     // accepts.
@@ -330,6 +337,11 @@ impl Target for Host<'_> {
     #[inline]
     fn access(&self) -> Access {
         self.known.access
+    }
+
+    #[inline]
+    fn is_by_commands(&self) -> bool {
+        self.known.by_commands
     }
 
     #[inline]

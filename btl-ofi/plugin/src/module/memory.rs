@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
 
-use plugin_api::{Access, Endpoint, Handle, Module, Status};
+use plugin_api::{Access, Endpoint, Handle, Module, SOLE_ATOMICS, Status};
 
 use super::{OfiModule, module_ref};
 use crate::guard::guarded;
@@ -24,11 +24,17 @@ pub(super) unsafe extern "C" fn register_mem(
         if handle.is_null() || (base.is_null() && size > 0) {
             return Status::BAD_PARAM;
         }
-        let Some(access) = Access::from_bits(access) else {
+        let is_sole = access & SOLE_ATOMICS != 0;
+        let Some(access) = Access::from_bits(access & !SOLE_ATOMICS) else {
             return Status::BAD_PARAM;
         };
         // SAFETY: the host keeps the memory mapped until `deregister_mem`.
-        let registered = unsafe { module.transport.register(base, size, access) };
+        let registered = unsafe {
+            match is_sole {
+                true => module.transport.register_sole(base, size, access),
+                false => module.transport.register(base, size, access),
+            }
+        };
         // SAFETY: `handle` is not NULL; the host passes a writable pointer.
         unsafe { store_region(module, registered, handle) }
     })

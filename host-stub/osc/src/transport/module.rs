@@ -6,7 +6,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use plugin_api::{Access, CompletionFn, Endpoint, Handle, Module, Stats, Status};
+use plugin_api::{
+    Access, CompletionFn, Endpoint, Handle, Module, ModuleFlags, SOLE_ATOMICS, Stats, Status,
+};
 
 use super::error::Subject;
 use super::failure::{Failure, Listener, report};
@@ -165,6 +167,18 @@ impl Transport {
         len: usize,
         access: Access,
     ) -> Result<Registration, TransportError> {
+        // SAFETY: the caller vouches for the memory.
+        unsafe { self.register_as(base, len, access.bits()) }
+    }
+
+    /// # Safety
+    /// As for [`register`](Self::register).
+    unsafe fn register_as(
+        &self,
+        base: *mut u8,
+        len: usize,
+        access: u32,
+    ) -> Result<Registration, TransportError> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the caller vouches for the memory; `handle` is writable.
         let status = unsafe {
@@ -173,11 +187,29 @@ impl Transport {
                 std::ptr::null_mut(),
                 base.cast(),
                 len,
-                access.bits(),
+                access,
                 &mut handle,
             )
         };
         self.registration("register_mem", (base, len), status, handle)
+    }
+
+    /// [`register`](Self::register) for memory in which nothing but atomics of this module changes elements while peers may.
+    ///
+    /// # Safety
+    /// As for [`register`](Self::register).
+    pub unsafe fn register_sole(
+        &self,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Registration, TransportError> {
+        let sole = match self.attributes().flags.contains(ModuleFlags::SOLE_ATOMICS) {
+            true => SOLE_ATOMICS,
+            false => 0,
+        };
+        // SAFETY: the caller vouches for the memory.
+        unsafe { self.register_as(base, len, access.bits() | sole) }
     }
 
     /// [`register`](Self::register) for memory that is a shared mapping of a file, from a byte of it on. Peers of this node

@@ -10,7 +10,7 @@ use crate::base::lock::Lock;
 use crate::fabric::msg::execute;
 use crate::fabric::msg::inbox::Inbox;
 use crate::fabric::msg::wire::{
-    self, Entries, Form, Header, Kind, LARGEST_GET, MOST_ANSWER, MOST_WORDS, Unread,
+    self, Entries, Form, Header, Kind, LARGEST_GET, MOST_ANSWER, Unread,
 };
 use crate::mem::handle::Handle;
 use crate::mem::regions::{Known, Regions};
@@ -44,12 +44,16 @@ impl Memory {
         let access = Access::all();
         let handle = Handle::new(base, (WORDS * 8) as u64, KEY, access, 1);
         let mut regions = Regions::default();
-        regions.insert(Known { handle, access });
+        regions.insert(Known {
+            handle,
+            access,
+            by_commands: false,
+        });
         Memory {
             words,
             handle,
             regions: Lock::new(regions, false),
-            buffer: RefCell::new(vec![0; MOST_WORDS]),
+            buffer: RefCell::new(vec![0; MOST_ANSWER]),
         }
     }
 
@@ -160,7 +164,7 @@ const LENGTH: usize = 5;
 /// What a target does with the bytes of a message. Returns the answer, if the message is a batch that makes sense.
 pub(super) fn treat(memory: &Memory, bytes: &[u64]) -> Option<Vec<u64>> {
     let mut buffer = memory.buffer.borrow_mut();
-    let length = bytes.len().min(MOST_WORDS);
+    let length = bytes.len().min(MOST_ANSWER);
     buffer[..length].copy_from_slice(&bytes[..length]);
     let (header, words) = Header::read(&mut buffer, 8 * length, OWN_KEY).ok()?;
     let _ = wire::take_introduction(&words[Header::WORDS..]);
@@ -359,7 +363,7 @@ fn parts_of_a_batch_are_refused() {
         }
         assert!(treat(&memory, &words).is_none(), "{end} words");
     }
-    for length in (0..MOST_WORDS as u64 + 10).filter(|n| *n != whole.len() as u64) {
+    for length in (0..MOST_ANSWER as u64 + 10).filter(|n| *n != whole.len() as u64) {
         let mut words = whole.clone();
         words[LENGTH] = words[LENGTH] >> 32 << 32 | length;
         assert!(treat(&memory, &words).is_none(), "length {length}");
@@ -449,13 +453,28 @@ fn batch_of_apply(memory: &Memory, change: Change) -> Vec<u64> {
         stride: 24,
         count: 2,
     });
+    batch_of_runs(memory, change, &runs)
+}
+
+/// The same with three runs that are listed.
+fn batch_of_listed(memory: &Memory, change: Change) -> Vec<u64> {
+    let runs = [80, 8, 40].map(|offset| ApplyRun {
+        offset,
+        length: 8,
+        stride: 0,
+        count: 1,
+    });
+    batch_of_runs(memory, change, &runs)
+}
+
+fn batch_of_runs(memory: &Memory, change: Change, runs: &[ApplyRun]) -> Vec<u64> {
     let mut results = [0u64; 6];
     let operands = [ONES; 12];
     let puts = change.is_transfer && change.op == Some(AtomicOp::Write);
     let apply = Apply {
         remote: &memory.handle,
         address: memory.handle.base(),
-        runs: &runs,
+        runs,
         change,
         operands: operands.as_ptr().cast(),
         results: match puts {
@@ -506,9 +525,55 @@ fn an_apply_is_answered_with_the_old_values() {
             .all(|w| *w == 0)
     );
     let possible = |operands, results| Form::of(APPLY, Carried { operands, results }.count());
-    assert!(possible(40, 0).is_some() && possible(39, 0).is_none());
+    assert!(possible(24, 0).is_some() && possible(23, 0).is_none());
     assert!(possible(12288, 12288).is_some());
     assert!(possible(12289, 0).is_none() && possible(40, 12289).is_none());
+}
+
+/// Runs of one length take half a word each, in the order in which they were given; one of them outside is refused with all others.
+#[test]
+fn listed_runs_are_executed() {
+    let memory = Memory::new();
+    let words = batch_of_listed(&memory, change(Some(AtomicOp::Sum)));
+    let runs = [3 | 8 << 32, 10 | 1 << 32, 5];
+    let at = words.windows(3).position(|words| words == runs).unwrap();
+    assert_eq!(words.len() - at, 3 + 3, "the operands behind them");
+    let mut answer = treat(&memory, &words).unwrap();
+    let (header, results) = read(&mut answer);
+    assert_eq!((header.entries, header.results), (0, 3));
+    assert_eq!(results[Header::WORDS..], [0; 3]);
+    let expected = |changed: &[usize]| -> Vec<u64> {
+        let one = |i| if changed.contains(&i) { ONES } else { 0 };
+        (0..WORDS).map(one).collect()
+    };
+    assert_eq!(memory.words[GUARD..][..WORDS], expected(&[0, 10, 1, 5]));
+    let bounds = u64::from(Status::VALUE_OUT_OF_BOUNDS.0 as u32) << 32 | 1;
+    let wrong = u64::from(Status::BAD_PARAM.0 as u32) << 32 | 1;
+    for (second, places, failure) in [
+        (runs[0], [WORDS as u64 | 1 << 32, 5], bounds),
+        (runs[0], [10 | u64::from(u32::MAX) << 32, 5], bounds),
+        (runs[0], [10 | 1 << 32, WORDS as u64], bounds),
+        (2 | 8 << 32, [runs[1], runs[2]], wrong),
+        (3 | 7 << 32, [runs[1], runs[2]], wrong),
+        (3 | 16 << 32, [runs[1], runs[2]], wrong),
+        (3, [runs[1], runs[2]], wrong),
+        (u64::from(u32::MAX) | 8 << 32, [runs[1], runs[2]], wrong),
+        (u64::MAX, [runs[1], runs[2]], wrong),
+    ] {
+        let memory = Memory::new();
+        let mut words = batch_of_listed(&memory, change(Some(AtomicOp::Sum)));
+        words[at..at + 3].copy_from_slice(&[second, places[0], places[1]]);
+        let mut answer = treat(&memory, &words).unwrap();
+        let (header, words) = read(&mut answer);
+        assert_eq!((header.entries, header.results), (1, 0), "{second:#x}");
+        assert_eq!(words[Header::WORDS..], [failure], "{second:#x}");
+        assert_eq!(
+            memory.words[GUARD..][..WORDS],
+            expected(&[0]),
+            "the put alone"
+        );
+        assert!(memory.is_intact());
+    }
 }
 
 #[test]
@@ -529,7 +594,7 @@ fn a_transfer_of_runs_is_executed() {
     let mut words = batch_of_apply(&memory, transfer(AtomicOp::Write));
     let first = 1 << 32 | 0xff << 40 | (AtomicOp::Write as u64) << 48 | 1 << 56;
     let first = words.iter().position(|word| *word == first).unwrap();
-    words[first] ^= 1 << 57;
+    words[first] ^= 1 << 58;
     let mut answer = treat(&memory, &words).unwrap();
     let (header, words) = read(&mut answer);
     assert_eq!(header.entries, 1);
@@ -549,11 +614,16 @@ proptest! {
             change(Some(AtomicOp::Cswap)),
             transfer(AtomicOp::Write),
             transfer(AtomicOp::Read),
+            change(Some(AtomicOp::Sum)),
         ]),
+        is_listed: bool,
         changes in prop::collection::vec((any::<prop::sample::Index>(), 0..64u32, any::<u16>()), 1..4),
     ) {
         let memory = Memory::new();
-        let mut words = batch_of_apply(&memory, changed);
+        let mut words = match is_listed {
+            true => batch_of_listed(&memory, changed),
+            false => batch_of_apply(&memory, changed),
+        };
         for (at, shift, value) in changes {
             // Behind the header: what it announces holds.
             let at = Header::WORDS + at.index(words.len() - Header::WORDS);

@@ -28,11 +28,13 @@ pub(crate) const LARGEST: usize = 12 * 1024;
 /// How many times as large as puts gets may be, and the bytes of the largest one.
 pub(crate) const GETS_OVER_PUTS: usize = 4;
 pub(super) const LARGEST_GET: usize = GETS_OVER_PUTS * LARGEST;
-/// Words of the longest batch: a header, the longest address of an endpoint, and one largest command. With its own
-/// header, rxm sends up to 16 KiB as one packet, which costs the least.
+/// Words of the longest batch where messages of several packets cost more: a header, the longest address of an endpoint, and one largest
+/// command. With its own header, rxm sends up to 16 KiB as one packet, which costs the least.
 pub(crate) const MOST_WORDS: usize = 2000;
-/// Words of the longest answer: a header, three gets of 16 KiB or a largest one, and a word for each that names it if it fails.
-pub(crate) const MOST_ANSWER: usize = Header::WORDS + LARGEST_GET / 8 + 3;
+/// Words of the longest answer elsewhere: a header, three gets of 16 KiB or a largest one, and a word for each that names it if it
+/// fails. Batches are as long there, for which the receives have room anyway: four largest commands in one message.
+pub(crate) const MOST_ANSWER: usize =
+    Header::WORDS + LARGEST_GET / 8 + GETS_OVER_PUTS * LONGEST_ENTRY;
 /// Bytes of the longest send: 128 KiB and a header of the host's. Over net a message of that size takes 0.6 of the time that a
 /// read takes which the receiver begins when it knows of the message.
 pub(crate) const LARGEST_SEND: usize = 128 * 1024 + 256;
@@ -52,7 +54,7 @@ const LONGEST_ENTRY: usize = 5;
 pub(crate) const REGION_WORDS: usize = 2;
 
 /// The second word's lower half: the letters BTM and the version of this format.
-const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x08");
+const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x09");
 
 /// Set in the code of an entry whose region is that of the entry before.
 const SAME_REGION: u32 = 1 << 31;

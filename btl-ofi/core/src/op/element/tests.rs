@@ -11,6 +11,7 @@ fn one(datatype: Datatype, op: AtomicOp, start: u64, operand: u64, compare: u64)
         operands: (&raw const operand).cast(),
         compare,
         results: (&raw mut old).cast(),
+        alone: false,
     };
     // SAFETY: all pointers are to 8-byte words, which hold one element of any type.
     unsafe { apply(&e) };
@@ -100,6 +101,7 @@ fn vectors_from_anywhere_to_anywhere() {
         operands: operands[1..].as_ptr(),
         compare: 0,
         results: results[1..].as_mut_ptr(),
+        alone: false,
     };
     // SAFETY: each buffer holds three elements.
     unsafe { apply(&e) };
@@ -144,16 +146,29 @@ fn long_vectors_compute_what_elements_do() {
                     operands: operands[1..].as_ptr(),
                     compare: 0,
                     results: results[1..].as_mut_ptr(),
-                };
-                // SAFETY: the words have room for `start`, and each buffer for so many elements.
-                let after = unsafe {
-                    std::ptr::copy_nonoverlapping(start.as_ptr(), at, start.len());
-                    apply(&elements);
-                    std::slice::from_raw_parts(at, start.len()).to_vec()
+                    alone: false,
                 };
                 let what = format!("{op:?} of {count} {datatype:?} from element {first} on");
                 let vector = &start[first * size..][..count * size];
-                assert_eq!(&results[1..], vector, "{what}");
+                let places: Vec<u32> = (0..count as u32).collect();
+                let [after, alone, listed] =
+                    [(false, false), (true, false), (false, true)].map(|(alone, is_listed)| {
+                        results[1..].fill(0xee);
+                        elements.alone = alone;
+                        // SAFETY: the words have room for `start`, and each buffer for so many elements.
+                        let after = unsafe {
+                            std::ptr::copy_nonoverlapping(start.as_ptr(), at, start.len());
+                            match is_listed {
+                                true => apply_to_listed(&elements, &places),
+                                false => apply(&elements),
+                            }
+                            std::slice::from_raw_parts(at, start.len()).to_vec()
+                        };
+                        assert_eq!(&results[1..], vector, "{what}");
+                        after
+                    });
+                assert_eq!(after, alone, "{what}");
+                assert_eq!(after, listed, "{what}");
                 let mut wanted = start.clone();
                 for i in 0..count {
                     let mut word = [0u64];
@@ -197,6 +212,7 @@ fn vectors_and_elements_exclude_each_other() {
                 operands: one.as_ptr(),
                 compare: 0,
                 results: std::ptr::null_mut(),
+                alone: false,
             };
             // SAFETY: the words outlive the threads.
             unsafe { apply(&e) };
@@ -225,6 +241,29 @@ fn vectors_and_elements_exclude_each_other() {
     }
 }
 
+/// The operand of a place is that with its number, and an element that is listed twice is changed twice.
+#[test]
+fn listed_elements_are_changed_in_order() {
+    for alone in [false, true] {
+        let (mut at, mut old) = ([1u32, 2, 3, 4, 5], [0u32; 4]);
+        let operands = [10u32, 20, 30, 40];
+        let e = Elements {
+            datatype: Datatype::Uint32,
+            op: AtomicOp::Sum,
+            count: 4,
+            at: at.as_mut_ptr().cast(),
+            operands: operands.as_ptr().cast(),
+            compare: 0,
+            results: old.as_mut_ptr().cast(),
+            alone,
+        };
+        // SAFETY: all places are elements of the array, and there are as many operands and results.
+        unsafe { apply_to_listed(&e, &[4, 0, 4, 2]) };
+        assert_eq!(at, [21, 2, 43, 4, 45]);
+        assert_eq!(old, [5, 1, 15, 3]);
+    }
+}
+
 #[test]
 fn elements_stay_whole_among_threads() {
     for datatype in [Datatype::Double, Datatype::Uint8, Datatype::Int64] {
@@ -246,6 +285,7 @@ fn elements_stay_whole_among_threads() {
                             operands: (&raw const operand).cast(),
                             compare: 0,
                             results: std::ptr::null_mut(),
+                            alone: false,
                         };
                         // SAFETY: the pointers are to words that outlive the scope.
                         unsafe { apply(&e) };

@@ -98,11 +98,18 @@ pub(super) unsafe fn change_all<T: Target>(
         // SAFETY: the region has the blocks, which were checked; the caller guarantees results and region.
         return unsafe { copy_all(target, plan, packed) };
     }
+    let alone = target.is_by_commands();
+    // SAFETY: the region has the elements, which were checked, and there are as many packed operands and results.
+    if T::HAS_ATOMICS && unsafe { change_listed(plan, &packed, alone) } {
+        return Ok(());
+    }
+    // The user's function takes many elements at once, but for atomics only one.
+    let has_atomics = T::HAS_ATOMICS && !(alone && own_arithmetic(change).is_none());
     for (address, bytes) in plan.blocks() {
         // SAFETY: the region has the block, which was checked, and packed operands and results have as many bytes left.
         unsafe {
-            if T::HAS_ATOMICS && change.is_atomic_at(address) {
-                by_atomics(change, (address, bytes), &packed, arithmetic)?;
+            if has_atomics && change.is_atomic_at(address) {
+                by_atomics(change, (address, bytes), &packed, (arithmetic, alone))?;
             } else {
                 by_copies(target, change, (address, bytes), &packed, arithmetic)?;
             }
@@ -110,6 +117,38 @@ pub(super) unsafe fn change_all<T: Target>(
         packed.advance(bytes);
     }
     Ok(())
+}
+
+/// Changes single elements that are listed, if all of them are aligned and no function is needed; else does nothing. Returns whether
+/// they were changed.
+///
+/// # Safety
+/// The elements may be changed by atomics, or nobody else changes them if `alone`; there are as many operands, and results unless NULL.
+unsafe fn change_listed(plan: &Plan<'_>, packed: &Packed, alone: bool) -> bool {
+    let change = &plan.change;
+    let Some(places) = plan.listed_elements() else {
+        return false;
+    };
+    // The distances are whole elements.
+    if !change.is_atomic_at(plan.address) {
+        return false;
+    }
+    let Some((datatype, op)) = own_arithmetic(change) else {
+        return false;
+    };
+    let elements = Elements {
+        datatype,
+        op,
+        count: places.len(),
+        at: ptr::with_exposed_provenance_mut(plan.address as usize),
+        operands: packed.operands,
+        compare: 0,
+        results: packed.results,
+        alone,
+    };
+    // SAFETY: the caller guarantees elements, operands and results; the combination is served.
+    unsafe { element::apply_to_listed(&elements, places) };
+    true
 }
 
 /// Makes a put or get of several runs, which were checked.
@@ -150,24 +189,28 @@ pub(crate) fn is_by_instructions(plan: &Plan<'_>) -> bool {
 /// The blocks may be changed by atomics. `results` is writable for the results of the plan.
 pub(crate) unsafe fn change_by_instructions(plan: &Plan<'_>, results: *mut u8) {
     let mut packed = Packed::of(plan, results);
+    // SAFETY: the caller guarantees elements and results, and the plan has the operands.
+    if unsafe { change_listed(plan, &packed, false) } {
+        return;
+    }
     for block in plan.blocks() {
         // SAFETY: the caller guarantees blocks and results; operands and results have as many bytes left.
-        let done = unsafe { by_atomics(&plan.change, block, &packed, None) };
+        let done = unsafe { by_atomics(&plan.change, block, &packed, (None, false)) };
         debug_assert!(done.is_ok(), "no function is needed");
         packed.advance(block.1);
     }
 }
 
-/// Changes the elements of a block, each by an atomic of the processor.
+/// Changes the elements of a block, each by an atomic of the processor, or by a load and a store if `alone`.
 ///
 /// # Safety
-/// The elements may be changed by atomics; there are as many operands, and results unless NULL.
+/// The elements may be changed by atomics, or nobody else changes them if `alone`; there are as many operands, and results unless NULL.
 #[inline]
 unsafe fn by_atomics(
     change: &Change,
     (address, bytes): (u64, usize),
     packed: &Packed,
-    arithmetic: Option<Arithmetic>,
+    (arithmetic, alone): (Option<Arithmetic>, bool),
 ) -> Result<(), Status> {
     let size = change.size;
     let mut elements = Elements {
@@ -178,6 +221,7 @@ unsafe fn by_atomics(
         operands: packed.operands,
         compare: 0,
         results: packed.results,
+        alone,
     };
     if let Some((datatype, op)) = own_arithmetic(change) {
         (elements.datatype, elements.op) = (datatype, op);

@@ -82,6 +82,11 @@ impl Target for Device<'_> {
         self.region.access
     }
 
+    /// The elements are copies.
+    fn is_by_commands(&self) -> bool {
+        true
+    }
+
     unsafe fn put(&self, from: *const u8, address: u64, size: usize) -> Result<(), Status> {
         // SAFETY: the caller guarantees that `from` is readable and that the range lies in the region, which is registered.
         unsafe { self.copier.write(self.region.iface, address, from, size) }.map_err(failed)

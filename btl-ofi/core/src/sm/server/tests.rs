@@ -39,7 +39,11 @@ impl Target {
         let handle = Handle::new(base, 8 * WORDS as u64, KEY, Access::all(), 1);
         let mut regions = Regions::default();
         let access = Access::all();
-        regions.insert(Known { handle, access });
+        regions.insert(Known {
+            handle,
+            access,
+            by_commands: false,
+        });
         Target {
             server: Server::new(segment),
             position: claim.position,

@@ -358,7 +358,15 @@ impl Gathered {
         let at = room.runs.bytes();
         let to = room.operands.as_mut_ptr().cast::<u8>().wrapping_add(at);
         // SAFETY: the caller guarantees the operands, and a run that fits has room here.
-        unsafe { std::ptr::copy_nonoverlapping(operands, to, run.len) };
+        unsafe {
+            match run.len {
+                // What most are, without a call.
+                8 => to
+                    .cast::<u64>()
+                    .write_unaligned(operands.cast::<u64>().read_unaligned()),
+                len => std::ptr::copy_nonoverlapping(operands, to, len),
+            }
+        };
         room.runs.push(run);
     }
 }

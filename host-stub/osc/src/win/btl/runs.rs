@@ -8,7 +8,7 @@ use crate::win::layout::Segment;
 use crate::win::pieces::Cursor;
 
 /// Most runs of a command.
-const RUNS: usize = 128;
+const RUNS: usize = 256;
 
 /// The runs of one command.
 pub(super) struct Runs {
@@ -181,7 +181,7 @@ mod tests {
             [(2 * first, rest, 0, 1)],
         ];
         assert_eq!(runs(&large), expected);
-        let blocks: Vec<Block> = (0..300)
+        let blocks: Vec<Block> = (0..700)
             .map(|i| Block {
                 displacement: i * i,
                 length: 1 + i % 2,
@@ -192,6 +192,6 @@ mod tests {
             .iter()
             .map(Vec::len)
             .collect();
-        assert_eq!(counts, [RUNS, RUNS, 298 - 2 * RUNS]);
+        assert_eq!(counts, [RUNS, RUNS, 698 - 2 * RUNS]);
     }
 }

@@ -132,7 +132,8 @@ pub(in crate::win) unsafe fn register(
     // SAFETY: the caller vouches for the memory.
     let registered = unsafe {
         if device == HOST {
-            let registered = link.transport.register(base, len, FOR_ALL);
+            // While accumulates change an element, MPI allows no store to it, and no other window (MPI 4.1, 12.7 and 12.2.1).
+            let registered = link.transport.register_sole(base, len, FOR_ALL);
             registered.map(|registration| (registration, hmem_iface::SYSTEM))
         } else {
             let (iface, number) = link.devices()?.device(device)?;

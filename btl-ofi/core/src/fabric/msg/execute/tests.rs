@@ -41,7 +41,11 @@ fn executed(entries: &[Entry]) -> Result<(), TestCaseError> {
     {
         let mut regions = memory.regions.lock();
         let mut insert = |handle, access| {
-            regions.insert(Known { handle, access });
+            regions.insert(Known {
+                handle,
+                access,
+                by_commands: false,
+            });
         };
         insert(memory.handle, Access::all());
         insert(read_only(&memory), Access::REMOTE_READ);

@@ -77,12 +77,20 @@ struct Memory {
 
 impl Memory {
     fn new(access: Access) -> Memory {
+        Memory::of(access, false)
+    }
+
+    fn of(access: Access, by_commands: bool) -> Memory {
         let mut bytes = vec![0u64; (BYTES + 2 * GUARD) / 8];
         let base = bytes.as_mut_ptr().expose_provenance() as u64 + GUARD as u64;
         let handle = Handle::new(base, BYTES as u64, KEY, access, 1);
         let calls = Box::<Calls>::default();
         let mut regions = Regions::default();
-        regions.insert(Known { handle, access });
+        regions.insert(Known {
+            handle,
+            access,
+            by_commands,
+        });
         regions.arithmetic = Some(Arithmetic {
             function: combine,
             context: (&raw const *calls).cast_mut().cast(),
@@ -356,6 +364,25 @@ fn size_and_alignment_choose_who_changes_an_element() {
     }
 }
 
+/// Where commands alone change elements, no atomic does: the user's function takes many elements at once.
+#[test]
+fn commands_alone_need_no_atomics() {
+    for (change, first, calls) in [(adding(8), 8, (1, 4)), (sum(Datatype::Uint64), 8, (0, 0))] {
+        let mut memory = Memory::of(Access::all(), true);
+        memory.window().fill(5);
+        let mut expected = memory.window().to_vec();
+        expected[first..][..32].fill(8);
+        let (runs, operands) = ([one(first as u64, 32)], [3; 32]);
+        assert_eq!(memory.run(&memory.apply(&runs, change, &operands)), Ok(()));
+        let counted = (
+            memory.calls.number.load(Ordering::Relaxed),
+            memory.calls.most.load(Ordering::Relaxed),
+        );
+        assert_eq!(counted, calls, "{change:?}");
+        assert_eq!(memory.window(), expected, "{change:?}");
+    }
+}
+
 /// The processor's own atomics and the user's function, on the same aligned element.
 #[test]
 fn an_aligned_element_excludes_the_processors_atomics() {
@@ -560,14 +587,21 @@ proptest! {
     fn runs_against_a_model(
         number in 0..27usize,
         shape in prop::collection::vec((0..9u64, 1..4u64, 0..5u64, 1..4u64), 1..5),
+        listed in 0..3u64,
         fetches: bool,
+        by_commands: bool,
         seed: u8,
     ) {
-        let mut memory = Memory::new(Access::all());
+        let mut memory = Memory::of(Access::all(), by_commands);
         let change = changes()[number];
         let size = change.size as u64;
         let (mut end, mut runs) = (0, Vec::new());
         for (gap, elements, between, count) in shape {
+            // Single blocks of one length at whole distances are listed.
+            let (gap, elements, count) = match listed {
+                0 => (gap, elements, count),
+                length => (gap * size, length, 1),
+            };
             let run = ApplyRun { offset: end + gap, length: elements * size, stride: elements * size + between, count };
             end = run.offset + (count - 1) * run.stride + run.length;
             runs.push(run);

@@ -1,0 +1,367 @@
+//! The runs of an apply: as its origin writes them, and as its target reads them. The module above describes their form.
+
+use std::slice;
+
+use plugin_api::{ApplyRun, MOST_APPLIED, Status};
+
+/// Words of a run that is not listed.
+const RUN: usize = 3;
+
+/// The power of two, as its exponent, in which offsets of listed runs are counted.
+fn unit(size: usize) -> u32 {
+    size.trailing_zeros()
+}
+
+/// Bytes of all elements of some runs, which are whole elements; an error if there are none, or more than a command takes.
+fn total(runs: impl Iterator<Item = ApplyRun>, size: usize) -> Result<usize, Status> {
+    let mut total = 0u64;
+    for run in runs {
+        if run.length == 0 || run.count == 0 || run.length % size as u64 != 0 {
+            return Err(Status::BAD_PARAM);
+        }
+        let bytes = run.length.checked_mul(run.count);
+        total = bytes
+            .and_then(|bytes| total.checked_add(bytes))
+            .ok_or(Status::VALUE_OUT_OF_BOUNDS)?;
+    }
+    match total as usize {
+        0 => Err(Status::BAD_PARAM),
+        _ if total > MOST_APPLIED as u64 => Err(Status::VALUE_OUT_OF_BOUNDS),
+        total => Ok(total),
+    }
+}
+
+/// As [`total`], of so many runs of this length.
+fn total_of_listed(number: u64, length: u64, size: usize) -> Result<usize, Status> {
+    if number == 0 || length == 0 || !length.is_multiple_of(size as u64) {
+        return Err(Status::BAD_PARAM);
+    }
+    match number.checked_mul(length) {
+        Some(total) if total <= MOST_APPLIED as u64 => Ok(total as usize),
+        _ => Err(Status::VALUE_OUT_OF_BOUNDS),
+    }
+}
+
+/// The first byte of a run and the number of bytes up to its end.
+fn span(address: u64, run: &ApplyRun) -> Result<(u64, u64), Status> {
+    let last = (run.count - 1).checked_mul(run.stride);
+    let size = last.and_then(|last| last.checked_add(run.length));
+    let first = address.checked_add(run.offset);
+    first.zip(size).ok_or(Status::VALUE_OUT_OF_BOUNDS)
+}
+
+/// A run of one block.
+#[inline]
+fn block(offset: u64, length: u64) -> ApplyRun {
+    ApplyRun {
+        offset,
+        length,
+        stride: 0,
+        count: 1,
+    }
+}
+
+/// The runs that an origin sends.
+#[derive(Clone, Copy)]
+pub(super) struct Sent<'a> {
+    runs: &'a [ApplyRun],
+    /// Bytes of an element.
+    size: usize,
+    list: Option<List>,
+}
+
+/// Blocks that are listed.
+#[derive(Clone, Copy)]
+struct List {
+    number: usize,
+    /// Bytes of each.
+    length: u64,
+    /// The smallest and the largest offset.
+    ends: [u64; 2],
+}
+
+impl<'a> Sent<'a> {
+    pub(super) fn new(runs: &'a [ApplyRun], size: usize) -> Sent<'a> {
+        let list = List::of(runs, size);
+        Sent { runs, size, list }
+    }
+
+    pub(super) fn are_listed(&self) -> bool {
+        self.list.is_some()
+    }
+
+    /// Words that the runs take.
+    pub(super) fn words(&self) -> usize {
+        match self.list {
+            Some(list) => list.number.div_ceil(2),
+            None => RUN * self.runs.len(),
+        }
+    }
+
+    /// Bytes of all elements.
+    pub(super) fn total(&self) -> Result<usize, Status> {
+        match &self.list {
+            Some(list) => total_of_listed(list.number as u64, list.length, self.size),
+            None => total(self.runs.iter().copied(), self.size),
+        }
+    }
+
+    /// Writes the number of runs, and the runs behind it, which have a [`total`](Self::total). `covers` says whether memory is in the region.
+    ///
+    /// # Safety
+    /// There is room for a word and those of the runs.
+    pub(super) unsafe fn write(
+        &self,
+        at: *mut u64,
+        address: u64,
+        mut covers: impl FnMut(u64, u64) -> Result<(), Status>,
+    ) -> Result<(), Status> {
+        let mut check = |run: &ApplyRun| {
+            let (first, size) = span(address, run)?;
+            covers(first, size)
+        };
+        let Some(list) = &self.list else {
+            // SAFETY: the caller guarantees the room.
+            unsafe { at.write(self.runs.len() as u64) };
+            let mut next = at.wrapping_add(1);
+            for run in self.runs {
+                check(run)?;
+                // SAFETY: the caller guarantees the room. Length and count are at most what a command carries.
+                unsafe {
+                    next.write(run.offset);
+                    next.add(1).write(run.length | run.count << 32);
+                    next.add(2).write(run.stride);
+                    next = next.add(RUN);
+                }
+            }
+            return Ok(());
+        };
+        // What lies between the ends is in the region, too.
+        for offset in list.ends {
+            check(&block(offset, list.length))?;
+        }
+        let shift = unit(self.size);
+        // SAFETY: the caller guarantees the room, of which the last word may be filled in part only. Number and length are at most what
+        // a command carries.
+        unsafe {
+            at.write(list.number as u64 | list.length << 32);
+            at.add(self.words()).write(0);
+            let mut place = at.add(1).cast::<u32>();
+            for run in self.runs {
+                let mut offset = run.offset;
+                for _ in 0..run.count {
+                    place.write((offset >> shift) as u32);
+                    place = place.add(1);
+                    offset = offset.wrapping_add(run.stride);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl List {
+    /// Of runs whose blocks can be listed, if that takes fewer words.
+    #[inline]
+    fn of(runs: &[ApplyRun], size: usize) -> Option<List> {
+        let length = runs.first()?.length;
+        let (mut bits, mut differs, mut number) = (0, false, 0u64);
+        let mut ends = [u64::MAX, 0];
+        for run in runs {
+            let mut last = run.offset;
+            if run.count != 1 {
+                let distance = run.count.checked_sub(1)?.checked_mul(run.stride)?;
+                last = last.checked_add(distance)?;
+                bits |= run.stride;
+            }
+            bits |= run.offset;
+            differs |= run.length != length;
+            number = number.checked_add(run.count)?;
+            ends = [ends[0].min(run.offset), ends[1].max(last)];
+        }
+        let shift = unit(size);
+        let is_whole = bits.trailing_zeros() >= shift;
+        let is_near = ends[1] >> shift <= u64::from(u32::MAX);
+        let is_shorter = number > 1 && number.div_ceil(2) < (RUN * runs.len()) as u64;
+        (!differs && is_whole && is_near && is_shorter).then_some(List {
+            number: number as usize,
+            length,
+            ends,
+        })
+    }
+}
+
+/// The runs that a target received.
+#[derive(Clone, Copy)]
+pub(super) enum Received<'a> {
+    Any(&'a [u64]),
+    Listed {
+        places: &'a [u32],
+        /// Bytes of each run.
+        length: u64,
+        /// That of the places, as an exponent.
+        unit: u32,
+    },
+}
+
+impl<'a> Received<'a> {
+    /// Reads the word with their number, and the runs, which come next. Returns them, the bytes of all their elements, and the words
+    /// behind them.
+    pub(super) fn read(
+        (second, words): (u64, &'a [u64]),
+        is_listed: bool,
+        size: usize,
+    ) -> Result<(Received<'a>, usize, &'a [u64]), Status> {
+        let wrong = Status::BAD_PARAM;
+        if is_listed {
+            let (number, length) = ((second & 0xffff_ffff) as usize, second >> 32);
+            let (halves, rest) = words.split_at_checked(number.div_ceil(2)).ok_or(wrong)?;
+            let total = total_of_listed(number as u64, length, size)?;
+            // SAFETY: the words have so many halves.
+            let places = unsafe { slice::from_raw_parts(halves.as_ptr().cast(), number) };
+            let unit = unit(size);
+            let runs = Received::Listed {
+                places,
+                length,
+                unit,
+            };
+            return Ok((runs, total, rest));
+        }
+        let number = usize::try_from(second).map_err(|_| wrong)?;
+        let used = number.checked_mul(RUN).ok_or(wrong)?;
+        let (runs, rest) = words.split_at_checked(used).ok_or(wrong)?;
+        let total = total(runs.chunks_exact(RUN).map(run), size)?;
+        Ok((Received::Any(runs), total, rest))
+    }
+
+    /// Checks that all runs lie in the memory that `covers` accepts.
+    pub(super) fn check(
+        self,
+        address: u64,
+        mut covers: impl FnMut(u64, u64) -> Result<(), Status>,
+    ) -> Result<(), Status> {
+        let mut check = |run: &ApplyRun| {
+            let (first, size) = span(address, run)?;
+            covers(first, size)
+        };
+        match self {
+            Received::Any(words) => words
+                .chunks_exact(RUN)
+                .try_for_each(|words| check(&run(words))),
+            Received::Listed {
+                places,
+                length,
+                unit,
+            } => {
+                let ends = places.iter().fold([u32::MAX, 0], |[least, most], place| {
+                    [least.min(*place), most.max(*place)]
+                });
+                // What lies between them is in the memory, too.
+                let mut ends = ends.into_iter().map(|place| u64::from(place) << unit);
+                ends.try_for_each(|offset| check(&block(offset, length)))
+            }
+        }
+    }
+
+    /// The places of runs of one element each, counted in elements, if they are listed so.
+    #[inline]
+    pub(super) fn elements(self, size: usize) -> Option<&'a [u32]> {
+        match self {
+            Received::Listed { places, length, .. }
+                if length == size as u64 && size.is_power_of_two() =>
+            {
+                Some(places)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = ApplyRun> {
+        let none = (&[][..], 0, 0);
+        let (any, (places, length, unit)) = match self {
+            Received::Any(words) => (words, none),
+            Received::Listed {
+                places,
+                length,
+                unit,
+            } => (&[][..], (places, length, unit)),
+        };
+        let listed = places
+            .iter()
+            .map(move |place| block(u64::from(*place) << unit, length));
+        any.chunks_exact(RUN).map(run).chain(listed)
+    }
+}
+
+/// A run as it was sent.
+#[inline]
+fn run(words: &[u64]) -> ApplyRun {
+    let &[offset, size, stride] = words else {
+        return ApplyRun::default();
+    };
+    ApplyRun {
+        offset,
+        length: size & 0xffff_ffff,
+        count: size >> 32,
+        stride,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words of runs, of elements of this size.
+    fn written(runs: &[ApplyRun], size: usize) -> Vec<u64> {
+        let blocks = |run: ApplyRun| {
+            (0..run.count).map(move |i| block(run.offset + i * run.stride, run.length))
+        };
+        let sent = Sent::new(runs, size);
+        let mut words = vec![u64::MAX; 1 + sent.words()];
+        let covers = |_, _| Ok(());
+        // SAFETY: there are so many words.
+        unsafe { sent.write(words.as_mut_ptr(), 0, covers) }.unwrap();
+        let are_listed = sent.are_listed();
+        let (received, total, rest) =
+            Received::read((words[0], &words[1..]), are_listed, size).unwrap();
+        assert_eq!(total, sent.total().unwrap());
+        let all = runs.iter().copied().flat_map(blocks);
+        assert!(rest.is_empty() && received.iter().flat_map(blocks).eq(all));
+        words
+    }
+
+    #[test]
+    fn blocks_of_one_length_are_listed_where_that_is_shorter() {
+        let far = 8 * u64::from(u32::MAX);
+        let runs = [24, 0, far].map(|offset| block(offset, 8));
+        let expected = [3 | 8 << 32, 3, u64::from(u32::MAX)];
+        assert_eq!(written(&runs, 8), expected);
+        let pairs = |count| ApplyRun {
+            stride: 16,
+            count,
+            ..block(8, 8)
+        };
+        let expected = [4 | 8 << 32, 1 | 3 << 32, 1 << 32];
+        assert_eq!(written(&[pairs(2), block(0, 8), block(8, 8)], 8), expected);
+        // In units of bytes.
+        let runs = [block(5, 6), block(2, 6)];
+        assert_eq!(written(&runs, 3), [2 | 6 << 32, 5 | 2 << 32]);
+        let others = [
+            (vec![block(0, 8)], 8),
+            (vec![block(0, 8), block(8, 16)], 8),
+            (vec![block(0, 8), block(12, 8)], 8),
+            (vec![block(0, 8), block(far + 8, 8)], 8),
+            (vec![pairs(6)], 8),
+            (
+                vec![ApplyRun {
+                    stride: 12,
+                    ..pairs(2)
+                }],
+                8,
+            ),
+        ];
+        for (runs, size) in others {
+            assert_eq!(written(&runs, size).len(), 1 + RUN * runs.len(), "{runs:?}");
+        }
+    }
+}

@@ -534,7 +534,9 @@ fn changes_of_sole_memory_exclude_each_other() {
             assert_eq!(f64::from_bits(*word), expected, "{provider}, element {i}");
         }
         drop(region);
-        all.map(|t| t.close().unwrap());
+        for t in all {
+            t.close().unwrap();
+        }
     }
 }
 

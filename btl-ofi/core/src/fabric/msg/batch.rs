@@ -52,7 +52,8 @@ pub(crate) struct Batch {
     pub(super) words: Vec<u64>,
     /// What it counts in the window of its line, once it was sent.
     pub(super) counted: usize,
-    /// Most words of the batch: the smaller of the memory and the longest message.
+    /// Most words of the batch, and as many of them as there is memory for.
+    most: usize,
     limit: usize,
     /// Most words of the answer, without its header.
     most_answered: u32,
@@ -81,18 +82,19 @@ pub(crate) struct Batch {
 unsafe impl Send for Batch {}
 
 impl Batch {
-    /// Makes the batch empty, for a line. `origin` is this process, for an origin's first batch; its answer has at most so many
-    /// words.
+    /// Makes the batch empty, for a line. `origin` is this process, for an origin's first batch. The batch and its answer have at
+    /// most so many words each.
     pub(super) fn begin(
         &mut self,
         (line, cookie): (u32, u64),
         origin: Option<&Introduction>,
-        answer: usize,
+        most: usize,
     ) {
         self.words.clear();
         self.words.reserve(FIRST_WORDS);
-        self.limit = self.words.capacity().min(MOST_WORDS);
-        self.most_answered = (answer - Header::WORDS) as u32;
+        self.most = most;
+        self.limit = self.words.capacity().min(most);
+        self.most_answered = (most - Header::WORDS) as u32;
         self.words.resize(Header::WORDS, 0);
         if let Some(origin) = origin {
             wire::push_introduction(&mut self.words, origin);
@@ -160,7 +162,7 @@ impl Batch {
     /// Whether a command of this form has room.
     #[inline(always)]
     pub(super) fn has_room(&self, form: &Form) -> bool {
-        self.words.len() + form.words() <= MOST_WORDS && self.has_room_in_answer(form)
+        self.words.len() + form.words() <= self.most && self.has_room_in_answer(form)
     }
 
     #[inline(always)]
@@ -279,13 +281,19 @@ impl Batch {
         self.entries += 1;
     }
 
-    /// Makes room for a whole batch, which has more than a few entries, and for this many more words.
+    /// Makes room for this many more words: for a whole packet, as a batch of more than a few entries mostly is, then for the longest
+    /// batch.
     #[cold]
     #[inline(never)]
     fn make_room(&mut self, words: usize) {
-        let rest = MOST_WORDS.saturating_sub(self.words.len());
-        self.words.reserve(rest.max(words));
-        self.limit = self.words.capacity().min(MOST_WORDS);
+        let used = self.words.len();
+        let whole = match used + words <= MOST_WORDS {
+            true => MOST_WORDS,
+            false => self.most,
+        };
+        self.words
+            .reserve_exact(whole.saturating_sub(used).max(words));
+        self.limit = self.words.capacity().min(self.most);
     }
 
     /// Counts the last command as an untracked operation, by the phases of context and peer.

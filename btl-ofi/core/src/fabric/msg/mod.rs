@@ -92,7 +92,7 @@ pub(crate) struct Provider {
     pub(crate) receives: usize,
     /// Whether the host sends and receives messages of its own.
     pub(crate) two_sided: bool,
-    /// Words of the longest answer: [`MOST_WORDS`] or [`MOST_ANSWER`].
+    /// Words of the longest answer, and of the longest batch of commands: [`MOST_WORDS`] or [`MOST_ANSWER`].
     pub(crate) answer: usize,
     /// Bytes on the way to a peer after which it is sent nothing before an answer.
     pub(crate) window: usize,

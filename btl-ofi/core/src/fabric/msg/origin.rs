@@ -48,7 +48,7 @@ pub(super) struct Origin {
     own: Introduction,
     /// The addresses of targets, with their keys.
     addresses: Arc<Addresses>,
-    /// Words of the longest answer.
+    /// Words of the longest answer, and of the longest batch of commands.
     answer: usize,
     /// Bytes of unanswered batches after which a line sends nothing.
     window: usize,

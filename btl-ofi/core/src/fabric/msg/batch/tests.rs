@@ -142,7 +142,8 @@ fn commands_until_there_is_no_room() {
             batch.count(0, 0);
         }
         assert!(!batch.takes_at_once(&form, false), "{what:#x} {size}");
-        assert!(quick + 2 >= batch.entries, "{what:#x} {size}: {quick}");
+        // All but those for which the memory grew.
+        assert!(quick + 3 >= batch.entries, "{what:#x} {size}: {quick}");
         assert_eq!(checked(&mut batch), Ok(()), "{what:#x} {size}");
     }
 }

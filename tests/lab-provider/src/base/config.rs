@@ -265,11 +265,6 @@ impl Config {
         self.has(ffi::FI_MR_ENDPOINT)
     }
 
-    /// Whether every local buffer comes with the descriptor of its registration, unless it is injected.
-    pub(crate) fn described_buffers(&self) -> bool {
-        self.has(ffi::FI_MR_LOCAL)
-    }
-
     /// Whether memory is there before it is registered.
     pub(crate) fn allocated_memory(&self) -> bool {
         self.has(ffi::FI_MR_BASIC | ffi::FI_MR_ALLOCATED)

@@ -70,8 +70,6 @@ impl Operation {
             }
         } else if config.described_devices() && device::at(local.address).is_some() {
             return refuse("device memory without the descriptor that FI_MR_HMEM asks for");
-        } else if config.described_buffers() && !self.injected {
-            return refuse("a buffer without the descriptor that FI_MR_LOCAL asks for");
         }
         if self.injected && config.described_devices() && device::at(local.address).is_some() {
             return refuse("device memory is not injected under FI_MR_HMEM");

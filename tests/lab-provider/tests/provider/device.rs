@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libfabric_sys as ffi;
 
-use crate::bench::{Bench, close_region as close, expect_provider, good, in_process};
+use crate::bench::{Bench, close_region as close, good, in_process, quiet};
 
 /// Device memory for tests: pages that cannot be touched at the device's address, and the same
 /// pages where the device's driver would have them.
@@ -208,96 +208,88 @@ fn exercise(b: &Bench, device: &Device, mr: *mut ffi::fid_mr, key: u64) {
 }
 
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn reach_devices() {
-    expect_provider();
-    let device = Device::new();
-    let shift = device.shift().to_string();
-    let nosys = ffi::FI_ENOSYS as i32;
-    for progress in ["manual", "auto"] {
-        let kind = ("LAB_PROGRESS", progress);
-        // No such memory, no way to reach it, a kind that is not served, a flag that is not.
-        let b = Bench::open(&[kind]);
-        assert_eq!(device.register(&b, 1, ffi::FI_HMEM_CUDA, 0), Err(nosys));
-        b.close();
-        let b = Bench::open(&[
-            kind,
-            ("LAB_HMEM", "1"),
-            ("LAB_HMEM_DEVICE_ONLY", "0"),
-            ("LAB_HMEM_SHIFT", &shift),
-        ]);
-        // SAFETY: the entry is live as long as the bench.
-        assert_ne!(unsafe { (*b.info).caps } & u64::from(ffi::FI_HMEM), 0);
-        assert_eq!(device.register(&b, 1, ffi::FI_HMEM_ZE, 0), Err(nosys));
-        let only = u64::from(ffi::FI_HMEM_DEVICE_ONLY);
-        assert_eq!(
-            device.register(&b, 1, ffi::FI_HMEM_CUDA, only),
-            Err(ffi::FI_EINVAL as i32)
-        );
-        assert_eq!(override_with(&b, Some(copy_from), Some(copy_to)), -nosys);
-        let mr = device.register(&b, 1, ffi::FI_HMEM_CUDA, 0).unwrap();
-        exercise(&b, &device, mr, 1);
-        close(mr);
-        b.close();
-        // The user's functions, and nothing else.
-        let b = Bench::open(&[
-            kind,
-            ("LAB_HMEM", "1"),
-            ("LAB_HMEM_OVERRIDE", "1"),
-            ("LAB_MR_MODE", "HMEM"),
-        ]);
-        assert_eq!(device.register(&b, 1, ffi::FI_HMEM_CUDA, 0), Err(nosys));
-        SHIFT.store(device.shift() as u64, Ordering::Relaxed);
-        good(override_with(&b, Some(copy_from), Some(copy_to)));
-        let before = CALLS.load(Ordering::Relaxed);
-        let mr = device.register(&b, 1, ffi::FI_HMEM_CUDA, only).unwrap();
-        exercise(&b, &device, mr, 1);
-        assert!(CALLS.load(Ordering::Relaxed) > before);
-        close(mr);
-        b.close();
-    }
+fn device_memory() {
+    quiet(|| {
+        let device = Device::new();
+        let shift = device.shift().to_string();
+        let nosys = ffi::FI_ENOSYS as i32;
+        for progress in ["manual", "auto"] {
+            let kind = ("LAB_PROGRESS", progress);
+            // No such memory, no way to reach it, a kind that is not served, a flag that is not.
+            let b = Bench::open(&[kind]);
+            assert_eq!(device.register(&b, 1, ffi::FI_HMEM_CUDA, 0), Err(nosys));
+            b.close();
+            let b = Bench::open(&[
+                kind,
+                ("LAB_HMEM", "1"),
+                ("LAB_HMEM_DEVICE_ONLY", "0"),
+                ("LAB_HMEM_SHIFT", &shift),
+            ]);
+            // SAFETY: the entry is live as long as the bench.
+            assert_ne!(unsafe { (*b.info).caps } & u64::from(ffi::FI_HMEM), 0);
+            assert_eq!(device.register(&b, 1, ffi::FI_HMEM_ZE, 0), Err(nosys));
+            let only = u64::from(ffi::FI_HMEM_DEVICE_ONLY);
+            assert_eq!(
+                device.register(&b, 1, ffi::FI_HMEM_CUDA, only),
+                Err(ffi::FI_EINVAL as i32)
+            );
+            assert_eq!(override_with(&b, Some(copy_from), Some(copy_to)), -nosys);
+            let mr = device.register(&b, 1, ffi::FI_HMEM_CUDA, 0).unwrap();
+            exercise(&b, &device, mr, 1);
+            close(mr);
+            b.close();
+            // The user's functions, and nothing else.
+            let b = Bench::open(&[
+                kind,
+                ("LAB_HMEM", "1"),
+                ("LAB_HMEM_OVERRIDE", "1"),
+                ("LAB_MR_MODE", "HMEM"),
+            ]);
+            assert_eq!(device.register(&b, 1, ffi::FI_HMEM_CUDA, 0), Err(nosys));
+            SHIFT.store(device.shift() as u64, Ordering::Relaxed);
+            good(override_with(&b, Some(copy_from), Some(copy_to)));
+            let before = CALLS.load(Ordering::Relaxed);
+            let mr = device.register(&b, 1, ffi::FI_HMEM_CUDA, only).unwrap();
+            exercise(&b, &device, mr, 1);
+            assert!(CALLS.load(Ordering::Relaxed) > before);
+            close(mr);
+            b.close();
+        }
+    });
 }
 
 /// What FI_MR_HMEM asks of a user, and the overrides, not done.
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn misuse_devices() {
-    expect_provider();
-    let device = Device::new();
-    let shift = device.shift().to_string();
-    let shape = [
-        ("LAB_HMEM", "1"),
-        ("LAB_HMEM_OVERRIDE", "1"),
-        ("LAB_HMEM_SHIFT", &shift),
-        ("LAB_MR_MODE", "HMEM"),
-    ];
-    let b = Bench::open(&shape);
-    assert_eq!(
-        override_with(&b, Some(copy_from), None),
-        -(ffi::FI_EINVAL as i32)
-    );
-    let mr = device.register(&b, 1, ffi::FI_HMEM_CUDA, 0).unwrap();
-    let none = ptr::null_mut();
-    let flags = u64::from(ffi::FI_DELIVERY_COMPLETE);
-    assert_ne!(b.write_with(device.address, none, 8, 1, none, flags), 0);
-    // SAFETY: a live region.
-    let desc = unsafe { (*mr).mem_desc };
-    let elsewhere = 1u64;
-    assert_ne!(b.write_with(&elsewhere, desc, 8, 1, none, flags), 0);
-    let inject = u64::from(ffi::FI_INJECT);
-    assert_ne!(b.write_with(device.address, desc, 8, 1, none, inject), 0);
-    close(mr);
-    b.close();
-}
-
-#[test]
-fn device_memory() {
-    assert_eq!(in_process("device::reach_devices"), "");
-}
-
-#[test]
 fn misuse_of_device_memory_is_reported() {
-    let text = in_process("device::misuse_devices");
+    let Some((text, _)) = in_process(|| {
+        let device = Device::new();
+        let shift = device.shift().to_string();
+        let shape = [
+            ("LAB_HMEM", "1"),
+            ("LAB_HMEM_OVERRIDE", "1"),
+            ("LAB_HMEM_SHIFT", &shift),
+            ("LAB_MR_MODE", "HMEM"),
+        ];
+        let b = Bench::open(&shape);
+        assert_eq!(
+            override_with(&b, Some(copy_from), None),
+            -(ffi::FI_EINVAL as i32)
+        );
+        let mr = device.register(&b, 1, ffi::FI_HMEM_CUDA, 0).unwrap();
+        let none = ptr::null_mut();
+        let flags = u64::from(ffi::FI_DELIVERY_COMPLETE);
+        assert_ne!(b.write_with(device.address, none, 8, 1, none, flags), 0);
+        // SAFETY: a live region.
+        let desc = unsafe { (*mr).mem_desc };
+        let elsewhere = 1u64;
+        assert_ne!(b.write_with(&elsewhere, desc, 8, 1, none, flags), 0);
+        let inject = u64::from(ffi::FI_INJECT);
+        assert_ne!(b.write_with(device.address, desc, 8, 1, none, inject), 0);
+        close(mr);
+        b.close();
+    }) else {
+        return;
+    };
     let wanted = [
         "without both functions",
         "without the descriptor",

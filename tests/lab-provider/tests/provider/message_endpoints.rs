@@ -5,7 +5,7 @@ use std::ptr;
 use libfabric_sys as ffi;
 
 use crate::bench::messages::{Found, Messages, NOSYS, RECV, close, number};
-use crate::bench::{Bench, expect_provider, in_process};
+use crate::bench::{Bench, quiet};
 
 /// An entry for hints that ask for capabilities, or the error.
 fn offered(caps: u32) -> Result<u64, i32> {
@@ -28,121 +28,113 @@ fn offered(caps: u32) -> Result<u64, i32> {
 }
 
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn go_without() {
-    expect_provider();
-    let none = Err(-(ffi::FI_ENODATA as i32));
-    let b = Bench::open(&[("LAB_ATOMICS", "0")]);
-    assert_eq!(offered(ffi::FI_RMA | ffi::FI_ATOMIC), none);
-    let sides = ffi::FI_MSG | ffi::FI_SEND | ffi::FI_RECV;
-    assert_eq!(offered(ffi::FI_MSG), Ok(u64::from(sides)));
-    // SAFETY: the entry and its attributes live as long as the bench.
-    let caps = unsafe { [(*b.info).caps, (*(*b.info).domain_attr).caps] };
-    assert!(caps.iter().all(|c| c & u64::from(ffi::FI_ATOMIC) == 0));
-    let mut attr = ffi::fi_atomic_attr::default();
-    // SAFETY: a live domain, and room for the answer.
-    let rc = unsafe { ffi::fi_query_atomic(b.domain, ffi::FI_UINT64, ffi::FI_SUM, &mut attr, 0) };
-    assert_eq!(rc as isize, NOSYS);
-    let none_at_all = ptr::null_mut();
-    let mut word = 0;
-    let rc = b.fetch(&mut word, Some(&1), none_at_all, 0, 0, none_at_all);
-    assert_eq!(rc, NOSYS);
-    close(b);
-    let b = Bench::open(&[("LAB_MESSAGES", "0")]);
-    assert_eq!(offered(ffi::FI_MSG), none);
-    assert_eq!((b.send(&[1], 1), b.recv(&mut word, 1, 1)), (NOSYS, NOSYS));
-    close(b);
-    let b = Bench::open(&[]);
-    assert_ne!(
-        offered(ffi::FI_ATOMIC).unwrap() & u64::from(ffi::FI_ATOMIC),
-        0
-    );
-    // Entries that are not served.
-    // SAFETY: a live endpoint.
-    let rc =
-        unsafe { b.msg().sendv.unwrap()(b.ep, ptr::null(), none_at_all.cast(), 0, 0, none_at_all) };
-    assert_eq!(rc, NOSYS);
-    close(b);
+fn atomics_and_messages_can_be_missing() {
+    quiet(|| {
+        let none = Err(-(ffi::FI_ENODATA as i32));
+        let b = Bench::open(&[("LAB_ATOMICS", "0")]);
+        assert_eq!(offered(ffi::FI_RMA | ffi::FI_ATOMIC), none);
+        let sides = ffi::FI_MSG | ffi::FI_SEND | ffi::FI_RECV;
+        assert_eq!(offered(ffi::FI_MSG), Ok(u64::from(sides)));
+        // SAFETY: the entry and its attributes live as long as the bench.
+        let caps = unsafe { [(*b.info).caps, (*(*b.info).domain_attr).caps] };
+        assert!(caps.iter().all(|c| c & u64::from(ffi::FI_ATOMIC) == 0));
+        let mut attr = ffi::fi_atomic_attr::default();
+        // SAFETY: a live domain, and room for the answer.
+        let rc =
+            unsafe { ffi::fi_query_atomic(b.domain, ffi::FI_UINT64, ffi::FI_SUM, &mut attr, 0) };
+        assert_eq!(rc as isize, NOSYS);
+        let none_at_all = ptr::null_mut();
+        let mut word = 0;
+        let rc = b.fetch(&mut word, Some(&1), none_at_all, 0, 0, none_at_all);
+        assert_eq!(rc, NOSYS);
+        close(b);
+        let b = Bench::open(&[("LAB_MESSAGES", "0")]);
+        assert_eq!(offered(ffi::FI_MSG), none);
+        assert_eq!((b.send(&[1], 1), b.recv(&mut word, 1, 1)), (NOSYS, NOSYS));
+        close(b);
+        let b = Bench::open(&[]);
+        assert_ne!(
+            offered(ffi::FI_ATOMIC).unwrap() & u64::from(ffi::FI_ATOMIC),
+            0
+        );
+        // Entries that are not served.
+        // SAFETY: a live endpoint.
+        let rc = unsafe {
+            b.msg().sendv.unwrap()(b.ep, ptr::null(), none_at_all.cast(), 0, 0, none_at_all)
+        };
+        assert_eq!(rc, NOSYS);
+        close(b);
+    });
 }
 
 /// A process that answers a message, and then dies.
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn lose_the_peer() {
-    expect_provider();
-    let mut b = Bench::open_bound(&[], RECV);
-    let (mut name, mut length, mut pipe) = ([0u8; 64], 64, [0; 2]);
-    // SAFETY: this process has one thread. The child has copies of the bench's objects at the same
-    // addresses, and a name of its own by its process id.
-    let child = unsafe {
-        assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
-        libc::fork()
-    };
-    assert!(child >= 0);
-    if child == 0 {
-        let mut word = 0u64;
-        assert_eq!(b.recv(&mut word, 1, 1), 0);
-        // SAFETY: a live endpoint, and a buffer of this length.
-        unsafe {
-            crate::bench::good(ffi::fi_getname(b.ep, name.as_mut_ptr().cast(), &mut length));
-            assert_eq!(libc::write(pipe[1], name.as_ptr().cast(), 64), 64);
-        }
-        while b.look() != Found::Done(1) {}
-        let answer = [word + 1];
-        assert_eq!(b.send(&answer, 2), 0);
-        while b.look() != Found::Done(2) {}
-        loop {
-            // SAFETY: waits for the signal that ends this process.
-            unsafe { libc::pause() };
-        }
-    }
-    // SAFETY: the child's name fills the buffer.
-    unsafe {
-        assert_eq!(libc::read(pipe[0], name.as_mut_ptr().cast(), 64), 64);
-        let inserted = ffi::fi_av_insert(b.av, name.as_ptr().cast(), 1, &mut b.peer, 0);
-        assert_eq!(inserted, 1);
-    }
-    let mut word = 0u64;
-    assert_eq!((b.recv(&mut word, 1, 1), b.send(&[20], 2)), (0, 0));
-    let mut ends = b.all(2);
-    ends.sort_unstable();
-    assert_eq!((ends, word), (vec![1, 2], 21));
-    // The peer reads its queue no more: its mailbox fills up, and the other sends wait.
-    for _ in 0..40 {
-        assert_eq!(b.send(&[30], 3), 0);
-    }
-    let taken = (0..1000).filter(|_| b.look() == Found::Done(3)).count();
-    assert_eq!(taken, 32);
-    // Those to others do not.
-    let peer = std::mem::replace(&mut b.peer, 1000);
-    assert_eq!((b.recv(&mut word, 1, 4), b.send(&[22], 5)), (0, 0));
-    let mut ends = b.all(2);
-    ends.sort_unstable();
-    assert_eq!((ends, word), (vec![4, 5], 22));
-    b.peer = peer;
-    // SAFETY: ends and reaps the child.
-    unsafe {
-        libc::kill(child, libc::SIGKILL);
-        assert_eq!(libc::waitpid(child, ptr::null_mut(), 0), child);
-    }
-    let gone = |context| Found::Failed(context, ffi::FI_EHOSTUNREACH, 0, 0);
-    for _ in 32..40 {
-        assert_eq!(b.next(), gone(3));
-    }
-    // As a write does.
-    assert_eq!(b.write(&1, 0, 0, number(6)), 0);
-    assert_eq!(b.next(), gone(6));
-    assert_eq!(b.send(&[1], 7), 0);
-    assert_eq!(b.next(), gone(7));
-    close(b);
-}
-
-#[test]
-fn atomics_and_messages_can_be_missing() {
-    assert_eq!(in_process("message_endpoints::go_without"), "");
-}
-
-#[test]
 fn a_gone_peer_fails_sends() {
-    assert_eq!(in_process("message_endpoints::lose_the_peer"), "");
+    quiet(|| {
+        let mut b = Bench::open_bound(&[], RECV);
+        let (mut name, mut length, mut pipe) = ([0u8; 64], 64, [0; 2]);
+        // SAFETY: this process has one thread. The child has copies of the bench's objects at the same
+        // addresses, and a name of its own by its process id.
+        let child = unsafe {
+            assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
+            libc::fork()
+        };
+        assert!(child >= 0);
+        if child == 0 {
+            let mut word = 0u64;
+            assert_eq!(b.recv(&mut word, 1, 1), 0);
+            // SAFETY: a live endpoint, and a buffer of this length.
+            unsafe {
+                crate::bench::good(ffi::fi_getname(b.ep, name.as_mut_ptr().cast(), &mut length));
+                assert_eq!(libc::write(pipe[1], name.as_ptr().cast(), 64), 64);
+            }
+            while b.look() != Found::Done(1) {}
+            let answer = [word + 1];
+            assert_eq!(b.send(&answer, 2), 0);
+            while b.look() != Found::Done(2) {}
+            loop {
+                // SAFETY: waits for the signal that ends this process.
+                unsafe { libc::pause() };
+            }
+        }
+        // SAFETY: the child's name fills the buffer.
+        unsafe {
+            assert_eq!(libc::read(pipe[0], name.as_mut_ptr().cast(), 64), 64);
+            let inserted = ffi::fi_av_insert(b.av, name.as_ptr().cast(), 1, &mut b.peer, 0);
+            assert_eq!(inserted, 1);
+        }
+        let mut word = 0u64;
+        assert_eq!((b.recv(&mut word, 1, 1), b.send(&[20], 2)), (0, 0));
+        let mut ends = b.all(2);
+        ends.sort_unstable();
+        assert_eq!((ends, word), (vec![1, 2], 21));
+        // The peer reads its queue no more: its mailbox fills up, and the other sends wait.
+        for _ in 0..40 {
+            assert_eq!(b.send(&[30], 3), 0);
+        }
+        let taken = (0..1000).filter(|_| b.look() == Found::Done(3)).count();
+        assert_eq!(taken, 32);
+        // Those to others do not.
+        let peer = std::mem::replace(&mut b.peer, 1000);
+        assert_eq!((b.recv(&mut word, 1, 4), b.send(&[22], 5)), (0, 0));
+        let mut ends = b.all(2);
+        ends.sort_unstable();
+        assert_eq!((ends, word), (vec![4, 5], 22));
+        b.peer = peer;
+        // SAFETY: ends and reaps the child.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            assert_eq!(libc::waitpid(child, ptr::null_mut(), 0), child);
+        }
+        let gone = |context| Found::Failed(context, ffi::FI_EHOSTUNREACH, 0, 0);
+        for _ in 32..40 {
+            assert_eq!(b.next(), gone(3));
+        }
+        // As a write does.
+        assert_eq!(b.write(&1, 0, 0, number(6)), 0);
+        assert_eq!(b.next(), gone(6));
+        assert_eq!(b.send(&[1], 7), 0);
+        assert_eq!(b.next(), gone(7));
+        close(b);
+    });
 }

@@ -7,7 +7,7 @@ use std::ptr;
 use libfabric_sys as ffi;
 
 use crate::bench::messages::{AGAIN, Found, Messages, RECV, close, message, number};
-use crate::bench::{Bench, expect_provider, in_process, in_process_with_counts};
+use crate::bench::{Bench, in_process, quiet};
 
 /// Sends 0, 1, 2... from `words`, as fast as they are taken, to receives posted before; gives the
 /// words that were received, and checks that receives are used in order.
@@ -37,236 +37,205 @@ fn stream(b: &Bench, words: &[u64]) -> Vec<u64> {
 }
 
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn keep_the_order() {
-    expect_provider();
-    let words: Vec<u64> = (0..200).map(|n| n * 3).collect();
-    for faults in [
-        "",
-        "delay=7,seed=1",
-        "delay=7,reorder=1,seed=2",
-        "again=300,burst=3,sendagain=4,seed=3",
-    ] {
-        let b = Bench::open_bound(&[("LAB_FAULTS", faults)], RECV);
+fn messages_keep_their_order() {
+    quiet(|| {
+        let words: Vec<u64> = (0..200).map(|n| n * 3).collect();
+        for faults in [
+            "",
+            "delay=7,seed=1",
+            "delay=7,reorder=1,seed=2",
+            "again=300,burst=3,sendagain=4,seed=3",
+        ] {
+            let b = Bench::open_bound(&[("LAB_FAULTS", faults)], RECV);
+            // SAFETY: the entry and its attributes live as long as the bench.
+            let (info, tx, rx) = unsafe { (&*b.info, &*(*b.info).tx_attr, &*(*b.info).rx_attr) };
+            let sides = u64::from(ffi::FI_MSG | ffi::FI_SEND | ffi::FI_RECV);
+            assert_eq!(info.caps & sides, sides);
+            assert_eq!(tx.msg_order, u64::from(ffi::FI_ORDER_SAS));
+            assert_eq!(rx.msg_order, u64::from(ffi::FI_ORDER_SAS));
+            assert_eq!(stream(&b, &words), words, "{faults}");
+            close(b);
+        }
+        let b = Bench::open_bound(&[("LAB_SEND_ORDER", "0"), ("LAB_FAULTS", "delay=7")], RECV);
         // SAFETY: the entry and its attributes live as long as the bench.
-        let (info, tx, rx) = unsafe { (&*b.info, &*(*b.info).tx_attr, &*(*b.info).rx_attr) };
-        let sides = u64::from(ffi::FI_MSG | ffi::FI_SEND | ffi::FI_RECV);
-        assert_eq!(info.caps & sides, sides);
-        assert_eq!(tx.msg_order, u64::from(ffi::FI_ORDER_SAS));
-        assert_eq!(rx.msg_order, u64::from(ffi::FI_ORDER_SAS));
-        assert_eq!(stream(&b, &words), words, "{faults}");
+        assert_eq!(unsafe { (*(*b.info).tx_attr).msg_order }, 0);
+        let mut got = stream(&b, &words);
+        assert_ne!(got, words);
+        got.sort_unstable();
+        assert_eq!(got, words);
         close(b);
-    }
-    let b = Bench::open_bound(&[("LAB_SEND_ORDER", "0"), ("LAB_FAULTS", "delay=7")], RECV);
-    // SAFETY: the entry and its attributes live as long as the bench.
-    assert_eq!(unsafe { (*(*b.info).tx_attr).msg_order }, 0);
-    let mut got = stream(&b, &words);
-    assert_ne!(got, words);
-    got.sort_unstable();
-    assert_eq!(got, words);
-    close(b);
+    });
 }
 
 /// More messages than a mailbox holds come before their receives, some of them of no bytes.
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn come_unexpected() {
-    expect_provider();
-    let b = Bench::open_bound(&[("LAB_RX_SIZE", "100")], RECV);
-    let words: Vec<u64> = (100..200).collect();
-    for i in 0..100 {
-        assert_eq!(b.send(&words[i..i + i % 2], 1000 + i), 0);
-    }
-    assert_eq!(b.all(100), (1000..1100).collect::<Vec<_>>());
-    assert!(b.is_quiet());
-    let mut got = [7u64; 100];
-    for (i, word) in got.iter_mut().enumerate() {
-        assert_eq!(b.recv(word, 1, i), 0);
-    }
-    assert_eq!(b.recv(&mut 0, 1, 100), AGAIN);
-    assert_eq!(b.all(100), (0..100).collect::<Vec<_>>());
-    for (i, word) in got.into_iter().enumerate().filter(|(i, _)| i % 2 == 1) {
-        assert_eq!(word, 100 + i as u64);
-    }
-    close(b);
+fn unexpected_messages_are_kept() {
+    quiet(|| {
+        let b = Bench::open_bound(&[("LAB_RX_SIZE", "100")], RECV);
+        let words: Vec<u64> = (100..200).collect();
+        for i in 0..100 {
+            assert_eq!(b.send(&words[i..i + i % 2], 1000 + i), 0);
+        }
+        assert_eq!(b.all(100), (1000..1100).collect::<Vec<_>>());
+        assert!(b.is_quiet());
+        let mut got = [7u64; 100];
+        for (i, word) in got.iter_mut().enumerate() {
+            assert_eq!(b.recv(word, 1, i), 0);
+        }
+        assert_eq!(b.recv(&mut 0, 1, 100), AGAIN);
+        assert_eq!(b.all(100), (0..100).collect::<Vec<_>>());
+        for (i, word) in got.into_iter().enumerate().filter(|(i, _)| i % 2 == 1) {
+            assert_eq!(word, 100 + i as u64);
+        }
+        close(b);
+    });
 }
 
 /// A send takes up to 1000 reads, and its message up to 1000 more.
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn come_late() {
-    expect_provider();
-    let b = Bench::open_bound(&[("LAB_FAULTS", "delay=1000,seed=5")], RECV);
-    let (mut got, mut longest) = (0u64, 0);
-    for n in 0..20 {
-        let word = [n];
-        assert_eq!(b.recv(&mut got, 1, 1), 0);
-        let from = word.as_ptr().cast();
-        // SAFETY: a live endpoint; the word is the test's at once.
-        let rc = unsafe { b.msg().inject.unwrap()(b.ep, from, 8, b.peer) };
-        assert_eq!(rc, 0);
-        let looks = (1..).find(|_| b.look() == Found::Done(1));
-        longest = longest.max(looks.unwrap_or(0));
-        assert_eq!(got, n);
-    }
-    assert!((1001..2010).contains(&longest), "{longest}");
-    close(b);
+fn messages_come_late() {
+    quiet(|| {
+        let b = Bench::open_bound(&[("LAB_FAULTS", "delay=1000,seed=5")], RECV);
+        let (mut got, mut longest) = (0u64, 0);
+        for n in 0..20 {
+            let word = [n];
+            assert_eq!(b.recv(&mut got, 1, 1), 0);
+            let from = word.as_ptr().cast();
+            // SAFETY: a live endpoint; the word is the test's at once.
+            let rc = unsafe { b.msg().inject.unwrap()(b.ep, from, 8, b.peer) };
+            assert_eq!(rc, 0);
+            let looks = (1..).find(|_| b.look() == Found::Done(1));
+            longest = longest.max(looks.unwrap_or(0));
+            assert_eq!(got, n);
+        }
+        assert!((1001..2010).contains(&longest), "{longest}");
+        close(b);
+    });
 }
 
 /// A message that is too long takes its receive with it, and nothing else.
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn come_too_long() {
-    expect_provider();
-    let b = Bench::open_bound(&[], RECV);
-    let mut got = [0u64; 3];
-    assert_eq!(b.recv(&mut got[0], 1, 1), 0);
-    assert_eq!(b.recv(&mut got[1], 2, 2), 0);
-    assert_eq!((b.send(&[5, 6], 10), b.send(&[7, 8], 11)), (0, 0));
-    let mut found: Vec<Found> = (0..4).map(|_| b.next()).collect();
-    let failed = Found::Failed(1, ffi::FI_ETRUNC, 8, 8);
-    found.remove(found.iter().position(|f| *f == failed).unwrap());
-    found.retain(|f| ![Found::Done(10), Found::Done(11)].contains(f));
-    assert_eq!(found, [Found::Done(2)]);
-    assert_eq!(got, [5, 7, 8]);
-    close(b);
-}
-
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn inject_and_gather() {
-    expect_provider();
-    let b = Bench::open_bound(&[("LAB_FAULTS", "delay=5")], RECV);
-    let (mut got, mut word) = ([0u64; 3], 40u64);
-    for (i, to) in got.iter_mut().enumerate() {
-        let iov = ffi::iovec {
-            iov_base: ptr::from_mut(to).cast(),
-            iov_len: 8,
-        };
-        let message = message(&iov, 0, i);
-        // SAFETY: a live endpoint and a complete message.
-        let rc = unsafe { b.msg().recvmsg.unwrap()(b.ep, &message, 0) };
-        assert_eq!(rc, 0);
-    }
-    // SAFETY: a live endpoint; the words are the test's at once.
-    unsafe {
-        let from = (&raw mut word).cast::<c_void>();
-        assert_eq!(b.msg().inject.unwrap()(b.ep, from, 8, b.peer), 0);
-        (&raw mut word).write_volatile(41);
-        let iov = ffi::iovec {
-            iov_base: from,
-            iov_len: 8,
-        };
-        let send = b.msg().sendmsg.unwrap();
-        let flags = u64::from(ffi::FI_INJECT | ffi::FI_COMPLETION);
-        assert_eq!(send(b.ep, &message(&iov, b.peer, 100), flags), 0);
-        (&raw mut word).write_volatile(42);
-        assert_eq!(send(b.ep, &message(&iov, b.peer, 101), 0), 0);
-    }
-    // The first send has no completion.
-    let mut ends = b.all(5);
-    ends.sort_unstable();
-    assert_eq!(ends, [0, 1, 2, 100, 101]);
-    assert!(b.is_quiet());
-    assert_eq!(got, [40, 41, 42]);
-    close(b);
-}
-
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn are_refused() {
-    expect_provider();
-    let shape = [("LAB_FAULTS", "sendagain=3,recvagain=4,nth=5,errno=22")];
-    let b = Bench::open_bound(&shape, RECV);
-    let mut got = [0u64; 8];
-    let posts = got.iter_mut().map(|word| b.recv(word, 1, 1));
-    assert_eq!(posts.collect::<Vec<_>>(), [0, 0, 0, AGAIN, 0, 0, 0, AGAIN]);
-    let words = [0u64; 6];
-    let posts = (0..6).map(|n| b.send(&words[n..=n], 2));
-    assert_eq!(posts.collect::<Vec<_>>(), [0, 0, AGAIN, 0, 0, AGAIN]);
-    // A write is no send, and is turned away by neither.
-    let mr = b.register(&got, 5);
-    assert_eq!(b.write(&0, 0, 5, number(3)), 0);
-    let (mut sends, mut receives) = (0, 0);
-    let found: Vec<Found> = (0..9).map(|_| b.next()).collect();
-    for found in found {
-        match found {
-            Found::Done(1) => receives += 1,
-            Found::Done(2) => sends += 1,
-            Found::Done(3) => {}
-            other => assert_eq!(other, Found::Failed(3, 22, 0, 0)),
-        }
-    }
-    assert_eq!((sends, receives), (4, 4));
-    // SAFETY: a live region.
-    crate::bench::good(unsafe { ffi::fi_close(mr.cast()) });
-    // Two receives are dropped here.
-    close(b);
-}
-
-/// What its user does wrong with messages.
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn misuse() {
-    expect_provider();
-    let (mut word, mut context) = (0u64, ffi::fi_context2::default());
-    let c = (&raw mut context) as usize;
-    let b = Bench::open(&[]);
-    assert_ne!(b.recv(&mut word, 1, 1), 0);
-    b.close();
-    let shape = [("LAB_MODE", "CONTEXT2"), ("LAB_MAX_MSG", "8")];
-    let b = Bench::open_bound(&shape, RECV);
-    assert_ne!(b.recv(&mut word, 1, 0), 0);
-    assert_eq!(b.recv(&mut word, 1, c), 0);
-    assert_ne!(b.recv(&mut word, 1, c), 0);
-    assert_ne!(b.send(&[1], c), 0);
-    // SAFETY: the word is ours; that it is the provider's until completion is the rule to break.
-    unsafe { (&raw mut word).write_volatile(2) };
-    let mut other = ffi::fi_context2::default();
-    let other = (&raw mut other) as usize;
-    assert_eq!(b.send(&[1], other), 0);
-    b.all(2);
-    assert_ne!(b.send(&[1, 2], other), 0);
-    b.close();
-}
-
-#[test]
-fn messages_keep_their_order() {
-    assert_eq!(in_process("messages::keep_the_order"), "");
-}
-
-#[test]
-fn unexpected_messages_are_kept() {
-    assert_eq!(in_process("messages::come_unexpected"), "");
-}
-
-#[test]
-fn messages_come_late() {
-    assert_eq!(in_process("messages::come_late"), "");
-}
-
-#[test]
 fn long_messages_are_cut() {
-    assert_eq!(in_process("messages::come_too_long"), "");
+    quiet(|| {
+        let b = Bench::open_bound(&[], RECV);
+        let mut got = [0u64; 3];
+        assert_eq!(b.recv(&mut got[0], 1, 1), 0);
+        assert_eq!(b.recv(&mut got[1], 2, 2), 0);
+        assert_eq!((b.send(&[5, 6], 10), b.send(&[7, 8], 11)), (0, 0));
+        let mut found: Vec<Found> = (0..4).map(|_| b.next()).collect();
+        let failed = Found::Failed(1, ffi::FI_ETRUNC, 8, 8);
+        found.remove(found.iter().position(|f| *f == failed).unwrap());
+        found.retain(|f| ![Found::Done(10), Found::Done(11)].contains(f));
+        assert_eq!(found, [Found::Done(2)]);
+        assert_eq!(got, [5, 7, 8]);
+        close(b);
+    });
 }
 
 #[test]
 fn injected_messages_leave_no_completion() {
-    assert_eq!(in_process("messages::inject_and_gather"), "");
+    quiet(|| {
+        let b = Bench::open_bound(&[("LAB_FAULTS", "delay=5")], RECV);
+        let (mut got, mut word) = ([0u64; 3], 40u64);
+        for (i, to) in got.iter_mut().enumerate() {
+            let iov = ffi::iovec {
+                iov_base: ptr::from_mut(to).cast(),
+                iov_len: 8,
+            };
+            let message = message(&iov, 0, i);
+            // SAFETY: a live endpoint and a complete message.
+            let rc = unsafe { b.msg().recvmsg.unwrap()(b.ep, &message, 0) };
+            assert_eq!(rc, 0);
+        }
+        // SAFETY: a live endpoint; the words are the test's at once.
+        unsafe {
+            let from = (&raw mut word).cast::<c_void>();
+            assert_eq!(b.msg().inject.unwrap()(b.ep, from, 8, b.peer), 0);
+            (&raw mut word).write_volatile(41);
+            let iov = ffi::iovec {
+                iov_base: from,
+                iov_len: 8,
+            };
+            let send = b.msg().sendmsg.unwrap();
+            let flags = u64::from(ffi::FI_INJECT | ffi::FI_COMPLETION);
+            assert_eq!(send(b.ep, &message(&iov, b.peer, 100), flags), 0);
+            (&raw mut word).write_volatile(42);
+            assert_eq!(send(b.ep, &message(&iov, b.peer, 101), 0), 0);
+        }
+        // The first send has no completion.
+        let mut ends = b.all(5);
+        ends.sort_unstable();
+        assert_eq!(ends, [0, 1, 2, 100, 101]);
+        assert!(b.is_quiet());
+        assert_eq!(got, [40, 41, 42]);
+        close(b);
+    });
 }
 
 #[test]
 fn posts_are_refused_by_script() {
-    let (report, counts) = in_process_with_counts("messages::are_refused");
+    let Some((report, counts)) = in_process(|| {
+        let shape = [("LAB_FAULTS", "sendagain=3,recvagain=4,nth=5,errno=22")];
+        let b = Bench::open_bound(&shape, RECV);
+        let mut got = [0u64; 8];
+        let posts = got.iter_mut().map(|word| b.recv(word, 1, 1));
+        assert_eq!(posts.collect::<Vec<_>>(), [0, 0, 0, AGAIN, 0, 0, 0, AGAIN]);
+        let words = [0u64; 6];
+        let posts = (0..6).map(|n| b.send(&words[n..=n], 2));
+        assert_eq!(posts.collect::<Vec<_>>(), [0, 0, AGAIN, 0, 0, AGAIN]);
+        // A write is no send, and is turned away by neither.
+        let mr = b.register(&got, 5);
+        assert_eq!(b.write(&0, 0, 5, number(3)), 0);
+        let (mut sends, mut receives) = (0, 0);
+        let found: Vec<Found> = (0..9).map(|_| b.next()).collect();
+        for found in found {
+            match found {
+                Found::Done(1) => receives += 1,
+                Found::Done(2) => sends += 1,
+                Found::Done(3) => {}
+                other => assert_eq!(other, Found::Failed(3, 22, 0, 0)),
+            }
+        }
+        assert_eq!((sends, receives), (4, 4));
+        // SAFETY: a live region.
+        crate::bench::good(unsafe { ffi::fi_close(mr.cast()) });
+        // Two receives are dropped here.
+        close(b);
+    }) else {
+        return;
+    };
     assert_eq!(report, "");
     for count in ["posted=11", "completed=8", "failed=1", "discarded=2"] {
         assert!(counts.contains(&format!(" {count} ")), "{count}: {counts}");
     }
 }
 
+/// What its user does wrong with messages.
 #[test]
 fn misuse_of_messages_is_reported() {
-    let text = in_process("messages::misuse");
+    let Some((text, _)) = in_process(|| {
+        let (mut word, mut context) = (0u64, ffi::fi_context2::default());
+        let c = (&raw mut context) as usize;
+        let b = Bench::open(&[]);
+        assert_ne!(b.recv(&mut word, 1, 1), 0);
+        b.close();
+        let shape = [("LAB_MODE", "CONTEXT2"), ("LAB_MAX_MSG", "8")];
+        let b = Bench::open_bound(&shape, RECV);
+        assert_ne!(b.recv(&mut word, 1, 0), 0);
+        assert_eq!(b.recv(&mut word, 1, c), 0);
+        assert_ne!(b.recv(&mut word, 1, c), 0);
+        assert_ne!(b.send(&[1], c), 0);
+        // SAFETY: the word is ours; that it is the provider's until completion is the rule to break.
+        unsafe { (&raw mut word).write_volatile(2) };
+        let mut other = ffi::fi_context2::default();
+        let other = (&raw mut other) as usize;
+        assert_eq!(b.send(&[1], other), 0);
+        b.all(2);
+        assert_ne!(b.send(&[1, 2], other), 0);
+        b.close();
+    }) else {
+        return;
+    };
     let wanted = [
         "without a queue for receives",
         "without the context",

@@ -4,7 +4,7 @@ use std::ptr;
 
 use libfabric_sys as ffi;
 
-use crate::bench::{Bench, close_region as close, expect_provider, in_process};
+use crate::bench::{Bench, close_region as close, in_process, quiet};
 
 const MODE: (&str, &str) = ("LAB_MR_MODE", "VIRT_ADDR,ALLOCATED,PROV_KEY");
 
@@ -23,51 +23,43 @@ fn reaches(b: &Bench, word: &u64, key: u64) -> bool {
 }
 
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn share_a_key() {
-    expect_provider();
-    let memory = [0u64; 8];
-    for (cache, shared) in [("0", false), ("1", true)] {
-        let b = Bench::open(&[MODE, ("LAB_CACHE", cache)]);
-        let whole = b.register(&memory[..6], 0);
-        let inside = b.register(&memory[2..4], 0);
-        let beyond = b.register(&memory[4..], 0);
-        assert_eq!(key(whole) == key(inside), shared);
-        assert_ne!(key(whole), key(beyond));
-        let of_inside = key(inside);
-        close(whole);
-        // The registration lives as long as one of its regions.
-        assert!(reaches(&b, &memory[3], of_inside));
-        if shared {
-            assert!(reaches(&b, &memory[0], of_inside));
-        }
-        close(inside);
-        close(beyond);
-        b.close();
-    }
-}
-
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn forget_a_region() {
-    expect_provider();
-    let memory = [0u64; 8];
-    let b = Bench::open(&[MODE, ("LAB_CACHE", "2")]);
-    let whole = b.register(&memory, 0);
-    assert!(reaches(&b, &memory[0], key(whole)));
-    assert!(b.register(&memory[2..4], 0).is_null());
-    assert!(!reaches(&b, &memory[0], key(whole)));
-    close(whole);
-    b.close();
-}
-
-#[test]
 fn memory_inside_a_region_has_its_key() {
-    assert_eq!(in_process("regions::share_a_key"), "");
+    quiet(|| {
+        let memory = [0u64; 8];
+        for (cache, shared) in [("0", false), ("1", true)] {
+            let b = Bench::open(&[MODE, ("LAB_CACHE", cache)]);
+            let whole = b.register(&memory[..6], 0);
+            let inside = b.register(&memory[2..4], 0);
+            let beyond = b.register(&memory[4..], 0);
+            assert_eq!(key(whole) == key(inside), shared);
+            assert_ne!(key(whole), key(beyond));
+            let of_inside = key(inside);
+            close(whole);
+            // The registration lives as long as one of its regions.
+            assert!(reaches(&b, &memory[3], of_inside));
+            if shared {
+                assert!(reaches(&b, &memory[0], of_inside));
+            }
+            close(inside);
+            close(beyond);
+            b.close();
+        }
+    });
 }
 
 #[test]
 fn a_domain_with_atomics_forgets_the_region_around_another() {
-    let text = in_process("regions::forget_a_region");
+    let Some((text, _)) = in_process(|| {
+        let memory = [0u64; 8];
+        let b = Bench::open(&[MODE, ("LAB_CACHE", "2")]);
+        let whole = b.register(&memory, 0);
+        assert!(reaches(&b, &memory[0], key(whole)));
+        assert!(b.register(&memory[2..4], 0).is_null());
+        assert!(!reaches(&b, &memory[0], key(whole)));
+        close(whole);
+        b.close();
+    }) else {
+        return;
+    };
     assert!(text.contains("names no region"), "{text}");
 }

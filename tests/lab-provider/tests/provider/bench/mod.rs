@@ -3,6 +3,7 @@
 
 pub(crate) mod messages;
 
+use std::any::type_name;
 use std::ffi::c_void;
 use std::path::PathBuf;
 use std::process::Command;
@@ -111,7 +112,12 @@ impl Bench {
         }
     }
 
+    /// Registers memory for writes.
     pub(crate) fn register(&self, memory: &[u64], key: u64) -> *mut ffi::fid_mr {
+        self.register_for(ffi::FI_REMOTE_WRITE, memory, key)
+    }
+
+    pub(crate) fn register_for(&self, access: u32, memory: &[u64], key: u64) -> *mut ffi::fid_mr {
         let iov = ffi::iovec {
             iov_base: memory.as_ptr().cast_mut().cast(),
             iov_len: size_of_val(memory),
@@ -119,7 +125,7 @@ impl Bench {
         let attr = ffi::fi_mr_attr {
             mr_iov: &iov,
             iov_count: 1,
-            access: u64::from(ffi::FI_REMOTE_WRITE),
+            access: u64::from(access),
             requested_key: key,
             ..Default::default()
         };
@@ -274,13 +280,15 @@ pub(crate) fn close_region(mr: *mut ffi::fid_mr) {
     good(unsafe { ffi::fi_close(mr.cast()) });
 }
 
-/// Runs a test of this program in a process that has the provider, and gives its report.
-pub(crate) fn in_process(test: &str) -> String {
-    in_process_with_counts(test).0
-}
-
-/// As [`in_process`], with the counts that the provider wrote at its end.
-pub(crate) fn in_process_with_counts(test: &str) -> (String, String) {
+/// Runs `run` in a process of its own that has the provider, and gives the provider's report, and the counts that it wrote at its
+/// end; `None` in that process, which runs the calling test: its name is that of the closure `run`.
+pub(crate) fn in_process<F: FnOnce()>(run: F) -> Option<(String, String)> {
+    if env::var_os(REPORT).is_some() {
+        run();
+        return None;
+    }
+    let (_, test) = type_name::<F>().split_once("::").unwrap();
+    let test = test.trim_end_matches("::{{closure}}");
     // A colon would begin another folder of FI_PROVIDER_PATH.
     let name = test.replace(':', "");
     let folder: PathBuf =
@@ -290,7 +298,7 @@ pub(crate) fn in_process_with_counts(test: &str) -> (String, String) {
     std::os::unix::fs::symlink(&built, folder.join("liblab-fi.so")).unwrap();
     let report = folder.join("report");
     let output = Command::new(env::current_exe().unwrap())
-        .args(["--exact", test, "--ignored", "--test-threads", "1"])
+        .args(["--exact", test, "--test-threads", "1"])
         .env("FI_PROVIDER_PATH", &folder)
         .env(REPORT, &report)
         .env("LAB_STATS", folder.join("stats"))
@@ -300,10 +308,13 @@ pub(crate) fn in_process_with_counts(test: &str) -> (String, String) {
     let counts = fs::read_to_string(folder.join("stats")).unwrap_or_default();
     fs::remove_dir_all(&folder).unwrap();
     assert!(output.status.success(), "{output:?}\n{text}");
-    (text, counts)
+    assert_ne!(counts, "", "{test} did not run");
+    Some((text, counts))
 }
 
-/// Only [`in_process`] runs tests that call this.
-pub(crate) fn expect_provider() {
-    assert!(env::var_os(REPORT).is_some(), "started by another test");
+/// Runs `run` in such a process, where nothing may be reported.
+pub(crate) fn quiet<F: FnOnce()>(run: F) {
+    if let Some((report, _)) = in_process(run) {
+        assert_eq!(report, "");
+    }
 }

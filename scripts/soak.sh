@@ -28,9 +28,9 @@ soak_build() {
     for file in host-stub libbtl_ofi.so liblab_fi.so; do
         cp "$target/release/$file" "$soak_files/"
     done
-    tests=$(cargo test --no-run -p btl-ofi -p integration-tests --test lab_faults --test lab_messages --test lab_check --test process_failure 2>&1) ||
+    tests=$(cargo test --no-run -p btl-ofi -p integration-tests --test lab_faults --test over_lab --test lab_check --test process_failure 2>&1) ||
         { printf '%s\n' "$tests" >&2; return 1; }
-    for file in lab_faults lab_messages lab_check process_failure; do
+    for file in lab_faults over_lab lab_check process_failure; do
         cp "$(sed -n "s|.*Executable .*(\(.*/$file-[0-9a-f]*\))$|\1|p" <<<"$tests")" "$soak_files/$file"
     done
     export INTEGRATION_FILES=$soak_files
@@ -45,7 +45,7 @@ soak_test() {
 soak_run() {
     case $1 in
     core) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_faults hundreds_of_seeds ;;
-    messages) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_messages a_hundred_seeds ;;
+    messages) LAB_SEED=$2 LAB_SEEDS=$3 soak_test over_lab lab_messages::a_hundred_seeds ;;
     check) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_check every_fault_is_reported ;;
     short) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_check every_fault_is_reported_in_short_runs ;;
     failure)

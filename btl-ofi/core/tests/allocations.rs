@@ -12,19 +12,8 @@ mod lab;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
-use std::cell::Cell;
-use std::ffi::c_void;
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use btl_ofi::{Completion, Endpoint, Handle, Transport};
-use common::Calls as _;
-use mca_params::Value;
-use plugin_api::{Access, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, Status, ThreadLevel};
-
-use common::{insist, open};
-use lab::{Tally, child, role, shape};
+use lab::prelude::*;
 
 thread_local! {
     /// Allocations of this thread, so that other threads' do not count.
@@ -67,18 +56,6 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static GLOBAL: Counting = Counting;
 
-unsafe extern "C" fn done(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    _: *mut c_void,
-    _: *mut c_void,
-    status: i32,
-) {
-    assert_eq!(status, 0);
-}
-
 struct Loop<'a> {
     t: &'a Transport,
     peer: NonNull<Endpoint>,
@@ -92,30 +69,21 @@ impl Loop<'_> {
     /// A round of every operation, with and without callback.
     fn round(&self) {
         let (t, peer, h, base) = (self.t, self.peer, &self.h, self.h.base());
-        let none = ptr::null_mut();
-        let f = OpFlags::empty();
-        let with = Completion {
-            function: done,
-            context: ptr::null_mut(),
-            data: ptr::null_mut(),
-        };
-        for completion in [None, Some(with)] {
+        let seen = Seen::default();
+        for completion in [None, seen.completion()] {
             for _ in 0..50 {
-                // SAFETY: the buffer and the window outlive the flush below.
-                unsafe {
-                    insist(t, || t.put(peer, self.source, base, none, h, 8, completion));
-                    insist(t, || t.get(peer, self.buffer, base, none, h, 8, completion));
-                    insist(t, || {
-                        t.atomic_op(peer, base, h, BtlAtomicOp::Add, 1, f, completion)
-                    });
-                    insist(t, || {
-                        let op = BtlAtomicOp::Add;
-                        t.atomic_fop(peer, self.buffer, base, none, h, op, 1, f, completion)
-                    });
-                    insist(t, || {
-                        t.atomic_cswap(peer, self.buffer, base, none, h, 0, 1, f, completion)
-                    });
-                }
+                insist(t, || t.put(peer, self.source, base, h, 8, completion));
+                insist(t, || t.get(peer, self.buffer, base, h, 8, completion));
+                insist(t, || {
+                    t.atomic_op(peer, base, h, BtlAtomicOp::Add, 1, completion)
+                });
+                insist(t, || {
+                    let op = BtlAtomicOp::Add;
+                    t.atomic_fop(peer, self.buffer, base, h, op, 1, completion)
+                });
+                insist(t, || {
+                    t.atomic_cswap(peer, self.buffer, base, h, 0, 1, completion)
+                });
             }
             assert_eq!(t.flush(None), Status::SUCCESS);
         }
@@ -127,9 +95,7 @@ fn allocates_nothing(provider: &str) {
     let peer = t.connect(t.address(), 0).unwrap();
     let mut window = [0u64; 8];
     let (mut source, mut buffer) = (0u64, 0u64);
-    let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-    // SAFETY: the window lives until the region is closed.
-    let region = unsafe { t.register(window.as_mut_ptr().cast(), 64, access) }.unwrap();
+    let region = register(&t, &mut window, Access::all());
     let rounds = Loop {
         t: &t,
         peer,
@@ -170,9 +136,7 @@ fn shm_between_two() {
     let target = open("shm", ThreadLevel::Single, &[often]);
     let mut window = [0u64; 512];
     let (mut source, mut buffer) = (0u64, [0u64; 512]);
-    let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-    // SAFETY: the window lives until the region is closed.
-    let region = unsafe { target.register(window.as_mut_ptr().cast(), 4096, access) }.unwrap();
+    let region = register(&target, &mut window, Access::all());
     let rounds = Loop {
         t: &t,
         peer: t.connect(target.address(), 0).unwrap(),
@@ -195,12 +159,11 @@ fn shm_between_two() {
         });
         let round = || {
             rounds.round();
-            let (peer, h, none) = (rounds.peer, &rounds.h, ptr::null_mut());
+            let (peer, h) = (rounds.peer, &rounds.h);
             let (double, sum, from) = (Datatype::Double, AtomicOp::Sum, rounds.buffer);
             for _ in 0..20 {
-                // SAFETY: the buffer and the window outlive the flush.
-                insist(&t, || unsafe {
-                    t.atomic_opv(peer, from, h.base(), none, h, double, sum, 512, None)
+                insist(&t, || {
+                    t.atomic_opv(peer, from, h.base(), h, double, sum, 512, None)
                 });
             }
             assert_eq!(t.flush(None), Status::SUCCESS);
@@ -208,16 +171,11 @@ fn shm_between_two() {
         round();
         // How many of them the kernel makes is a matter of time; the list of what is over at once is long enough
         // for all.
-        let with = Completion {
-            function: done,
-            context: ptr::null_mut(),
-            data: ptr::null_mut(),
-        };
-        let (peer, h, none) = (rounds.peer, &rounds.h, ptr::null_mut());
+        let seen = Seen::default();
+        let (peer, h) = (rounds.peer, &rounds.h);
         for _ in 0..500 {
-            // SAFETY: nothing is read or written.
-            insist(&t, || unsafe {
-                t.put(peer, rounds.buffer, h.base(), none, h, 0, Some(with))
+            insist(&t, || {
+                t.put(peer, rounds.buffer, h.base(), h, 0, seen.completion())
             });
         }
         round();

@@ -12,56 +12,34 @@ mod common;
 #[path = "changed_peers/filters.rs"]
 mod filters;
 
-use std::ffi::c_void;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use common::pair::{BESIDE_MAIN, WORDS};
+use std::sync::atomic::AtomicPtr;
 
-use btl_ofi::{Endpoint, Transport};
-use common::Calls as _;
-use mca_params::Value;
-use plugin_api::{BtlAtomicOp, OpFlags, Status, ThreadLevel};
-
-use common::pair::{Target, WORDS, serve_as_target, succeed_target};
-use common::seen::Seen;
-use common::{Patience, insist, near, open, signal};
+use common::prelude::*;
 
 /// Milliseconds between two looks at the peers.
 const LOOK: u64 = 50;
 
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn target_process() {
-    // Whichever thread the harness uses, the main thread is not needed.
-    std::thread::spawn(serve_as_target).join().unwrap();
-}
-
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn successor_process() {
-    succeed_target();
-}
-
 fn opened() -> Transport {
+    // Whichever thread the harness uses, the main thread of a target is not needed.
+    BESIDE_MAIN.store(true, Ordering::Relaxed);
     let look = ("btl_ofi_peer_check_interval", Value::Unsigned(LOOK));
     open(near(), ThreadLevel::Single, &[look])
 }
 
 /// Puts words to the window's beginning.
 fn put(t: &Transport, target: &Target<'_>, words: &mut [u64], seen: Option<&Seen>) -> Status {
-    let (h, none) = (target.handle, ptr::null_mut());
+    let h = target.handle;
     let (local, size) = (words.as_mut_ptr().cast(), size_of_val(words));
     let completion = seen.and_then(Seen::completion);
-    // SAFETY: the tests keep the words until it is done.
-    unsafe { t.put(target.peer, local, h.base(), none, &h, size, completion) }
+    t.put(target.peer, local, h.base(), &h, size, completion)
 }
 
 fn add(t: &Transport, target: &Target<'_>, at: usize, out: &mut u64, seen: &Seen) -> Status {
-    let (h, none, f) = (target.handle, ptr::null_mut(), OpFlags::empty());
+    let h = target.handle;
     let (out, at) = (ptr::from_mut(out).cast(), h.base() + 8 * at as u64);
     let (op, told) = (BtlAtomicOp::Add, seen.completion());
-    // SAFETY: the tests keep the word until it is done.
-    unsafe { t.atomic_fop(target.peer, out, at, none, &h, op, 1, f, told) }
+    t.atomic_fop(target.peer, out, at, &h, op, 1, told)
 }
 
 /// Progresses until a look at the peers was taken.
@@ -168,7 +146,7 @@ fn a_put_that_waits_is_not_made_in_the_next_program() {
 /// Transfers of many sizes both ways, and atomics: all succeed, each is reported once, and every byte is
 /// where it should be.
 fn all_work(t: &Transport, target: &mut Target<'_>) {
-    let (h, none) = (target.handle, ptr::null_mut());
+    let h = target.handle;
     let seen = Seen::default();
     let mut posted = 0;
     let most = WORDS * 8;
@@ -181,9 +159,8 @@ fn all_work(t: &Transport, target: &mut Target<'_>) {
             // The end of the window.
             let at = h.base() + (most - size) as u64;
             let (from, to) = (out.as_mut_ptr().cast(), back.as_mut_ptr().cast());
-            // SAFETY: both live until the flush.
-            insist(t, || unsafe {
-                t.put(target.peer, from, at, none, &h, size, seen.completion())
+            insist(t, || {
+                t.put(target.peer, from, at, &h, size, seen.completion())
             });
             assert_eq!(t.flush(None), Status::SUCCESS, "a put of {size} bytes");
             let (last, _) = target.sees(WORDS - 1, 0);
@@ -192,9 +169,8 @@ fn all_work(t: &Transport, target: &mut Target<'_>) {
                 out[size - 1],
                 "{size} bytes, {last:x}"
             );
-            // SAFETY: `back` lives until the flush below.
-            insist(t, || unsafe {
-                t.get(target.peer, to, at, none, &h, size, seen.completion())
+            insist(t, || {
+                t.get(target.peer, to, at, &h, size, seen.completion())
             });
             assert_eq!(t.flush(None), Status::SUCCESS, "a get of {size} bytes");
             let wrong = out.iter().zip(&back).position(|(a, b)| a != b);
@@ -213,10 +189,7 @@ fn all_work(t: &Transport, target: &mut Target<'_>) {
     let mut fetched = [0u64; 300];
     for (i, (word, old)) in sources.iter_mut().zip(&mut fetched).enumerate() {
         let (from, at) = (ptr::from_mut(word).cast(), h.base() + 8 * (i as u64 + 1));
-        // SAFETY: the words live until the flush below.
-        insist(t, || unsafe {
-            t.put(target.peer, from, at, none, &h, 8, seen.completion())
-        });
+        insist(t, || t.put(target.peer, from, at, &h, 8, seen.completion()));
         insist(t, || add(t, target, WORDS - 1, old, &seen));
         posted += 2;
     }
@@ -288,8 +261,7 @@ fn a_process_may_hide_its_memory_before_the_first_operation() {
 fn transfers_need_no_payload() {
     const ALONE: &str = "BTL_OFI_TEST_ALONE";
     if std::env::var_os(ALONE).is_none() {
-        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "transfers_need_no_payload", "--nocapture"]);
+        let mut command = again(module_path!(), "transfers_need_no_payload");
         // By a pipe: the limit on files would end a process whose output is one.
         let output = command.env(ALONE, "1").output().unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -360,8 +332,7 @@ fn a_process_known_to_be_gone_is_not_reached_for() {
         action.sa_flags = libc::SA_SIGINFO;
         assert_eq!(libc::sigaction(libc::SIGSYS, &action, ptr::null_mut()), 0);
     }
-    target.child.kill().unwrap();
-    target.child.wait().unwrap();
+    target.kill();
     filters::refuse(libc::SYS_process_vm_readv, libc::SECCOMP_RET_TRAP);
     filters::refuse(libc::SYS_process_vm_writev, libc::SECCOMP_RET_TRAP);
     t.flush(None);
@@ -376,5 +347,5 @@ fn a_process_known_to_be_gone_is_not_reached_for() {
 /// The ways of one node are the same under a provider between nodes.
 #[test]
 fn the_same_over_rxm() {
-    common::again_over("tcp;ofi_rxm");
+    again_over(module_path!(), "tcp;ofi_rxm");
 }

@@ -11,12 +11,10 @@
 
 mod common;
 
-use std::process::{Command, Stdio};
-use std::ptr;
-use std::sync::{Arc, Mutex};
+use plugin_api::LogLevel;
+use std::sync::Arc;
 
-use common::Calls as _;
-use plugin_api::{Access, LogLevel, ThreadLevel};
+use common::prelude::*;
 
 const ROLE: &str = "BTL_OFI_TEST_THREADS";
 const VARIABLE: &str = "FI_SOCKETS_PE_WAITTIME";
@@ -57,8 +55,7 @@ fn opening_process() {
 }
 
 fn opened_with(threads: &str, value: Option<&str>) -> Vec<String> {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "opening_process", "--ignored", "--nocapture"]);
+    let mut command = again(module_path!(), "opening_process");
     command.env(ROLE, threads).env_remove(VARIABLE);
     if let Some(value) = value {
         command.env(VARIABLE, value);
@@ -115,8 +112,7 @@ fn refused_process() {
 #[test]
 fn a_refusal_names_the_filter_of_the_environment() {
     for filter in ["shm", "^sockets", "no_such_provider"] {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "refused_process", "--ignored", "--nocapture"]);
+        let mut command = again(module_path!(), "refused_process");
         let output = command.env("FI_PROVIDER", filter).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         let named = format!(
@@ -156,8 +152,7 @@ fn process_without_descriptors() {
     let (t, target) = (opened(), opened());
     assert_eq!(limits().rlim_cur, limits().rlim_max.min(1 << 20));
     let mut words = [0u64; 2];
-    // SAFETY: the words outlive the transports.
-    let region = unsafe { target.register(words.as_mut_ptr().cast(), 16, Access::all()) }.unwrap();
+    let region = register(&target, &mut words, Access::all());
     let peer = t.connect(target.address(), 1).unwrap();
     let handle = region.handle();
     // The number that the next descriptor would have.
@@ -169,18 +164,7 @@ fn process_without_descriptors() {
     assert!(next > 0 && closed == 0);
     set_soft_limit(next as u64);
     let local = (&raw mut words[1]).cast();
-    // SAFETY: the words outlive the transports.
-    let put = unsafe {
-        t.put(
-            peer,
-            local,
-            handle.base(),
-            ptr::null_mut(),
-            &handle,
-            8,
-            None,
-        )
-    };
+    let put = t.put(peer, local, handle.base(), &handle, 8, None);
     println!("@put {put}");
     for _ in 0..1000 {
         t.progress();
@@ -221,11 +205,8 @@ fn process_that_cannot_accept() {
     unsafe { libc::alarm(common::BLOCKED.as_secs() as u32) };
     let (word, patience) = (7u64, common::Patience::times(6));
     let local = (&raw const word).cast_mut().cast();
-    let (at, none) = (handle.base(), ptr::null_mut());
-    let put = || {
-        // SAFETY: the word outlives the transports.
-        unsafe { t.put(peer, local, at, none, &handle, 8, None) }
-    };
+    let at = handle.base();
+    let put = || t.put(peer, local, at, &handle, 8, None);
     let mut status = put();
     // It may have been taken: then the flush of a host would wait for it.
     let has_ended = || !said.lock().unwrap().is_empty();
@@ -249,9 +230,8 @@ fn process_that_cannot_accept() {
 fn a_process_that_cannot_accept_connections_ends() {
     // Both at once, because each waits for 10 s.
     let children = ["tcp;ofi_rxm", "net"].map(|provider| {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "process_that_cannot_accept", "--ignored"]);
-        command.arg("--nocapture").env(ROLE, provider);
+        let mut command = again(module_path!(), "process_that_cannot_accept");
+        command.env(ROLE, provider);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().unwrap()
     });
@@ -265,9 +245,9 @@ fn a_process_that_cannot_accept_connections_ends() {
 
 #[test]
 fn a_process_without_descriptors_ends() {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "process_without_descriptors", "--ignored"]);
-    let output = command.arg("--nocapture").output().unwrap();
+    let output = again(module_path!(), "process_without_descriptors")
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
     assert!(text.contains("@closed true true"), "{text}");

@@ -10,11 +10,7 @@
 
 mod common;
 
-use std::ptr;
-
-use plugin_api::{Access, Status, ThreadLevel};
-
-use common::{Calls as _, Patience, open, register};
+use common::prelude::*;
 
 const PEERS: u32 = 500;
 /// Most descriptors of one connection within this process, both ends and what a provider opens with its first.
@@ -54,8 +50,7 @@ fn connects_on_first_use(provider: &str) {
     let value = 7u64;
     let deadline = Patience::new();
     let local = (&raw const value).cast_mut().cast();
-    // SAFETY: the peer is connected; the value lives until the put is complete.
-    let post = || unsafe { t.put(peer, local, h.base(), ptr::null_mut(), &h, 8, None) };
+    let post = || t.put(peer, local, h.base(), &h, 8, None);
     while post() != Status::SUCCESS {
         assert!(deadline.lasts(), "{provider}: not taken");
         t.progress();

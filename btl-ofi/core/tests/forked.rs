@@ -10,17 +10,10 @@
 
 mod common;
 
+use btl_ofi::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::thread;
 
-use btl_ofi::{Completion, Endpoint, Error, Handle, Leaves, Notice, Op, Region, Transport};
-use common::Calls as _;
-use mca_params::Value;
-use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
-
-use common::{Patience, SAME_NODE, SAME_NODE_OFF, open, register, tell};
+use common::prelude::*;
 
 const PROVIDERS: [&str; 4] = ["tcp;ofi_rxm", "net", "sockets", "shm"];
 /// Seconds after which a child that hangs is ended.
@@ -89,33 +82,16 @@ impl Pair {
         let (h, peer, patience) = (self.handle(), self.peer, Patience::new());
         let mut words = [value, 0, 0];
         for (step, word) in words.iter_mut().enumerate() {
-            let (status, count) = (AtomicI32::new(0), AtomicU32::new(0));
-            let done = Some(Completion {
-                function: tell,
-                context: (&raw const status).cast_mut().cast(),
-                data: (&raw const count).cast_mut().cast(),
-            });
+            let seen = Seen::default();
+            let done = seen.completion();
             let local = ptr::from_mut(word).cast();
-            let (none, add) = (ptr::null_mut(), BtlAtomicOp::Add);
+            let add = BtlAtomicOp::Add;
             loop {
-                // SAFETY: the words outlive the operation, which is waited for.
-                let posted = unsafe {
-                    let flags = OpFlags::empty();
-                    match step {
-                        0 => self.origin.put(peer, local, h.base(), none, &h, 8, done),
-                        1 => self.origin.atomic_fop(
-                            peer,
-                            local,
-                            h.base(),
-                            none,
-                            &h,
-                            add,
-                            1,
-                            flags,
-                            done,
-                        ),
-                        _ => self.origin.get(peer, local, h.base(), none, &h, 8, done),
-                    }
+                let (t, at) = (&self.origin, h.base());
+                let posted = match step {
+                    0 => t.put(peer, local, at, &h, 8, done),
+                    1 => t.atomic_fop(peer, local, at, &h, add, 1, done),
+                    _ => t.get(peer, local, at, &h, 8, done),
                 };
                 if !posted.is_again() {
                     assert!(posted.is_ok(), "step {step}: {posted}");
@@ -124,11 +100,11 @@ impl Pair {
                 self.progress();
                 assert!(patience.lasts(), "no room");
             }
-            while count.load(Ordering::Relaxed) == 0 {
+            while seen.all() == 0 {
                 self.progress();
                 assert!(patience.lasts(), "step {step} does not end");
             }
-            assert_eq!(status.load(Ordering::Relaxed), 0, "step {step}");
+            assert_eq!(seen.both(), (1, 0), "step {step}");
         }
         assert_eq!(words, [value, value, value + 1]);
         assert_eq!(self.window[0], value + 1);
@@ -163,26 +139,23 @@ fn try_all(pair: Pair) {
     for size in [0usize, 8, 16, 4096, 65536, 1 << 20] {
         let mut words = vec![0u64; size.div_ceil(8)];
         let local = words.as_mut_ptr().cast();
-        let none = ptr::null_mut();
-        // SAFETY: the buffer outlives the calls, which post nothing.
-        unsafe {
-            let put = t.put(peer, local, h.base(), none, &h, size.min(16), None);
-            let get = t.get(peer, local, h.base(), none, &h, size.min(16), None);
-            assert_eq!((put, get), (Status::FATAL, Status::FATAL), "{size}");
-            let sent = t.send(peer, (1, size.min(64), Leaves::Later), |_| ());
-            assert_eq!(sent.err(), Some(Status::FATAL), "{size}");
-        }
+        let put = t.put(peer, local, h.base(), &h, size.min(16), None);
+        let get = t.get(peer, local, h.base(), &h, size.min(16), None);
+        assert_eq!((put, get), (Status::FATAL, Status::FATAL), "{size}");
+        // SAFETY: nothing is posted.
+        let sent = unsafe { t.send(peer, (1, size.min(64), Leaves::Later), |_| ()) };
+        assert_eq!(sent.err(), Some(Status::FATAL), "{size}");
     }
     let mut word = 1u64;
     let local: *mut std::ffi::c_void = (&raw mut word).cast();
-    let (none, flags) = (ptr::null_mut(), OpFlags::empty());
+    let none = ptr::null_mut();
     // SAFETY: the word outlives the calls, which post nothing.
     unsafe {
         let add = BtlAtomicOp::Add;
         let statuses = [
-            t.atomic_op(peer, h.base(), &h, add, 1, flags, None),
-            t.atomic_fop(peer, local, h.base(), none, &h, add, 1, flags, None),
-            t.atomic_cswap(peer, local, h.base(), none, &h, 0, 1, flags, None),
+            t.atomic_op(peer, h.base(), &h, add, 1, None),
+            t.atomic_fop(peer, local, h.base(), &h, add, 1, None),
+            t.atomic_cswap(peer, local, h.base(), &h, 0, 1, None),
             {
                 let op = Op::put(&h, h.base(), (local, none), 8);
                 let (counter, address, add) = (&h, h.base() + 8, 1);
@@ -278,10 +251,9 @@ fn a_child_does_not_wait_for_threads_of_its_parent() {
             let known = target.connect(address, 8).unwrap();
             for _ in 0..200 {
                 let child = || {
-                    let (word, none) = (AtomicU64::new(0), ptr::null_mut());
+                    let word = AtomicU64::new(0);
                     let (h, local) = (pair.region.handle(), word.as_ptr().cast());
-                    // SAFETY: the word outlives the calls, which post nothing.
-                    let got = unsafe { target.get(known, local, h.base(), none, &h, 8, None) };
+                    let got = target.get(known, local, h.base(), &h, 8, None);
                     assert_eq!(got, Status::FATAL);
                     assert_eq!(target.progress(), 0);
                     // SAFETY: connected above.
@@ -313,12 +285,9 @@ fn a_child_opens_a_transport_of_its_own() {
                 let wanted = [same_node.clone(), ("btl_ofi_mode", Value::Int(2))];
                 let t = open(provider, ThreadLevel::Single, &wanted);
                 let peer = t.connect(&address, 1).unwrap();
-                let (word, none) = (77u64, ptr::null_mut());
+                let word = 77u64;
                 let local = (&raw const word).cast_mut().cast();
-                common::insist(&t, || {
-                    // SAFETY: the word outlives the operation, which is waited for.
-                    unsafe { t.put(peer, local, h.base() + 8, none, &h, 8, None) }
-                });
+                common::insist(&t, || t.put(peer, local, h.base() + 8, &h, 8, None));
                 // SAFETY: connected above.
                 assert_eq!(t.flush(Some(unsafe { peer.as_ref() })), Status::SUCCESS);
                 assert_eq!(t.flush(None), Status::SUCCESS);

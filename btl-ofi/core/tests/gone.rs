@@ -11,22 +11,15 @@
 mod common;
 
 use std::ffi::c_void;
-use std::ptr;
 use std::time::Duration;
 
 use common::Calls as _;
-use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
+use plugin_api::{Access, BtlAtomicOp, Status, ThreadLevel};
 
-use common::pair::{Target, WORDS, serve_as_target};
+use common::pair::{Target, WORDS};
 use common::reports::Reports;
 use common::seen::Seen;
 use common::{Patience, insist, open, signal, worked};
-
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn target_process() {
-    serve_as_target();
-}
 
 fn survives(provider: &str) {
     let t = open(provider, ThreadLevel::Single, &[]);
@@ -38,14 +31,11 @@ fn survives(provider: &str) {
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     // SAFETY: the word lives until the region is closed.
     let region = unsafe { t.register((&raw mut word).cast(), 8, access) }.unwrap();
-    let (add, f, none) = (BtlAtomicOp::Add, OpFlags::empty(), ptr::null_mut());
+    let add = BtlAtomicOp::Add;
     let mut old = [0u64; 64];
     let out = old.as_mut_ptr().cast::<c_void>();
     for (peer, h) in [(peer, h), (mine, region.handle())] {
-        // SAFETY: buffers live to the end of the test.
-        insist(&t, || unsafe {
-            t.atomic_fop(peer, out, h.base(), none, &h, add, 1, f, None)
-        });
+        insist(&t, || t.atomic_fop(peer, out, h.base(), &h, add, 1, None));
         assert_eq!(t.flush(None), Status::SUCCESS);
     }
 
@@ -56,16 +46,14 @@ fn survives(provider: &str) {
     let mut posted = 0;
     for i in 0..20 {
         // SAFETY: `i` is below 20, so the result lies inside `old`, which lives to the end of the test, as does `seen`.
-        let status =
-            unsafe { t.atomic_fop(peer, out.add(8 * i), h.base(), none, &h, add, 1, f, with) };
+        let status = unsafe { t.atomic_fop(peer, out.add(8 * i), h.base(), &h, add, 1, with) };
         match status {
             Status::SUCCESS => posted += 1,
             s => assert!(s.is_again(), "{s}"),
         }
     }
     assert!(posted > 0);
-    target.child.kill().unwrap();
-    target.child.wait().unwrap();
+    target.kill();
 
     let before = worked();
     let flushed = t.flush(None);
@@ -85,8 +73,7 @@ fn survives(provider: &str) {
         "{provider}: {spent:?} of work"
     );
     assert!(seen.failed() > 0);
-    // SAFETY: the endpoint lives as long as the transport; `old` and `seen` live to the end of the test.
-    let refused = unsafe { t.atomic_fop(peer, out, h.base(), none, &h, add, 1, f, with) };
+    let refused = t.atomic_fop(peer, out, h.base(), &h, add, 1, with);
     assert_eq!(
         refused,
         Status::UNREACH,
@@ -101,16 +88,14 @@ fn survives(provider: &str) {
     let own = region.handle();
     if provider == "udp;ofi_rxd" {
         // Their other operations wait behind the dead peer's: errors, not hangs.
-        // SAFETY: the endpoint lives as long as the transport, and `old` lives to the end of the test.
-        let refused = unsafe { t.atomic_fop(mine, out, own.base(), none, &own, add, 1, f, None) };
+        let refused = t.atomic_fop(mine, out, own.base(), &own, add, 1, None);
         assert_eq!(refused, Status::FATAL, "{provider}");
         assert_eq!(t.flush(None), Status::FATAL, "{provider}");
     } else {
         // The other peer goes on, and flushes of all no longer wait for the dead one.
         for _ in 0..10 {
-            // SAFETY: the endpoint lives as long as the transport, and `old` lives to the end of the test.
-            insist(&t, || unsafe {
-                t.atomic_fop(mine, out, own.base(), none, &own, add, 1, f, None)
+            insist(&t, || {
+                t.atomic_fop(mine, out, own.base(), &own, add, 1, None)
             });
             t.flush(None);
         }
@@ -158,14 +143,12 @@ fn dead_before_the_first_put() {
         let mut elsewhere = target.address.clone();
         elsewhere[8..16].iter_mut().for_each(|byte| *byte = !*byte);
         let (peer, h) = (t.connect(&elsewhere, 1).unwrap(), target.handle);
-        target.child.kill().unwrap();
-        target.child.wait().unwrap();
+        target.kill();
         let mut large = vec![0u64; WORDS];
         let (local, size) = (large.as_mut_ptr().cast(), WORDS * 8);
         let deadline = Patience::new();
         loop {
-            // SAFETY: the peer is connected, and the buffer lives to the end of the test.
-            let status = unsafe { t.put(peer, local, h.base(), ptr::null_mut(), &h, size, None) };
+            let status = t.put(peer, local, h.base(), &h, size, None);
             if status == Status::UNREACH {
                 break;
             }

@@ -24,7 +24,7 @@ use mca_params::Value;
 use plugin_api::{Access, Module, Status, ThreadLevel};
 
 use common::open;
-use common::pair::{Target, serve_as_target};
+use common::pair::Target;
 use lab::dice::Dice;
 use lab::judge::Judge;
 use lab::model::{SLOT, serve_applies};
@@ -288,12 +288,6 @@ fn hundreds_of_seeds() {
     }
 }
 
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn target_process() {
-    serve_as_target();
-}
-
 /// What a callback that tells of a failure counts for; one that does not is 1.
 const FAILED: usize = 1000;
 
@@ -337,14 +331,13 @@ fn killed_peers() {
             &[("btl_ofi_num_contexts_per_module", n)],
         );
         let mut target = Target::start(&t, "lab", true);
-        let (peer, h, none) = (target.peer, target.handle, std::ptr::null_mut());
+        let (peer, h) = (target.peer, target.handle);
         let calls: [AtomicUsize; 200] = std::array::from_fn(|_| AtomicUsize::new(0));
         let mut refused = 0;
         let mut word = 1u64;
         for (i, calls) in calls.iter().enumerate() {
             if i == 100 {
-                target.child.kill().unwrap();
-                target.child.wait().unwrap();
+                target.kill();
             }
             let completion = Some(Completion {
                 function: count,
@@ -353,8 +346,7 @@ fn killed_peers() {
             });
             let (from, at) = ((&raw mut word).cast(), h.base() + 8 * i as u64);
             loop {
-                // SAFETY: the word and the counters outlive the transport.
-                let status = unsafe { t.put(peer, from, at, none, &h, 8, completion) };
+                let status = t.put(peer, from, at, &h, 8, completion);
                 if status.is_again() {
                     t.progress();
                     continue;

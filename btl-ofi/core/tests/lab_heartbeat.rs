@@ -11,7 +11,7 @@
 mod common;
 mod lab;
 
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use btl_ofi::{Endpoint, Handle, Region, Transport};
@@ -76,13 +76,10 @@ fn window() -> &'static mut [u64] {
 
 /// A put and a flush from `t`, while the target makes progress.
 fn put(t: &Transport, to: NonNull<Endpoint>, handle: Handle, target: &Transport) {
-    let (mut word, none) = (7u64, ptr::null_mut());
+    let mut word = 7u64;
     let local = (&raw mut word).cast();
     attended(target, || {
-        // SAFETY: the word lives until the flush has returned.
-        insist(t, || unsafe {
-            t.put(to, local, handle.base(), none, &handle, 8, None)
-        });
+        insist(t, || t.put(to, local, handle.base(), &handle, 8, None));
         assert_eq!(t.flush(None), Status::SUCCESS);
     });
 }

@@ -12,17 +12,8 @@ mod common;
 mod lab;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::time::Duration;
 
-use btl_ofi::{Endpoint, Transport};
-use mca_params::Value;
-use plugin_api::{Access, Status, ThreadLevel};
-
-use common::{Calls as _, Patience, open, register, worked};
-use lab::group::counting;
-use lab::{Tally, announce, child, child_role, shape, stats};
+use lab::prelude::*;
 
 const LIMIT: Duration = Duration::from_secs(180);
 const FEW: usize = 1_000;
@@ -154,11 +145,7 @@ impl Pair {
         for (i, peer) in peers.iter().enumerate() {
             let local = (&raw const values[i]).cast_mut().cast();
             let at = h.base() + 8 * i as u64;
-            // SAFETY: the peer is connected; the values live until all puts are complete.
-            let post = || unsafe {
-                self.t
-                    .put(*peer, local, at, ptr::null_mut(), &h, 8, counting(&calls))
-            };
+            let post = || self.t.put(*peer, local, at, &h, 8, calls.completion());
             while post() != Status::SUCCESS {
                 turn();
             }

@@ -11,15 +11,14 @@
 mod common;
 mod lab;
 
-use std::ptr;
 use std::time::Duration;
 
 use btl_ofi::Transport;
 use common::Calls as _;
 use mca_params::Value;
-use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
+use plugin_api::{Access, BtlAtomicOp, Status, ThreadLevel};
 
-use common::pair::{Target, serve_as_target};
+use common::pair::Target;
 use common::seen::Seen;
 use common::{Patience, open, worked};
 use lab::{Tally, child, child_role, shape};
@@ -30,27 +29,18 @@ const COUNT: usize = 120;
 /// The time given to peers, milliseconds.
 const TIME: u64 = 300;
 
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn target_process() {
-    serve_as_target();
-}
-
 /// Posts one operation of a kind until it is taken or refused for good; whether it was taken.
 fn post(t: &Transport, target: &Target<'_>, i: usize, word: &mut u64, seen: &Seen) -> bool {
-    let (peer, h, none) = (target.peer, target.handle, ptr::null_mut());
+    let (peer, h) = (target.peer, target.handle);
     let completion = seen.completion();
     let (local, at) = ((&raw mut *word).cast(), h.base() + 8 * i as u64);
-    let (add, f) = (BtlAtomicOp::Add, OpFlags::empty());
+    let add = BtlAtomicOp::Add;
     let deadline = Patience::new();
     loop {
-        // SAFETY: words and counters outlive the transport.
-        let status = unsafe {
-            match i % 3 {
-                0 => t.put(peer, local, at, none, &h, 8, completion),
-                1 => t.get(peer, local, at, none, &h, 8, completion),
-                _ => t.atomic_fop(peer, local, at, none, &h, add, 1, f, completion),
-            }
+        let status = match i % 3 {
+            0 => t.put(peer, local, at, &h, 8, completion),
+            1 => t.get(peer, local, at, &h, 8, completion),
+            _ => t.atomic_fop(peer, local, at, &h, add, 1, completion),
         };
         if status == Status::SUCCESS {
             return true;

@@ -9,18 +9,9 @@
 
 mod common;
 
-use std::cell::Cell;
-use std::ffi::c_void;
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{MutexGuard, PoisonError};
 
-use btl_ofi::{Completion, Endpoint, Handle, Transport};
-use common::Calls as _;
-use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
-
-use common::{Patience, insist, near, open, register};
+use common::prelude::*;
 
 const WORDS: usize = 1 << 20;
 /// How often a get of so many words is expected to look after others: every MiB.
@@ -28,9 +19,7 @@ const LOOKS: u32 = ((8 * WORDS) >> 20) as u32 - 1;
 
 /// Gets the first `count` words.
 fn get(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, to: *mut u64, count: usize) -> Status {
-    let none = ptr::null_mut();
-    // SAFETY: the test's buffer outlives the get.
-    unsafe { t.get(peer, to.cast(), h.base(), none, h, 8 * count, None) }
+    t.get(peer, to.cast(), h.base(), h, 8 * count, None)
 }
 
 /// Fetch-adds to a peer of this thread's, each posted by the completion of the one before.
@@ -50,40 +39,25 @@ struct Chain<'a> {
 impl Chain<'_> {
     /// Posts one each way, and has the target execute its one.
     fn post(&self) {
-        let completion = Completion {
-            function: completed,
-            context: ptr::from_ref(self).cast_mut().cast(),
-            data: ptr::null_mut(),
-        };
         let add = |t: &Transport, peer, h: &Handle, at: usize, completion| {
-            let (none, f, op) = (ptr::null_mut(), OpFlags::empty(), BtlAtomicOp::Add);
+            let op = BtlAtomicOp::Add;
             let out = self.old.as_ptr().cast::<u64>().wrapping_add(at).cast();
-            // SAFETY: the words live as long as the chain.
-            let status =
-                unsafe { t.atomic_fop(peer, out, h.base(), none, h, op, 1, f, completion) };
+            let status = t.atomic_fop(peer, out, h.base(), h, op, 1, completion);
             assert_eq!(status, Status::SUCCESS);
         };
-        add(self.t, self.peer, &self.h, 0, Some(completion));
+        add(self.t, self.peer, &self.h, 0, self.completion());
         add(self.other, self.back.0, &self.back.1, 1, None);
         self.other.progress();
     }
 }
 
-unsafe extern "C" fn completed(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    _: *mut c_void,
-    status: i32,
-) {
-    assert_eq!(status, 0);
-    // SAFETY: the test passes a chain that outlives its operations.
-    let chain = unsafe { &*context.cast::<Chain<'_>>() };
-    chain.runs.set(chain.runs.get() + 1);
-    if !chain.ends.get() {
-        chain.post();
+impl Ended for Chain<'_> {
+    fn ended(&self, status: Status) {
+        assert_eq!(status, Status::SUCCESS);
+        self.runs.set(self.runs.get() + 1);
+        if !self.ends.get() {
+            self.post();
+        }
     }
 }
 
@@ -171,6 +145,6 @@ fn a_large_get_lets_others_in() {
 #[test]
 fn the_same_over_rxm() {
     let _alone = alone();
-    common::again_over("tcp;ofi_rxm");
-    common::again_over("memory");
+    again_over(module_path!(), "tcp;ofi_rxm");
+    again_over(module_path!(), "memory");
 }

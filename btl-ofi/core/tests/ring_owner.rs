@@ -9,50 +9,29 @@
 
 mod common;
 
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
+use common::pair::WORDS;
 
-use btl_ofi::{Endpoint, Handle, Transport};
-use common::Calls as _;
-use plugin_api::{AtomicOp, Datatype, Status, ThreadLevel};
-
-use common::pair::{Target, WORDS, serve_as_target};
-use common::reference::Numbers;
-use common::{insist, near, open};
+use common::prelude::*;
 
 /// Words of a vector, as many as its operands may have; and vectors, which fill a ring's payload.
 const VECTOR: usize = 504;
 const VECTORS: u64 = 16;
 const ROUNDS: u64 = 100;
 
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn target_process() {
-    serve_as_target();
-}
-
 /// Gets the beginning of the window.
 fn get(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, to: &mut [u64]) {
-    let (none, size) = (ptr::null_mut(), size_of_val(to));
+    let size = size_of_val(to);
     let to = to.as_mut_ptr().cast();
-    // SAFETY: a get of so many bytes is over before it returns, or at the flush.
-    insist(t, || unsafe {
-        t.get(peer, to, h.base(), none, h, size, None)
-    });
+    insist(t, || t.get(peer, to, h.base(), h, size, None));
     assert_eq!(t.flush(None), Status::SUCCESS);
 }
 
 /// Adds `words` from word `at` on.
 fn add(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: usize, words: &[u64]) {
-    let (none, sum, u) = (ptr::null_mut(), AtomicOp::Sum, Datatype::Uint64);
+    let (sum, u) = (AtomicOp::Sum, Datatype::Uint64);
     let (from, to) = (words.as_ptr().cast(), h.base() + 8 * at as u64);
     let n = words.len();
-    // SAFETY: the operands are copied.
-    insist(t, || unsafe {
-        t.atomic_opv(peer, from, to, none, h, u, sum, n, None)
-    });
+    insist(t, || t.atomic_opv(peer, from, to, h, u, sum, n, None));
 }
 
 /// The target is stopped at any moment of large gets from it, the peer released and connected again, and vectors
@@ -118,6 +97,6 @@ fn a_new_owner_of_a_ring_has_its_payload_for_itself() {
 /// The ways of one node are the same under a provider between nodes.
 #[test]
 fn the_same_over_rxm() {
-    common::again_over("tcp;ofi_rxm");
-    common::again_over("memory");
+    again_over(module_path!(), "tcp;ofi_rxm");
+    again_over(module_path!(), "memory");
 }

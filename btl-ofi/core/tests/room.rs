@@ -13,17 +13,10 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-use std::ptr;
-
-use btl_ofi::{Handle, Transport};
-use common::Calls as _;
-use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
+use std::process::Child;
 use test_skips::{Lacking, skipped};
 
-use common::attending::attended;
-use common::pair::{hex, unhex};
-use common::{insist, loopback, open, options, register, try_open};
+use common::prelude::*;
 
 const MIB: u64 = 1 << 20;
 const INSIDE: &str = "BTL_OFI_TEST_INSIDE";
@@ -40,8 +33,8 @@ fn inside(name: &str, room: u64) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
+    let mut command = again(module_path!(), name);
+    command.arg("--test-threads=1");
     command.env(INSIDE, "1");
     let size = std::ffi::CString::new(format!("size={room}")).unwrap();
     let mount = move || {
@@ -119,24 +112,17 @@ fn origin() {
     let [blob, handle, at] = orders.split(' ').collect::<Vec<_>>()[..] else {
         panic!("{orders}");
     };
-    let handle: [u8; Handle::SIZE] = unhex(handle).try_into().unwrap();
-    // SAFETY: a handle is plain bytes.
-    let h: Handle = unsafe { std::mem::transmute(handle) };
+    let h = handle_of(handle);
     let at: u64 = at.parse().unwrap();
     let t = open("shm", ThreadLevel::Single, &[]);
     let peer = t.connect(&unhex(blob), 0).unwrap();
-    let (none, word, mut old) = (ptr::null_mut(), at, 0u64);
+    let (word, mut old) = (at, 0u64);
     let local = ptr::from_ref(&word).cast_mut().cast();
-    // SAFETY: the buffers outlive the flush.
-    unsafe {
-        insist(&t, || {
-            t.put(peer, local, h.base() + 8 * at, none, &h, 8, None)
-        });
-        let (out, f) = ((&raw mut old).cast(), OpFlags::empty());
-        insist(&t, || {
-            t.atomic_fop(peer, out, h.base(), none, &h, BtlAtomicOp::Add, 1, f, None)
-        });
-    }
+    insist(&t, || t.put(peer, local, h.base() + 8 * at, &h, 8, None));
+    let out = (&raw mut old).cast();
+    insist(&t, || {
+        t.atomic_fop(peer, out, h.base(), &h, BtlAtomicOp::Add, 1, None)
+    });
     assert_eq!(t.flush(None), Status::SUCCESS);
     println!("@done");
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
@@ -144,14 +130,11 @@ fn origin() {
 }
 
 fn start(t: &Transport, h: Handle, at: usize) -> Child {
-    // SAFETY: a handle is plain bytes.
-    let handle: [u8; Handle::SIZE] = unsafe { std::mem::transmute(h) };
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "origin", "--ignored", "--nocapture"]);
+    let mut command = again(module_path!(), "origin");
     command
         .env(
             ORDERS,
-            format!("{} {} {at}", hex(t.address()), hex(&handle)),
+            format!("{} {} {at}", hex(t.address()), handle_text(h)),
         )
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
@@ -192,8 +175,7 @@ fn many_processes_in_a_small_folder() {
     let expected: Vec<u64> = (1..=PROCESSES as u64).collect();
     assert_eq!(window[0], PROCESSES as u64);
     assert_eq!(window[1..], expected[..]);
-    region.close().unwrap();
-    t.close().unwrap();
+    close([region], [t]);
 }
 
 fn shm_alone() -> btl_ofi::Options {
@@ -232,8 +214,7 @@ fn a_full_folder_is_an_error_of_connecting() {
     loopback();
     // SAFETY: the first thing in this process; there is no other thread that would look.
     unsafe { std::env::set_var("FI_SHM_DISABLE_CMA", "1") };
-    let a = open("shm", ThreadLevel::Single, &[]);
-    let b = open("shm", ThreadLevel::Single, &[]);
+    let [a, b] = [(); 2].map(|()| open("shm", ThreadLevel::Single, &[]));
     fill(MIB);
     let refused = a.connect(b.address(), 0).unwrap_err().to_string();
     for part in ["/dev/shm", "too full", "--shm-size"] {
@@ -243,18 +224,13 @@ fn a_full_folder_is_an_error_of_connecting() {
     let peer = a.connect(b.address(), 0).unwrap();
     let mut window = vec![0u64; 8192];
     let region = register(&b, &mut window, Access::all());
-    let (h, data, none) = (region.handle(), vec![7u64; 8192], ptr::null_mut());
+    let (h, data) = (region.handle(), vec![7u64; 8192]);
     let local = data.as_ptr().cast_mut().cast();
     fill(0);
     attended(&b, || {
-        // SAFETY: the buffers outlive the flush.
-        insist(&a, || unsafe {
-            a.put(peer, local, h.base(), none, &h, 8 * 8192, None)
-        });
+        insist(&a, || a.put(peer, local, h.base(), &h, 8 * 8192, None));
         assert_eq!(a.flush(None), Status::SUCCESS);
     });
     assert_eq!(window, data);
-    region.close().unwrap();
-    a.close().unwrap();
-    b.close().unwrap();
+    close([region], [a, b]);
 }

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use btl_ofi::Transport;
 use common::Calls as _;
 use mca_params::Value;
-use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
+use plugin_api::{Access, BtlAtomicOp, Status, ThreadLevel};
 
-use common::pair::{Target, serve_as_target};
+use common::pair::Target;
 use common::reports::Reports;
 use common::seen::Seen;
 use common::{Patience, insist, open, signal, worked};
@@ -34,12 +34,6 @@ const SLACK: Duration = Duration::from_millis(500);
 const UNTOUCHED: u64 = 0x5555_5555_5555_5555;
 const WORDS: usize = 64;
 
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn target_process() {
-    serve_as_target();
-}
-
 /// Posts fetches to the target into words of `out`; gives how many were taken.
 fn fetch(t: &Transport, target: &Target<'_>, out: &mut [u64], seen: &Seen) -> u32 {
     // So slow that another thread's flush may come back before it is time.
@@ -48,25 +42,10 @@ fn fetch(t: &Transport, target: &Target<'_>, out: &mut [u64], seen: &Seen) -> u3
     let mut posted = 0;
     for (i, word) in out.iter_mut().enumerate() {
         let word = ptr::from_mut(word).cast();
-        let none = ptr::null_mut();
-        // SAFETY: the words live to the end of the test.
-        let status = unsafe {
-            if i % 2 == 0 {
-                t.get(target.peer, word, h.base(), none, &h, 8, with)
-            } else {
-                let f = OpFlags::empty();
-                t.atomic_fop(
-                    target.peer,
-                    word,
-                    h.base(),
-                    none,
-                    &h,
-                    BtlAtomicOp::Add,
-                    1,
-                    f,
-                    with,
-                )
-            }
+        let status = if i % 2 == 0 {
+            t.get(target.peer, word, h.base(), &h, 8, with)
+        } else {
+            t.atomic_fop(target.peer, word, h.base(), &h, BtlAtomicOp::Add, 1, with)
         };
         match status {
             Status::SUCCESS => posted += 1,
@@ -78,16 +57,10 @@ fn fetch(t: &Transport, target: &Target<'_>, out: &mut [u64], seen: &Seen) -> u3
 
 /// Makes first contact, which some providers need both sides for.
 fn acquaint(t: &Transport, target: &Target<'_>, out: &mut [u64]) {
-    let (peer, h, none, f) = (
-        target.peer,
-        target.handle,
-        ptr::null_mut(),
-        OpFlags::empty(),
-    );
+    let (peer, h) = (target.peer, target.handle);
     let out = out.as_mut_ptr().cast();
-    // SAFETY: the words live to the end of the test.
-    insist(t, || unsafe {
-        t.atomic_fop(peer, out, h.base(), none, &h, BtlAtomicOp::Add, 1, f, None)
+    insist(t, || {
+        t.atomic_fop(peer, out, h.base(), &h, BtlAtomicOp::Add, 1, None)
     });
     assert_eq!(t.flush(None), Status::SUCCESS);
 }
@@ -129,18 +102,7 @@ fn given_up(provider: &str) {
         "{provider}: {spent:?} of work"
     );
     assert!(seen.failed() > 0, "{provider}");
-    // SAFETY: the endpoint lives as long as the transport, and `out` lives to the end of the test.
-    let refused = unsafe {
-        t.get(
-            peer,
-            out.as_mut_ptr().cast(),
-            h.base(),
-            ptr::null_mut(),
-            &h,
-            8,
-            None,
-        )
-    };
+    let refused = t.get(peer, out.as_mut_ptr().cast(), h.base(), &h, 8, None);
     assert_eq!(refused, Status::UNREACH, "{provider}: refused from now on");
     let said = reports.all();
     assert!(
@@ -302,10 +264,7 @@ fn a_busy_thread_does_not_hide_a_dead_peer() {
             let mut word = 0u64;
             while stop.load(Ordering::Relaxed) == 0 {
                 let at = ptr::from_mut(&mut word).cast();
-                // SAFETY: the word outlives the flush below.
-                insist(&t, || unsafe {
-                    t.get(mine.0, at, h.base(), ptr::null_mut(), &h, 8, None)
-                });
+                insist(&t, || t.get(mine.0, at, h.base(), &h, 8, None));
                 done.fetch_add(1, Ordering::Relaxed);
             }
             // SAFETY: endpoints live as long as the transport.
@@ -322,8 +281,7 @@ fn a_busy_thread_does_not_hide_a_dead_peer() {
         while done.load(Ordering::Relaxed) == 0 {
             std::thread::yield_now();
         }
-        target.child.kill().unwrap();
-        target.child.wait().unwrap();
+        target.kill();
         // SAFETY: endpoints live as long as the transport.
         t.flush(Some(unsafe { target.peer.as_ref() }));
         stop.store(1, Ordering::Relaxed);

@@ -136,10 +136,7 @@ impl Scene {
         let (h, peer, honest) = (self.handle(), self.peer, &self.honest);
         let local = ptr::from_ref(&word).cast_mut().cast();
         attended(&self.target, || {
-            insist(honest, || {
-                // SAFETY: the word stays until the flush is over, and the peer is connected.
-                unsafe { honest.put(peer, local, h.base(), ptr::null_mut(), &h, 8, None) }
-            });
+            insist(honest, || honest.put(peer, local, h.base(), &h, 8, None));
             assert_eq!(honest.flush(None), Status::SUCCESS);
         });
         assert_eq!(self.window[0], word);

@@ -13,29 +13,14 @@
 mod common;
 mod lab;
 
-use std::ffi::c_void;
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use common::pair::WORDS;
 
-use btl_ofi::{Completion, Endpoint, Handle, Transport};
-use common::Calls as _;
-use mca_params::Value;
-use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
-
-use common::pair::{Target, WORDS, serve_as_target};
-use common::{insist, open};
+use common::prelude::*;
 
 const WORKERS: usize = 4;
 const REGISTRARS: usize = 2;
 /// Words of the target that one worker writes.
 const SHARE: usize = 512;
-
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn target_process() {
-    serve_as_target();
-}
 
 /// SplitMix64.
 struct Random(u64);
@@ -48,29 +33,6 @@ impl Random {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ (z >> 31)) % end
     }
-}
-
-unsafe extern "C" fn once(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    _: *mut c_void,
-    status: i32,
-) {
-    // SAFETY: a counter that outlives the transport.
-    let count = unsafe { &*context.cast::<AtomicU32>() };
-    // A failure shows as a number that nobody expects.
-    count.fetch_add(if status == 0 { 1 } else { 1000 }, Ordering::Release);
-}
-
-fn counting(count: &AtomicU32) -> Option<Completion> {
-    Some(Completion {
-        function: once,
-        context: ptr::from_ref(count).cast_mut().cast(),
-        data: ptr::null_mut(),
-    })
 }
 
 /// A peer that threads share.
@@ -108,7 +70,6 @@ struct Sums {
 fn worker(t: &Transport, peer: Peer, number: usize, rounds: u64, seed: u64, sums: &Sums) {
     let mut random = Random(seed);
     let first = 1 + number * SHARE;
-    let none = ptr::null_mut();
     let mut model = vec![0u64; SHARE];
     for round in 0..rounds {
         let length = 1 + random.below(if round % 8 == 0 { SHARE as u64 } else { 4 }) as usize;
@@ -119,35 +80,26 @@ fn worker(t: &Transport, peer: Peer, number: usize, rounds: u64, seed: u64, sums
         let (remote, size, h) = (peer.word(first + at), 8 * length, peer.handle);
         let count = AtomicU32::new(0);
         let with = if random.below(2) == 0 {
-            counting(&count)
+            count.completion()
         } else {
             None
         };
-        // SAFETY: the buffers and the count live until the flush below.
-        insist(t, || unsafe {
-            t.put(peer.endpoint, local, remote, none, &h, size, with)
-        });
+        insist(t, || t.put(peer.endpoint, local, remote, &h, size, with));
         peer.flush(t);
         model[at..at + length].copy_from_slice(&out);
         assert_eq!(count.load(Ordering::Acquire), u32::from(with.is_some()));
-        // SAFETY: `back` and the count live until the flush below.
-        insist(t, || unsafe {
-            t.get(peer.endpoint, result, remote, none, &h, size, with)
-        });
+        insist(t, || t.get(peer.endpoint, result, remote, &h, size, with));
         let add = random.below(9);
         let mut old = 0u64;
-        let (old_at, f) = (ptr::from_mut(&mut old).cast(), OpFlags::empty());
-        // SAFETY: `old` and the count live until the flush below.
-        insist(t, || unsafe {
+        let old_at = ptr::from_mut(&mut old).cast();
+        insist(t, || {
             t.atomic_fop(
                 peer.endpoint,
                 old_at,
                 peer.word(0),
-                none,
                 &h,
                 BtlAtomicOp::Add,
                 add,
-                f,
                 with,
             )
         });
@@ -168,17 +120,8 @@ fn worker(t: &Transport, peer: Peer, number: usize, rounds: u64, seed: u64, sums
     // Everything that was ever put, at once.
     let mut all = vec![0u64; SHARE];
     let (result, h) = (all.as_mut_ptr().cast(), peer.handle);
-    // SAFETY: the buffer lives until the flush.
-    insist(t, || unsafe {
-        t.get(
-            peer.endpoint,
-            result,
-            peer.word(first),
-            none,
-            &h,
-            8 * SHARE,
-            None,
-        )
+    insist(t, || {
+        t.get(peer.endpoint, result, peer.word(first), &h, 8 * SHARE, None)
     });
     peer.flush(t);
     assert_eq!(all, model, "worker {number}");
@@ -186,7 +129,6 @@ fn worker(t: &Transport, peer: Peer, number: usize, rounds: u64, seed: u64, sums
 
 fn registrar(t: &Transport, own: Peer, stop: &AtomicBool, seed: u64, sums: &Sums) {
     let mut random = Random(seed);
-    let none = ptr::null_mut();
     while !stop.load(Ordering::Relaxed) {
         let words = 1 + random.below(4096) as usize;
         let mut memory = vec![0u64; words];
@@ -201,15 +143,9 @@ fn registrar(t: &Transport, own: Peer, stop: &AtomicBool, seed: u64, sums: &Sums
             ptr::from_mut(&mut value).cast(),
             ptr::from_mut(&mut back).cast(),
         );
-        // SAFETY: the words live until the flushes.
-        insist(t, || unsafe {
-            t.put(own.endpoint, local, at, none, &h, 8, None)
-        });
+        insist(t, || t.put(own.endpoint, local, at, &h, 8, None));
         own.flush(t);
-        // SAFETY: `back` lives until the flush below.
-        insist(t, || unsafe {
-            t.get(own.endpoint, result, at, none, &h, 8, None)
-        });
+        insist(t, || t.get(own.endpoint, result, at, &h, 8, None));
         own.flush(t);
         assert_eq!(back, value);
         region.close().unwrap();
@@ -242,17 +178,8 @@ fn stress(provider: &str, contexts: i32) -> u64 {
     // First contact needs both sides' progress with some providers.
     let mut zero = 0u64;
     let zero_at = ptr::from_mut(&mut zero).cast();
-    // SAFETY: the word lives until the flush.
-    insist(&t, || unsafe {
-        t.put(
-            peer.endpoint,
-            zero_at,
-            peer.word(0),
-            ptr::null_mut(),
-            &peer.handle,
-            8,
-            None,
-        )
+    insist(&t, || {
+        t.put(peer.endpoint, zero_at, peer.word(0), &peer.handle, 8, None)
     });
     peer.flush(&t);
     let registered = t.stats().registrations;
@@ -278,17 +205,8 @@ fn stress(provider: &str, contexts: i32) -> u64 {
     });
     let mut sum = 0u64;
     let at = ptr::from_mut(&mut sum).cast();
-    // SAFETY: the word lives until the flush.
-    insist(&t, || unsafe {
-        t.get(
-            peer.endpoint,
-            at,
-            peer.word(0),
-            ptr::null_mut(),
-            &peer.handle,
-            8,
-            None,
-        )
+    insist(&t, || {
+        t.get(peer.endpoint, at, peer.word(0), &peer.handle, 8, None)
     });
     assert_eq!(t.flush(None), Status::SUCCESS);
     assert_eq!(sum, sums.added.load(Ordering::Relaxed), "{provider}");

@@ -21,19 +21,13 @@ use btl_ofi::Transport;
 use plugin_api::{ModuleFlags, Status, ThreadLevel};
 
 use common::open;
-use common::pair::{DeviceWay, Target, serve_as_target};
+use common::pair::{DeviceWay, Target};
 use lab::{Tally, child, role, shape};
 
 /// What confirms puts that the provider makes: the target, with every provider that is at hand, ...
 const BY_TARGET: &str = "puts are confirmed by the target (FI_DELIVERY_COMPLETE)";
 /// ... or a read behind them, as over verbs;ofi_rxm; the lab provider imitates it.
 const BY_READ: &str = "puts are confirmed by a read behind them (read-after-write order)";
-
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn target_process() {
-    serve_as_target();
-}
 
 fn shows(provider: &str, passive: bool, way: &str) {
     let t = open(provider, ThreadLevel::Single, &[]);

@@ -9,22 +9,14 @@
 
 mod common;
 
-use std::ptr;
-
 use btl_ofi::{Error, Transport};
 use common::Calls as _;
-use common::pair::{Target, WORDS, serve_as_target};
+use common::pair::{Target, WORDS};
 use common::{SAME_NODE, SAME_NODE_OFF, insist, open, options, try_open};
 use mca_params::Value;
-use plugin_api::{BtlAtomicOp, ModuleFlags, OpFlags, Status, ThreadLevel};
+use plugin_api::{BtlAtomicOp, ModuleFlags, Status, ThreadLevel};
 
 const MEMORY: &str = "memory";
-
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn target_process() {
-    serve_as_target();
-}
 
 fn is_loaded() -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -37,34 +29,20 @@ fn processes_of_one_node_need_no_libfabric() {
     let promised = ModuleFlags::APPLIES | ModuleFlags::ATOMICS_ORDERED;
     assert!(t.capabilities().flags.contains(promised));
     let mut target = Target::start(&t, MEMORY, false);
-    let (peer, h, none) = (target.peer, target.handle, ptr::null_mut());
+    let (peer, h) = (target.peer, target.handle);
     let mut words: Vec<u64> = (1..=WORDS as u64).collect();
     let size = WORDS * 8;
     // A small one, and one that is copied by the kernel.
     for size in [8, size] {
         let from = words.as_mut_ptr().cast();
-        // SAFETY: the words live until the flush.
-        insist(&t, || unsafe {
-            t.put(peer, from, h.base(), none, &h, size, None)
-        });
+        insist(&t, || t.put(peer, from, h.base(), &h, size, None));
         // SAFETY: the target is connected.
         assert_eq!(t.flush(Some(unsafe { peer.as_ref() })), Status::SUCCESS);
     }
     let mut old = 0u64;
-    let (op, f) = (BtlAtomicOp::Add, OpFlags::empty());
-    // SAFETY: the word lives until the flush.
-    insist(&t, || unsafe {
-        t.atomic_fop(
-            peer,
-            (&raw mut old).cast(),
-            h.base(),
-            none,
-            &h,
-            op,
-            41,
-            f,
-            None,
-        )
+    let op = BtlAtomicOp::Add;
+    insist(&t, || {
+        t.atomic_fop(peer, (&raw mut old).cast(), h.base(), &h, op, 41, None)
     });
     // SAFETY: the target is connected.
     assert_eq!(t.flush(Some(unsafe { peer.as_ref() })), Status::SUCCESS);

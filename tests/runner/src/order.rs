@@ -8,17 +8,18 @@ use crate::programs::Program;
 use crate::running::{Ended, Running};
 
 /// What took longest where nobody knows better yet. `hosts` waits for links that go down and for timeouts of peers.
-const LONG: [&str; 10] = [
+const LONG: [&str; 11] = [
+    "core/over_lab",
+    "core/devices",
     "core/hosts",
-    "core/device_stream",
+    "core/node",
     "tests/lab_check",
     "tests/openmp",
     "tests/c_examples",
     "tests/device_ways",
     "tests/open_close",
-    "core/streams",
+    "core/carriers",
     "tests/process_failure",
-    "core/lab_modes",
 ];
 
 /// How long each program took in earlier runs, milliseconds, in a file beside the programs.

@@ -66,17 +66,8 @@ fn what_the_kernel_refuses_waits_for_the_target() {
     let h = target.handle;
     for (i, words) in words.iter_mut().enumerate() {
         let (from, at) = (words.as_mut_ptr().cast(), h.base() + 32 * i as u64);
-        // SAFETY: the words live until the flush.
-        insist(&t, || unsafe {
-            t.put(
-                target.peer,
-                from,
-                at,
-                ptr::null_mut(),
-                &h,
-                32,
-                seen.completion(),
-            )
+        insist(&t, || {
+            t.put(target.peer, from, at, &h, 32, seen.completion())
         });
     }
     let_look(&t);

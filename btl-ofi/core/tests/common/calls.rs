@@ -8,6 +8,8 @@ use btl_ofi::hints::{MESSAGE, NO_CALLBACK, OTHER, PROVIDER};
 use btl_ofi::{Completion, Endpoint, Handle, Op, Transport};
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
+const NONE: Local = std::ptr::null_mut();
+
 type Local = *mut plugin_api::Handle;
 type Done = Option<Completion>;
 
@@ -17,7 +19,7 @@ macro_rules! quick {
     ($transport:expr, $route:ident, $call:ident, $arguments:tt $(, $no_callback:expr)?) => {{
         let (t, (peer, ..)) = ($transport, $arguments);
         let no_callback = false $(|| $no_callback)?;
-        // SAFETY: the constants are the transport's, and the caller of the operation guarantees the rest.
+        // SAFETY: the constants are the transport's, and the test keeps the rest, as the trait asks.
         unsafe {
             match (t.is_threaded(), t.uses_messages()) {
                 (false, false) if peer.as_ref().$route::<false>() => {
@@ -43,14 +45,39 @@ macro_rules! quick {
     }};
 }
 
-/// Every function is unsafe as [`Transport::submit`] is.
+/// The operations of a transport. Local buffers are not registered unless a handle is given.
+///
+/// No function is unsafe, though [`Transport::submit`] is: whoever calls one in a test keeps the peer connected and what is
+/// passed by pointer until the operation is done.
 #[allow(clippy::too_many_arguments, reason = "the parameters of the BTL")]
 pub(crate) trait Calls {
-    unsafe fn submitted(&self, peer: NonNull<Endpoint>, op: Op<'_>, done: Done) -> Status;
-
     fn transport(&self) -> &Transport;
 
-    unsafe fn put(
+    fn submitted(&self, peer: NonNull<Endpoint>, op: Op<'_>, done: Done) -> Status {
+        // SAFETY: the test keeps the peer and the buffers of the request, as this trait asks.
+        unsafe { self.transport().submit(peer, &op.with_completion(done)) }
+    }
+
+    fn put(
+        &self,
+        peer: NonNull<Endpoint>,
+        local: *mut c_void,
+        at: u64,
+        h: &Handle,
+        size: usize,
+        done: Done,
+    ) -> Status {
+        quick!(
+            self.transport(),
+            sends_transfers_by_fabric,
+            try_put,
+            (peer, local, at, h, size, done),
+            done.is_none()
+        )
+        .unwrap_or_else(|| self.put_with(peer, local, at, NONE, h, size, done))
+    }
+
+    fn put_with(
         &self,
         peer: NonNull<Endpoint>,
         local: *mut c_void,
@@ -60,22 +87,29 @@ pub(crate) trait Calls {
         size: usize,
         done: Done,
     ) -> Status {
-        if handle.is_null()
-            && let Some(status) = quick!(
-                self.transport(),
-                sends_transfers_by_fabric,
-                try_put,
-                (peer, local, at, h, size, done),
-                done.is_none()
-            )
-        {
-            return status;
-        }
-        // SAFETY: the caller guarantees that the peer is connected and that the buffer is readable until completion.
-        unsafe { self.submitted(peer, Op::put(h, at, (local, handle), size), done) }
+        self.submitted(peer, Op::put(h, at, (local, handle), size), done)
     }
 
-    unsafe fn get(
+    fn get(
+        &self,
+        peer: NonNull<Endpoint>,
+        local: *mut c_void,
+        at: u64,
+        h: &Handle,
+        size: usize,
+        done: Done,
+    ) -> Status {
+        quick!(
+            self.transport(),
+            sends_transfers_by_fabric,
+            try_get,
+            (peer, local, at, h, size, done),
+            done.is_none()
+        )
+        .unwrap_or_else(|| self.get_with(peer, local, at, NONE, h, size, done))
+    }
+
+    fn get_with(
         &self,
         peer: NonNull<Endpoint>,
         local: *mut c_void,
@@ -85,22 +119,23 @@ pub(crate) trait Calls {
         size: usize,
         done: Done,
     ) -> Status {
-        if handle.is_null()
-            && let Some(status) = quick!(
-                self.transport(),
-                sends_transfers_by_fabric,
-                try_get,
-                (peer, local, at, h, size, done),
-                done.is_none()
-            )
-        {
-            return status;
-        }
-        // SAFETY: the caller guarantees that the peer is connected and that the buffer is writable until completion.
-        unsafe { self.submitted(peer, Op::get(h, at, (local, handle), size), done) }
+        self.submitted(peer, Op::get(h, at, (local, handle), size), done)
     }
 
-    unsafe fn atomic_op(
+    /// On a word of 64 bits.
+    fn atomic_op(
+        &self,
+        peer: NonNull<Endpoint>,
+        at: u64,
+        h: &Handle,
+        op: BtlAtomicOp,
+        operand: u64,
+        done: Done,
+    ) -> Status {
+        self.atomic_op_of(peer, at, h, op, operand, OpFlags::empty(), done)
+    }
+
+    fn atomic_op_of(
         &self,
         peer: NonNull<Endpoint>,
         at: u64,
@@ -111,26 +146,37 @@ pub(crate) trait Calls {
         done: Done,
     ) -> Status {
         let codes = (op as u32, flags.bits());
-        if let Some(status) = quick!(
+        quick!(
             self.transport(),
             sends_atomics_by_fabric,
             try_atomic_op,
             (peer, at, h, codes, operand, done),
             done.is_none()
-        ) {
-            return status;
-        }
-        let op = Op::word((op, flags), (h, at), operand, None);
-        // SAFETY: the caller guarantees that the peer is connected; the update has no local buffer.
-        unsafe { self.submitted(peer, op, done) }
+        )
+        .unwrap_or_else(|| {
+            self.submitted(peer, Op::word((op, flags), (h, at), operand, None), done)
+        })
     }
 
-    unsafe fn atomic_fop(
+    /// On a word of 64 bits.
+    fn atomic_fop(
         &self,
         peer: NonNull<Endpoint>,
         local: *mut c_void,
         at: u64,
-        handle: Local,
+        h: &Handle,
+        op: BtlAtomicOp,
+        operand: u64,
+        done: Done,
+    ) -> Status {
+        self.atomic_fop_of(peer, local, at, h, op, operand, OpFlags::empty(), done)
+    }
+
+    fn atomic_fop_of(
+        &self,
+        peer: NonNull<Endpoint>,
+        local: *mut c_void,
+        at: u64,
         h: &Handle,
         op: BtlAtomicOp,
         operand: u64,
@@ -138,27 +184,37 @@ pub(crate) trait Calls {
         done: Done,
     ) -> Status {
         let codes = (op as u32, flags.bits());
-        if handle.is_null()
-            && let Some(status) = quick!(
-                self.transport(),
-                sends_atomics_by_fabric,
-                try_atomic_fop,
-                (peer, local, at, h, codes, operand, done)
-            )
-        {
-            return status;
-        }
-        let op = Op::word((op, flags), (h, at), operand, Some((local, handle)));
-        // SAFETY: the caller guarantees that the peer is connected and that the result is writable until completion.
-        unsafe { self.submitted(peer, op, done) }
+        quick!(
+            self.transport(),
+            sends_atomics_by_fabric,
+            try_atomic_fop,
+            (peer, local, at, h, codes, operand, done)
+        )
+        .unwrap_or_else(|| {
+            let op = Op::word((op, flags), (h, at), operand, Some((local, NONE)));
+            self.submitted(peer, op, done)
+        })
     }
 
-    unsafe fn atomic_cswap(
+    /// On a word of 64 bits.
+    fn atomic_cswap(
         &self,
         peer: NonNull<Endpoint>,
         local: *mut c_void,
         at: u64,
-        handle: Local,
+        h: &Handle,
+        compare: u64,
+        value: u64,
+        done: Done,
+    ) -> Status {
+        self.atomic_cswap_of(peer, local, at, h, compare, value, OpFlags::empty(), done)
+    }
+
+    fn atomic_cswap_of(
+        &self,
+        peer: NonNull<Endpoint>,
+        local: *mut c_void,
+        at: u64,
         h: &Handle,
         compare: u64,
         value: u64,
@@ -166,27 +222,23 @@ pub(crate) trait Calls {
         done: Done,
     ) -> Status {
         let (values, bits) = ((compare, value), flags.bits());
-        if handle.is_null()
-            && let Some(status) = quick!(
-                self.transport(),
-                sends_atomics_by_fabric,
-                try_atomic_cswap,
-                (peer, local, at, h, values, bits, done)
-            )
-        {
-            return status;
-        }
-        let op = Op::swap_word(flags, (h, at), (compare, value), (local, handle));
-        // SAFETY: the caller guarantees that the peer is connected and that the result is writable until completion.
-        unsafe { self.submitted(peer, op, done) }
+        quick!(
+            self.transport(),
+            sends_atomics_by_fabric,
+            try_atomic_cswap,
+            (peer, local, at, h, values, bits, done)
+        )
+        .unwrap_or_else(|| {
+            let op = Op::swap_word(flags, (h, at), (compare, value), (local, NONE));
+            self.submitted(peer, op, done)
+        })
     }
 
-    unsafe fn atomic_opv(
+    fn atomic_opv(
         &self,
         peer: NonNull<Endpoint>,
         local: *const c_void,
         at: u64,
-        handle: Local,
         h: &Handle,
         datatype: Datatype,
         op: AtomicOp,
@@ -194,12 +246,28 @@ pub(crate) trait Calls {
         done: Done,
     ) -> Status {
         let what = (AtomicKind::Update, datatype, op);
-        let op = Op::atomic(what, (h, at), count, (local.cast_mut(), handle), None);
-        // SAFETY: the caller guarantees that the peer is connected and that the operands are readable until completion.
-        unsafe { self.submitted(peer, op, done) }
+        let op = Op::atomic(what, (h, at), count, (local.cast_mut(), NONE), None);
+        self.submitted(peer, op, done)
     }
 
-    unsafe fn atomic_fopv(
+    fn atomic_fopv(
+        &self,
+        peer: NonNull<Endpoint>,
+        local: *const c_void,
+        result: *mut c_void,
+        at: u64,
+        h: &Handle,
+        datatype: Datatype,
+        op: AtomicOp,
+        count: usize,
+        done: Done,
+    ) -> Status {
+        self.atomic_fopv_with(
+            peer, local, result, at, NONE, NONE, h, datatype, op, count, done,
+        )
+    }
+
+    fn atomic_fopv_with(
         &self,
         peer: NonNull<Endpoint>,
         local: *const c_void,
@@ -215,41 +283,27 @@ pub(crate) trait Calls {
     ) -> Status {
         let what = (AtomicKind::Fetch, datatype, op);
         let (from, into) = ((local.cast_mut(), handle), (result, result_handle));
-        // SAFETY: the caller guarantees that the peer is connected, and that the operands are readable and the result
-        // is writable until completion.
-        unsafe {
-            self.submitted(
-                peer,
-                Op::atomic(what, (h, at), count, from, Some(into)),
-                done,
-            )
-        }
+        let op = Op::atomic(what, (h, at), count, from, Some(into));
+        self.submitted(peer, op, done)
     }
 
-    unsafe fn atomic_cswapv(
+    fn atomic_cswapv(
         &self,
         peer: NonNull<Endpoint>,
         value: u64,
         compare: u64,
         result: *mut c_void,
         at: u64,
-        handle: Local,
         h: &Handle,
         datatype: Datatype,
         done: Done,
     ) -> Status {
-        let op = Op::swap(datatype, (h, at), (compare, value), (result, handle));
-        // SAFETY: the caller guarantees that the peer is connected and that the result is writable until completion.
-        unsafe { self.submitted(peer, op, done) }
+        let op = Op::swap(datatype, (h, at), (compare, value), (result, NONE));
+        self.submitted(peer, op, done)
     }
 }
 
 impl Calls for Transport {
-    unsafe fn submitted(&self, peer: NonNull<Endpoint>, op: Op<'_>, done: Done) -> Status {
-        // SAFETY: the caller guarantees that the peer is connected and that the buffers of the request are valid until
-        // completion.
-        unsafe { self.submit(peer, &op.with_completion(done)) }
-    }
     fn transport(&self) -> &Transport {
         self
     }

@@ -9,23 +9,25 @@ pub(crate) mod device;
 pub(crate) mod memory;
 pub(crate) mod pair;
 mod patience;
+pub(crate) mod prelude;
 pub(crate) use patience::{BLOCKED, Patience};
 pub(crate) mod reference;
 pub(crate) mod reports;
 pub(crate) mod seen;
 pub(crate) mod shows;
 pub(crate) mod tally;
+pub(crate) mod told;
 
 use std::convert::Infallible;
-use std::ffi::c_void;
+use std::fmt::Display;
 use std::process::Command;
+use std::ptr::NonNull;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
-use btl_ofi::{Error, Options, Region, Transport};
+use btl_ofi::{Endpoint, Error, Handle, Options, Region, Transport};
 use mca_params::Value;
-use plugin_api::{Access, Module, Status, ThreadLevel};
+use plugin_api::{Access, Status, ThreadLevel};
 
 /// Makes neighbours reach each other by the provider.
 pub(crate) const SAME_NODE_OFF: (&str, Value) = ("btl_ofi_same_node", Value::str("off"));
@@ -61,12 +63,25 @@ pub(crate) fn near() -> &'static str {
     NAME.get_or_init(|| std::env::var(NEAR).unwrap_or_else(|_| "shm".to_owned()))
 }
 
-/// Runs the other tests of this program again, over another provider.
-pub(crate) fn again_over(provider: &str) {
+/// This program, to run one test of a module of it, ignored or not.
+pub(crate) fn again(module: &str, test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "--include-ignored", "--nocapture"]);
+    // The crate's name is no part of a test's.
+    let path = module.split_once("::").map(|(_, path)| path);
+    command.arg(path.map_or(test.to_owned(), |path| format!("{path}::{test}")));
+    command
+}
+
+/// Runs the other tests of a module of this program again, or all of its tests, over another provider.
+pub(crate) fn again_over(module: &str, provider: &str) {
     if std::env::var_os(NEAR).is_some() {
         return;
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
+    if let Some((_, path)) = module.split_once("::") {
+        command.arg(format!("{path}::"));
+    }
     let output = command.env(NEAR, provider).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let told = String::from_utf8_lossy(&output.stderr);
@@ -136,6 +151,49 @@ pub(crate) fn insist(t: &Transport, mut post: impl FnMut() -> Status) {
     }
 }
 
+/// Two transports, the second one as a peer of the first, the second one's window, which outlives its region, and the region's
+/// handle.
+pub(crate) fn linked(
+    words: usize,
+    open: impl Fn() -> Transport,
+) -> (
+    Transport,
+    Transport,
+    NonNull<Endpoint>,
+    Vec<u64>,
+    Region,
+    Handle,
+) {
+    let (a, b, mut window) = (open(), open(), vec![0; words]);
+    let region = register(&b, &mut window, Access::all());
+    let h = region.handle();
+    let peer = a.connect(b.address(), 1).unwrap();
+    (a, b, peer, window, region, h)
+}
+
+/// Makes progress of all until `done`.
+pub(crate) fn until(ts: &[&Transport], what: impl Display, mut done: impl FnMut() -> bool) {
+    let patience = Patience::new();
+    while !done() {
+        assert!(patience.lasts(), "{what}");
+        ts.iter().for_each(|t| _ = t.progress());
+        std::thread::yield_now();
+    }
+}
+
+/// Closes regions, and then transports.
+pub(crate) fn close<const R: usize, const T: usize>(
+    regions: [Region; R],
+    transports: [Transport; T],
+) {
+    for region in regions {
+        region.close().unwrap();
+    }
+    for t in transports {
+        t.close().unwrap();
+    }
+}
+
 /// Sends a signal to a child that was not waited for. After one that stops it or lets it go on, waits until that is so.
 pub(crate) fn signal(child: u32, signal: i32) {
     // SAFETY: our own child, whose number nobody else has before it is waited for.
@@ -154,23 +212,4 @@ pub(crate) fn register(t: &Transport, window: &mut [u64], access: Access) -> Reg
     let base = window.as_mut_ptr().cast();
     // SAFETY: the tests keep windows until their regions are closed.
     unsafe { t.register(base, size_of_val(window), access) }.unwrap()
-}
-
-/// A callback that keeps its status at `context`, and counts at `data` if that is given.
-pub(crate) unsafe extern "C" fn tell(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    data: *mut c_void,
-    status: i32,
-) {
-    // SAFETY: the tests pass a number that outlives the operation, and count in `data` if given.
-    unsafe {
-        (*context.cast::<AtomicI32>()).store(status, Ordering::Relaxed);
-        if let Some(count) = data.cast::<AtomicU32>().as_ref() {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 }

@@ -2,8 +2,9 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use btl_ofi::{Endpoint, Handle, Transport};
@@ -11,13 +12,14 @@ use mca_params::Value;
 use plugin_api::{Access, OverrideOps, ThreadLevel, hmem_iface};
 
 use super::memory::{Memory, Window, remove_files};
-use super::{BLOCKED, Patience, device, open};
+use super::{BLOCKED, Patience, again, device, open};
 
 const ROLE: &str = "BTL_OFI_TEST_PROVIDER";
 const PASSIVE: &str = "BTL_OFI_TEST_PASSIVE";
 const DEVICE: &str = "BTL_OFI_TEST_DEVICE";
 const MEMORY: &str = "BTL_OFI_TEST_MEMORY";
 const SUCCESSOR: &str = "BTL_OFI_TEST_SUCCESSOR";
+const BESIDE: &str = "BTL_OFI_TEST_BESIDE";
 /// Words of the target's window.
 pub(crate) const WORDS: usize = 16 * 1024;
 
@@ -32,9 +34,39 @@ pub(crate) fn unhex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// The target's side; it does not return. Each file of tests that starts targets has an ignored test named
-/// `target_process` that calls this.
-pub(crate) fn serve_as_target() {
+/// Whether targets serve in a thread of their own, so that their main thread may end.
+pub(crate) static BESIDE_MAIN: AtomicBool = AtomicBool::new(false);
+
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn target_process() {
+    match std::env::var_os(BESIDE) {
+        Some(_) => std::thread::spawn(serve_as_target).join().unwrap(),
+        None => serve_as_target(),
+    }
+}
+
+#[test]
+#[ignore = "the program that a target process executes"]
+fn successor_process() {
+    succeed_target();
+}
+
+/// A handle as text, for another process.
+pub(crate) fn handle_text(handle: Handle) -> String {
+    // SAFETY: a handle is plain bytes.
+    let bytes: [u8; Handle::SIZE] = unsafe { std::mem::transmute(handle) };
+    hex(&bytes)
+}
+
+pub(crate) fn handle_of(text: &str) -> Handle {
+    let bytes: [u8; Handle::SIZE] = unhex(text).try_into().unwrap();
+    // SAFETY: a handle is plain bytes.
+    unsafe { std::mem::transmute::<[u8; Handle::SIZE], Handle>(bytes) }
+}
+
+/// The target's side; it does not return.
+fn serve_as_target() {
     let provider = std::env::var(ROLE).expect("started by a test, as its target");
     // shm exchanges names on first contact, for which both sides must progress once.
     let passive_once_met = std::env::var_os(PASSIVE).is_some();
@@ -61,13 +93,11 @@ pub(crate) fn serve_as_target() {
         }
     }
     .ok();
-    // SAFETY: a handle is plain bytes.
-    let handle: [u8; Handle::SIZE] =
-        unsafe { std::mem::transmute(region.as_ref().unwrap().handle()) };
+    let handle = handle_text(region.as_ref().unwrap().handle());
     let mut lines = BufReader::new(std::io::stdin()).lines();
     let origin = unhex(&lines.next().unwrap().unwrap());
     let _peer = t.connect(&origin, 1).unwrap();
-    println!("@{} {} {}", hex(t.address()), hex(&handle), address.addr());
+    println!("@{} {handle} {}", hex(t.address()), address.addr());
     let (tell, hear) = mpsc::channel();
     std::thread::spawn(move || lines.try_for_each(|l| tell.send(l.unwrap())));
     loop {
@@ -107,8 +137,7 @@ fn act(line: &str, window: usize) -> bool {
     match line {
         // Another program, which maps other memory at the window's place.
         "exec" => {
-            let mut command = Command::new(std::env::current_exe().unwrap());
-            command.args(["--exact", "successor_process", "--ignored", "--nocapture"]);
+            let mut command = again(module_path!(), "successor_process");
             command.env_remove(ROLE).env(SUCCESSOR, window.to_string());
             // SAFETY: plain numbers. It ends with the test.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -148,7 +177,7 @@ fn act(line: &str, window: usize) -> bool {
 const THEIRS: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
 /// The program that a target executed: says how many of its words were changed.
-pub(crate) fn succeed_target() {
+fn succeed_target() {
     let window = std::env::var(SUCCESSOR).expect("executed by a target");
     let window: usize = window.parse().unwrap();
     let start = window / 4096 * 4096;
@@ -263,15 +292,11 @@ impl<'a> Target<'a> {
         passive: bool,
         window: Option<(&str, String)>,
     ) -> Target<'a> {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args([
-            "--exact",
-            "target_process",
-            "--ignored",
-            "--nocapture",
-            "--test-threads",
-            "1",
-        ]);
+        let mut command = again(module_path!(), "target_process");
+        command.arg("--test-threads=1");
+        if BESIDE_MAIN.load(Ordering::Relaxed) {
+            command.env(BESIDE, "1");
+        }
         command
             .env(ROLE, provider)
             .stdin(Stdio::piped())
@@ -311,9 +336,7 @@ impl<'a> Target<'a> {
         target.window = window.parse().unwrap();
         target.address = unhex(address);
         target.peer = t.connect(&target.address, proc).unwrap();
-        let bytes: [u8; Handle::SIZE] = unhex(handle).try_into().unwrap();
-        // SAFETY: a handle is plain bytes.
-        target.handle = unsafe { std::mem::transmute::<[u8; Handle::SIZE], Handle>(bytes) };
+        target.handle = handle_of(handle);
         target
     }
 
@@ -358,6 +381,11 @@ impl<'a> Target<'a> {
             assert!(deadline.lasts(), "the target does not answer");
             std::thread::yield_now();
         }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     /// Lets the target end by itself.

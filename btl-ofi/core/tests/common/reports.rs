@@ -21,6 +21,11 @@ impl Reports {
         reports
     }
 
+    /// Whether any of them says so.
+    pub(crate) fn say(&self, what: &str) -> bool {
+        self.all().iter().any(|said| said.contains(what))
+    }
+
     pub(crate) fn all(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }

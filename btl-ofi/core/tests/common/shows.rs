@@ -3,10 +3,9 @@
 
 use super::Calls as _;
 use std::ffi::c_void;
-use std::ptr;
 
 use btl_ofi::Transport;
-use plugin_api::{BtlAtomicOp, OpFlags, Status};
+use plugin_api::{BtlAtomicOp, Status};
 
 use super::insist;
 use super::pair::Target;
@@ -21,27 +20,33 @@ pub(crate) fn shows(
     atomics: bool,
     provider: &str,
 ) {
+    shows_for(ROUNDS, t, target, base, atomics, provider);
+}
+
+/// The same, for so many rounds.
+pub(crate) fn shows_for(
+    rounds: u64,
+    t: &Transport,
+    target: &mut Target<'_>,
+    base: u64,
+    atomics: bool,
+    provider: &str,
+) {
     let (peer, h) = (target.peer, target.handle);
-    let none = ptr::null_mut();
-    let f = OpFlags::empty();
     let mut data = vec![0u64; (8 * 1024).min(t.capabilities().put_limit / 8)];
-    for round in 1..=ROUNDS {
+    for round in 1..=rounds {
         let words = if round % 20 == 0 { data.len() } else { 1 };
         data[0] = round;
         data[words - 1] = round;
         let source = data.as_mut_ptr().cast::<c_void>();
-        // SAFETY: buffers live to the end of the test.
-        insist(t, || unsafe {
-            t.put(peer, source, base, none, &h, words * 8, None)
-        });
+        insist(t, || t.put(peer, source, base, &h, words * 8, None));
         assert_eq!(t.flush(None), Status::SUCCESS);
         let seen = target.sees(0, words - 1);
         assert_eq!(seen, (round, round), "{provider}: a put of {words} words");
         if atomics {
             let counter = base + 8 * 10_000;
-            // SAFETY: the endpoint is connected, and the update has no local buffer.
-            insist(t, || unsafe {
-                t.atomic_op(peer, counter, &h, BtlAtomicOp::Add, 3, f, None)
+            insist(t, || {
+                t.atomic_op(peer, counter, &h, BtlAtomicOp::Add, 3, None)
             });
             assert_eq!(t.flush(None), Status::SUCCESS);
             assert_eq!(
@@ -59,14 +64,9 @@ pub(crate) fn shows(
         for result in &mut old {
             let out = (&raw mut *result).cast::<c_void>();
             let (add, high) = (BtlAtomicOp::Add, 1 << 32);
-            // SAFETY: `old` and `data` outlive the flush below; each operation has its own place for its result.
-            unsafe {
-                insist(t, || {
-                    t.atomic_fop(peer, out, burst, none, &h, add, 1, f, None)
-                });
-                insist(t, || t.atomic_op(peer, burst, &h, add, high, f, None));
-                insist(t, || t.put(peer, source, base, none, &h, 8, None));
-            }
+            insist(t, || t.atomic_fop(peer, out, burst, &h, add, 1, None));
+            insist(t, || t.atomic_op(peer, burst, &h, add, high, None));
+            insist(t, || t.put(peer, source, base, &h, 8, None));
         }
         assert_eq!(t.flush(None), Status::SUCCESS);
         let mut seen: Vec<u32> = old.iter().map(|&v| v as u32).collect();

@@ -3,11 +3,11 @@
 
 use std::collections::HashSet;
 use std::ffi::c_void;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::thread;
 
 use btl_ofi::{Endpoint, Handle, Transport};
-use plugin_api::{AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
+use plugin_api::{AtomicOp, BtlAtomicOp, Datatype, Status};
 
 use super::reference::Numbers;
 use super::{Calls as _, Patience};
@@ -101,17 +101,14 @@ impl<'a> Origin<'a> {
 
     /// One operation, chosen by the origin's numbers.
     pub(crate) fn one(&mut self) {
-        let (peer, h, none, f) = (self.peer, self.h, ptr::null_mut(), OpFlags::empty());
+        let (peer, h) = (self.peer, self.h);
         let at = |word| h.base() + 8 * word;
         let mut old = 0u64;
         let out: *mut c_void = (&raw mut old).cast();
         match self.numbers.below(5) {
             0 => {
                 let op = BtlAtomicOp::Add;
-                // SAFETY: operands and results outlive the flush in `complete`.
-                self.complete(|t| unsafe {
-                    t.atomic_fop(peer, out, at(COUNTED), none, &h, op, 1, f, None)
-                });
+                self.complete(|t| t.atomic_fop(peer, out, at(COUNTED), &h, op, 1, None));
                 self.tally.fetched.push(old);
             }
             1 => {
@@ -119,9 +116,8 @@ impl<'a> Origin<'a> {
                 let mut expected = 0;
                 for _ in 0..SWAPS {
                     let wanted = expected + 1;
-                    // SAFETY: operands and results outlive the flush in `complete`.
-                    self.complete(|t| unsafe {
-                        t.atomic_cswap(peer, out, at(SWAPPED), none, &h, expected, wanted, f, None)
+                    self.complete(|t| {
+                        t.atomic_cswap(peer, out, at(SWAPPED), &h, expected, wanted, None)
                     });
                     if old == expected {
                         self.tally.swapped += 1;
@@ -133,18 +129,14 @@ impl<'a> Origin<'a> {
             2 => {
                 let value = (self.numbers.below(1 << 20) as u64) << 13;
                 let op = BtlAtomicOp::Xor;
-                // SAFETY: operands and results outlive the flush in `complete`.
-                self.complete(|t| unsafe { t.atomic_op(peer, at(XORED), &h, op, value, f, None) });
+                self.complete(|t| t.atomic_op(peer, at(XORED), &h, op, value, None));
                 self.tally.xored ^= value;
             }
             3 => {
                 // Small whole numbers add up exactly.
                 let value = self.numbers.below(100) as f64;
                 let (d, op, from) = (Datatype::Double, AtomicOp::Sum, (&raw const value).cast());
-                // SAFETY: operands and results outlive the flush in `complete`.
-                self.complete(|t| unsafe {
-                    t.atomic_opv(peer, from, at(SUMMED), none, &h, d, op, 1, None)
-                });
+                self.complete(|t| t.atomic_opv(peer, from, at(SUMMED), &h, d, op, 1, None));
                 self.tally.summed += value;
             }
             _ => {
@@ -152,10 +144,7 @@ impl<'a> Origin<'a> {
                 let (d, op, from) = (Datatype::Uint32, AtomicOp::Sum, value.as_ptr().cast());
                 let mut into = [0u32; 2];
                 let into: *mut c_void = into.as_mut_ptr().cast();
-                // SAFETY: operands and results outlive the flush in `complete`.
-                self.complete(|t| unsafe {
-                    t.atomic_fopv(peer, from, into, at(HALVES), none, none, &h, d, op, 2, None)
-                });
+                self.complete(|t| t.atomic_fopv(peer, from, into, at(HALVES), &h, d, op, 2, None));
                 for (sum, value) in self.tally.halves.iter_mut().zip(value) {
                     *sum += value;
                 }

@@ -1,6 +1,5 @@
 //! Puts and gets of many bytes.
 
-use std::ptr;
 use std::time::Instant;
 
 use crate::common::Calls as _;
@@ -51,13 +50,9 @@ impl Rank {
     /// Posts a put of bytes to the beginning of a peer's window.
     fn put_bytes(&mut self, proc: u64, bytes: &'static [u8]) {
         let (peer, h) = self.peers[&proc];
-        let (from, none) = (bytes.as_ptr().cast_mut().cast(), ptr::null_mut());
+        let from = bytes.as_ptr().cast_mut().cast();
         loop {
-            // SAFETY: the buffer lives to the end of the process.
-            let status = unsafe {
-                self.t
-                    .put(peer, from, h.base(), none, &h, bytes.len(), None)
-            };
+            let status = self.t.put(peer, from, h.base(), &h, bytes.len(), None);
             if status.is_ok() {
                 return;
             }
@@ -76,14 +71,10 @@ impl Rank {
             false => vec![0; size],
         };
         let bytes: *mut [u8] = bytes.leak();
-        let none = ptr::null_mut();
         loop {
-            // SAFETY: the buffer lives to the end of the process.
-            let status = unsafe {
-                match put {
-                    true => self.t.put(peer, bytes.cast(), remote, none, &h, size, None),
-                    false => self.t.get(peer, bytes.cast(), remote, none, &h, size, None),
-                }
+            let status = match put {
+                true => self.t.put(peer, bytes.cast(), remote, &h, size, None),
+                false => self.t.get(peer, bytes.cast(), remote, &h, size, None),
             };
             if status.is_again() {
                 self.t.progress();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use btl_ofi::{Completion, Endpoint, ErrorReport, Handle, Transport};
 use mca_params::Value;
-use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
+use plugin_api::{Access, BtlAtomicOp, Module, Status, ThreadLevel};
 
 use crate::common::pair::{hex, unhex};
 use crate::common::tally::Origin;
@@ -281,23 +281,18 @@ impl Rank {
                 data: ptr::null_mut(),
             });
             let word: *mut c_void = (&raw const posted.word).cast_mut().cast();
-            let (none, f, add) = (ptr::null_mut(), OpFlags::empty(), BtlAtomicOp::Add);
+            let add = BtlAtomicOp::Add;
             let sum = h.base() + 8 * SUM as u64;
             let mine = h.base() + 8 * (PUTS as u64 + self.posts);
-            // SAFETY: what is posted lives to the end of the process.
-            status = unsafe {
-                match (kind, place) {
-                    (0, _) => self
-                        .t
-                        .atomic_fop(peer, word, sum, none, &h, add, 1, f, done),
-                    (1, _) => self.t.atomic_op(peer, sum, &h, add, 1, f, done),
-                    (2, LARGE_PLACE) => {
-                        let (from, at) = (self.large.as_ptr(), h.base() + 8 * LARGE as u64);
-                        let from = from.cast_mut().cast();
-                        self.t.put(peer, from, at, none, &h, 8 * LARGE_WORDS, done)
-                    }
-                    _ => self.t.put(peer, word, mine, none, &h, 8, done),
+            status = match (kind, place) {
+                (0, _) => self.t.atomic_fop(peer, word, sum, &h, add, 1, done),
+                (1, _) => self.t.atomic_op(peer, sum, &h, add, 1, done),
+                (2, LARGE_PLACE) => {
+                    let (from, at) = (self.large.as_ptr(), h.base() + 8 * LARGE as u64);
+                    let from = from.cast_mut().cast();
+                    self.t.put(peer, from, at, &h, 8 * LARGE_WORDS, done)
                 }
+                _ => self.t.put(peer, word, mine, &h, 8, done),
             };
             if status.is_again() && fields[0] == "steady" && deadline.lasts() {
                 self.t.progress();

@@ -1,25 +1,20 @@
 //! An origin and its target, two transports of this process that exchange messages, and the judge between them.
 
-use std::collections::HashMap;
-use std::ffi::c_void;
-use std::ptr::{self, NonNull};
+use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use btl_ofi::{Completion, Transport};
+use btl_ofi::Transport;
 use mca_params::Value;
-use plugin_api::{Access, Module, Status, ThreadLevel};
+use plugin_api::{Access, Status, ThreadLevel};
 
-use super::dice::Dice;
 use super::judge::Judge;
 use super::model::{SLOT, serve_applies};
 use super::said::{Kept, Losses};
 use super::{Tally, shape};
 use crate::common::{open, register};
 
-const SLOTS: usize = 64;
-
-/// What a callback that tells of a failure counts for; one that does not is 1.
-pub(crate) const FAILED: u32 = 1000;
+pub(crate) const SLOTS: usize = 64;
 
 /// Environment of the provider, without the `LAB_` of each name.
 pub(crate) type Shape = Vec<(&'static str, String)>;
@@ -83,48 +78,26 @@ pub(crate) fn judged(plan: &Plan) -> Tally {
     let connect = |proc| t.connect(target.address(), proc).unwrap().as_ptr() as usize;
     let peers: Vec<usize> = (0..plan.peers).map(connect).collect();
     let polls = AtomicU64::new(0);
-    let mut tally = Tally {
-        run: 1,
-        ..Tally::default()
-    };
-    let share = SLOTS / plan.threads;
-    let work = |thread: usize| {
-        let endpoint = |p: &usize| NonNull::new(*p as *mut _).unwrap();
-        let mut judge = Judge {
-            t: &t,
-            peers: peers.iter().map(endpoint).collect(),
-            handle,
-            slots: thread * share..(thread + 1) * share,
-            dice: Dice(plan.seed + thread as u64),
+    let (told, outcomes) = counted(&target, &polls, || {
+        let ends = judged_shares(plan.threads, plan.epochs, |slots, thread| Judge {
             faults: plan.faults,
             gone: plan.gone,
             // Which thread's flush tells of those that fail is not said.
             untracked: plan.threads == 1 || !plan.faults,
-            losses: &losses,
-            tally: Tally::default(),
-            model: HashMap::new(),
-            kept: Kept::default(),
             target_polls: Some(&polls),
-        };
-        judge.epochs(plan.epochs);
-        (judge.tally, judge.kept)
-    };
-    let ends = counted(&target, &polls, || {
-        std::thread::scope(|s| {
-            let work = &work;
-            let workers: Vec<_> = (0..plan.threads)
-                .map(|i| s.spawn(move || work(i)))
-                .collect();
-            let ends: Vec<_> = workers.into_iter().map(|w| w.join().unwrap()).collect();
-            if !plan.gone {
-                for peer in &peers {
-                    // SAFETY: connected once each.
-                    let status = unsafe { t.disconnect(NonNull::new(*peer as *mut _).unwrap()) };
-                    assert_eq!(status, Status::SUCCESS);
-                }
-            }
-            ends
-        })
+            ..Judge::new(
+                &t,
+                &peers,
+                handle,
+                slots,
+                plan.seed + thread as u64,
+                &losses,
+            )
+        });
+        if !plan.gone {
+            disconnect_all(&t, &peers);
+        }
+        ends
     });
     let stats = t.stats();
     if !losses.is_cut_off() {
@@ -133,34 +106,45 @@ pub(crate) fn judged(plan: &Plan) -> Tally {
     t.close().unwrap();
     region.close().unwrap();
     target.close().unwrap();
-    for (told, outcomes) in ends {
-        tally += told;
-        outcomes.check(&mut tally);
-    }
+    let mut tally = Tally::from(());
+    tally += told;
+    outcomes.into_iter().for_each(|kept| kept.check(&mut tally));
     tally
 }
 
-unsafe extern "C" fn count(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    _: *mut c_void,
-    status: i32,
-) {
-    let call = if status == 0 { 1 } else { FAILED };
-    // SAFETY: the tests pass a counter that outlives the transport.
-    unsafe { &*context.cast::<AtomicU32>() }.fetch_add(call, Ordering::Relaxed);
+/// Runs epochs on the shares of so many threads. Gives what they told, and outcomes to be checked once the transport is closed.
+pub(crate) fn judged_shares<'a>(
+    threads: usize,
+    epochs: usize,
+    judge: impl Fn(Range<usize>, usize) -> Judge<'a> + Sync,
+) -> (Tally, Vec<Kept>) {
+    let (share, judge) = (SLOTS / threads, &judge);
+    std::thread::scope(|s| {
+        let work = |thread: usize| {
+            let mut judge = judge(thread * share..(thread + 1) * share, thread);
+            judge.epochs(epochs);
+            (judge.tally, judge.kept)
+        };
+        let workers = (0..threads).map(|i| s.spawn(move || work(i)));
+        let workers: Vec<_> = workers.collect();
+        let mut told = Tally::default();
+        let kept = workers.into_iter().map(|worker| {
+            let (tally, kept) = worker.join().unwrap();
+            told += tally;
+            kept
+        });
+        let kept = kept.collect();
+        (told, kept)
+    })
 }
 
-/// A callback that counts.
-pub(crate) fn counting(calls: &AtomicU32) -> Option<Completion> {
-    Some(Completion {
-        function: count,
-        context: ptr::from_ref(calls).cast_mut().cast(),
-        data: ptr::null_mut(),
-    })
+/// Releases peers that were connected once each.
+pub(crate) fn disconnect_all(t: &Transport, peers: &[usize]) {
+    for peer in peers {
+        // SAFETY: the caller connected them once each.
+        let status = unsafe { t.disconnect(NonNull::new(*peer as *mut _).unwrap()) };
+        assert_eq!(status, Status::SUCCESS);
+    }
 }
 
 /// Counters of so many operations.

@@ -8,6 +8,7 @@
 use crate::common::Calls as _;
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,7 +30,7 @@ pub(crate) struct Judge<'a> {
     pub(crate) peers: Vec<NonNull<Endpoint>>,
     pub(crate) handle: Handle,
     /// The slots that are this judge's.
-    pub(crate) slots: std::ops::Range<usize>,
+    pub(crate) slots: Range<usize>,
     pub(crate) dice: Dice,
     /// Whether operations may fail.
     pub(crate) faults: bool,
@@ -46,7 +47,34 @@ pub(crate) struct Judge<'a> {
     pub(crate) target_polls: Option<&'a AtomicU64>,
 }
 
-impl Judge<'_> {
+impl<'a> Judge<'a> {
+    /// One without faults.
+    pub(crate) fn new(
+        t: &'a Transport,
+        peers: &[usize],
+        handle: Handle,
+        slots: Range<usize>,
+        seed: u64,
+        losses: &'a Losses,
+    ) -> Judge<'a> {
+        let peer = |p: &usize| NonNull::new(*p as *mut _).unwrap();
+        Judge {
+            t,
+            peers: peers.iter().map(peer).collect(),
+            handle,
+            slots,
+            dice: Dice(seed),
+            faults: false,
+            gone: false,
+            untracked: true,
+            losses,
+            tally: Tally::default(),
+            model: HashMap::new(),
+            kept: Kept::default(),
+            target_polls: None,
+        }
+    }
+
     fn place(&self, slot: usize) -> u64 {
         self.handle.base() + (slot * SLOT * 8) as u64
     }
@@ -171,33 +199,26 @@ impl Judge<'_> {
                 then[..size].copy_from_slice(&bytes(&o.source[..])[..size]);
                 o.then = from_bytes(&then);
                 o.what = format!("put of {size}");
-                // SAFETY: buffers and peers outlive the flush.
-                o.refused =
-                    self.insist(|| unsafe { t.put(peer, source, at, none, &h, size, completion) });
+                o.refused = self.insist(|| t.put(peer, source, at, &h, size, completion));
             }
             1 => {
                 let size = 1 + self.dice.below(SLOT * 8);
                 o.fetched = bytes(&now)[..size].to_vec();
                 o.what = format!("get of {size}");
-                // SAFETY: the result and the peers outlive the flush.
-                o.refused =
-                    self.insist(|| unsafe { t.get(peer, result, at, none, &h, size, completion) });
+                o.refused = self.insist(|| t.get(peer, result, at, &h, size, completion));
             }
             2 => {
                 o.then[0] = replace(now[0], arithmetic(op, old, operand, narrow), narrow);
                 o.what = format!("{op:?} of {width}");
-                // SAFETY: the peers outlive the flush, and the update has no local buffer.
-                o.refused = self.insist(|| unsafe {
-                    t.atomic_op(peer, at, &h, op, operand, flags, completion)
-                });
+                o.refused =
+                    self.insist(|| t.atomic_op_of(peer, at, &h, op, operand, flags, completion));
             }
             3 => {
                 o.then[0] = replace(now[0], arithmetic(op, old, operand, narrow), narrow);
                 o.fetched = now[0].to_ne_bytes()[..width].to_vec();
                 o.what = format!("fetching {op:?} of {width}");
-                // SAFETY: the result and the peers outlive the flush.
-                o.refused = self.insist(|| unsafe {
-                    t.atomic_fop(peer, result, at, none, &h, op, operand, flags, completion)
+                o.refused = self.insist(|| {
+                    t.atomic_fop_of(peer, result, at, &h, op, operand, flags, completion)
                 });
             }
             4 => {
@@ -211,11 +232,8 @@ impl Judge<'_> {
                 }
                 o.fetched = now[0].to_ne_bytes()[..width].to_vec();
                 o.what = format!("compare-swap of {width}");
-                // SAFETY: the result and the peers outlive the flush.
-                o.refused = self.insist(|| unsafe {
-                    t.atomic_cswap(
-                        peer, result, at, none, &h, compare, operand, flags, completion,
-                    )
+                o.refused = self.insist(|| {
+                    t.atomic_cswap_of(peer, result, at, &h, compare, operand, flags, completion)
                 });
             }
             5 => {
@@ -284,14 +302,11 @@ impl Judge<'_> {
                 if kind == 7 {
                     o.fetched = bytes(&now[..n]);
                 }
-                // SAFETY: the operands, the result and the peers outlive the flush.
-                o.refused = self.insist(|| unsafe {
+                o.refused = self.insist(|| {
                     if kind == 7 {
-                        t.atomic_fopv(
-                            peer, source, result, at, none, none, &h, datatype, sum, n, completion,
-                        )
+                        t.atomic_fopv(peer, source, result, at, &h, datatype, sum, n, completion)
                     } else {
-                        t.atomic_opv(peer, source, at, none, &h, datatype, sum, n, completion)
+                        t.atomic_opv(peer, source, at, &h, datatype, sum, n, completion)
                     }
                 });
             }

@@ -7,14 +7,16 @@ pub(crate) mod dice;
 pub(crate) mod group;
 pub(crate) mod judge;
 pub(crate) mod model;
+pub(crate) mod prelude;
 pub(crate) mod said;
 
+use std::any::type_name;
 use std::collections::HashMap;
 use std::io::Read;
 use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
@@ -122,6 +124,109 @@ pub(crate) fn registration_modes() -> Vec<String> {
     let old = ["BASIC", "SCALABLE"];
     let others = collective.into_iter().chain(old);
     sums.chain(others.map(String::from)).collect()
+}
+
+/// Processor time of a test in a process of its own.
+pub(crate) const LIMIT: Duration = Duration::from_secs(180);
+
+impl From<()> for Tally {
+    /// One run.
+    fn from((): ()) -> Tally {
+        Tally {
+            run: 1,
+            ..Tally::default()
+        }
+    }
+}
+
+/// Runs `run` once for each role, in processes of their own, two at a time, and adds up what they tell. `None` in such a process.
+///
+/// A process runs the calling test, whose name is that of the closure `run`.
+pub(crate) fn isolated_as<R: Into<Tally>, F: FnOnce(&str) -> R>(
+    roles: &[impl AsRef<str> + Sync],
+    run: F,
+) -> Option<Tally> {
+    start(type_name::<F>(), roles, |role| run(role).into())
+}
+
+/// Runs `run` in a process of its own; `None` there.
+pub(crate) fn isolated<R: Into<Tally>, F: FnOnce() -> R>(run: F) -> Option<Tally> {
+    start(type_name::<F>(), &[""], |_| run().into())
+}
+
+/// Runs `run` in a process of its own, where nothing may be lost.
+pub(crate) fn alone<R: Into<Tally>, F: FnOnce() -> R>(run: F) {
+    if let Some(tally) = start(type_name::<F>(), &[""], |_| run().into()) {
+        tally.insist(type_name::<F>());
+    }
+}
+
+fn start(
+    closure: &str,
+    roles: &[impl AsRef<str> + Sync],
+    run: impl FnOnce(&str) -> Tally,
+) -> Option<Tally> {
+    if let Some(role) = role() {
+        run(&role).tell();
+        return None;
+    }
+    let (_, test) = closure.split_once("::").unwrap();
+    let test = test.trim_end_matches("::{{closure}}");
+    let next = AtomicUsize::new(0);
+    let mut total = Tally::default();
+    thread::scope(|s| {
+        let workers = [(); 2].map(|()| {
+            s.spawn(|| {
+                let mut tally = Tally::default();
+                while let Some(role) = roles.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    tally += child(test, role.as_ref(), LIMIT);
+                }
+                tally
+            })
+        });
+        for worker in workers {
+            total += worker.join().unwrap();
+        }
+    });
+    Some(total)
+}
+
+/// The first seed, and how many: those of the environment, or 1 and so many. The same seed gives the same faults.
+pub(crate) fn seeds(many: u64) -> (u64, u64) {
+    let number = |name| env::var(name).ok().and_then(|s| s.parse().ok());
+    (
+        number("LAB_SEED").unwrap_or(1),
+        number("LAB_SEEDS").unwrap_or(many),
+    )
+}
+
+/// Runs `run` for each seed, `batch` of them in a process. After each, nothing may be lost, the provider's rules are kept, and no
+/// descriptor is left.
+pub(crate) fn isolated_seeds<F: FnMut(u64) -> Tally>(
+    (first, many): (u64, u64),
+    batch: u64,
+    mut run: F,
+) -> Option<Tally> {
+    let batches = (0..many).step_by(batch as usize);
+    let roles: Vec<_> = batches
+        .map(|done| format!("{} {}", first + done, batch.min(many - done)))
+        .collect();
+    start(type_name::<F>(), &roles, |role| {
+        let (first, count) = role.split_once(' ').unwrap();
+        let (first, count): (u64, u64) = (first.parse().unwrap(), count.parse().unwrap());
+        let mut open = None;
+        for seed in first..first + count {
+            let tally = run(seed);
+            tally.tell();
+            // At once, so that the last seed named is the one that failed.
+            tally.insist("this seed");
+            assert_eq!(violations(), "", "the provider's user broke its rules");
+            let opened = *open.get_or_insert_with(descriptors);
+            assert_eq!(opened, descriptors(), "descriptors");
+        }
+        // Each seed was told.
+        Tally::default()
+    })
 }
 
 /// What this process was started to do, if it is a child.

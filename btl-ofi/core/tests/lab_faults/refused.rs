@@ -13,11 +13,10 @@ fn nothing_is_taken() {
     let peer = t.connect(t.address(), 0).unwrap();
     let mut window = [0u64; 8];
     let region = register(&t, &mut window);
-    let (h, mut word, none) = (region.handle(), 1u64, std::ptr::null_mut());
+    let (h, mut word) = (region.handle(), 1u64);
     let from = (&raw mut word).cast();
     for _ in 0..20_000 {
-        // SAFETY: the word outlives the transport.
-        let status = unsafe { t.put(peer, from, h.base(), none, &h, 8, None) };
+        let status = t.put(peer, from, h.base(), &h, 8, None);
         assert_eq!(status, Status::TEMP_OUT_OF_RESOURCE);
     }
     assert_eq!(t.flush(None), Status::SUCCESS);

@@ -71,17 +71,8 @@ fn a_limit_lets_the_living_be() {
     while Instant::now() < until {
         let seen = Seen::default();
         let h = target.handle;
-        // SAFETY: the words live to the end of the test.
-        insist(&t, || unsafe {
-            t.get(
-                target.peer,
-                out.as_mut_ptr().cast(),
-                h.base(),
-                ptr::null_mut(),
-                &h,
-                8,
-                None,
-            )
+        insist(&t, || {
+            t.get(target.peer, out.as_mut_ptr().cast(), h.base(), &h, 8, None)
         });
         fetch(&t, &target, &mut out, &seen);
         assert_eq!(t.flush(None), Status::SUCCESS);

@@ -1,0 +1,585 @@
+//! Applies by each carrier: what they leave and return, against a model; their order among atomics; many at once; refusals; a peer
+//! that is killed.
+
+use btl_ofi::{Apply, Arithmetic, Change};
+use plugin_api::{ApplyRun, MOST_APPLIED};
+
+use crate::common::prelude::*;
+
+const PROVIDERS: [&str; 5] = ["tcp;ofi_rxm", "net", "sockets", "shm", "udp;ofi_rxd"];
+/// Bytes of the target's window.
+const BYTES: usize = 16 << 10;
+/// The code of additions byte by byte, and one that the function does not know.
+const ADD_BYTES: u32 = 7;
+const UNKNOWN: u32 = 8;
+
+/// Adds byte by byte.
+unsafe extern "C" fn combine(
+    _: *mut c_void,
+    code: u32,
+    size: usize,
+    elements: *mut c_void,
+    operands: *const c_void,
+    count: usize,
+) -> Status {
+    if code != ADD_BYTES {
+        return Status::NOT_SUPPORTED;
+    }
+    for i in 0..count * size {
+        // SAFETY: the transport passes `count` elements and operands of this size.
+        unsafe {
+            let at = elements.cast::<u8>().add(i);
+            *at = at.read().wrapping_add(*operands.cast::<u8>().add(i));
+        }
+    }
+    Status::SUCCESS
+}
+
+fn open_one(provider: &str, same_node: &(&'static str, Value)) -> Transport {
+    open_at(provider, same_node, ThreadLevel::Single)
+}
+
+fn open_at(provider: &str, same_node: &(&'static str, Value), level: ThreadLevel) -> Transport {
+    loopback();
+    let include = Value::String(provider.to_owned().into());
+    let mut options = options(&[("btl_ofi_provider_include", include), same_node.clone()]);
+    options.need_applies();
+    let t = try_open(&options, level).unwrap_or_else(|e| panic!("{provider}: {e}"));
+    t.on_apply(Some(Arithmetic {
+        function: combine,
+        context: ptr::null_mut(),
+    }));
+    t
+}
+
+/// Providers, with the ways of one node and without.
+fn ways() -> impl Iterator<Item = (&'static str, (&'static str, Value))> {
+    let near = PROVIDERS.into_iter().map(|p| (p, SAME_NODE));
+    // udp;ofi_rxd does not bear messages beside its atomics.
+    let far = PROVIDERS.into_iter().filter(|p| *p != "udp;ofi_rxd");
+    let all = near.chain(far.map(|p| (p, SAME_NODE_OFF)));
+    all.chain([("memory", SAME_NODE)])
+}
+
+/// Whether the provider makes the atomics to a peer.
+fn by_provider(provider: &str, same_node: &(&'static str, Value)) -> bool {
+    *same_node == SAME_NODE_OFF && matches!(provider, "sockets" | "shm" | "udp;ofi_rxd")
+}
+
+fn adding(size: usize) -> Change {
+    Change {
+        size,
+        datatype: None,
+        op: None,
+        code: ADD_BYTES,
+        is_transfer: false,
+    }
+}
+
+/// A put of several runs, or a get.
+fn transfer(op: AtomicOp) -> Change {
+    Change {
+        size: 1,
+        datatype: None,
+        op: Some(op),
+        code: 0,
+        is_transfer: true,
+    }
+}
+
+/// Whether puts and gets of several runs are commands to a target.
+fn scatters(provider: &str, same_node: &(&'static str, Value), place: Place) -> bool {
+    let by_message = *same_node == SAME_NODE_OFF && matches!(provider, "tcp;ofi_rxm" | "net");
+    match place {
+        Place::Device => false,
+        Place::Own => by_message || *same_node == SAME_NODE,
+        Place::Peer | Place::Shared => by_message,
+    }
+}
+
+/// A random change of bytes that is easily told in advance: no byte carries into the next.
+fn change(numbers: &mut Numbers) -> Change {
+    if numbers.below(4) == 0 {
+        let ops = [AtomicOp::Read, AtomicOp::Write];
+        return transfer(ops[numbers.below(2)]);
+    }
+    let size = [1, 2, 3, 4, 8, 12, 16, 32][numbers.below(8)];
+    let op = match numbers.below(4) {
+        0 => Some(AtomicOp::Read),
+        1 => Some(AtomicOp::Write),
+        _ => None,
+    };
+    let datatype = match (size, numbers.below(2)) {
+        (1, 0) => Some(Datatype::Uint8),
+        (2, 0) => Some(Datatype::Uint16),
+        (4, 0) => Some(Datatype::Float),
+        (8, 0) => Some(Datatype::Int64),
+        _ => None,
+    };
+    Change {
+        op,
+        datatype,
+        ..adding(size)
+    }
+}
+
+/// Runs that do not overlap, up to a number of bytes.
+fn runs(numbers: &mut Numbers, size: u64, most: u64) -> Vec<ApplyRun> {
+    let (mut end, mut total, mut runs) = (0, 0, Vec::new());
+    for _ in 0..1 + numbers.below(6) {
+        let length = size * (1 + numbers.below(20) as u64);
+        let run = ApplyRun {
+            offset: end + numbers.below(20) as u64,
+            length,
+            stride: length + numbers.below(9) as u64,
+            count: 1 + numbers.below(8) as u64,
+        };
+        let last = run.offset + (run.count - 1) * run.stride + length;
+        total += length * run.count;
+        if last > BYTES as u64 || total > most {
+            break;
+        }
+        end = last;
+        runs.push(run);
+    }
+    runs
+}
+
+/// The bytes of runs, in order.
+fn places(runs: &[ApplyRun]) -> impl Iterator<Item = usize> {
+    runs.iter().flat_map(|run| {
+        (0..run.count).flat_map(|block| {
+            let first = (run.offset + block * run.stride) as usize;
+            first..first + run.length as usize
+        })
+    })
+}
+
+/// Where the window of a target is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Peer,
+    Own,
+    /// In memory of the peer that may be mapped.
+    Shared,
+    /// On a pretended device of the peer, which its copy functions reach.
+    Device,
+}
+
+fn follows_a_model(provider: &str, same_node: &(&'static str, Value), place: Place) {
+    let [a, b] = [(); 2].map(|()| open_one(provider, same_node));
+    let to_itself = place == Place::Own;
+    let target = if to_itself { &a } else { &b };
+    let peer = a.connect(target.address(), 1).unwrap();
+    let memory = match place {
+        Place::Shared => Memory::Memfd,
+        _ => Memory::Heap,
+    };
+    let window = Window::new(memory, BYTES / 8);
+    let base = window.base().cast();
+    let (region, first) = match place {
+        Place::Device => {
+            let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
+            target.set_overrides(Some(&copies));
+            let at = device::address(base);
+            // SAFETY: the window lives until the region is closed.
+            let region =
+                unsafe { target.register_hmem(at, BYTES, Access::all(), hmem_iface::CUDA, 0) };
+            (region.unwrap(), at.addr() as u64)
+        }
+        _ => (window.register(target, Access::all()).unwrap(), base as u64),
+    };
+    let h = region.handle();
+    let mut model = vec![0u8; BYTES];
+    let mut numbers = Numbers(5);
+    let seen = Seen::default();
+    let (mut asked, mut refused) = (0, 0);
+    for round in 0..100u32 {
+        let change = change(&mut numbers);
+        let runs = runs(&mut numbers, change.size as u64, MOST_APPLIED as u64 - 200);
+        if runs.is_empty() {
+            continue;
+        }
+        let old: Vec<u8> = places(&runs).map(|at| model[at]).collect();
+        let operands: Vec<u8> = old.iter().map(|_| numbers.below(256) as u8).collect();
+        let mut results = vec![0u8; old.len()];
+        let reads = change.op == Some(AtomicOp::Read);
+        let fetches = reads || numbers.below(2) == 0 && !change.is_transfer;
+        let done = seen.completion().filter(|_| numbers.below(2) == 0);
+        let apply = Apply {
+            remote: &h,
+            address: first,
+            runs: &runs,
+            change,
+            operands: operands.as_ptr().cast(),
+            results: match fetches {
+                true => results.as_mut_ptr().cast(),
+                false => ptr::null_mut(),
+            },
+            completion: done,
+        };
+        // SAFETY: the buffers live until the flush below.
+        let post = || unsafe { a.apply(peer, &apply) };
+        let mut taken = true;
+        let mut flushed = || {
+            insist(&a, || match post() {
+                Status::NOT_SUPPORTED => {
+                    taken = false;
+                    Status::SUCCESS
+                }
+                status => status,
+            });
+            assert_eq!(a.flush(None), Status::SUCCESS, "{provider}, round {round}");
+        };
+        match to_itself {
+            true => flushed(),
+            false => attended(&b, flushed),
+        }
+        if change.is_transfer {
+            let served = scatters(provider, same_node, place);
+            assert_eq!(taken, served, "{provider}, {same_node:?}, round {round}");
+        }
+        if !taken {
+            refused += u32::from(!change.is_transfer);
+            continue;
+        }
+        asked += u32::from(done.is_some());
+        if fetches {
+            assert_eq!(results, old, "{provider}, round {round}: {change:?}");
+        }
+        for (at, operand) in places(&runs).zip(&operands) {
+            match change.op {
+                Some(AtomicOp::Read) => {}
+                Some(_) => model[at] = *operand,
+                None => model[at] = model[at].wrapping_add(*operand),
+            }
+        }
+        let words = (0..BYTES / 8).flat_map(|i| window.word(i).to_ne_bytes());
+        assert!(
+            words.eq(model.iter().copied()),
+            "{provider}, round {round}: {change:?}"
+        );
+    }
+    assert_eq!(seen.both(), (asked, 0), "{provider}");
+    // Elements that the provider must change, or a mailbox, are refused, and no others.
+    let by_others = place == Place::Device || by_provider(provider, same_node);
+    assert_eq!(refused > 0, by_others, "{provider}");
+    assert!(refused < 75, "{provider}: {refused}");
+    close([region], [a, b]);
+}
+
+#[test]
+fn what_applies_leave_and_return() {
+    for (provider, same_node) in ways() {
+        for place in [Place::Peer, Place::Own, Place::Shared, Place::Device] {
+            follows_a_model(provider, &same_node, place);
+        }
+    }
+}
+
+/// What one origin does to one element takes effect in the order of the calls, by atomics and by applies.
+#[test]
+fn applies_and_atomics_keep_their_order() {
+    for (provider, same_node) in ways().filter(|(p, s)| !by_provider(p, s)) {
+        let (a, b, peer, _window, region, h) = linked(8, || open_one(provider, &same_node));
+        let (rounds, at) = (64, h.base() + 16);
+        let values: Vec<u64> = (1..=rounds).collect();
+        let mut old = vec![u64::MAX; values.len()];
+        attended(&b, || {
+            for (value, old) in values.iter().zip(&mut old) {
+                let what = (AtomicKind::Update, Datatype::Uint64, AtomicOp::Write);
+                let value = (ptr::from_ref(value).cast_mut().cast(), ptr::null_mut());
+                let run = [ApplyRun {
+                    offset: 0,
+                    length: 8,
+                    stride: 0,
+                    count: 1,
+                }];
+                let read = Apply {
+                    remote: &h,
+                    address: at,
+                    runs: &run,
+                    change: Change {
+                        op: Some(AtomicOp::Read),
+                        ..adding(8)
+                    },
+                    operands: ptr::null(),
+                    results: ptr::from_mut(old).cast(),
+                    completion: None,
+                };
+                // SAFETY: the buffers live until the flush.
+                unsafe {
+                    let write = Op::atomic(what, (&h, at), 1, value, None);
+                    insist(&a, || a.submit(peer, &write));
+                    insist(&a, || a.apply(peer, &read));
+                }
+            }
+            assert_eq!(a.flush(None), Status::SUCCESS);
+        });
+        assert_eq!(old, values, "{provider}");
+        close([region], [a, b]);
+    }
+}
+
+/// An apply of so many unaligned elements of 16 bytes, whose operands are ones.
+fn many<'a>(h: &'a Handle, runs: &'a [ApplyRun], operands: &'a [u8], change: Change) -> Apply<'a> {
+    Apply {
+        remote: h,
+        address: h.base(),
+        runs,
+        change,
+        operands: operands.as_ptr().cast(),
+        results: ptr::null_mut(),
+        completion: None,
+    }
+}
+
+/// Runs that are longer than the longest put by message are no command's.
+#[test]
+fn runs_that_no_message_carries_as_puts_are_refused() {
+    for provider in ["tcp;ofi_rxm", "net"] {
+        loopback();
+        let include = Value::String(provider.to_owned().into());
+        let mut options = options(&[
+            ("btl_ofi_provider_include", include),
+            ("btl_ofi_message_limit", Value::Unsigned(64)),
+            SAME_NODE_OFF,
+        ]);
+        options.need_applies();
+        let a = try_open(&options, ThreadLevel::Single).unwrap();
+        let b = try_open(&options, ThreadLevel::Single).unwrap();
+        let peer = a.connect(b.address(), 1).unwrap();
+        let mut window = vec![0u64; 64];
+        let region = register(&b, &mut window, Access::all());
+        let h = region.handle();
+        let ones = [1u8; 256];
+        for (length, refused) in [(64, false), (65, true)] {
+            let run = |offset| ApplyRun {
+                offset,
+                length,
+                stride: 0,
+                count: 1,
+            };
+            let runs = [run(0), run(128)];
+            let put = many(&h, &runs, &ones, transfer(AtomicOp::Write));
+            let mut status = Status::SUCCESS;
+            attended(&b, || {
+                // SAFETY: the operands are copied, and there are no results.
+                status = unsafe { a.apply(peer, &put) };
+                assert_eq!(a.flush(None), Status::SUCCESS);
+            });
+            assert_eq!(status == Status::NOT_SUPPORTED, refused, "{provider}");
+        }
+        assert_eq!(window[7] & window[23], u64::from_ne_bytes([1; 8]));
+        assert_eq!(window[8] | window[24], 0, "{provider}");
+        close([region], [a, b]);
+    }
+}
+
+/// More than rings, batches and windows hold at a time.
+#[test]
+fn many_at_once() {
+    let size = 700 * 16;
+    let run = [ApplyRun {
+        offset: 1,
+        length: size,
+        stride: 0,
+        count: 1,
+    }];
+    let ones = vec![1u8; size as usize];
+    for (provider, same_node) in ways() {
+        let (a, b, peer, window, region, h) = linked(BYTES / 8, || open_one(provider, &same_node));
+        let apply = many(&h, &run, &ones, adding(16));
+        attended(&b, || {
+            for _ in 0..250 {
+                // SAFETY: the operands are copied, and there are no results.
+                insist(&a, || unsafe { a.apply(peer, &apply) });
+            }
+            assert_eq!(a.flush(None), Status::SUCCESS);
+        });
+        let bytes: Vec<u8> = window.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        assert!(
+            bytes[1..][..size as usize].iter().all(|b| *b == 250),
+            "{provider}"
+        );
+        assert_eq!((bytes[0], bytes[1 + size as usize]), (0, 0), "{provider}");
+        close([region], [a, b]);
+    }
+}
+
+/// In memory that atomics of one transport alone change, vectors and listed elements of several origins and of the target itself exclude
+/// each other, by whichever carrier they come.
+#[test]
+fn changes_of_sole_memory_exclude_each_other() {
+    const COUNT: usize = 300;
+    const ROUNDS: usize = 300;
+    const LISTED: [usize; 3] = [3, 77, 3];
+    let ones = [1f64; COUNT];
+    let runs = LISTED.map(|place| ApplyRun {
+        offset: 8 * place as u64,
+        length: 8,
+        stride: 0,
+        count: 1,
+    });
+    let sum = Change {
+        datatype: Some(Datatype::Double),
+        op: Some(AtomicOp::Sum),
+        ..adding(8)
+    };
+    let origin = |t: &Transport, address: &[u8], h: &Handle| {
+        let peer = t.connect(address, 1).unwrap();
+        let what = (AtomicKind::Update, Datatype::Double, AtomicOp::Sum);
+        let operands = (ones.as_ptr().cast_mut().cast(), ptr::null_mut());
+        for _ in 0..ROUNDS {
+            let vector = Op::atomic(what, (h, h.base()), COUNT, operands, None);
+            let listed = Apply {
+                remote: h,
+                address: h.base(),
+                runs: &runs,
+                change: sum,
+                operands: ones.as_ptr().cast(),
+                results: ptr::null_mut(),
+                completion: None,
+            };
+            // SAFETY: the operands live longer than the transport, and there are no results.
+            insist(t, || unsafe { t.submit(peer, &vector) });
+            // SAFETY: the operands are copied, and there are no results.
+            insist(t, || unsafe { t.apply(peer, &listed) });
+        }
+        assert_eq!(t.flush(None), Status::SUCCESS);
+    };
+    let ways = [
+        ("net", SAME_NODE),
+        ("net", SAME_NODE_OFF),
+        ("tcp;ofi_rxm", SAME_NODE_OFF),
+        ("shm", SAME_NODE),
+        ("memory", SAME_NODE),
+    ];
+    for (provider, same_node) in ways {
+        let all = [(); 3].map(|()| open_at(provider, &same_node, ThreadLevel::Multiple));
+        let target = &all[0];
+        let mut window = vec![0u64; COUNT];
+        let base = window.as_mut_ptr().cast();
+        // SAFETY: the window lives until the region is closed.
+        let region = unsafe { target.register_sole(base, 8 * COUNT, Access::all()) }.unwrap();
+        let (h, address) = (region.handle(), target.address());
+        attended(target, || {
+            std::thread::scope(|s| {
+                for t in &all {
+                    s.spawn(|| origin(t, address, &h));
+                }
+            });
+        });
+        for (i, word) in window.iter().enumerate() {
+            let times = 1 + LISTED.iter().filter(|place| **place == i).count();
+            let expected = (all.len() * ROUNDS * times) as f64;
+            assert_eq!(f64::from_bits(*word), expected, "{provider}, element {i}");
+        }
+        drop(region);
+        for t in all {
+            t.close().unwrap();
+        }
+    }
+}
+
+/// Refused at the origin or at the target: told once, without effect.
+#[test]
+fn refusals() {
+    let run = |offset, length| {
+        [ApplyRun {
+            offset,
+            length,
+            stride: 0,
+            count: 1,
+        }]
+    };
+    let ones = [1u8; 64];
+    for (provider, same_node) in ways() {
+        let (a, b, peer, window, region, h) = linked(8, || open_one(provider, &same_node));
+        // SAFETY: the operands are copied, and there are no results.
+        let at_once = |apply: &Apply<'_>| unsafe { a.apply(peer, apply) };
+        let inside = run(1, 32);
+        let outside = run(33, 32);
+        let refused = at_once(&many(&h, &outside, &ones, adding(16)));
+        assert_eq!(refused, Status::VALUE_OUT_OF_BOUNDS, "{provider}");
+        let none = Handle::vacant();
+        let refused = at_once(&many(&none, &inside, &ones, adding(16)));
+        assert_eq!(refused, Status::BAD_PARAM, "{provider}");
+        let seen = Seen::default();
+        let unknown = Change {
+            code: UNKNOWN,
+            ..adding(16)
+        };
+        let apply = Apply {
+            completion: seen.completion(),
+            ..many(&h, &inside, &ones, unknown)
+        };
+        attended(&b, || {
+            insist(&a, || at_once(&apply));
+            a.flush(None);
+        });
+        let refused = (seen.all(), seen.status());
+        assert_eq!(refused, (1, Status::NOT_SUPPORTED), "{provider}");
+        // The next one is executed.
+        let good = many(&h, &inside, &ones, adding(16));
+        attended(&b, || {
+            insist(&a, || at_once(&good));
+            assert_eq!(a.flush(None), Status::SUCCESS, "{provider}");
+        });
+        let bytes: Vec<u8> = window.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        assert!((0..64).all(|i| bytes[i] == u8::from((1..33).contains(&i))));
+        close([region], [a, b]);
+    }
+}
+
+/// A peer that is killed with applies outstanding: each is reported once.
+#[test]
+fn a_killed_peer() {
+    for provider in ["net", "shm", "memory"] {
+        let t = open(provider, ThreadLevel::Single, &[]);
+        let mut target = Target::start(&t, provider, false);
+        let (peer, h): (NonNull<Endpoint>, Handle) = (target.peer, target.handle);
+        let run = [ApplyRun {
+            offset: 0,
+            length: 4096,
+            stride: 0,
+            count: 1,
+        }];
+        let ones = [1u8; 4096];
+        let write = Change {
+            op: Some(AtomicOp::Write),
+            ..adding(16)
+        };
+        let seen = Seen::default();
+        let apply = Apply {
+            completion: seen.completion(),
+            ..many(&h, &run, &ones, write)
+        };
+        // SAFETY: the operands are copied, and there are no results.
+        let post = || unsafe { t.apply(peer, &apply) };
+        insist(&t, post);
+        assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
+        assert_eq!(seen.both(), (1, 0));
+        signal(target.child.id(), libc::SIGSTOP);
+        let mut posted = 0;
+        for _ in 0..20 {
+            match post() {
+                Status::SUCCESS => posted += 1,
+                status => assert!(status.is_again(), "{status}"),
+            }
+        }
+        assert!(posted > 2, "{provider}");
+        target.kill();
+        assert!(!t.flush(None).is_ok(), "{provider}");
+        until(
+            &[&t],
+            format_args!("{provider}: one is never reported"),
+            || seen.failed() >= posted,
+        );
+        assert_eq!(seen.both(), (1, posted), "{provider}");
+        assert_eq!(seen.status(), Status::UNREACH);
+        assert_eq!(post(), Status::UNREACH, "{provider}");
+        drop(target);
+        t.close().unwrap();
+    }
+}

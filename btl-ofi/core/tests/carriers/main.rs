@@ -1,0 +1,22 @@
+//! What carries operations between two transports: messages, streams, the provider; and what is counted of them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod apply;
+mod counters;
+mod heads;
+mod loopback;
+mod messages;
+mod messages_gets;
+mod notify;
+mod notify_failures;
+mod sends;
+mod streams;

@@ -1,0 +1,324 @@
+//! Puts with notification: the counter never comes before the bytes, over each provider and by each route; flushes wait for
+//! both parts; what is refused has no effect.
+
+mod threads;
+
+use crate::common::prelude::*;
+
+const PROVIDERS: [&str; 5] = ["tcp;ofi_rxm", "net", "sockets", "shm", "udp;ofi_rxd"];
+const SIZES: [usize; 7] = [0, 1, 8, 40, 4096, 4097, 65536];
+const LARGEST: usize = 65536;
+/// Puts of one round, each with a place of its own.
+const PUTS: usize = 24;
+
+/// Providers, with the ways of one node and without.
+fn ways() -> impl Iterator<Item = (&'static str, (&'static str, Value))> {
+    let near = PROVIDERS.into_iter().map(|p| (p, SAME_NODE));
+    near.chain(PROVIDERS.into_iter().map(|p| (p, SAME_NODE_OFF)))
+}
+
+/// An origin of a thread level, and a target that it has connected.
+fn pair(
+    provider: &str,
+    same_node: (&'static str, Value),
+    level: ThreadLevel,
+) -> (Transport, Transport, NonNull<Endpoint>) {
+    let a = open(provider, level, std::slice::from_ref(&same_node));
+    let b = open(provider, ThreadLevel::Single, &[same_node]);
+    let peer = a.connect(b.address(), 1).unwrap();
+    (a, b, peer)
+}
+
+fn source(from: &[u8]) -> (*mut c_void, *mut plugin_api::Handle) {
+    (from.as_ptr().cast_mut().cast(), ptr::null_mut())
+}
+
+/// A put to a peer's window and the counter that it raises, at offsets in two regions.
+struct Put<'a> {
+    to: (&'a Handle, usize),
+    counter: (&'a Handle, usize),
+    add: u64,
+}
+
+impl Put<'_> {
+    fn post(
+        &self,
+        t: &Transport,
+        peer: NonNull<Endpoint>,
+        from: &[u8],
+        done: Option<Completion>,
+    ) -> Status {
+        let ((h, at), (counter, place)) = (self.to, self.counter);
+        let op = Op::put(h, h.base() + at as u64, source(from), from.len());
+        let notice = Notice {
+            counter,
+            address: counter.base() + place as u64,
+            add: self.add,
+        };
+        // SAFETY: the tests keep what they pass until it is done.
+        unsafe { t.put_notify(peer, &op.with_completion(done), &notice) }
+    }
+}
+
+/// A size, or the largest put of the provider if that is smaller.
+fn fit(t: &Transport, size: usize) -> usize {
+    size.min(t.capabilities().put_limit / 8 * 8)
+}
+
+fn content(seed: u64, i: usize, size: usize) -> Vec<u8> {
+    let first = seed as usize + 31 * i;
+    // Never 0, which memory holds before.
+    (0..size)
+        .map(|at| ((first + 7 * at) % 255 + 1) as u8)
+        .collect()
+}
+
+/// The target's memory as others change it.
+struct Looked(*const u8, *const AtomicU64);
+
+// SAFETY: the memory is read only, by volatile and atomic reads.
+unsafe impl Sync for Looked {}
+
+impl Looked {
+    /// Looks at the counters until all are raised; the bytes of each must be there when it is first seen.
+    fn watch(&self, adds: &[u64], sent: &[Vec<u8>], provider: &str) {
+        let deadline = Patience::new();
+        let mut left: Vec<usize> = (0..adds.len()).collect();
+        while !left.is_empty() {
+            left.retain(|&i| {
+                // SAFETY: the counters live to the end of the test.
+                let count = unsafe { &*self.1.add(i) }.load(Ordering::Acquire);
+                if count == 0 {
+                    return true;
+                }
+                assert_eq!(count, adds[i], "{provider}: counter {i}");
+                for (at, byte) in sent[i].iter().enumerate() {
+                    // SAFETY: inside the window, which lives to the end of the test.
+                    let now = unsafe { self.0.add(i * LARGEST + at).read_volatile() };
+                    let size = sent[i].len();
+                    assert_eq!(
+                        now, *byte,
+                        "{provider}: byte {at} of {size}, counted before"
+                    );
+                }
+                false
+            });
+            assert!(deadline.lasts(), "{provider}: {left:?} not counted");
+            std::hint::spin_loop();
+        }
+    }
+}
+
+fn bytes_come_first(provider: &str, same_node: (&'static str, Value), seed: u64) {
+    let (a, b, peer) = pair(provider, same_node, ThreadLevel::Single);
+    let mut numbers = Numbers(seed);
+    for round in 0..3 {
+        let mut window = vec![0u64; PUTS * LARGEST / 8];
+        let mut counters = vec![0u64; PUTS];
+        let regions = [
+            register(&b, &mut window, Access::all()),
+            register(&b, &mut counters, Access::all()),
+        ];
+        let [h, c] = [regions[0].handle(), regions[1].handle()];
+        let memory = Looked(window.as_ptr().cast(), counters.as_ptr().cast());
+        let sent: Vec<_> = (0..PUTS)
+            .map(|i| {
+                let size = SIZES[numbers.below(SIZES.len())];
+                content(seed + round, i, fit(&a, size))
+            })
+            .collect();
+        let adds: Vec<_> = (0..PUTS).map(|_| numbers.below(1000) as u64 + 1).collect();
+        let seen = Seen::default();
+        let mut asked = 0;
+        let run = || {
+            std::thread::scope(|s| {
+                s.spawn(|| memory.watch(&adds, &sent, provider));
+                for (i, from) in sent.iter().enumerate() {
+                    let put = Put {
+                        to: (&h, i * LARGEST),
+                        counter: (&c, 8 * i),
+                        add: adds[i],
+                    };
+                    let done = (numbers.below(2) == 0).then(|| seen.completion());
+                    asked += u32::from(done.is_some());
+                    insist(&a, || put.post(&a, peer, from, done.flatten()));
+                    if numbers.below(6) == 0 {
+                        a.progress();
+                    }
+                }
+                assert_eq!(a.flush(None), Status::SUCCESS, "{provider}");
+            });
+        };
+        match round {
+            0 => attended(&b, run),
+            _ => attended_at_times(&b, run),
+        }
+        assert_eq!(seen.both(), (asked, 0), "{provider}");
+        drop(regions);
+    }
+    let stats = a.stats();
+    assert_eq!(stats.posted, stats.completed, "{stats:?}");
+    close([], [a, b]);
+}
+
+#[test]
+fn the_count_never_comes_before_the_bytes() {
+    for (provider, same_node) in ways() {
+        (1..=2).for_each(|seed| bytes_come_first(provider, same_node.clone(), seed));
+    }
+}
+
+/// Once a flush returns, the target sees bytes and counter, without further progress.
+#[test]
+fn a_flush_waits_for_both() {
+    const COUNTER: usize = 10_000;
+    for (provider, same_node) in ways() {
+        let t = open(provider, ThreadLevel::Single, &[same_node]);
+        let mut target = Target::start(&t, provider, false);
+        let (peer, h) = (target.peer, target.handle);
+        let mut sum = 0;
+        for round in 1..=40u64 {
+            let size = fit(&t, SIZES[1 + round as usize % 6]).max(8);
+            let mut from = vec![1u8; size];
+            from[..8].copy_from_slice(&round.to_ne_bytes());
+            from[size - 8..].copy_from_slice(&round.to_ne_bytes());
+            let put = Put {
+                to: (&h, 0),
+                counter: (&h, 8 * COUNTER),
+                add: round,
+            };
+            sum += round;
+            insist(&t, || put.post(&t, peer, &from, None));
+            // SAFETY: the endpoint is connected.
+            let one = (round % 2 == 0).then_some(unsafe { peer.as_ref() });
+            assert_eq!(t.flush(one), Status::SUCCESS, "{provider}");
+            assert_eq!(target.sees(COUNTER, 0), (sum, round), "{provider}, {size}");
+            let last = size / 8 - 1;
+            let whole = size.is_multiple_of(8);
+            assert!(!whole || target.sees(last, last).0 == round, "{provider}");
+        }
+        target.end();
+        // SAFETY: connected once.
+        unsafe { t.disconnect(peer) };
+        t.close().unwrap();
+    }
+}
+
+/// A transport notifies itself.
+#[test]
+fn to_oneself() {
+    for (provider, same_node) in ways() {
+        let t = open(provider, ThreadLevel::Single, &[same_node]);
+        let own = t.connect(t.address(), 0).unwrap();
+        let mut window = vec![0u64; LARGEST / 8 + 1];
+        let region = register(&t, &mut window, Access::all());
+        let h = region.handle();
+        let seen = Seen::default();
+        for (i, size) in SIZES.into_iter().enumerate() {
+            let put = Put {
+                to: (&h, 8),
+                counter: (&h, 0),
+                add: 1,
+            };
+            let size = fit(&t, size);
+            let from = content(3, i, size);
+            insist(&t, || put.post(&t, own, &from, seen.completion()));
+            assert_eq!(t.flush(None), Status::SUCCESS);
+            let memory = Looked(region_bytes(&h).wrapping_add(8), ptr::null());
+            // SAFETY: inside the window.
+            let same = (0..size).all(|at| unsafe { memory.0.add(at).read_volatile() } == from[at]);
+            assert!(same, "{provider}: {size}");
+            let counter: *const u64 = region_bytes(&h).cast();
+            // SAFETY: the first word of the window.
+            assert_eq!(unsafe { counter.read_volatile() }, i as u64 + 1);
+        }
+        let all = SIZES.len() as u32;
+        assert_eq!(seen.both(), (all, 0), "{provider}");
+        close([region], [t]);
+    }
+}
+
+fn region_bytes(h: &Handle) -> *const u8 {
+    ptr::with_exposed_provenance(h.base() as usize)
+}
+
+/// Whatever is wrong with the put or with its counter is told before anything happens.
+#[test]
+fn refusals_have_no_effect() {
+    for (provider, same_node) in ways() {
+        let (a, b, peer) = pair(provider, same_node, ThreadLevel::Single);
+        let (mut window, mut counters) = (vec![0u64; 16], vec![0u64; 4]);
+        let (mut fixed, mut old) = (vec![0u64; 16], vec![0u64; 4]);
+        let regions = [
+            register(&b, &mut window, Access::all()),
+            register(&b, &mut counters, Access::all()),
+            register(&b, &mut fixed, Access::REMOTE_READ),
+            register(&b, &mut old, Access::all()),
+        ];
+        let [h, c, read_only, mut retired] = [0, 1, 2, 3].map(|i: usize| regions[i].handle());
+        retired.retire();
+        let from = [9u8; 64];
+        let seen = Seen::default();
+        let refused = |to, counter, size: usize| {
+            let put = Put {
+                to,
+                counter,
+                add: 1,
+            };
+            put.post(&a, peer, &from[..size], seen.completion())
+        };
+        let (bounds, param, perm) = (Status::VALUE_OUT_OF_BOUNDS, Status::BAD_PARAM, Status::PERM);
+        let before = a.stats().posted;
+        assert_eq!(refused((&h, 0), (&c, 4), 8), param, "not aligned");
+        assert_eq!(refused((&h, 0), (&c, 32), 8), bounds, "behind the counters");
+        assert_eq!(
+            refused((&h, 0), (&read_only, 0), 8),
+            perm,
+            "no rights to count"
+        );
+        assert_eq!(
+            refused((&h, 0), (&retired, 0), 8),
+            param,
+            "no counter's handle"
+        );
+        assert_eq!(refused((&h, 120), (&c, 0), 9), bounds, "behind the window");
+        assert_eq!(
+            refused((&h, 129), (&c, 0), 0),
+            bounds,
+            "nothing, but outside"
+        );
+        assert_eq!(
+            refused((&read_only, 0), (&c, 0), 8),
+            perm,
+            "no rights to put"
+        );
+        assert_eq!(
+            refused((&retired, 0), (&c, 0), 8),
+            param,
+            "no window's handle"
+        );
+        let notice = Notice {
+            counter: &c,
+            address: c.base(),
+            add: 1,
+        };
+        let ops = [
+            Op::put(&h, h.base(), (ptr::null_mut(), ptr::null_mut()), 8),
+            Op::get(&h, h.base(), source(&from), 8),
+        ];
+        for op in &ops {
+            // SAFETY: the endpoint is connected; the buffer lives to the end of the test.
+            assert_eq!(unsafe { a.put_notify(peer, op, &notice) }, param);
+        }
+        attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+        (0..100).for_each(|_| {
+            b.progress();
+        });
+        assert_eq!(a.stats().posted, before, "{provider}");
+        assert_eq!(seen.all(), 0, "{provider}");
+        drop(regions);
+        let all = [window, counters, fixed, old].concat();
+        assert!(all.iter().all(|w| *w == 0), "{provider}");
+        close([], [a, b]);
+    }
+}

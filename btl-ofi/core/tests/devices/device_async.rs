@@ -1,0 +1,168 @@
+//! Asynchronous copies of device memory: several are outstanding at once, beside transfers, and the data that arrives is
+//! right. The pretended device makes a copy after a number of queries, not when the copy is started.
+
+use super::device_stream::stream::{fresh, overrides, with};
+use super::device_stream::{BYTES, OnDevice, over_each, transfer};
+use crate::common::pair::WORDS;
+use crate::common::prelude::*;
+
+/// Questions after which a copy is complete.
+const QUESTIONS: usize = 5;
+/// The same of a slow device: a dead peer is found meanwhile.
+const MANY_QUESTIONS: usize = 100_000;
+
+/// A device buffer of this process, and the window that it puts to and gets from.
+struct Bench<'a> {
+    t: &'a Transport,
+    target: (NonNull<Endpoint>, &'a Handle, u64),
+    buffer: OnDevice,
+}
+
+impl Bench<'_> {
+    /// Whether a put or a get succeeds.
+    fn moves(&mut self, puts: bool) -> bool {
+        transfer(self.t, puts, self.target, &mut self.buffer, BYTES, None);
+        let done = self.t.flush(None).is_ok();
+        with(|device| assert!(device.queue.is_empty(), "a copy was forgotten"));
+        done
+    }
+
+    fn put(&mut self) -> bool {
+        self.moves(true)
+    }
+
+    fn get(&mut self) -> bool {
+        self.moves(false)
+    }
+
+    fn fill(&mut self, first: u64) {
+        for (value, word) in (first..).zip(&mut self.buffer.words) {
+            *word = value;
+        }
+    }
+
+    fn holds(&self, first: u64) -> bool {
+        let mut words = (first..).zip(&self.buffer.words);
+        words.all(|(value, word)| *word == value)
+    }
+}
+
+fn with_each(mut test: impl FnMut(&mut Bench<'_>, &str)) {
+    over_each(&[], |t, target, what| {
+        with(|device| device.questions = QUESTIONS);
+        let buffer = OnDevice::new(t, 0);
+        let mut bench = Bench { t, target, buffer };
+        test(&mut bench, what);
+        bench.buffer.region.close().unwrap();
+    });
+}
+
+#[test]
+fn fragments_are_copied_at_once() {
+    with_each(|bench, what| {
+        bench.fill(7);
+        assert!(bench.put(), "{what}");
+        let (started, most) = with(|device| (device.started, std::mem::take(&mut device.most)));
+        assert!(started >= 4 && most >= 2, "{what}: {most} of {started}");
+        bench.fill(1_000_000);
+        assert!(bench.get(), "{what}");
+        assert!(bench.holds(7), "{what}");
+        let (all, most) = with(|device| (device.started, device.most));
+        assert!(all >= 2 * started && most >= 2, "{what}: {most} of {all}");
+    });
+}
+
+/// A copy that fails when it was begun already: its operation fails, and the next one does not.
+#[test]
+fn a_copy_that_fails_later() {
+    with_each(|bench, what| {
+        for nth in [1, 3] {
+            bench.fill(5);
+            with(|device| device.fails = Some(device.started + nth));
+            assert!(!bench.put(), "{what}");
+            assert!(bench.put(), "{what}");
+            bench.fill(9);
+            with(|device| device.fails = Some(device.started + nth));
+            assert!(!bench.get(), "{what}");
+            assert!(bench.get(), "{what}");
+            assert!(bench.holds(5), "{what}");
+        }
+    });
+}
+
+/// A device without an event for a copy: that copy is made at once.
+#[test]
+fn a_copy_without_an_event() {
+    with_each(|bench, what| {
+        bench.fill(3);
+        with(|device| device.refuses = Some(device.started + 2));
+        assert!(bench.put(), "{what}");
+        bench.fill(4);
+        with(|device| device.refuses = Some(device.started + 2));
+        assert!(bench.get(), "{what}");
+        assert!(bench.holds(3), "{what}");
+    });
+}
+
+/// The reports of an operation to a dead peer.
+struct Reports {
+    count: AtomicU32,
+    /// The number of its last copy.
+    last: usize,
+}
+
+impl Ended for Reports {
+    fn ended(&self, status: Status) {
+        assert!(!status.is_ok());
+        with(|device| {
+            let mut numbers = device.queue.iter().map(|copy| copy.number);
+            assert!(numbers.all(|n| n > self.last), "a copy uses the buffer");
+        });
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A peer that dies while the device copies for an operation to it: the operation is reported when the copies are over, because
+/// they use its buffer, and once.
+#[test]
+fn a_peer_that_dies_during_a_copy() {
+    for staged in [false, true] {
+        let _turn = fresh();
+        let interval = ("btl_ofi_peer_check_interval", Value::Unsigned(1));
+        let t = open(near(), ThreadLevel::Single, &[interval]);
+        t.set_overrides(Some(&overrides()));
+        let mut source = OnDevice::new(&t, 7);
+        let mut dead = match staged {
+            true => Target::start_on_device(&t, near(), DeviceWay::Thread),
+            false => Target::start(&t, near(), false),
+        };
+        let (handle, at) = (dead.handle, dead.window);
+        let mut put = |done: Option<Completion>| {
+            let target = (dead.peer, &handle, at);
+            transfer(&t, true, target, &mut source, WORDS * 8, done);
+        };
+        // The first one meets the peer, and takes a lane.
+        put(None);
+        assert!(t.flush(None).is_ok());
+        with(|device| device.questions = MANY_QUESTIONS);
+        // The operation has one fragment.
+        let reports = Reports {
+            count: AtomicU32::new(0),
+            last: with(|device| device.started) + 1,
+        };
+        put(reports.completion());
+        put(None);
+        // A staged one takes a lane first.
+        let begins = || with(|device| !device.queue.is_empty());
+        until(&[&t], "no copy begins", begins);
+        dead.kill();
+        // SAFETY: the peer lives until it is released, below.
+        let peer = unsafe { dead.peer.as_ref() };
+        assert_eq!(t.flush(Some(peer)), Status::UNREACH, "staged {staged}");
+        with(|device| assert!(device.queue.is_empty(), "staged {staged}"));
+        assert_eq!(reports.count.load(Ordering::Relaxed), 1, "{staged}");
+        drop(dead);
+        close([source.region], [t]);
+        assert_eq!(reports.count.load(Ordering::Relaxed), 1, "{staged}");
+    }
+}

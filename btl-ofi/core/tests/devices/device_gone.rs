@@ -1,0 +1,104 @@
+//! A peer that dies while this process copies device memory to another one: what is reported of it is reported with no lock held.
+
+use crate::common::pair::WORDS;
+
+use crate::common::prelude::*;
+
+/// Puts from device memory to a living peer.
+struct Puts<'a> {
+    t: &'a Transport,
+    peer: NonNull<Endpoint>,
+    handle: Handle,
+    from: *mut c_void,
+    local: Handle,
+    seen: Seen,
+    /// Times that the other peer's operation was reported as failed.
+    failed: AtomicU32,
+    /// Puts that completed meanwhile.
+    completed: AtomicU32,
+}
+
+impl Puts<'_> {
+    fn put(&self) {
+        let (at, size) = (self.handle.base(), WORDS * 8);
+        let mut with = self.local;
+        insist(self.t, || {
+            let with = (&raw mut with).cast();
+            let done = self.seen.completion();
+            self.t
+                .put_with(self.peer, self.from, at, with, &self.handle, size, done)
+        });
+    }
+}
+
+/// The report of an operation to the dead peer: puts to the living one go on in it.
+impl Ended for Puts<'_> {
+    fn ended(&self, status: Status) {
+        assert!(!status.is_ok());
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        let before = self.seen.succeeded();
+        self.put();
+        for _ in 0..1000 {
+            self.t.progress();
+        }
+        let completed = self.seen.succeeded() - before;
+        self.completed.store(completed, Ordering::Relaxed);
+    }
+}
+
+/// The death is found by the copies of a put from device memory, which checks the peers now and then, and reported by the next
+/// progress.
+#[test]
+fn reports_hold_no_lock() {
+    let interval = ("btl_ofi_peer_check_interval", Value::Unsigned(1));
+    let t = open(near(), ThreadLevel::Single, &[interval]);
+    let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
+    t.set_overrides(Some(&copies));
+    let mut source = vec![7u64; WORDS];
+    let from = device::address(source.as_mut_ptr().cast());
+    // SAFETY: the memory outlives the region.
+    let local =
+        unsafe { t.register_hmem(from, WORDS * 8, Access::LOCAL_WRITE, hmem_iface::CUDA, 0) };
+    let local = local.unwrap();
+    let mut dead = Target::start_as(0, &t, near(), true);
+    let mut living = Target::start_as(1, &t, near(), false);
+    // From here on it makes no progress.
+    dead.sees(0, 0);
+    let puts = Puts {
+        t: &t,
+        peer: living.peer,
+        handle: living.handle,
+        from,
+        local: local.handle(),
+        seen: Seen::default(),
+        failed: AtomicU32::new(0),
+        completed: AtomicU32::new(0),
+    };
+    let done = puts.completion();
+    let (peer, h) = (dead.peer, dead.handle);
+    insist(&t, || {
+        t.atomic_op(peer, h.base(), &h, BtlAtomicOp::Add, 1, done)
+    });
+    dead.kill();
+    std::thread::sleep(Duration::from_millis(5));
+    puts.put();
+    // What the copies found is acted on in the next progress.
+    t.progress();
+    assert_eq!(
+        puts.failed.load(Ordering::Relaxed),
+        1,
+        "the put did not find the death"
+    );
+    assert_eq!(
+        puts.completed.load(Ordering::Relaxed),
+        1,
+        "the put of the report went on"
+    );
+    t.flush(None);
+    assert_eq!(puts.seen.both(), (2, 0));
+    assert_eq!(living.sees(0, WORDS - 1), (7, 7));
+    living.end();
+    local.close().unwrap();
+    drop(dead);
+    t.close().unwrap();
+}

@@ -1,0 +1,155 @@
+//! Initiators that die with a lane of a target's mailbox: more of them than there are lanes, after which
+//! another still gets one.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Child;
+use std::sync::mpsc;
+
+use crate::common::prelude::*;
+
+const PROVIDER: &str = "BTL_OFI_TEST_LANES_PROVIDER";
+const OWNER: &str = "BTL_OFI_TEST_LANES_OWNER";
+const LAST: &str = "BTL_OFI_TEST_LANES_LAST";
+
+/// Bytes of the window, and of a put.
+const BYTES: usize = 64 << 10;
+/// Initiators that are killed: with eight lanes, each of which the next ones would find taken.
+const VICTIMS: usize = 16;
+/// Puts that a victim has under way at any time, so that it never gives its lane back by itself.
+const UNDER_WAY: u32 = 32;
+
+/// The initiator's side; it does not return.
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn initiator_process() {
+    let provider = std::env::var(PROVIDER).expect("started by a test below");
+    let owner = std::env::var(OWNER).unwrap();
+    let parts: Vec<&str> = owner.split(' ').collect();
+    let t = open(&provider, ThreadLevel::Single, &[]);
+    let peer = t.connect(&unhex(parts[0]), 0).unwrap();
+    let handle = handle_of(parts[1]);
+    let window: u64 = parts[2].parse().unwrap();
+    let mut source = vec![7u8; BYTES];
+    let from = source.as_mut_ptr().cast::<c_void>();
+    let say = |what: &str| {
+        println!("@{what}");
+        std::io::stdout().flush().unwrap();
+    };
+    say(&hex(t.address()));
+    if std::env::var_os(LAST).is_some() {
+        insist(&t, || t.put(peer, from, window, &handle, BYTES, None));
+        say(&format!("{:?}", t.flush(None)));
+        std::process::exit(0);
+    }
+    let seen = Seen::default();
+    let mut posted = 0u32;
+    loop {
+        if posted - seen.succeeded() < UNDER_WAY {
+            insist(&t, || {
+                t.put(peer, from, window, &handle, BYTES, seen.completion())
+            });
+            posted += 1;
+            if posted == 2 * UNDER_WAY {
+                say("going");
+            }
+        }
+        t.progress();
+    }
+}
+
+/// A child, ended with the test.
+struct Initiator {
+    child: Child,
+    hear: mpsc::Receiver<String>,
+}
+
+impl Initiator {
+    fn start(provider: &str, owner: &str, last: bool) -> Initiator {
+        let mut command = again(module_path!(), "initiator_process");
+        command
+            .env(PROVIDER, provider)
+            .env(OWNER, owner)
+            .stdout(Stdio::piped());
+        if last {
+            command.env(LAST, "1");
+        }
+        let mut child = command.spawn().unwrap();
+        let from = child.stdout.take().unwrap();
+        let (tell, hear) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(from).lines().map_while(Result::ok) {
+                if let Some((_, said)) = line.split_once('@') {
+                    let _ = tell.send(said.to_owned());
+                }
+            }
+        });
+        Initiator { child, hear }
+    }
+
+    /// What it says next, while the owner makes progress.
+    fn says(&self, t: &Transport) -> String {
+        let deadline = Patience::new();
+        loop {
+            if let Ok(said) = self.hear.try_recv() {
+                return said;
+            }
+            t.progress();
+            assert!(deadline.lasts(), "the initiator waits for ever");
+        }
+    }
+}
+
+impl Drop for Initiator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn outlives(provider: &str) {
+    let t = open(provider, ThreadLevel::Single, &[]);
+    let mut window = vec![0u8; BYTES];
+    let base = device::address(window.as_mut_ptr().cast());
+    let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
+    t.set_overrides(Some(&copies));
+    let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    // Before any peer is known.
+    // SAFETY: the window lives until the region is closed.
+    let region = unsafe { t.register_hmem(base, BYTES, access, hmem_iface::CUDA, 0) }.unwrap();
+    let handle = handle_text(region.handle());
+    let owner = format!("{} {} {}", hex(t.address()), handle, base.addr());
+    for proc in 0..VICTIMS as u64 {
+        let mut victim = Initiator::start(provider, &owner, false);
+        // Only what is known to run on this node can be found dead.
+        t.connect(&unhex(&victim.says(&t)), proc).unwrap();
+        assert_eq!(victim.says(&t), "going");
+        victim.child.kill().unwrap();
+        victim.child.wait().unwrap();
+    }
+    let last = Initiator::start(provider, &owner, true);
+    last.says(&t);
+    assert_eq!(
+        last.says(&t),
+        format!("{:?}", Status::SUCCESS),
+        "{provider}"
+    );
+    assert!(window.iter().all(|byte| *byte == 7));
+    drop(last);
+    close([region], [t]);
+}
+
+#[test]
+fn shm() {
+    outlives("shm");
+}
+
+#[test]
+fn tcp_rxm() {
+    outlives("tcp;ofi_rxm");
+}
+
+/// Takes lanes by message.
+#[test]
+fn net() {
+    outlives("net");
+}

@@ -1,0 +1,370 @@
+//! Copies of device memory on a stream that is busy: they begin when the test lets the stream go on.
+
+pub(crate) mod stream;
+
+use crate::common::pair::WORDS;
+use stream::{fresh, with};
+
+use crate::common::prelude::*;
+
+/// Bytes of a transfer: four fragments or more.
+pub(crate) const BYTES: usize = 1 << 20;
+/// The time given to peers, milliseconds.
+const LIMIT: u64 = 50;
+/// Longer than a peer may be silent.
+const LONG: Duration = Duration::from_millis(6 * LIMIT);
+const PROVIDERS: [&str; 2] = ["shm", "tcp;ofi_rxm"];
+
+/// Memory of this process on the device, registered for transfers.
+pub(crate) struct OnDevice {
+    pub(crate) words: Vec<u64>,
+    pub(crate) region: Region,
+}
+
+impl OnDevice {
+    pub(crate) fn new(t: &Transport, value: u64) -> OnDevice {
+        let mut words = vec![value; BYTES / 8];
+        let base = device::address(words.as_mut_ptr().cast());
+        // SAFETY: the tests keep the memory until they have closed the region.
+        let region = unsafe { t.register_hmem(base, BYTES, Access::all(), hmem_iface::CUDA, 0) };
+        OnDevice {
+            region: region.unwrap(),
+            words,
+        }
+    }
+
+    fn address(&mut self) -> *mut c_void {
+        device::address(self.words.as_mut_ptr().cast())
+    }
+}
+
+/// Puts `bytes` of the device's memory.
+fn put(
+    t: &Transport,
+    target: (NonNull<Endpoint>, &Handle, u64),
+    source: &mut OnDevice,
+    bytes: usize,
+    done: Option<Completion>,
+) {
+    transfer(t, true, target, source, bytes, done);
+}
+
+/// Puts `bytes` of the device's memory, or gets them there.
+pub(crate) fn transfer(
+    t: &Transport,
+    puts: bool,
+    (peer, handle, at): (NonNull<Endpoint>, &Handle, u64),
+    memory: &mut OnDevice,
+    bytes: usize,
+    done: Option<Completion>,
+) {
+    let (here, mut local) = (memory.address(), memory.region.handle());
+    insist(t, || {
+        let local = (&raw mut local).cast();
+        match puts {
+            true => t.put_with(peer, here, at, local, handle, bytes, done),
+            false => t.get_with(peer, here, at, local, handle, bytes, done),
+        }
+    });
+}
+
+/// Makes progress for longer than a peer may be silent.
+fn wait(t: &Transport) {
+    let begun = Instant::now();
+    while begun.elapsed() < LONG {
+        t.progress();
+        std::thread::yield_now();
+    }
+}
+
+/// Runs a test over each provider, and over a window on the host and one on a device, both of this process: `t`, the peer, the window.
+pub(crate) fn over_each(
+    parameters: &[(&str, Value)],
+    mut test: impl FnMut(&Transport, (NonNull<Endpoint>, &Handle, u64), &str),
+) {
+    for provider in PROVIDERS {
+        for staged in [false, true] {
+            let _turn = fresh();
+            let all = [&DeviceWay::Progress.parameters(), parameters].concat();
+            let t = open(provider, ThreadLevel::Single, &all);
+            t.set_overrides(Some(&stream::overrides()));
+            let what = format!("{provider}, staged {staged}");
+            let peer = t.connect(t.address(), 0).unwrap();
+            let (mut window, mut host) = (OnDevice::new(&t, 0), vec![0u64; BYTES / 8]);
+            let region = register(&t, &mut host, Access::all());
+            let (handle, at) = match staged {
+                true => (window.region.handle(), window.address() as u64),
+                false => (region.handle(), host.as_mut_ptr() as u64),
+            };
+            test(&t, (peer, &handle, at), &what);
+            // SAFETY: connected once.
+            unsafe { t.disconnect(peer) };
+            region.close().unwrap();
+            window.region.close().unwrap();
+            t.close().unwrap();
+        }
+    }
+}
+
+/// A peer is not silent while an operation to it waits for a copy of this process.
+#[test]
+fn a_busy_stream_is_no_silence_of_a_peer() {
+    let limits = [
+        ("btl_ofi_peer_timeout", Value::Unsigned(LIMIT)),
+        ("btl_ofi_peer_check_interval", Value::Unsigned(5)),
+    ];
+    over_each(&limits, |t, target, what| {
+        let reports = Reports::of(t);
+        let (mut source, seen) = (OnDevice::new(t, 7), Seen::default());
+        with(|stream| {
+            stream.is_busy = true;
+            stream.busy_while_well = Some(target.0);
+        });
+        put(t, target, &mut source, BYTES, seen.completion());
+        until(&[t], what, || with(|stream| !stream.queue.is_empty()));
+        wait(t);
+        // SAFETY: the peer is connected.
+        let failure = unsafe { target.0.as_ref() }.failure();
+        assert_eq!((failure, reports.all()), (None, vec![]), "{what}");
+        with(|stream| stream.is_busy = false);
+        assert_eq!(t.flush(None), Status::SUCCESS, "{what}");
+        assert_eq!(seen.both(), (1, 0), "{what}");
+        source.region.close().unwrap();
+    });
+}
+
+/// A stopped peer is given up while the device copies for an operation to it, of which the provider knows nothing yet: the other
+/// peers are reached as before.
+#[test]
+fn a_copy_is_not_outstanding_at_the_provider() {
+    // On a busy machine the peers that run need more than [`LIMIT`] to answer. Of the time between two checks, which are many
+    // polls apart, no more than the interval counts.
+    const ANSWERED: u64 = 3000;
+    const INTERVAL: u64 = 500;
+    for provider in ["tcp;ofi_rxm", "sockets"] {
+        let _turn = fresh();
+        let limits = [
+            ("btl_ofi_peer_timeout", Value::Unsigned(ANSWERED)),
+            ("btl_ofi_peer_check_interval", Value::Unsigned(INTERVAL)),
+        ];
+        let t = open(provider, ThreadLevel::Single, &limits);
+        let reports = Reports::of(&t);
+        t.set_overrides(Some(&stream::overrides()));
+        let stopped = Target::start(&t, provider, false);
+        let (peer, handle) = (stopped.peer, stopped.handle);
+        let target = (peer, &handle, stopped.window);
+        let mut source = OnDevice::new(&t, 7);
+        // The first one meets the peer.
+        put(&t, target, &mut source, WORDS * 8, None);
+        assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
+        let seen = Seen::default();
+        with(|stream| {
+            stream.is_busy = true;
+            stream.busy_while_well = Some(peer);
+        });
+        // Longer than what is copied at once.
+        const { assert!(WORDS * 8 >= 8 << 10) };
+        put(&t, target, &mut source, WORDS * 8, seen.completion());
+        until(&[&t], provider, || with(|stream| !stream.queue.is_empty()));
+        signal(stopped.child.id(), libc::SIGSTOP);
+        until(&[&t], provider, || {
+            // Peers are checked every 1024 polls that find nothing: not with a busy machine's turn between each two, nor much
+            // more often than the interval.
+            (0..64).for_each(|_| _ = t.progress());
+            std::thread::sleep(Duration::from_millis(5));
+            seen.all() > 0
+        });
+        assert_eq!(seen.status(), Status::UNREACH, "{provider}");
+        with(|stream| *stream = Default::default());
+        let mut window = vec![0u64; WORDS];
+        let region = register(&t, &mut window, Access::all());
+        let own = t.connect(t.address(), 1).unwrap();
+        let at = window.as_mut_ptr() as u64;
+        let target = (own, &region.handle(), at);
+        put(&t, target, &mut source, WORDS * 8, None);
+        // SAFETY: the peer is connected.
+        let flushed = t.flush(Some(unsafe { own.as_ref() }));
+        assert_eq!(flushed, Status::SUCCESS, "{provider}: {:?}", reports.all());
+        assert!(window.iter().all(|word| *word == 7), "{provider}");
+        signal(stopped.child.id(), libc::SIGCONT);
+        drop(stopped);
+        region.close().unwrap();
+        source.region.close().unwrap();
+        t.close().unwrap();
+    }
+}
+
+/// A copy of fewer bytes than asked for fails its operation, and the memory is left to it until it is over.
+#[test]
+fn a_short_copy_is_waited_for() {
+    over_each(&[], |t, target, what| {
+        let (mut source, seen) = (OnDevice::new(t, 7), Seen::default());
+        with(|stream| (stream.is_busy, stream.is_short) = (true, true));
+        put(t, target, &mut source, BYTES, seen.completion());
+        until(&[t], what, || with(|stream| !stream.queue.is_empty()));
+        for _ in 0..1000 {
+            t.progress();
+        }
+        assert_eq!(seen.all(), 0, "{what}: reported during a copy");
+        with(|stream| (stream.is_busy, stream.is_short) = (false, false));
+        until(&[t], what, || seen.all() > 0);
+        assert_eq!(seen.both(), (0, 1), "{what}");
+        with(|stream| assert!(stream.queue.is_empty(), "{what}: a copy was forgotten"));
+        // The next one succeeds.
+        put(t, target, &mut source, BYTES, None);
+        assert_eq!(t.flush(None), Status::SUCCESS, "{what}");
+        source.region.close().unwrap();
+    });
+}
+
+/// A transport that is closed during a copy leaves the copy its memory.
+#[test]
+fn closing_spares_the_memory_of_a_copy() {
+    for staged in [false, true] {
+        let _turn = fresh();
+        let t = open(PROVIDERS[0], ThreadLevel::Single, &[]);
+        t.set_overrides(Some(&stream::overrides()));
+        let peer = t.connect(t.address(), 0).unwrap();
+        let (mut source, mut window) = (OnDevice::new(&t, 7), OnDevice::new(&t, 0));
+        let mut host = vec![0u64; BYTES / 8];
+        let region = register(&t, &mut host, Access::all());
+        let (handle, at) = match staged {
+            true => (window.region.handle(), window.address() as u64),
+            false => (region.handle(), host.as_mut_ptr() as u64),
+        };
+        with(|stream| stream.is_busy = true);
+        put(&t, (peer, &handle, at), &mut source, BYTES, None);
+        until(&[&t], "a copy", || with(|stream| !stream.queue.is_empty()));
+        with(stream::watch_memory);
+        t.close().unwrap();
+        with(|stream| {
+            assert!(!stream::was_freed(), "staged {staged}");
+            // The device goes on.
+            stream.is_busy = false;
+            while !stream.queue.is_empty() {
+                stream.copy_next();
+            }
+        });
+        for region in [source.region, window.region, region] {
+            region.close().unwrap();
+        }
+    }
+}
+
+/// A put waits for the stream before its request, a get after its reply. Neither later operations to the same owner nor other
+/// origins wait for it.
+#[test]
+fn other_operations_pass_those_that_wait_for_the_stream() {
+    for provider in PROVIDERS {
+        passes(provider, true);
+        passes(provider, false);
+    }
+}
+
+fn passes(provider: &str, puts: bool) {
+    let _turn = fresh();
+    let way = DeviceWay::Progress;
+    let t = open(provider, ThreadLevel::Single, &way.parameters());
+    let owner = Target::start_on_device(&t, provider, way);
+    let (handle, at) = (owner.handle, owner.window);
+    // As many origins as a mailbox has lanes, and another.
+    let others: Vec<Transport> = (0..8)
+        .map(|_| open(provider, ThreadLevel::Single, &way.parameters()))
+        .collect();
+    let first = Seen::default();
+    with(|stream| stream.is_busy = true);
+    let mut waiting: Vec<(&Transport, OnDevice)> = Vec::new();
+    for other in &others {
+        other.set_overrides(Some(&stream::overrides()));
+        let peer = other.connect(&owner.address, 0).unwrap();
+        let mut source = OnDevice::new(other, 7);
+        let before = with(|stream| stream.queue.len());
+        let target = (peer, &handle, at);
+        transfer(
+            other,
+            puts,
+            target,
+            &mut source,
+            WORDS * 8,
+            first.completion(),
+        );
+        until(&[other], provider, || {
+            with(|stream| stream.queue.len() > before)
+        });
+        waiting.push((other, source));
+        later_ones(other, target, provider);
+    }
+    later_ones(&t, (owner.peer, &handle, at), provider);
+    assert_eq!(first.all(), 0, "{provider}");
+    with(|stream| stream.is_busy = false);
+    for (other, source) in waiting {
+        assert_eq!(other.flush(None), Status::SUCCESS, "{provider}");
+        source.region.close().unwrap();
+    }
+    assert_eq!(first.both(), (8, 0), "{provider}");
+    for other in others {
+        other.close().unwrap();
+    }
+    owner.end();
+    t.close().unwrap();
+}
+
+/// Puts, gets and atomics of host memory, more than a lane has slots. They complete.
+fn later_ones(t: &Transport, (peer, handle, at): (NonNull<Endpoint>, &Handle, u64), what: &str) {
+    let (seen, mut words, mut old) = (Seen::default(), [5u64; 64], 0u64);
+    let (from, bytes) = (words.as_mut_ptr().cast::<c_void>(), size_of_val(&words));
+    let add = BtlAtomicOp::Add;
+    for kind in 0..12 {
+        let old = (&raw mut old).cast();
+        insist(t, || {
+            let with = seen.completion();
+            match kind % 3 {
+                0 => t.put(peer, from, at, handle, bytes, with),
+                1 => t.get(peer, from, at, handle, bytes, with),
+                _ => t.atomic_fop(peer, old, at, handle, add, 1, with),
+            }
+        });
+    }
+    until(&[t], what, || seen.all() == 12);
+    assert_eq!(seen.both(), (12, 0), "{what}");
+}
+
+/// Atomics take effect in the order of issue, also if a stream copies the operands of an earlier one.
+#[test]
+fn atomics_keep_their_order() {
+    const OPERANDS: usize = 2048;
+    for provider in PROVIDERS {
+        let _turn = fresh();
+        let way = DeviceWay::Progress;
+        let t = open(provider, ThreadLevel::Single, &way.parameters());
+        t.set_overrides(Some(&stream::overrides()));
+        let owner = Target::start_on_device(&t, provider, way);
+        let (peer, h, at) = (owner.peer, owner.handle, owner.window);
+        let (mut source, seen) = (OnDevice::new(&t, 7), Seen::default());
+        let (mut first, mut second) = ([1u64; OPERANDS], 1u64);
+        let (from, mut local) = (source.address().cast_const(), source.region.handle());
+        let (u, sum, none) = (Datatype::Uint64, AtomicOp::Sum, ptr::null_mut());
+        with(|stream| stream.is_busy = true);
+        insist(&t, || {
+            let (old, local) = (first.as_mut_ptr().cast(), (&raw mut local).cast());
+            let with = seen.completion();
+            t.atomic_fopv_with(peer, from, old, at, local, none, &h, u, sum, OPERANDS, with)
+        });
+        until(&[&t], provider, || with(|stream| !stream.queue.is_empty()));
+        insist(&t, || {
+            let (old, add) = ((&raw mut second).cast(), BtlAtomicOp::Add);
+            t.atomic_fop(peer, old, at, &h, add, 1, seen.completion())
+        });
+        for _ in 0..1000 {
+            t.progress();
+        }
+        assert_eq!(seen.all(), 0, "{provider}");
+        with(|stream| stream.is_busy = false);
+        until(&[&t], provider, || seen.all() == 2);
+        assert_eq!(seen.both(), (2, 0), "{provider}");
+        assert_eq!((first, second), ([0; OPERANDS], 7), "{provider}");
+        source.region.close().unwrap();
+        owner.end();
+        t.close().unwrap();
+    }
+}

@@ -1,0 +1,310 @@
+//! Several initiators at a target's mailbox for device memory, and an initiator that gives its lane back
+//! in the midst of its work: each sees its operations in their order, and gets its turn.
+
+use crate::common::prelude::*;
+
+/// Requests after which the transport gives a lane back though it has more to ask.
+const TURN: u32 = 64;
+/// Lanes of a mailbox.
+const LANES: usize = 8;
+/// Operations that a busy initiator has under way.
+const UNDER_WAY: u32 = 32;
+/// A word of the window that tells of the order, and one to keep lanes busy with.
+const ORDERED: u64 = 0;
+const BUSY: u64 = 8;
+
+/// One initiator. Those of a process begin their search for a lane at the same one.
+struct Initiator<'a> {
+    t: &'a Transport,
+    peer: NonNull<Endpoint>,
+    handle: Handle,
+    window: u64,
+    posted: u32,
+    over: Box<Seen>,
+    /// Where values go that nobody asks for.
+    any: Box<u64>,
+}
+
+impl<'a> Initiator<'a> {
+    fn new(t: &'a Transport, peer: NonNull<Endpoint>, target: &Target<'_>) -> Initiator<'a> {
+        Initiator {
+            t,
+            peer,
+            handle: target.handle,
+            window: target.window,
+            posted: 0,
+            over: Box::default(),
+            any: Box::default(),
+        }
+    }
+
+    /// Adds one to a word; what was there goes to `old`, or nowhere.
+    fn add(&mut self, word: u64, old: Option<&mut u64>) {
+        let with = self.over.completion();
+        let old = ptr::from_mut(old.unwrap_or(&mut self.any)).cast::<c_void>();
+        let (at, add) = (self.window + word, BtlAtomicOp::Add);
+        let (t, peer, h) = (self.t, self.peer, &self.handle);
+        insist(t, || t.atomic_fop(peer, old, at, h, add, 1, with));
+        self.posted += 1;
+    }
+
+    fn over(&self) -> u32 {
+        self.over.succeeded()
+    }
+
+    /// Makes progress until so many operations are over.
+    fn reach(&self, over: u32) {
+        until(
+            &[self.t],
+            format_args!("{over} operations are never over"),
+            || self.over() >= over,
+        );
+    }
+
+    /// Takes a lane, and keeps it as long as it makes no progress: something was answered, something is
+    /// to be, and a turn has more than that.
+    fn hold(&mut self) {
+        for _ in 0..20 {
+            let before = self.over();
+            for _ in 0..TURN - 16 {
+                self.add(BUSY, None);
+            }
+            self.reach(before + 1);
+            if self.over() < self.posted {
+                return;
+            }
+            // The owner was so quick that nothing is left.
+            self.finish();
+        }
+    }
+
+    fn finish(&self) {
+        self.reach(self.posted);
+        // The lane goes back after its last operation, and nothing says when.
+        let until = Instant::now() + Duration::from_millis(200);
+        while Instant::now() < until {
+            self.t.progress();
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Operations that come when a turn is used up do not pass `waiting` earlier ones, nor each other.
+fn turns(provider: &str, waiting: u32) {
+    let t = open(
+        provider,
+        ThreadLevel::Single,
+        &DeviceWay::Progress.parameters(),
+    );
+    let target = Target::start_on_device(&t, provider, DeviceWay::Progress);
+    let mut initiator = Initiator::new(&t, target.peer, &target);
+    let mut seen = vec![u64::MAX; 4 * TURN as usize];
+    let (first, later) = seen.split_at_mut((TURN + waiting) as usize);
+    for old in first {
+        initiator.add(ORDERED, Some(old));
+    }
+    // The lane is given back here, and the others wait until it is taken again.
+    initiator.reach(TURN);
+    for old in later {
+        initiator.add(ORDERED, Some(old));
+    }
+    initiator.finish();
+    let order: Vec<u64> = (0..seen.len() as u64).collect();
+    assert_eq!(seen, order, "{provider}");
+    end(&t, target);
+}
+
+/// Opens another transport to the same target.
+fn another<'a>(t: &'a Transport, target: &Target<'_>) -> Initiator<'a> {
+    let peer = t.connect(&target.address, 0).unwrap();
+    Initiator::new(t, peer, target)
+}
+
+fn end(t: &Transport, target: Target<'_>) {
+    let peer = target.peer;
+    target.end();
+    // SAFETY: connected once.
+    unsafe { t.disconnect(peer) };
+}
+
+/// An initiator that finds its lane taken goes to the next one, of which the requests have the numbers
+/// that were answered in the first one.
+fn moves(provider: &str) {
+    let wanted = DeviceWay::Progress.parameters();
+    let t = open(provider, ThreadLevel::Single, &wanted);
+    let target = Target::start_on_device(&t, provider, DeviceWay::Progress);
+    let mut first = Initiator::new(&t, target.peer, &target);
+    let other = open(provider, ThreadLevel::Single, &wanted);
+    let mut holder = another(&other, &target);
+    let mut seen = [u64::MAX; 12];
+    let (before, after) = seen.split_at_mut(4);
+    for old in before {
+        first.add(ORDERED, Some(old));
+    }
+    first.finish();
+    holder.hold();
+    for old in after {
+        first.add(ORDERED, Some(old));
+    }
+    first.finish();
+    holder.finish();
+    assert_eq!(seen, std::array::from_fn(|i| i as u64), "{provider}");
+    drop(holder);
+    end(&t, target);
+}
+
+/// With every lane taken by an initiator that always has more to ask, another still gets its turn.
+fn shares(provider: &str) {
+    let wanted = DeviceWay::Progress.parameters();
+    let t = open(provider, ThreadLevel::Single, &wanted);
+    let target = Target::start_on_device(&t, provider, DeviceWay::Progress);
+    let others: Vec<Transport> = (0..LANES)
+        .map(|_| open(provider, ThreadLevel::Single, &wanted))
+        .collect();
+    let mut busy: Vec<Initiator<'_>> = others.iter().map(|t| another(t, &target)).collect();
+    let work = |busy: &mut [Initiator<'_>]| {
+        for initiator in busy {
+            while initiator.posted - initiator.over() < UNDER_WAY {
+                initiator.add(BUSY, None);
+            }
+            initiator.t.progress();
+        }
+    };
+    let deadline = Patience::times(3);
+    while busy.iter().any(|initiator| initiator.over() == 0) {
+        work(&mut busy);
+        assert!(deadline.lasts(), "{provider}: no lane for each");
+    }
+    let mut late = Initiator::new(&t, target.peer, &target);
+    late.add(ORDERED, None);
+    while late.over() == 0 {
+        work(&mut busy);
+        t.progress();
+        assert!(deadline.lasts(), "{provider}: never its turn");
+    }
+    for initiator in &busy {
+        initiator.reach(initiator.posted);
+    }
+    drop(busy);
+    end(&t, target);
+}
+
+/// What one thread uses at a time.
+struct Alone<T>(T);
+
+// SAFETY: transports are used by one thread at a time, and their endpoints with them.
+unsafe impl<T> Sync for Alone<T> {}
+
+/// An origin that waits for a lane while others have all of them: the owner answers it, and is not silent.
+fn waits(provider: &str) {
+    const LIMIT: u64 = 50;
+    let way = DeviceWay::Progress.parameters();
+    let limits = [
+        ("btl_ofi_peer_timeout", Value::Unsigned(LIMIT)),
+        ("btl_ofi_peer_check_interval", Value::Unsigned(5)),
+    ];
+    let t = open(
+        provider,
+        ThreadLevel::Single,
+        &[way.as_slice(), &limits].concat(),
+    );
+    let target = Target::start_on_device(&t, provider, DeviceWay::Progress);
+    let others: Vec<Transport> = (0..LANES)
+        .map(|_| open(provider, ThreadLevel::Single, &way))
+        .collect();
+    let mut holders: Vec<Initiator<'_>> = others.iter().map(|t| another(t, &target)).collect();
+    for holder in &mut holders {
+        holder.hold();
+        assert!(holder.over() < holder.posted, "{provider}: holds no lane");
+    }
+    let mut late = Initiator::new(&t, target.peer, &target);
+    late.add(ORDERED, None);
+    let holders = Alone(holders);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            std::thread::sleep(Duration::from_millis(10 * LIMIT));
+            let Alone(holders) = &holders;
+            for holder in holders {
+                holder.finish();
+            }
+        });
+        // A flush looks at its peers.
+        assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
+    });
+    late.reach(1);
+    drop(holders);
+    end(&t, target);
+}
+
+#[test]
+fn a_wait_for_a_lane_is_no_silence() {
+    for provider in ["shm", "tcp;ofi_rxm"] {
+        waits(provider);
+    }
+}
+
+#[test]
+fn turns_keep_the_order() {
+    for provider in ["shm", "tcp;ofi_rxm", "sockets"] {
+        turns(provider, 8);
+        turns(provider, 0);
+    }
+}
+
+#[test]
+fn lanes_have_numbers_of_their_own() {
+    for provider in ["shm", "tcp;ofi_rxm"] {
+        moves(provider);
+    }
+}
+
+#[test]
+fn more_initiators_than_lanes() {
+    for provider in ["shm", "tcp;ofi_rxm"] {
+        shares(provider);
+    }
+}
+
+/// Operands in local device memory, and a result on the host, of more bytes than a request holds: what is fetched
+/// stays what the caller gets, though the operands went through a bounce buffer.
+#[test]
+fn operands_of_a_device_spare_a_result_on_the_host() {
+    const WORDS: usize = 512;
+    let way = DeviceWay::Progress;
+    let t = open("tcp;ofi_rxm", ThreadLevel::Single, &way.parameters());
+    let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
+    t.set_overrides(Some(&copies));
+    let target = Target::start_on_device(&t, "tcp;ofi_rxm", way);
+    let mut operands = [7u64; WORDS];
+    let at = device::address(operands.as_mut_ptr().cast());
+    // SAFETY: the operands outlive their registration.
+    let region = unsafe { t.register_hmem(at, WORDS * 8, Access::all(), hmem_iface::CUDA, 0) };
+    let region = region.unwrap();
+    let (mut local, none) = (region.handle(), ptr::null_mut());
+    let (h, u, sum) = (target.handle, Datatype::Uint64, AtomicOp::Sum);
+    for round in 0..3u64 {
+        let mut old = [1u64; WORDS];
+        let (result, from) = (old.as_mut_ptr().cast(), at.cast_const());
+        let handle = (&raw mut local).cast();
+        insist(&t, || {
+            t.atomic_fopv_with(
+                target.peer,
+                from,
+                result,
+                target.window,
+                handle,
+                none,
+                &h,
+                u,
+                sum,
+                WORDS,
+                None,
+            )
+        });
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        assert_eq!(old, [7 * round; WORDS]);
+    }
+    region.close().unwrap();
+    target.end();
+    t.close().unwrap();
+}

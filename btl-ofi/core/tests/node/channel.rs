@@ -1,0 +1,310 @@
+//! Atomics over shm that do without the provider, between transports of one process: order, types,
+//! refusals, room, many initiators, both ways at once.
+
+mod model;
+mod threads;
+
+use crate::common::reference::after;
+
+use crate::common::prelude::*;
+
+const ALL: Access = Access::all();
+
+/// Room for a blob's descriptor of the segment (see `modex`).
+const SEGMENT: std::ops::Range<usize> = 40..44;
+
+/// Fetch-adds `n` to a word.
+fn add(
+    t: &Transport,
+    peer: NonNull<Endpoint>,
+    h: &Handle,
+    out: *mut u64,
+    n: u64,
+    completion: Option<Completion>,
+) -> Status {
+    let op = BtlAtomicOp::Add;
+    t.atomic_fop(peer, out.cast(), h.base(), h, op, n, completion)
+}
+
+#[test]
+fn wrong_handles_are_errors() {
+    let [a, b] = [(); 2].map(|()| open(near(), ThreadLevel::Single, &[]));
+    let (mut window, mut stale, mut read_only) = ([0u64; 4], [0u64; 4], [0u64; 4]);
+    let region = register(&b, &mut window, ALL);
+    let h = region.handle();
+    let gone = register(&b, &mut stale, ALL);
+    let stale_handle = gone.handle();
+    gone.close().unwrap();
+    let closed = register(&b, &mut read_only, Access::REMOTE_READ);
+    // SAFETY: a handle is words: base, length, key, cookie, keys on rails.
+    let words = |h: Handle| unsafe { std::mem::transmute::<Handle, [u64; Handle::SIZE / 8]>(h) };
+    let forged = |change: fn(&mut [u64; Handle::SIZE / 8])| {
+        let mut w = words(h);
+        change(&mut w);
+        // SAFETY: a handle consists of plain words, so any words are a valid value.
+        unsafe { std::mem::transmute::<[u64; Handle::SIZE / 8], Handle>(w) }
+    };
+    let peer = a.connect(b.address(), 0).unwrap();
+    let mut old = 0u64;
+    let out = &raw mut old;
+    attended(&b, || {
+        for (wrong, status) in [
+            (stale_handle, Status::PERM),
+            (forged(|w| w[2] = 77_777), Status::PERM),
+            (forged(|w| w[3] ^= 1), Status::PERM),
+            (forged(|w| w[0] += 32), Status::VALUE_OUT_OF_BOUNDS),
+            (forged(|w| w[0] = 0x1000), Status::VALUE_OUT_OF_BOUNDS),
+        ] {
+            let seen = Seen::default();
+            assert_eq!(
+                add(&a, peer, &wrong, out, 1, seen.completion()),
+                Status::SUCCESS
+            );
+            assert_eq!(a.flush(None), Status::SUCCESS);
+            assert_eq!((seen.all(), seen.status()), (1, status), "{wrong:?}");
+            // Without callback the next flush says that something was lost.
+            assert_eq!(add(&a, peer, &wrong, out, 1, None), Status::SUCCESS);
+            assert_eq!(add(&a, peer, &h, out, 1, None), Status::SUCCESS);
+            // SAFETY: the endpoint lives.
+            let flushed = a.flush(Some(unsafe { peer.as_ref() }));
+            assert_eq!(flushed, Status::ERROR, "{wrong:?}");
+            assert_eq!(a.flush(None), Status::SUCCESS);
+        }
+        // What the handle does not allow is refused at once.
+        assert_eq!(add(&a, peer, &closed.handle(), out, 1, None), Status::PERM);
+        // The words that a handle covers can be read where only that is allowed.
+        let c = closed.handle();
+        let (u, read) = (Datatype::Uint64, AtomicOp::Read);
+        let status = a.atomic_fopv(
+            peer,
+            ptr::null(),
+            out.cast(),
+            c.base(),
+            &c,
+            u,
+            read,
+            1,
+            None,
+        );
+        assert_eq!(status, Status::SUCCESS);
+        assert_eq!(a.flush(None), Status::SUCCESS);
+    });
+    assert_eq!(window[0], 5, "the right ones among the wrong");
+    assert_eq!((stale, read_only), ([0; 4], [0; 4]));
+    // To itself, at once.
+    let mine = b.connect(b.address(), 1).unwrap();
+    assert_eq!(add(&b, mine, &stale_handle, out, 1, None), Status::PERM);
+    assert_eq!(add(&b, mine, &h, out, 1, None), Status::SUCCESS);
+    assert_eq!(old, 5);
+    region.close().unwrap();
+    closed.close().unwrap();
+    close([], [a, b]);
+}
+
+#[test]
+fn a_full_ring_turns_away() {
+    let (a, b, peer, mut window, region, h) =
+        linked(512, || open(near(), ThreadLevel::Single, &[]));
+    let mut old = vec![u64::MAX; 1000];
+    for round in 0..3 {
+        let mut taken = 0;
+        while add(&a, peer, &h, &raw mut old[taken], 1, None).is_ok() {
+            taken += 1;
+        }
+        assert_eq!(taken, 128);
+        let status = add(&a, peer, &h, &raw mut old[taken], 1, None);
+        assert_eq!(status, Status::TEMP_OUT_OF_RESOURCE);
+        attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+        for (i, old) in old[..taken].iter().enumerate() {
+            assert_eq!(*old, (round * 128 + i) as u64);
+        }
+    }
+    // Vectors: the payload is full before the entries are.
+    let ones = vec![1u64; 512];
+    let (sum, u) = (AtomicOp::Sum, Datatype::Uint64);
+    window.fill(0);
+    let mut taken = 0;
+    loop {
+        let from = ones.as_ptr().cast();
+        let status = a.atomic_opv(peer, from, h.base(), &h, u, sum, 512, None);
+        if status == Status::TEMP_OUT_OF_RESOURCE {
+            break;
+        }
+        assert_eq!(status, Status::SUCCESS);
+        taken += 1;
+    }
+    assert_eq!(taken, 16, "64 KiB of payload");
+    // A word needs none of it.
+    assert_eq!(add(&a, peer, &h, &raw mut old[0], 1, None), Status::SUCCESS);
+    attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+    assert_eq!((window[0], old[0]), (17, 16));
+    assert!(window[1..].iter().all(|&w| w == 16));
+    close([region], [a, b]);
+}
+
+/// More initiators than the bell's first word has bits, and than are watched; they release their
+/// rings, and others take them.
+#[test]
+fn many_initiators() {
+    let b = open(near(), ThreadLevel::Single, &[]);
+    let mut window = [0u64; 1];
+    let region = register(&b, &mut window, ALL);
+    let h = region.handle();
+    let mut sum = 0;
+    for generation in 0..2 {
+        let initiators: Vec<Transport> = (0..70)
+            .map(|_| open(near(), ThreadLevel::Single, &[]))
+            .collect();
+        let peers: Vec<_> = initiators
+            .iter()
+            .map(|a| a.connect(b.address(), 0).unwrap())
+            .collect();
+        let mut old = vec![0u64; 70 * 20];
+        attended(&b, || {
+            for round in 0..20 {
+                for (i, (a, peer)) in initiators.iter().zip(&peers).enumerate() {
+                    let out = &raw mut old[round * 70 + i];
+                    insist(a, || add(a, *peer, &h, out, 1, None));
+                }
+                for (i, a) in initiators.iter().enumerate() {
+                    // Some wait, some have several outstanding.
+                    if i % 3 == round % 3 {
+                        assert_eq!(a.flush(None), Status::SUCCESS);
+                    }
+                }
+            }
+            for a in &initiators {
+                assert_eq!(a.flush(None), Status::SUCCESS);
+            }
+        });
+        old.sort_unstable();
+        let each: Vec<u64> = (sum..sum + 70 * 20).collect();
+        assert!(old == each, "generation {generation}: each saw its own");
+        sum += 70 * 20;
+        for (a, peer) in initiators.into_iter().zip(peers) {
+            // SAFETY: connected once.
+            assert_eq!(unsafe { a.disconnect(peer) }, Status::SUCCESS);
+            a.close().unwrap();
+        }
+    }
+    assert_eq!(window[0], sum);
+    close([region], [b]);
+}
+
+fn add_both(t: &Transport, peer: NonNull<Endpoint>, h: &Handle) {
+    let one = 1f64;
+    let (double, sum) = (Datatype::Double, AtomicOp::Sum);
+    let mut old = vec![0u64; 2000];
+    for out in &mut old {
+        insist(t, || add(t, peer, h, out, 1, None));
+        let (from, at) = (ptr::from_ref(&one).cast(), h.base() + 8);
+        insist(t, || t.atomic_opv(peer, from, at, h, double, sum, 1, None));
+    }
+    // SAFETY: the endpoint lives.
+    assert_eq!(t.flush(Some(unsafe { peer.as_ref() })), Status::SUCCESS);
+    assert!(
+        old.is_sorted(),
+        "one initiator's additions keep their order"
+    );
+}
+
+/// One initiator through its ring, one through the provider, since it cannot open the segment, and
+/// the target itself: all add to the same elements, and none is lost.
+#[test]
+fn both_ways_at_once() {
+    let b = open(near(), ThreadLevel::Multiple, &[]);
+    let mut window = [0u64; 2];
+    let region = register(&b, &mut window, ALL);
+    let h = region.handle();
+    let mut without = b.address().to_vec();
+    without[SEGMENT].fill(0xff);
+    let mut unusable = b.address().to_vec();
+    unusable[SEGMENT].copy_from_slice(&1u32.to_le_bytes());
+    let blobs = [b.address().to_vec(), without, unusable];
+    attended(&b, || {
+        thread::scope(|s| {
+            for blob in &blobs {
+                s.spawn(|| {
+                    let a = open(near(), ThreadLevel::Single, &[]);
+                    let peer = a.connect(blob, 0).unwrap();
+                    add_both(&a, peer, &h);
+                    a.close().unwrap();
+                });
+            }
+            s.spawn(|| {
+                let mine = b.connect(b.address(), 1).unwrap();
+                add_both(&b, mine, &h);
+            });
+        });
+    });
+    assert_eq!(window[0], 4 * 2000);
+    assert_eq!(f64::from_bits(window[1]), 4.0 * 2000.0);
+    close([region], [b]);
+}
+
+/// A target that closes its transport, and lives on, lets nobody wait.
+#[test]
+fn a_closed_target_is_given_up() {
+    let (a, b, peer, _window, region, h) = linked(1, || open(near(), ThreadLevel::Single, &[]));
+    let mut old = [9u64; 3];
+    assert_eq!(add(&a, peer, &h, &raw mut old[0], 1, None), Status::SUCCESS);
+    b.progress();
+    let seen = Seen::default();
+    assert!(add(&a, peer, &h, &raw mut old[1], 1, seen.completion()).is_ok());
+    assert!(add(&a, peer, &h, &raw mut old[2], 1, None).is_ok());
+    close([region], [b]);
+    let before = worked();
+    assert_eq!(a.flush(None), Status::UNREACH);
+    let spent = worked() - before;
+    assert!(spent < Duration::from_secs(2), "{spent:?} of work");
+    assert_eq!(old, [0, 9, 9], "what was executed is told, no other");
+    assert_eq!((seen.all(), seen.status()), (1, Status::UNREACH));
+    assert_eq!(add(&a, peer, &h, &raw mut old[0], 1, None), Status::UNREACH);
+    assert_eq!(a.flush(None), Status::SUCCESS);
+    a.close().unwrap();
+}
+
+/// Run by the test below in a process of its own, whose descriptors no other test opens or closes.
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn descriptors_of_this_process() {
+    let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let mappings = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines()
+            .filter(|l| l.contains("btl-ofi-atomics"))
+            .count()
+    };
+    let mut before = 0;
+    for round in 0..3 {
+        if round == 1 {
+            // Whatever libfabric keeps open for good is there after the first round.
+            before = count();
+        }
+        let (a, b, peer, _window, region, _) = linked(1, || open(near(), ThreadLevel::Single, &[]));
+        let mut old = 0u64;
+        let (h, out) = (region.handle(), &raw mut old);
+        attended(&b, || {
+            assert!(add(&a, peer, &h, out, 1, None).is_ok());
+            assert_eq!(a.flush(None), Status::SUCCESS);
+        });
+        assert!(mappings() > 0);
+        close([region], [a, b]);
+    }
+    assert_eq!((count(), mappings()), (before, 0));
+}
+
+#[test]
+fn nothing_is_left_open() {
+    let status = again(module_path!(), "descriptors_of_this_process")
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success(), "{status}");
+}
+
+/// The ways of one node are the same under a provider between nodes.
+#[test]
+fn the_same_over_rxm() {
+    again_over(module_path!(), "tcp;ofi_rxm");
+}

@@ -1,0 +1,247 @@
+//! Atomics over shm when one of the two processes is killed: a target with operations outstanding
+//! keeps nobody else's from completing, an initiator in the middle of its operations leaves a target
+//! that serves all others.
+
+use std::io::Read;
+
+use crate::common::prelude::*;
+
+const FLOOD: &str = "BTL_OFI_TEST_FLOOD";
+
+fn add(
+    t: &Transport,
+    peer: NonNull<Endpoint>,
+    h: &Handle,
+    out: *mut u64,
+    completion: Option<Completion>,
+) -> Status {
+    let op = BtlAtomicOp::Add;
+    t.atomic_fop(peer, out.cast(), h.base(), h, op, 1, completion)
+}
+
+/// A flush of one peer returns the peer's failure also if callbacks told of every operation.
+#[test]
+fn a_flush_tells_what_callbacks_told() {
+    let t = open(near(), ThreadLevel::Single, &[]);
+    let mut target = Target::start_as(0, &t, near(), false);
+    let (peer, h) = (target.peer, target.handle);
+    let mut old = [0u64; 8];
+    insist(&t, || add(&t, peer, &h, &raw mut old[0], None));
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    signal(target.child.id(), libc::SIGSTOP);
+    let seen = Seen::default();
+    for out in &mut old {
+        assert_eq!(add(&t, peer, &h, out, seen.completion()), Status::SUCCESS);
+    }
+    target.kill();
+    // SAFETY: endpoints live as long as the transport.
+    let flushed = t.flush(Some(unsafe { peer.as_ref() }));
+    assert_eq!((flushed, seen.both()), (Status::UNREACH, (0, 8)));
+    assert_eq!(t.flush(None), Status::UNREACH, "one flush of all tells it");
+    drop(target);
+    t.close().unwrap();
+}
+
+/// Three targets. One is stopped, gets operations of every kind, and is killed; the other two are
+/// sent operations before, meanwhile and afterwards, which complete.
+#[test]
+fn a_dead_target_blocks_nobody() {
+    let t = open(near(), ThreadLevel::Single, &[]);
+    let mut targets: Vec<Target<'_>> = (0..3)
+        .map(|proc| Target::start_as(proc, &t, near(), false))
+        .collect();
+    let mut old = vec![0u64; 4096];
+    for (target, out) in targets.iter().zip(&mut old) {
+        insist(&t, || add(&t, target.peer, &target.handle, out, None));
+    }
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    signal(targets[0].child.id(), libc::SIGSTOP);
+    let (seen, lively) = (Seen::default(), Seen::default());
+    // Until its ring is full; every other one without callback.
+    let (mut told, mut untold) = (0, 0);
+    let (peer, h) = (targets[0].peer, targets[0].handle);
+    for (i, out) in old.iter_mut().enumerate() {
+        let completion = if i % 2 == 0 { seen.completion() } else { None };
+        let status = if i % 3 == 0 {
+            let (sum, u) = (AtomicOp::Sum, Datatype::Uint64);
+            let ones = [1u64; 8];
+            let from = ones.as_ptr().cast();
+            t.atomic_opv(peer, from, h.base(), &h, u, sum, 8, completion)
+        } else {
+            add(&t, peer, &h, out, completion)
+        };
+        if status.is_again() {
+            break;
+        }
+        assert_eq!(status, Status::SUCCESS);
+        match completion {
+            Some(_) => told += 1,
+            None => untold += 1,
+        }
+    }
+    assert_eq!((told, untold), (64, 64), "as many as a ring holds");
+    // The others are not held up while it says nothing.
+    let mut results = vec![0u64; 200];
+    for (i, out) in results.iter_mut().enumerate() {
+        let other = &targets[1 + i % 2];
+        insist(&t, || {
+            add(&t, other.peer, &other.handle, out, lively.completion())
+        });
+    }
+    for other in &targets[1..] {
+        // SAFETY: endpoints live as long as the transport.
+        let other = unsafe { other.peer.as_ref() };
+        assert_eq!(t.flush(Some(other)), Status::SUCCESS);
+    }
+    assert_eq!(lively.succeeded(), 200);
+    assert_eq!(seen.failed(), 0);
+
+    targets[0].kill();
+    let before = worked();
+    // SAFETY: endpoints live as long as the transport.
+    let flushed = t.flush(Some(unsafe { peer.as_ref() }));
+    assert_eq!(flushed, Status::UNREACH);
+    // A look at the peers, after an interval of 250 ms without completions.
+    let spent = worked() - before;
+    assert!(spent < Duration::from_secs(2), "{spent:?} of work");
+    assert_eq!(seen.failed(), told, "each once");
+    assert_eq!(seen.succeeded(), 0);
+    assert_eq!(t.flush(None), Status::UNREACH, "one flush of all tells it");
+    assert_eq!(add(&t, peer, &h, &raw mut old[0], None), Status::UNREACH);
+
+    for out in results.chunks_mut(2) {
+        for (target, out) in targets[1..].iter().zip(out) {
+            insist(&t, || {
+                add(&t, target.peer, &target.handle, out, lively.completion())
+            });
+        }
+        assert_eq!(t.flush(None), Status::SUCCESS, "nothing else is affected");
+    }
+    assert_eq!(lively.succeeded(), 400);
+    assert_eq!(lively.failed(), 0);
+    for target in &mut targets[1..] {
+        assert_eq!(target.sees(0, 0).0, 201);
+    }
+    for target in targets.drain(1..) {
+        target.end();
+    }
+    drop(targets);
+    t.close().unwrap();
+}
+
+/// The initiator's side of the test below: operations without end.
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn flooding_process() {
+    let work = std::env::var(FLOOD).expect("started by the test below");
+    // A test that fails must not leave this running.
+    // SAFETY: plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let mut words = work.split(' ');
+    let mut next = || words.next().unwrap();
+    let (seed, blob, h) = (next(), unhex(next()), handle_of(next()));
+    let mut numbers = Numbers(seed.parse().unwrap());
+    let t = open(near(), ThreadLevel::Single, &[]);
+    let peer = t.connect(&blob, 0).unwrap();
+    let mut old = vec![0u64; 512];
+    let ones = [1u64; 511];
+    println!("@");
+    loop {
+        let out = old.as_mut_ptr();
+        let status = match numbers.below(3) {
+            0 => {
+                let (sum, u) = (AtomicOp::Sum, Datatype::Uint64);
+                let (from, at) = (ones.as_ptr().cast(), h.base() + 8);
+                let n = 1 + numbers.below(511);
+                t.atomic_opv(peer, from, at, &h, u, sum, n, None)
+            }
+            _ => add(&t, peer, &h, out, None),
+        };
+        assert!(status.is_ok() || status.is_again(), "{status}");
+        t.progress();
+    }
+}
+
+/// Initiators are killed at any moment; what they posted is executed as far as it was published,
+/// whole, and others are served all along.
+#[test]
+fn killed_initiators_leave_a_target_that_serves() {
+    let t = open(near(), ThreadLevel::Single, &[]);
+    let mut window = vec![0u64; 512];
+    let base = window.as_mut_ptr();
+    // SAFETY: the window lives until the region is closed.
+    let region = unsafe { t.register(base.cast(), 512 * 8, Access::all()) }.unwrap();
+    let h = region.handle();
+    let mut numbers = Numbers(7);
+    for seed in 0..6 {
+        // SAFETY: inside the window, which only this process changes, in its calls.
+        let before = unsafe { base.read_volatile() };
+        let mut child = again(module_path!(), "flooding_process")
+            .env(
+                FLOOD,
+                format!("{seed} {} {}", hex(t.address()), handle_text(h)),
+            )
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = child.stdout.take().unwrap();
+        let mut byte = [0u8];
+        while byte != *b"@" {
+            out.read_exact(&mut byte).unwrap();
+        }
+        // SAFETY: the word is inside the window, which only this process changes, in its calls.
+        let first = || unsafe { base.read_volatile() };
+        until(&[&t], "nothing arrives", || first() != before);
+        let until = Instant::now() + Duration::from_micros(numbers.below(20_000) as u64);
+        while Instant::now() < until {
+            t.progress();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for _ in 0..10 {
+            t.progress();
+        }
+        // SAFETY: the word is inside the window, which only this process changes, in its calls.
+        let settled = unsafe { base.read_volatile() };
+        for _ in 0..100 {
+            t.progress();
+        }
+        // SAFETY: the word is inside the window, which only this process changes, in its calls.
+        assert_eq!(settled, unsafe { base.read_volatile() }, "executed once");
+        // Vectors begin at the second word, so an earlier word has at least a later one's count.
+        // SAFETY: nobody changes the window now.
+        let words = unsafe { std::slice::from_raw_parts(base.add(1), 511) };
+        assert!(
+            words.is_sorted_by(|a, b| a >= b),
+            "a vector was executed in part"
+        );
+    }
+    // One more, which is not killed, among the rings that the dead ones left.
+    let other = open(near(), ThreadLevel::Single, &[]);
+    let peer = other.connect(t.address(), 0).unwrap();
+    // SAFETY: the word is inside the window, which only this process changes, in its calls.
+    let before = unsafe { base.read_volatile() };
+    let mut old = 0u64;
+    for i in 0..100 {
+        assert_eq!(add(&other, peer, &h, &raw mut old, None), Status::SUCCESS);
+        let deadline = Patience::new();
+        let mut seen = other.stats().completed;
+        while seen <= i {
+            t.progress();
+            other.progress();
+            seen = other.stats().completed;
+            assert!(deadline.lasts(), "it is not served");
+        }
+        assert_eq!(old, before + i);
+    }
+    assert_eq!(other.flush(None), Status::SUCCESS);
+    other.close().unwrap();
+    close([region], [t]);
+}
+
+/// The ways of one node are the same under a provider between nodes.
+#[test]
+fn the_same_over_rxm() {
+    again_over(module_path!(), "tcp;ofi_rxm");
+    again_over(module_path!(), "memory");
+}

@@ -1,0 +1,209 @@
+//! Payloads at one target, of more initiators than it has blocks for: all of them go on, nothing is mixed up, and
+//! memory stays within the bound.
+
+use std::os::fd::BorrowedFd;
+use std::os::unix::process::ExitStatusExt;
+
+use crate::common::prelude::*;
+
+/// Blocks of a segment, their bytes, what a ring takes, and what it takes with a payload of its own for these vectors.
+const BLOCKS: usize = 64;
+const BLOCK: usize = 64 << 10;
+const RING: usize = 12 << 10;
+const LONG_RING: usize = 16 << 10;
+/// Everything else in a segment.
+const FRONT: usize = 32 << 10;
+/// Where a blob names the descriptor of the segment (see `modex`).
+const SEGMENT: std::ops::Range<usize> = 40..44;
+
+/// Bytes that a transport's segment takes of this machine's memory.
+fn allocated(t: &Transport) -> usize {
+    let descriptor = u32::from_le_bytes(t.address()[SEGMENT].try_into().unwrap());
+    // SAFETY: the transport keeps it open.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor as i32) };
+    let file = std::fs::File::from(descriptor.try_clone_to_owned().unwrap());
+    std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap()) as usize * 512
+}
+
+/// Posts a fetch-add of `from` to as many words of the window, from word `at` on.
+fn add(
+    t: &Transport,
+    peer: NonNull<Endpoint>,
+    h: &Handle,
+    at: usize,
+    from: &[u64],
+    old: &mut [u64],
+) -> Status {
+    let (sum, u) = (AtomicOp::Sum, Datatype::Uint64);
+    let (address, count) = (h.base() + 8 * at as u64, from.len());
+    let (from, old) = (from.as_ptr().cast(), old.as_mut_ptr().cast());
+    t.atomic_fopv(peer, from, old, address, h, u, sum, count, None)
+}
+
+fn put(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: usize, from: &[u64]) -> Status {
+    let address = h.base() + 8 * at as u64;
+    let local = from.as_ptr().cast_mut().cast();
+    t.put(peer, local, address, h, size_of_val(from), None)
+}
+
+/// Connects to one target so many times, each with a ring of its own. So many processes would do the same, but
+/// take long to start.
+fn initiators(t: &Transport, count: usize, target: &[u8]) -> Vec<NonNull<Endpoint>> {
+    let all = (0..count).map(|proc| t.connect(target, proc as u64).unwrap());
+    all.collect()
+}
+
+/// Words of a vector, more than a ring's pages have room for.
+const WORDS: usize = 512;
+/// Words of the longest put.
+const PUT: usize = 1024;
+const INITIATORS: usize = 80;
+
+/// More initiators with payloads outstanding than there are blocks, while the target does nothing: nobody is turned
+/// away for want of a block, all is executed once, and the memory is bounded.
+#[test]
+fn more_initiators_than_blocks() {
+    let b = open(near(), ThreadLevel::Single, &[]);
+    // A part for the sums, and one for the puts of each.
+    let mut window = vec![0u64; WORDS + PUT * INITIATORS];
+    let region = register(&b, &mut window, Access::all());
+    let h = region.handle();
+    let a = open(near(), ThreadLevel::Single, &[]);
+    let all = initiators(&a, INITIATORS, b.address());
+    let mut old = vec![vec![u64::MAX; WORDS]; INITIATORS];
+    let ones = vec![1u64; WORDS];
+    let mut sum = 0;
+    for round in 0..40 {
+        let mut puts = Vec::new();
+        for (i, peer) in all.iter().enumerate() {
+            let status = add(&a, *peer, &h, 0, &ones, &mut old[i]);
+            assert_eq!(status, Status::SUCCESS, "initiator {i} in round {round}");
+            let words = [16, 128, 1000, 1024][(i + round) % 4];
+            puts.push(vec![(round * INITIATORS + i) as u64; words]);
+        }
+        for (i, peer) in all.iter().enumerate() {
+            insist(&a, || put(&a, *peer, &h, WORDS + PUT * i, &puts[i]));
+        }
+        attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+        for word in [0, WORDS - 1] {
+            let mut seen: Vec<u64> = old.iter().map(|old| old[word]).collect();
+            seen.sort_unstable();
+            let each: Vec<u64> = (sum..sum + INITIATORS as u64).collect();
+            assert_eq!(seen, each, "word {word} in round {round}");
+        }
+        sum += INITIATORS as u64;
+        assert!(window[..WORDS].iter().all(|w| *w == sum));
+        for (i, put) in puts.iter().enumerate() {
+            let at = WORDS + PUT * i;
+            assert_eq!(window[at..at + put.len()], put[..], "round {round}");
+        }
+    }
+    let most = FRONT + BLOCKS * BLOCK + INITIATORS * LONG_RING;
+    let took = allocated(&b);
+    assert!(took <= most, "{took} bytes, {most} at most");
+    assert!(took > BLOCKS * BLOCK, "the pool was used: {took} bytes");
+    a.close().unwrap();
+    close([region], [b]);
+}
+
+/// Initiators that use their payloads one after the other share the blocks: no ring needs one of its own.
+#[test]
+fn idle_blocks_are_handed_on() {
+    let b = open(near(), ThreadLevel::Single, &[]);
+    let mut window = vec![0u64; WORDS];
+    let region = register(&b, &mut window, Access::all());
+    let h = region.handle();
+    let a = open(near(), ThreadLevel::Single, &[]);
+    let all = initiators(&a, INITIATORS, b.address());
+    let (ones, mut old) = (vec![1u64; WORDS], vec![0; WORDS]);
+    for sum in 0..3 * INITIATORS {
+        let peer = all[sum % INITIATORS];
+        assert_eq!(add(&a, peer, &h, 0, &ones, &mut old), Status::SUCCESS);
+        attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+        assert!(old.iter().all(|o| *o == sum as u64));
+    }
+    let took = allocated(&b);
+    let most = FRONT + BLOCKS * BLOCK + INITIATORS * RING;
+    assert!(took <= most, "{took} bytes, {most} at most");
+    a.close().unwrap();
+    close([region], [b]);
+}
+
+const ORDERS: &str = "BTL_OFI_TEST_ORDERS";
+/// Rings whose blocks the doomed process has in use.
+const DOOMED: usize = BLOCKS;
+
+/// Run by the test below in a process of its own: takes every block of a target, and dies.
+#[test]
+#[ignore = "started by blocks_of_the_dead_are_used_again"]
+fn doomed_process() {
+    let Some(orders) = std::env::var_os(ORDERS) else {
+        return;
+    };
+    let orders = orders.into_string().unwrap();
+    let (blob, handle) = orders.split_once(' ').unwrap();
+    let h = handle_of(handle);
+    let (ones, mut old) = (vec![1u64; WORDS], vec![0; WORDS]);
+    let a = open(near(), ThreadLevel::Single, &[]);
+    for peer in initiators(&a, DOOMED, &unhex(blob)) {
+        assert_eq!(add(&a, peer, &h, 0, &ones, &mut old), Status::SUCCESS);
+    }
+    // SAFETY: no preconditions.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+}
+
+/// A process that dies with all blocks in use: what it posted is executed, others go on at once, and find the
+/// blocks again once the target needs nothing in them.
+#[test]
+fn blocks_of_the_dead_are_used_again() {
+    let b = open(near(), ThreadLevel::Single, &[]);
+    let mut window = vec![0u64; WORDS];
+    let region = register(&b, &mut window, Access::all());
+    let h = region.handle();
+    let died = again(module_path!(), "doomed_process")
+        .env(ORDERS, format!("{} {}", hex(b.address()), handle_text(h)))
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert_eq!(died.signal(), Some(libc::SIGKILL), "{died}");
+    let before = allocated(&b);
+    assert!(before > BLOCKS * BLOCK, "{before} bytes");
+    let a = open(near(), ThreadLevel::Single, &[]);
+    let peer = a.connect(b.address(), 0).unwrap();
+    let (ones, mut old) = (vec![1u64; WORDS], vec![0; WORDS]);
+    // The target has not looked: the dead's blocks are not to be touched, and there is no other.
+    assert_eq!(add(&a, peer, &h, 0, &ones, &mut old), Status::SUCCESS);
+    attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+    assert!(old.iter().all(|o| *o == DOOMED as u64));
+    assert!(window.iter().all(|w| *w == DOOMED as u64 + 1));
+    // The ring's own payload holds one of these, a block sixteen.
+    let fit = |a: &Transport| {
+        let mut old = vec![vec![0; WORDS]; 16];
+        let taken = old.iter_mut().map(|old| add(a, peer, &h, 0, &ones, old));
+        let taken = taken.take_while(|s| s.is_ok()).count();
+        attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+        taken
+    };
+    let deadline = Patience::new();
+    let mut least = 16;
+    loop {
+        let now = fit(&a);
+        if now == 16 {
+            break;
+        }
+        least = least.min(now);
+        assert!(deadline.lasts(), "no block was found again");
+    }
+    assert_eq!(least, 1, "at first there was none");
+    let took = allocated(&b);
+    assert!(took <= before + LONG_RING, "{before} bytes, and {took}");
+    a.close().unwrap();
+    close([region], [b]);
+}
+
+/// The ways of one node are the same under a provider between nodes.
+#[test]
+fn the_same_over_rxm() {
+    again_over(module_path!(), "tcp;ofi_rxm");
+    again_over(module_path!(), "memory");
+}

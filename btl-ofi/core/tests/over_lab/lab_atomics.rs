@@ -1,0 +1,113 @@
+//! The transport over a provider without some atomics, by kind, type and operation.
+
+use plugin_api::AtomicFlags;
+
+use crate::lab::prelude::*;
+
+/// What a provider serves in one kind, type and operation is what the transport serves: nothing else
+/// is offered, tried or touched.
+#[test]
+fn atomics_that_are_missing() {
+    if let Some(tally) = isolated(|| {
+        let mut tally = Tally::default();
+        for seed in 0..40u64 {
+            let mut dice = Dice(seed);
+            let mut without = Vec::new();
+            for _ in 0..1 + dice.below(40) {
+                let part = |dice: &mut Dice, n: usize| match dice.below(n + 1) {
+                    number if number == n => String::from("*"),
+                    number => number.to_string(),
+                };
+                // Kind, type, operation; what no transport can do without stays.
+                let word = [part(&mut dice, 3), part(&mut dice, 10), part(&mut dice, 12)];
+                let hits = |kind: &str, op: &str| {
+                    [&word[0], &word[1], &word[2]]
+                        .iter()
+                        .zip([kind, "7", op])
+                        .all(|(w, needed)| *w == "*" || *w == needed)
+                };
+                if !hits("1", "2") && !hits("2", "12") {
+                    without.push(word.join(":"));
+                }
+            }
+            let without = without.join(",");
+            println!("@at {seed} {without}");
+            shape(&[("WITHOUT", &without)]);
+            let t = open("lab", ThreadLevel::Single, &[]);
+            let peer = t.connect(t.address(), 0).unwrap();
+            tally.checked += serves_what_it_says(&t, peer, &without);
+            t.close().unwrap();
+            tally.run += 1;
+        }
+        tally
+    }) {
+        tally.summary("missing atomics");
+        assert_eq!(tally.run, 40);
+    }
+}
+
+/// Whether a list of what is missing names an atomic.
+fn is_without(without: &str, asked: [u32; 3]) -> bool {
+    without.split(',').filter(|w| !w.is_empty()).any(|word| {
+        let mut parts = word.split(':').zip(asked);
+        parts.all(|(part, asked)| part == "*" || part == asked.to_string())
+    })
+}
+
+fn serves_what_it_says(t: &Transport, peer: ptr::NonNull<btl_ofi::Endpoint>, without: &str) -> u64 {
+    let mut words = vec![0u64; 4];
+    let region = register(t, &mut words, Access::all());
+    let h = region.handle();
+    let mut checked = 0;
+    for &kind in &[AtomicKind::Update, AtomicKind::Fetch] {
+        for &datatype in Datatype::ALL {
+            for &op in AtomicOp::ALL {
+                let float = [Datatype::Float, Datatype::Double].contains(&datatype);
+                let bitwise = [AtomicOp::Bor, AtomicOp::Band, AtomicOp::Bxor].contains(&op);
+                let none_at_all = op == AtomicOp::Cswap
+                    || (op == AtomicOp::Read && kind == AtomicKind::Update)
+                    || (float && bitwise);
+                let numbers = [kind as u32, datatype as u32, op as u32];
+                let served = !none_at_all && !is_without(without, numbers);
+                let count = t.atomic_count(kind, datatype, op);
+                assert_eq!(count.is_some(), served, "{kind:?} {datatype:?} {op:?}");
+                let (mut operand, mut result) = ([0u64; 2], [0u64; 2]);
+                let from = operand.as_mut_ptr().cast();
+                let to = result.as_mut_ptr().cast();
+                let post = || match kind {
+                    AtomicKind::Update => {
+                        t.atomic_opv(peer, from, h.base(), &h, datatype, op, 1, None)
+                    }
+                    _ => t.atomic_fopv(peer, from, to, h.base(), &h, datatype, op, 1, None),
+                };
+                if served {
+                    insist(t, post);
+                    assert_eq!(t.flush(None), Status::SUCCESS);
+                } else {
+                    assert_eq!(
+                        post(),
+                        Status::NOT_SUPPORTED,
+                        "{kind:?} {datatype:?} {op:?}"
+                    );
+                }
+                checked += 1;
+            }
+        }
+    }
+    // The words of the BTL: a flag is a promise.
+    let flags = t.capabilities().atomic_flags;
+    for (op, flag) in [
+        (BtlAtomicOp::Add, AtomicFlags::ADD),
+        (BtlAtomicOp::Xor, AtomicFlags::XOR),
+        (BtlAtomicOp::Swap, AtomicFlags::SWAP),
+        (BtlAtomicOp::Max, AtomicFlags::MAX),
+    ] {
+        if flags.contains(flag) {
+            insist(t, || t.atomic_op(peer, h.base(), &h, op, 1, None));
+            assert_eq!(t.flush(None), Status::SUCCESS);
+            checked += 1;
+        }
+    }
+    region.close().unwrap();
+    checked
+}

@@ -1,0 +1,481 @@
+//! Windows on a device over the lab provider: reached by it directly, and by copies when a transfer
+//! fails; and copy functions of which one is absent.
+
+use plugin_api::HmemInfo;
+
+use crate::lab::prelude::*;
+
+/// The provider takes the registration and the copy functions: what is complete is there.
+#[test]
+fn direct() {
+    alone(|| {
+        shape(&[("HMEM", "1"), ("HMEM_OVERRIDE", "1")]);
+        let way = DeviceWay::Direct;
+        let t = open("lab", ThreadLevel::Single, &way.parameters());
+        let mut target = Target::start_on_device(&t, "lab", way);
+        let base = target.window;
+        shows(&t, &mut target, base, true, "lab");
+        end(&t, target);
+        t.close().unwrap();
+    });
+}
+
+/// A put of which the transfer of its data fails: it fails, and the next one does not.
+#[test]
+fn failing() {
+    alone(|| {
+        // After the header and the lane.
+        shape(&[("FAULTS", "seed=1,nth=3")]);
+        let way = DeviceWay::Progress;
+        let t = open("lab", ThreadLevel::Single, &way.parameters());
+        let mut target = Target::start_on_device(&t, "lab", way);
+        let (peer, h, at) = (target.peer, target.handle, target.window);
+        let mut source = vec![0u64; 512];
+        for (value, fails) in [(5, true), (6, false)] {
+            source.fill(value);
+            let from = source.as_mut_ptr().cast();
+            insist(&t, || t.put(peer, from, at, &h, 4096, None));
+            let flushed = t.flush(None);
+            assert_eq!(flushed.is_ok(), !fails, "the put of {value}: {flushed}");
+        }
+        assert_eq!(target.sees(0, 511), (6, 6));
+        end(&t, target);
+        t.close().unwrap();
+    });
+}
+
+/// Makes progress until an operation is reported, which must be once.
+fn reported(t: &Transport, seen: &Seen) {
+    until(&[t], "it is never reported", || seen.all() != 0);
+    for _ in 0..1000 {
+        t.progress();
+    }
+    assert_eq!(seen.all(), 1);
+}
+
+/// Registers memory as a device's, to put from, and host memory to put to. Both outlive the regions.
+fn device_and_host(t: &Transport, source: &mut [u64], target: &mut [u64]) -> (Region, Region) {
+    let (bytes, from) = (size_of_val(source), source.as_mut_ptr().cast());
+    let (cuda, base) = (hmem_iface::CUDA, device::address(from));
+    // SAFETY: the caller keeps the memory until the regions are closed.
+    let local = unsafe { t.register_hmem(base, bytes, Access::LOCAL_WRITE, cuda, 0) };
+    (local.unwrap(), register(t, target, Access::all()))
+}
+
+/// A transfer behind an operation fails, and the provider does not say which one: the operation is reported once, and nothing
+/// waits for ever.
+#[test]
+fn nameless() {
+    const BYTES: usize = 1 << 20;
+    alone(|| {
+        let mut failed = 0;
+        for nth in 1..9 {
+            println!("@at {nth}");
+            shape(&[("FAULTS", &format!("seed=1,nth={nth},nameless=1000,delay=9"))]);
+            let way = DeviceWay::Progress;
+            let t = open("lab", ThreadLevel::Single, &way.parameters());
+            t.set_overrides(Some(&pair::<0>()));
+            // From device memory to host memory, in fragments.
+            let (mut source, mut target) = (vec![7u64; BYTES / 8], vec![0u64; BYTES / 8]);
+            let base = device::address(source.as_mut_ptr().cast());
+            let (local, remote) = device_and_host(&t, &mut source, &mut target);
+            let own = t.connect(t.address(), 0).unwrap();
+            let (h, at) = (remote.handle(), target.as_mut_ptr() as u64);
+            let mut with = local.handle();
+            let seen = Seen::default();
+            insist(&t, || {
+                let with = (&raw mut with).cast();
+                t.put_with(own, base, at, with, &h, BYTES, seen.completion())
+            });
+            reported(&t, &seen);
+            failed += seen.failed();
+            assert!(t.flush(None).is_ok());
+            // SAFETY: connected once.
+            unsafe { t.disconnect(own) };
+            local.close().unwrap();
+            remote.close().unwrap();
+            // To the device memory of another process, by its mailbox.
+            let owner = Target::start_on_device(&t, "lab", way);
+            let (peer, h, at) = (owner.peer, owner.handle, owner.window);
+            let from = source.as_mut_ptr().cast();
+            let seen = Seen::default();
+            insist(&t, || t.put(peer, from, at, &h, 4096, seen.completion()));
+            reported(&t, &seen);
+            failed += seen.failed();
+            assert!(t.flush(None).is_ok());
+            end(&t, owner);
+            t.close().unwrap();
+        }
+        assert!(failed > 4, "{failed} failed");
+    });
+}
+
+/// Two owners that are connected and released in turn, and have the same endpoint. The provider refuses most posts, so a lane may be
+/// left to be returned when the last operation is over: it is returned before the release, and to the owner that it belongs to.
+#[test]
+fn released() {
+    alone(|| {
+        for seed in 1..4 {
+            println!("@at {seed}");
+            shape(&[("FAULTS", &format!("seed={seed},again=700,burst=40"))]);
+            let way = DeviceWay::Progress;
+            let t = open("lab", ThreadLevel::Single, &way.parameters());
+            let release = |peer| {
+                // SAFETY: connected once.
+                assert!(unsafe { t.disconnect(peer) }.is_ok());
+            };
+            let owners = [(); 2].map(|()| {
+                let owner = Target::start_on_device(&t, "lab", way);
+                release(owner.peer);
+                owner
+            });
+            let mut source = [5u64; 512];
+            let from = source.as_mut_ptr().cast();
+            let mut endpoints = Vec::new();
+            for owner in owners.iter().cycle().take(2 * 12) {
+                let peer = t.connect(&owner.address, 0).unwrap();
+                endpoints.push(peer);
+                let seen = Seen::default();
+                insist(&t, || {
+                    t.put(
+                        peer,
+                        from,
+                        owner.window,
+                        &owner.handle,
+                        4096,
+                        seen.completion(),
+                    )
+                });
+                until(&[&t], "it is never reported", || seen.all() != 0);
+                assert_eq!(seen.succeeded(), 1);
+                release(peer);
+            }
+            assert!(endpoints.iter().all(|peer| *peer == endpoints[0]));
+            for owner in owners {
+                owner.end();
+            }
+            t.close().unwrap();
+        }
+    });
+}
+
+/// What a failed get leaves in its buffer, written by its callback.
+const POISON: u64 = 0xeeee;
+
+/// The end of a get: poisons its buffer if it failed, and counts.
+unsafe extern "C" fn ended(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    buffer: *mut c_void,
+    _: *mut plugin_api::Handle,
+    count: *mut c_void,
+    failed: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the counters and the buffer of `WORDS` words outlive the gets that name them.
+    unsafe {
+        if status != 0 {
+            buffer.cast::<[u64; WORDS]>().write([POISON; WORDS]);
+            (*failed.cast::<AtomicU32>()).fetch_add(1, Ordering::Relaxed);
+        }
+        (*count.cast::<AtomicU32>()).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Words of a get.
+const WORDS: usize = 64;
+const GETS: usize = 12;
+
+/// One of the transport's own transfers fails while others take long: the gets that fail with it are reported after the
+/// last write to their buffers.
+#[test]
+fn reported_last() {
+    alone(|| {
+        let mut all_failed = 0;
+        for nth in (3..40).step_by(2) {
+            shape(&[(
+                "FAULTS",
+                &format!("seed={nth},nth={nth},delay=60,reorder=1"),
+            )]);
+            let way = DeviceWay::Progress;
+            let t = open("lab", ThreadLevel::Single, &way.parameters());
+            let target = Target::start_on_device(&t, "lab", way);
+            let (peer, h, at) = (target.peer, target.handle, target.window);
+            let mut buffers = vec![[0u64; WORDS]; GETS];
+            let (count, failed) = (AtomicU32::new(0), AtomicU32::new(0));
+            let done = Some(Completion {
+                function: ended,
+                context: (&raw const count).cast_mut().cast(),
+                data: (&raw const failed).cast_mut().cast(),
+            });
+            for buffer in &mut buffers {
+                let into = buffer.as_mut_ptr().cast();
+                insist(&t, || t.get(peer, into, at, &h, WORDS * 8, done));
+            }
+            while count.load(Ordering::Relaxed) < GETS as u32 {
+                t.progress();
+            }
+            // Longer than any transfer takes.
+            for _ in 0..1000 {
+                t.progress();
+            }
+            let poisoned = buffers.iter().filter(|b| b[0] == POISON);
+            for buffer in poisoned.clone() {
+                assert_eq!(*buffer, [POISON; WORDS], "written after the report, {nth}");
+            }
+            assert_eq!(
+                poisoned.count() as u32,
+                failed.load(Ordering::Relaxed),
+                "{nth}"
+            );
+            all_failed += failed.load(Ordering::Relaxed);
+            end(&t, target);
+            t.close().unwrap();
+        }
+        assert!(all_failed > 0);
+    });
+}
+
+/// Tables that lack one copy function, on a machine whose devices the transport does not reach. The transport does not offer
+/// such a table to the provider, which has functions of its own. The transport's own function, which does not know this
+/// memory, takes the place of the absent one. A provider that was offered both functions keeps them.
+#[test]
+fn one_function() {
+    alone(|| {
+        for taken in ["1", "0"] {
+            shape(&[("HMEM", "1"), ("HMEM_OVERRIDE", taken)]);
+            let t = open("lab", ThreadLevel::Single, &DeviceWay::Direct.parameters());
+            let both = match taken {
+                "1" => HmemInfo::PROVIDER,
+                _ => HmemInfo::TRANSPORT,
+            };
+            let (from, to) = (Some(device::copy_from as _), Some(device::copy_to as _));
+            for (from, to, overrides) in [
+                (None, None, HmemInfo::NONE),
+                (from, None, HmemInfo::TRANSPORT),
+                (None, to, HmemInfo::TRANSPORT),
+                (from, to, both),
+                (from, None, both),
+                (None, to, both),
+                (None, None, HmemInfo::NONE),
+            ] {
+                t.set_overrides(Some(&OverrideOps::new(from, to)));
+                let info = t.hmem_info(hmem_iface::CUDA);
+                let what = (taken, from.is_some(), to.is_some());
+                assert_eq!(info.overrides, overrides, "{what:?}");
+                let answer = match overrides {
+                    HmemInfo::NONE => HmemInfo::NONE_SET,
+                    HmemInfo::PROVIDER => 0,
+                    _ => -38,
+                };
+                assert_eq!(info.provider_answer(), answer, "{what:?}");
+                copies(&t, (from.is_some(), to.is_some()));
+            }
+            t.set_overrides(None);
+            assert_eq!(t.hmem_info(hmem_iface::CUDA).overrides, HmemInfo::NONE);
+            t.close().unwrap();
+        }
+    });
+}
+
+/// Copies with what is in force, of which the user's functions alone reach the device.
+fn copies(t: &btl_ofi::Transport, (from, to): (bool, bool)) {
+    let (mut memory, mut flat) = ([1u64, 2], [0u64, 0]);
+    let runs = [IoVec {
+        base: device::address(memory.as_mut_ptr().cast()),
+        len: 16,
+    }];
+    let (kind, at) = (&hmem_iface::CUDA, flat.as_mut_ptr().cast());
+    // SAFETY: one run, 16 bytes on each side.
+    let read = unsafe { t.copy_from_hmem(at, 16, runs.as_ptr(), kind, 1, 0) };
+    assert_eq!((read == 16, flat == [1, 2]), (from, from), "{read}");
+    let new = [8u64, 9];
+    // SAFETY: the one run is of 16 bytes, and so is `new`.
+    let written = unsafe { t.copy_to_hmem(runs.as_ptr(), kind, 1, 0, new.as_ptr().cast(), 16) };
+    assert_eq!((written == 16, memory == new), (to, to), "{written}");
+    assert!((from || read < 0) && (to || written < 0));
+}
+
+/// How often each pair of copy functions was called: from the device, to it.
+static CALLS: [[AtomicU32; 2]; 2] = [const { [const { AtomicU32::new(0) }; 2] }; 2];
+
+unsafe extern "C" fn from_by<const PAIR: usize>(
+    dest: *mut c_void,
+    size: usize,
+    iov: *const IoVec,
+    iface: *const u32,
+    count: usize,
+    offset: u64,
+) -> isize {
+    CALLS[PAIR][0].fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the transport passes what the functions of a table may expect.
+    unsafe { device::copy_from(dest, size, iov, iface, count, offset) }
+}
+
+unsafe extern "C" fn to_by<const PAIR: usize>(
+    iov: *const IoVec,
+    iface: *const u32,
+    count: usize,
+    offset: u64,
+    src: *const c_void,
+    size: usize,
+) -> isize {
+    CALLS[PAIR][1].fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the transport passes what the functions of a table may expect.
+    unsafe { device::copy_to(iov, iface, count, offset, src, size) }
+}
+
+fn pair<const PAIR: usize>() -> OverrideOps {
+    OverrideOps::new(Some(from_by::<PAIR>), Some(to_by::<PAIR>))
+}
+
+/// Whether each pair of functions was called since the last question: from the device, to it.
+fn called() -> [[bool; 2]; 2] {
+    CALLS
+        .each_ref()
+        .map(|pair| pair.each_ref().map(|n| n.swap(0, Ordering::Relaxed) > 0))
+}
+
+/// A put to this process's own device memory and a get from there, whose value comes back.
+fn there_and_back(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: u64, value: u64) {
+    let (mut source, mut back) = ([value; 8], [0u64; 8]);
+    let (from, into) = (source.as_mut_ptr().cast(), back.as_mut_ptr().cast());
+    insist(t, || t.put(peer, from, at, h, 64, None));
+    assert!(t.flush(None).is_ok());
+    insist(t, || t.get(peer, into, at, h, 64, None));
+    assert!(t.flush(None).is_ok());
+    assert_eq!(back, source);
+}
+
+/// Other functions for memory that is registered already: they are used at once, whether the provider reaches the
+/// memory or the transport copies it, and so is each new one of a table that has one alone.
+#[test]
+fn a_change_applies_to_earlier_regions() {
+    alone(|| {
+        for way in [DeviceWay::Direct, DeviceWay::Progress] {
+            shape(&[("HMEM", "1"), ("HMEM_OVERRIDE", "1")]);
+            let t = open("lab", ThreadLevel::Single, &way.parameters());
+            t.set_overrides(Some(&pair::<0>()));
+            let mut memory = [0u64; 8];
+            let base = device::address(memory.as_mut_ptr().cast());
+            // SAFETY: the memory lives until the region is closed.
+            let region = unsafe { t.register_hmem(base, 64, Access::all(), hmem_iface::CUDA, 0) };
+            let region = region.unwrap();
+            let info = t.hmem_info(hmem_iface::CUDA);
+            let ways = match way {
+                DeviceWay::Direct => (1, 0),
+                _ => (0, 1),
+            };
+            assert_eq!((info.direct, info.staged), ways);
+            let peer = t.connect(t.address(), 0).unwrap();
+            let (h, at) = (region.handle(), base as u64);
+            called();
+            there_and_back(&t, peer, &h, at, 1);
+            assert_eq!(called(), [[true; 2], [false; 2]], "{way:?}");
+            t.set_overrides(Some(&pair::<1>()));
+            there_and_back(&t, peer, &h, at, 2);
+            assert_eq!(called(), [[false; 2], [true; 2]], "{way:?}");
+            let mixed = OverrideOps::new(Some(from_by::<0>), Some(to_by::<1>));
+            t.set_overrides(Some(&mixed));
+            there_and_back(&t, peer, &h, at, 3);
+            assert_eq!(called(), [[true, false], [false, true]], "{way:?}");
+            // SAFETY: connected once.
+            unsafe { t.disconnect(peer) };
+            close([region], [t]);
+        }
+    });
+}
+
+/// Two changes at once: afterwards the transport and the provider use the same functions.
+#[test]
+fn changes_at_once_agree() {
+    // They overlap in one of some thousands.
+    const ROUNDS: u64 = 20_000;
+    alone(|| {
+        shape(&[("HMEM", "1"), ("HMEM_OVERRIDE", "1")]);
+        let way = DeviceWay::Direct.parameters();
+        let t = open("lab", ThreadLevel::Multiple, &way);
+        t.set_overrides(Some(&pair::<0>()));
+        let (mut memory, mut flat) = ([0u64; 8], [0u64; 8]);
+        let base = device::address(memory.as_mut_ptr().cast());
+        // SAFETY: the memory lives until the region is closed.
+        let region = unsafe { t.register_hmem(base, 64, Access::all(), hmem_iface::CUDA, 0) };
+        let region = region.unwrap();
+        let peer = t.connect(t.address(), 0).unwrap();
+        let (h, at) = (region.handle(), base as u64);
+        let (runs, kind) = ([IoVec { base, len: 64 }], &hmem_iface::CUDA);
+        let turn = std::sync::Barrier::new(2);
+        let mut differ = 0;
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                for _ in 0..ROUNDS {
+                    turn.wait();
+                    t.set_overrides(Some(&pair::<1>()));
+                    turn.wait();
+                }
+            });
+            for round in 0..ROUNDS {
+                turn.wait();
+                t.set_overrides(Some(&pair::<0>()));
+                turn.wait();
+                called();
+                let into = flat.as_mut_ptr().cast();
+                // SAFETY: one run, 64 bytes on each side.
+                let read = unsafe { t.copy_from_hmem(into, 64, runs.as_ptr(), kind, 1, 0) };
+                assert_eq!(read, 64);
+                let ours = called().map(|pair| pair[0]);
+                there_and_back(&t, peer, &h, at, round);
+                let provider = called().map(|pair| pair[0]);
+                differ += u32::from(ours != provider);
+            }
+        });
+        assert_eq!(differ, 0, "rounds after which they use different ones");
+        // SAFETY: connected once.
+        unsafe { t.disconnect(peer) };
+        close([region], [t]);
+    });
+}
+
+/// A put from device memory in four fragments, of which two can begin at once: the later ones are copied by the
+/// functions with which the put began.
+#[test]
+fn an_operation_keeps_its_functions() {
+    const BYTES: usize = 1 << 20;
+    alone(|| {
+        shape(&[("FAULTS", "seed=1,delay=60")]);
+        let t = open(
+            "lab",
+            ThreadLevel::Single,
+            &DeviceWay::Progress.parameters(),
+        );
+        t.set_overrides(Some(&pair::<0>()));
+        let mut source = vec![7u64; BYTES / 8];
+        let mut target = vec![0u64; BYTES / 8];
+        let base = device::address(source.as_mut_ptr().cast());
+        let (local, remote) = device_and_host(&t, &mut source, &mut target);
+        let peer = t.connect(t.address(), 0).unwrap();
+        let (h, at) = (remote.handle(), target.as_mut_ptr() as u64);
+        let mut with = local.handle();
+        insist(&t, || {
+            t.put_with(peer, base, at, (&raw mut with).cast(), &h, BYTES, None)
+        });
+        let begun = CALLS[0][0].load(Ordering::Relaxed);
+        assert!(begun < 4, "{begun} fragments were copied before the change");
+        t.set_overrides(Some(&pair::<1>()));
+        assert!(t.flush(None).is_ok());
+        assert_eq!(called(), [[true, false], [false; 2]]);
+        assert!(target.iter().all(|word| *word == 7));
+        // SAFETY: connected once.
+        unsafe { t.disconnect(peer) };
+        local.close().unwrap();
+        remote.close().unwrap();
+        t.close().unwrap();
+    });
+}
+
+fn end(t: &btl_ofi::Transport, target: Target<'_>) {
+    let peer = target.peer;
+    target.end();
+    // SAFETY: connected once.
+    unsafe { t.disconnect(peer) };
+}

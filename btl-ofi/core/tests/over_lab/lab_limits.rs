@@ -1,0 +1,341 @@
+//! The transport within the limits that a provider sets: keys of every size, any number of transmit
+//! contexts, the largest message, inject sizes, and progress modes.
+
+use btl_ofi::Options;
+
+use crate::lab::prelude::*;
+
+const ALL: Access = Access::REMOTE_READ
+    .union(Access::REMOTE_WRITE)
+    .union(Access::REMOTE_ATOMIC);
+
+/// An open transport with itself as its peer.
+fn to_itself(overrides: &[(&str, Value)]) -> (Transport, ptr::NonNull<btl_ofi::Endpoint>) {
+    let t = open("lab", ThreadLevel::Single, overrides);
+    let peer = t.connect(t.address(), 0).unwrap();
+    (t, peer)
+}
+
+fn register(t: &Transport, memory: &mut [u8]) -> Region {
+    // SAFETY: the tests close regions before their memory goes.
+    unsafe { t.register(memory.as_mut_ptr().cast(), memory.len(), ALL) }.unwrap()
+}
+
+/// Puts bytes and gets them back.
+fn round_trip(
+    t: &Transport,
+    peer: ptr::NonNull<btl_ofi::Endpoint>,
+    region: &Region,
+    size: usize,
+    mark: u8,
+) {
+    let h = region.handle();
+    let mut from: Vec<u8> = (0..size).map(|i| mark.wrapping_add(i as u8)).collect();
+    let mut back = vec![0u8; size];
+    insist(t, || {
+        t.put(peer, from.as_mut_ptr().cast(), h.base(), &h, size, None)
+    });
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    insist(t, || {
+        t.get(peer, back.as_mut_ptr().cast(), h.base(), &h, size, None)
+    });
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    assert!(from == back, "{size} bytes");
+}
+
+/// Keys of each size, ours and the provider's, in every order that the provider may hand them out.
+#[test]
+fn keys_of_every_size() {
+    if let Some(tally) = isolated(|| {
+        let mut tally = Tally::default();
+        for bytes in 1..=8 {
+            for (mode, keys) in [
+                ("", "low"),
+                ("ENDPOINT", "low"),
+                ("PROV_KEY", "low"),
+                ("PROV_KEY", "high"),
+                ("PROV_KEY,ENDPOINT", "high"),
+                ("PROV_KEY,ENDPOINT", "random"),
+            ] {
+                println!("@at {bytes} {mode} {keys}");
+                let size = bytes.to_string();
+                shape(&[("MR_MODE", mode), ("MR_KEY_SIZE", &size), ("KEYS", keys)]);
+                let (t, peer) = to_itself(&[]);
+                let mut memory = vec![[0u8; 64]; 40];
+                let mut regions: Vec<Option<Region>> = Vec::new();
+                for piece in &mut memory {
+                    regions.push(Some(register(&t, piece)));
+                }
+                // Some go and come again, so that keys are given back and new ones mixed among old.
+                for i in (0..40).step_by(3) {
+                    regions[i].take().unwrap().close().unwrap();
+                }
+                for i in (0..40).step_by(6) {
+                    regions[i] = Some(register(&t, &mut memory[i]));
+                }
+                for (i, region) in regions.iter().enumerate() {
+                    if let Some(region) = region {
+                        round_trip(&t, peer, region, 64, i as u8);
+                        tally.checked += 2;
+                    }
+                }
+                drop(regions);
+                t.close().unwrap();
+                tally.run += 1;
+            }
+        }
+        tally
+    }) {
+        tally.summary("key sizes");
+        assert_eq!(tally.run, 8 * 6);
+    }
+}
+
+/// As many contexts as are asked for, as far as the provider has them.
+#[test]
+fn any_number_of_contexts() {
+    if let Some(tally) = isolated(|| {
+        let mut tally = Tally::default();
+        for most in [0usize, 1, 2, 3, 8, 63, 64] {
+            for asked in [1usize, 2, 3, 8, 64] {
+                println!("@at {asked} of {most}");
+                shape(&[("TX_CTX", &most.to_string())]);
+                let n = Value::Int(asked as i32);
+                let (t, peer) = to_itself(&[("btl_ofi_num_contexts_per_module", n)]);
+                // One endpoint is its own context, whatever the provider says of others.
+                assert_eq!(t.capabilities().contexts, asked.min(most).max(1));
+                let mut memory = [0u8; 256];
+                let region = register(&t, &mut memory);
+                let (t_, r_, p_) = (&t, &region, peer.as_ptr() as usize);
+                // Threads of their own, one after another, so that several contexts are used.
+                for mark in 0..4 {
+                    std::thread::scope(|s| {
+                        s.spawn(move || {
+                            let peer = ptr::NonNull::new(p_ as *mut btl_ofi::Endpoint).unwrap();
+                            round_trip(t_, peer, r_, 256, mark);
+                        });
+                    });
+                    tally.checked += 2;
+                }
+                close([region], [t]);
+                tally.run += 1;
+            }
+        }
+        tally
+    }) {
+        tally.summary("numbers of contexts");
+        assert_eq!(tally.run, 35);
+    }
+}
+
+/// Messages up to the provider's largest, and none above; inject sizes change nothing.
+#[test]
+fn messages_of_every_size() {
+    if let Some(tally) = isolated(|| {
+        let mut tally = Tally::default();
+        for most in [8usize, 9, 64, 1000, 65_537, 1 << 20] {
+            for inject in [0usize, 1, 7, 64, 4097] {
+                println!("@at {most} {inject}");
+                shape(&[
+                    ("MAX_MSG", &most.to_string()),
+                    ("INJECT", &inject.to_string()),
+                ]);
+                let (t, peer) = to_itself(&[]);
+                let c = t.capabilities();
+                assert_eq!((c.put_limit, c.get_limit), (most, most));
+                let mut memory = vec![0u8; most + 1];
+                let region = register(&t, &mut memory);
+                for size in [1, 7, inject, inject + 1, most - 1, most] {
+                    if (1..=most).contains(&size) {
+                        round_trip(&t, peer, &region, size, size as u8);
+                        tally.checked += 2;
+                    }
+                }
+                let h = region.handle();
+                let mut buffer = vec![0u8; most + 1];
+                let local = buffer.as_mut_ptr().cast();
+                let refused = (
+                    t.put(peer, local, h.base(), &h, most + 1, None),
+                    t.get(peer, local, h.base(), &h, most + 1, None),
+                );
+                let beyond = Status::VALUE_OUT_OF_BOUNDS;
+                assert_eq!(refused, (beyond, beyond));
+                close([region], [t]);
+                tally.run += 1;
+            }
+        }
+        tally
+    }) {
+        tally.summary("message and inject sizes");
+        assert_eq!(tally.run, 30);
+    }
+}
+
+/// A provider that moves too little at once is passed over, for the next if there is one.
+#[test]
+fn a_provider_of_small_messages_is_passed_over() {
+    alone(|| {
+        shape(&[("MAX_MSG", "4095")]);
+        loopback();
+        let offered = |include: &'static str, need: usize| {
+            let mut o = options(&[("btl_ofi_provider_include", Value::str(include))]);
+            o.need_limit(need);
+            o
+        };
+        let open_as = |o: &Options| try_open(o, ThreadLevel::Serialized);
+        let refused = open_as(&offered("lab", 4096)).err().unwrap().to_string();
+        let why = "it moves at most 4095 bytes at once";
+        assert!(
+            refused.contains(why) && refused.contains("4096 are needed"),
+            "{refused}"
+        );
+        // rxd, which stands before it, is kept to what it sends in one packet.
+        shape(&[]);
+        let both = offered("udp;ofi_rxd,lab", 4096);
+        let seen = Transport::survey(&both, ThreadLevel::Serialized).unwrap();
+        let of = |name: &str| seen.iter().find(|c| c.name == name).unwrap();
+        let rxd = of("udp;ofi_rxd").refusal.as_ref();
+        assert!(rxd.unwrap().contains("it moves at most"), "{seen:?}");
+        assert!(of("lab").chosen, "{seen:?}");
+        for (o, name) in [
+            (both, "lab"),
+            (offered("udp;ofi_rxd,lab", 64), "udp;ofi_rxd"),
+        ] {
+            let t = open_as(&o).unwrap();
+            assert_eq!(t.capabilities().provider.to_str(), Ok(name));
+            t.close().unwrap();
+        }
+        // What the user took away counts too.
+        let narrow = [
+            ("btl_ofi_provider_include", Value::str("lab")),
+            ("btl_ofi_get_limit", Value::Unsigned(1000)),
+        ];
+        let mut o = options(&narrow);
+        open_as(&o).unwrap().close().unwrap();
+        o.need_limit(4096);
+        let refused = open_as(&o).err().unwrap().to_string();
+        assert!(refused.contains("at most 1000 bytes"), "{refused}");
+        Tally {
+            run: 5,
+            ..Tally::default()
+        }
+    });
+}
+
+/// Completions are read in batches as long as the user lets them be.
+#[test]
+fn batches_of_completions() {
+    if let Some(tally) = isolated(|| {
+        let mut tally = Tally::default();
+        const POSTED: usize = 200;
+        for batch in [1usize, 7, 64] {
+            println!("@at {batch}");
+            shape(&[]);
+            let settings = [
+                ("btl_ofi_num_cq_read", Value::Int(batch as i32)),
+                // Posting reads none.
+                ("btl_ofi_progress_threshold", Value::Int(i32::MAX)),
+            ];
+            let (t, peer) = to_itself(&settings);
+            let mut memory = [0u8; 8];
+            let region = register(&t, &mut memory);
+            let (h, mut word) = (region.handle(), 7u64);
+            let local = (&raw mut word).cast();
+            for _ in 0..POSTED {
+                let status = t.put(peer, local, h.base(), &h, 8, None);
+                assert_eq!(status, Status::SUCCESS);
+            }
+            // All are due: each look takes a whole batch, and the last what is left.
+            let mut left = POSTED;
+            while left > 0 {
+                assert_eq!(t.progress(), left.min(batch));
+                left -= left.min(batch);
+            }
+            assert_eq!(t.flush(None), Status::SUCCESS);
+            close([region], [t]);
+            tally.run += 1;
+            tally.checked += POSTED as u64;
+        }
+        tally
+    }) {
+        tally.summary("completions read at a time");
+        assert_eq!(tally.run, 3);
+    }
+}
+
+/// Beyond so many outstanding operations, posting reads completions.
+#[test]
+fn posts_progress_beyond_the_threshold() {
+    let Some(tally) = isolated(|| {
+        let mut tally = Tally::default();
+        const POSTED: usize = 200;
+        for threshold in [1usize, 10, 1000] {
+            println!("@at {threshold}");
+            shape(&[]);
+            let most = Value::Int(threshold as i32);
+            let (t, peer) = to_itself(&[("btl_ofi_progress_threshold", most)]);
+            let mut memory = [0u8; 8];
+            let region = register(&t, &mut memory);
+            let (h, mut word) = (region.handle(), 7u64);
+            let local = (&raw mut word).cast();
+            for _ in 0..POSTED {
+                let status = t.put(peer, local, h.base(), &h, 8, None);
+                assert_eq!(status, Status::SUCCESS);
+            }
+            let mut left = 0;
+            loop {
+                match t.progress() {
+                    0 => break,
+                    more => left += more,
+                }
+            }
+            assert!(left <= threshold, "{left} operations outstanding");
+            assert_eq!(left == POSTED, threshold >= POSTED, "{left} outstanding");
+            assert_eq!(t.flush(None), Status::SUCCESS);
+            close([region], [t]);
+            tally.run += 1;
+            tally.checked += POSTED as u64;
+        }
+        tally
+    }) else {
+        return;
+    };
+    assert_eq!(tally.run, 3);
+}
+
+/// Progress as the user asks for it, where the provider has it.
+#[test]
+fn both_progress_modes() {
+    let Some(tally) = isolated(|| {
+        let mut tally = Tally::default();
+        for offered in ["manual", "auto"] {
+            // Unspecified, automatic, manual, as the parameter counts them.
+            for asked in ["unspec", "auto", "manual"] {
+                for hmem in ["0", "1"] {
+                    println!("@at {offered} {asked} {hmem}");
+                    shape(&[("PROGRESS", offered), ("HMEM", hmem)]);
+                    let mode = ("btl_ofi_progress_mode", Value::str(asked));
+                    if (offered, asked) == ("manual", "auto") {
+                        let include = ("btl_ofi_provider_include", Value::str("lab"));
+                        let o = options(&[include, mode]);
+                        assert!(try_open(&o, ThreadLevel::Single).is_err());
+                        tally.refused += 1;
+                        continue;
+                    }
+                    let (t, peer) = to_itself(&[mode]);
+                    let mut memory = [0u8; 512];
+                    let region = register(&t, &mut memory);
+                    round_trip(&t, peer, &region, 512, 3);
+                    close([region], [t]);
+                    tally.run += 1;
+                    tally.checked += 2;
+                }
+            }
+        }
+        tally
+    }) else {
+        return;
+    };
+    tally.summary("progress modes");
+    assert_eq!((tally.run, tally.refused), (10, 2));
+}

@@ -1,0 +1,305 @@
+//! Messages between transports of one process: origin and target at once, with little room; callbacks that post; peers that
+//! take nothing, or are released before they answered. The provider has no atomics.
+
+use crate::lab::prelude::*;
+
+fn shape(rx_size: &str, faults: &str) -> Shape {
+    vec![
+        ("ATOMICS", "0".to_owned()),
+        ("SEND_ORDER", "0".to_owned()),
+        ("RX_SIZE", rx_size.to_owned()),
+        ("TX_SIZE", "2".to_owned()),
+        ("FAULTS", faults.to_owned()),
+    ]
+}
+
+fn add(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, done: Option<Completion>) -> Status {
+    let sum = BtlAtomicOp::Add;
+    t.atomic_op(peer, h.base(), h, sum, 1, done)
+}
+
+fn tally(runs: u64, checked: u64) -> Tally {
+    Tally {
+        run: runs,
+        checked,
+        ..Tally::default()
+    }
+}
+
+/// Two transports post to each other as fast as they can, with room for one message each.
+#[test]
+fn both_sides_with_little_room() {
+    alone(|| {
+        const MANY: u64 = 4000;
+        let scripts = [
+            "",
+            "seed=2,again=300,burst=9,sendagain=2,recvagain=2,delay=9,reorder=1",
+        ];
+        for (rx_size, script) in [("1", scripts[0]), ("1", scripts[1]), ("2", scripts[1])] {
+            println!("@at {rx_size} {script}");
+            let one = [("btl_ofi_rd_num", Value::Int(1))];
+            let shape = shape(rx_size, script);
+            let all = [(); 2].map(|()| opened(&shape, ThreadLevel::Single, &one));
+            let mut windows = [[0u64; 1]; 2];
+            let [first, second] = &mut windows;
+            let regions = [
+                register(&all[0], first, Access::all()),
+                register(&all[1], second, Access::all()),
+            ];
+            let handles = [regions[0].handle(), regions[1].handle()];
+            let done = AtomicUsize::new(0);
+            std::thread::scope(|s| {
+                for own in 0..2 {
+                    let (t, other, h, done) = (&all[own], &all[1 - own], handles[1 - own], &done);
+                    s.spawn(move || {
+                        let peer = t.connect(other.address(), 1).unwrap();
+                        let seen = Seen::default();
+                        for i in 0..MANY {
+                            let callback = (i % 3 == 0).then(|| seen.completion()).flatten();
+                            insist(t, || add(t, peer, &h, callback));
+                        }
+                        assert_eq!(t.flush(None), Status::SUCCESS);
+                        assert_eq!(seen.both(), (MANY.div_ceil(3) as u32, 0));
+                        done.fetch_add(1, Ordering::Relaxed);
+                        while done.load(Ordering::Relaxed) < 2 {
+                            t.progress();
+                            std::thread::yield_now();
+                        }
+                    });
+                }
+            });
+            drop(regions);
+            let [a, b] = all;
+            std::thread::scope(|s| {
+                // Each may wait for the other to take its last answers.
+                s.spawn(|| a.close().unwrap());
+                b.close().unwrap();
+            });
+            assert_eq!(windows, [[MANY], [MANY]]);
+        }
+        tally(3, 6 * MANY)
+    });
+}
+
+/// Data of a callback that posts.
+struct Chain {
+    t: *const Transport,
+    peer: NonNull<Endpoint>,
+    handle: Handle,
+    left: Cell<u32>,
+    good: Cell<u32>,
+    bad: Cell<u32>,
+}
+
+impl Ended for Chain {
+    fn ended(&self, status: Status) {
+        let count = if status.is_ok() {
+            &self.good
+        } else {
+            &self.bad
+        };
+        count.set(count.get() + 1);
+        if self.left.get() == 0 {
+            return;
+        }
+        self.left.set(self.left.get() - 1);
+        // SAFETY: the test's transport outlives the operations.
+        let t = unsafe { &*self.t };
+        let posted = add(t, self.peer, &self.handle, self.completion());
+        if posted != Status::SUCCESS {
+            assert!(posted.is_again() || !status.is_ok(), "{posted}");
+            self.left.set(self.left.get() + 1);
+        }
+    }
+}
+
+/// Callbacks post as many operations again as they complete, of living peers and of one that fails meanwhile.
+#[test]
+fn callbacks_post() {
+    alone(|| {
+        for script in ["seed=4,delay=3,reorder=1", "seed=4,nth=5,delay=3"] {
+            println!("@at {script}");
+            let a = opened(&shape("2", script), ThreadLevel::Single, &[]);
+            let b = opened(&shape("2", ""), ThreadLevel::Single, &[]);
+            let mut window = [0u64; 1];
+            let region = register(&b, &mut window, Access::all());
+            let handle = region.handle();
+            let peer = a.connect(b.address(), 1).unwrap();
+            let chain = Chain {
+                t: &a,
+                peer,
+                handle,
+                left: Cell::new(20_000),
+                good: Cell::new(0),
+                bad: Cell::new(0),
+            };
+            let fails = script.contains("nth");
+            let mut begun = 0;
+            let serving = std::sync::atomic::AtomicBool::new(true);
+            std::thread::scope(|s| {
+                s.spawn(|| {
+                    while serving.load(Ordering::Relaxed) {
+                        b.progress();
+                        std::thread::yield_now();
+                    }
+                });
+                for _ in 0..3000 {
+                    let status = add(&a, peer, &handle, chain.completion());
+                    begun += u32::from(status == Status::SUCCESS);
+                    assert!(
+                        status == Status::SUCCESS || status.is_again() || fails,
+                        "{status}"
+                    );
+                }
+                let mut status = a.flush(None);
+                while status == Status::SUCCESS && a.stats().posted != a.stats().completed {
+                    status = a.flush(None);
+                }
+                assert_eq!(status == Status::UNREACH, fails, "{status}");
+                serving.store(false, Ordering::Relaxed);
+            });
+            let posted = begun + 20_000 - chain.left.get();
+            assert_eq!(chain.good.get() + chain.bad.get(), posted);
+            assert_eq!(chain.bad.get() > 0, fails);
+            a.close().unwrap();
+            drop(region);
+            b.close().unwrap();
+            assert!(window[0] >= u64::from(chain.good.get()));
+        }
+        tally(2, 40_000)
+    });
+}
+
+/// A peer that knows this process, or not, is released while it does not answer: what it owes is reported, and its late
+/// answers do no harm, nor those that it still has to send. Then it is connected again.
+fn released(known: bool) -> Tally {
+    let a = opened(&shape("256", "seed=1"), ThreadLevel::Single, &[]);
+    let late = shape("256", "seed=1,sendagain=2,burst=300,again=500");
+    let b = opened(&late, ThreadLevel::Single, &[]);
+    let mut window = [0u64; 1];
+    let region = register(&b, &mut window, Access::all());
+    let handle = region.handle();
+    let peer = a.connect(b.address(), 1).unwrap();
+    if known {
+        insist(&a, || add(&a, peer, &handle, None));
+        attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+    }
+    let seen = Seen::default();
+    let mut posted = 0;
+    while add(&a, peer, &handle, seen.completion()) == Status::SUCCESS {
+        posted += 1;
+    }
+    // SAFETY: connected once.
+    assert_eq!(unsafe { a.disconnect(peer) }, Status::TIMEOUT);
+    assert_eq!(seen.both(), (0, posted));
+    assert_eq!(seen.status(), Status::TIMEOUT);
+    let stats = a.stats();
+    assert_eq!(stats.posted, stats.completed + stats.failed, "{stats:?}");
+    attended(&b, || {
+        for _ in 0..3000 {
+            a.progress();
+        }
+    });
+    // The next line finds the target as it was.
+    let peer = a.connect(b.address(), 1).unwrap();
+    attended(&b, || {
+        for _ in 0..100 {
+            insist(&a, || add(&a, peer, &handle, None));
+        }
+        // A release waits some seconds only, in which a busy machine may not come round to the target.
+        // SAFETY: connected.
+        let flushed = a.flush(Some(unsafe { peer.as_ref() }));
+        assert_eq!(flushed, Status::SUCCESS);
+        // SAFETY: connected once.
+        assert_eq!(unsafe { a.disconnect(peer) }, Status::SUCCESS);
+    });
+    assert_eq!(seen.all(), posted, "nothing comes later");
+    drop(region);
+    b.close().unwrap();
+    a.close().unwrap();
+    assert_eq!(violations(), "");
+    tally(1, 100 + u64::from(posted))
+}
+
+#[test]
+fn peers_are_released_unanswered() {
+    // Releasing waits for some seconds.
+    if let Some(tally) = isolated_as(&["known", "unknown"], |role| released(role == "known")) {
+        tally.insist("released peers");
+    }
+}
+
+/// A target that takes nothing leaves the provider's queue to others, however often it is asked whether it lives.
+#[test]
+fn a_silent_peer_starves_nobody() {
+    alone(|| {
+        let mut room = shape("2", "");
+        // A question of each line below fits, and a batch for somebody else.
+        room.push(("TX_SIZE", "4".to_owned()));
+        let a = opened(&room, ThreadLevel::Single, &[]);
+        let [b, c] = [(); 2].map(|()| opened(&shape("2", ""), ThreadLevel::Single, &[]));
+        let mut windows = [[0u64; 1]; 2];
+        let [of_b, of_c] = &mut windows;
+        let regions = [(&b, of_b), (&c, of_c)].map(|(t, w)| register(t, w, Access::all()));
+        let [to_b, to_c] = [0, 1].map(|i: usize| regions[i].handle());
+        let lines = [1, 2, 3].map(|proc| a.connect(b.address(), proc).unwrap());
+        let other = a.connect(c.address(), 4).unwrap();
+        attended(&b, || {
+            for peer in lines {
+                insist(&a, || add(&a, peer, &to_b, None));
+            }
+            assert_eq!(a.flush(None), Status::SUCCESS);
+        });
+        let mut posted = 3;
+        // The batches of these lines fill most of the target's mailbox. Every 4096th refusal asks.
+        for i in 0..80 * 4096 {
+            posted += u64::from(add(&a, lines[i % 3], &to_b, None) == Status::SUCCESS);
+        }
+        attended(&c, || {
+            for _ in 0..100 {
+                insist(&a, || add(&a, other, &to_c, None));
+            }
+            // SAFETY: connected until the transport closes.
+            let one = unsafe { other.as_ref() };
+            assert_eq!(a.flush(Some(one)), Status::SUCCESS);
+        });
+        attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+        close(regions, [a, b]);
+        c.close().unwrap();
+        assert_eq!(windows, [[posted], [100]]);
+        tally(1, posted + 100)
+    });
+}
+
+/// A target that takes nothing: a bounded number of operations is taken, before it knows this process and after.
+#[test]
+fn memory_is_bounded() {
+    alone(|| {
+        let mut total = 0;
+        for receives in ["1", "2", "256"] {
+            println!("@at {receives}");
+            let one = [("btl_ofi_rd_num", Value::Int(1))];
+            let (a, b, peer, window, region, h) = linked(1, || {
+                opened(&shape(receives, ""), ThreadLevel::Single, &one)
+            });
+            let before = total;
+            for most in [5_000, 12_000] {
+                let mut taken = 0;
+                for _ in 0..3 * most {
+                    match add(&a, peer, &h, None) {
+                        Status::SUCCESS => taken += 1,
+                        status => assert_eq!(status, Status::TEMP_OUT_OF_RESOURCE),
+                    }
+                }
+                assert!((500..most).contains(&taken), "{taken}");
+                attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+                total += taken;
+            }
+            a.close().unwrap();
+            drop(region);
+            b.close().unwrap();
+            assert_eq!(window, [total - before]);
+        }
+        tally(3, total)
+    });
+}

@@ -1,0 +1,323 @@
+//! Messages to peers that die, fall silent, come back, or answer while another does not. The provider has no atomics.
+
+use crate::lab::prelude::*;
+
+/// The word of a script that ends a silence after so many reads of the queue, and more than the patience of a run takes.
+const BACK: &str = "back=";
+const LATE: u32 = 600_000;
+
+fn faults(script: &str) -> Shape {
+    vec![
+        ("ATOMICS", "0".to_owned()),
+        ("FAULTS", script.to_owned()),
+        ("SEND_ORDER", "0".to_owned()),
+    ]
+}
+
+fn single(shape: &Shape, settings: &[(&str, Value)]) -> Transport {
+    opened(shape, ThreadLevel::Single, settings)
+}
+
+/// A window's place of a peer.
+#[derive(Clone, Copy)]
+struct Place(NonNull<Endpoint>, Handle);
+
+/// Posts the `i`-th operation, a put, get or atomic on the `i`-th word, once.
+fn try_post(
+    t: &Transport,
+    to: Place,
+    i: usize,
+    word: &mut u64,
+    done: Option<Completion>,
+) -> Status {
+    let Place(peer, h) = to;
+    let (local, at) = (ptr::from_mut(word).cast(), h.base() + 8 * i as u64);
+    let add = BtlAtomicOp::Add;
+    match i % 3 {
+        0 => t.put(peer, local, at, &h, 8, done),
+        1 => t.get(peer, local, at, &h, 8, done),
+        _ => t.atomic_fop(peer, local, at, &h, add, 1, done),
+    }
+}
+
+/// Posts an operation until it is taken or refused for good; whether it was taken.
+fn post(t: &Transport, to: Place, i: usize, word: &mut u64, calls: &AtomicU32) -> bool {
+    let deadline = Patience::new();
+    loop {
+        let status = try_post(t, to, i, word, calls.completion());
+        if status == Status::SUCCESS {
+            return true;
+        }
+        if !status.is_again() {
+            let gone = [Status::UNREACH, Status::FATAL];
+            assert!(gone.contains(&status), "{status}");
+            return false;
+        }
+        assert!(deadline.lasts(), "nothing is taken, and nobody ends it");
+        t.progress();
+    }
+}
+
+/// Adds up what became of operations, each of which was called back once or `refused`.
+fn judge(calls: &[AtomicU32], refused: usize) -> Tally {
+    let calls: Vec<u32> = calls.iter().map(|c| c.load(Ordering::Relaxed)).collect();
+    let of = |kind: u32| calls.iter().filter(|c| **c == kind).count();
+    let (done, failed) = (of(1), of(FAILED) + refused);
+    let lost = calls.len() - done - failed;
+    if lost > 0 {
+        println!("@lost {lost}: {refused} refused, called {calls:?}");
+    }
+    Tally {
+        run: 1,
+        checked: calls.len() as u64,
+        failed: failed as u64,
+        lost: lost as u64,
+        ..Tally::default()
+    }
+}
+
+/// A peer is killed with batches unanswered, and others gathered or waiting.
+#[test]
+fn peers_are_killed() {
+    if let Some(tally) = isolated(|| {
+        let mut tally = Tally::default();
+        for seed in 0..12usize {
+            println!("@at seed {seed}");
+            let (many, at) = [(100, 50), (100, 99), (3000, 2000), (3000, 2999)][seed % 4];
+            let script = format!(
+                "seed={seed},delay={},reorder=1,again=50,burst=3",
+                seed % 5 * 7
+            );
+            let t = single(&faults(&script), &[]);
+            let mut target = Target::start(&t, "lab", false);
+            let to = Place(target.peer, target.handle);
+            let calls = counters(many);
+            let mut words = vec![1u64; many];
+            if seed >= 6 {
+                // It knows this process; before, the first batch waits alone.
+                let first = AtomicU32::new(0);
+                assert!(post(&t, to, 0, &mut words[0], &first));
+                assert_eq!(t.flush(None), Status::SUCCESS);
+            }
+            let mut refused = 0;
+            for (i, (calls, word)) in calls.iter().zip(&mut words).enumerate() {
+                if i == at {
+                    target.kill();
+                }
+                refused += usize::from(!post(&t, to, i, word, calls));
+                if seed % 3 == 0 {
+                    t.progress();
+                    std::thread::yield_now();
+                }
+            }
+            assert_eq!(t.flush(None), Status::UNREACH, "seed {seed}");
+            assert_eq!(t.flush(None), Status::SUCCESS, "said by one flush");
+            // SAFETY: connected once, by `start`.
+            assert_eq!(unsafe { t.disconnect(target.peer) }, Status::SUCCESS);
+            drop(target);
+            t.close().unwrap();
+            tally += judge(&calls, refused);
+        }
+        tally
+    }) {
+        tally.summary("messages, killed peers");
+        assert_eq!(tally.run, 12);
+    }
+}
+
+/// Operations to two processes, while the origin's provider does as the script says. `lost` says how many peers
+/// are given up, if the script alone decides it.
+fn silence(script: &str, lost: Option<usize>) -> Tally {
+    println!("@at {script}");
+    const COUNT: usize = 120;
+    let t = single(
+        &faults(&format!("seed=9,{script}")),
+        &[
+            ("btl_ofi_peer_check_interval", Value::Unsigned(10)),
+            ("btl_ofi_peer_timeout", Value::Unsigned(100)),
+        ],
+    );
+    // The targets take no part in the faults.
+    drop(single(&faults(""), &[]));
+    let targets = [0, 1].map(|proc| Target::start_as(proc, &t, "lab", false));
+    let place = |i: usize| Place(targets[i % 2].peer, targets[i % 2].handle);
+    let calls = counters(COUNT);
+    let mut words = vec![0u64; COUNT];
+    let mut refused = 0;
+    for (i, (calls, word)) in calls.iter().zip(&mut words).enumerate() {
+        refused += usize::from(!post(&t, place(i), i, word, calls));
+        if i % 10 == 0 {
+            t.progress();
+        }
+    }
+    let status = t.flush(None);
+    let tally = judge(&calls, refused);
+    // Peers that were not lost go on: messages keep nobody else from it.
+    let more = counters(2);
+    let taken = (0..2).filter(|i| post(&t, place(*i), 3, &mut words[*i], &more[*i]));
+    let taken = taken.count();
+    let last = t.flush(None);
+    if let Some(lost) = lost {
+        assert_eq!(status == Status::SUCCESS, lost == 0, "{script}: {status}");
+        assert_eq!(tally.failed > 0, lost > 0, "{script}");
+        assert_eq!((taken, last), (2 - lost, Status::SUCCESS), "{script}");
+        let good = more.iter().filter(|c| c.load(Ordering::Relaxed) == 1);
+        assert_eq!(good.count(), taken, "{script}");
+    }
+    // Nothing comes later either, also where a silent peer comes back.
+    let counts = || -> Vec<u32> { calls.iter().map(|c| c.load(Ordering::Relaxed)).collect() };
+    let before = counts();
+    let late = if script.ends_with(&format!("{BACK}{LATE}")) {
+        LATE
+    } else {
+        5000
+    };
+    for _ in 0..late {
+        t.progress();
+    }
+    assert_eq!(counts(), before, "{script}");
+    drop(targets);
+    t.close().unwrap();
+    tally
+}
+
+fn silent(part: usize) -> Tally {
+    let mut tally = Tally::default();
+    let late = format!("silent=1,{BACK}{LATE}");
+    let scripts = [
+        // A peer says nothing more, from its first message, from some later one.
+        ("silent=1", 1),
+        ("silent=2,delay=20,reorder=1,again=100,burst=3", 1),
+        // It comes back too late, or in time.
+        (&*late, 1),
+        ("silent=1,back=300", 0),
+        ("silent=2,back=1000,delay=20,reorder=1", 0),
+        // Completions that name nothing: answers are lost.
+        ("nullok=1000", 2),
+        ("stray=1000", 0),
+        // The provider takes nothing, at once or after a while, or no sends.
+        ("againfrom=1", 2),
+        ("againfrom=3,delay=10", 2),
+        ("sendagain=1", 2),
+        ("sendagain=2,recvagain=2", 0),
+    ];
+    for (script, lost) in scripts.iter().skip(part).step_by(2) {
+        tally += silence(script, Some(*lost));
+    }
+    // Errors that name nothing. Some of the messages arrive.
+    let nameless = ["error=1000,nameless=1000", "error=300,nameless=1000"];
+    tally += silence(nameless[part], None);
+    tally
+}
+
+#[test]
+fn silence_ends() {
+    // What is waited for is time, not processors.
+    if let Some(tally) = isolated_as(&["0", "1"], |part| silent(part.parse().unwrap())) {
+        tally.summary("messages, silent peers");
+        assert_eq!(tally.run, 13);
+    }
+}
+
+/// Flush of one peer ends though another does not answer, and though another thread keeps posting.
+#[test]
+fn flush_is_exact() {
+    alone(|| {
+        let shape = faults("seed=1,delay=5,reorder=1");
+        let a = opened(&shape, ThreadLevel::Multiple, &[]);
+        let (b, c) = (single(&shape, &[]), single(&shape, &[]));
+        let mut windows = [[0u64; 60]; 2];
+        let [of_b, of_c] = &mut windows;
+        let regions = [(&b, of_b), (&c, of_c)].map(|(t, w)| register(t, w, Access::all()));
+        let to_b = Place(a.connect(b.address(), 1).unwrap(), regions[0].handle());
+        let to_c = Place(a.connect(c.address(), 2).unwrap(), regions[1].handle());
+        // SAFETY: connected until the transport closes.
+        let peer_b = unsafe { to_b.0.as_ref() };
+        let (calls_b, calls_c) = (counters(60), counters(60));
+        let mut words = [vec![0u64; 60], vec![0u64; 60]];
+        attended(&b, || {
+            for i in 0..60 {
+                assert!(post(&a, to_b, i, &mut words[0][i], &calls_b[i]));
+                assert!(post(&a, to_c, i, &mut words[1][i], &calls_c[i]));
+            }
+            assert_eq!(a.flush(Some(peer_b)), Status::SUCCESS);
+            assert!(calls_b.iter().all(|n| n.load(Ordering::Relaxed) == 1));
+            assert!(calls_c.iter().all(|n| n.load(Ordering::Relaxed) == 0));
+            attended(&c, || assert_eq!(a.flush(None), Status::SUCCESS));
+            assert!(calls_c.iter().all(|n| n.load(Ordering::Relaxed) == 1));
+            let stop = AtomicBool::new(false);
+            let (address, handle) = (to_b.0.as_ptr() as usize, to_b.1);
+            std::thread::scope(|s| {
+                s.spawn(|| {
+                    let to = Place(NonNull::new(address as *mut Endpoint).unwrap(), handle);
+                    let mut word = Box::new(0);
+                    while !stop.load(Ordering::Relaxed) {
+                        insist(&a, || try_post(&a, to, 5, &mut word, None));
+                    }
+                    assert_eq!(a.flush(None), Status::SUCCESS);
+                });
+                let mut word = 0;
+                for round in 0..50 {
+                    let calls = AtomicU32::new(0);
+                    assert!(post(&a, to_b, 0, &mut word, &calls));
+                    let one = (round % 2 == 0).then_some(peer_b);
+                    assert_eq!(a.flush(one), Status::SUCCESS);
+                    assert_eq!(calls.load(Ordering::Relaxed), 1);
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+        });
+        a.close().unwrap();
+        drop(regions);
+        b.close().unwrap();
+        c.close().unwrap();
+        let mut tally = judge(&calls_b, 0);
+        tally += judge(&calls_c, 0);
+        tally
+    });
+}
+
+/// A transport is cut off from its provider while it owes an answer. It waits no longer to send it.
+#[test]
+fn a_cut_off_target_closes() {
+    alone(|| {
+        let settings = [
+            ("btl_ofi_peer_check_interval", Value::Unsigned(10)),
+            ("btl_ofi_peer_timeout", Value::Unsigned(100)),
+            ("btl_ofi_message_limit", Value::Unsigned(64)),
+        ];
+        let a = single(&faults("silent=1,sendagain=1"), &settings);
+        let [b, c] = [(); 2].map(|()| single(&faults(""), &settings));
+        let mut windows = [[0u64; 60]; 2];
+        let [of_a, of_b] = &mut windows;
+        let regions = [(&a, of_a), (&b, of_b)].map(|(t, w)| register(t, w, Access::all()));
+        let to_a = Place(c.connect(a.address(), 1).unwrap(), regions[0].handle());
+        let mut word = 0;
+        assert_eq!(try_post(&c, to_a, 2, &mut word, None), Status::SUCCESS);
+        let deadline = Patience::new();
+        let executed = ptr::with_exposed_provenance::<u64>((to_a.1.base() + 16) as usize);
+        // SAFETY: a word of the window, which lives.
+        while unsafe { executed.read_volatile() } == 0 {
+            assert!(deadline.lasts(), "the target executes nothing");
+            c.progress();
+            a.progress();
+        }
+        // The provider makes a put of this size. The peer of the first one is silent.
+        let (peer, h) = (a.connect(b.address(), 2).unwrap(), regions[1].handle());
+        let mut data = [0u64; 10];
+        let from = data.as_mut_ptr().cast();
+        insist(&a, || a.put(peer, from, h.base(), &h, 80, None));
+        assert_eq!(a.flush(None), Status::FATAL);
+        assert_eq!(c.flush(None), Status::UNREACH);
+        drop(regions);
+        let before = worked();
+        a.close().unwrap();
+        let spent = worked() - before;
+        assert!(
+            spent < Duration::from_secs(2),
+            "closing worked for {spent:?}"
+        );
+        b.close().unwrap();
+        c.close().unwrap();
+    });
+}

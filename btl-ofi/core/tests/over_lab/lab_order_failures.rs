@@ -1,0 +1,137 @@
+//! Puts that go by order when nothing confirms them: reads that fail, that never end, that end late; and providers and
+//! peers that are refused.
+
+use crate::lab::prelude::*;
+
+/// A read that fails, or never ends: the puts that it covers are reported as failed, once each, and no others.
+#[test]
+fn puts_that_nothing_confirms_fail_once() {
+    alone(|| {
+        let mut tally = Tally::default();
+        // The second operation is the read.
+        for (fault, flushed) in [("nth=2", Status::ERROR), ("silent=2", Status::FATAL)] {
+            for with_callback in [true, false] {
+                let faults = format!("seed=1,{fault}");
+                shape(&[("CONFIRMS", "0"), ("READ_ORDER", "1"), ("FAULTS", &faults)]);
+                let settings = [
+                    ("btl_ofi_peer_check_interval", Value::Unsigned(20)),
+                    ("btl_ofi_peer_timeout", Value::Unsigned(100)),
+                ];
+                let t = open("lab", ThreadLevel::Single, &settings);
+                let losses = Losses::default();
+                t.on_error(Some(losses.report()));
+                let peer = t.connect(t.address(), 0).unwrap();
+                let mut window = vec![0u64; 64];
+                let region = register(&t, &mut window, Access::all());
+                let (h, source) = (region.handle(), 7u64);
+                let from = ptr::from_ref(&source).cast_mut().cast();
+                let calls = AtomicU32::new(0);
+                let completion = with_callback.then(|| calls.completion()).flatten();
+                insist(&t, || t.put(peer, from, h.base(), &h, 8, completion));
+                let wanted = match (with_callback, flushed) {
+                    (true, Status::ERROR) => Status::SUCCESS,
+                    _ => flushed,
+                };
+                let what = format!("{fault}, callback: {with_callback}");
+                assert_eq!(t.flush(None), wanted, "{what}");
+                assert_eq!(t.flush(None), Status::SUCCESS, "{what}: told once");
+                assert_eq!(
+                    calls.load(Ordering::Relaxed),
+                    u32::from(with_callback) * FAILED,
+                    "{what}"
+                );
+                let stats = t.stats();
+                assert_eq!(
+                    (stats.posted, stats.completed, stats.failed),
+                    (1, 0, 1),
+                    "{what}"
+                );
+                if flushed == Status::ERROR {
+                    // The next read confirms the next put.
+                    insist(&t, || t.put(peer, from, h.base() + 8, &h, 8, None));
+                    assert_eq!(t.flush(None), Status::SUCCESS, "{what}");
+                    assert_eq!(window[1], 7, "{what}");
+                }
+                // SAFETY: connected once.
+                unsafe { t.disconnect(peer) };
+                close([region], [t]);
+                assert_eq!(
+                    calls.load(Ordering::Relaxed),
+                    u32::from(with_callback) * FAILED,
+                    "{what}"
+                );
+                tally.run += 1;
+            }
+        }
+        tally
+    });
+}
+
+/// A peer is released while a read from it is outstanding, which may end later: its place is not given to another peer.
+#[test]
+fn a_released_peer_keeps_its_place_while_a_read_names_it() {
+    alone(|| {
+        // The read never ends.
+        shape(&[
+            ("CONFIRMS", "0"),
+            ("READ_ORDER", "1"),
+            ("FAULTS", "seed=1,silent=2"),
+        ]);
+        let settings = [
+            ("btl_ofi_peer_check_interval", Value::Unsigned(20)),
+            ("btl_ofi_peer_timeout", Value::Unsigned(0)),
+        ];
+        let t = open("lab", ThreadLevel::Single, &settings);
+        let peer = t.connect(t.address(), 0).unwrap();
+        let mut window = vec![0u64; 64];
+        let region = register(&t, &mut window, Access::all());
+        let (h, source) = (region.handle(), 7u64);
+        let from = ptr::from_ref(&source).cast_mut().cast();
+        insist(&t, || t.put(peer, from, h.base(), &h, 8, None));
+        // SAFETY: connected once.
+        let released = unsafe { t.disconnect(peer) };
+        assert_ne!(released, Status::SUCCESS);
+        let stats = t.stats();
+        assert_eq!((stats.posted, stats.failed), (1, 1));
+        let other = t.connect(t.address(), 1).unwrap();
+        assert_ne!(other, peer, "the read may still name the place");
+        close([region], [t]);
+    });
+}
+
+/// What is refused, and why.
+#[test]
+fn what_cannot_go_by_order_is_refused() {
+    alone(|| {
+        let refused = |pairs: &[(&str, &str)], why: &str| {
+            shape(pairs);
+            let lab = [("btl_ofi_provider_include", Value::str("lab"))];
+            let opened = try_open(&options(&lab), ThreadLevel::Single);
+            let said = opened.err().unwrap().to_string();
+            assert!(said.contains(why), "{said}");
+        };
+        refused(&[("CONFIRMS", "0")], "FI_ORDER_RMA_RAW");
+        let by_order = [("CONFIRMS", "0"), ("READ_ORDER", "1")];
+        refused(
+            &[by_order[0], by_order[1], ("MODE", "CONTEXT")],
+            "claims the contexts",
+        );
+        // A peer that confirms by itself publishes no word.
+        shape(&[]);
+        let other = open("lab", ThreadLevel::Single, &[]);
+        shape(&by_order);
+        let t = open("lab", ThreadLevel::Single, &[]);
+        let why = t.connect(other.address(), 1).unwrap_err().to_string();
+        assert!(
+            why.contains("publishes no word") && why.contains("provider lab"),
+            "{why}"
+        );
+        assert!(other.connect(t.address(), 1).is_ok());
+        t.close().unwrap();
+        other.close().unwrap();
+        Tally {
+            refused: 3,
+            ..Tally::default()
+        }
+    });
+}

@@ -1,0 +1,251 @@
+//! Large transfers over several rails of a provider that fails by script on all rails but the first: every transfer is done,
+//! once, with all its bytes, however its rails fail.
+
+use crate::lab::prelude::*;
+
+const SEEDS: u64 = 120;
+const BATCH: u64 = 30;
+/// Bytes of a slot of the window: a transfer has one for itself.
+const SLOT: usize = 400_000;
+const SLOTS: usize = 6;
+const EPOCHS: usize = 3;
+/// EIO, EINVAL, ECONNRESET, ESHUTDOWN.
+const ERRORS: [u32; 4] = [5, 22, 104, 108];
+
+/// A shape, from a seed alone. `silent`: the rails stop without a word.
+fn script(seed: u64, silent: bool) -> Vec<(&'static str, String)> {
+    let mut dice = Dice(seed);
+    let bits = ["VIRT_ADDR", "ALLOCATED", "PROV_KEY", "ENDPOINT"];
+    let modes: Vec<_> = bits.into_iter().filter(|_| dice.below(2) == 0).collect();
+    let mut faults = vec![
+        format!("seed={seed}"),
+        format!("errno={}", dice.pick(&ERRORS)),
+    ];
+    for (name, values) in [
+        ("error", &[0, 0, 20, 200, 1000]),
+        ("nth", &[0, 0, 1, 5, 40]),
+        ("nameless", &[0, 0, 0, 300, 1000]),
+        ("again", &[0, 0, 200, 700, 1000]),
+        ("delay", &[0, 3, 40, 200, 0]),
+        ("reorder", &[0, 1, 0, 1, 0]),
+        ("keyrejected", &[0, 0, 0, 0, 300]),
+    ] {
+        faults.push(format!("{name}={}", dice.pick(values)));
+    }
+    if silent {
+        faults = vec![
+            format!("seed={seed}"),
+            format!("silent={}", dice.pick(&[1, 7, 30])),
+        ];
+    } else if dice.below(12) == 0 {
+        faults.push(format!("open={}", dice.pick(&["domain", "ep", "cq", "av"])));
+    }
+    let first = format!(
+        "delay={},again={}",
+        dice.pick(&[0, 20]),
+        dice.pick(&[0, 100])
+    );
+    vec![
+        ("DOMAINS", dice.pick(&["2", "3", "4"]).to_owned()),
+        ("MR_MODE", modes.join(",")),
+        ("MODE", dice.pick(&["", "CONTEXT", "CONTEXT2"]).to_owned()),
+        ("TX_SIZE", dice.pick(&["2", "16", "256"]).to_owned()),
+        ("KEYS", dice.pick(&["low", "high", "random"]).to_owned()),
+        ("FAULTS", first),
+        ("RAIL_FAULTS", faults.join(",")),
+    ]
+}
+
+/// A transfer to or from one slot, with what it must move.
+struct Transfer {
+    put: bool,
+    slot: usize,
+    bytes: Vec<u8>,
+    expected: Vec<u8>,
+    calls: AtomicU32,
+    tracked: bool,
+}
+
+/// Transfers of one thread to its slots.
+struct Worker<'a> {
+    t: &'a Transport,
+    peers: Vec<usize>,
+    handle: Handle,
+    slots: std::ops::Range<usize>,
+    dice: Dice,
+    /// What its slots hold.
+    model: Vec<Vec<u8>>,
+    /// Whether transfers are small: the provider looks at all bytes of an outstanding one at every poll.
+    few: bool,
+}
+
+impl Worker<'_> {
+    /// Transfers to all slots, at once, and a flush. Returns how many there were.
+    fn epoch(&mut self) -> u64 {
+        let slots = self.slots.clone();
+        let mut transfers: Vec<Transfer> = slots
+            .map(|slot| {
+                let at = slot - self.slots.start;
+                let put = self.dice.below(2) == 0;
+                let size = match self.few {
+                    true => 131_072,
+                    false => self
+                        .dice
+                        .pick(&[SLOT, SLOT - 1, 131_072, 131_071, 200_000, 8]),
+                };
+                let random = self.dice.next();
+                let fresh: Vec<u8> = (0..size as u64)
+                    .map(|i| (random.rotate_left(i as u32 % 61) ^ i) as u8)
+                    .collect();
+                if put {
+                    self.model[at][..size].copy_from_slice(&fresh);
+                }
+                Transfer {
+                    put,
+                    slot,
+                    expected: self.model[at][..size].to_vec(),
+                    bytes: if put { fresh } else { vec![0; size] },
+                    calls: AtomicU32::new(0),
+                    tracked: self.dice.below(2) == 0,
+                }
+            })
+            .collect();
+        for transfer in &mut transfers {
+            self.post(transfer);
+        }
+        let status = self.t.flush(None);
+        assert_eq!(status, Status::SUCCESS);
+        for transfer in &transfers {
+            let calls = transfer.calls.load(Ordering::Relaxed);
+            assert_eq!(calls, u32::from(transfer.tracked), "callbacks");
+            let (slot, at) = (transfer.slot, transfer.slot - self.slots.start);
+            assert!(
+                transfer.bytes == transfer.expected,
+                "the buffer of slot {slot}"
+            );
+            let window = self.handle.base() as usize + slot * SLOT;
+            // SAFETY: the window outlives the transport, and nothing that writes to this slot is outstanding.
+            let held = unsafe { std::slice::from_raw_parts(window as *const u8, SLOT) };
+            assert!(held == self.model[at], "slot {slot}");
+        }
+        transfers.len() as u64
+    }
+
+    fn post(&mut self, transfer: &mut Transfer) {
+        let peer: NonNull<Endpoint> = NonNull::new(self.dice.pick(&self.peers) as *mut _).unwrap();
+        let at = self.handle.base() + (transfer.slot * SLOT) as u64;
+        let completion = transfer.tracked.then(|| transfer.calls.completion());
+        let completion = completion.flatten();
+        let (local, size) = (transfer.bytes.as_mut_ptr().cast(), transfer.bytes.len());
+        let h = self.handle;
+        loop {
+            let status = match transfer.put {
+                true => self.t.put(peer, local, at, &h, size, completion),
+                false => self.t.get(peer, local, at, &h, size, completion),
+            };
+            if status.is_again() {
+                self.t.progress();
+                continue;
+            }
+            if status == Status::COMPLETED {
+                transfer.calls.fetch_add(1, Ordering::Relaxed);
+            } else {
+                assert_eq!(status, Status::SUCCESS);
+            }
+            return;
+        }
+    }
+}
+
+/// Runs one script. Returns the number of transfers.
+fn run(script: &[(&str, String)], seed: u64, silent: bool) -> u64 {
+    let pairs: Vec<_> = script.iter().map(|(n, v)| (*n, v.as_str())).collect();
+    shape(&pairs);
+    let threads = [1, 1, 3][seed as usize % 3];
+    let level = match threads {
+        1 => ThreadLevel::Single,
+        _ => ThreadLevel::Multiple,
+    };
+    let t = open("lab", level, &[("btl_ofi_rails", Value::str("auto"))]);
+    let peers = [0, 1].map(|proc| t.connect(t.address(), proc).unwrap().as_ptr() as usize);
+    let mut window = vec![0u8; SLOTS * SLOT];
+    // SAFETY: the window outlives the transport.
+    let region = unsafe { t.register(window.as_mut_ptr().cast(), window.len(), Access::all()) };
+    let region = region.unwrap();
+    let share = if silent { 1 } else { SLOTS / threads };
+    let done = std::thread::scope(|s| {
+        let workers: Vec<_> = (0..threads)
+            .map(|i| {
+                let mut worker = Worker {
+                    t: &t,
+                    peers: peers.to_vec(),
+                    handle: region.handle(),
+                    slots: i * share..(i + 1) * share,
+                    dice: Dice(seed * 7 + i as u64),
+                    model: vec![vec![0; SLOT]; share],
+                    few: silent,
+                };
+                s.spawn(move || (0..EPOCHS).map(|_| worker.epoch()).sum::<u64>())
+            })
+            .collect();
+        workers.into_iter().map(|w| w.join().unwrap()).sum()
+    });
+    close([region], [t]);
+    done
+}
+
+fn one_seed(seed: u64, silent: bool) -> Tally {
+    let script = script(seed, silent);
+    println!("@at seed {seed}: {script:?}");
+    Tally {
+        run: 1,
+        checked: run(&script, seed, silent),
+        ..Tally::default()
+    }
+}
+
+#[test]
+fn rails_fail() {
+    if let Some(total) = isolated_seeds((1, SEEDS), BATCH, |seed| one_seed(seed, false)) {
+        total.summary(&format!("rails, {SEEDS} seeds"));
+        assert_eq!(total.run, SEEDS);
+        assert!(total.faults > 1000, "{total:?}");
+    }
+}
+
+/// Rails that stop without a word are given up after some seconds, while the first interface answers.
+#[test]
+fn rails_are_silent() {
+    if let Some(total) = isolated_seeds((1, 2), 2, |seed| one_seed(seed, true)) {
+        total.summary("silent rails");
+        assert_eq!(total.run, 2);
+    }
+}
+
+/// A peer that is released with an operation outstanding, and connected again.
+#[test]
+fn rails_are_used_again() {
+    alone(|| {
+        // The first interface says nothing of the first operation.
+        shape(&[("DOMAINS", "2"), ("FAULTS", "seed=1,silent=1")]);
+        let rails = [("btl_ofi_rails", Value::str("auto"))];
+        let t = open("lab", ThreadLevel::Single, &rails);
+        let (mut window, mut source) = (vec![0u8; SLOT], vec![7u8; SLOT]);
+        // SAFETY: the window outlives the transport.
+        let region = unsafe { t.register(window.as_mut_ptr().cast(), SLOT, Access::all()) };
+        let region = region.unwrap();
+        let (h, from) = (region.handle(), source.as_mut_ptr().cast());
+        for (size, status) in [(8, Status::TIMEOUT), (SLOT, Status::SUCCESS)] {
+            let peer = t.connect(t.address(), 1).unwrap();
+            let posted = t.put(peer, from, h.base(), &h, size, None);
+            assert_eq!(posted, Status::SUCCESS);
+            // SAFETY: connected once.
+            assert_eq!(unsafe { t.disconnect(peer) }, status, "{size} bytes");
+        }
+        // In pieces, which only transfers over rails have.
+        let completed = t.stats().completed;
+        assert!(completed > 2, "{completed} operations");
+        assert!(window == source);
+        close([region], [t]);
+    });
+}

@@ -1,0 +1,111 @@
+//! Peers that live, and take longer than `btl_ofi_peer_timeout` for one operation: those behind a slow link, and those that are slow
+//! to copy what comes for their device memory.
+
+use crate::lab::prelude::*;
+
+/// The peer timeout, milliseconds.
+const TIME: u64 = 100;
+
+fn single(faults: &str, timeout: u64) -> Transport {
+    let shape: Shape = vec![
+        ("MAX_MSG", (32 << 20).to_string()),
+        ("FAULTS", faults.to_owned()),
+    ];
+    let mut settings = DeviceWay::Progress.parameters();
+    settings.extend([
+        ("btl_ofi_peer_check_interval", Value::Unsigned(10)),
+        ("btl_ofi_peer_timeout", Value::Unsigned(timeout)),
+    ]);
+    opened(&shape, ThreadLevel::Single, &settings)
+}
+
+fn failure(peer: NonNull<Endpoint>) -> Option<Status> {
+    // SAFETY: connected until the transport closes.
+    unsafe { peer.as_ref() }.failure()
+}
+
+fn put(
+    t: &Transport,
+    peer: NonNull<Endpoint>,
+    (h, at): (&Handle, u64),
+    from: &mut [u64],
+    seen: &Seen,
+) {
+    let (local, size) = (from.as_mut_ptr().cast(), size_of_val(from));
+    insist(t, || t.put(peer, local, at, h, size, seen.completion()));
+}
+
+/// A peer that answers nothing is given up after the time, and after as much more as a long put takes over a slow link.
+#[test]
+fn a_long_put_has_more_time() {
+    alone(|| {
+        for (bytes, least) in [(8, TIME), (4 << 20, 10 * TIME)] {
+            let t = single("seed=1,silent=1", TIME);
+            let target = single("", 0);
+            let mut window = vec![0u64; (4 << 20) / 8];
+            let region = register(&target, &mut window, Access::all());
+            let h = region.handle();
+            let peer = t.connect(target.address(), 1).unwrap();
+            let mut source = vec![1u64; bytes / 8];
+            let seen = Seen::default();
+            let (begun, patience) = (Instant::now(), Patience::new());
+            put(&t, peer, (&h, h.base()), &mut source, &seen);
+            while failure(peer).is_none() {
+                t.progress();
+                assert!(patience.lasts(), "it is not noticed");
+            }
+            // Less than an interval may be missing, which began before the put.
+            let lasted = begun.elapsed().as_millis() as u64;
+            assert!(lasted + 10 >= least, "{bytes} bytes after {lasted} ms");
+            assert_eq!((seen.both(), seen.status()), ((0, 1), Status::UNREACH));
+            close([region], [t, target]);
+        }
+    });
+}
+
+/// A put to device memory whose owner makes some fragments now and then: each in time, all of them not.
+#[test]
+fn fragments_prove_life() {
+    const BYTES: usize = 16 << 20;
+    alone(|| {
+        let t = single("", TIME);
+        let target = single("", 0);
+        let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
+        target.set_overrides(Some(&copies));
+        let mut window = vec![0u64; BYTES / 8];
+        let base = device::address(window.as_mut_ptr().cast());
+        // SAFETY: the window outlives the region.
+        let region =
+            unsafe { target.register_hmem(base, BYTES, Access::all(), hmem_iface::CUDA, 0) };
+        let region = region.unwrap();
+        let (h, at) = (region.handle(), base as u64);
+        let peer = t.connect(target.address(), 1).unwrap();
+        let mut source = vec![7u64; BYTES / 8];
+        let seen = Seen::default();
+        let begun = Instant::now();
+        put(&t, peer, (&h, at), &mut source, &seen);
+        let mut served = begun;
+        while seen.all() == 0 {
+            t.progress();
+            if served.elapsed().as_millis() as u64 >= TIME * 2 / 5 {
+                served = Instant::now();
+                target.progress();
+            }
+            assert!(begun.elapsed() < BLOCKED, "it does not end");
+        }
+        assert_eq!((seen.succeeded(), failure(peer)), (1, None));
+        assert!(begun.elapsed().as_millis() as u64 > 2 * TIME);
+        assert!(window.iter().all(|word| *word == 7));
+        // Some checks find nothing outstanding. Then the owner makes no further progress.
+        let begun = Instant::now();
+        while begun.elapsed().as_millis() < 50 {
+            t.progress();
+        }
+        put(&t, peer, (&h, at), &mut source, &seen);
+        until(&[&t], "it is not noticed", || seen.all() != 1);
+        assert_eq!((seen.failed(), seen.status()), (1, Status::UNREACH));
+        t.close().unwrap();
+        drop(region);
+        target.close().unwrap();
+    });
+}

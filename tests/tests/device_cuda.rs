@@ -156,16 +156,23 @@ fn an_old_device_starts_nothing() {
     }
 }
 
-/// A driver without a device, and a device that is not wanted, are as no driver.
+/// A driver without a device, and a device that is not wanted, are as no driver. The reason is told.
 #[test]
 fn without_a_device_there_is_level_1() {
-    for (devices, setting) in [("0", "1"), ("1", "0")] {
+    for (devices, setting, why) in [
+        (
+            "0",
+            "1",
+            "no device is known: the CUDA driver has no device",
+        ),
+        ("1", "0", "no device is known: host_cuda is off"),
+    ] {
         let info = ["info", "--provider", "shm", "--mca", "host_cuda", setting];
         let outcome = host(&info, devices);
         let said = outcome.transcript();
         assert!(outcome.status.success(), "{said}");
         assert!(outcome.stdout.contains("level 1"), "{said}");
-        assert!(outcome.stdout.contains("no device is known"), "{said}");
+        assert!(outcome.stdout.contains(why), "{said}");
     }
 }
 

@@ -14,6 +14,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{Place, finish, host_stub};
+use host_stub::device::cuda_devices;
 use serde_json::Value;
 
 /// An `ompi_info` of this version, with these folders of components, this list of components for windows, and further lines on its output and
@@ -132,6 +133,38 @@ fn a_list_decides_whether_the_component_serves_windows() {
         assert_eq!(found[1].0, verdict, "{list}");
         assert!(found[1].1.contains(said), "{list}: {found:?}");
         assert!(found[1].2.contains(set), "{found:?}");
+    }
+}
+
+#[test]
+fn it_tells_whether_windows_may_lie_in_memory_of_devices() {
+    let place = Place::new("doctor-devices");
+    let folder = components(&place.0, "ours");
+    let own = match cuda_devices() {
+        Ok(_) => ("ok", "level 2"),
+        Err(_) => ("ok", "level 1"),
+    };
+    let off = ("note", "osc_ofi_rs_cuda is off, from environment");
+    let refused = ("note", "osc_ofi_rs_device_level is 1, from environment");
+    for (cuda, level, (verdict, said)) in [
+        ("auto", "2", own),
+        ("off", "2", off),
+        ("auto", "1", refused),
+    ] {
+        let parameter = |name: &str, value: &str| {
+            let key = format!("mca:osc:ofi_rs:param:osc_ofi_rs_{name}");
+            format!("{key}:value:{value}\n{key}:source:environment\n")
+        };
+        let out = [
+            OURS,
+            "\n",
+            &parameter("cuda", cuda),
+            &parameter("device_level", level),
+        ];
+        ompi_info(&place.0, "4.1.4", &folder, "", &out.concat(), "");
+        let found = finding(&mut doctor(&place.0, &[]), "devices");
+        assert_eq!(found.0, verdict, "{found:?}");
+        assert!(found.1.contains(said), "{found:?}");
     }
 }
 

@@ -5,7 +5,7 @@
 #[cfg(feature = "cuda")]
 mod driver {
     use std::ffi::{CStr, c_char, c_int, c_void};
-    use std::sync::Arc;
+    use std::sync::{Arc, OnceLock};
 
     use cudarc::driver::sys::{
         self, CUcontext, CUdevice_attribute, CUmemorytype, CUpointer_attribute, CUresult,
@@ -193,19 +193,27 @@ mod driver {
         }
     }
 
-    /// Devices that the driver has; 0 without a driver.
-    fn count() -> i32 {
+    /// How many CUDA devices this machine has, or why there is none. The first call starts the driver.
+    pub fn cuda_devices() -> Result<usize, String> {
+        static COUNTED: OnceLock<Result<usize, String>> = OnceLock::new();
+        COUNTED.get_or_init(count).clone()
+    }
+
+    fn count() -> Result<usize, String> {
         // SAFETY: only looks for the library.
         if !unsafe { sys::is_culib_present() } {
-            return 0;
+            return Err(String::from("there is no CUDA driver (libcuda.so)"));
         }
         let mut count = 0;
         // SAFETY: the library is there; `count` receives the number.
-        let counted = unsafe {
-            sys::cuInit(0) == CUresult::CUDA_SUCCESS
-                && sys::cuDeviceGetCount(&mut count) == CUresult::CUDA_SUCCESS
-        };
-        if counted { count } else { 0 }
+        unsafe {
+            done("cuInit", sys::cuInit(0))?;
+            done("cuDeviceGetCount", sys::cuDeviceGetCount(&mut count))?;
+        }
+        match usize::try_from(count) {
+            Ok(0) | Err(_) => Err(String::from("the CUDA driver has no device")),
+            Ok(count) => Ok(count),
+        }
     }
 
     fn name(device: i32) -> String {
@@ -277,7 +285,7 @@ mod driver {
     impl Devices {
         /// Adds the CUDA devices of this machine, in the driver's order; returns how many there are.
         pub fn add_cuda(&self) -> Result<usize, DeviceError> {
-            let count = count();
+            let count = cuda_devices().unwrap_or(0) as i32;
             let mut first = None;
             for ordinal in 0..count {
                 let mut handle = 0;
@@ -295,7 +303,7 @@ mod driver {
                     why: why.map_or(String::new(), |why| format!("CUDA device {ordinal}: {why}")),
                 };
                 // A context costs memory of its device: made when something is wanted there.
-                let primary = std::sync::OnceLock::<Result<Arc<Primary>, String>>::new();
+                let primary = OnceLock::<Result<Arc<Primary>, String>>::new();
                 let allocate = move |len| {
                     let made = primary.get_or_init(|| Primary::retain(ordinal).map(Arc::new));
                     let memory = CudaMemory::new(made.as_ref().map_err(Clone::clone)?, len)?;
@@ -369,6 +377,11 @@ mod driver {
     use crate::error::DeviceError;
     use crate::registry::Devices;
 
+    /// None: this was built without CUDA.
+    pub fn cuda_devices() -> Result<usize, String> {
+        Err(String::from("this was built without CUDA"))
+    }
+
     /// Never: this was built without CUDA.
     pub fn is_cuda_loaded() -> bool {
         false
@@ -382,4 +395,4 @@ mod driver {
     }
 }
 
-pub use driver::is_cuda_loaded;
+pub use driver::{cuda_devices, is_cuda_loaded};

@@ -13,7 +13,7 @@ mod numbering;
 mod registry;
 mod table;
 
-pub use cuda::is_cuda_loaded;
+pub use cuda::{cuda_devices, is_cuda_loaded};
 pub use door::OfWindows;
 pub use error::{DeviceError, TransportErrorText};
 pub use registry::{Allocation, Device, Devices, Lookup, MappedMemory};

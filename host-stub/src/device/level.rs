@@ -70,23 +70,27 @@ pub struct Support {
 }
 
 impl Support {
-    /// The level that a transport, devices and a limit come to.
-    pub fn of(knows_devices: bool, devices: &[Device], limit: Level) -> Support {
+    /// The level that a transport, devices and a limit come to. `none` tells why there is no device.
+    pub fn of(
+        knows_devices: bool,
+        devices: &[Device],
+        limit: Level,
+        none: impl FnOnce() -> String,
+    ) -> Support {
         let (level, why) = if !knows_devices {
             let why = "the plugin knows of no device memory (its ABI is older than 1.1)";
-            (Level::HostOnHost, why)
+            (Level::HostOnHost, String::from(why))
         } else if devices.is_empty() {
-            (Level::HostOnHost, "no device is known")
+            (Level::HostOnHost, none())
         } else if !devices.iter().any(|device| device.starts) {
             let mut whys = devices.iter().map(|d| d.why.as_str());
             let why = whys.find(|why| !why.is_empty());
             let none = "no device can write commands into host memory";
-            (Level::HostOnBoth, why.unwrap_or(none))
+            (Level::HostOnBoth, String::from(why.unwrap_or(none)))
         } else {
-            (Level::DeviceOnBoth, "")
+            (Level::DeviceOnBoth, String::new())
         };
         if level <= limit {
-            let why = String::from(why);
             return Support { level, why };
         }
         Support {
@@ -121,7 +125,7 @@ mod tests {
             (true, vec![device(true)], Level::DeviceOnDevice, 3),
             (true, vec![device(true)], Level::HostOnHost, 1),
         ] {
-            let support = Support::of(knows, &devices, limit);
+            let support = Support::of(knows, &devices, limit, || String::from("none"));
             assert_eq!(support.level.number(), level);
             assert_eq!(support.why.is_empty(), level == 4, "{support:?}");
         }
@@ -133,7 +137,8 @@ mod tests {
             why: String::from("its compute capability is 6.1"),
             ..device(false)
         };
-        let support = Support::of(true, &[device(false), old], Level::DeviceOnBoth);
+        let none = || String::from("none");
+        let support = Support::of(true, &[device(false), old], Level::DeviceOnBoth, none);
         assert_eq!(support.level, Level::HostOnBoth);
         assert_eq!(support.why, "its compute capability is 6.1");
     }

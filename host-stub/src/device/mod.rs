@@ -23,7 +23,9 @@ mod ring;
 
 pub use level::{LEVEL, Level, Support};
 pub use mapped::{MappedRing, PROXY, XpuEndpoint};
-pub use osc_devices::{Allocation, Device, DeviceError, Devices, Lookup, TransportErrorText};
+pub use osc_devices::{
+    Allocation, Device, DeviceError, Devices, Lookup, TransportErrorText, cuda_devices,
+};
 pub use osc_engine::door::{DeviceBuffer, HOST, Location, MAX_DEVICES, decode_location};
 pub use pretended::{PRETENDED, PRETENDED_BYTES, PretendedMemory, pretend, pretended_bytes};
 pub use ring::{Command, CommandKind, Completion, Ring};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::error::JobError;
 use crate::base::params::Params;
 use crate::device::{
-    CUDA, Devices, LEVEL, Level as DeviceLevel, OpenMp, PRETENDED, Support, pretend,
+    CUDA, Devices, LEVEL, Level as DeviceLevel, OpenMp, PRETENDED, Support, cuda_devices, pretend,
     pretended_bytes,
 };
 use crate::loader::Transport;
@@ -23,7 +23,7 @@ pub fn devices(transport: &Transport, params: &Params) -> Result<Arc<Devices>, J
         }
     }
     // Not beside pretended ones, whose copy functions the transport uses for all.
-    if pretended == 0 && params.declare(&CUDA)?.as_bool().unwrap_or(true) {
+    if pretended == 0 && looks_for_cuda(params)? {
         devices
             .add_cuda()
             .inspect_err(|error| tracing::warn!("{error}"))
@@ -38,7 +38,18 @@ pub fn device_support(transport: &Transport, devices: &Devices, params: &Params)
         transport.knows_devices(),
         &devices.all(),
         device_limit(params),
+        || {
+            let why = match looks_for_cuda(params) {
+                Ok(true) => cuda_devices().err().unwrap_or_default(),
+                _ => String::from("host_cuda is off"),
+            };
+            format!("no device is known: {why}")
+        },
     )
+}
+
+fn looks_for_cuda(params: &Params) -> Result<bool, JobError> {
+    Ok(params.declare(&CUDA)?.as_bool().unwrap_or(true))
 }
 
 /// The highest level of device support that the parameters allow.

@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use host_stub::device::cuda_devices;
+
 use super::{Finding, launcher};
 use crate::run::{Said, run};
 
 const SUBJECT: &str = "Open MPI";
 const COMPONENT: &str = "component";
+const DEVICES: &str = "devices";
 
 /// `ompi_info` opens every component, and needs less than a second where all is well.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -162,11 +165,36 @@ fn components(version: &str, settings: &Settings) -> Vec<Finding> {
         );
     }
     findings.push(admitted(settings));
+    findings.extend(devices(said));
     // 4.1 has a launcher of its own, which passes on what the user set and nothing else.
     if !version.starts_with("4.1.") {
         findings.extend(launcher::look(FILE, &settings.folders));
     }
     findings
+}
+
+/// Whether windows may lie in memory of devices, and why not. Nothing where the component is older than its parameters.
+fn devices(said: &Said) -> Option<Finding> {
+    let parameter = |name: &str, what: &str| {
+        let name = format!("osc_ofi_rs_{name}");
+        field(&said.out, &format!("mca:osc:ofi_rs:param:{name}:{what}:"))
+    };
+    let is_off = [("cuda", "off"), ("device_level", "1")]
+        .into_iter()
+        .find(|(name, off)| parameter(name, "value").as_deref() == Some(off));
+    parameter("cuda", "value")?;
+    Some(match (is_off, cuda_devices()) {
+        (Some((name, off)), _) => {
+            let source = parameter(name, "source").unwrap_or_default();
+            let why = format!("osc_ofi_rs_{name} is {off}, from {source}");
+            Finding::note(DEVICES, format!("level 1, windows of host memory: {why}"))
+        }
+        (None, Ok(count)) => Finding::ok(
+            DEVICES,
+            format!("level 2, windows also of memory of {count} CUDA device(s)"),
+        ),
+        (None, Err(why)) => Finding::ok(DEVICES, format!("level 1, windows of host memory: {why}")),
+    })
 }
 
 /// The setting that makes Open MPI look first into the folder that comes second now.

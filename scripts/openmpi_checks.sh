@@ -685,6 +685,7 @@ openmpi_test_short() {
     openmpi_check "osc, polling by each call" openmpi_osc 2 osc_polls
     openmpi_check "osc, memory of devices, 2 ranks" openmpi_device 2 osc_device
     openmpi_check "osc, misplaced memory of devices" openmpi_device 2 osc_misplaced
+    openmpi_check "osc, copy functions of the program" openmpi_device 2 osc_overrides
     openmpi_check "osc, no provider on one node, nor for a job that is spawned there" openmpi_osc_opens_none
     openmpi_test_valgrind
     openmpi_check "building mpi4py" openmpi_mpi4py

@@ -11,9 +11,12 @@ openmpi_prepare_fake() {
 openmpi_compile_device() {
     local program
     openmpi_prepare_fake || return 1
-    for program in osc_device osc_misplaced; do
-        openmpi_compile "tests/openmpi/$program.c" -I tests/c/cuda -L "$openmpi_dir/fake_cuda" -lcuda || return 1
+    for program in osc_device osc_misplaced osc_overrides; do
+        openmpi_compile "tests/openmpi/$program.c" -I tests/c/cuda -I btl-ofi/openmpi/include -I plugin-api/include \
+            -L "$openmpi_dir/fake_cuda" -lcuda -ldl || return 1
     done
+    # The header is for C++ too.
+    mpicxx -std=c++11 -DOMPI_SKIP_MPICXX -Wall -Wextra -fsyntax-only -x c++ btl-ofi/openmpi/include/openmpi_ofi_rs.h
 }
 
 # openmpi_device RANKS PROGRAM [mpirun options]: a program that uses a device. The fake tells that each rank's memory was copied.
@@ -57,6 +60,24 @@ openmpi_device_level() {
         grep -q 'put: memory of device 0 is not used at level 1 of device support; osc_ofi_rs_device_level is 1' <<<"$out"
 }
 
+# openmpi_device_support [mpirun options]: a program is told that devices are not supported.
+openmpi_device_support() {
+    local out
+    out=$(LD_LIBRARY_PATH=$openmpi_driver openmpi_osc_run 2 -x LD_LIBRARY_PATH "$@" "$openmpi_dir/bin/osc_overrides" 1 2>&1) ||
+        { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q '^osc_overrides: ok, 2 ranks' <<<"$out"
+}
+
+# Programs with calls of openmpi_ofi_rs.h run where the component is not.
+openmpi_device_absent() {
+    local out
+    out=$(LD_LIBRARY_PATH=$openmpi_driver timeout 60 mpirun -n 2 --oversubscribe --bind-to none -x LD_LIBRARY_PATH \
+        "$openmpi_dir/bin/osc_overrides" absent 2>&1) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q '^osc_overrides: ok, 2 ranks' <<<"$out"
+}
+
 # A word that is not allowed is named; windows go to others.
 openmpi_device_word() {
     local out
@@ -75,6 +96,7 @@ openmpi_test_device() {
         --mca btl_ofi_provider_include 'tcp;ofi_rxm'
     openmpi_check "osc, memory of devices with the progress thread" openmpi_device 3 osc_device --mca osc_ofi_rs_progress_thread 1
     openmpi_check "osc, misplaced memory of devices" openmpi_device 2 osc_misplaced
+    openmpi_check "osc, copy functions of the program" openmpi_device 2 osc_overrides
 }
 
 openmpi_test_without_devices() {
@@ -82,6 +104,11 @@ openmpi_test_without_devices() {
     openmpi_check "osc, the driver of devices is started on demand" openmpi_device_beside 2 --mca osc_ofi_rs_cuda on
     openmpi_check "osc, memory of devices is off" openmpi_device_off
     openmpi_check "osc, memory of devices at level 1" openmpi_device_level
+    openmpi_check "osc, the level without a device" openmpi_device_support -x FAKE_CUDA_DEVICES=0
+    openmpi_check "osc, the level where memory of devices is off" openmpi_device_support --mca osc_ofi_rs_cuda off
+    openmpi_check "osc, the level that was set" openmpi_device_support --mca osc_ofi_rs_device_level 1
+    openmpi_check "osc, the level where others serve windows" openmpi_device_support --mca osc_ofi_rs_priority -1
+    openmpi_check "osc, calls of the header without the component" openmpi_device_absent
     openmpi_check "osc, a wrong word for memory of devices" openmpi_device_word
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `./dev package`: Debian packages and a tarball, of what is built here, in target/packages.
 #
-#   openmpi-ofi-rs_<version>_<arch>.deb       the components osc/ofi_rs and btl/ofi_rs, in Open MPI's own folder
+#   openmpi-ofi-rs_<version>_<arch>.deb       the components osc/ofi_rs and btl/ofi_rs, in Open MPI's own folder, and their header
 #   host-stub_<version>_<arch>.deb            program, libraries, headers, pkg-config files, manual pages, completions
 #   btl-ofi-<version>-<machine>-linux.tar.gz  both, with install.sh, for users without root
 #
@@ -79,13 +79,16 @@ put_object() {
     strip --strip-unneeded "$2"
 }
 
-# lay_out_components FOLDER DOC: one file under the names of both components, and a program that shows which carries windows.
+# lay_out_components FOLDER DOC INCLUDE [LOADED]: one file under the names of both components, a program that shows which carries
+# windows, and the header for programs, which looks for the component in LOADED too.
 lay_out_components() {
     put_object "$release/libmca_btl_ofi.so" "$1/mca_btl_ofi_rs.so"
     if nm -D "$release/libmca_btl_ofi.so" | grep mca_osc_ofi_rs_component >/dev/null; then
         ln -s mca_btl_ofi_rs.so "$1/mca_osc_ofi_rs.so"
     fi
     put 644 tests/openmpi/hello_window.c "$2/examples/hello_window.c"
+    put 644 btl-ofi/openmpi/include/openmpi_ofi_rs.h "$3/openmpi_ofi_rs.h"
+    sed -i "s|^\(#define OPENMPI_OFI_RS_FOLDER\) \"\"|\1 \"${4:-}\"|" "$3/openmpi_ofi_rs.h"
 }
 
 # lay_out_host PREFIX LIBDIR: the host below PREFIX, its libraries in LIBDIR.
@@ -165,7 +168,7 @@ make_debs() {
         say "the Open MPI of $system is of no package: no package of the component, which is in the tarball"
     else
         tree=$stage/openmpi-ofi-rs
-        lay_out_components "$tree$system" "$tree/usr/share/doc/openmpi-ofi-rs"
+        lay_out_components "$tree$system" "$tree/usr/share/doc/openmpi-ofi-rs" "$tree/usr/include" "$system"
         deb openmpi-ofi-rs "libc6 (>= $libc), libgcc-s1, libfabric1 (>= 1.14), $library (>= $series~), $library (<< $next~)" \
             openmpi-bin "MPI windows over libfabric for Open MPI $series
  The component osc/ofi_rs makes MPI's windows by memory between processes of a
@@ -188,7 +191,7 @@ make_tarball() {
     lay_out_host "$tree" "$tree/lib"
     # pkg-config replaces pcfiledir by the folder of the file: the tree may be moved.
     pkg_config "$tree/lib" '${pcfiledir}/../..' '${prefix}/lib'
-    lay_out_components "$tree/lib/openmpi-$series" "$tree/share/doc/btl-ofi"
+    lay_out_components "$tree/lib/openmpi-$series" "$tree/share/doc/btl-ofi" "$tree/include"
     put 755 packaging/install.sh "$tree/install.sh"
     put 644 LICENSE "$tree/share/doc/btl-ofi/LICENSE"
     printf '%s\n' "$version" >"$tree/VERSION"

@@ -37,7 +37,7 @@ static unsigned number_of_thread(void)
 #define DEVICES_MOST 16
 #define STACK_MOST 16
 
-/* A context: the primary one of a device, retained some times. */
+/* A context: the primary one of a device, retained some times, or one that a program made. */
 struct CUctx_st {
     int device;
     int retained;
@@ -240,6 +240,23 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *activ
     *flags = 0;
     *active = contexts[device].retained > 0;
     return CUDA_SUCCESS;
+}
+
+/* Made current. There is no cuCtxDestroy: what the program makes stays. */
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
+{
+    static struct CUctx_st made[STACK_MOST];
+    static int count;
+    if (flags || device < 0 || device >= devices())
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    struct CUctx_st *new = count < STACK_MOST ? &made[count++] : NULL;
+    pthread_mutex_unlock(&lock);
+    if (!new)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *new = (struct CUctx_st){.device = device, .retained = 1};
+    *context = new;
+    return cuCtxPushCurrent_v2(new);
 }
 
 CUresult cuCtxGetCurrent(CUcontext *context)

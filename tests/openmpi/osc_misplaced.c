@@ -1,5 +1,6 @@
-/* What windows refuse about memory of devices, and memory that is not what it seems: managed and pinned memory, an allocation in the
- * place of another, windows that lie elsewhere than their info says, buffers that end beyond their allocation. */
+/* What windows refuse about memory of devices, and memory that is not what it seems: managed and pinned memory, memory of another
+ * context, an allocation in the place of another, memory that is freed while a window has it, windows that lie elsewhere than their info
+ * says, buffers that end beyond their allocation. */
 #include "device.h"
 
 enum { BYTES = 64 << 10 };
@@ -90,6 +91,59 @@ static void freed(void)
         round_trip("the allocation after it", (char *) other);
         DRIVER(cuMemFree(other));
     }
+}
+
+/* Memory of a context that the program made, while the device's primary context is current. */
+static void another_context(void)
+{
+    CUcontext other, popped;
+    CUdeviceptr buffer, base;
+    MPI_Win win;
+    DRIVER(cuCtxCreate(&other, 0, device));
+    DRIVER(cuMemAlloc(&buffer, BYTES));
+    DRIVER(cuMemAlloc(&base, BYTES));
+    DRIVER(cuCtxPopCurrent(&popped));
+    round_trip("memory of another context", (char *) buffer);
+    char *mine = bytes(world_rank, 6), *theirs = bytes(last, 6);
+    Memory memory_of = {(char *) base, BYTES, 1}, from = {(char *) buffer, BYTES, 1};
+    fill(&from, 0, mine, BYTES);
+    MPI_Win_create((void *) base, BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_fence(0, win);
+    MPI_Put((void *) buffer, BYTES, MPI_BYTE, next, 0, BYTES, MPI_BYTE, win);
+    MPI_Win_fence(0, win);
+    same("a window of another context", &memory_of, theirs);
+    MPI_Win_free(&win);
+    DRIVER(cuMemFree(buffer));
+    DRIVER(cuMemFree(base));
+    free(mine);
+    free(theirs);
+}
+
+/* Memory that the program frees while a window has it: operations fail, and nothing else does. */
+static void freed_under_a_window(void)
+{
+    Memory gone = memory(BYTES, 1), there = memory(BYTES, 1);
+    char *mine = bytes(world_rank, 7), *theirs = bytes(last, 7);
+    MPI_Win win, other;
+    MPI_Win_create(gone.at, BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_create(there.at, BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &other);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    release(&gone);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, win);
+    int put = MPI_Put(mine, BYTES, MPI_BYTE, next, 0, BYTES, MPI_BYTE, win), flushed = MPI_Win_flush(next, win);
+    CHECK(MPI_SUCCESS != put || MPI_SUCCESS != flushed, "a put to memory that was freed");
+    MPI_Win_unlock_all(win);
+    MPI_Win_lock_all(0, other);
+    CHECK(MPI_SUCCESS == MPI_Put(mine, BYTES, MPI_BYTE, next, 0, BYTES, MPI_BYTE, other), "a put to other memory");
+    CHECK(MPI_SUCCESS == MPI_Win_unlock_all(other), "unlock_all");
+    MPI_Barrier(MPI_COMM_WORLD);
+    same("the other window", &there, theirs);
+    MPI_Win_free(&other);
+    MPI_Win_free(&win);
+    release(&there);
+    free(mine);
+    free(theirs);
 }
 
 /* Windows that cannot be made, on all ranks alike. */
@@ -195,7 +249,9 @@ int main(int argc, char **argv)
     } else {
         begin_device();
         managed_and_pinned();
+        another_context();
         freed();
+        freed_under_a_window();
         windows();
     }
     end_device();

@@ -43,13 +43,23 @@ pub(crate) trait Counted: 'static {
     fn sum(number: impl Fn(&Stats) -> u64) -> u64;
 }
 
-/// A variable of 64 bits that only grows.
+/// A variable of 64 bits.
 pub(crate) struct Variable {
     pub(crate) name: String,
     pub(crate) description: String,
-    /// Whether it is a time, in nanoseconds.
-    pub(crate) is_time: bool,
+    pub(crate) class: Class,
     pub(crate) get: GetValue,
+}
+
+/// The meaning of a value.
+#[derive(Clone, Copy)]
+pub(crate) enum Class {
+    /// A number that only grows.
+    Counter,
+    /// Nanoseconds, likewise.
+    Timer,
+    /// A number as it is now.
+    Level,
 }
 
 /// Registers variables of `component`. Those that Open MPI does not take are missing in its lists, nothing else.
@@ -62,9 +72,10 @@ pub(crate) fn register(
         let (Ok(name), Ok(description)) = (CString::new(name), CString::new(description)) else {
             continue;
         };
-        let class = match variable.is_time {
-            true => ffi::MCA_BASE_PVAR_CLASS_TIMER,
-            false => ffi::MCA_BASE_PVAR_CLASS_COUNTER,
+        let class = match variable.class {
+            Class::Counter => ffi::MCA_BASE_PVAR_CLASS_COUNTER,
+            Class::Timer => ffi::MCA_BASE_PVAR_CLASS_TIMER,
+            Class::Level => ffi::MCA_BASE_PVAR_CLASS_LEVEL,
         };
         let flags = ffi::MCA_BASE_PVAR_FLAG_READONLY | ffi::MCA_BASE_PVAR_FLAG_CONTINUOUS;
         // SAFETY: `component` is the exported structure; Open MPI copies the strings, and calls the function until it closes the
@@ -94,11 +105,14 @@ pub(crate) fn counters<C: Counted>() -> impl Iterator<Item = Variable> {
     let functions = getters::<C>().into_iter().enumerate();
     functions.map(|(number, get)| {
         let (name, description) = describe(number);
-        let is_time = name == "waited";
+        let class = match name.as_str() {
+            "waited" => Class::Timer,
+            _ => Class::Counter,
+        };
         Variable {
             name,
             description,
-            is_time,
+            class,
             get,
         }
     })

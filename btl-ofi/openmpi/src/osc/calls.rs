@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_ulonglong, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bindings as ffi;
-use crate::pvars::Variable;
+use crate::pvars::{Class, Variable};
 
 /// Kinds of calls; request forms are counted with the others.
 #[derive(Clone, Copy)]
@@ -31,7 +31,7 @@ pub(crate) fn variables() -> [Variable; 3] {
     let variable = |name: &str, what: &str, get| Variable {
         name: name.into(),
         description: format!("{what} that the program called on windows, whoever carried them"),
-        is_time: false,
+        class: Class::Counter,
         get,
     };
     [

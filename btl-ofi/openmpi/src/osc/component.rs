@@ -10,7 +10,7 @@ use crate::host::fits_host;
 use crate::identity::{name, number};
 use crate::osc::transport::Windows;
 use crate::osc::{
-    calls, devices, log, params, progress, progress_thread, published, select, transport,
+    calls, devices, log, params, program, progress, progress_thread, published, select, transport,
 };
 use crate::pvars;
 use crate::series;
@@ -86,6 +86,7 @@ extern "C" fn register() -> c_int {
         match fits_host().and_then(|()| params::register()) {
             Ok(own) => {
                 let variables = pvars::counters::<Windows>().chain(calls::variables());
+                let variables = variables.chain(program::variables());
                 pvars::register(exported(), variables);
                 log::set_verbosity(own.verbose);
                 PRIORITY.store(own.priority, Ordering::Relaxed);
@@ -119,6 +120,11 @@ unsafe extern "C" fn init(_progress_threads: bool, mpi_threads: bool) -> c_int {
 /// Whether threads may call the transport at the same time: those of the program, or the progress thread.
 pub(crate) fn has_threads() -> bool {
     THREADS.load(Ordering::Relaxed) || wants_progress_thread()
+}
+
+/// Whether this process can serve windows.
+pub(crate) fn serves() -> bool {
+    PRIORITY.load(Ordering::Relaxed) >= 0
 }
 
 /// Whether the user wants the progress thread.
@@ -185,6 +191,7 @@ unsafe extern "C" fn finalize() -> c_int {
         progress::stop();
         transport::close();
         published::forget();
+        program::forget();
         ffi::OMPI_SUCCESS
     })
 }

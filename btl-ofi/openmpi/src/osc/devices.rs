@@ -1,4 +1,4 @@
-//! Memory of devices: whether windows look for it, and what a transport knows of it.
+//! Memory of devices: whether windows look for it, what a transport knows of it, and the copy functions of the program.
 //!
 //! By default the CUDA driver is looked for with each window that is made and all memory that is attached, and only among the
 //! libraries that the process has loaded: a program without CUDA starts no driver, and its calls look up no buffer.
@@ -6,11 +6,12 @@
 use std::borrow::Cow;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use osc_devices::{Devices, OfWindows, is_cuda_loaded};
+use osc_devices::{Devices, OfWindows, cuda_devices, is_cuda_loaded};
 use osc_engine::door::HOST;
 use osc_engine::transport::Transport;
+use plugin_api::{OverrideOps, Status};
 
 use crate::osc::log;
 
@@ -59,6 +60,32 @@ fn wanted() -> Cuda {
     Cuda::ALL.get(number).copied().unwrap_or(Cuda::Off)
 }
 
+/// How many devices windows of this process may lie on, or why on none. May start the driver.
+pub(crate) fn supported() -> Result<usize, String> {
+    if REFUSED.load(Ordering::Relaxed) {
+        return Err("osc_ofi_rs_device_level is 1".into());
+    }
+    match wanted() {
+        Cuda::Off => Err("osc_ofi_rs_cuda is off".into()),
+        Cuda::Auto if !is_cuda_loaded() => {
+            Err("the process has not loaded the CUDA driver (osc_ofi_rs_cuda is auto)".into())
+        }
+        Cuda::Auto | Cuda::On => cuda_devices(),
+    }
+}
+
+/// Copy functions of the program.
+pub(crate) struct Overrides(pub(crate) OverrideOps);
+
+// SAFETY: any thread may call the functions, with the stream that the program gave for them.
+unsafe impl Send for Overrides {}
+
+/// Those that were set last, for transports that are opened later. Locked after the transports.
+pub(crate) fn overrides() -> MutexGuard<'static, Option<Overrides>> {
+    static OVERRIDES: Mutex<Option<Overrides>> = Mutex::new(None);
+    OVERRIDES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The devices that one transport knows.
 pub(crate) struct Known {
     devices: Arc<Devices>,
@@ -70,10 +97,21 @@ impl Known {
     pub(crate) fn new(transport: &Transport) -> Known {
         let refused = REFUSED.load(Ordering::Relaxed);
         let refused = refused.then_some("osc_ofi_rs_device_level");
-        Known {
+        let known = Known {
             devices: Arc::new(Devices::new(transport, refused)),
             asked: OnceLock::new(),
+        };
+        let overrides = overrides();
+        if overrides.is_some() {
+            known.set_overrides(overrides.as_ref());
         }
+        known
+    }
+
+    /// Has the transport copy by these functions, or by its own.
+    pub(crate) fn set_overrides(&self, overrides: Option<&Overrides>) -> Status {
+        // SAFETY: the program vouches for the functions until MPI has ended, which closes the transport.
+        unsafe { self.devices.set_overrides(overrides.map(|given| &given.0)) }
     }
 
     /// As the engine sees them.
@@ -103,17 +141,11 @@ impl Known {
     }
 
     /// Why no device is known, for a window that wants one.
-    pub(crate) fn lacking(&self) -> Option<&'static str> {
-        if !self.devices.all().is_empty() {
-            return None;
+    pub(crate) fn lacking(&self) -> Option<String> {
+        match self.devices.all().is_empty() {
+            true => supported().err(),
+            false => None,
         }
-        Some(match wanted() {
-            Cuda::Off => "osc_ofi_rs_cuda is off",
-            Cuda::Auto if self.asked.get().is_none() => {
-                "the process has not loaded the CUDA driver (osc_ofi_rs_cuda is auto)"
-            }
-            _ => "the CUDA driver has no device",
-        })
     }
 }
 

@@ -13,7 +13,7 @@ use osc_engine::transport::{EndpointRef, Failures, Transport};
 use plugin_api::counters::CARRIERS;
 use plugin_api::{Component, ComponentVtable, ModuleFlags, Stats, Status, ThreadLevel};
 
-use crate::osc::devices::Known;
+use crate::osc::devices::{self, Known, Overrides};
 use crate::osc::services::{self, Services};
 use crate::osc::{component, log, ops, progress};
 use crate::pvars::Counted;
@@ -144,6 +144,25 @@ pub(crate) fn look_for_devices() {
             opened.devices.look();
         }
     }
+}
+
+/// Has all transports copy memory of devices by these functions, those that are opened later too; `None`: by their own.
+pub(crate) fn set_overrides(overrides: Option<Overrides>) -> Status {
+    // A transport that is being opened takes the functions before its lock is free, or is found here.
+    let opened = SCOPES.map(lock);
+    let mut kept = devices::overrides();
+    *kept = overrides;
+    let mut result = Status::SUCCESS;
+    for opened in opened
+        .iter()
+        .filter_map(|opened| opened.as_ref()?.as_ref().ok())
+    {
+        let status = opened.devices.set_overrides(kept.as_ref());
+        if !status.is_ok() {
+            result = status;
+        }
+    }
+    result
 }
 
 /// Closes the transports, of which no window is left.

@@ -54,6 +54,7 @@ class BtlOfi(Package):
             mkdirp(prefix.lib.openmpi)
             install(join_path(release, "libmca_btl_ofi.so"), join_path(prefix.lib.openmpi, "mca_btl_ofi_rs.so"))
             symlink("mca_btl_ofi_rs.so", join_path(prefix.lib.openmpi, "mca_osc_ofi_rs.so"))
+            install_tree("btl-ofi/openmpi/include", prefix.include)
 
     def setup_run_environment(self, env):
         # The programs open libfabric when they need it.

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What Open MPI's component osc/ofi_rs offers to programs beside MPI's own calls: the level of device support, and copy functions
+ * of a program's own for memory of devices. For C11 and C++11.
+ *
+ * Nothing is linked (before glibc 2.34: -ldl). Each call looks for the component: that which Open MPI has loaded; else, before
+ * MPI_Init, mca_osc_ofi_rs.so in the folders of OMPI_MCA_mca_base_component_path and in OPENMPI_OFI_RS_FOLDER. Once loaded it is never
+ * unloaded. Without it a call returns MPI_ERR_UNSUPPORTED_OPERATION and does nothing, so one binary runs under any MPI.
+ */
+#ifndef OPENMPI_OFI_RS_H
+#define OPENMPI_OFI_RS_H
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <mpi.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where the package puts the component. */
+#ifndef OPENMPI_OFI_RS_FOLDER
+#define OPENMPI_OFI_RS_FOLDER ""
+#endif
+
+/* Kinds of memory, by libfabric's numbers (enum fi_hmem_iface). */
+#define MPIX_DEVICE_KIND_HOST 0
+#define MPIX_DEVICE_KIND_CUDA 1
+
+/*
+ * How a program has memory of devices copied. In the place of a function that is NULL comes the transport's own. All return the
+ * number of bytes, or a negative errno: -ENOSYS for a kind that they do not know, and then the MPI call, or the one that completes it, fails.
+ * Any thread of the process may call them, several at once; they must not call MPI.
+ *
+ *     static const MPIX_Device_overrides mine = {MPIX_DEVICE_OVERRIDES, from_device, to_device};
+ */
+typedef struct MPIX_Device_overrides {
+    uint64_t magic; /* the first four by MPIX_DEVICE_OVERRIDES */
+    uint16_t major, minor;
+    uint32_t size;
+    /* Copies to `size` bytes at `dest` what lies `offset` bytes into `count` runs, each of the kind that `kinds` says. Kinds may be
+     * mixed. Returns when the bytes are there. */
+    ssize_t (*copy_from_hmem_iov)(void *dest, size_t size, const struct iovec *runs, const uint32_t *kinds, size_t count,
+                                  uint64_t offset);
+    /* Copies `size` bytes at `src` to the runs. */
+    ssize_t (*copy_to_hmem_iov)(const struct iovec *runs, const uint32_t *kinds, size_t count, uint64_t offset, const void *src,
+                                size_t size);
+    /* Blocks at regular distances: count[1] rows of count[0] blocks of `block` bytes; block i of row j begins
+     * i * stride[0] + j * stride[1] bytes after `base`. For NULL the functions above are called with a run for each block. */
+    ssize_t (*copy_from_hmem_strided)(void *dest, size_t size, const void *base, uint32_t kind, size_t block, const size_t *stride,
+                                      const size_t *count);
+    ssize_t (*copy_to_hmem_strided)(void *base, uint32_t kind, size_t block, const size_t *stride, const size_t *count,
+                                    const void *src, size_t size);
+    /* Large copies that are started on `stream` and complete later, if query_event is set too. They write an event, or NULL if the
+     * copy is complete already. After -EAGAIN the functions above are called instead. */
+    ssize_t (*copy_from_hmem_async)(void *stream, void *dest, size_t size, const struct iovec *runs, const uint32_t *kinds,
+                                    size_t count, uint64_t offset, void **event);
+    ssize_t (*copy_to_hmem_async)(void *stream, const struct iovec *runs, const uint32_t *kinds, size_t count, uint64_t offset,
+                                  const void *src, size_t size, void **event);
+    /* 0 while such a copy is under way, 1 when it is complete, a negative errno when it failed. Does not wait. */
+    int32_t (*query_event)(void *event);
+    void *stream;
+} MPIX_Device_overrides;
+
+#define MPIX_DEVICE_OVERRIDES UINT64_C(0x314452564f4c5442), 1, 5, (uint32_t) sizeof(MPIX_Device_overrides)
+
+/* The component; NULL where it is not. */
+static inline void *openmpi_ofi_rs_image(void)
+{
+    char path[4096];
+    const char *folders = getenv("OMPI_MCA_mca_base_component_path");
+    void *image = dlopen("mca_btl_ofi_rs.so", RTLD_NOW | RTLD_NOLOAD);
+    while (!image && folders && *folders) {
+        size_t length = strcspn(folders, ":");
+        int written = snprintf(path, sizeof path, "%.*s/mca_osc_ofi_rs.so", (int) length, folders);
+        if (written > 0 && (size_t) written < sizeof path)
+            image = dlopen(path, RTLD_NOW);
+        folders += length;
+        folders += *folders == ':';
+    }
+    return image ? image : dlopen(OPENMPI_OFI_RS_FOLDER "/mca_osc_ofi_rs.so", RTLD_NOW);
+}
+
+/* A function of the component; NULL where it has none of the name. */
+static inline void *openmpi_ofi_rs_function(const char *name)
+{
+    void *image = openmpi_ofi_rs_image();
+    return image ? dlsym(image, name) : NULL;
+}
+
+/*
+ * Tells the key of the attribute of MPI_COMM_WORLD that is the level of device support, between MPI_Init and MPI_Finalize:
+ *
+ *     int key, *level, found;
+ *     if (MPIX_Query_device_level(&key) == MPI_SUCCESS && MPI_Comm_get_attr(MPI_COMM_WORLD, key, &level, &found) == MPI_SUCCESS) ...
+ *
+ * *level is 1 where windows and buffers of calls on them lie in memory of the host, 2 where they may lie in memory of devices too; it
+ * is brought up to date by each call of this function. Local.
+ */
+static inline int MPIX_Query_device_level(int *key)
+{
+    int (*query)(int *) = NULL;
+    *(void **) &query = openmpi_ofi_rs_function("openmpi_ofi_rs_query_device_level");
+    return query ? query(key) : MPI_ERR_UNSUPPORTED_OPERATION;
+}
+
+/*
+ * Sets how memory of devices is copied, at once for all windows and buffers: before MPI_Init, or later, from any thread. NULL goes back to
+ * the transport's own functions. Operations under way keep earlier functions for their local buffers. The table is copied; its functions
+ * must be callable until MPI_Finalize has returned, also when others were set. Local. MPI_ERR_ARG: not such a table.
+ */
+static inline int MPIX_Set_device_overrides(const MPIX_Device_overrides *overrides)
+{
+    int (*set)(const MPIX_Device_overrides *) = NULL;
+    *(void **) &set = openmpi_ofi_rs_function("openmpi_ofi_rs_set_overrides");
+    return set ? set(overrides) : MPI_ERR_UNSUPPORTED_OPERATION;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -4,7 +4,8 @@
 #
 # Makes a minimal Debian with debootstrap, builds the component on this machine against the headers in there, runs the
 # test programs and mpi4py's tests in there, and takes everything down again, also when interrupted. Needs root
-# (debootstrap, chroot and mounts) and about 1.2 GB. `--keep` leaves the root for the next run; `--clean` removes it.
+# (debootstrap, chroot and mounts) and about 1.2 GB. `device` runs what is about memory of devices alone; `--keep` leaves the root for
+# the next run; `--clean` removes it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/openmpi.sh
@@ -66,8 +67,11 @@ build() {
     cp -r "$openmpi_dir/$series" "$root/opt/component"
     cp -r tests/openmpi "$root/opt/tests"
     cp -r tests/c "$root/opt/c"
+    mkdir -p "$root/opt/include"
+    cp btl-ofi/openmpi/include/* plugin-api/include/*.h "$root/opt/include/"
     openmpi_prepare_fake
     cp -r "$openmpi_driver" "$root/opt/cuda"
+    [ $part = all ] || return 0
     openmpi_lab
     cp -r "$openmpi_dir/lab" "$root/opt/lab"
     # The standalone host, which joins through PMIx the job of the launcher that starts it.
@@ -296,6 +300,23 @@ device_inside() {
     [ "$(grep -ac '^fake CUDA: [1-9].* allocations, [1-9][0-9]* copies' <<<"$out")" -eq "$ranks" ]
 }
 
+# support_inside [options]: a program is told that devices are not supported.
+support_inside() {
+    local out
+    out=$(osc_run_inside 2 -x LD_LIBRARY_PATH=/opt/cuda "$@" /opt/bin/osc_overrides 1) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -aq '^osc_overrides: ok, 2 ranks' <<<"$out"
+}
+
+device_test_inside() {
+    openmpi_check "$series: osc, memory of devices, 3 ranks" device_inside 3 osc_device
+    openmpi_check "$series: osc, memory of devices over tcp;ofi_rxm alone" device_inside 2 osc_device --mca btl_ofi_same_node off \
+        --mca btl_ofi_provider_include 'tcp;ofi_rxm'
+    openmpi_check "$series: osc, misplaced memory of devices" device_inside 2 osc_misplaced
+    openmpi_check "$series: osc, copy functions of the program" device_inside 2 osc_overrides
+    openmpi_check "$series: osc, the level where memory of devices is off" support_inside --mca osc_ofi_rs_cuda off
+}
+
 # mpi4py's tests of windows.
 osc_mpi4py_inside() {
     local ranks=$1 out
@@ -330,10 +351,7 @@ osc_test_inside() {
     openmpi_check "$series: osc, windows of two jobs, one without the component" osc_spawn_without_inside
     openmpi_check "$series: osc, a rank is killed" osc_killed_inside
     openmpi_check "$series: osc, windows go to others where a rank cannot serve them" osc_delegates_inside
-    openmpi_check "$series: osc, memory of devices, 3 ranks" device_inside 3 osc_device
-    openmpi_check "$series: osc, memory of devices over tcp;ofi_rxm alone" device_inside 2 osc_device --mca btl_ofi_same_node off \
-        --mca btl_ofi_provider_include 'tcp;ofi_rxm'
-    openmpi_check "$series: osc, misplaced memory of devices" device_inside 2 osc_misplaced
+    device_test_inside
     for ranks in 1 2 3 4; do
         openmpi_check "$series: osc, mpi4py, $ranks ranks" osc_mpi4py_inside "$ranks"
     done
@@ -371,12 +389,16 @@ fetch_mpi4py() {
 }
 
 main() {
-    local provider ranks program loopback=()
+    local provider ranks program loopback=() part=all
+    if [ "${1:-}" = device ]; then
+        part=device
+        shift
+    fi
     case "${1:-}" in
         --clean) debian_remove; return ;;
         --keep) keep=yes ;;
         '') ;;
-        *) openmpi_die "unknown: $1 (nothing, --keep or --clean)" ;;
+        *) openmpi_die "unknown: $1 (device, --keep or --clean)" ;;
     esac
     mkdir -p "$openmpi_dir"
     trap leave EXIT
@@ -384,13 +406,19 @@ main() {
     make_root
     # Some tests look up the name of this machine.
     printf '127.0.0.1 localhost %s\n' "$(hostname)" >"$root/etc/hosts"
-    build_for_here
+    [ $part = device ] || build_for_here
     build
-    inside sh -ec 'mkdir -p /opt/bin; for p in hello_window transfers atomics swaps misaligned window_life threads passive_target \
+    inside mkdir -p /opt/bin
+    inside sh -ec 'for p in osc_device osc_misplaced osc_overrides; do
+        mpicc -std=gnu11 -O2 -I /opt/c/cuda -I /opt/include -o /opt/bin/$p /opt/tests/$p.c -L /opt/cuda -lcuda; done'
+    if [ $part = device ]; then
+        device_test_inside
+        openmpi_end
+        return
+    fi
+    inside sh -ec 'for p in hello_window transfers atomics swaps misaligned window_life threads passive_target \
             killed_peer no_room sent_alone osc_abuse osc_calls osc_polls osc_random osc_threads osc_sessions osc_killed osc_name osc_spawn osc_alone; do
         mpicc -std=gnu11 -O2 -pthread -o /opt/bin/$p /opt/tests/$p.c; done'
-    inside sh -ec 'for p in osc_device osc_misplaced; do
-        mpicc -std=gnu11 -O2 -I /opt/c/cuda -o /opt/bin/$p /opt/tests/$p.c -L /opt/cuda -lcuda; done'
     # Uses inner headers, which include those of PMIx, and some that the package leaves out.
     cp -r btl-ofi/openmpi/c/stand_in_50 "$root/opt/"
     inside sh -ec 'I=; for d in $(mpicc --showme:incdirs); do I="$I -I$d -I$d/openmpi"; done

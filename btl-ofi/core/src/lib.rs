@@ -73,7 +73,7 @@
 //! | `fabric` | provider selection, quirks of providers, completion policy, libfabric's objects, registration |
 //! | `sm` | transport within one node: segment, rings, payload pool, requester and responder |
 //! | `hmem` | staged device memory: mailbox, its server at the target, and bounce buffers |
-//! | `detector` | what is known of peers between two liveness checks |
+//! | `detector` | the failure detector: a state machine without I/O |
 //! | `core` | contexts, counts, reports, failures that were found; `Core`, which carriers are given |
 //! | `carrier` | provider, messages, rings, mapped memory, CMA: posts, polls, and the end of what each has for a peer |
 //! | `engine` | routes, progress, flush, the ends of peers, operations made of others (`compound`), staged device memory, and [`Transport`] |

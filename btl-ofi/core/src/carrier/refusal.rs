@@ -9,7 +9,7 @@ use plugin_api::counters::Carrier;
 
 use crate::base::error::status_of;
 use crate::base::lock::Guard;
-use crate::core::context::{Attempt, Context, Refusing, State};
+use crate::core::context::{Attempt, Context, State};
 use crate::core::state::Core;
 use crate::op::request::Caller;
 use crate::op::tag::Tag;
@@ -49,7 +49,7 @@ impl Core {
         let carried = &counters.carried[Carrier::Provider as usize];
         carried.operations.fetch_sub(1, Ordering::Relaxed);
         carried.bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
-        // Under the lock, so that `takes_nothing` does not see it raised.
+        // Under the lock, so that `count_activity` does not see it raised.
         self.lower(context, tag, 1);
         drop(state);
         self.refused(endpoint, context, rc, count)
@@ -74,15 +74,6 @@ impl Core {
             add(&counters.again, 1, self.setup.threaded);
             if count.is_multiple_of(AGAIN_CHECK) {
                 self.check_peers(Some(endpoint));
-                // SAFETY: the caller of the operation guarantees that `endpoint` is live.
-                if let Some(gone) = unsafe { endpoint.as_ref() }.failure() {
-                    return gone;
-                }
-                if self.takes_nothing(context) {
-                    let why = "the provider has accepted no operation for btl_ofi_peer_timeout";
-                    self.fail_silent(endpoint, why);
-                    return Status::UNREACH;
-                }
             }
             // Completions free room in the provider. While this context's callbacks run, polling would nest.
             if !self.must_not_poll(context) {
@@ -93,10 +84,6 @@ impl Core {
         } else {
             // Some providers report a lost connection as an unspecific error.
             self.check_peers(Some(endpoint));
-            // SAFETY: the caller of the operation guarantees that `endpoint` is live.
-            if let Some(gone) = unsafe { endpoint.as_ref() }.failure() {
-                return gone;
-            }
         }
         status
     }
@@ -110,33 +97,6 @@ impl Core {
             state.counts.again
         };
         self.refused(endpoint, context, -(ffi::FI_EAGAIN as isize), count)
-    }
-
-    /// Whether the provider took no operation on this context for as long as the peer timeout. Detects a
-    /// blocked provider even if nothing is outstanding, when no peer counts as silent.
-    fn takes_nothing(&self, context: &Context) -> bool {
-        if self.setup.peer_timeout_ms == 0 {
-            return false;
-        }
-        let now = self.detector.opened.elapsed().as_millis() as u64;
-        let mut state = context.state.lock();
-        let limit = self.setup.peer_timeout_ms + self.lock_peers().watches.long.time_of_all();
-        let (counts, outstanding) = (state.counts, context.count.outstanding());
-        let taken = counts.completed + counts.failed + u64::from(outstanding);
-        let waited = match state.refusing {
-            // No pause counts for more than an interval: the process may have been stopped.
-            Some(before) if before.taken == taken => {
-                let passed = now.saturating_sub(before.last);
-                before.waited + passed.min(self.setup.check_interval_ms)
-            }
-            _ => 0,
-        };
-        state.refusing = Some(Refusing {
-            taken,
-            waited,
-            last: now,
-        });
-        waited >= limit
     }
 
     /// Completes an operation that needs no provider: immediately without callback, otherwise on the next

@@ -155,16 +155,6 @@ pub(crate) struct Counts {
     pub(crate) again: u64,
 }
 
-/// A provider that takes no operation.
-#[derive(Clone, Copy)]
-pub(crate) struct Refusing {
-    /// The number of operations that it has taken so far.
-    pub(crate) taken: u64,
-    /// For how many milliseconds it took no more, and when that was looked at last, in milliseconds since opening.
-    pub(crate) waited: u64,
-    pub(crate) last: u64,
-}
-
 /// The operation that is being posted, kept for a refusal. It lies here and not in registers, because every post would have to
 /// save those around the provider's call.
 #[derive(Clone, Copy)]
@@ -199,8 +189,6 @@ pub(crate) struct State {
     /// Polls without a completion.
     pub(crate) idle: u32,
     pub(crate) counts: Counts,
-    /// Set when the provider first takes no operation.
-    pub(crate) refusing: Option<Refusing>,
     pub(crate) completions: Completions,
 }
 
@@ -311,7 +299,6 @@ impl Context {
             unattributed: 0,
             idle: 0,
             counts: Counts::default(),
-            refusing: None,
             completions: Completions::new(tells_lengths),
         };
         Ok(Context {

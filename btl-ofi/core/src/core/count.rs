@@ -111,8 +111,21 @@ impl Core {
     #[inline(never)]
     pub(crate) fn expect_long(&self, peer: &Endpoint, bytes: usize) {
         if self.setup.peer_timeout_ms > 0 {
-            self.lock_peers().watches.long.add(peer, bytes);
+            self.detector.lock().long.add(peer, bytes);
         }
+    }
+
+    /// Tells the failure detector what the contexts have done.
+    pub(crate) fn count_activity(&self) {
+        let (mut moves, mut copies) = (0, 0);
+        for context in &self.contexts {
+            let state = context.state.lock();
+            // Grows with each post, and with each completion.
+            let over = state.counts.completed + state.counts.failed;
+            moves += u64::from(context.count.outstanding()) + 2 * over;
+            copies += context.direct.load(Ordering::Relaxed);
+        }
+        self.detector.lock().activity(moves, copies);
     }
 
     /// Counts an inline operation.

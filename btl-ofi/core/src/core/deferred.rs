@@ -10,8 +10,9 @@ use std::sync::{MutexGuard, PoisonError};
 use plugin_api::Status;
 
 use crate::base::cma::Refused;
-use crate::core::failures::{Cause, Found, Reporting};
+use crate::core::failures::{Found, Reporting};
 use crate::core::state::Core;
+use crate::detector::Cause;
 use crate::peer::endpoint::Endpoint;
 
 impl Core {
@@ -21,7 +22,7 @@ impl Core {
     /// order.
     #[cold]
     pub(crate) fn check_peers(&self, suspect: Option<NonNull<Endpoint>>) {
-        self.defer(Found::Suspect(suspect));
+        self.defer(Found::Check(suspect, false));
     }
 
     /// Has a peer examined to which the kernel refused CMA.
@@ -33,22 +34,15 @@ impl Core {
     /// Has the peers checked, at most once per interval.
     #[cold]
     pub(crate) fn check_peers_now_and_then(&self) {
-        if self.is_copy() {
-            return;
-        }
-        let now = self.detector.opened.elapsed().as_millis() as u64;
-        let last = self.detector.last_check.load(Ordering::Relaxed);
-        if now.wrapping_sub(last) < self.setup.check_interval_ms {
+        let (now, last) = (self.detector.now(), &self.detector.last_check);
+        let before = last.load(Ordering::Relaxed);
+        if self.is_copy() || now.wrapping_sub(before) < self.setup.check_interval_ms {
             return;
         }
         // Only one of several threads checks.
-        let mine = self
-            .detector
-            .last_check
-            .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok();
-        if mine {
-            self.defer(Found::Due);
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        if last.compare_exchange(before, now, set, fetch).is_ok() {
+            self.defer(Found::Check(None, true));
         }
     }
 
@@ -66,12 +60,6 @@ impl Core {
     #[cold]
     pub(crate) fn fail_silent(&self, endpoint: NonNull<Endpoint>, why: &str) {
         self.fail(endpoint, Cause::Silent, Status::UNREACH, why);
-    }
-
-    /// [`fail_silent`](Self::fail_silent) for a peer that is no longer connected.
-    #[cold]
-    pub(crate) fn fail_released(&self, endpoint: NonNull<Endpoint>, why: &str) {
-        self.fail(endpoint, Cause::Released, Status::UNREACH, why);
     }
 
     fn fail(&self, endpoint: NonNull<Endpoint>, cause: Cause, status: Status, why: &str) {

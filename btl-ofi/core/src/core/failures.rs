@@ -10,6 +10,7 @@ use plugin_api::{CompletionFn, Status};
 
 use crate::base::capabilities::ErrorReport;
 use crate::base::cma::Refused;
+use crate::detector::Cause;
 use crate::peer::endpoint::Endpoint;
 
 /// Failures of operations and peers that were not reported yet, or that change what follows.
@@ -41,26 +42,14 @@ pub(crate) struct Failures {
     pub(crate) of: String,
 }
 
-/// Why a peer fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// Its process is gone, or the provider reports it as unreachable.
-    Gone,
-    /// It does not respond, but may come back.
-    Silent,
-    /// It was released while operations name it.
-    Released,
-}
-
 /// What was found.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// An operation failed or was refused, to this peer if that is known: it may be gone.
-    Suspect(Option<NonNull<Endpoint>>),
+    /// The peers are to be checked: because some time has passed (`true`), or because an operation failed or was refused, to this peer
+    /// if that is known, which may be gone.
+    Check(Option<NonNull<Endpoint>>, bool),
     /// The kernel refused CMA to this peer.
     CmaRefused(NonNull<Endpoint>, Refused),
-    /// The peers are to be checked, because some time has passed.
-    Due,
     /// A peer has failed.
     Failed(NonNull<Endpoint>, Cause, Status, String),
     /// The provider's completions cannot be read any more.

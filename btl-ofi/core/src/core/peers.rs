@@ -1,19 +1,19 @@
-//! The connected peers, and what the failure detector knows of them.
+//! The connected peers, and what belongs to them.
 
 use std::collections::HashMap;
 use std::os::fd::AsRawFd;
 
-use crate::detector::Watches;
 use crate::mem::handle::Target;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::reach::Probe;
 use crate::peer::table::Endpoints;
+use crate::peer::trial::Trial;
 
 /// The connected peers and their state.
 pub(crate) struct Peers {
     pub(crate) known: Endpoints,
-    /// State of the last liveness check.
-    pub(crate) watches: Watches,
+    /// Trial connections to peers that the provider takes nothing for, by process number.
+    pub(crate) trials: HashMap<u64, Trial>,
     /// Where reads that confirm puts go, by process number, where puts go by order.
     pub(crate) words: HashMap<u64, Target>,
 }
@@ -23,9 +23,16 @@ impl Peers {
     pub(crate) fn new(shares: usize) -> Peers {
         Peers {
             known: Endpoints::new(shares),
-            watches: Watches::default(),
+            trials: HashMap::new(),
             words: HashMap::new(),
         }
+    }
+
+    /// Removes a peer that is released. Its memory is reused unless `late` completions may still name it.
+    pub(crate) fn remove(&mut self, proc: u64, late: bool) {
+        self.trials.remove(&proc);
+        self.words.remove(&proc);
+        self.known.remove(proc, late);
     }
 
     /// The probe that identifies a peer's memory.

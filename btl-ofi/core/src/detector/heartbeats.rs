@@ -8,42 +8,58 @@ use crate::peer::endpoint::Endpoint;
 /// Peers that are asked in one round. The next round begins with the peers behind them.
 const MOST: usize = 8;
 
-/// The heartbeats of a transport.
-#[derive(Debug, Default)]
+/// Milliseconds of waiting after which peers are asked, and between two rounds; a third of the peer timeout if that is less.
+const PAUSE: u64 = 2000;
+
+/// The heartbeats of a transport. Times are of the detector's clock.
+#[derive(Debug)]
 pub(crate) struct Heartbeats {
-    /// Operations that were posted or completed when the peers were last checked.
+    pause: u64,
     activity: u64,
-    /// Milliseconds of waiting since the last round.
-    waited: u64,
+    /// When something was last posted or completed, or peers were asked.
+    since: u64,
     /// The last process that was asked.
     last: u64,
     /// Processes that were asked and have not answered.
-    asked: HashSet<u64>,
+    pub(crate) asked: HashSet<u64>,
     /// Processes that left, and are not asked any more unless they answer again.
     pub(crate) left: HashSet<u64>,
 }
 
 impl Heartbeats {
+    /// `limit`: the peer timeout, or 0.
+    pub(super) fn new(limit: u64) -> Heartbeats {
+        Heartbeats {
+            pause: if limit == 0 {
+                PAUSE
+            } else {
+                PAUSE.min(limit / 3)
+            },
+            activity: 0,
+            since: 0,
+            last: 0,
+            asked: HashSet::new(),
+            left: HashSet::new(),
+        }
+    }
+
     /// Whether a heartbeat to the peer is not answered.
-    pub(crate) fn awaits(&self, peer: &Endpoint) -> bool {
+    pub(super) fn awaits(&self, peer: &Endpoint) -> bool {
         !self.asked.is_empty() && self.asked.contains(&peer.proc)
     }
 
-    /// Notes which processes have not answered.
-    pub(crate) fn note(&mut self, asked: HashSet<u64>) {
-        self.asked = asked;
+    /// Notes how many operations were posted or completed so far.
+    pub(super) fn activity(&mut self, now: u64, activity: u64) {
+        if std::mem::replace(&mut self.activity, activity) != activity {
+            self.since = now;
+        }
     }
 
-    /// Notes `passed` milliseconds, at whose end so many operations were posted or completed. Returns whether a round is due.
-    pub(crate) fn is_due(&mut self, passed: u64, activity: u64, pause: u64) -> bool {
-        if activity != self.activity {
-            (self.activity, self.waited) = (activity, 0);
-            return false;
-        }
-        self.waited += passed;
-        let due = self.waited >= pause;
+    /// Whether a round is due. The next one is after another pause.
+    pub(super) fn is_due(&mut self, now: u64) -> bool {
+        let due = now - self.since >= self.pause;
         if due {
-            self.waited = 0;
+            self.since = now;
         }
         due
     }
@@ -64,6 +80,7 @@ impl Heartbeats {
         peers.into_iter().map(|(_, endpoint)| endpoint).collect()
     }
 
+    /// Forgets a process.
     pub(crate) fn remove(&mut self, proc: u64) {
         self.asked.remove(&proc);
         self.left.remove(&proc);
@@ -77,15 +94,16 @@ mod tests {
 
     #[test]
     fn rounds_are_due_while_nothing_happens() {
-        let mut heartbeats = Heartbeats::default();
-        let mut due = |passed, activity| heartbeats.is_due(passed, activity, 1000);
-        assert!(!due(900, 7), "operations were posted since the beginning");
-        assert!(!due(900, 7));
-        assert!(due(100, 7));
-        assert!(!due(900, 7), "the next round");
-        assert!(!due(900, 8));
-        assert!(!due(900, 8));
-        assert!(due(900, 8));
+        let mut heartbeats = Heartbeats::new(3000);
+        heartbeats.activity(900, 7);
+        heartbeats.activity(1000, 7);
+        assert!(!heartbeats.is_due(1899));
+        assert!(heartbeats.is_due(1900));
+        assert!(!heartbeats.is_due(2899), "the next round");
+        heartbeats.activity(2899, 8);
+        assert!(!heartbeats.is_due(3898));
+        assert!(heartbeats.is_due(3899));
+        assert_eq!(Heartbeats::new(0).pause, PAUSE);
     }
 
     #[test]
@@ -93,7 +111,7 @@ mod tests {
         let peers: Vec<Endpoint> = (0..20)
             .map(|proc| Endpoint::new(0, proc, Route::decide(Facts::default())))
             .collect();
-        let mut heartbeats = Heartbeats::default();
+        let mut heartbeats = Heartbeats::new(0);
         heartbeats.left.insert(3);
         let mut asked = Vec::new();
         for _ in 0..5 {

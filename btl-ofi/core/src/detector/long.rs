@@ -45,7 +45,7 @@ impl LongTransfers {
     }
 
     /// Milliseconds that a slow link takes for what may be outstanding to a peer.
-    pub(crate) fn time_of(&mut self, peer: &Endpoint) -> u64 {
+    pub(super) fn time_of(&mut self, peer: &Endpoint) -> u64 {
         let Some(flight) = self.0.get_mut(&peer.proc) else {
             return 0;
         };
@@ -64,14 +64,17 @@ impl LongTransfers {
     }
 
     /// The same for all peers together.
-    pub(crate) fn time_of_all(&self) -> u64 {
+    pub(super) fn time_of_all(&self) -> u64 {
         self.0.values().map(Flight::time).sum()
     }
 
-    pub(crate) fn remove(&mut self, proc: u64) {
-        if !self.0.is_empty() {
-            self.0.remove(&proc);
-        }
+    /// Forgets the transfers to peers that have none outstanding, as `is_busy` says.
+    pub(super) fn retain(&mut self, is_busy: impl Fn(u64) -> bool) {
+        self.0.retain(|proc, _| is_busy(*proc));
+    }
+
+    pub(super) fn remove(&mut self, proc: u64) {
+        self.0.remove(&proc);
     }
 }
 

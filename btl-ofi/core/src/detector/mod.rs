@@ -1,37 +1,76 @@
-//! The failure detector's state: what is known of peers between two checks. Nothing here polls, posts or reports: a check
-//! (`engine::liveness`) tells what it found, and acts on the answers.
+//! The failure detector: a state machine without I/O. A check (`engine::liveness`) tells it the time and what it finds of the
+//! peers, and performs the [actions](Action) that follow, with no lock held.
+//!
+//! | state of a peer | holds while | leads to |
+//! | --- | --- | --- |
+//! | alive | it owes nothing, or something of it completed since the last look | |
+//! | stalled | it owes an answer, and nothing completed | time that this process polls counts |
+//! | suspect | it has been stalled for 10 s | a [warning](Action::Warn), again after three times as long, and [another one](Action::Welcome) once it answers |
+//! | exited | its process is gone, and nothing is outstanding | [doubt](Action::Doubt): the next operation to it looks first |
+//! | failed | its process is gone and was needed, or it was stalled or stopped for `btl_ofi_peer_timeout` | [failure](Action::Fail) |
+//!
+//! A peer owes an answer while operations to it are outstanding, while it has not answered a heartbeat, or while the provider refuses
+//! posts to it and takes no others. Time in which an operation waits for a copy of this process does not count: such an operation also
+//! hides the completions of later ones from the counts.
+//! A transfer that takes long gives more time ([`long`]). A look costs what the peers that owe an answer cost, and a bounded number
+//! of others.
 
 mod heartbeats;
-pub(crate) mod long;
-mod silence;
+mod long;
+mod peer;
 mod watches;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 pub(crate) use self::long::LONG;
-pub(crate) use self::silence::{FIRST, LOOK, News};
+pub(crate) use self::peer::Action;
 pub(crate) use self::watches::Watches;
 
-/// The failure detector.
+/// Why a peer fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Its process is gone, or the provider reports it as unreachable.
+    Gone,
+    /// It does not respond, but may come back.
+    Silent,
+    /// It was released while operations name it.
+    Released,
+}
+
+/// The failure detector of a transport, and its clock.
 pub(crate) struct Detector {
-    pub(crate) opened: Instant,
-    /// Milliseconds from `opened` to the last check.
+    opened: Instant,
+    /// Milliseconds from `opened` to the last check that was due.
     pub(crate) last_check: AtomicU64,
     /// Set once closing or releasing a peer timed out. Later releases then do not wait again for operations
     /// that never complete. A new peer clears it.
     pub(crate) impatient: AtomicBool,
-    /// Whether peers with no outstanding operations are checked too.
+    /// Whether peers with no outstanding operations fail too when their process is gone.
     pub(crate) watch_idle: AtomicBool,
+    /// Locked after contexts and peers.
+    watches: Mutex<Watches>,
 }
 
 impl Detector {
-    pub(crate) fn new() -> Detector {
+    /// See [`Watches::new`].
+    pub(crate) fn new(limit: u64, interval: u64) -> Detector {
         Detector {
             opened: Instant::now(),
             last_check: AtomicU64::new(0),
             impatient: AtomicBool::new(false),
             watch_idle: AtomicBool::new(false),
+            watches: Mutex::new(Watches::new(limit, interval)),
         }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Watches> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Milliseconds since the opening.
+    pub(crate) fn now(&self) -> u64 {
+        self.opened.elapsed().as_millis() as u64
     }
 }

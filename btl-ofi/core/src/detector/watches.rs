@@ -1,130 +1,218 @@
-//! What a peer has done between two checks, and whether it counts as silent with `btl_ofi_peer_timeout`.
+//! All peers that are watched, the time that counts, and what contexts do.
 
 use std::collections::HashMap;
+use std::ops::Range;
+use std::ptr::NonNull;
 
+use crate::detector::Cause;
 use crate::detector::heartbeats::Heartbeats;
 use crate::detector::long::LongTransfers;
-use crate::detector::silence::Silences;
-use crate::peer::endpoint::{COPY_FOR_DETECTOR, Endpoint, PART_FOR_DETECTOR};
+use crate::detector::peer::{Action, FIRST, Passed, Refused, Watched};
+use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::State;
-use crate::peer::outstanding::{Backlog, Mark};
-use crate::peer::trial::Trial;
+use crate::peer::table::Endpoints;
 
-/// State of one peer between two checks.
-#[derive(Debug)]
-struct Watched {
-    mark: Mark,
-    backlog: Backlog,
-    /// Milliseconds with outstanding operations and no completion, not even of a part, or with a heartbeat that is not answered.
-    silent: u64,
-    /// Milliseconds since a check first found the process stopped or gone. The interval before that check does
-    /// not count.
-    away: Option<u64>,
+/// Most milliseconds between two checks that count for warnings, and those between two looks where no peer fails by silence.
+/// Checks are further apart than their interval where polls are slow (sockets, few processors).
+const LOOK: u64 = 1000;
+/// Peers that owe an answer for which there is room from the start, so that a look, which any call of progress may
+/// begin, allocates nothing in most jobs.
+const ROOM: usize = 28;
+/// Local peers that owe nothing and whose processes are looked at in one check, and places of remote peers in which those that owe an
+/// answer by now are looked for in one look. The others follow in their turn.
+const LOCAL: usize = 64;
+const REMOTE: usize = 1 << 16;
+
+/// Time in which this process polled, in milliseconds: time in which it is stopped or computes is nobody's silence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Clock {
+    /// For peers that fail: of the time between two checks, their interval at most.
+    pub(super) silent: u64,
+    /// For warnings: at most [`LOOK`].
+    pub(super) told: u64,
+}
+
+/// A turn through all places of a table, a part of them at a time.
+#[derive(Debug, Default)]
+struct Turn(usize);
+
+impl Turn {
+    /// The next places of so many, and `most` of them.
+    fn next(&mut self, of: usize, most: usize) -> Range<usize> {
+        let begin = if self.0 < of { self.0 } else { 0 };
+        self.0 = begin + most;
+        begin..begin + most
+    }
 }
 
 /// State of all peers after the last check.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Watches {
+    limit: u64,
+    interval: u64,
+    /// Milliseconds from the opening to the last check.
+    last: u64,
+    now: Clock,
+    /// When the peers were last looked at.
+    looked: Clock,
     peers: HashMap<u64, Watched>,
     /// Kept only with a peer timeout.
     pub(crate) long: LongTransfers,
-    /// Trial connections to peers that the provider takes nothing for, by process number.
-    pub(crate) trials: HashMap<u64, Trial>,
-    /// Peers that do not answer.
-    pub(crate) silences: Silences,
     pub(crate) heartbeats: Heartbeats,
-    /// Milliseconds from the opening to the last check.
-    pub(crate) last: u64,
+    /// Operations that were taken or ended so far, and before the last look.
+    moves: u64,
+    moves_before: u64,
+    /// When this process last accepted connections.
+    accepted: u64,
+    local: Turn,
+    remote: Turn,
 }
 
 impl Watches {
-    /// Notes what a peer has done in the `passed` milliseconds since the last check. Returns why it counts as silent if it
-    /// does so for `limit` milliseconds. Of the remote peers, which may be a million, it keeps
-    /// only those that owe an answer.
-    pub(crate) fn observe(
+    /// For a transport that checks its peers every `interval` milliseconds, and fails those that are silent for `limit`, if that is
+    /// not 0.
+    pub(crate) fn new(limit: u64, interval: u64) -> Watches {
+        Watches {
+            limit,
+            interval,
+            last: 0,
+            now: Clock::default(),
+            looked: Clock::default(),
+            peers: HashMap::with_capacity(ROOM),
+            long: LongTransfers::default(),
+            heartbeats: Heartbeats::new(limit),
+            moves: 0,
+            moves_before: 0,
+            accepted: 0,
+            local: Turn::default(),
+            remote: Turn::default(),
+        }
+    }
+
+    /// Begins a check, so many milliseconds after the opening. Returns the time since the last one, and whether another second of the
+    /// detector's clock has begun.
+    pub(crate) fn tick(&mut self, now: u64) -> (u64, bool) {
+        let (elapsed, second) = (now.saturating_sub(self.last), self.now.told / LOOK);
+        self.last = now;
+        self.now.silent += elapsed.min(self.interval);
+        self.now.told += elapsed.min(LOOK);
+        (elapsed, self.now.told / LOOK != second)
+    }
+
+    /// Notes how many operations were taken or ended so far, and how many copies this process made within a call.
+    pub(crate) fn activity(&mut self, moves: u64, copies: u64) {
+        self.moves = moves;
+        self.heartbeats.activity(self.now.silent, moves + copies);
+    }
+
+    /// Notes that an operation to a peer failed, or that the provider refuses posts to it. It owes an answer until the provider takes one, so
+    /// a blocked provider is found though nothing is outstanding.
+    pub(crate) fn suspect(&mut self, peer: &Endpoint) {
+        let watched = || Watched::new(peer, self.now);
+        self.peers.entry(peer.proc).or_insert_with(watched).refused = Refused::Now;
+    }
+
+    /// Whether a round of heartbeats is due.
+    pub(crate) fn beats(&mut self) -> bool {
+        self.heartbeats.is_due(self.now.silent)
+    }
+
+    /// Whether a peer's process is to be looked at for another reason than its turn: something is known of it, or it owes an answer.
+    pub(crate) fn has(&self, peer: &Endpoint) -> bool {
+        !peer.is_idle() || self.peers.contains_key(&peer.proc) || self.heartbeats.awaits(peer)
+    }
+
+    /// The places of local peers whose turn it is, of so many.
+    pub(crate) fn local_turn(&mut self, of: usize) -> Range<usize> {
+        self.local.next(of, LOCAL)
+    }
+
+    /// Notes the state of a local peer's process, or why it is gone. `missed`: it is missed even if it owes nothing.
+    pub(crate) fn process(
         &mut self,
         peer: &Endpoint,
-        state: Option<State>,
-        passed: u64,
-        limit: u64,
-    ) -> Option<String> {
-        let idle = peer.is_idle();
-        let asked = self.heartbeats.awaits(peer);
-        if state.is_none() && idle && !asked {
+        state: State,
+        (gone, missed): (Option<String>, bool),
+    ) -> Option<Action> {
+        let is_gone = gone.is_some();
+        if let Some(why) = gone.filter(|_| missed || !peer.is_idle()) {
             self.peers.remove(&peer.proc);
-            self.long.remove(peer.proc);
-            return None;
+            return Some(Action::Fail(Cause::Gone, why));
         }
-        let more = self.long.time_of(peer);
-        let Some(watched) = self.peers.get_mut(&peer.proc) else {
-            let watched = Watched {
-                mark: peer.total().mark(),
-                backlog: peer.total().backlog(),
-                silent: 0,
-                away: is_away(state).then_some(0),
-            };
-            self.peers.insert(peer.proc, watched);
-            return None;
-        };
-        watched.update(peer, state, passed, idle && asked);
-        watched.failure_reason((limit, more), idle)
+        let (is_away, now) = (state != State::Runs, self.now);
+        if is_away && self.limit > 0 {
+            let watched = || Watched::new(peer, now);
+            self.peers.entry(peer.proc).or_insert_with(watched);
+        }
+        if let Some(watched) = self.peers.get_mut(&peer.proc) {
+            watched.away = is_away.then(|| watched.away.unwrap_or(now));
+        }
+        is_gone.then_some(Action::Doubt)
     }
 
-    pub(crate) fn remove(&mut self, proc: u64) {
+    /// Looks at the peers that owe an answer, and for others that do by now. `busy`: operations are outstanding.
+    pub(crate) fn look(
+        &mut self,
+        known: &Endpoints,
+        busy: bool,
+    ) -> Vec<(NonNull<Endpoint>, Action)> {
+        let mut actions = Vec::new();
+        let passed = Passed {
+            before: std::mem::replace(&mut self.looked, self.now),
+            now: self.now,
+            moved: std::mem::replace(&mut self.moves_before, self.moves) != self.moves,
+        };
+        let Watches {
+            peers,
+            long,
+            heartbeats,
+            limit,
+            ..
+        } = self;
+        // SAFETY: connected peers are live while the table is borrowed.
+        let living = |proc| known.find(proc).map(|peer| unsafe { peer.as_ref() });
+        let living = |proc| living(proc).filter(|peer| peer.failure().is_none());
+        long.retain(|proc| living(proc).is_some_and(|peer| !peer.is_idle()));
+        peers.retain(|proc, watched| {
+            let Some(peer) = living(*proc) else {
+                return false;
+            };
+            let asked = heartbeats.awaits(peer);
+            let more = match asked || !peer.is_idle() {
+                true => long.time_of(peer),
+                // Transfers of others may keep the provider from taking more.
+                false => long.time_of_all(),
+            };
+            let (stays, action) = watched.look((peer, asked), passed, (*limit, more));
+            actions.extend(action.map(|action| (NonNull::from(peer), action)));
+            stays
+        });
+        let part = self.remote.next(known.remote_places(), REMOTE);
+        let some = known.iter_remote(part).chain(known.iter_local());
+        let owing = some.filter(|peer| busy && !peer.is_idle() && peer.failure().is_none());
+        let asked = heartbeats.asked.iter().filter_map(|proc| living(*proc));
+        for peer in owing.chain(asked) {
+            let watched = || Watched::new(peer, passed.now);
+            peers.entry(peer.proc).or_insert_with(watched);
+        }
+        actions
+    }
+
+    /// Notes whether a connection of a peer `waits` because this process has no descriptor for it. Returns for how many milliseconds
+    /// connections have waited, once that is long.
+    pub(crate) fn connection(&mut self, waits: bool) -> Option<u64> {
+        if !waits {
+            self.accepted = self.now.told;
+        }
+        let lasted = self.now.told - self.accepted;
+        (lasted >= FIRST).then_some(lasted)
+    }
+
+    /// Forgets a peer that is released.
+    pub(crate) fn abandon(&mut self, proc: u64) {
         self.peers.remove(&proc);
         self.long.remove(proc);
-        self.trials.remove(&proc);
-        self.silences.remove(proc);
         self.heartbeats.remove(proc);
-    }
-}
-
-fn is_away(state: Option<State>) -> bool {
-    matches!(state, Some(State::Stopped | State::Gone))
-}
-
-impl Watched {
-    /// `asked`: only a heartbeat is to be answered.
-    fn update(&mut self, peer: &Endpoint, state: Option<State>, passed: u64, asked: bool) {
-        let part = peer.take_mark(PART_FOR_DETECTOR);
-        let copies = peer.take_mark(COPY_FOR_DETECTOR);
-        if asked {
-            self.silent += passed;
-            self.mark = peer.total().mark();
-        } else if peer.total().settle(self.mark) {
-            self.mark = peer.total().mark();
-            self.silent = 0;
-        } else if part || peer.total().backlog().is_less_than(self.backlog) {
-            // Some operations completed, or parts of one, though not yet all of the backlog.
-            self.silent = 0;
-        } else if !copies {
-            self.silent += passed;
-        }
-        self.backlog = peer.total().backlog();
-        self.away = is_away(state).then(|| self.away.map_or(0, |before| before + passed));
-    }
-
-    /// `more`: milliseconds beyond the limit for long transfers.
-    fn failure_reason(&self, (limit, more): (u64, u64), idle: bool) -> Option<String> {
-        if let Some(away) = self.away.filter(|away| *away >= limit) {
-            return Some(format!(
-                "its process on this node has been stopped or gone for {away} ms (btl_ofi_peer_timeout {limit})"
-            ));
-        }
-        let what = match idle {
-            true => "this process waits, and it has not answered a heartbeat",
-            false => "operations to it are outstanding, and none completed",
-        };
-        let for_long = match more {
-            0 => String::new(),
-            more => format!(", and {more} ms for long transfers"),
-        };
-        (self.silent >= limit + more).then(|| {
-            format!(
-                "{what} for {} ms (btl_ofi_peer_timeout {limit}{for_long})",
-                self.silent
-            )
-        })
     }
 }
 

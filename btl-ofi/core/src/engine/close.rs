@@ -33,8 +33,12 @@ impl Transport {
 
     /// Makes progress until `is_done` holds, but no longer than a release waits. For doors that have something to send before they
     /// release a peer or close the transport.
-    pub fn progress_until(&self, mut is_done: impl FnMut() -> bool) {
-        let deadline = Instant::now() + self.patience();
+    pub fn progress_until(&self, is_done: impl FnMut() -> bool) {
+        self.wait_until(Instant::now() + self.patience(), is_done);
+    }
+
+    /// Makes progress until `is_done` holds, or until the deadline. Later waits then end at once.
+    fn wait_until(&self, deadline: Instant, mut is_done: impl FnMut() -> bool) {
         while !is_done() {
             if Instant::now() >= deadline || self.is_copy() {
                 self.detector.impatient.store(true, Ordering::Relaxed);
@@ -85,18 +89,11 @@ impl Transport {
 
     /// Waits until answers and sends have left, or the sends to one peer, at most until `deadline`.
     pub(crate) fn wait_for_sends(&self, endpoint: Option<NonNull<Endpoint>>, deadline: Instant) {
-        let is_sending = || {
+        self.wait_until(deadline, || {
             let state = self.contexts[0].state.lock();
             let messages = state.messages.as_ref();
-            messages.is_some_and(|messages| messages.is_sending(endpoint))
-        };
-        while is_sending() {
-            if Instant::now() >= deadline {
-                self.detector.impatient.store(true, Ordering::Relaxed);
-                break;
-            }
-            self.progress();
-        }
+            !messages.is_some_and(|messages| messages.is_sending(endpoint))
+        });
     }
 
     /// Waits for outstanding operations, for at most 5 s, then closes everything. Regions that still exist keep

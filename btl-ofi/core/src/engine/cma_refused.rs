@@ -8,7 +8,8 @@ use plugin_api::Status;
 use crate::base::cma::Refused;
 use crate::engine::transport::Transport;
 use crate::peer::endpoint::Endpoint;
-use crate::peer::reach::{Standing, reason, standing};
+use crate::peer::liveness::{Standing, standing};
+use crate::peer::reach::reason;
 use crate::peer::route::{Atomics, Transfers};
 
 impl Transport {

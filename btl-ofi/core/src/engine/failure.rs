@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use plugin_api::{ErrorFlags, Status};
 
-use crate::core::failures::{Cause, Found, Reporting};
-use crate::engine::liveness::Reason;
+use crate::core::failures::{Found, Reporting};
+use crate::detector::Cause;
 use crate::engine::transport::Transport;
 use crate::fabric::shm_orphans;
 use crate::peer::endpoint::Endpoint;
@@ -23,7 +23,13 @@ fn blocked_by(dead: u64) -> String {
 impl Transport {
     /// Marks a peer as failed, so that posts and flushes do not wait for it any more, and ends what concerns it. The caller holds no
     /// lock, and has begun a report.
-    fn peer_failed(&self, endpoint: NonNull<Endpoint>, cause: Cause, status: Status, why: &str) {
+    pub(crate) fn peer_failed(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        cause: Cause,
+        status: Status,
+        why: &str,
+    ) {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
         // A released peer was ended by its release.
@@ -68,12 +74,11 @@ impl Transport {
     fn report_failed(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
-        self.report_outstanding(endpoint, status, |record| {
+        self.report_outstanding(endpoint, (status, why), |record| {
             // SAFETY: the record is in use, and the lock of its pool is held.
             unsafe { self.is_staged(record) }
         });
         self.streams.fail_waiting(endpoint);
-        self.abandon_puts(endpoint, status, why);
         if self.node.has_rings {
             self.abandon_commands(endpoint, status, why);
         }
@@ -169,11 +174,17 @@ impl Transport {
         {
             n += 1;
             match found {
-                Found::Suspect(suspect) => self.run_check(Reason::Suspicion(suspect)),
+                Found::Check(suspect, is_due) => {
+                    for (endpoint, cause, why) in self.check(suspect, is_due) {
+                        self.peer_failed(endpoint, cause, Status::UNREACH, &why);
+                    }
+                    if is_due {
+                        self.release_lost_lanes();
+                    }
+                }
                 Found::CmaRefused(endpoint, refused) => {
                     self.examine(endpoint, refused);
                 }
-                Found::Due => self.run_check(Reason::Quiet),
                 Found::Failed(endpoint, cause, status, why) => {
                     self.peer_failed(endpoint, cause, status, &why);
                 }
@@ -195,9 +206,8 @@ impl Transport {
         let tracks = self.rails.tracks(proc).map(|(tracks, _)| tracks);
         for track in tracks.into_iter().flatten().flatten() {
             if let Some(rail) = self.rails.get(track.rail) {
-                rail.fail_silent(track.endpoint, why);
                 // Before the operations of this transport are reported, of which pieces may be on the rail.
-                rail.act_on_failures();
+                rail.peer_failed(track.endpoint, Cause::Silent, Status::UNREACH, why);
             }
         }
     }

@@ -1,33 +1,29 @@
-//! Failure detector: finds local peers that died or stopped, and silent peers.
+//! Checks of the peers: the failure detector (`detector`) is told what is found of them, and what follows is done.
 //!
 //! A local peer's death is found by its process id, its start time and a word in its memory (`reach`). A peer
 //! that is stopped, or that completes nothing for any reason, fails only if the user sets
-//! `btl_ofi_peer_timeout`: a debugger also stops peers, and they come back. Only time in which this process
-//! polls counts; time in which it is stopped or computes does not count as the peer's silence.
-//!
-//! A peer lives if an operation to it completes, or a part of one; and one that receives a long transfer has more time ([`long`]).
-//! Time in which an operation to it waits for a copy of this process does not count: such an operation also hides the completions of
-//! later ones from the counts.
+//! `btl_ofi_peer_timeout`: a debugger also stops peers, and they come back.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use plugin_api::Status;
-
-use crate::base::cma::Refused;
-use crate::core::failures::Reporting;
+use crate::base::descriptors;
+use crate::core::context::Context;
+use crate::detector::{Action, Cause};
 use crate::engine::transport::Transport;
 use crate::peer::endpoint::Endpoint;
-use crate::peer::reach::{self, Standing};
+use crate::peer::liveness::{ProcessId, Standing, standing};
+use crate::peer::reach::Probe;
 use crate::peer::route::Transfers;
 
-/// Reason for a liveness check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// An operation failed or was refused, to this peer if that is known; a dead peer is the likely cause.
-    Suspicion(Option<NonNull<Endpoint>>),
-    /// Nothing completed for a while.
-    Quiet,
+/// Most peers whose silence is told in one check, so that a network that is gone fills no log.
+const MOST: usize = 3;
+
+/// A peer that is to fail, and why.
+pub(crate) type Failing = (NonNull<Endpoint>, Cause, String);
+
+fn gone(why: &str) -> impl Fn(NonNull<Endpoint>) -> Failing {
+    move |endpoint| (endpoint, Cause::Gone, why.to_owned())
 }
 
 impl Transport {
@@ -38,104 +34,143 @@ impl Transport {
         self.detector.watch_idle.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn run_check(&self, reason: Reason) {
-        // A release meanwhile keeps the endpoints that are found here.
-        let _reporting = Reporting::begin(&self.failures);
-        let now = self.detector.opened.elapsed().as_millis() as u64;
-        let idle_too = self.detector.watch_idle.load(Ordering::Relaxed);
-        let suspect = match reason {
-            Reason::Suspicion(suspect) => suspect,
-            Reason::Quiet => None,
-        };
-        let mut gone: Vec<(NonNull<Endpoint>, String)> = Vec::new();
-        let mut silent: Vec<(NonNull<Endpoint>, String)> = Vec::new();
-        let mut closed: Vec<(NonNull<Endpoint>, Refused)> = Vec::new();
-        let elapsed;
-        self.note_heartbeats();
-        {
-            let mut peers = self.lock_peers();
-            let peers = &mut *peers;
-            elapsed = now.saturating_sub(peers.watches.last);
-            // This process spent more than one interval elsewhere.
-            let passed = elapsed.min(self.setup.check_interval_ms);
-            peers.watches.last = now;
-            // Without a peer timeout there is nothing to check for remote peers, of which there may be a
-            // million.
-            let (local, all) = match self.setup.peer_timeout_ms {
-                0 => (Some(peers.known.iter_local()), None),
-                _ => (None, Some(peers.known.iter())),
-            };
-            for peer in local.into_iter().flatten().chain(all.into_iter().flatten()) {
-                if peer.failure().is_some() {
-                    peers.watches.long.remove(peer.proc);
-                    continue;
-                }
+    /// Checks the peers, because some time has passed without a completion (`quiet`), or because an operation failed or was refused: to the
+    /// `suspect`, if that is known. Returns the peers that have failed. The caller holds no lock, and has begun a report, which keeps the
+    /// endpoints that are found here.
+    pub(crate) fn check(&self, suspect: Option<NonNull<Endpoint>>, quiet: bool) -> Vec<Failing> {
+        let (elapsed, second) = self.detector.lock().tick(self.detector.now());
+        let beats = self.policy.posts_messages();
+        if beats {
+            self.note_heartbeats();
+        }
+        self.count_activity();
+        if let Some(endpoint) = suspect {
+            // SAFETY: the report that the caller began keeps the endpoint.
+            self.detector.lock().suspect(unsafe { endpoint.as_ref() });
+        }
+        let mut failing = self.check_processes(suspect);
+        self.mapped.sweep();
+        if self.policy.has_messages() {
+            self.ask_for_receipts();
+        }
+        let refusing = self.refusing_peers(suspect).into_iter();
+        let refusing = refusing.filter(|endpoint| !self.has_left(*endpoint));
+        failing.extend(refusing.map(gone("its process refuses connections")));
+        if second || self.setup.peer_timeout_ms > 0 {
+            self.check_silence(&mut failing);
+        }
+        if second {
+            self.check_connections();
+        }
+        self.compounds.watch(elapsed);
+        if quiet && beats && self.detector.lock().beats() {
+            self.beat();
+        }
+        failing
+    }
+
+    /// Looks for the processes of local peers: of those that owe something, of the suspect, and of some others.
+    fn check_processes(&self, suspect: Option<NonNull<Endpoint>>) -> Vec<Failing> {
+        let chosen: Vec<(NonNull<Endpoint>, ProcessId, Option<Probe>)> = {
+            let peers = self.lock_peers();
+            let mut watches = self.detector.lock();
+            let turn = watches.local_turn(peers.known.iter_local().count());
+            let due = peers.known.iter_local().enumerate().filter(|(at, peer)| {
+                let is_suspect = suspect == Some(NonNull::from(*peer));
+                peer.failure().is_none() && (turn.contains(at) || is_suspect || watches.has(peer))
+            });
+            let others = due.filter_map(|(_, peer)| {
                 // This process itself runs, but the provider may still not complete the operations to itself.
-                let others = peer.process().filter(|process| *process != self.node.own);
-                let probe = peers.probe(peer);
-                let found = others.map(|process| (process, reach::standing(process, probe)));
-                let state = found.map(|(_, standing)| standing.state());
-                let suspected = suspect == Some(NonNull::from(peer));
-                let due = idle_too || suspected || !peer.is_idle();
-                if let Some((process, standing)) = found
-                    && let Some(why) = standing.end(process)
-                {
-                    if due {
-                        gone.push((NonNull::from(peer), why));
-                        continue;
-                    }
-                    // Nothing is outstanding, so the failure is not reported. But CMA must not write to that process
-                    // id any more, and a ring of the old program is answered by nobody.
-                    if matches!(peer.transfers(), Transfers::Kernel | Transfers::Ring) {
-                        peer.set_transfers(Transfers::Doubted);
-                    }
-                }
-                if let Some((_, Standing::Closed(_, refused))) = found
-                    && peer.transfers() == Transfers::Kernel
-                {
-                    closed.push((NonNull::from(peer), refused));
-                }
-                if self.setup.peer_timeout_ms == 0 {
-                    continue;
-                }
-                let limit = self.setup.peer_timeout_ms;
-                if let Some(why) = peers.watches.observe(peer, state, passed, limit) {
-                    silent.push((NonNull::from(peer), why));
-                }
+                let process = peer.process().filter(|process| *process != self.node.own)?;
+                Some((NonNull::from(peer), process, peers.probe(peer)))
+            });
+            others.collect()
+        };
+        let idle_too = self.detector.watch_idle.load(Ordering::Relaxed);
+        let mut failing = Vec::new();
+        for (endpoint, process, probe) in chosen {
+            // SAFETY: the report that the caller began keeps the endpoint.
+            let peer = unsafe { endpoint.as_ref() };
+            let (standing, transfers) = (standing(process, probe), peer.transfers());
+            if let Standing::Closed(_, refused) = standing
+                && transfers == Transfers::Kernel
+            {
+                self.stop_cma(endpoint, refused);
             }
-        }
-        for (endpoint, refused) in closed {
-            self.stop_cma(endpoint, refused);
-        }
-        for (endpoint, why) in gone {
-            self.fail_peer(endpoint, Status::UNREACH, &why);
+            let end = (standing.end(process), idle_too || suspect == Some(endpoint));
+            match self.detector.lock().process(peer, standing.state(), end) {
+                Some(Action::Fail(cause, why)) => failing.push((endpoint, cause, why)),
+                Some(_) if matches!(transfers, Transfers::Kernel | Transfers::Ring) => {
+                    peer.set_transfers(Transfers::Doubted);
+                }
+                _ => {}
+            }
         }
         if self.node.has_rings {
-            for endpoint in self.closed_peers() {
-                self.fail_peer(endpoint, Status::UNREACH, "it has closed its transport");
+            let closed = self.closed_peers().into_iter();
+            failing.extend(closed.map(gone("it has closed its transport")));
+        }
+        failing
+    }
+
+    /// Tells of peers that owe an answer for long, and of those that answer again. Adds those that fail.
+    fn check_silence(&self, failing: &mut Vec<Failing>) {
+        let busy = |context: &Context| !context.count.total().is_idle();
+        let busy = self.contexts.iter().any(busy);
+        let actions = {
+            let peers = self.lock_peers();
+            self.detector.lock().look(&peers.known, busy)
+        };
+        let mut told = 0;
+        for (endpoint, action) in actions {
+            // SAFETY: the report that the caller began keeps the endpoint.
+            let peer = unsafe { endpoint.as_ref() };
+            match action {
+                Action::Fail(cause, why) => {
+                    failing.push((endpoint, cause, why));
+                    continue;
+                }
+                Action::Warn(lasted) if told < MOST => self.tell_of_silence(peer, lasted),
+                Action::Welcome(lasted) if told < MOST => tracing::warn!(
+                    "{}process {} answers again, after {} s",
+                    self.failures.of,
+                    peer.proc,
+                    lasted / 1000
+                ),
+                _ => {}
             }
+            told += 1;
         }
-        self.mapped.sweep();
-        self.check_connections(suspect);
-        for (endpoint, why) in silent {
-            self.fail_silent(endpoint, &why);
-        }
-        self.tell_of_silence(elapsed);
-        self.compounds.watch(elapsed);
-        if reason == Reason::Quiet {
-            self.beat(elapsed.min(self.setup.check_interval_ms));
+        if told > MOST {
+            tracing::warn!("the same holds for {} other processes", told - MOST);
         }
     }
 
-    /// Has broken connections noticed, and fails peers whose processes refuse new ones.
-    fn check_connections(&self, suspect: Option<NonNull<Endpoint>>) {
-        if self.policy.has_messages() {
-            self.knock();
-        }
-        for endpoint in self.refusing_peers(suspect) {
-            if !self.has_left(endpoint) {
-                self.fail_peer(endpoint, Status::UNREACH, "its process refuses connections");
-            }
+    fn tell_of_silence(&self, peer: &Endpoint, lasted: u64) {
+        let waits = match peer.total().outstanding() {
+            0 => String::from("this process waits"),
+            n => format!("{n} operations to it are outstanding"),
+        };
+        let short = descriptors::shortage().map_or_else(String::new, |short| format!("; {short}"));
+        tracing::warn!(
+            "{}process {} has not answered for {} s, {waits}: it computes without communicating, is \
+             stopped, or its host or the network is down (btl_ofi_peer_timeout would give it up){short}",
+            self.failures.of,
+            peer.proc,
+            lasted / 1000
+        );
+    }
+
+    /// Ends a module that cannot accept its peers' connections.
+    fn check_connections(&self) {
+        let name = self.device.name();
+        let waits = name.is_ok_and(descriptors::keep_a_peer_waiting);
+        if let Some(lasted) = self.detector.lock().connection(waits) {
+            self.fail_provider(&format!(
+                "a peer has waited {} s for this process to accept its connection, for which no descriptor is left: raise the hard \
+                 limit (ulimit -Hn) where the job starts",
+                lasted / 1000
+            ));
         }
     }
 }

@@ -176,7 +176,10 @@ impl Transport {
                 slow: SlowWork::driven_if(!rails.is_empty()),
                 node,
                 failures: failures(options),
-                detector: Detector::new(),
+                detector: Detector::new(
+                    u64::from(options.peers.timeout_ms),
+                    check_interval(options),
+                ),
                 peers,
                 entry,
                 birth: Birth::now(),

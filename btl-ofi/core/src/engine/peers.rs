@@ -259,9 +259,8 @@ impl Transport {
         if let Err(e) = self.remove_address(peer) {
             tracing::warn!("removing process {}: {e}", peer.proc);
         }
-        peers.watches.remove(peer.proc);
+        self.detector.lock().abandon(proc);
         self.mapped.abandon(endpoint);
-        peers.words.remove(&peer.proc);
         if outstanding > 0 {
             tracing::warn!(
                 "process {} is released with {outstanding} operations outstanding",
@@ -270,7 +269,7 @@ impl Transport {
             // The counts over all peers may never reach zero again.
             self.failures.degraded.store(true, Ordering::Relaxed);
         }
-        peers.known.remove(proc, late);
+        peers.remove(proc, late);
         let tracks = self.rails.take_tracks(proc, outstanding > 0);
         drop(peers);
         self.disconnect_rails(tracks, outstanding > 0);

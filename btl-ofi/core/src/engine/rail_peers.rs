@@ -1,9 +1,12 @@
 //! Peers on further rails: connecting and releasing them there.
 
+use crate::core::failures::Reporting;
+use crate::detector::Cause;
 use crate::engine::transport::Transport;
 use crate::peer::address::Blob;
 use crate::peer::networks::pair;
 use crate::peer::rails::{Track, Tracks};
+use plugin_api::Status;
 use std::sync::PoisonError;
 
 impl Transport {
@@ -54,11 +57,9 @@ impl Transport {
                 continue;
             };
             if outstanding {
-                rail.fail_released(
-                    track.endpoint,
-                    "it was released with operations outstanding",
-                );
-                rail.act_on_failures();
+                let why = "it was released with operations outstanding";
+                let _reporting = Reporting::begin(&rail.failures);
+                rail.peer_failed(track.endpoint, Cause::Released, Status::UNREACH, why);
                 // SAFETY: endpoints live until the transport closes.
                 let peer = unsafe { track.endpoint.as_ref() };
                 if let Err(e) = rail.remove_address(peer) {

@@ -169,11 +169,9 @@ impl Rails {
         };
         for track in taken.into_iter().flatten().flatten() {
             if outstanding && let Some(rail) = self.get(track.rail) {
-                let mut peers = rail.lock_peers();
-                peers.watches.remove(proc);
-                peers.words.remove(&proc);
                 // Operations still name it there.
-                peers.known.remove(proc, true);
+                rail.lock_peers().remove(proc, true);
+                rail.detector.lock().abandon(proc);
             }
         }
         taken

@@ -36,8 +36,6 @@ struct Lane {
 /// State that only the serving thread uses.
 struct Serving {
     lanes: Vec<Lane>,
-    /// When lanes of dead holders were last looked for.
-    checked: Instant,
     responder: Responder,
 }
 
@@ -71,7 +69,6 @@ impl MailboxServer {
             regions,
             serving: Mutex::new(Serving {
                 lanes: vec![Lane::default(); plan.lanes],
-                checked: Instant::now(),
                 responder: Responder::default(),
             }),
             stop: AtomicBool::new(false),
@@ -139,17 +136,13 @@ impl MailboxServer {
         done
     }
 
-    /// Frees lanes whose holders have died; checks at most once per `interval`. A lane is freed if nothing changes in it between
-    /// two checks and `gone` says at both that a holder with this owner word is gone; requests that the holder put have
+    /// Frees lanes whose holders have died. A lane is freed if nothing changes in it between two checks, which are an interval apart,
+    /// and `gone` says at both that a holder with this owner word is gone; requests that the holder put have
     /// arrived by then. Returns the number of freed lanes.
-    pub(crate) fn release_lost(&self, interval: Duration, gone: impl Fn(u64) -> bool) -> usize {
+    pub(crate) fn release_lost(&self, gone: impl Fn(u64) -> bool) -> usize {
         let Ok(mut serving) = self.serving.try_lock() else {
             return 0;
         };
-        if serving.checked.elapsed() < interval {
-            return 0;
-        }
-        serving.checked = Instant::now();
         let mut released = 0;
         for index in 0..self.plan.lanes {
             let owner = self.word(self.plan.owner(index));

@@ -17,15 +17,12 @@ pub(crate) const WAS_READ: u8 = 1;
 pub(crate) const OFF_ROUTE: u8 = 2;
 /// Mark of a peer on this machine, maybe in another container.
 pub(crate) const SAME_MACHINE: u8 = 4;
-/// Marks of a peer at which a part of an operation completed. The counts do not tell that while the operation is outstanding. One
-/// mark for each reader: the failure detector, and the warnings of silence.
-pub(crate) const PART_FOR_DETECTOR: u8 = 8;
-pub(crate) const PART_FOR_WARNINGS: u8 = 16;
-/// Marks of a peer to which an operation waits for a copy of this process. The time is not the peer's silence. One for each reader.
-pub(crate) const COPY_FOR_DETECTOR: u8 = 32;
-pub(crate) const COPY_FOR_WARNINGS: u8 = 64;
+/// Mark of a peer at which a part of an operation completed. The counts do not tell that while the operation is outstanding.
+pub(crate) const PART: u8 = 8;
+/// Mark of a peer to which an operation waits for a copy of this process. The time is not the peer's silence.
+pub(crate) const COPY: u8 = 16;
 /// Mark of a peer whose address was removed from the provider's address vector.
-pub(crate) const REMOVED: u8 = 128;
+pub(crate) const REMOVED: u8 = 32;
 
 /// A peer. It takes 48 bytes, at an address that is a multiple of 16, so that operations can carry the address with
 /// tag bits in their context pointer. The transport's table of peers owns the memory until the transport closes. The
@@ -288,18 +285,18 @@ impl Endpoint {
 
     /// Notes that a part of an operation to the peer completed, though not the operation.
     pub(crate) fn part_completed(&self) {
-        self.mark_once(PART_FOR_DETECTOR | PART_FOR_WARNINGS);
+        self.mark_once(PART);
     }
 
     /// Notes that an operation to the peer waits for a copy of this process, not for the peer.
     pub(crate) fn waits_for_copy(&self) {
-        self.mark_once(COPY_FOR_DETECTOR | COPY_FOR_WARNINGS);
+        self.mark_once(COPY);
     }
 
-    /// Adds marks, without a locked instruction if the peer has them.
-    fn mark_once(&self, marks: u8) {
-        if self.marks.load(Ordering::Relaxed) & marks != marks {
-            self.mark(marks);
+    /// Adds a mark, without a locked instruction if the peer has it.
+    fn mark_once(&self, mark: u8) {
+        if !self.has(mark) {
+            self.mark(mark);
         }
     }
 

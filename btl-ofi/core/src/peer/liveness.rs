@@ -1,9 +1,11 @@
-//! Whether the process of a local peer still runs.
+//! Whether the process of a local peer still runs, and still has the transport that was connected.
 //!
 //! Some providers (shm among them) never report the death of a peer: operations to it stay outstanding for ever. A
 //! peer's address blob names its process, so the process id of a local peer can be polled.
 
+use crate::base::cma::Refused;
 use crate::base::sys;
+use crate::peer::reach::Probe;
 
 /// A process on this node: its id, and its start time, since ids are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +53,7 @@ impl ProcessId {
             _ => State::Runs,
         }
     }
-}
 
-impl ProcessId {
     /// The ids of its threads; `None` where `/proc` shows other process ids than this process has.
     pub(crate) fn threads(self) -> Option<impl Iterator<Item = u32>> {
         let shown = shows_own_ids().then(|| sys::threads(&self.pid.to_string()))?;
@@ -76,6 +76,69 @@ pub(crate) enum State {
     Stopped,
     /// It no longer exists, or is a zombie.
     Gone,
+}
+
+/// The result of a check of a peer's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The process has this state, and the transport that was connected is still there as far as can be seen.
+    Is(State),
+    /// The process has this state, and the kernel refuses access to its memory.
+    Closed(State, Refused),
+    /// The process runs without that transport: it executed another program, or closed the transport.
+    Changed,
+}
+
+/// Checks a process, and its memory if a probe of it could be read before.
+pub(crate) fn standing(process: ProcessId, probe: Option<Probe>) -> Standing {
+    let state = process.state();
+    let (Some(probe), State::Runs | State::Stopped) = (probe, state) else {
+        return Standing::Is(state);
+    };
+    match probe.is_in(process.pid) {
+        Ok(true) => Standing::Is(state),
+        Ok(false) | Err(Refused(libc::EFAULT)) => Standing::Changed,
+        Err(Refused(libc::ESRCH)) => {
+            // The main thread has no memory any more. The process lives if another thread has memory; otherwise it is
+            // about to become a zombie. Where its threads cannot be listed, it counts as running until it is reaped.
+            let closed = Standing::Closed(state, Refused(libc::ESRCH));
+            let Some(threads) = process.threads() else {
+                return closed;
+            };
+            let mut others = threads.filter(|id| *id != process.pid);
+            match others.find_map(|id| probe.is_in(id).ok()) {
+                Some(true) => closed,
+                Some(false) => Standing::Changed,
+                None => Standing::Is(State::Gone),
+            }
+        }
+        Err(refused) => Standing::Closed(state, refused),
+    }
+}
+
+impl Standing {
+    /// The reason why the peer is gone; `None` if it is not.
+    pub(crate) fn end(self, process: ProcessId) -> Option<String> {
+        let pid = process.pid;
+        match self {
+            Standing::Is(State::Gone) => {
+                Some(format!("process id {pid} on this node no longer runs"))
+            }
+            Standing::Changed => Some(format!(
+                "process id {pid} on this node no longer holds its transport: it executed another program, \
+                 or closed the transport"
+            )),
+            Standing::Is(_) | Standing::Closed(..) => None,
+        }
+    }
+
+    /// The state of the peer's process. A process without the transport counts as gone.
+    pub(crate) fn state(self) -> State {
+        match self {
+            Standing::Is(state) | Standing::Closed(state, _) => state,
+            Standing::Changed => State::Gone,
+        }
+    }
 }
 
 /// A number that is equal for processes that share a kernel and a process-id namespace. Clones of a virtual machine may have

@@ -1,5 +1,5 @@
 //! Whether the kernel lets this process reach a local peer's memory by cross-memory attach (`base/cma.rs`), and
-//! whether that memory still belongs to the peer.
+//! by what that memory is known to be the peer's.
 //!
 //! **Identity.** A process id and a start time identify a process, but not its program: `exec` keeps both. So each process
 //! announces a *probe*: the address of a word and the word's value. This process reads the probe when it connects the peer, in
@@ -20,7 +20,6 @@ use std::fs::File;
 
 use crate::base::cma::{self, Refused};
 use crate::base::sys;
-use crate::peer::liveness::{ProcessId, State};
 
 /// Number of CMA copies after which the failure detector reads the clock, for a host that never polls.
 pub(crate) const COPIES_PER_CHECK: u64 = 256;
@@ -64,69 +63,6 @@ pub(crate) struct Reach {
     pub(crate) probe: Probe,
     /// The peer's segment, opened at the connect: later the peer's process may not permit that.
     pub(crate) segment: Option<File>,
-}
-
-/// The result of a check of a peer's process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// The process has this state, and the transport that was connected is still there as far as can be seen.
-    Is(State),
-    /// The process has this state, and the kernel refuses access to its memory.
-    Closed(State, Refused),
-    /// The process runs without that transport: it executed another program, or closed the transport.
-    Changed,
-}
-
-/// Checks a process, and its memory if a probe of it could be read before.
-pub(crate) fn standing(process: ProcessId, probe: Option<Probe>) -> Standing {
-    let state = process.state();
-    let (Some(probe), State::Runs | State::Stopped) = (probe, state) else {
-        return Standing::Is(state);
-    };
-    match probe.is_in(process.pid) {
-        Ok(true) => Standing::Is(state),
-        Ok(false) | Err(Refused(libc::EFAULT)) => Standing::Changed,
-        Err(Refused(libc::ESRCH)) => {
-            // The main thread has no memory any more. The process lives if another thread has memory; otherwise it is
-            // about to become a zombie. Where its threads cannot be listed, it counts as running until it is reaped.
-            let closed = Standing::Closed(state, Refused(libc::ESRCH));
-            let Some(threads) = process.threads() else {
-                return closed;
-            };
-            let mut others = threads.filter(|id| *id != process.pid);
-            match others.find_map(|id| probe.is_in(id).ok()) {
-                Some(true) => closed,
-                Some(false) => Standing::Changed,
-                None => Standing::Is(State::Gone),
-            }
-        }
-        Err(refused) => Standing::Closed(state, refused),
-    }
-}
-
-impl Standing {
-    /// The reason why the peer is gone; `None` if it is not.
-    pub(crate) fn end(self, process: ProcessId) -> Option<String> {
-        let pid = process.pid;
-        match self {
-            Standing::Is(State::Gone) => {
-                Some(format!("process id {pid} on this node no longer runs"))
-            }
-            Standing::Changed => Some(format!(
-                "process id {pid} on this node no longer holds its transport: it executed another program, \
-                 or closed the transport"
-            )),
-            Standing::Is(_) | Standing::Closed(..) => None,
-        }
-    }
-
-    /// The state of the peer's process. A process without the transport counts as gone.
-    pub(crate) fn state(self) -> State {
-        match self {
-            Standing::Is(state) | Standing::Closed(state, _) => state,
-            Standing::Changed => State::Gone,
-        }
-    }
 }
 
 /// Permits CMA to this process where Yama requires that. Returns the reason if this process can still reach no other.

@@ -10,6 +10,7 @@ mod index;
 
 use std::alloc::{self, Layout};
 use std::fs::File;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
@@ -124,10 +125,6 @@ impl<T> Places<T> {
         if self.free.try_reserve(1).is_ok() {
             self.free.push(place);
         }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = NonNull<T>> {
-        (0..self.used).filter_map(|place| self.at(place))
     }
 }
 
@@ -283,20 +280,29 @@ impl Endpoints {
 
     /// All peers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Endpoint> {
+        let remote = self.iter_remote(0..self.remote_places());
+        remote.chain(self.iter_local())
+    }
+
+    /// The remote peers in these places.
+    pub(crate) fn iter_remote(&self, places: Range<usize>) -> impl Iterator<Item = &Endpoint> {
+        let remote = places.map_while(|place| self.remote.at(place as u32));
         // SAFETY: places below `used` were written and stay readable; shared values change only by atomics.
-        let remote = self.remote.iter().map(|peer| unsafe { peer.as_ref() });
-        remote
-            .filter(|peer| peer.is_connected())
-            .chain(self.iter_local())
+        let remote = remote.map(|peer| unsafe { peer.as_ref() });
+        remote.filter(|peer| peer.is_connected())
+    }
+
+    /// Places of remote peers.
+    pub(crate) fn remote_places(&self) -> usize {
+        self.remote.used as usize
     }
 
     /// All local peers.
     pub(crate) fn iter_local(&self) -> impl Iterator<Item = &Endpoint> {
+        let local = (0..self.local.used).filter_map(|place| self.local.at(place));
         // SAFETY: places below `used` were written and stay readable; shared values change only by atomics.
-        let local = self.local.iter().map(|peer| unsafe { peer.as_ref() });
-        local
-            .map(|peer| &peer.endpoint)
-            .filter(|peer| peer.is_connected())
+        let local = local.map(|peer| unsafe { &peer.as_ref().endpoint });
+        local.filter(|peer| peer.is_connected())
     }
 }
 

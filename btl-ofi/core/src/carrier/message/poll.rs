@@ -161,8 +161,7 @@ impl Core {
         // SAFETY: endpoints live until the transport closes, or their line is removed.
         let peer = unsafe { endpoint.as_ref() };
         let messages = state.messages.as_mut();
-        let mut peers = self.lock_peers();
-        let heartbeats = &mut peers.watches.heartbeats;
+        let heartbeats = &mut self.detector.lock().heartbeats;
         // Another call may have found this, and removed the line.
         let is_known = heartbeats.left.contains(&peer.proc);
         let left = peer.is_idle()

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ptr::NonNull;
 
+use crate::base::error::CallError;
 use crate::core::state::Core;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::trial::{Listener, Trial, is_refusal};
@@ -20,47 +21,39 @@ impl Core {
         let mut stuck: HashSet<u64> = {
             let state = self.contexts[0].state.lock();
             let stuck = state.messages.iter().flat_map(|m| m.stuck());
-            // SAFETY: the line of a peer is removed before its endpoint is, under this lock.
-            stuck.map(|peer| unsafe { peer.as_ref() }.proc).collect()
+            // SAFETY: the line of a peer is removed before its endpoint is, under this lock; the caller's report keeps the suspect.
+            let procs = stuck
+                .chain(suspect)
+                .map(|peer| unsafe { peer.as_ref() }.proc);
+            procs.collect()
         };
-        let mut peers = self.lock_peers();
-        let peers = &mut *peers;
-        let mut refusing = Vec::new();
-        let trials = &mut peers.watches.trials;
-        if let Some(suspect) = suspect {
-            // SAFETY: a report that the caller began keeps the endpoint.
-            stuck.insert(unsafe { suspect.as_ref() }.proc);
-        }
-        trials.retain(|proc, _| stuck.contains(proc));
-        for proc in stuck {
-            let Some(endpoint) = peers.known.find(proc) else {
-                continue;
-            };
+        let peers = &mut *self.lock_peers();
+        peers.trials.retain(|proc, _| stuck.contains(proc));
+        let refuses = |proc| {
+            let endpoint = peers.known.find(proc)?;
             // SAFETY: a connected peer is live, and the lock keeps it connected.
             let peer = unsafe { endpoint.as_ref() };
-            if peer.failure().is_some() {
-                continue;
-            }
-            let gone = match trials.get(&proc).map(Trial::listener) {
+            let gone = match peers.trials.get(&proc).map(Trial::listener) {
+                _ if peer.failure().is_some() => false,
                 Some(Listener::Gone) => true,
-                Some(Listener::Unknown) => continue,
+                Some(Listener::Unknown) => false,
                 Some(Listener::Ended) | None => match self.begin_trial(peer) {
                     Ok(trial) => {
-                        trials.extend(trial.map(|trial| (proc, trial)));
+                        peers.trials.extend(trial.map(|trial| (proc, trial)));
                         false
                     }
                     Err(error) => is_refusal(&error),
                 },
             };
             if gone {
-                trials.remove(&proc);
-                refusing.push(endpoint);
+                peers.trials.remove(&proc);
             }
-        }
-        refusing
+            gone.then_some(endpoint)
+        };
+        stuck.drain().filter_map(refuses).collect()
     }
 
-    fn begin_trial(&self, peer: &Endpoint) -> Result<Option<Trial>, crate::base::error::CallError> {
+    fn begin_trial(&self, peer: &Endpoint) -> Result<Option<Trial>, CallError> {
         Trial::begin(&self.address_of(peer)?)
     }
 }

@@ -292,18 +292,6 @@ impl Core {
         ended
     }
 
-    /// Ends all puts that are to be confirmed at a peer.
-    #[cold]
-    pub(crate) fn abandon_puts(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
-        for context in &self.contexts {
-            let puts = match &mut context.state.lock().confirmations {
-                Some(confirmations) => confirmations.abandon(endpoint),
-                None => return,
-            };
-            self.end_puts(context, puts, status, why);
-        }
-    }
-
     /// Takes the puts that are to be confirmed at a peer that is released, and removes the peer. The caller holds the locks of all
     /// contexts, whose states are `guards`, and ends the puts.
     pub(crate) fn remove_puts<'a>(

@@ -16,31 +16,34 @@ use crate::peer::endpoint::Endpoint;
 impl Core {
     /// Reports the failure of operations outstanding at the provider: not if it refused to close the endpoints, because it may
     /// still touch their buffers. Operations on device memory end when their parts and copies do
-    /// (`fail_staged`).
+    /// (`fail_staged`). Ends all puts that are to be confirmed.
     ///
     /// `is_staged` tells those on device memory. It is called for records in use, under the lock of their pool.
     pub(crate) fn report_outstanding(
         &self,
         endpoint: NonNull<Endpoint>,
-        status: Status,
+        (status, why): (Status, &str),
         is_staged: impl Fn(NonNull<Record>) -> bool,
     ) {
-        if self.failures.refused_to_close.load(Ordering::Relaxed) {
-            return;
-        }
+        let is_kept = self.failures.refused_to_close.load(Ordering::Relaxed);
         for context in &self.contexts {
-            let silenced: Vec<Finished> = {
-                let mut state = context.state.lock();
-                let records = state.pool.in_use(Some(endpoint));
-                let silenced = records.into_iter().filter_map(|r| match is_staged(r) {
+            let mut state = context.state.lock();
+            let records = state.pool.in_use(Some(endpoint));
+            let silenced = records
+                .into_iter()
+                .filter_map(|r| match is_kept || is_staged(r) {
                     true => None,
                     // SAFETY: `in_use` found the records in use, and the lock is held.
                     false => unsafe { state.pool.silence(r) },
                 });
-                silenced.collect()
-            };
+            let silenced: Vec<Finished> = silenced.collect();
+            let puts = state.confirmations.as_mut().map(|c| c.abandon(endpoint));
+            drop(state);
             for f in silenced {
                 self.call_only(&f, status);
+            }
+            if let Some(puts) = puts {
+                self.end_puts(context, puts, status, why);
             }
         }
     }
@@ -122,8 +125,7 @@ impl Core {
         self.failures.degraded.store(true, Ordering::Release);
         tracing::warn!("{}it is not used any more: {why}", self.failures.of);
         for endpoint in peers {
-            self.report_outstanding(endpoint, Status::FATAL, |_| false);
-            self.abandon_puts(endpoint, Status::FATAL, why);
+            self.report_outstanding(endpoint, (Status::FATAL, why), |_| false);
         }
         is_closed()
     }

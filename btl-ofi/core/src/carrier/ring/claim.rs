@@ -50,7 +50,9 @@ impl Core {
                     self.quick.counters,
                 ))) {
                     Ok(ring) => {
-                        peer.settle_atomics(Atomics::Ring, ring.as_ptr().expose_provenance() as u64)
+                        let ring = ring.as_ptr().expose_provenance() as u64;
+                        peer.settle_atomics(Atomics::Ring, ring);
+                        return Ok(());
                     }
                     Err(requester) => {
                         requester.give_back();
@@ -79,23 +81,16 @@ impl Core {
                     self.fail_peer(endpoint, status, why);
                     return Err(status);
                 }
-                if let Err(why) = self.allocate_towards(peer) {
-                    tracing::warn!("no atomics to process {}: {why}", peer.proc);
-                    return Err(Status::OUT_OF_RESOURCE);
-                }
                 tracing::info!("atomics to process {} use no ring: {e}", peer.proc);
-                self.node.uses_fabric.store(true, Ordering::Relaxed);
-                peer.settle_atomics(Atomics::remote(self.policy.messages), 0);
             }
-            (_, None) => {
-                if let Err(why) = self.allocate_towards(peer) {
-                    tracing::warn!("no atomics to process {}: {why}", peer.proc);
-                    return Err(Status::OUT_OF_RESOURCE);
-                }
-                self.node.uses_fabric.store(true, Ordering::Relaxed);
-                peer.settle_atomics(Atomics::remote(self.policy.messages), 0);
-            }
+            (_, None) => {}
         }
+        if let Err(why) = self.allocate_towards(peer) {
+            tracing::warn!("no atomics to process {}: {why}", peer.proc);
+            return Err(Status::OUT_OF_RESOURCE);
+        }
+        self.node.uses_fabric.store(true, Ordering::Relaxed);
+        peer.settle_atomics(Atomics::remote(self.policy.messages), 0);
         Ok(())
     }
 }

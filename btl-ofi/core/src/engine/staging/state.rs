@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -23,8 +23,7 @@ use crate::hmem::server::MailboxServer;
 use crate::mem::handle::Handle;
 use crate::op::record::Record;
 use crate::peer::endpoint::Endpoint;
-use crate::peer::liveness::State;
-use crate::peer::reach::standing;
+use crate::peer::liveness::{State, standing};
 
 /// A transport's operations on device memory, and its mailbox.
 #[derive(Default)]
@@ -35,8 +34,6 @@ pub(crate) struct Hmem {
     /// Set once the fallback after a refused device registration was logged.
     pub(super) said_fall_back: AtomicBool,
     serving: Mutex<Option<Serving>>,
-    /// Times that no peer had a request.
-    idle: AtomicU32,
 }
 
 /// The mailbox with its registration, its server, and its server's thread.
@@ -66,11 +63,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Hmem {
-    /// Whether to read the clock: at every 64th call.
-    fn is_check_due(&self) -> bool {
-        let idle = self.idle.load(Ordering::Relaxed).wrapping_add(1);
-        self.idle.store(idle, Ordering::Relaxed);
-        idle.is_multiple_of(64)
+    /// The server of the mailbox, unless another thread makes it.
+    fn server(&self) -> Option<Arc<MailboxServer>> {
+        let serving = self.serving.try_lock().ok()?;
+        serving.as_ref().map(|serving| Arc::clone(&serving.server))
     }
 
     /// The mailbox for peers' requests on staged regions, and whether a thread serves it; created on first use.
@@ -247,17 +243,7 @@ impl Transport {
     #[cold]
     #[inline(never)]
     pub(crate) fn drive(&self) -> usize {
-        let server = match self.hmem.serving.try_lock() {
-            Ok(serving) => serving.as_ref().map(|s| Arc::clone(&s.server)),
-            Err(_) => None,
-        };
-        let mut steps = server.map_or(0, |server| {
-            let served = server.serve();
-            if served == 0 && self.hmem.is_check_due() {
-                self.release_lost_lanes(&server);
-            }
-            served
-        });
+        let mut steps = self.hmem.server().map_or(0, |server| server.serve());
         // Transfers that are started must not run callbacks while the driver is locked: a callback may issue operations on
         // device memory.
         let Some(advanced) = self.quietly(|| self.advance_staged()) else {
@@ -352,9 +338,11 @@ impl Transport {
     /// Releases lanes of dead processes. Only connected local peers are looked at: the numbers in a request or an owner word do
     /// not prove that a process runs on this node.
     #[cold]
-    fn release_lost_lanes(&self, server: &MailboxServer) {
-        let interval = Duration::from_millis(self.setup.check_interval_ms);
-        server.release_lost(interval, |word| {
+    pub(crate) fn release_lost_lanes(&self) {
+        let Some(server) = self.hmem.server() else {
+            return;
+        };
+        server.release_lost(|word| {
             let peers = self.lock_peers();
             let known = &peers.known;
             let mut local = known.iter_local();

@@ -38,9 +38,9 @@ fn ask(server: &MailboxServer, number: u64) {
     }
 }
 
-/// A check whenever it is asked for, at which such a process is gone.
+/// A check at which such a process is gone.
 fn check(server: &MailboxServer, gone: Option<Holder>) -> usize {
-    server.release_lost(Duration::ZERO, |word| gone.is_some_and(|h| h.has(word)))
+    server.release_lost(|word| gone.is_some_and(|h| h.has(word)))
 }
 
 #[test]
@@ -72,19 +72,6 @@ fn a_holder_without_request_is_identified_by_its_cookie() {
         assert_eq!([(); 3].map(|()| check(&server, gone)), [0; 3]);
     }
     assert_eq!([(); 2].map(|()| check(&server, Some(HOLDER))), [0, 1]);
-}
-
-/// Two checks are an interval apart, whichever threads ask for them.
-#[test]
-fn checks_keep_their_distance() {
-    let server = server();
-    owner(&server).store(HOLDER.taken(0), Ordering::Relaxed);
-    let long = Duration::from_secs(1 << 20);
-    let later = || server.release_lost(long, |_| true);
-    // The first one sees the owner word, the second one suspects the holder.
-    assert_eq!([(); 2].map(|()| check(&server, Some(HOLDER))), [0; 2]);
-    assert_eq!([(); 3].map(|()| later()), [0; 3]);
-    assert_eq!(check(&server, Some(HOLDER)), 1);
 }
 
 /// A clone of this machine has this node's number, and a process id that is free here or anybody's: the numbers prove nothing.

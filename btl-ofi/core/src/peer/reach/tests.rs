@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use super::*;
 use crate::base::log;
 use crate::base::sys::script::Script;
+use crate::peer::liveness::{ProcessId, Standing, State, standing};
 
 fn scope_of(text: &str) -> Option<u32> {
     let path = std::env::temp_dir().join(format!(

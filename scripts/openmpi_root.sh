@@ -327,7 +327,9 @@ osc_mpi4py_inside() {
 }
 
 osc_test_inside() {
-    local ranks program
+    local ranks program own=()
+    # In 6.0 osc/ucx opens and closes UCX to answer each query, and crashes where threads make windows at once, as osc_abuse does.
+    [ "$series" != 6.0 ] || own=(--mca osc ^ucx)
     openmpi_check "$series: ompi_info names the component osc" osc_shows_itself_inside
     for ranks in 1 2 3 4; do
         for program in osc_calls osc_threads; do
@@ -337,11 +339,11 @@ osc_test_inside() {
         [ "$series" = 5.0 ] || openmpi_check "$series: osc, osc_sessions, $ranks ranks" osc_inside "$ranks" osc_sessions
     done
     for program in hello_window transfers atomics swaps misaligned window_life threads passive_target osc_abuse osc_polls osc_random; do
-        openmpi_check "$series: osc, $program, 2 ranks" osc_inside 2 "$program"
+        openmpi_check "$series: osc, $program, 2 ranks" osc_inside 2 "$program" "${own[@]}"
     done
     # As between nodes: nothing by memory, but for what Open MPI says that a node shares.
     for program in osc_calls osc_threads osc_abuse osc_random; do
-        openmpi_check "$series: osc, $program, 2 ranks over tcp;ofi_rxm alone" osc_inside 2 "$program" --mca btl_ofi_same_node off \
+        openmpi_check "$series: osc, $program, 2 ranks over tcp;ofi_rxm alone" osc_inside 2 "$program" "${own[@]}" --mca btl_ofi_same_node off \
             --mca btl_ofi_provider_include 'tcp;ofi_rxm'
     done
     openmpi_check "$series: osc, a target that computes, with the progress thread" osc_inside 3 osc_alone \

@@ -13,8 +13,7 @@ bench_die() {
 
 # The programs of the suite, and what they start and load.
 bench_build() {
-    cargo build --release -p btl-ofi-plugin -p lab-provider -p host-stub-command
-    cargo build --release -p benches --bins
+    build_release --bins
     mkdir -p "$bench_out"
 }
 
@@ -90,15 +89,14 @@ bench_growth() {
 
 # Instructions of one operation, by callgrind.
 bench_instructions() {
-    cargo build --release -p btl-ofi-plugin -p lab-provider
-    cargo build --release -p benches --bin instructions
+    build_release
     mkdir -p "$bench_out"
     "$target/release/instructions" --output "$bench_out/instructions.json" "$@"
 }
 
 # One report of what was measured: report.json and report.md.
 bench_report() {
-    cargo build --release -p benches --bin report
+    build_release --bins
     mkdir -p "$bench_out"
     "$target/release/report" "$bench_out" "$@"
 }
@@ -113,7 +111,7 @@ bench_all() {
     # What an earlier run left is not of this one.
     mkdir -p "$bench_out"
     rm -f "$bench_out"/*.json "$bench_out/report.md"
-    step 'bench: build' 1800 bash -euo pipefail -c '. scripts/bench.sh && bench_build'
+    step 'bench: build' 1800 bash -euo pipefail -c '. scripts/build.sh && . scripts/bench.sh && bench_build'
     [[ ${#failed[@]} -eq 0 ]] || summary
     step 'bench: overhead' 3600 ./dev bench overhead "${short[@]}" "${rounds[@]}"
     step 'bench: growth' 3600 ./dev bench growth "${short[@]}"

@@ -225,8 +225,7 @@ hosts_bench() {
     openmpi_build
     for program in rma_bench gups halo hash_table; do openmpi_compile "benches/openmpi/$program.c"; done
     # Incremental builds inline less.
-    CARGO_INCREMENTAL=0 cargo build --release -p host-stub-command -p btl-ofi-plugin
-    CARGO_INCREMENTAL=0 cargo build --release -p benches --bin overhead
+    CARGO_INCREMENTAL=0 build_release --bins
     hosts_make 2
     # Waited for, because bash handles no signal while it runs a command; without the pipe by which hosts live.
     { exec {hosts_life}>&-; exec nsenter --target "${hosts_pids[head]}" --net --uts --mount --wd="$PWD" -- \

@@ -272,7 +272,6 @@ hosts_test() {
     # shellcheck source=scripts/hosts_launchers.sh
     . scripts/hosts_launchers.sh
     openmpi_build
-    cargo build --release -p host-stub-command -p btl-ofi-plugin
     hosts_logs=$openmpi_dir/hosts
     mkdir -p "$hosts_logs"
     for provider in hello_window transfers killed_peer cut_link waits_only osc_calls; do openmpi_compile "tests/openmpi/$provider.c"; done

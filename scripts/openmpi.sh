@@ -54,7 +54,7 @@ openmpi_setup() {
 openmpi_build() {
     openmpi_setup
     openmpi_say "building for Open MPI $openmpi_version"
-    MCA_BTL_OFI_SERIES=$openmpi_series cargo build --release -p mca-btl-ofi
+    MCA_BTL_OFI_SERIES=$openmpi_series build_release
     openmpi_lay_out "${CARGO_TARGET_DIR:-target}/release/libmca_btl_ofi.so" "$openmpi_dir/$openmpi_series"
 }
 
@@ -142,7 +142,6 @@ openmpi_run_apart() {
 }
 
 openmpi_lab() {
-    cargo build --release -p lab-provider || return 1
     mkdir -p "$openmpi_dir/lab"
     cp "${CARGO_TARGET_DIR:-target}/release/liblab_fi.so" "$openmpi_dir/lab/liblab-fi.so"
 }

@@ -8,6 +8,7 @@
 # the next run; `--clean` removes it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/build.sh
 . scripts/openmpi.sh
 # shellcheck source=scripts/openmpi_devices.sh
 . scripts/openmpi_devices.sh
@@ -60,7 +61,7 @@ build() {
     libdir=$(dirname "$(find "$root/usr/lib" -maxdepth 2 -name libopen-pal.so | head -1)")
     openmpi_version=$(inside ompi_info --version | sed -n 's/^Open MPI v\([0-9.]*\).*/\1/p')
     openmpi_say "building for Open MPI $openmpi_version"
-    MCA_BTL_OFI_SERIES=$series MCA_BTL_OFI_OMPI_PREFIX=$libdir/openmpi cargo build --release -p mca-btl-ofi
+    MCA_BTL_OFI_SERIES=$series MCA_BTL_OFI_OMPI_PREFIX=$libdir/openmpi build_release
     openmpi_lay_out "${CARGO_TARGET_DIR:-target}/release/libmca_btl_ofi.so" "$openmpi_dir/$series"
     rm -rf "$root/opt"
     mkdir -p "$root/opt"
@@ -75,7 +76,6 @@ build() {
     openmpi_lab
     cp -r "$openmpi_dir/lab" "$root/opt/lab"
     # The standalone host, which joins through PMIx the job of the launcher that starts it.
-    cargo build --release -p host-stub-command -p btl-ofi-plugin
     mkdir -p "$root/opt/host"
     cp "${CARGO_TARGET_DIR:-target}"/release/{host-stub,libbtl_ofi.so} "$root/opt/host/"
     # The folder of the other series, to show that it is refused.

@@ -23,8 +23,7 @@ soak_build() {
     # Not in /tmp, from which some machines run nothing.
     mkdir -p "$target"
     soak_files=$(mktemp -d "$(readlink -f "$target")/soak.XXXXXX")
-    # The set of packages decides which features are built, so it is that of the tests (fixtures.rs).
-    cargo build --quiet --release -p host-stub-command -p btl-ofi-plugin -p mca-btl-ofi -p host-stub-c -p lab-provider
+    build_release
     for file in host-stub libbtl_ofi.so liblab_fi.so; do
         cp "$target/release/$file" "$soak_files/"
     done

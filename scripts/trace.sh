@@ -41,7 +41,7 @@ print(f"trace: {sys.argv[1]}: put and flush of 8 bytes {min(on):.2f} us with a t
 
 trace_command() {
     mkdir -p "$trace_out"
-    cargo build --release -p host-stub-command -p btl-ofi-plugin -p host-stub-c
+    build_release
     cc -O2 -Ihost-stub/c/include host-stub/c/examples/halo.c -o "$trace_out/halo-program" -L"$target/release" \
         -lhost_stub "-Wl,-rpath,$(realpath "$target/release")"
     case ${1:-} in

@@ -110,6 +110,11 @@ fn build() -> Vec<PathBuf> {
             "host-stub-c",
             "-p",
             "lab-provider",
+            "-p",
+            "benches",
+            "--lib",
+            "--bin",
+            "host-stub",
         ]);
     if !cfg!(debug_assertions) || std::env::var_os("INTEGRATION_RELEASE").is_some() {
         command.arg("--release");

@@ -40,7 +40,8 @@ fn everything(name: &str) {
     word_functions(&mut session, &calls);
     typed_functions(&mut session, &calls);
     apply_functions(&mut session, &calls);
-    assert!(calls.load(Ordering::Relaxed) > 0);
+    // The transport's operations on its own memory are complete when they return; the plugin in C calls back.
+    assert_eq!(calls.load(Ordering::Relaxed) > 0, name == "cma");
     codes(&mut session);
     handles(&mut session);
     // It still works.

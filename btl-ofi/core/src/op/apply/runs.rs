@@ -164,6 +164,10 @@ impl List {
     /// Of runs whose blocks can be listed, if that takes fewer words.
     #[inline]
     fn of(runs: &[ApplyRun], size: usize) -> Option<List> {
+        // Most applies are of one block.
+        if let [ApplyRun { count: 1, .. }] = runs {
+            return None;
+        }
         let length = runs.first()?.length;
         let (mut bits, mut differs, mut number) = (0, false, 0u64);
         let mut ends = [u64::MAX, 0];

@@ -15,7 +15,7 @@ use crate::osc::{log, request};
 /// Visits of a wait between two calls of Open MPI's progress, which has more to do than what the wait needs.
 const OWN_VISITS: u32 = 8;
 
-/// Calls of windows between two calls of Open MPI's progress, at most.
+/// Calls of windows, of those that are counted, between two calls of Open MPI's progress, at most.
 const CALLS: u32 = 64;
 
 /// Whether Open MPI's progress calls [`advance`].
@@ -61,8 +61,9 @@ pub(crate) fn all() {
     unsafe { ffi::mca_osc_ofi_host_progress() };
 }
 
-/// Counts a call of a window, and makes Open MPI's progress with every so many: the program may poll by such calls for what another
-/// rank does only when other communication with this one has gone on.
+/// Counts a call of a window by which a program may learn what others did, and makes Open MPI's progress with every so many: the program
+/// may poll by such calls for what another rank does only when other communication with this one has gone on. Calls that only begin
+/// operations are not counted: the progress would send what gathers for a target.
 #[inline]
 pub(crate) fn called() {
     static CALLED: AtomicU32 = AtomicU32::new(0);

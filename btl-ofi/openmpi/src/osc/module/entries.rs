@@ -56,7 +56,6 @@ pub(super) const TABLE: ffi::ompi_osc_base_module_t = ffi::ompi_osc_base_module_
 #[inline]
 fn call(name: &str, win: Win, run: impl FnOnce(&Module) -> Code) -> c_int {
     guarded(name, ffi::OMPI_ERROR, || {
-        progress::called();
         // SAFETY: Open MPI calls the functions of a module with its window, until `free` has ended it.
         let module = unsafe { Module::of(win) };
         outcome(run(module))
@@ -88,6 +87,7 @@ fn requested(
         give(request::over());
         return ffi::OMPI_SUCCESS;
     }
+    progress::called();
     to(name, target, win, |module, rank| {
         run(module, rank).map(give)
     })
@@ -96,6 +96,7 @@ fn requested(
 macro_rules! of_window {
     ($($name:ident($($argument:ident: $type:ty),*) => $method:ident;)*) => { $(
         unsafe extern "C" fn $name($($argument: $type,)* win: Win) -> c_int {
+            progress::called();
             call(stringify!($name), win, |module| module.$method($($argument),*))
         }
     )* };
@@ -115,6 +116,7 @@ of_window! {
 macro_rules! of_target {
     ($($name:ident;)*) => { $(
         unsafe extern "C" fn $name(target: c_int, win: Win) -> c_int {
+            progress::called();
             to(stringify!($name), target, win, |module, _| module.$name(target))
         }
     )* };
@@ -141,6 +143,7 @@ unsafe extern "C" fn post(group: MpiGroup, assert: c_int, win: Win) -> c_int {
 }
 
 unsafe extern "C" fn test(win: Win, flag: *mut c_int) -> c_int {
+    progress::called();
     call("test", win, |module| {
         let is_over = module.test()?;
         // SAFETY: Open MPI passes a writable int.

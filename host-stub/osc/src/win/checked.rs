@@ -15,7 +15,7 @@ use super::kind::WindowKind;
 use super::layout::Layout;
 use super::op::{Kind, RmaOp};
 use super::peer::Peer;
-use super::table::Transfer;
+use super::transfer::Transfer;
 use super::window::Window;
 use crate::base::Op;
 

@@ -3,7 +3,7 @@
 
 use super::layout::Layout;
 use super::pieces::Pieces;
-use super::table::Transfer;
+use super::transfer::Transfer;
 
 /// Copies bytes; the ranges may overlap. Lengths of one element are one load and one store, which
 /// the processor does at once where both are aligned.

@@ -17,7 +17,7 @@ use super::layout::Layout;
 use super::op::{RmaOp, Target};
 use super::pieces::Cursor;
 use super::shm;
-use super::table::Transfer;
+use super::transfer::Transfer;
 use super::window::Window;
 use crate::base::{OF_DOOR, Op, combine_by_door};
 use crate::door::is_looked_for;
@@ -57,12 +57,12 @@ impl CustomOp {
 
 impl Custom {
     /// As a command brings it.
-    pub(super) fn how(&self) -> btl::apply::How {
-        let of_transport = |op| btl::apply::How::without_type(self.size, op);
+    pub(super) fn how(&self) -> btl::how::How {
+        let of_transport = |op| btl::how::How::without_type(self.size, op);
         match self.op {
             CustomOp::Replace => of_transport(AtomicOp::Write),
             CustomOp::NoOp => of_transport(AtomicOp::Read),
-            CustomOp::Combine(code) => btl::apply::How::by_code(self.size, OF_DOOR | code),
+            CustomOp::Combine(code) => btl::how::How::by_code(self.size, OF_DOOR | code),
         }
     }
 

@@ -56,6 +56,7 @@ mod slots_tests;
 mod sync;
 mod sync_calls;
 mod table;
+mod transfer;
 mod types;
 mod window;
 
@@ -77,5 +78,6 @@ pub use pieces::{Piece, Pieces};
 pub(crate) use remains::Dropped;
 pub use request::handle::Request;
 pub use request::notice::Completed;
-pub use table::{RequestRef, RmaTable, SharedPart, Transfer};
+pub use table::{RmaTable, SharedPart};
+pub use transfer::{RequestRef, Transfer};
 pub use window::{FreeError, Window};

@@ -19,7 +19,8 @@ use super::btl::{passive, rma};
 use super::copy::{load, store};
 use super::error::WinResult;
 use super::peer::Reach;
-use super::table::{RequestRef, RmaTable, Transfer};
+use super::table::RmaTable;
+use super::transfer::{RequestRef, Transfer};
 use super::window::Window;
 
 /// The functions of a window with ranks near and far.

@@ -53,7 +53,7 @@ pub(super) struct RmaOp<'a> {
     pub(super) result: *mut u8,
     pub(super) result_layout: Option<&'a Layout>,
     pub(super) target: Target<'a>,
-    /// See [`Transfer`](super::table::Transfer).
+    /// See [`Transfer`](super::transfer::Transfer).
     pub(super) record: Option<&'a RequestState>,
 }
 

@@ -1,10 +1,10 @@
 //! The parts of a window that go when it is freed.
 
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::bounce::PackedBytes;
-use super::btl::gather::Gathers;
+use super::btl::gathers::Gathers;
 use super::busy::BusyPeers;
 use super::control::Control;
 use super::dynamic::regions::Attached;
@@ -84,13 +84,25 @@ pub(super) struct SyncState {
     /// The group of the open start epoch.
     pub(super) group: Mutex<Vec<usize>>,
     /// Calls that completed operations, in a dynamic window.
-    pub(super) completions: AtomicU64,
+    completions: AtomicU64,
     /// Peers to which something is under way.
     pub(super) busy: BusyPeers,
     /// Notices to peers under way.
     pub(super) notices: Pending,
     /// Locks given back whose targets have not answered.
     pub(super) releases: Pending,
+}
+
+impl SyncState {
+    /// How many calls have completed operations of this rank.
+    pub(super) fn completions(&self) -> u64 {
+        self.completions.load(Ordering::SeqCst)
+    }
+
+    /// Has the next operation to each target of a dynamic window look at its regions again.
+    pub(super) fn count_completion(&self) {
+        self.completions.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// What goes when the window was freed. Without `free` none of it may go: peers may still write it

@@ -1,55 +1,11 @@
 //! The functions of one window. Every window owns a whole table from its creation on; public calls
 //! check their arguments and the epoch, then go through it without a further check.
 
-use plugin_api::{Datatype, Handle, Status};
-
 use super::epoch::{Assertion, FencePlan, LockKind};
-use super::error::{WinError, WinResult};
+use super::error::WinResult;
 use super::info::Info;
-use super::layout::Layout;
-use super::peer::Peer;
-use super::request::request_state::RequestState;
+use super::transfer::{RequestRef, Transfer};
 use super::window::Window;
-use crate::base::Op;
-
-/// A checked communication call: both layouts hold the same elements, the target range lies in
-/// memory that the target exposes, the epoch allows it, and there is at least one element.
-pub struct Transfer<'a> {
-    /// The call, for errors.
-    pub call: &'static str,
-    /// What accumulates do; [`Op::Replace`] for puts and compare-and-swap, [`Op::NoOp`] for gets.
-    pub op: Op,
-    /// The target's rank.
-    pub target: usize,
-    /// The target.
-    pub(super) peer: &'a Peer,
-    /// Address of the displacement: in this process for a window in one segment, else in the
-    /// target's.
-    pub address: u64,
-    /// The target's registration of that memory, borrowed for the call.
-    pub handle: *const Handle,
-    /// Where elements lie from `address` on.
-    pub target_layout: &'a Layout,
-    /// The origin's buffer: read by all calls but gets, which write it.
-    pub origin: *mut u8,
-    /// Where elements lie in the origin's buffer.
-    pub origin_layout: &'a Layout,
-    /// The transport's handle of the origin's buffer, which is then device memory of this process
-    /// that nothing here may touch; NULL for host memory. Only puts and gets without gaps have one.
-    pub local_handle: *mut Handle,
-    /// The element that compare-and-swap compares with; NULL for other calls.
-    pub compare: *const u8,
-    /// Where fetching calls put what was at the target.
-    pub result: *mut u8,
-    /// Where elements lie in the result buffer; none for calls that fetch nothing.
-    pub result_layout: Option<&'a Layout>,
-    /// Set where a call without a request uses buffers of the host in place of the program's. It counts the pieces, and the
-    /// host completes the call when all have ended.
-    pub(super) record: Option<&'a RequestState>,
-}
-
-/// What a request form counts with; made by the public call.
-pub struct RequestRef<'a>(pub(super) &'a RequestState);
 
 /// A rank's memory as this process sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,28 +92,4 @@ pub struct RmaTable {
     pub set_info: fn(&Window, &Info) -> WinResult<()>,
     /// What is in force for the window.
     pub get_info: fn(&Window) -> WinResult<Info>,
-}
-
-impl<'a> Transfer<'a> {
-    /// The element type.
-    #[inline]
-    pub fn datatype(&self) -> Datatype {
-        self.target_layout.datatype()
-    }
-
-    /// The error of the call with a status of the transport.
-    #[cold]
-    pub(super) fn failed(&self, status: Status) -> WinError {
-        WinError::Transport {
-            call: self.call,
-            rank: self.peer.rank,
-            status,
-        }
-    }
-
-    /// Whether elements lie in a row at the origin and at the target.
-    #[inline]
-    pub fn is_contiguous(&self) -> bool {
-        self.origin_layout.is_contiguous() && self.target_layout.is_contiguous()
-    }
 }

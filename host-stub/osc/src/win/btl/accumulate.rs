@@ -21,10 +21,11 @@
 
 use plugin_api::{Datatype, Status};
 
-use super::apply::{self, How};
+use super::apply;
+use super::callbacks::done;
 use super::compare_swap::by_compare_swap;
+use super::how::How;
 use super::locked;
-use super::tracked::done;
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
 use crate::win::copy::{pack, unpack};
@@ -33,7 +34,7 @@ use crate::win::layout::Layout;
 use crate::win::peer::Peer;
 use crate::win::pieces::{Piece, Pieces};
 use crate::win::request::request_state::RequestState;
-use crate::win::table::{RequestRef, Transfer};
+use crate::win::transfer::{RequestRef, Transfer};
 use crate::win::window::Window;
 
 /// Bytes of a run, on average, up to which runs are gathered in commands.

@@ -8,8 +8,8 @@ use std::sync::atomic::{Ordering, fence as memory_fence};
 
 use plugin_api::{BtlAtomicOp, OpFlags};
 
+use super::callbacks::notified;
 use super::passive::{flush, flush_all};
-use super::tracked::notified;
 use crate::win::control::{COMPLETED, Word};
 use crate::win::epoch::{Assertion, FencePlan};
 use crate::win::error::{WinError, WinResult};

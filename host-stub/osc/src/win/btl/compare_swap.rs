@@ -5,7 +5,7 @@ use crate::win::blocking::Remote;
 use crate::win::error::WinResult;
 use crate::win::peer::Peer;
 use crate::win::pieces::Pieces;
-use crate::win::table::Transfer;
+use crate::win::transfer::Transfer;
 use crate::win::types::bits_of;
 use crate::win::window::Window;
 

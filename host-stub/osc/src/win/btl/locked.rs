@@ -12,7 +12,7 @@ use crate::win::dynamic::keeping::keeping;
 use crate::win::error::WinResult;
 use crate::win::peer::Peer;
 use crate::win::pieces::Cursor;
-use crate::win::table::Transfer;
+use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
 /// Bytes updated at a time.

@@ -4,8 +4,12 @@
 mod accumulate;
 pub(super) mod active;
 pub(super) mod apply;
+mod callbacks;
+mod command;
 mod compare_swap;
-pub(super) mod gather;
+mod gather;
+pub(super) mod gathers;
+pub(super) mod how;
 pub(super) mod locked;
 pub(super) mod notify;
 pub(super) mod passive;

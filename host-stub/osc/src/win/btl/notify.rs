@@ -1,10 +1,10 @@
 //! Puts with notification over the transport. Over one that has no such puts, the put is completed first, and the counter
 //! raised by an atomic.
 
-use super::tracked::done;
+use super::callbacks::done;
 use crate::win::error::WinResult;
 use crate::win::peer::Peer;
-use crate::win::table::Transfer;
+use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
 /// Whether the transport makes a transfer as one put.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plugin_api::{BtlAtomicOp, OpFlags};
 
-use super::tracked::notified;
+use super::callbacks::notified;
 use crate::win::control::{LOCK, LOCK_OF_ALL, Word};
 use crate::win::epoch::LockKind;
 use crate::win::error::WinResult;

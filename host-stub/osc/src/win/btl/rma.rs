@@ -4,14 +4,14 @@ use std::ffi::c_void;
 
 use plugin_api::{Handle, Status};
 
+use super::callbacks::done;
 use super::scatter;
-use super::tracked::done;
 use crate::win::error::WinResult;
 use crate::win::peer::Peer;
 use crate::win::pending::Cell;
 use crate::win::pieces::{Piece, Pieces};
 use crate::win::request::request_state::RequestState;
-use crate::win::table::{RequestRef, Transfer};
+use crate::win::transfer::{RequestRef, Transfer};
 use crate::win::window::Window;
 
 pub(in crate::win) unsafe fn put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {

@@ -12,15 +12,16 @@ use std::sync::atomic::Ordering;
 
 use plugin_api::{ApplyRun, AtomicOp, Endpoint, Handle, Module, Status};
 
-use super::apply::{How, apply, is_not_supported, issue};
+use super::callbacks::done;
+use super::command::{apply, is_not_supported, issue};
+use super::how::How;
 use super::runs::Runs;
-use super::tracked::done;
 use crate::win::error::WinResult;
 use crate::win::kind::WindowKind;
 use crate::win::layout::Segment;
 use crate::win::pieces::Pieces;
 use crate::win::request::request_state::RequestState;
-use crate::win::table::Transfer;
+use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
 /// Bytes of a run, on average, up to which a command carries it: of a put, which is copied once more, and of a get. `host-stub bench --run`

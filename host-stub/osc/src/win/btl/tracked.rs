@@ -4,9 +4,8 @@
 use std::ffi::c_void;
 use std::time::Duration;
 
-use plugin_api::{Endpoint, Handle, Module, Status};
+use plugin_api::Status;
 
-use crate::door::Context;
 use crate::win::error::{WinError, WinResult};
 use crate::win::peer::Peer;
 use crate::win::pending::{Cell, Pending};
@@ -16,53 +15,9 @@ use crate::win::window::Window;
 /// Pause between two looks at operations that outlived their epoch.
 const NAP: Duration = Duration::from_micros(100);
 
-/// Finishes an operation: `context` is its [`Cell`], `data` its [`RequestState`] or NULL.
-pub(super) unsafe extern "C" fn done(
-    _module: *mut Module,
-    _endpoint: *mut Endpoint,
-    _local_address: *mut c_void,
-    _local_handle: *mut Handle,
-    context: *mut c_void,
-    data: *mut c_void,
-    status: i32,
-) {
-    // SAFETY: the cell belongs to a window, which lives while it counts this operation.
-    let cell = unsafe { &*context.cast::<Cell>() };
-    if data.is_null() {
-        cell.finish(status);
-    } else {
-        // SAFETY: the state belongs to the window's pool and is in use while it counts this
-        // operation. The request reports the failure, so the flush need not.
-        unsafe { &*data.cast::<RequestState>() }.finish(status);
-        // Last, because the window may be freed once its counts are down.
-        cell.finish(0);
-    }
-}
-
-/// Finishes a notification, or the release of a lock: `context` is its [`Cell`], `data` the [`Context`]. One that failed was
-/// perhaps never seen by the rank that waits for it, so the failure is everybody's. One to a peer that is gone keeps
-/// nobody waiting, and the transport reports that peer.
-pub(super) unsafe extern "C" fn notified(
-    _module: *mut Module,
-    _endpoint: *mut Endpoint,
-    _local_address: *mut c_void,
-    _local_handle: *mut Handle,
-    context: *mut c_void,
-    data: *mut c_void,
-    status: i32,
-) {
-    if status < 0 && Status(status) != Status::UNREACH {
-        // SAFETY: the window that counts this notification keeps its context.
-        let context = unsafe { &*data.cast::<Context>() };
-        context.failures.strand(Status(status));
-    }
-    // SAFETY: the cell belongs to a window, which lives while it counts this operation.
-    unsafe { &*context.cast::<Cell>() }.finish(status);
-}
-
 impl Window {
     /// Issues an operation that `pending` counts, and `request` too where there is one. `post` gets
-    /// the context and data that go with [`done`].
+    /// the context and data that go with [`done`](super::callbacks::done).
     #[inline(always)]
     pub(super) fn tracked(
         &self,
@@ -105,6 +60,18 @@ impl Window {
         let issued = self.tracked(call, peer.rank, pending, request, post);
         self.note(peer);
         issued
+    }
+
+    /// Sends the accumulates that are gathered for a rank. A failure is the next flush's.
+    #[inline]
+    pub(super) fn send_gathered(&self, call: &'static str, peer: &Peer) {
+        self.parts.gathers.send(&self.link, call, peer);
+    }
+
+    /// As [`send_gathered`](Self::send_gathered), for all ranks.
+    pub(super) fn send_all_gathered(&self, call: &'static str) {
+        let parts = &self.parts;
+        parts.gathers.send_all(&self.link, call, &parts.peers);
     }
 
     /// Has the next flush of all look at a peer: its count was raised, or a failure was added.
@@ -242,7 +209,7 @@ impl Window {
             None => !self.parts.peers.iter().all(is_idle),
         };
         // Those of a dynamic window may have ended since the program last asked.
-        self.count_completion();
+        self.parts.sync.count_completion();
         if !is_busy() {
             return;
         }
@@ -254,7 +221,7 @@ impl Window {
             self.link.waiter().visit();
             std::thread::sleep(NAP);
         }
-        self.count_completion();
+        self.parts.sync.count_completion();
     }
 
     /// As [`wait_pending`](Self::wait_pending), and reports the first failure.

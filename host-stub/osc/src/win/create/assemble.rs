@@ -6,7 +6,7 @@ use plugin_api::ThreadLevel;
 
 use crate::win::bounce::PackedBytes;
 use crate::win::btl;
-use crate::win::btl::gather::Gathers;
+use crate::win::btl::gathers::Gathers;
 use crate::win::control::Control;
 use crate::win::create::intent::Intent;
 use crate::win::dynamic::completing;

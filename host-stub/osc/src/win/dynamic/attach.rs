@@ -93,7 +93,7 @@ impl Window {
         look: impl Fn(&RegionCache) -> Option<R>,
     ) -> WinResult<Option<R>> {
         // Before the table is read: a call that completes operations meanwhile ends what is found here.
-        let completions = self.completions();
+        let completions = self.parts.sync.completions();
         if let Some(cache) = peer.regions().try_take()
             && cache.keeps(address, completions)
             && let Some(found) = look(&cache)

@@ -6,8 +6,6 @@
 //! return: before that nobody was told, and what is issued after that looks again. Operations with requests are known to be
 //! complete without a call of the window, and keep no key.
 
-use std::sync::atomic::Ordering;
-
 use crate::win::btl::{active, passive};
 use crate::win::epoch::{Assertion, FencePlan, LockKind};
 use crate::win::error::WinResult;
@@ -29,21 +27,9 @@ pub(in crate::win) fn over(table: RmaTable) -> RmaTable {
     }
 }
 
-impl Window {
-    /// How many calls have completed operations of this rank.
-    pub(in crate::win) fn completions(&self) -> u64 {
-        self.parts.sync.completions.load(Ordering::SeqCst)
-    }
-
-    /// Has the next operation to each target look at its regions again.
-    pub(in crate::win) fn count_completion(&self) {
-        self.parts.sync.completions.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
 /// Counts a call that has come to its end.
 fn ended(window: &Window, outcome: WinResult<()>) -> WinResult<()> {
-    window.count_completion();
+    window.parts.sync.count_completion();
     outcome
 }
 

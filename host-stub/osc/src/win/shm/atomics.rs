@@ -22,7 +22,7 @@ use crate::win::custom::Change;
 use crate::win::error::WinResult;
 use crate::win::layout::Layout;
 use crate::win::pieces::{Piece, Pieces};
-use crate::win::table::{RequestRef, Transfer};
+use crate::win::transfer::{RequestRef, Transfer};
 use crate::win::window::Window;
 
 fn run_of(transfer: &Transfer<'_>, piece: Piece) -> Run {

@@ -2,7 +2,7 @@
 
 use crate::win::copy::{load, store};
 use crate::win::error::WinResult;
-use crate::win::table::{RequestRef, Transfer};
+use crate::win::transfer::{RequestRef, Transfer};
 use crate::win::window::Window;
 
 pub(super) unsafe fn put(_window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {

@@ -200,7 +200,7 @@ hosts_test_clones() {
 }
 
 # Each rank in a namespace of process ids of its own, all of a host with one /dev/shm. The ranks of a host get different ids
-# there: Open MPI 4.1 itself takes processes of one node with equal ids for one process, and crashes.
+# there, because Open MPI 4.1 mistakes processes of one node with equal ids for a single process and crashes.
 hosts_test_containers() {
     local provider HOSTS_BTL=self,tcp
     local own=(unshare --pid --fork --kill-child=KILL)
@@ -209,7 +209,7 @@ hosts_test_containers() {
     for provider in 'tcp;ofi_rxm' net sockets; do
         hosts_case 'ranks in containers' 'Open MPI' "$provider" hosts_says 0 '^hello_window: ok, 4 ranks' \
             hosts_mpi "$provider" 4 "${own[@]}" --mount-proc "${late[@]}" "$openmpi_dir/bin/hello_window"
-        # The files of a process id are a stranger's there.
+        # There, the files under a process id belong to an unrelated process.
         hosts_case 'containers that see the outer /proc' 'Open MPI' "$provider" hosts_says 0 '^hello_window: ok, 4 ranks' \
             hosts_mpi "$provider" 4 "${own[@]}" "${late[@]}" "$openmpi_dir/bin/hello_window"
     done

@@ -28,7 +28,7 @@ impl Bound {
 pub struct Target {
     /// What was measured.
     pub name: String,
-    /// `None` where it was not measured, which does not meet the target.
+    /// The measured value. `None` means not measured, and counts as not met.
     pub value: Option<f64>,
     /// Which side.
     pub bound: Bound,

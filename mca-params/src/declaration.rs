@@ -1,4 +1,5 @@
-//! The declaration of a parameter, which a component writes once as data. Sources and resolution are in `registry`.
+//! The declaration of a parameter, which a component writes once as data. The module `registry` resolves a
+//! parameter's value from its sources.
 
 use std::borrow::Cow;
 use std::fmt;

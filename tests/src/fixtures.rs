@@ -20,7 +20,7 @@ pub fn host_stub() -> &'static Path {
     built("host-stub")
 }
 
-/// The libfabric provider for tests, as `lab-provider` describes it.
+/// The libfabric provider for tests; the crate `lab-provider` documents it.
 pub fn lab_provider() -> &'static Path {
     built("liblab_fi.so")
 }

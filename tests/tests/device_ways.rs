@@ -31,7 +31,8 @@ fn suite(provider: &str, only: Option<&str>, environment: &[(&str, &str)]) -> Ou
 const FALLEN_BACK: &str = "copies are used instead";
 const ASKED: (&str, &str) = ("OMPI_MCA_btl_ofi_hmem", "on");
 
-/// A provider that claims FI_HMEM and refuses every registration: said once by each rank, and copied.
+/// A provider that claims FI_HMEM and refuses every registration: each rank reports this once and
+/// copies instead.
 #[test]
 fn a_provider_that_refuses_registrations() {
     let outcome = suite("lab", Some("device/"), &[ASKED, ("LAB_HMEM", "1")]);
@@ -39,7 +40,8 @@ fn a_provider_that_refuses_registrations() {
     assert_eq!(said, 2, "{}", outcome.transcript());
 }
 
-/// A provider that takes them, with FI_HMEM_DEVICE_ONLY and without it: nothing is refused.
+/// A provider that accepts registrations of device memory, with FI_HMEM_DEVICE_ONLY and without it:
+/// no registration is refused.
 #[test]
 fn a_provider_that_takes_registrations() {
     // What a registration says of the device makes no difference to the windows.

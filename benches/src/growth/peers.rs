@@ -1,7 +1,8 @@
-//! Peers: a million addresses in the vector, most of them of nobody.
+//! Peers: a million addresses in the address vector; no process has most of them.
 //!
-//! An address is this transport's own with another node in it, so that it is a far peer's, and with
-//! another place: over the lab provider it may keep the place, and be reached. Those of this node are this process.
+//! Each address is this transport's own, with another node, so that it belongs to a remote peer, and with another
+//! place. Over the lab provider an address may keep the place, so that it can be reached. Addresses of this node
+//! are this process.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -16,7 +17,7 @@ use crate::memory::{given, resident};
 use crate::report::Report;
 use crate::setup::{Local, open};
 
-/// The most there are.
+/// The most peers.
 const MOST: usize = 1_000_000;
 /// Bytes of our own memory that a peer may take: 48, and what chunks add.
 const BYTES: f64 = 48.5;
@@ -104,7 +105,7 @@ impl Many {
     }
 }
 
-/// Times per operation of few and of many peers, in turn.
+/// Measures the time per operation alternately with few and with many peers.
 fn compare(
     report: &mut Report,
     provider: &str,
@@ -116,7 +117,7 @@ fn compare(
     let (mut a, mut b, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=rounds {
         let (small, large) = (few.time(few_turn)?, many.time(many_turn)?);
-        // The first makes connections and touches pages.
+        // The first round makes connections and touches pages, so it is not counted.
         if round > 0 {
             ratios.push(large / small);
             a.push(small);

@@ -507,9 +507,9 @@ typedef struct host_coll_entry_t {
 } host_coll_entry_t;
 
 // The collectives of a communicator, as host_comm_get_table copies them and host_comm_override takes
-// them. No entry ever moves: new collectives take the places after those that there are, and `size` says how
-// many places the table has where a program was compiled. What an older program has no place for stays as it
-// is; what a newer one sets and this host does not know is refused.
+// them. No entry ever moves: new collectives are added at the end, and `size` tells how many entries the
+// program was compiled with. A collective that an older program has no entry for stays unchanged. The host
+// refuses a table of a newer program that sets an entry unknown to this host.
 typedef struct host_coll_table_t {
     // HOST_COLL_TABLE_MAGIC.
     uint64_t magic;
@@ -908,10 +908,10 @@ int host_coll_previous_start(void *_data,
                              const struct host_coll_args_t *args,
                              struct host_coll_request_t **request);
 
-// Copies the collectives of a communicator into a table, whose `magic` and `size` are set, for a layer to
-// replace some. Entries read host_coll_previous and host_coll_previous_start, which stand for what is
-// there; blocking ones that are absent are NULL, and so are both of a collective that this host does not
-// know. `data` becomes NULL.
+// Copies the collectives of a communicator into a table, so that a layer can replace some of them. The
+// caller sets `magic` and `size` before the call. The host sets each entry to host_coll_previous or
+// host_coll_previous_start, which call the present collective. It sets an entry to NULL if the blocking
+// form is absent or if this host does not know the collective, and `data` to NULL.
 //
 // # Safety
 // `table` is NULL or a table.
@@ -1049,8 +1049,8 @@ int crt_wait(struct crt_cond_t *condition);
 // `condition` is a condition.
 int crt_signal(struct crt_cond_t *condition);
 
-// Ends a condition; its memory may go. HOST_ERR_STATE: it is waited on, or attached to a request, and
-// lives on.
+// Destroys a condition; afterwards its memory may be freed. HOST_ERR_STATE: a caller waits on the
+// condition, or it is attached to a request; the condition stays valid.
 //
 // # Safety
 // `condition` is a condition.

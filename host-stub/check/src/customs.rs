@@ -395,7 +395,8 @@ fn large(context: &Context<'_>, kind: &'static Type, first: usize) -> Outcome {
     Ok(window.free()?)
 }
 
-/// What is wrong is refused at once, and what the target does not know at the latest by the flush.
+/// The host refuses a wrong request at once. A request for a type or operation unknown to the
+/// target fails in the flush at the latest.
 fn errors(context: &Context<'_>) -> Outcome {
     let window = context.allocate(64, 1)?;
     let wanted = context.fill(&window)?;

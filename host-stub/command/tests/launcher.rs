@@ -176,7 +176,7 @@ fn tagged_output_waits_for_its_reader() {
     assert_eq!(child.0.wait().expect("wait").code(), Some(0));
 }
 
-/// Whoever shares the launcher's stream may have made it non-blocking.
+/// Another process that shares the launcher's output stream may have made it non-blocking.
 #[test]
 fn tagged_output_waits_for_its_reader_where_the_stream_would_not() {
     let place = Place::new("would-not-block");

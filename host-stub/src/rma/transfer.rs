@@ -6,8 +6,8 @@ use bytemuck::Pod;
 
 use crate::win::{Request, WinResult, Window};
 
-/// A put or get under way, with its buffer. Waiting for it gives the buffer back. Dropping it waits;
-/// forgetting it leaks the buffer.
+/// A put or get under way, with its buffer. Waiting for the transfer returns the buffer. Dropping
+/// the transfer waits until it completes; `mem::forget` leaks the buffer.
 #[must_use = "a transfer that is dropped at once waits for its operation"]
 pub struct Transfer<'w, T> {
     request: Request<'w>,

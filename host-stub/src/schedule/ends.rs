@@ -18,7 +18,8 @@ pub(super) type Concern = (Option<usize>, String);
 pub(super) type Waiter<'a> = (&'static str, &'a Arc<Scope>);
 
 impl State {
-    /// Ends a schedule that cannot go on, because of the rank that the error names, or of this one.
+    /// Ends a schedule that cannot go on. The rank that the error names is the cause; if the error
+    /// names none, the cause is this rank.
     pub(super) fn finish(&mut self, index: usize, error: CommError) {
         let culprit = match (&error, self.schedule(index)) {
             (CommError::Peer { rank, .. }, Some(schedule)) => Some(schedule.scope.job_rank(*rank)),
@@ -27,8 +28,9 @@ impl State {
         self.finish_by(index, error, culprit);
     }
 
-    /// Ends a schedule that cannot go on because of a job rank, or with none of this one. Its scope is of no use any more:
-    /// others wait for what it does not send, and what they send comes when nobody waits for it.
+    /// Ends a schedule that cannot go on. `culprit` is the job rank that caused this, or `None` if the cause is this rank.
+    /// The schedule's scope can no longer be used: other ranks wait for messages that this rank does not send, and nobody
+    /// here receives theirs.
     fn finish_by(&mut self, index: usize, error: CommError, culprit: Option<usize>) {
         let Some(schedule) = self.schedule(index) else {
             return;
@@ -45,7 +47,7 @@ impl State {
         self.break_off(&scope, &reason, culprit);
     }
 
-    /// Ends a schedule of which nothing is left to do.
+    /// Ends a schedule that has nothing left to do.
     pub(super) fn close(&mut self, index: usize, outcome: CommResult<()>) {
         let failed = outcome.is_err();
         let Some(schedule) = self.schedule(index) else {
@@ -61,11 +63,11 @@ impl State {
         }
     }
 
-    /// Makes a scope of no use, and tells the looks of its other ranks which rank is the cause. Nothing of it is under way
-    /// afterwards. Its context stays in use for ever, since nobody frees it in good order, so what others still send is
-    /// taken for nothing else.
+    /// Closes a scope, and tells its other ranks, when they check, which rank is the cause. No schedule of the scope runs
+    /// afterwards. The scope's context is never reused, so late messages of other ranks cannot be mistaken for messages of
+    /// another scope.
     pub(super) fn break_off(&mut self, scope: &Arc<Scope>, reason: &str, culprit: Option<usize>) {
-        // Of one rank alone nobody waits for another.
+        // In a scope of one rank, no other rank waits.
         if scope.size() < 2 || !scope.break_off(reason) {
             return;
         }

@@ -80,7 +80,7 @@ impl Scope {
             .position(|member| *member as usize == job_rank)
     }
 
-    /// The context of a communicator whose messages have this tag.
+    /// Returns the context number of the communicator that sends messages with `tag`.
     pub(super) fn context_of(tag: u16) -> u16 {
         tag >> 2
     }

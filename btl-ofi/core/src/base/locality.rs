@@ -32,7 +32,7 @@ impl Processors {
         Processors(allowed.and_then(ranges).unwrap_or_default())
     }
 
-    /// How near the device is that has a folder in `/sys`.
+    /// How near a device is to these processors. `device` is the device's folder in `/sys`.
     pub(crate) fn locality(&self, device: &str) -> Locality {
         let list = sys::read(&format!("{device}/local_cpulist")).unwrap_or_default();
         let local = ranges(&String::from_utf8_lossy(&list)).unwrap_or_default();

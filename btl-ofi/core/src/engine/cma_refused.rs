@@ -1,4 +1,5 @@
-//! Handling of a CMA refusal: the peer is gone, or its transfers go another way.
+//! Handles a CMA refusal: fails a peer that is dead, or sends a live peer's transfers by another
+//! path.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -14,7 +15,7 @@ use crate::peer::route::{Atomics, Transfers};
 
 impl Transport {
     /// Handles a CMA refusal for a peer. Returns the operation's status, or `None` if the caller must try
-    /// another way.
+    /// another path.
     #[cold]
     #[inline(never)]
     pub(crate) fn examine(&self, endpoint: NonNull<Endpoint>, refused: Refused) -> Option<Status> {

@@ -37,7 +37,7 @@ pub struct Arithmetic {
 
 // SAFETY: only the user's function follows the pointer, and the user allows that function on any thread.
 unsafe impl Send for Arithmetic {}
-// SAFETY: a shared `Arithmetic` gives no access but copies of two pointers.
+// SAFETY: through a shared `Arithmetic`, callers can only copy its two pointers.
 unsafe impl Sync for Arithmetic {}
 
 /// A live region, with the handle that its peers have.

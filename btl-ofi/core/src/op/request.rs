@@ -146,8 +146,8 @@ impl<'a> Op<'a> {
         Op::new(Action::Get, (remote, address), size, local, NOWHERE)
     }
 
-    /// An atomic on `count` elements at `address`. `operands` is readable, and `results` writable, until completion;
-    /// an update has no results, and a read no operands (NULL).
+    /// An atomic on `count` elements at `address`. `operands` must stay readable and `results` writable until
+    /// completion. For an update, `results` is `None`; for a read, `operands` is NULL.
     pub fn atomic(
         (kind, datatype, op): (AtomicKind, Datatype, AtomicOp),
         (remote, address): (&'a Handle, u64),

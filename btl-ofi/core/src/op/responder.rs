@@ -39,15 +39,15 @@ pub(crate) const GET: u32 = 4 << 16;
 /// and not to the responder, because it concerns no memory.
 pub(crate) const SEND: u32 = 5 << 16;
 
-/// The code of a notification: adds its operand to a 64-bit counter, unless the command before it, a put, failed. Carriers
-/// check that, and hand it to the responder as [`COUNT`].
+/// The command code of a notification, which adds its operand to a 64-bit counter unless the put before it failed.
+/// Carriers check the put, and pass the notification to the responder as [`COUNT`].
 pub(crate) const NOTIFY: u32 = 6 << 16;
 
-/// The code of an apply ([`op::apply`](crate::op::apply)). Its count holds the bytes that it
-/// [carries](crate::op::apply::Carried).
+/// The command code of an apply operation ([`op::apply`](crate::op::apply)). The command's count
+/// field holds the number of bytes that it [carries](crate::op::apply::Carried).
 pub(crate) const APPLY: u32 = 7 << 16;
 
-/// The code of the update that a notification is.
+/// The command code of a notification's update.
 pub(crate) const COUNT: u32 =
     (AtomicKind::Update as u32) << 16 | (Datatype::Uint64 as u32) << 8 | AtomicOp::Sum as u32;
 

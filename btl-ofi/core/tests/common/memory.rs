@@ -185,7 +185,7 @@ impl Window {
 
     /// Unmaps a window that no region holds any more.
     pub(crate) fn unmap(self) {
-        // SAFETY: one mapping of the window, which is used no more.
+        // SAFETY: the range is one mapping of the window, and nothing uses the mapping any longer.
         let unmapped = unsafe { libc::munmap(self.base.as_ptr().cast(), self.size()) };
         assert_eq!(unmapped, 0);
     }

@@ -123,8 +123,8 @@ fn a_provider_of_one_node() {
     exchange(&near, &{ origin });
 }
 
-/// Processes of a container that sees the outer `/proc`: the files of their ids are strangers'. A peer that is killed is
-/// noticed, and its files in `/dev/shm` go.
+/// Processes of a container that sees the outer `/proc`, where the files under their ids belong to unrelated processes.
+/// The origin notices a killed peer, and the peer's files in `/dev/shm` are removed.
 #[test]
 fn outer_proc() {
     if !available() {

@@ -41,7 +41,7 @@ fn script(seed: u64) -> Script {
             ("TX_SIZE", dice.pick(&["2", "16", "256"]).to_owned()),
             ("KEYS", dice.pick(&["low", "high", "random"]).to_owned()),
             ("ORDER", dice.pick(&["0", "1"]).to_owned()),
-            // Without atomics, messages carry them, and small transfers.
+            // If the provider has no atomics, messages carry atomics and small transfers.
             ("ATOMICS", dice.pick(&["1", "1", "0"]).to_owned()),
             ("FAULTS", faults),
         ],

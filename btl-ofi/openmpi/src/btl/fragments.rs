@@ -1,6 +1,6 @@
-//! Descriptors of messages: Open MPI fills them in and sends them. One that finds no room waits here, and progress sends it. The
-//! transport copies what it sends, but a descriptor is complete only when its message has left: pml/ob1 completes requests by
-//! that, and a process that computes makes no progress.
+//! Descriptors of messages: Open MPI fills them in and sends them. A descriptor that finds no room waits here until progress
+//! sends it. The transport copies the bytes of a send, but reports a descriptor as complete only when its message has left.
+//! That is because pml/ob1 completes its request then, and a process that computes makes no progress.
 
 use std::cell::Cell;
 use std::mem::zeroed;

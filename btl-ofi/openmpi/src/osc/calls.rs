@@ -12,7 +12,7 @@ use crate::pvars::{Class, Variable};
 pub(crate) enum Call {
     Put,
     Get,
-    /// Accumulates, fetching ones and compare-and-swaps among them.
+    /// Accumulates, including get_accumulate, fetch_and_op and compare_and_swap.
     Accumulate,
 }
 

@@ -12,16 +12,16 @@ use crate::guard::guarded;
 use crate::osc::transport::{self, Scope};
 use crate::osc::{log, request};
 
-/// Visits of a wait between two calls of Open MPI's progress, which has more to do than what the wait needs.
+/// Visits of a wait between two calls of Open MPI's progress, which does more work than the wait needs.
 const OWN_VISITS: u32 = 8;
 
-/// Calls of windows, of those that are counted, between two calls of Open MPI's progress, at most.
+/// The most counted window calls between two calls of Open MPI's progress.
 const CALLS: u32 = 64;
 
 /// Whether Open MPI's progress calls [`advance`].
 static REGISTERED: Mutex<bool> = Mutex::new(false);
 
-/// Has Open MPI's progress make that of windows, from the first window on.
+/// Registers the progress of windows with Open MPI's progress, from the first window on.
 pub(crate) fn start() {
     let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
     if !*registered {
@@ -48,7 +48,7 @@ pub(crate) fn stop() {
 /// Makes progress once. It may be called while it runs: by another thread, or by a callback of Open MPI.
 unsafe extern "C" fn advance() -> c_int {
     guarded("osc progress", 0, || {
-        // A failure of a transport is reported to those who wait for it.
+        // The callers that wait for a transport report its failure.
         let done = transport::progress(Scope::All).max(0);
         done + request::complete_those_that_ended()
     })
@@ -61,13 +61,13 @@ pub(crate) fn all() {
     unsafe { ffi::mca_osc_ofi_host_progress() };
 }
 
-/// Counts a call of a window by which a program may learn what others did, and makes Open MPI's progress with every so many: the program
-/// may poll by such calls for what another rank does only when other communication with this one has gone on. Calls that only begin
-/// operations are not counted: the progress would send what gathers for a target.
+/// Counts a window call that lets a program see what other ranks did, and makes Open MPI's progress in every [`CALLS`]th such
+/// call. A program may poll in such calls until another rank has acted, and that rank may first wait for other communication
+/// with this one. Calls that only start operations are not counted, because progress would send batches that are still filling.
 #[inline]
 pub(crate) fn called() {
     static CALLED: AtomicU32 = AtomicU32::new(0);
-    // Threads may overwrite each other's count: it is no number that anybody needs.
+    // Threads may overwrite each other's count, because nothing needs the exact number.
     let calls = CALLED.load(Ordering::Relaxed).wrapping_add(1);
     CALLED.store(calls, Ordering::Relaxed);
     if calls.is_multiple_of(CALLS) {

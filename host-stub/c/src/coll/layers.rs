@@ -227,10 +227,10 @@ pub unsafe extern "C" fn host_coll_previous_start(
     })
 }
 
-/// Copies the collectives of a communicator into a table, whose `magic` and `size` are set, for a layer to
-/// replace some. Entries read host_coll_previous and host_coll_previous_start, which stand for what is
-/// there; blocking ones that are absent are NULL, and so are both of a collective that this host does not
-/// know. `data` becomes NULL.
+/// Copies the collectives of a communicator into a table, so that a layer can replace some of them. The
+/// caller sets `magic` and `size` before the call. The host sets each entry to host_coll_previous or
+/// host_coll_previous_start, which call the present collective. It sets an entry to NULL if the blocking
+/// form is absent or if this host does not know the collective, and `data` to NULL.
 ///
 /// # Safety
 /// `table` is NULL or a table.

@@ -168,9 +168,9 @@ layout!(host_coll_entry_t: 32 bytes {
 });
 
 /// The collectives of a communicator, as host_comm_get_table copies them and host_comm_override takes
-/// them. No entry ever moves: new collectives take the places after those that there are, and `size` says how
-/// many places the table has where a program was compiled. What an older program has no place for stays as it
-/// is; what a newer one sets and this host does not know is refused.
+/// them. No entry ever moves: new collectives are added at the end, and `size` tells how many entries the
+/// program was compiled with. A collective that an older program has no entry for stays unchanged. The host
+/// refuses a table of a newer program that sets an entry unknown to this host.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_coll_table_t {

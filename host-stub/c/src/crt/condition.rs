@@ -101,8 +101,8 @@ pub unsafe extern "C" fn crt_signal(condition: *mut crt_cond_t) -> c_int {
     guarded(|| Ok(crt::signal(unsafe { cond("crt_signal", condition) }?)?))
 }
 
-/// Ends a condition; its memory may go. HOST_ERR_STATE: it is waited on, or attached to a request, and
-/// lives on.
+/// Destroys a condition; afterwards its memory may be freed. HOST_ERR_STATE: a caller waits on the
+/// condition, or it is attached to a request; the condition stays valid.
 ///
 /// # Safety
 /// `condition` is a condition.

@@ -209,8 +209,9 @@ impl Window {
 }
 
 impl Window {
-    /// Makes a call through an entry of the window's table. `op` is a function so that each branch builds a
-    /// description of its own: passed to the cold one by reference, a shared one would stay in memory.
+    /// Makes a call through an entry of the window's table. `op` is a closure, so that each branch builds
+    /// its own description. The cold branch takes the description by reference, which would force a shared
+    /// description into memory.
     ///
     /// # Safety
     /// The buffers of the call are valid for their layouts and belong to the operation until it is complete.

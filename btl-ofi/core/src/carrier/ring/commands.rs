@@ -58,7 +58,7 @@ impl Core {
         let room = requester.reserve(atomic.size, true).ok()?;
         self.count_by_first(peer, Carrier::Ring, atomic.size);
         let tag = context.raise(peer, self.setup.threaded);
-        // Before the next line, so that fewer registers are saved.
+        // The command is built before `finished`, so that the compiler saves fewer registers.
         let command = Command::of(&atomic.command);
         let finished = caller.finished(tag);
         // SAFETY: the caller guarantees that the buffers are valid until completion.

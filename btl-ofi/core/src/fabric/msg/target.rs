@@ -271,8 +271,8 @@ impl Target {
         Ok((number, Header::WORDS + used))
     }
 
-    /// Inserts the address that an origin sends behind the header. Returns it with the origin's key, and the number of words that
-    /// both took.
+    /// Inserts the address that an origin sends behind the header. Returns the address, the origin's key, and the number of
+    /// words that the address and the key took.
     fn insert_origin(&self, words: &[u64]) -> Result<(fi_addr_t, u64, usize), &'static str> {
         let (origin, used) = take_introduction(&words[Header::WORDS..])?;
         let (key, name) = (origin.key, origin.address);

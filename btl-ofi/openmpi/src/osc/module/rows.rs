@@ -1,4 +1,5 @@
-//! Transfers divided into rows: bytes that follow each other on all sides, and at the target lie in one region.
+//! Divides transfers into rows. The bytes of a row are contiguous in every buffer and lie in one region of the
+//! target.
 
 use std::ffi::c_int;
 
@@ -12,7 +13,7 @@ use crate::osc::convert::Runs;
 use crate::osc::shape::Bytes;
 use crate::osc::{error, request};
 
-/// Bytes in a row: where they are from the displacement and from the buffers' addresses on, and how many.
+/// A row: its offsets from the displacement and from the buffers' addresses, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) target: isize,
@@ -21,7 +22,8 @@ pub(super) struct Row {
     pub(super) len: usize,
 }
 
-/// The rows of a transfer, in the order of the type map. A side that takes no part has none.
+/// Returns the rows of a transfer, in the order of the type map. A buffer that the transfer does
+/// not use is `None`.
 pub(super) fn rows(target: &Runs, origin: Option<&Runs>, result: Option<&Runs>) -> Vec<Row> {
     let mut rows = Vec::new();
     let (mut origin, mut result) = (Walk::new(origin), Walk::new(result));

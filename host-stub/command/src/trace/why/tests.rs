@@ -37,7 +37,8 @@ fn reasons() {
     let quiet = |time| record(Kind::Quiet, time, NO_RANK, "");
     let alive = call((200, 201), "free");
     let wait = [call((0, 50), "fence"), alive];
-    // The rank that is silent for longest, in pieces, and what it did between.
+    // Blames the rank with the longest silence in total, and names the calls between which it was
+    // silent.
     let (blamed, text) = first(&[
         &wait,
         &[quiet((0, 20)), alive],

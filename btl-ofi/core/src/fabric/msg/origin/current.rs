@@ -1,4 +1,4 @@
-//! The batch that gathers for a peer.
+//! A peer's current batch, which commands to the peer are added to.
 
 use std::hash::BuildHasher;
 use std::ptr::NonNull;
@@ -64,7 +64,7 @@ impl Origin {
         Ok((&mut self.batches[number as usize], full))
     }
 
-    /// The batch that gathers for a peer and has room, and whether it is new because the last one was full.
+    /// Returns a peer's current batch with room, and whether it is new because the last batch was full.
     #[cold]
     #[inline(never)]
     pub(super) fn batch_for(

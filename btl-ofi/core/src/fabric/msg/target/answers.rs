@@ -227,8 +227,9 @@ impl Target {
         }
     }
 
-    /// Sends an answer again later: the origin waits for it, and ignores a second one. One whose origin cannot be reached is
-    /// kept until the origin asks. A receipt is not: the origin gets another one when it asks.
+    /// Resends a failed answer later, because the origin waits for it. The origin ignores a duplicate. An answer whose
+    /// origin cannot be reached is kept until the origin asks. A receipt is not kept: the origin gets a new receipt when it
+    /// asks.
     #[cold]
     pub(crate) fn answer_failed(&mut self, number: u32, code: i32) {
         let answer = &mut self.answers[number as usize];
@@ -238,7 +239,7 @@ impl Target {
             return;
         }
         if !peer_is_gone(code) && answer.failures < MOST_FAILURES {
-            // It was not for want of room.
+            // The failure was not a lack of room.
             let tries = PROMPT + answer.failures;
             self.keep_back(number, tries);
             return;
@@ -247,7 +248,8 @@ impl Target {
         self.park(number);
     }
 
-    /// Keeps an answer until its origin asks. A receipt is not kept, nor more answers than an origin waits for.
+    /// Keeps an answer until its origin asks. Receipts are not kept, and no more answers than an origin may
+    /// wait for.
     #[cold]
     pub(super) fn park(&mut self, number: u32) {
         let answer = &self.answers[number as usize];

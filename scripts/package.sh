@@ -44,7 +44,8 @@ find_openmpi() {
 }
 
 build() {
-    # The same bytes wherever the sources and the crates lie. What the user sets stays. Folders may have blanks in their names.
+    # The build gives the same bytes wherever the sources and the crates lie. Flags that the user sets stay. Folders may have
+    # blanks in their names.
     local flags=()
     if [ -n "${CARGO_ENCODED_RUSTFLAGS:-}" ]; then
         IFS=$'\x1f' read -r -a flags <<<"$CARGO_ENCODED_RUSTFLAGS"

@@ -27,7 +27,7 @@ static double *at(const struct part *part, double *grid, int row, int column)
     return &grid[(size_t) row * (size_t) (part->columns + 2) + (size_t) column];
 }
 
-/* What the grid holds at first; every point and the fixed border differ from their neighbours. */
+/* The initial values of the grid; every point and the fixed border differ from their neighbours. */
 static double first(int row, int column)
 {
     return (double) ((row * 7919L + column * 104729L + 611953L) % 1000) / 1000;

@@ -14,8 +14,8 @@ UNITS = ("us", "ms", "s", "MB/s", "Mop/s")
 
 
 def run(command, limit, environment=None):
-    """Measurements of one run as {(name, bytes, threads): (value, unit)}, and whether it ended well. What was measured
-    until then counts as well."""
+    """Measurements of one run as {(name, bytes, threads): (value, unit)}, and whether it ended well. Values that were
+    measured before a failure count as well."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
                                start_new_session=True)
     wrong = None
@@ -29,7 +29,8 @@ def run(command, limit, environment=None):
         try:
             out, _ = process.communicate(timeout=10)
         except subprocess.TimeoutExpired as late:
-            # Its group goes with it. What is left elsewhere may hold the pipe, so that is not waited for.
+            # The process's group is killed with it. Processes outside the group may hold the pipe, so
+            # nothing waits for its end.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             out = os.fsdecode(late.output or b"")

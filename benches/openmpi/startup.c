@@ -1,5 +1,5 @@
-/* What a job spends before and after its work: MPI_Init, the first window and the first put that is complete at the next rank,
- * further windows, MPI_Finalize. A time is the longest of all ranks, that of MPI_Finalize rank 0's.
+/* The time that a job spends before and after its work: MPI_Init, the first window and the first put that is complete at the
+ * next rank, further windows, MPI_Finalize. A time is the longest of all ranks, that of MPI_Finalize rank 0's.
  *
  * The column of threads holds the number of ranks.
  *

@@ -67,7 +67,7 @@ def judge(row, found, names, key, limit=None):
 
 
 def target(name, row):
-    """A judged row as the report has targets. What was not measured is not met."""
+    """A judged row as the report has targets. A row without a measurement counts as not met."""
     other = row.get("best_other")
     return {
         "name": f"{name}: ours over {other or 'the best other'}", "value": row.get("ratio"),

@@ -1,4 +1,4 @@
-/* What the component needs of Open MPI's devel headers; read by bindgen. */
+/* The parts of Open MPI's devel headers that the component needs; read by bindgen. */
 #ifdef __clang__
 /* A type that gcc, which configured Open MPI, has, and older clangs have not. No structure used here holds one. */
 #define _Float16 short

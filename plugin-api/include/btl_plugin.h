@@ -314,7 +314,7 @@ typedef struct btl_apply_run {
     uint64_t count;  /* number of blocks, at least one */
 } btl_apply_run;
 
-/* What is done to which elements. */
+/* An update and the elements that it changes. */
 typedef struct btl_apply_request {
     const btl_apply_run *runs;
     size_t run_count;
@@ -407,7 +407,7 @@ typedef struct btl_descriptor {
 #define BTL_ATOMIC_KIND_FETCH 1   /* updates the target and returns the old value */
 #define BTL_ATOMIC_KIND_COMPARE 2 /* compares, updates and returns the old value */
 
-/* What carries an operation to its target: an index of btl_stats. */
+/* The carrier of an operation: an index of btl_stats. */
 #define BTL_CARRIER_PROVIDER 0 /* the provider's RMA and atomics */
 #define BTL_CARRIER_MESSAGE 1  /* a message, which the target's processor executes */
 #define BTL_CARRIER_RING 2     /* a ring in shared memory, which the target's processor executes */

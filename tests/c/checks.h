@@ -6,7 +6,7 @@
 /* Bytes of memory that each process offers, in two halves by origin, and of local buffers. */
 #define AREA 4096
 
-/* What one process tells the other about its memory. */
+/* A process's description of its memory for the other process. */
 struct offer {
     uint64_t base;
     uint64_t handle[32]; /* 256 bytes, the most a handle may have */

@@ -110,7 +110,7 @@ int main(void) {
     EXPECT(copy == NULL && layer.ended == 2);
     MUST(host_comm_hooks_unregister(LAYER));
 
-    /* What names no collective, or has no arguments, is refused by both calls. */
+    /* Both calls refuse an unknown collective and missing arguments. */
     host_coll_args_t args = host_coll_args(&one, &total, 1, HOST_INT64, HOST_SUM, 0);
     EXPECT(host_coll(world, HOST_COLL_ENTRIES, &args) == HOST_ERR_ARG && host_coll(world, -1, &args) == HOST_ERR_ARG);
     EXPECT(host_coll(world, HOST_COLL_BARRIER, NULL) == HOST_ERR_ARG);
@@ -148,7 +148,7 @@ int main(void) {
     }
     EXPECT(request == NULL);
 
-    /* What makes no sense is an error. */
+    /* Invalid calls are errors. */
     EXPECT(host_comm_barrier(NULL) == HOST_ERR_ARG && host_comm_rank((host_comm_t *)12345) == HOST_ERR_ARG);
     EXPECT(host_comm_free(&world) == HOST_ERR_ARG && host_comm_free(NULL) == HOST_ERR_ARG);
     EXPECT(host_bcast(NULL, 4, HOST_INT32, 0, world) == HOST_ERR_ARG);

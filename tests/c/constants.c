@@ -34,7 +34,7 @@ int main(void) {
     for (int64_t item = 0; item < ITEMS; item++) {
         EXPECT(back[item] == 6 * item);
     }
-    /* What cannot be written is no place for a get. */
+    /* A get into read-only memory is refused. */
     EXPECT(host_get(given, ITEMS * sizeof *given, next, 0, win) == HOST_ERR_TRANSPORT);
     MUST(host_win_unlock_all(win));
 

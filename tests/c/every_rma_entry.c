@@ -10,7 +10,7 @@ typedef struct {
 } counts_t;
 
 static counts_t upper, lower;
-/* What the counts were before a call. */
+/* The counts before a call. */
 static counts_t before;
 /* The lock that the last call of an entry had to do with. */
 static int lock;
@@ -130,7 +130,7 @@ static void transfers(host_win_t *win) {
     EXPECT(mine[0] == 1 && mine[1] == 3 && mine[2] == 41 + last);
 }
 
-/* What is asked of a window, and hints that change. */
+/* Queries of a window, and hints that change. */
 static void queries(host_win_t *win, const char *table) {
     host_info_t *info = NULL, *wrong = NULL;
     char text[32], *cut = text;
@@ -174,7 +174,7 @@ static void queries(host_win_t *win, const char *table) {
     }
 }
 
-/* What the handler was told last, and how often it was called. */
+/* The error that the handler last got, and how often it was called. */
 static int told, times;
 
 static void handle(host_win_t *win, int code, void *data) {

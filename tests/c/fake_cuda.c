@@ -152,7 +152,7 @@ static struct pinned *pinned_at(CUdeviceptr at)
     return p;
 }
 
-/* What is wrong when the program ends. */
+/* Reports errors when the program ends. */
 __attribute__((destructor)) static void look(void)
 {
     const char *wrong = depth ? "a context is still current on the last thread"

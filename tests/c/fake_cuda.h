@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What of CUDA's driver interface the fake has: types, codes and functions, as its manual gives them.
+ * The part of CUDA's driver interface that the fake has: types, codes and functions, as in CUDA's
+ * manual.
  */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H

@@ -4,8 +4,8 @@
  *
  * Two processes load the plugin, exchange addresses, and call every entry of its tables, for
  * themselves and for each other; then everything that must be refused. Prints what was chosen and
- * the number of checks; exits 1 if one failed, 2 if it could not run. What operations do with every
- * type and size is for the self-check of the Rust host.
+ * the number of checks; exits 1 if one failed, 2 if it could not run. The self-check of the Rust
+ * host tests the operations with every type and size.
  *
  * Built with -DFUTURE it is a host of the imagined ABI 1.2 of future.h.
  */

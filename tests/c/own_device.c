@@ -266,7 +266,7 @@ static void later(host_comm_t *world, host_win_t *win, int next, int before, int
     MUST(host_comm_barrier(world));
 }
 
-/* What is refused when the host is told of it. */
+/* Devices and memory that the host refuses. */
 static void mistakes(int device) {
     int other = -5;
     EXPECT(host_device_add(NULL, KIND, 0, &other) < 0);

@@ -39,7 +39,7 @@ struct segment {
     _Atomic uint64_t serial[REGION_LIMIT]; /* of the registration in each slot; 0 when free */
 };
 
-/* What a process publishes. */
+/* The data that a process publishes. */
 struct address {
     uint64_t magic;
     uint64_t cookie;

@@ -1,4 +1,5 @@
-/* What one rank gets wrong where a window or communicator is made the others hear of, so that no rank waits for ever. */
+/* If one rank makes a mistake while a window or communicator is made, the other ranks are told, so that no rank waits
+ * for ever. */
 #include "example.h"
 
 static int rank, size, wrong;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What host.c offers a plugin: parameters from the command line and the environment, a modex
- * between two processes over a socket pair, and a log on stderr.
+ * The services that host.c offers a plugin: parameters from the command line and the environment, a
+ * modex between two processes over a socket pair, and a log on stderr.
  */
 #ifndef SERVICES_H
 #define SERVICES_H

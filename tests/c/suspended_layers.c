@@ -154,7 +154,7 @@ static void reduces(int task) {
     EXPECT(sum == (int64_t)5 * size * (size - 1) + size * task);
 }
 
-/* What each task's handler was told. */
+/* The error that each task's handler got. */
 static int told[TASKS];
 
 static void handle(host_win_t *win, int code, void *data) {

@@ -4,7 +4,7 @@
 #include "example.h"
 
 #define LAYER 50
-/* What this host knows. */
+/* The numbers of collectives and functions that this host knows. */
 #define COLLECTIVES 13
 #define FUNCTIONS 31
 
@@ -180,7 +180,7 @@ static void collectives(host_comm_t *world) {
     MUST(host_iallreduce(&one, &sum, 1, HOST_INT32, HOST_SUM, comm, &request));
     MUST(host_coll_wait(&request));
     EXPECT(sum == size && calls == 2);
-    /* What the table has no place for, and what it leaves. */
+    /* A collective beyond the table's size, and one that the table leaves unchanged. */
     MUST(host_scan(&one, &sum, 1, HOST_INT32, HOST_SUM, comm));
     EXPECT(sum == rank + 1);
     MUST(host_iexscan(&one, &sum, 1, HOST_INT32, HOST_SUM, comm, &request));
@@ -204,7 +204,7 @@ static int count_put(void *data, const host_rma_layer_t *layer, host_rma_call_t 
     return host_rma_previous(data, layer, call);
 }
 
-/* What a hook does to its table. */
+/* The changes that a hook makes to its table. */
 enum { SETS, WRITES_ALL, CHANGES_MAGIC, CHANGES_SIZE, WRITES_TOO_MUCH, LEAVES_A_HOLE, SETS_LATER, WAYS };
 
 static int window_made(const host_new_win_t *win, host_rma_table_t *table, void *param) {
@@ -290,7 +290,7 @@ static void hooks_of_a_runtime(void) {
              .after = task};
     MUST(crt_set_hooks(&own.hooks));
     MUST(crt_set_hooks(NULL));
-    /* What lies behind a table is no function of it. */
+    /* Memory behind a table is not read as a function of it. */
     own.hooks.claims = CRT_CAN_YIELD;
     REFUSED(HOST_ERR_HOOKS, "no yield function", crt_set_hooks(&own.hooks));
     own.hooks.claims = CRT_CAN_SUSPEND;

@@ -240,7 +240,7 @@ int main(void) {
     /* Header and library have the same version. */
     EXPECT(strcmp(host_library_version(), HOST_VERSION) == 0);
 
-    /* What is no window is an error. */
+    /* A pointer that is no window is an error. */
     host_win_t *stale = near;
     MUST(host_win_free(&near));
     EXPECT(near == NULL && host_win_free(&near) == HOST_ERR_ARG);

@@ -1,5 +1,5 @@
-/* What libyt does with its grids: every rank attaches arrays of its own to a dynamic window, all learn where they are, and each rank
- * gets what others hold, several arrays of each, inside two fences; then the arrays are detached. */
+/* libyt's pattern for its grids: every rank attaches arrays of its own to a dynamic window and learns where all arrays are.
+ * Inside two fences, each rank gets several arrays of each other rank. Then the arrays are detached. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>

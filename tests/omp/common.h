@@ -1,4 +1,4 @@
-/* What the OpenMP programs share: checks, and the end. */
+/* Shared by the OpenMP programs: checks, and the end. */
 #ifndef COMMON_H
 #define COMMON_H
 

@@ -9,7 +9,7 @@
 
 static int over; /* tasks */
 
-/* What the host gets is here when the call returns. */
+/* The fetched data is here when the call returns. */
 static void fetch(int64_t *to, int number) {
     host_request_t *request;
     enter();

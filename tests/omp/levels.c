@@ -74,7 +74,7 @@ static void call_all(host_request_t **requests, host_coll_request_t **coll) {
     }
 }
 
-/* What a thread that must not call does to things that are there, and to a condition. */
+/* Calls of a thread that must not call, on objects that exist, and on a condition. */
 static void call_last(host_comm_t **dup, host_win_t **spare, crt_cond_t *cond) {
     CHECK(crt_wait(cond) == HOST_ERR_LEVEL, "a wait that would block was not refused");
     CHECK(host_comm_free(dup) == HOST_ERR_LEVEL && *dup != NULL, "a communicator was freed");
@@ -115,7 +115,7 @@ static void one_at_a_time(int provided) {
         CHECK(refused == 0, "%d of %d calls were refused", refused, calls);
     } else {
         CHECK(refused == calls, "%d of %d calls were refused", refused, calls);
-        /* What was refused is as it was: the thread that joined ends all of it. */
+        /* The refused calls changed nothing: the thread that joined ends all the objects. */
         for (int index = 0; index < 5; index++) {
             CHECK(requests[index] != NULL, "request %d was lost", index);
         }

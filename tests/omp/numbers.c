@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* OpenMP's list of devices beside the host's: `numbers COUNT OWN` runs over functions that stand in for a runtime with
- * COUNT devices, of which number 0 maps a variable to memory of the host's device OWN. What differs is for the
- * caller of this program to read in the log. */
+ * COUNT devices, of which number 0 maps a variable to memory of the host's device OWN. The caller of this
+ * program reads the differences in the log. */
 #include "common.h"
 
 #define BYTES 64

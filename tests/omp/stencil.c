@@ -200,7 +200,7 @@ int main(int argc, char **argv) {
                  : mode == OMP_EXTERNAL_THREAD ? HOST_THREAD_MULTIPLE
                                                : HOST_TASK_MULTIPLE;
     MUST(host_init_thread(wanted, &provided));
-    /* What a task waits for depends on no later task of its rank: it lends no hooks, and this is enough. */
+    /* No task waits for a later task of its rank, so the program needs no hooks. */
     int given = wanted == HOST_TASK_MULTIPLE ? HOST_THREAD_MULTIPLE : wanted;
     CHECK(provided == given, "level %d provided for %s mode", provided, mode_name());
     rank = host_rank();

@@ -193,7 +193,7 @@ static void misuse(void) {
     host_win_t *same = win;
     CHECK(host_win_free(&same) == HOST_ERR_STATE, "freed under a request");
     MUST(host_wait(&request));
-    /* What is complete from the start ends as any other does, and once. */
+    /* A request that is complete from the start ends like any other, and once. */
     host_request_t *empty[2];
     size_t index = 9;
     int over = 0;

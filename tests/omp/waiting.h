@@ -1,4 +1,4 @@
-/* What the tasks of the suspending runtimes do: many of them wait for communication, on few threads. */
+/* The work of the suspending runtimes' tasks: many tasks wait for communication, on few threads. */
 #ifndef WAITING_H
 #define WAITING_H
 

@@ -1,4 +1,4 @@
-/* What the programs of this folder share: a check that names its place, and an end that fails the whole job. */
+/* Shared by the programs of this folder: a check that names its place, and an end that fails the whole job. */
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -1,5 +1,5 @@
-/* What programs do to windows of the component osc that they should not, or that few do: types and buffers that go early, windows
- * that end in callbacks, many that threads make at once, a child, bad arguments that nobody checked. None may crash, hang or give a
+/* Wrong or rare uses of windows of the component osc: types and buffers that are freed early, windows that end in callbacks,
+ * many windows that threads make at once, a child process, bad arguments that nobody checked. No use may crash, hang or give a
  * wrong value. `osc_abuse live` leaves windows to MPI_Finalize, one of them with a put that nobody completed. */
 #include "check.h"
 

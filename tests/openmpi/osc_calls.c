@@ -285,7 +285,7 @@ static void groups(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* What a call returns, as a class. */
+/* The error class of a call's result. */
 static int class_of(int code)
 {
     int class = code;

@@ -67,7 +67,7 @@ static void spread(char *image, const char *packed, MPI_Datatype type)
     MPI_Unpack(packed, size, &position, image, 1, type, MPI_COMM_SELF);
 }
 
-/* What the memory of a rank is after `transfers`. */
+/* The expected memory of a rank after `transfers`. */
 static char *transferred(int rank)
 {
     char *image = bytes(rank, WHOLE, 1), *out = bytes((rank + world_size - 1) % world_size, WHOLE, 2);

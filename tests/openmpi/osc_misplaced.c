@@ -1,4 +1,4 @@
-/* What windows refuse about memory of devices, and memory that is not what it seems: managed and pinned memory, memory of another
+/* Device memory that windows refuse, and memory that is not what it seems: managed and pinned memory, memory of another
  * context, an allocation in the place of another, memory that is freed while a window has it, windows that lie elsewhere than their info
  * says, buffers that end beyond their allocation. */
 #include "device.h"

@@ -331,7 +331,7 @@ static void epoch(Epoch kind)
     completed(-1);
 }
 
-/* What lies in the memory of each rank, by what its owners know. */
+/* Compares the memory of each rank with the values that its owners expect. */
 static void compare(void)
 {
     size_t words = ZONES * WORDS;

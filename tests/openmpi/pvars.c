@@ -31,7 +31,7 @@ static int find(const char *end)
     return found;
 }
 
-/* What was counted since the handle was allocated. */
+/* The count since the handle was allocated. */
 static unsigned long long value(MPI_T_pvar_session session, MPI_T_pvar_handle handle)
 {
     unsigned long long read = 0;

@@ -22,7 +22,7 @@ int main(int argc, char **argv)
             MPI_Fetch_and_op(&one, &old, MPI_INT, 0, 0, MPI_REPLACE, win);
             MPI_Win_flush(0, win);
         } while (old);
-        /* What only the lock protects. */
+        /* Only the lock protects this counter. */
         MPI_Get(&count, 1, MPI_INT64_T, 0, 8, 1, MPI_INT64_T, win);
         MPI_Win_flush(0, win);
         ++count;

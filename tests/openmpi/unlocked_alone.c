@@ -1,5 +1,6 @@
-/* What a rank has given back goes to others although it does not enter MPI again: rank 1 ends an epoch towards rank 2 and then
- * waits, outside MPI, until rank 3 says by a file that it had the same lock, or until a rank that waited has returned. */
+/* A lock that a rank has released goes to other ranks although the rank does not enter MPI again: rank 1 ends an epoch towards
+ * rank 2 and then waits, outside MPI, until rank 3 says by a file that it had the same lock, or until a rank that waited has
+ * returned. */
 #include "check.h"
 #include <time.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* Two ranks that have put to each other and then only wait, for the seconds that are given, while the script that runs them
- * takes the network away. They say "ready" when it may go. What they wait for are messages that never come; the script
- * bounds the time. */
+ * takes the network away. They print "ready" when the script may do so. The ranks wait for messages that never come;
+ * the script bounds the time. */
 #include "check.h"
 #include <time.h>
 

@@ -4,7 +4,7 @@
 //!
 //! Bytes are those that this program's allocator gave, with what the C library adds to each piece: the
 //! transport is linked into it, while libfabric and its providers, the lab provider too, have memory
-//! of their own. What the ranks of a node take is counted by the kernel instead. Times are medians of
+//! of their own. The kernel counts the memory that the ranks of a node take. Times are medians of
 //! rounds in which the small and the large case take turns.
 
 mod attached;

@@ -158,8 +158,8 @@ pub(crate) fn report(arguments: &Arguments, job: &Job, rows: &[Row]) -> Result<(
     Ok(())
 }
 
-/// What the transport may take over raw calls, within a node over shm: rings replace the provider there. What was left out of
-/// this run is not met.
+/// The time that the transport may take beyond raw calls; within a node over shm, rings replace the provider. A row that this
+/// run left out counts as not met.
 fn over_raw_targets(provider: &str, rows: &[Row]) -> Vec<Target> {
     let limits = [
         (Measure::Latency, 8, Bound::Most, 1.05),

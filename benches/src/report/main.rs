@@ -1,7 +1,7 @@
 //! Puts what the parts of the suite wrote into one report: `report.json` with the targets, and a Markdown table.
 //!
-//! `report FOLDER` reads the parts' files from a folder and writes beside them. What was not measured is named as
-//! missing, not left out; a part of another run than the others is named too.
+//! `report FOLDER` reads the parts' files from a folder and writes beside them. The report names rows without a
+//! measurement as missing, and names parts that come from another run.
 
 mod about;
 mod parts;

@@ -135,8 +135,8 @@ fn given_up(provider: &str) {
 }
 
 /// A peer is given up when its time has passed, not before, and about as soon as it has: at most a look
-/// at the peers (250 ms by default, or a quarter of the time) later. What this thread gets of a
-/// processor, and it never sleeps, is all the time that a busy machine lets it count.
+/// at the peers (250 ms by default, or a quarter of the time) later. This thread never sleeps, so its
+/// processor time is all the time that it can count on a busy machine.
 fn given_up_in_time(provider: &str) {
     for limit in [300, 1500] {
         let timeout = ("btl_ofi_peer_timeout", Value::Unsigned(limit));

@@ -99,7 +99,7 @@ fn bind(headers: &Headers) {
         .unwrap_or_else(|e| panic!("the bindings could not be written: {e}"));
 }
 
-/// What the component osc needs besides. What it only passes on stays without fields.
+/// The further types that the component osc needs. Types that it only passes on have no fields.
 fn with_osc(builder: bindgen::Builder) -> bindgen::Builder {
     builder
         .allowlist_type("ompi_osc_base_(component|module)_t|ompi_op_type")

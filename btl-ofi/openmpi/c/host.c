@@ -1,4 +1,4 @@
-/* What is the same in all series. */
+/* Functions that are the same in all series. */
 #include "opal_config.h"
 
 #include "opal/datatype/opal_convertor.h"

@@ -1,4 +1,4 @@
-/* What the component osc needs of macros and inline functions, and is the same in all series. */
+/* The macros and inline functions that the component osc needs, the same in all series. */
 #include "ompi_config.h"
 
 #include <stdlib.h>

@@ -124,7 +124,8 @@ int main(void) {
     }
     EXPECT(device_calls == 3 && host_calls == 1 && fragments == 3 * 11);
 
-    /* What the layer has no algorithm for it passes on as it is; the host copies for the entry below. */
+    /* The layer passes calls on unchanged if it has no algorithm for them; the host copies for the entry
+     * below. */
     uint32_t most[2] = {0, 1};
     MUST(host_allreduce(send, recv, 2, HOST_UINT32, HOST_MAX, own));
     MUST(host_device_read(most, recv, sizeof most));

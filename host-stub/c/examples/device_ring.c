@@ -9,7 +9,7 @@
 #define WORDS 4
 #define SLOTS 2
 
-/* What the kernel is passed, and whether it is over. */
+/* The kernel's arguments, and whether the kernel has ended. */
 struct kernel {
     host_xpu_ep_t ep;
     host_xpu_win_t win;
@@ -43,7 +43,7 @@ static void *kernel(void *argument) {
         EXPECT(found[i] == (uint64_t)(10 * i + 1));
     EXPECT(found[WORDS] == 9 && host_xpu_cntr_read(&k->ep) == 6);
 
-    /* What makes no sense fails by itself. */
+    /* Invalid operations fail alone. */
     host_xpu_win_t none = {k->win.number + 1};
     ENDS(host_xpu_write(&k->ep, ones, 8, k->ranks, 0, k->win, &context), -EINVAL);
     ENDS(host_xpu_write(&k->ep, ones, 8, k->next, 0, none, &context), -EINVAL);

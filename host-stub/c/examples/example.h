@@ -1,4 +1,4 @@
-/* What the examples share. */
+/* Shared by the examples. */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 

@@ -549,7 +549,7 @@ typedef struct crt_hooks_t {
     uint64_t magic;
     // sizeof(crt_hooks_t).
     size_t size;
-    // CRT_CAN_SUSPEND, CRT_CAN_YIELD, or both. What is claimed must be there.
+    // CRT_CAN_SUSPEND, CRT_CAN_YIELD, or both. Each claimed function must be set.
     uint32_t claims;
     // Zero.
     uint32_t reserved;

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What kernels of a device call: they write, read and update windows of the host, whose progress does it.
+ * Functions for kernels of a device. They write, read and update windows of the host; the host's progress
+ * executes the operations.
  *
  * The functions have the names, the order of arguments and the codes of libfabric's device interface (FI_XPU,
  * rdma/fi_xpu_device.h), with host_ in front: 0 or a negative errno; -EAGAIN where a queue is full, or nothing is
- * complete yet. In place of an address, a remote address and a key stand a rank, a displacement and a window. What has
- * no meaning here is left out: descriptors (a buffer says itself where it is), data, flags, and the scope, since every
- * thread posts for itself. Types and operations are those of host_stub.h: HOST_UINT64, HOST_SUM and the others.
+ * complete yet. A rank, a displacement and a window replace the address, the remote address and the key. Parameters
+ * without a meaning here are left out: descriptors (a buffer says itself where it is), data, flags, and the scope,
+ * since every thread posts for itself. Types and operations are those of host_stub.h: HOST_UINT64, HOST_SUM and the
+ * others.
  *
  * The host makes a ring (host_device_ring_create), makes windows known to it (host_device_ring_add_window), and passes
  * the endpoint (host_device_ring_export) and the windows to the kernel. Any number of threads may call, all of one
  * device: its atomics on host memory are atomic among its own threads only. Buffers are pointers of the device,
- * or locations from host_encode_location, and stay untouched until the operation is complete. What other threads wrote
- * there comes before an operation if they synchronised with the thread that posts it. Needs compute capability 7.0.
+ * or locations from host_encode_location, and stay untouched until the operation is complete. An operation sees other
+ * threads' writes to the buffers if those threads synchronised with the thread that posts it. Needs compute capability
+ * 7.0.
  *
  * Operations complete at the target, in any order: wait for one before posting another that needs it.
  *
@@ -64,7 +67,8 @@ HOST_XPU_FUNC void host_xpu_store(unsigned long long *at, unsigned long long val
 HOST_XPU_FUNC void host_xpu_pause(void) { sched_yield(); }
 #endif
 
-/* What a ring begins with: the device's half, and the host's. The layout is that of host_stub::device::Ring. */
+/* The beginning of a ring: the device's half, and the host's half. The layout is that of
+ * host_stub::device::Ring. */
 typedef struct host_xpu_ring {
     unsigned long long tickets; /* the next one */
     unsigned long long slots;   /* a power of two */

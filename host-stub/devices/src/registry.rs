@@ -172,7 +172,7 @@ impl Devices {
     }
 
     /// Tells the host of memory on a device, until [`forget_memory`](Self::forget_memory). Its owner
-    /// keeps it at least that long. What is known already may be told again.
+    /// keeps it at least that long. A caller may tell of known memory again.
     ///
     /// # Safety
     /// The range is memory of that device, until it is forgotten: registrations and copies use it.

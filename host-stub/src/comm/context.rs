@@ -118,8 +118,8 @@ impl Contexts {
         }
     }
 
-    /// The mask to offer: what is free, or, while it is another's turn, nothing. What was taken is
-    /// given back with [`settle`](Self::settle).
+    /// Takes the mask of free contexts to offer; `None` while it is another caller's turn.
+    /// [`settle`](Self::settle) gives the mask back.
     fn offer(&self, turn: Turn) -> Option<[u8; MASK]> {
         let mut inner = self.lock();
         let first = inner.waiting.keys().next().copied();

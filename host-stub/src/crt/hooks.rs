@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The functions of a tasking runtime. What is claimed must be there.
+/// The functions of a tasking runtime. Each claimed function must be set.
 ///
 /// `resume` may be called before `suspend` was entered for the same wait, from any thread: then that
 /// suspend returns at once, or the wait is over without one and a resume is left over, which ends a later

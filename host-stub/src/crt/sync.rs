@@ -19,8 +19,8 @@ pub(super) fn futex_wait(word: &AtomicU32, value: u32, limit: Option<Duration>) 
         .as_ref()
         .map_or(std::ptr::null(), std::ptr::from_ref::<libc::timespec>);
     // SAFETY: the word is live and aligned, the time is null or a valid relative one; the call
-    // writes nothing. What it returns (woken, changed, interrupted, timed out) makes no difference:
-    // the caller looks at the word again.
+    // writes nothing. The result (woken, changed, interrupted, timed out) makes no difference,
+    // because the caller reads the word again.
     unsafe {
         libc::syscall(
             libc::SYS_futex,

@@ -109,9 +109,9 @@ impl<T: Pod> Window<T> {
         &self.raw
     }
 
-    /// Copies elements out of this rank's memory, from index `at` on. What other ranks wrote in an earlier epoch is
-    /// seen after the synchronisation that completes it there, such as a [`fence`](Self::fence) or a barrier.
-    /// [`WinError::OutOfBounds`] beyond the end.
+    /// Copies elements out of this rank's memory, from index `at` on. Writes of other ranks in an earlier epoch are
+    /// visible after the synchronisation that completes them at this rank, such as a [`fence`](Self::fence) or a
+    /// barrier. [`WinError::OutOfBounds`] beyond the end.
     pub fn read(&mut self, at: usize, into: &mut [T]) -> WinResult<()> {
         self.raw.sync()?;
         let offset = self.offset(at);

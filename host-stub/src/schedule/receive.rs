@@ -59,7 +59,8 @@ impl State {
         }
     }
 
-    /// Keeps what came before it was waited for. What comes for a communicator that is of no use any more never will be.
+    /// Keeps a message that came before a receive. A message for a broken communicator is dropped, because nobody will
+    /// receive it.
     fn keep(&mut self, from: usize, key: Key, early: Early) {
         if !self.broken.contains(&key.communicator()) {
             self.queues[from].early.push_back((key, early));

@@ -23,8 +23,9 @@ type Held = dyn Deref<Target = Window> + Send + Sync;
 /// Failed commands of a ring that are logged; a device may send any number.
 const LOGGED: u64 = 3;
 
-/// Serves one ring until it is dropped: all progress of the job does, that of waiting calls and of the progress
-/// thread included. What is not answered then never is, and the ring is closed.
+/// Serves one ring until the proxy is dropped. All progress of the job serves the ring, including that of
+/// waiting calls and of the progress thread. The drop closes the ring; operations without an answer then never
+/// get one.
 ///
 /// It is not dropped by what progress calls, such as the end of a detached request.
 pub struct Proxy {
@@ -99,8 +100,8 @@ impl Proxy {
         Ok(number)
     }
 
-    /// Stops serving: waits for what is under way, answers it, and closes the ring. What comes later is
-    /// answered by the ring itself.
+    /// Stops serving: waits for the operations under way, answers them, and closes the ring. The ring
+    /// itself answers later operations.
     pub fn close(&self) {
         let engine = self.served.job.runtime().engine();
         engine.remove_source(&self.source);

@@ -126,8 +126,8 @@ impl Core {
         Status::SUCCESS
     }
 
-    /// Whether `btl_ofi_progress_threshold` callbacks wait for the next progress. Who adds one then makes that progress,
-    /// as a post does: a host that makes none would fill the memory.
+    /// Whether `btl_ofi_progress_threshold` callbacks wait for the next progress. A caller that adds a callback then
+    /// makes that progress, like a post. Otherwise a host that makes no progress would fill the memory.
     pub(crate) fn is_full_of_ready(&self, state: &State) -> bool {
         state.ready.len() >= self.setup.progress_threshold as usize
     }

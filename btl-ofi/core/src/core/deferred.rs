@@ -1,6 +1,6 @@
-//! Failures that were found, and are to be acted on. Whoever finds one holds a lock, or is in the middle of a post or a poll, or
-//! lies below what ends with a peer. So it leaves the failure here. The transport acts with no lock held (`engine::failure`): in its
-//! next progress, after a post that was refused, and while it waits for reports.
+//! Failures that were found, and are to be acted on. The code that finds a failure holds a lock, or is in the middle of a post
+//! or a poll, or lies below the code that ends with a peer. So it leaves the failure here. The transport acts with no lock held
+//! (`engine::failure`): in its next progress, after a post that was refused, and while it waits for reports.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -76,7 +76,7 @@ impl Core {
         self.defer(Found::ProviderFailed(what.to_owned()));
     }
 
-    /// Leaves something to the transport. What is left already is not left again.
+    /// Leaves a failure to the transport, unless the same failure is already left.
     #[cold]
     fn defer(&self, found: Found) {
         let mut all = self.lock_found();

@@ -165,7 +165,8 @@ unsafe fn end_copy(open: &Open, peers: Option<&Peers>) {
     // SAFETY: the entry's contexts live.
     let contexts = unsafe { &*open.contexts };
     for context in contexts {
-        // SAFETY: the caller's guarantees. What another thread of the parent was changing is replaced, and not read.
+        // SAFETY: the caller's guarantees. State that another thread of the parent was changing is replaced, and not
+        // read.
         unsafe {
             let state: *mut State = context.state.free_in_child();
             let state = &mut *state;

@@ -324,8 +324,8 @@ pub(crate) const NO_WINDOW: usize = usize::MAX;
 /// Bytes of a packet of loopback, and of other connections inside a machine.
 pub(crate) const PACKET: usize = 64 * 1024;
 
-/// What so many bytes, sent at once, count in the window: whole packets of loopback. TCP counts packets, of which the last one may
-/// have the few bytes that a header pushed out of the one before. What is less than a packet shares one with others.
+/// Returns how much `bytes`, sent at once, count in the window: whole packets of loopback. TCP counts packets. The header may
+/// push a few bytes out of the last full packet into one more packet. Less than a packet shares a packet with other sends.
 pub(crate) const fn in_window(bytes: usize) -> usize {
     const HEADER: usize = 64;
     match bytes < PACKET {

@@ -94,7 +94,7 @@ const OTHER: u64 = 0xff;
 /// Words of the longest operands.
 const WORDS: usize = MOST_APPLIED / 8;
 
-/// Memory for the operands of a command. What was not written has any content.
+/// Memory for the operands of a command. Words that were not written have undefined content.
 pub(crate) struct Area(MaybeUninit<[u64; WORDS]>);
 
 /// Set in the first word of a put or get.

@@ -222,7 +222,7 @@ impl CounterTable {
         shares.all(|share| allocate(file, start_of(share) + at, PAGE).is_ok())
     }
 
-    /// Takes a peer's slot back. What it counted goes to the common slot. No operation to the peer is outstanding.
+    /// Takes a peer's slot back and adds its counts to the common slot. No operation to the peer is outstanding.
     #[cold]
     pub(crate) fn give_back(&self, offset: u32) {
         if offset == 0 || self.file.is_some() {

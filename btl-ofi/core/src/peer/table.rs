@@ -20,8 +20,8 @@ use crate::peer::endpoint::{Endpoint, LocalPeer};
 use crate::peer::reach::{Probe, Reach};
 use crate::peer::share;
 
-/// Number of endpoints in a chunk: so many that what is added to each chunk counts for little. What is not in use is not
-/// touched, so it takes no memory.
+/// Number of endpoints in a chunk, large enough that the overhead of each chunk counts for little. Unused endpoints are
+/// not touched, so they take no memory.
 const CHUNK: usize = 1024;
 /// Set in the words of the index for local peers.
 const LOCAL: u32 = 1 << 31;

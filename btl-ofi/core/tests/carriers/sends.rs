@@ -124,8 +124,8 @@ fn messages_arrive_complete_and_in_order() {
     }
 }
 
-/// What has left arrives although its sender makes no progress any more: it may compute. What is sent only if it leaves at
-/// once has.
+/// A message that has left arrives although its sender no longer makes progress, because the sender may compute. A message
+/// sent with `Leaves::Now` has left when the call returns.
 #[test]
 fn what_has_left_needs_no_progress() {
     for provider in PROVIDERS {

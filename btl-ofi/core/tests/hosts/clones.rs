@@ -31,8 +31,8 @@ fn cloned(origin: &Rank<'_>, target: &Rank<'_>) -> String {
     address
 }
 
-/// The process on a cloned machine may have the id of another process here, of this process, or of none. What happens to the
-/// process here says nothing about the one there.
+/// The process on a cloned machine may have the id of another process here, of this process, or of none. The fate of the
+/// process here says nothing about the process there.
 #[test]
 fn clones() {
     if !available() {

@@ -91,7 +91,7 @@ impl Tally {
         self.insist(name);
     }
 
-    /// Insists that nothing was lost. What was, was printed when it was found.
+    /// Asserts that nothing was lost. Losses were printed when they were found.
     pub(crate) fn insist(&self, name: &str) {
         assert_eq!((self.lost, self.broken), (0, 0), "{name}: see above");
     }
@@ -109,8 +109,9 @@ pub(crate) fn announce(line: &str) {
     }
 }
 
-/// Every supported combination: the two words of old, and all sums of today's four. What collective
-/// operations need asks nothing of a transport without them: it is there alone and beside all others.
+/// Every supported combination: the two old words, and all sums of today's four bits. The bit for
+/// collective operations asks nothing of a transport without them, so it occurs alone and beside all
+/// others.
 pub(crate) fn registration_modes() -> Vec<String> {
     let bits = ["VIRT_ADDR", "ALLOCATED", "PROV_KEY", "ENDPOINT"];
     let sums = (0..1 << bits.len()).map(|set: u32| {

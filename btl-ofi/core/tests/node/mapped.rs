@@ -215,7 +215,7 @@ fn a_part_of_a_file() {
     let page = 4096;
     let part = |offset: usize, length, from| {
         let base = window.base().wrapping_byte_add(offset).cast();
-        // SAFETY: the window stays mapped. What the file does not have there is refused.
+        // SAFETY: the window stays mapped. A part beyond the file is refused.
         unsafe { b.register_shared(base, length, Access::all(), window.part(from)) }
     };
     let region = part(page + 16, page - 16, page as u64 + 16).unwrap();

@@ -49,7 +49,7 @@ impl Pages {
         access: Access,
     ) -> Result<Region, btl_ofi::Error> {
         let base = self.at.wrapping_byte_add(offset);
-        // SAFETY: the pages outlive the region. What cannot be used is refused.
+        // SAFETY: the pages outlive the region. Unusable memory is refused.
         unsafe { t.register(base, size, access) }
     }
 

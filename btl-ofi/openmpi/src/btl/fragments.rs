@@ -250,8 +250,8 @@ impl Fragments {
         n.get()
     }
 
-    /// Sends what waits for a peer that is to be released: Open MPI has sent it, and the peer may wait for it. What finds no room
-    /// for as long as a release waits is left.
+    /// Sends the waiting descriptors of a peer that is to be released, because Open MPI has sent them and the peer may wait for
+    /// them. Descriptors that find no room as long as the release waits are left.
     pub(crate) fn send_before_release(&self, door: Door<'_>, released: NonNull<Endpoint>) {
         door.transport.progress_until(|| {
             self.resume(door);
@@ -270,8 +270,8 @@ impl Fragments {
         });
     }
 
-    /// Ends what is kept for a peer that is to be released: what waits as not sent. What has not left is sent by the release, as long as
-    /// that waits. Nothing is kept for the peer until [`end_release`](Self::end_release).
+    /// Ends the descriptors of a peer that is to be released: waiting descriptors end as not sent. The release sends messages
+    /// that have not left, as long as it waits. Nothing is kept for the peer until [`end_release`](Self::end_release).
     pub(crate) fn begin_release(&self, door: Door<'_>, released: NonNull<Endpoint>) {
         for Waiting { fragment, .. } in self.waiting.close(released) {
             // SAFETY: the descriptor left its queue, so it completes once.

@@ -10,7 +10,8 @@ use osc_engine::transport::EndpointRef;
 use crate::bindings as ffi;
 use crate::osc::transport::Opened;
 
-/// Bytes that one exchange carries of each rank. Who has more makes a second one necessary.
+/// Bytes that one exchange carries of each rank. A rank with more bytes makes a second exchange
+/// necessary.
 const ONE_EXCHANGE: usize = 256 - LENGTH;
 /// Bytes of the number of bytes before them.
 const LENGTH: usize = 4;

@@ -23,7 +23,8 @@ unsafe impl Send for Pending {}
 
 static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
 
-/// How many there are, so that progress without any takes no lock. Whoever adds one makes progress later, so Relaxed suffices.
+/// The number of requests, so that progress without requests takes no lock. A thread that adds a request makes progress later,
+/// so Relaxed suffices.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Requests that were taken from the list, and of which the engine has not heard yet. Release and Acquire: the thread that finds none

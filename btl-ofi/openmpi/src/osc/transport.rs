@@ -42,8 +42,8 @@ pub(crate) struct Opened {
     endpoints: Mutex<HashMap<u64, EndpointRef>>,
 }
 
-/// A transport, or why there is none; `None` before it was wanted. What could not be opened once is not tried again for each
-/// window.
+/// A transport, or why there is none; `None` before the first use. A transport that failed to open is not tried again for
+/// each window.
 type Outcome = Option<Result<Arc<Opened>, String>>;
 
 /// The transports, by their scopes.

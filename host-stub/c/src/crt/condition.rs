@@ -42,7 +42,7 @@ pub struct crt_hooks_t {
     pub magic: u64,
     /// sizeof(crt_hooks_t).
     pub size: usize,
-    /// CRT_CAN_SUSPEND, CRT_CAN_YIELD, or both. What is claimed must be there.
+    /// CRT_CAN_SUSPEND, CRT_CAN_YIELD, or both. Each claimed function must be set.
     pub claims: u32,
     /// Zero.
     pub reserved: u32,

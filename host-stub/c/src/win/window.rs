@@ -171,7 +171,7 @@ unsafe fn end(call: &'static str, made: *mut host_win_t) -> Result<(Result, Opti
     let live = || LIVE.lock().unwrap_or_else(PoisonError::into_inner);
     live().remove(&made.addr());
     FREED.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: made by `give`, and live until now; the caller has no other use of it. What is read is written back
+    // SAFETY: made by `give`, and live until now; the caller has no other use of it. The window is written back
     // below, or the caller ends the box without dropping it.
     let freed = unsafe { (&raw const (*made).window).read() }.free();
     match freed {

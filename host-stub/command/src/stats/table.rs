@@ -47,8 +47,8 @@ impl Change {
         same.transports.iter().find(|t| t.file == transport.file)
     }
 
-    /// The peers at the reading before, by their numbers. What a peer had counted that was released since is counted for the
-    /// others now, so it is for the others here, too.
+    /// The peers at the reading before, by their numbers. The counts of a peer that was released since now belong to the
+    /// other peers, so they are counted for the others here, too.
     fn earlier_peers(&self, process: &Process, now: &Transport) -> HashMap<Option<u64>, Peer> {
         let before = self.earlier(process, now);
         let before = before.map_or(&[][..], |before| &before.peers);

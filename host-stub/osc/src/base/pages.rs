@@ -19,9 +19,10 @@ unsafe impl Sync for Pages {}
 const ALIGNMENT: usize = 4096;
 /// Bytes of a huge page where the kernel makes them by itself; elsewhere merely an alignment.
 const HUGE: usize = 2 << 20;
-/// Of memory from here on, the whole huge pages lie on such where the kernel has any: it is first touched,
-/// registered and reached at random with fewer faults and fewer misses of address translation. What is
-/// left behind them lies on ordinary pages, so that no more than the memory itself is resident.
+/// Memory of at least this size lies on huge pages where the kernel has them. So first touches and
+/// registrations take fewer faults, and random accesses miss address translation less often. The rest
+/// behind the last whole huge page lies on ordinary pages, so that no more than the memory itself is
+/// resident.
 const LARGE: usize = 2 * HUGE;
 
 impl Pages {

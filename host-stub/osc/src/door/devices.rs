@@ -1,4 +1,4 @@
-//! Memory of devices, as the engine needs to know of it. What copies it is the transport.
+//! Memory of devices, as far as the engine needs to know of it. The transport copies device memory.
 
 use plugin_api::Handle;
 

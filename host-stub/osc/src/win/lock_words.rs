@@ -14,11 +14,11 @@
 //! in the master's word, anything in the target's. Exclusive locks of several targets stand beside each other in the
 //! master's word.
 //!
-//! A rank that waits to hold a target alone has [`WAITING`] in both words and holds neither: it may be waiting for a rank
-//! that waits for another, and would keep that one out of a lock that nobody has. Shared lockers stand back while
-//! somebody waits, so that a stream of them cannot keep it out, but for [`LockWords::PATIENCE`] only: a rank that holds one
-//! target alone and wants another shared would else wait behind a rank that waits for it. What a call has added to the words
-//! it takes back when it fails.
+//! A rank that waits for an exclusive lock of a target has [`WAITING`] in both words and holds neither. If it held one, it
+//! might wait for a second rank that waits for a third, and block the third from a lock that nobody has. While a rank waits,
+//! shared lockers stand back, so that a stream of them cannot block it. They stand back for [`LockWords::PATIENCE`] only:
+//! otherwise a rank with an exclusive lock of one target that wants a shared lock of another could wait behind a rank that
+//! waits for it. A call that fails takes back its additions to the words.
 
 use std::time::{Duration, Instant};
 

@@ -46,7 +46,8 @@ impl Window {
     }
 
     /// Which functions the window got when it was made: `shm` (all ranks in one segment), `mixed`
-    /// (some ranks by memory), `btl` (the transport alone). It may differ between ranks. What layers replaced since does not show.
+    /// (some ranks by memory), `btl` (the transport alone). The name may differ between ranks. It does not show functions that
+    /// layers replaced later.
     pub fn table_name(&self) -> &'static str {
         self.table_name
     }

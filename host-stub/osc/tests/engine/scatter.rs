@@ -146,8 +146,8 @@ fn long_runs_go_by_themselves() {
     });
 }
 
-/// Where a long run follows many short ones, the command that has it may be refused, although those before were taken. What is left goes by
-/// itself, once.
+/// If a long run follows many short runs, the target may refuse the command with the long run after it took the commands
+/// before. The rest is then sent alone, once.
 #[test]
 fn a_long_run_behind_short_ones_goes_by_itself() {
     const SHORT: usize = 300;

@@ -1,5 +1,6 @@
 //! Writing a trace: records gather in a buffer that a thread of its own
-//! writes to the file. What comes while the buffer is full is counted and lost. The calls of the host never wait for the disk.
+//! writes to the file. Records that come while the buffer is full are counted and lost. The calls of the host never wait for
+//! the disk.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

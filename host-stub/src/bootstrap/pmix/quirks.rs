@@ -15,7 +15,8 @@ pub(super) struct Quirks {
 }
 
 impl Quirks {
-    /// Those of the library, by its word for itself, and of the server, by the environment.
+    /// Finds the quirks of the library by its version text, and those of the server by the
+    /// environment.
     pub(super) fn find(library: &str) -> Self {
         let server = std::env::var(SERVER_VERSION_ENV).unwrap_or_default();
         Quirks {
@@ -25,14 +26,14 @@ impl Quirks {
     }
 }
 
-/// How values that change get to the other ranks. What was measured with 4.2.2 and 5.0.7:
+/// How values that change get to the other ranks, as measured with 4.2.2 and 5.0.7:
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keys {
-    /// Until 4: a commit sends everything the process ever put, so that keys had better be few; a
-    /// key may be put again, and a refreshing get gives its new value.
+    /// Until 4: a commit sends everything the process ever put, so keys should be few. A key may be
+    /// put again, and a refreshing get returns its new value.
     Again,
-    /// Since 5, of the library or of the server: a get gives the first value of a key for ever, and a
-    /// refreshing one finds nothing, so that every value needs a key of its own.
+    /// Since 5, of the library or of the server: a get always returns the first value of a key, and a
+    /// refreshing get finds nothing, so every value needs a key of its own.
     Once,
 }
 

@@ -1,5 +1,5 @@
-//! One published algorithm for each collective, as the steps of one rank. What suits some sizes or numbers of ranks better
-//! is a layer's to bring ([`crate::comm::table`]).
+//! One published algorithm for each collective, as the steps of one rank. Layers may bring algorithms that suit some sizes
+//! or numbers of ranks better ([`crate::comm::table`]).
 //!
 //! Buffers are raw: the caller that starts the collective vouches for them (see [`crate::schedule`]).
 //! Rank `r` of `n` is meant where nothing else is said.

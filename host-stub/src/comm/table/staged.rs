@@ -37,8 +37,8 @@ impl Staged {
         })
     }
 
-    /// The blocks of so many ranks that the collective writes, which go back to the device. What lies
-    /// between them does not: somebody else may write there.
+    /// The blocks of so many ranks that the collective writes, which go back to the device. The bytes
+    /// between the blocks are not copied back, because others may write there.
     pub(crate) fn set_written(&mut self, blocks: Extents, ranks: usize) {
         (self.written, self.ranks) = (blocks, ranks);
     }

@@ -1,4 +1,5 @@
-//! Requests that gather in messages (`fabric::msg`): their posts. What they bring is in `poll`.
+//! Posts of requests that gather in messages (`fabric::msg`). The module `poll` handles their
+//! results.
 //!
 //! A batch that gathers for the peer nearly always exists and has room. Then the first function of a door's table adds the
 //! request to it, in place. [`try_tell`](Transport::try_tell) does the rest: it begins batches, and sends full ones.

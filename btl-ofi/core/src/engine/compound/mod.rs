@@ -11,7 +11,7 @@
 //! the failure of a peer is reported from the record like that of any operation.
 //!
 //! The callbacks of parts only note what happened, and progress acts on it. While it acts, the operation is locked against other
-//! threads, so nothing is polled: a poll runs callbacks (`core::quiet`). What finds no room is tried again by the next progress.
+//! threads, so nothing is polled: a poll runs callbacks (`core::quiet`). The next progress retries parts that found no room.
 
 pub(super) mod advance;
 pub(super) mod flights;

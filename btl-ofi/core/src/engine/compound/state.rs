@@ -131,8 +131,8 @@ impl Compounds {
         self.0.striped.load(Ordering::Relaxed)
     }
 
-    /// Tells transfers over several rails, which may be silent, that `passed` milliseconds went by. What is longer than a pause
-    /// between two questions is time spent elsewhere.
+    /// Tells transfers over several rails, which may be silent, that `passed` milliseconds went by. Time beyond one pause
+    /// between two questions was spent elsewhere and is not counted.
     pub(crate) fn watch(&self, passed: u64) {
         let others = self.striped();
         if others == 0 {

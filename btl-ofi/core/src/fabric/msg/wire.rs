@@ -128,7 +128,7 @@ impl Header {
     }
 
     /// Reads the header at the beginning of a buffer that received a message of so many bytes, which carries this process's `key`;
-    /// returns it with the message's words. What an earlier message left in the buffer is not read.
+    /// returns it with the message's words. Bytes that an earlier message left in the buffer are not read.
     pub(super) fn read(
         buffer: &mut [u64],
         bytes: usize,

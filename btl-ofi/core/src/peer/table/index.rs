@@ -1,7 +1,7 @@
 //! The index of peers: from the host's process numbers to the places of endpoints.
 //!
 //! Hosts number their processes from 0 and connect them in that order, so numbers and places follow each other in long *runs*,
-//! which take no memory for each peer. What is in no run has a word in a hash table. A run may name a place that has another
+//! which take no memory for each peer. A number in no run has a word in a hash table. A run may name a place that has another
 //! peer since, so the caller compares the number that stands there.
 
 use std::hash::{BuildHasher, RandomState};

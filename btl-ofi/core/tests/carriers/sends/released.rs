@@ -24,8 +24,8 @@ impl Receives for Releaser {
     }
 }
 
-/// The receiving function releases the sender and connects another process. What comes in the same message, and later, is of
-/// nobody, and not of the other one.
+/// The receiving function releases the sender and connects another process. Later sends, in the same message or after it,
+/// have no sender; they are not attributed to the new process.
 #[test]
 fn a_released_sender_is_nobody() {
     for provider in ["tcp;ofi_rxm", "net"] {

@@ -202,8 +202,9 @@ fn mutable(address: *const c_void) -> *mut c_void {
     address.cast_mut()
 }
 
-/// The functions that move between a buffer of the program and a target. `by` makes the call: [`to`] or [`requested`]; it is counted
-/// as one of `kind`. What only some functions have: the buffer for what was at the target (`fetching`), the operation, the place for a request.
+/// The functions that move data between a buffer of the program and a target. `by` makes the call ([`to`] or [`requested`]);
+/// the call is counted as one of `kind`. Only some functions have a buffer for the target's old value (`fetching`), an
+/// operation, or a place for a request.
 macro_rules! of_transfer {
     ($($by:ident $name:ident(
         $origin:ident: $address:ty

@@ -59,8 +59,8 @@ fn side_of_many(shape: &Shape, datatype: Datatype) -> WinResult<Option<Side>> {
     }))
 }
 
-/// Runs of a buffer of the program, likewise. What a type names by addresses (MPI_BOTTOM) may lie in part on the host and in part on
-/// devices: then each run is looked up by itself.
+/// The same for the runs of a buffer of the program. The addresses in a type (MPI_BOTTOM) may lie in part on the host and in
+/// part on devices. Then each run is looked up by itself.
 pub(super) fn local_side(
     address: *mut c_void,
     runs: &Runs,

@@ -114,8 +114,8 @@ fn each_number_waits_once() {
     come(&mut target, &port, last).expect_err("it was executed");
 }
 
-/// An origin that takes no answers has as many made as it may wait for. What comes beyond waits, up to the window, and is executed
-/// in order as answers leave.
+/// For an origin that takes no answers, the target makes as many answers as the origin may wait for. Further batches wait, up
+/// to the window, and are executed in order as answers leave.
 #[test]
 fn origins_take_their_answers() {
     let (mut target, port) = (target(), Port::that_takes_all());

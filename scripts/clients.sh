@@ -69,9 +69,10 @@ clients_check_program() {
         "$(clients_time "$clients_dir/${name}_${place}_${ranks}_own") us"
 }
 
-# clients_coarrays_own PLACE: OpenCoarrays' own tests over Open MPI's transports. Those that pass with 3 s of processor time for each
-# image are listed for the component: others want other numbers of images, or images that fail, or make so many accesses, each
-# under a lock, that they take too long between hosts. increment_my_neighbor reads what a neighbour may be writing, and fails now and then.
+# clients_coarrays_own PLACE: OpenCoarrays' own tests over Open MPI's transports. The tests that pass with 3 s of processor time
+# for each image are listed for the component. Others need other numbers of images, or images that fail, or make too many
+# accesses under locks and take too long between hosts. increment_my_neighbor reads what a neighbour may be writing, and fails
+# now and then.
 clients_coarrays_own() {
     local place=$1 test name begin
     : >"$clients_dir/coarrays_$place"

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The launchers of `host-stub` on the hosts of `./dev hosts`, besides mpirun; sourced after hosts.sh. Neither is installed:
 # prterun comes with the wheel of Open MPI 5 into an environment of its own, Slurm as Debian's packages, which are unpacked
-# and not configured. Where they cannot be had, their cases are skipped with the reason.
+# and not configured. If a launcher is not available, its cases are skipped with the reason.
 #
 #   hosts_prterun_missing, hosts_srun_missing    get the launcher; print the reason if that fails
 #   hosts_srun_start                             Slurm's daemons, which end with the hosts

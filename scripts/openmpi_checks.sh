@@ -480,7 +480,7 @@ PYTHON
 
 # ---- The component osc ----
 
-# openmpi_osc_run RANKS [mpirun options] PROGRAM...: a bare mpirun, but for the folder.
+# openmpi_osc_run RANKS [mpirun options] PROGRAM...: a bare mpirun, except for the folder.
 openmpi_osc_run() {
     local ranks=$1
     shift
@@ -567,8 +567,8 @@ openmpi_osc_hears_parameters() {
     [ "$(grep -c 'osc/ofi_rs: windows use tcp;ofi_rxm on lo;' <<<"$out")" -eq 2 ]
 }
 
-# Windows of two jobs, of which one does not have the component: all ranks leave them to others. Those of 4.1 fail where the parents
-# made no window by them before.
+# Windows of two jobs, of which one does not have the component: all ranks leave them to others. The components of 4.1 fail if
+# the parents made no window by them before.
 openmpi_osc_spawn_without() {
     local out status=0
     out=$(openmpi_osc_run 2 --mca osc_ofi_rs_verbose 1 "$openmpi_dir/bin/osc_spawn" without 2>&1) || status=$?
@@ -619,7 +619,7 @@ openmpi_test_osc() {
     for program in hello_window transfers atomics swaps misaligned window_life threads passive_target pvars; do
         openmpi_check "osc, $program, 2 ranks" openmpi_osc 2 "$program"
     done
-    # As between nodes: nothing by memory, but for what Open MPI says that a node shares.
+    # As between nodes: nothing by memory, except for windows that Open MPI says a node shares.
     for program in osc_calls osc_threads pvars; do
         openmpi_check "osc, $program, 2 ranks over tcp;ofi_rxm alone" openmpi_osc 2 "$program" --mca btl_ofi_same_node off \
             --mca btl_ofi_provider_include 'tcp;ofi_rxm'

@@ -232,7 +232,7 @@ shows_itself_inside() {
 
 # ---- The component osc ----
 
-# osc_run_inside RANKS [options] PROGRAM...: a bare mpirun, but for the folder.
+# osc_run_inside RANKS [options] PROGRAM...: a bare mpirun, except for the folder.
 osc_run_inside() {
     local ranks=$1
     shift
@@ -341,7 +341,7 @@ osc_test_inside() {
     for program in hello_window transfers atomics swaps misaligned window_life threads passive_target osc_abuse osc_polls osc_random; do
         openmpi_check "$series: osc, $program, 2 ranks" osc_inside 2 "$program" "${own[@]}"
     done
-    # As between nodes: nothing by memory, but for what Open MPI says that a node shares.
+    # As between nodes: nothing by memory, except for windows that Open MPI says a node shares.
     for program in osc_calls osc_threads osc_abuse osc_random; do
         openmpi_check "$series: osc, $program, 2 ranks over tcp;ofi_rxm alone" osc_inside 2 "$program" "${own[@]}" --mca btl_ofi_same_node off \
             --mca btl_ofi_provider_include 'tcp;ofi_rxm'

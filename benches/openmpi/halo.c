@@ -90,7 +90,7 @@ static double *edge(const struct part *part, int side, int border, int i)
     }
 }
 
-/* Where in a window the edges of a side arrive, in numbers. */
+/* The place in a window where the edges of a side arrive, in numbers. */
 static size_t place(const struct part *part, int set, int side)
 {
     return (size_t) (set * SIDES + side) * (size_t) part->points;

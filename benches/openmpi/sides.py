@@ -39,7 +39,7 @@ def node(options, windows):
     sides = [
         # As a user starts it.
         ("ours, osc", path(options), []),
-        # osc/rdma takes it for its latency, and messages have all that vader offers.
+        # osc/rdma selects the component for its latency, and messages have all that vader offers.
         ("ours, shm", {**path(options), **RDMA, "btl": "self,vader,ofi_rs", **provider("shm")}, []),
         ("C btl/ofi, shm", {**OVER_BTL, **provider("shm")}, []),
         ("osc/pt2pt, btl/vader", {"osc": "pt2pt", "btl": "self,vader"}, []),
@@ -88,7 +88,8 @@ MPICH = {
 
 
 def competing(names, where, name):
-    """The sides that are a measure of what is measured. Between nodes the C component is none for puts: its flush returns when the
+    """The sides that a measurement is compared with. Between nodes the C component is not compared for puts: its flush returns
+    when the
     data is sent, not when it has arrived. So does MPICH's of small puts: of 200 flushes with a target
     that makes no progress, all returned while the bytes were not there."""
     left = ()

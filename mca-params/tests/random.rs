@@ -67,8 +67,8 @@ fn register(mut registry: Registry) -> Result<(), TestCaseError> {
         match registry.register(declaration) {
             Ok(resolved) => {
                 prop_assert!(resolved.value.fits(declaration.kind), "{resolved:?}");
-                // What a dump prints means the same value again: but for the six decimals of a double, and for a home
-                // folder with a `~` in it.
+                // The text of a dump gives the same value again, except for a double beyond six decimals, and for a
+                // home folder with a `~` in it.
                 let (value, text) = (resolved.value.clone(), resolved.value_text());
                 if !matches!(value, Value::Double(_)) && !text.contains("~/") {
                     let mut again = Registry::builder().build()?;

@@ -49,7 +49,7 @@ static long sleeps(void) {
     return atol(found + sizeof field - 1);
 }
 
-/* Where ranks outnumber processors, one that waits keeps sleeping between its looks. */
+/* If ranks outnumber processors, a waiting rank sleeps between its checks. */
 static int enough_processors(void) {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= host_size();

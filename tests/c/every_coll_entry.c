@@ -178,7 +178,8 @@ int main(void) {
     EXPECT(host_coll_waitall(1, NULL) == HOST_ERR_ARG);
     EXPECT(host_coll_request_of_layer(comm, NULL, NULL, &request) == HOST_ERR_ARG && request == NULL);
 
-    /* The end of the communicator waits for what the layer runs; its outcome is still to be had. */
+    /* The end of the communicator waits for the layer's collective, whose outcome can still be
+     * read. */
     MUST(host_comm_ibarrier(comm, &request));
     MUST(host_comm_free(&comm));
     EXPECT(slow_ended == 3);

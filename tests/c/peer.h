@@ -83,7 +83,7 @@ static inline struct segment *segment_create(struct address *address)
     pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
     pthread_mutex_init(&segment->lock, &attr);
     pthread_mutexattr_destroy(&attr);
-    /* Where the kernel lets only ancestors attach, this lets siblings too. */
+    /* If the kernel lets only ancestors attach, this call also lets siblings attach. */
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     *address = (struct address){SEGMENT_MAGIC, segment->cookie, (int32_t)getpid(), fd};
     return segment;

@@ -18,7 +18,7 @@ static void windows(host_comm_t *world) {
     EXPECT(win == NULL && strstr(host_error_text(), "null address") != NULL);
     EXPECT(host_win_create(base, sizeof memory, 8, &win) == HOST_ERR_JOB);
     EXPECT(win == NULL && strstr(host_error_text(), "null address") != NULL);
-    /* No memory at no address is none. */
+    /* Zero bytes at a null address are accepted. */
     MUST(host_win_create_over(world, NULL, 0, 8, NULL, &win));
     MUST(host_win_free(&win));
 }

@@ -36,7 +36,7 @@ static int line_of(const char *thread, const char *file, const char *begins, cha
     return found;
 }
 
-/* The progress thread's number; 0 if there is none. */
+/* The progress thread's number; 0 if there is no such thread. */
 static pid_t find(void) {
     DIR *tasks = opendir("/proc/self/task");
     struct dirent *entry;

@@ -1,7 +1,7 @@
 /*
- * Two untied tasks wait for signals, and a third task sends both: right where a wait blocks its task only, on
- * a team of any size above one. Where it blocks its thread, the two waits take a team of two whole, so the
- * level provided has to say so, and the program then gives each waiter a thread of its own.
+ * Two untied tasks wait for signals, and a third task sends both: this works if a wait blocks its task only,
+ * on a team of any size above one. If a wait blocks its thread, the two waits occupy a whole team of two. So
+ * the provided level must say so, and the program then gives each waiter a thread of its own.
  */
 #include <unistd.h>
 

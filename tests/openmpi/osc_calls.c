@@ -43,7 +43,7 @@ static void transfers(void)
     MPI_Get(&own, 1, MPI_DOUBLE, world_rank, 9, 1, MPI_DOUBLE, win);
     MPI_Put(out, 1, MPI_DOUBLE, MPI_PROC_NULL, 0, 1, MPI_DOUBLE, win);
     MPI_Put(NULL, 0, MPI_DOUBLE, next, 0, 0, MPI_DOUBLE, win);
-    /* Where there are no elements, a place beyond the window is none. */
+    /* Without elements, a displacement beyond the window is no error. */
     MPI_Put(NULL, 0, MPI_DOUBLE, next, WORDS + 1, 0, MPI_DOUBLE, win);
     MPI_Accumulate(NULL, 0, MPI_DOUBLE, next, WORDS + 1, 0, MPI_DOUBLE, MPI_SUM, win);
     MPI_Get_accumulate(NULL, 0, MPI_DOUBLE, NULL, 0, MPI_DOUBLE, next, WORDS + 1, 0, MPI_DOUBLE, MPI_SUM, win);
@@ -310,7 +310,7 @@ static void errors(void)
     CHECK(MPI_SUCCESS != before, "a get before the window: class %d", before);
     MPI_Win_unlock_all(win);
     MPI_Win_set_errhandler(win, MPI_ERRORS_ARE_FATAL);
-    /* Where memory is not mapped here, MPI wants no bytes and no error. */
+    /* If memory is not mapped here, MPI wants no bytes and no error. */
     for (int rank = MPI_PROC_NULL; rank < world_size; rank = rank < 0 ? 0 : rank + 1) {
         MPI_Aint bytes;
         int unit;

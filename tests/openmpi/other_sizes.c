@@ -1,5 +1,5 @@
 /* Preloaded, it makes a structure of Open MPI's core library larger, as CUDA support does: the class that describes the
- * structure is this one, a copy of the library's own but for the size. */
+ * structure is this one, a copy of the library's own except for the size. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>

@@ -27,7 +27,7 @@ fn everywhere(name: &str, ranks: &[u32], out: &Path) {
     }
 }
 
-/// Runs a program as so many ranks, each of which says that it passed.
+/// Runs a program as `count` ranks, each of which says that it passed.
 fn passes(name: &str, count: u32, arguments: &[&str], program: &Path) {
     passes_with(name, count, arguments, program, &[]);
 }

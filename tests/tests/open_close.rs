@@ -132,7 +132,7 @@ fn opens(provider: &str, kept: usize) {
     });
 }
 
-/// Opens without a provider to be had, and with a parameter that cannot be.
+/// Opens without an available provider, and with an invalid parameter.
 fn fails(settings: &[(&str, &str)], wanted: Status) {
     let host = TestHost::new(settings);
     let loaded = Loaded::open(ofi_plugin(), &host);

@@ -285,7 +285,8 @@ fn a_window_in_one_segment() {
         let peers = rank["peers"].as_array().unwrap();
         let carried = peers.iter().flat_map(|p| p["carried"].as_array().unwrap());
         let copies = carried.filter(|c| c["carrier"] == Carrier::Copy.name());
-        // The process copies to itself twice. To the other one it does, but for the first put, while the ranks meet.
+        // The process copies to itself twice. All puts to the other process are copies, except the first put while
+        // the ranks meet.
         let most = copies.map(|c| c["operations"].as_u64().unwrap()).max();
         assert!(most >= Some(9), "{line}");
     }

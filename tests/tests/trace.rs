@@ -226,7 +226,7 @@ struct Cause {
 }
 
 impl Cause {
-    /// Whether the wait of a job whose rank 1 pauses for so many milliseconds is found, with its reason.
+    /// Whether the wait of a job whose rank 1 pauses for `pause` milliseconds is found, with its reason.
     fn is_found(&self, way: &str, settings: &[&str], pause: &str) -> bool {
         let reason = format!("rank 1 {}", self.reason);
         let name = format!("{}-{way}-{pause}", self.what);
@@ -251,8 +251,8 @@ impl Cause {
     }
 }
 
-/// The longest wait, by its reason. Where other programs keep the ranks from the processors for longer than the pause, that is
-/// the reason, rightly: the pause becomes longer then.
+/// The longest wait, by its reason. If other programs keep the ranks off the processors for longer than the pause, this
+/// correctly becomes the reason; then the pause becomes longer.
 #[test]
 fn why_a_rank_waited() {
     let causes = [

@@ -32,8 +32,8 @@ const PLACE: usize = 512;
 const LONG: usize = 256;
 const COUNTER: usize = 8 + LONG;
 const VECTOR: usize = COUNTER + 8;
-/// Bytes from each rank to each other in an all-to-all: so many that a message goes to each, and that slots in shared memory
-/// are filled.
+/// Bytes from each rank to each other in an all-to-all: enough to send a message to each rank and to fill the slots in
+/// shared memory.
 const BLOCK: usize = 512;
 
 /// What a rank found: bytes, and seconds since its start.
@@ -172,7 +172,7 @@ pub(crate) fn rank(provider: &str, output: &Path) -> Result<(), String> {
     options.settings = vec![
         ("btl_ofi_provider_include".into(), provider.into()),
         ("btl_ofi_same_node".into(), "auto".into()),
-        // No warnings: with so many ranks on a processor, each is silent for long.
+        // No warnings: with this many ranks on a processor, each rank is silent for long.
         ("host_verbose".into(), "0".into()),
     ];
     // SAFETY: a rank has one thread that calls.
@@ -226,7 +226,7 @@ fn launched(provider: &str, ranks: u32, output: PathBuf) -> Result<Vec<Figures>,
     serde_json::from_slice(&json).map_err(text)
 }
 
-/// The greatest and the mean memory of a rank, in mebibytes, after a job of so many; tells what it consists of.
+/// The greatest and the mean memory of a rank, in mebibytes, after a job of `ranks`; tells what it consists of.
 fn job(report: &mut Report, provider: &str, ranks: u32) -> Result<f64, String> {
     let output = std::env::temp_dir().join(format!("growth-node-{}", std::process::id()));
     let before = shared()?;

@@ -1,5 +1,5 @@
-//! What providers read from the environment is set in a process of one thread, and in no other: there the user
-//! is told what to export. Where the environment hides the provider that is asked for, the refusal says so. The limit
+//! A process of one thread sets the variables that providers read from the environment. Other processes tell the user
+//! what to export. If the environment hides the requested provider, the refusal says so. The limit
 //! on descriptors is raised, and a process that has none left ends all the same.
 
 #![allow(
@@ -19,7 +19,7 @@ use common::prelude::*;
 const ROLE: &str = "BTL_OFI_TEST_THREADS";
 const VARIABLE: &str = "FI_SOCKETS_PE_WAITTIME";
 
-/// Opens sockets with so many threads, and says what the environment holds then, and what was warned of.
+/// Opens sockets with a number of threads. Prints the environment afterwards, and the warnings.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn opening_process() {

@@ -283,7 +283,7 @@ enum Load {
 }
 
 /// Each operation is reported once, after the peer timeout. The provider may still read the data of its own puts, so its
-/// endpoints are closed then, and the transport is of no more use.
+/// endpoints are closed then, and the transport can no longer be used.
 fn stays_down(provider: &str, at_origin: bool, load: Load) {
     let hosts = two_hosts();
     let cut = Cut::new(&hosts, provider, at_origin, 2000, load);

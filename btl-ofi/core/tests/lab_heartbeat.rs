@@ -84,7 +84,7 @@ fn put(t: &Transport, to: NonNull<Endpoint>, handle: Handle, target: &Transport)
     });
 }
 
-/// Makes progress for so many milliseconds.
+/// Makes progress for `milliseconds` milliseconds.
 fn wait(t: &Transport, milliseconds: u64) {
     let end = Instant::now() + Duration::from_millis(milliseconds);
     while Instant::now() < end {

@@ -14,7 +14,7 @@ use std::sync::{MutexGuard, PoisonError};
 use common::prelude::*;
 
 const WORDS: usize = 1 << 20;
-/// How often a get of so many words is expected to look after others: every MiB.
+/// How often a get of [`WORDS`] words is expected to serve others: every MiB.
 const LOOKS: u32 = ((8 * WORDS) >> 20) as u32 - 1;
 
 /// Gets the first `count` words.

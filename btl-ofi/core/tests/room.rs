@@ -83,7 +83,7 @@ fn folder() -> (u64, u64) {
     (stat.f_bavail * stat.f_frsize, used * stat.f_frsize)
 }
 
-/// Fills the folder up to so many bytes.
+/// Fills the folder and leaves `but` bytes free.
 fn fill(but: u64) {
     let file = std::fs::File::create("/dev/shm/filler").unwrap();
     let (free, _) = folder();

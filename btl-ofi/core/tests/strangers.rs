@@ -109,7 +109,7 @@ impl Scene {
         self.stranger.poll();
     }
 
-    /// Sends words, as soon as the provider takes them. The stranger has so many on the way at most.
+    /// Sends words, as soon as the provider takes them.
     fn send(&mut self, words: &[u64]) {
         let patience = Patience::new();
         while !self.stranger.try_to_send(words) {
@@ -310,7 +310,8 @@ fn batches_that_wait_are_few() {
     });
 }
 
-/// A stranger can give the provider a key itself, past the transport. Those of regions cannot be guessed.
+/// A stranger can give the provider a key itself, past the transport. The keys of regions cannot be
+/// guessed.
 #[test]
 fn keys_of_regions_are_no_small_numbers() {
     over_each(|scene| {

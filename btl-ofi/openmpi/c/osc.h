@@ -28,7 +28,8 @@ int mca_osc_ofi_host_allgather(struct ompi_communicator_t *comm, const void *min
 /* Publishes a number for all processes of the job. Returns an OPAL_* code. */
 int mca_osc_ofi_host_publish(uint32_t number);
 
-/* Reads the number that the process of a rank published, without waiting for it; false where there is none. */
+/* Reads the number that the process of a rank published, without waiting for it; false if it published none.
+ * */
 bool mca_osc_ofi_host_published(struct ompi_communicator_t *comm, int rank, uint32_t *number);
 
 /* The ranks in the window of a group's members. `ranks` has room for the group's size. False where one is not in the window. */

@@ -1,5 +1,5 @@
-//! The guard of the functions that Open MPI calls, but for the quick paths of operations, which do not unwind: a panic becomes
-//! a return value and a log line, and never unwinds into C.
+//! The guard of the functions that Open MPI calls: a panic becomes a return value and a log line, and never unwinds into C.
+//! The fast paths of operations have no guard, because they do not unwind.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

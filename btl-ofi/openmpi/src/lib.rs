@@ -6,7 +6,7 @@
 //! crate `btl-ofi`, not here. Bindgen generates the layouts from Open MPI's headers and asserts the size and offset of every
 //! field at compile time.
 //!
-//! No panic crosses into Open MPI: functions run under `guard`, but for the quick paths of operations, which do not unwind.
+//! No panic crosses into Open MPI: functions run under `guard`, except the fast paths of operations, which do not unwind.
 //!
 //! The crate is empty if its build script found no headers.
 

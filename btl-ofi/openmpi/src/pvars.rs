@@ -56,13 +56,14 @@ pub(crate) struct Variable {
 pub(crate) enum Class {
     /// A number that only grows.
     Counter,
-    /// Nanoseconds, likewise.
+    /// A count of nanoseconds.
     Timer,
     /// A number as it is now.
     Level,
 }
 
-/// Registers variables of `component`. Those that Open MPI does not take are missing in its lists, nothing else.
+/// Registers variables of `component`. A variable that Open MPI does not take is missing in its lists; there is
+/// no other effect.
 pub(crate) fn register(
     component: *const ffi::mca_base_component_t,
     variables: impl IntoIterator<Item = Variable>,

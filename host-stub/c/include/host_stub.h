@@ -413,7 +413,7 @@
 typedef struct host_coll_layer_t host_coll_layer_t;
 
 // A collective under way. Ended by host_coll_wait, host_coll_waitall or host_coll_test, which set the
-// handle to NULL and take NULL for one that has ended. Never read through.
+// handle to NULL. A NULL handle stands for a collective that has ended. Never read through.
 typedef struct host_coll_request_t host_coll_request_t;
 
 // A communicator: ranks of the job with a context of their own. Never read through.
@@ -427,8 +427,8 @@ typedef struct host_device_ring_t host_device_ring_t;
 typedef struct host_info_t host_info_t;
 
 // An operation under way. Ended by host_wait, host_waitall, host_waitany or host_test, which set the
-// handle to NULL, or by host_request_detach. Each of them takes NULL for a request that has ended.
-// Never read through: a handle that has ended, or never was one, is HOST_ERR_ARG.
+// handle to NULL, or by host_request_detach. For each of them, NULL is a request that has ended. The
+// handle is never dereferenced: a handle that has ended, or was never a handle, is HOST_ERR_ARG.
 typedef struct host_request_t host_request_t;
 
 // A layer in the course of one call: what host_rma_previous goes on from. Good until the entry that got it
@@ -442,7 +442,7 @@ typedef struct host_win_t host_win_t;
 typedef struct host_blocks_t {
     // Elements of each block.
     const size_t *counts;
-    // Where each begins: so many elements from the beginning of the buffer.
+    // Where each block begins, in elements from the beginning of the buffer.
     const size_t *displacements;
 } host_blocks_t;
 
@@ -1030,8 +1030,8 @@ int host_comm_hooks_register(uint32_t layer,
                              host_comm_hook_fn destroy,
                              void *param);
 
-// Forgets the hooks of a layer. Communicators that it has seen are told of no more only if they are
-// freed already.
+// Forgets the hooks of a layer. The layer is still told of a communicator that it has seen, unless
+// the communicator is freed already.
 int host_comm_hooks_unregister(uint32_t layer);
 
 // Turns the condition off, and blocks the calling thread or task, as OMP_EXTERNAL says, until
@@ -1070,8 +1070,9 @@ int crt_set_hooks(const struct crt_hooks_t *hooks);
 // host_error_text. Always HOST_ERR_HOOKS.
 int crt_refuse_hooks(void);
 
-// Chooses what a blocking call blocks, above the environment's OMP_EXTERNAL. Before host_init; later,
-// and with a value that is none of OMP_EXTERNAL_*, without effect.
+// Selects whether a blocking call blocks the process, the thread or the task; overrides the
+// environment's OMP_EXTERNAL. Call it before host_init. A later call, or a value other than
+// OMP_EXTERNAL_*, has no effect.
 void omp_set_external(int mode);
 
 // What a blocking call blocks: OMP_EXTERNAL_*. After host_init that of the level provided.
@@ -1135,7 +1136,7 @@ int host_target_location(const void *pointer_,
                          void **memory);
 
 // The device address that a pointer names: a host pointer that is mapped there, or memory of
-// the device itself. An error where there is none.
+// the device itself. An error if there is no such address.
 //
 // # Safety
 // `memory` is writable.
@@ -1286,7 +1287,8 @@ int host_progress(void);
 int host_alloc_mem(size_t size,
                    void **base);
 
-// Gives memory of host_alloc_mem back. HOST_ERR_ARG: it is none, or was given back.
+// Frees memory of host_alloc_mem. HOST_ERR_ARG: the memory is not from host_alloc_mem, or is
+// already freed.
 //
 // # Safety
 // Nothing uses it: no window is made of it and no operation is under way.
@@ -1387,8 +1389,8 @@ int host_win_notifications(int counter,
                            uint64_t *arrived,
                            struct host_win_t *win);
 
-// Waits until so many puts with notification have arrived at a counter of this process, all told. An error when a process of
-// the window is lost meanwhile.
+// Waits until at least `at_least` puts with notification in total have arrived at a counter of this process. An error if a
+// process of the window is lost meanwhile.
 //
 // # Safety
 // `win` is live.

@@ -36,7 +36,8 @@ pub unsafe extern "C" fn host_alloc_mem(size: usize, base: *mut *mut c_void) -> 
     })
 }
 
-/// Gives memory of host_alloc_mem back. HOST_ERR_ARG: it is none, or was given back.
+/// Frees memory of host_alloc_mem. HOST_ERR_ARG: the memory is not from host_alloc_mem, or is
+/// already freed.
 ///
 /// # Safety
 /// Nothing uses it: no window is made of it and no operation is under way.

@@ -110,7 +110,7 @@ pub(super) unsafe fn combine(
     let Some(kind) = TYPES.get(code as usize).filter(|kind| kind.size() == size) else {
         return Status::NOT_SUPPORTED;
     };
-    // SAFETY: the caller guarantees so many bytes.
+    // SAFETY: the caller guarantees that many bytes.
     let (elements, operands) = unsafe {
         (
             slice::from_raw_parts_mut(elements, size * count),

@@ -1,4 +1,4 @@
-//! Device memory, on the machine's first device, or on a pretended one where there is none: the window
+//! Device memory, on the machine's first device, or on a simulated device if there is none: the window
 //! suite over windows there and with buffers there, collectives with buffers there, and what is
 //! particular to devices.
 

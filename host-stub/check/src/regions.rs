@@ -8,7 +8,8 @@ use super::shape::Placed;
 use host_stub::win::{Assertion, WinError};
 
 /// Thousands of regions, with gaps between them, that come and go in part: what is reached is what is
-/// attached at that moment. Where the transport takes fewer registrations, as many as it takes.
+/// attached at that moment. If the transport takes fewer registrations, the test attaches as many as
+/// it takes.
 pub(super) fn many(context: &Context<'_>) -> Outcome {
     const REGIONS: usize = 3000;
     const STRIDE: usize = 32;
@@ -53,7 +54,7 @@ pub(super) fn many(context: &Context<'_>) -> Outcome {
     }
     context.meet()?;
     compare(0x50, &some)?;
-    // A few go: the others are told of no more than those.
+    // A few regions are detached: the other ranks are told of these only.
     window.detach(base(0))?;
     window.detach(base(97))?;
     context.meet()?;
@@ -84,7 +85,8 @@ pub(super) fn many(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Attaches regions until all are, or until the transport takes no more; their number.
+/// Attaches regions until all are attached, or until the transport takes no more. Returns their
+/// number.
 fn attach_up_to(
     most: usize,
     attach: impl Fn(usize) -> Result<(), WinError>,

@@ -125,8 +125,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// A buffer with these bytes, aligned to 8. Where the device refuses it, every use of it fails with
-    /// the reason.
+    /// A buffer with these bytes, aligned to 8. If the device refuses it, every use of the buffer fails
+    /// with the reason.
     pub(super) fn buffer(&mut self, bytes: &[u8]) -> Buffer {
         self.buffer_at(0, bytes)
     }

@@ -202,7 +202,7 @@ fn misuse(context: &Context<'_>) -> Outcome {
     ensure(crt::wait(&cond) == Err(Misuse::Destroyed), || {
         "a wait of a destroyed condition".to_owned()
     })?;
-    // A request signals one condition; the second is refused, and may go.
+    // A request signals one condition; the second is refused and may be freed.
     let window = Open::new(context, LEN)?;
     let (first, second) = (Cond::new(), Cond::new());
     let mut byte = [0u8; 1];

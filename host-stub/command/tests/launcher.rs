@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use common::{Finished, HOST_STUB, Killed, Place, eventually, finish, host_stub, lives};
 
-/// `await N` in a rank's script: waits until so many processes have written their numbers.
+/// `await N` in a rank's script: waits until N processes have written their numbers.
 const AWAIT: &str = r#"await() {
     until [ "$(cat "$PLACE"/pid* 2>/dev/null | wc -l)" -ge "$1" ]; do sleep 0.02; done
 }
@@ -41,7 +41,7 @@ fn run(place: &Place, ranks: u32, script: &str) -> Finished {
     finish(&mut launch(place, ranks, script))
 }
 
-/// The process numbers that ranks wrote to files, once there are so many.
+/// The process numbers that ranks wrote to files, once there are `count`.
 fn pids(place: &Place, count: usize) -> Vec<i32> {
     let mut found = Vec::new();
     eventually("every process has written its number", || {

@@ -46,7 +46,8 @@ fn begun() -> u64 {
     job.transport().stats().expect("stats").posted
 }
 
-/// Runs the next task to its end. Those that it lets run begin behind its first `patience` operations.
+/// Runs the next task to its end. The tasks that it lets run begin behind its first `patience`
+/// operations.
 fn run_one(patience: u64) -> bool {
     let task = TASKS.lock().expect("tasks").pop_front();
     let Some(task) = task else {
@@ -71,7 +72,7 @@ unsafe extern "C" fn yield_now() {
     }
 }
 
-/// Runs all tasks, and inside the first, behind so many of its operations, the others. Says how many lay on the stack at
+/// Runs all tasks, and inside the first, behind `patience` of its operations, the others. Says how many lay on the stack at
 /// once.
 fn run_all(tasks: impl Iterator<Item = Task>, patience: u64) -> usize {
     TASKS.lock().expect("tasks").extend(tasks);

@@ -154,7 +154,7 @@ fn rank_changes_hints_in_another_order() {
     let info = |key: &str, value: &str| Info::new().with(key, value).expect("a hint");
     let unordered = info("accumulate_ordering", "none");
     let unlocked = info("no_locks", "true");
-    // More than once: what was said before is read no more.
+    // More than once: the earlier words are no longer read.
     for _ in 0..3 {
         if job.rank() == 0 {
             first.set_info(&unordered).expect("set_info");
@@ -315,7 +315,8 @@ fn rank_goes_in_an_epoch() {
         let error = window.free().expect_err("a rank is lost").error;
         assert!(!matches!(error, WinError::EpochMisuse { .. }), "{error}");
     }
-    // SAFETY: ends this process without the destructors of a job that is no more; rank 2 as a kill would.
+    // SAFETY: ends this process without the destructors of a job that no longer exists; rank 2 ends as if
+    // killed.
     unsafe { libc::_exit(0) };
 }
 

@@ -193,7 +193,8 @@ mod driver {
         }
     }
 
-    /// How many CUDA devices this machine has, or why there is none. The first call starts the driver.
+    /// The number of CUDA devices of this machine, or why there are none. The first call starts the
+    /// driver.
     pub fn cuda_devices() -> Result<usize, String> {
         static COUNTED: OnceLock<Result<usize, String>> = OnceLock::new();
         COUNTED.get_or_init(count).clone()

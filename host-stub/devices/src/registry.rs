@@ -298,7 +298,7 @@ impl Devices {
     /// operations, or does not reach the memory.
     ///
     /// # Safety
-    /// The memory has so many bytes, and stays until the mapping was dropped.
+    /// The memory has that many bytes, and stays until the mapping is dropped.
     pub unsafe fn map_memory(
         &self,
         device: i32,
@@ -363,7 +363,7 @@ impl Devices {
         }
     }
 
-    /// Copies `from` to blocks of memory, likewise.
+    /// Copies `from` to blocks of memory, under the same rules.
     ///
     /// # Safety
     /// As for [`read_blocks`](Self::read_blocks).
@@ -378,7 +378,7 @@ impl Devices {
         }
     }
 
-    /// Copies `from` to device memory, likewise.
+    /// Copies `from` to device memory, under the same rules.
     ///
     /// # Safety
     /// As for [`read`](Self::read).

@@ -40,10 +40,11 @@ pub(crate) struct Mapped {
     pub(crate) left: usize,
 }
 
-/// Allocates so many bytes of a device. Shared, so that it is called without the lock of the table, which progress takes.
+/// Allocates a number of bytes of a device. The function is shared, so that it is called without the lock of the table,
+/// which progress takes.
 pub type Allocate = Arc<dyn Fn(usize) -> Result<Box<dyn DeviceBuffer>, String> + Send + Sync>;
 
-/// Maps so many bytes of host memory for a device: the address that they have there, and what keeps them mapped.
+/// Maps host memory for a device. Returns the memory's address on the device, and a value that keeps it mapped.
 pub type Map =
     Box<dyn Fn((*mut u8, usize)) -> Result<(u64, Box<dyn Send + Sync>), String> + Send + Sync>;
 
@@ -310,7 +311,7 @@ impl Table {
             return Ok(());
         };
         let Some(end) = address.checked_add(last as u64) else {
-            // A length that is none is no question of where.
+            // An invalid length is an error whatever the place.
             return match device {
                 HOST => Ok(()),
                 _ => Err(straddles(address, len, device)),

@@ -196,7 +196,7 @@ fn decide(all: &[Vec<u8>]) -> CommResult<Vec<Want>> {
                 .map(u64::from_le_bytes)
                 .ok_or_else(short)
         };
-        // A length, and so many bytes.
+        // A length, and that many bytes.
         let part = |at: usize| {
             let len = usize::try_from(word(at)?).unwrap_or(usize::MAX);
             blob[at + 8..].split_at_checked(len).ok_or_else(short)

@@ -79,7 +79,7 @@ impl Drop for ProgressThread {
 }
 
 fn run_on(core: usize) {
-    // SAFETY: a set of processors is plain bits, for which zero is none.
+    // SAFETY: a set of processors is plain bits, and zero is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     let fits = core < libc::CPU_SETSIZE as usize;
     if fits {

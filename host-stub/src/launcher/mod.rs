@@ -106,7 +106,7 @@ pub struct RankOutcome {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// A number of ranks that is none.
+    /// An invalid number of ranks.
     #[error("{found} ranks: wanted 1 to {MAX_RANKS}")]
     Ranks {
         /// The number.

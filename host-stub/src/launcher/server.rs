@@ -68,7 +68,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server for a job of so many ranks, and the sockets of the ranks, which their processes inherit.
+    /// A server for a job of `ranks` ranks, and the sockets of the ranks, which their processes inherit.
     pub fn new(ranks: u32) -> io::Result<(Server, Vec<UnixStream>)> {
         let (mut clients, mut sockets) = (Vec::new(), Vec::new());
         for _ in 0..ranks {

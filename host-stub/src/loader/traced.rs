@@ -19,7 +19,7 @@ use plugin_api::{
 use crate::base::trace::{Kind, NO_CARRIER, NO_RANK, QUIET, Record, TraceFile, monotonic};
 use osc_engine::transport::{ApplyFunctions, Functions, ProgressFn, Transport};
 
-/// Operations whose completions are recorded at the same time. Those of others are not.
+/// Operations whose completions are recorded at the same time. Further operations are not recorded.
 const MOST_UNDER_WAY: usize = 4096;
 
 /// The recorders of this process. The recording functions know the module or the component only.
@@ -500,7 +500,7 @@ unsafe extern "C" fn apply(
     else {
         return Status::BAD_PARAM;
     };
-    // SAFETY: the caller of the operation passes a readable request, with so many runs.
+    // SAFETY: the caller of the operation passes a readable request with `run_count` runs.
     let bytes = unsafe {
         let runs = std::slice::from_raw_parts((*request).runs, (*request).run_count);
         let of = |run: &plugin_api::ApplyRun| run.length.saturating_mul(run.count);

@@ -87,7 +87,7 @@ pub(crate) struct Mailbox {
 unsafe impl Send for Mailbox {}
 
 impl Mailbox {
-    /// A mailbox for a job of `ranks` ranks; of no use until [`connect`](Self::connect).
+    /// A mailbox for a job of `ranks` ranks; unusable before [`connect`](Self::connect).
     pub(crate) fn new(
         transport: &Transport,
         me: usize,

@@ -224,8 +224,8 @@ impl Engine {
         }
     }
 
-    /// For a wait outside of the engine: an error once a rank of a scope is gone, or cannot go on there; the scope is then
-    /// of no use any more.
+    /// For a wait outside of the engine: an error once a rank of a scope is gone or cannot go on there. The scope can then
+    /// no longer be used.
     #[cold]
     pub(crate) fn check(
         &self,
@@ -267,7 +267,8 @@ impl Engine {
         looked
     }
 
-    /// Makes a scope of no use: this rank cannot go on in what all of its ranks do, and tells them.
+    /// Closes a scope: this rank cannot go on in a collective of the scope, and tells its other
+    /// ranks.
     #[cold]
     pub(crate) fn break_off(&self, scope: &Arc<Scope>, reason: &str) {
         let mut state = self.lock();

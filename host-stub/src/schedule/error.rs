@@ -86,7 +86,7 @@ pub enum CommError {
         /// What the job reports.
         reason: String,
     },
-    /// A failure, earlier or at another rank, left the communicator of no use.
+    /// A failure, earlier or at another rank, made the communicator unusable.
     #[error("{call}: the communicator has failed: {reason}")]
     Broken {
         /// The call.

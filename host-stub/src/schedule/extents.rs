@@ -19,7 +19,7 @@ impl Extent {
 /// The blocks of a buffer, one of each rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Extents {
-    /// One after the other in the order of the ranks, of so many bytes each.
+    /// One after the other in the order of the ranks, each with this many bytes.
     Even(usize),
     /// Anywhere, of any lengths.
     Listed(Vec<Extent>),

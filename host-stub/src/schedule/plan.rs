@@ -15,7 +15,7 @@ pub(crate) enum Step {
         at: *const u8,
         len: usize,
     },
-    /// Receives exactly so many bytes.
+    /// Receives exactly the given number of bytes.
     Receive {
         from: usize,
         at: *mut u8,

@@ -57,7 +57,7 @@ impl State {
             };
             let failed = schedule.failed.is_some();
             match *step {
-                // What there is in its memory is of no use.
+                // Its memory holds no valid data.
                 Step::Copy { .. } | Step::Combine { .. } if failed => {}
                 Step::Round => {
                     if schedule.outstanding > 0 {

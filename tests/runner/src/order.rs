@@ -29,7 +29,8 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// What the earlier runs of programs in this folder left; a file that cannot be read is none.
+    /// The times of earlier runs of programs in this folder; a file that cannot be read counts as
+    /// missing.
     pub(crate) fn read(folder: &Path) -> Times {
         let file = folder.join("test-times.json");
         let known = std::fs::read(&file)

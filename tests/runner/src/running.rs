@@ -195,7 +195,7 @@ impl Ended {
     }
 }
 
-/// What the harness said last, at most so many lines.
+/// The most lines of the harness's last output.
 const LAST_LINES: usize = 12;
 
 /// The lines of a failed program that tell what failed: those of failed tests and panics, and the last ones.

@@ -75,7 +75,7 @@ impl Script {
         }
     }
 
-    /// Windows that take further memory, over a provider that registers so many pieces at a time.
+    /// Windows that take further memory, over a provider that registers `regions` pieces at a time.
     pub(crate) fn with_regions(regions: usize) -> Script {
         Script {
             seed: 1,

@@ -3,10 +3,10 @@
 
 use crate::base::sys;
 
-/// Most descriptors that are asked for. Programs that look at every possible one before they start others need milliseconds
-/// for so many.
+/// Most descriptors that are asked for. With this number, programs that look at every possible descriptor before they start
+/// other programs need milliseconds.
 const MOST: u64 = 1 << 20;
-/// A connection of tcp;ofi_rxm takes up to so many.
+/// The most descriptors of one connection of tcp;ofi_rxm.
 const FEW: u64 = 4;
 const OWN: &str = "/proc/self/fd";
 /// Descriptors among which the provider's listening socket is looked for.

@@ -99,8 +99,8 @@ impl Core {
         self.mapped_change(endpoint, caller, (remote, atomic.size), change)
     }
 
-    /// Makes an apply that was checked and whose elements atomics alone change, likewise. `None` also where the elements need more
-    /// than instructions.
+    /// Makes a checked apply whose elements are changed by atomics alone, in the same way. `None` also if the elements need
+    /// more than instructions.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); the results are writable.

@@ -176,7 +176,7 @@ impl Core {
     }
 
     /// Reads answers while batches are sent, so that both go on. Sends nothing: the batch that was just begun has one command,
-    /// and more are likely to come. Where callbacks run nothing is read, because they would nest.
+    /// and more are likely to come. While callbacks run, nothing is read, because callbacks would nest.
     #[cold]
     #[inline(never)]
     pub(crate) fn poll_while_sending(&self, context: &Context) {

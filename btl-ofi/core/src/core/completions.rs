@@ -88,7 +88,7 @@ mod tests {
             let room = completions.room();
             for n in 0..MAX_CQ_READ {
                 let op_context = ptr::without_provenance_mut(n + 1);
-                // SAFETY: there is room for so many entries of either format.
+                // SAFETY: the buffer has room for that many entries of either format.
                 unsafe {
                     match tells {
                         true => {

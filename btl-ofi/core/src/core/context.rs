@@ -24,8 +24,8 @@ use crate::peer::share::Share;
 use crate::sm::channel::Channel;
 pub(crate) use message::Message;
 
-/// After a reading of the provider's queue that found something, the queue is read at every poll for as long as so many readings
-/// that find nothing take: several times a round trip over TCP.
+/// After a reading of the provider's queue that found something, every poll reads the queue for as long as this number of empty
+/// readings takes: several round trips over TCP.
 const BUSY: u64 = 64;
 
 type Read = unsafe extern "C" fn(

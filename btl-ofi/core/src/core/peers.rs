@@ -19,7 +19,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// No peers yet, for a transport with so many shares (`peer::share`).
+    /// No peers yet, for a transport with `shares` shares (`peer::share`).
     pub(crate) fn new(shares: usize) -> Peers {
         Peers {
             known: Endpoints::new(shares),

@@ -7,15 +7,15 @@ use crate::peer::outstanding::Backlog;
 
 /// Milliseconds of silence after which it is told for the first time.
 pub(super) const FIRST: u64 = 10_000;
-/// Each time that it is told comes after so many times the silence before.
+/// Each report comes after this multiple of the silence before.
 const FACTOR: u64 = 3;
 
 /// What a check has to do for a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// To tell that it has not answered for so many milliseconds.
+    /// Warn that the peer has not answered for this many milliseconds.
     Warn(u64),
-    /// To tell that it answers again after so many.
+    /// Report that the peer answers again after this many milliseconds.
     Welcome(u64),
     /// To look for its process before the next operation to it: the process is gone, but nothing is outstanding, so that is not reported.
     /// A process that has its id now must not be written to, and nobody serves its ring.

@@ -37,7 +37,7 @@ pub(crate) struct Clock {
 struct Turn(usize);
 
 impl Turn {
-    /// The next places of so many, and `most` of them.
+    /// The next `most` places, out of `of` places.
     fn next(&mut self, of: usize, most: usize) -> Range<usize> {
         let begin = if self.0 < of { self.0 } else { 0 };
         self.0 = begin + most;
@@ -89,7 +89,7 @@ impl Watches {
         }
     }
 
-    /// Begins a check, so many milliseconds after the opening. Returns the time since the last one, and whether another second of the
+    /// Begins a check, `now` milliseconds after the opening. Returns the time since the last one, and whether another second of the
     /// detector's clock has begun.
     pub(crate) fn tick(&mut self, now: u64) -> (u64, bool) {
         let (elapsed, second) = (now.saturating_sub(self.last), self.now.told / LOOK);
@@ -122,7 +122,7 @@ impl Watches {
         !peer.is_idle() || self.peers.contains_key(&peer.proc) || self.heartbeats.awaits(peer)
     }
 
-    /// The places of local peers whose turn it is, of so many.
+    /// The places of the local peers to check next, out of `of` places.
     pub(crate) fn local_turn(&mut self, of: usize) -> Range<usize> {
         self.local.next(of, LOCAL)
     }

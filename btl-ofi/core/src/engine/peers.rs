@@ -241,7 +241,8 @@ impl Transport {
             self.count_abandoned(state, endpoint, &ended);
         }
         if outstanding > 0 {
-            // Operations of several parts post no more: the address is removed. All contexts are locked, as posts require.
+            // Operations of several parts no longer post: the address is removed. All contexts are locked, as posts
+            // require.
             peer.fail(Status::TIMEOUT);
             self.streams.fail_waiting(endpoint);
         }
@@ -339,7 +340,7 @@ impl Transport {
     }
 }
 
-/// Why memory alone does not serve a peer, beside so many that are connected; `None` if it does.
+/// Why memory alone does not serve a peer, beside `connected` connected peers; `None` if it does.
 fn beyond_memory(placed: &Placed, connected: usize) -> Option<&'static str> {
     let Placed::Local(peer, reach) = placed else {
         return Some("it is on another node, or in a container that hides it");

@@ -43,8 +43,8 @@ impl Transport {
         unsafe { self.register_as(base, length, (access, false)) }
     }
 
-    /// [`register`](Self::register) for memory in which nothing but atomics of this transport, its peers' and its own, changes elements
-    /// while peers may. Where all of these are commands, the responder then changes elements by loads and stores.
+    /// [`register`](Self::register) for memory whose elements only atomics of this transport (its peers' and its own) change
+    /// while peers may access it. If all these atomics are commands, the responder changes elements by loads and stores.
     ///
     /// # Errors
     /// As for [`register`](Self::register).

@@ -17,7 +17,7 @@ impl Transport {
     ///
     /// When this returns, nothing of the caller's is used any more. Whether the message has left is what it returns: until then it
     /// arrives only if this process makes progress, and [`has_sent`](Self::has_sent) tells when that is over. Messages to one peer
-    /// arrive in the order in which they were sent. Those of a peer that fails are lost; the failure is reported.
+    /// arrive in the order in which they were sent. Messages of a peer that fails are lost; the failure is reported.
     ///
     /// [`Status::NOT_SUPPORTED`]: `btl_ofi_mode` is 0. [`Status::BAD_PARAM`]: `size` exceeds
     /// [`send_limit`](crate::Capabilities::send_limit). [`Status::TEMP_OUT_OF_RESOURCE`]: too much waits for this peer, or with

@@ -42,7 +42,7 @@ impl Addresses {
         }
     }
 
-    /// One that has this name, with so many uses that it stays.
+    /// A table with this name, which has enough uses to stay.
     #[cfg(test)]
     pub(crate) fn that_keep(name: &[u8]) -> Addresses {
         Addresses {

@@ -127,7 +127,7 @@ pub(crate) struct Confirmations {
 unsafe impl Send for Confirmations {}
 
 impl Confirmations {
-    /// Makes room for so many peers, so that reported puts allocate nothing.
+    /// Makes room for `peers` peers, so that reported puts allocate nothing.
     pub(crate) fn reserve(&mut self, peers: usize) -> Result<(), TryReserveError> {
         self.peers
             .try_reserve(peers.saturating_sub(self.peers.len()))?;

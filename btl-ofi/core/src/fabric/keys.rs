@@ -32,7 +32,7 @@ struct State {
 }
 
 impl Keys {
-    /// For a provider with keys of so many bytes; 0 if it does not say.
+    /// For a provider with keys of `bytes` bytes; 0 if it does not say.
     pub(super) fn of(bytes: usize) -> Keys {
         if bytes >= LONG {
             return Keys::Random;

@@ -14,7 +14,7 @@ unsafe impl Send for OwnMemory {}
 unsafe impl Sync for OwnMemory {}
 
 impl OwnMemory {
-    /// Zeroed memory of so many words.
+    /// Zeroed memory of `words` words.
     pub(crate) fn new(words: usize) -> OwnMemory {
         OwnMemory {
             words: Box::into_raw(vec![0; words].into_boxed_slice()),

@@ -26,8 +26,8 @@ pub(crate) enum Trait {
     LosesRegions,
     /// Its puts and gets are replaced by CMA, unless this variable of libfabric forbids CMA.
     CopiedByCma { unless: &'static str },
-    /// Its atomics are executed by processors, each element by one atomic instruction. Those of NICs are not, and of
-    /// other providers it is not known.
+    /// Processors execute its atomics, each element by one atomic instruction. NICs do not execute atomics in this
+    /// way; for other providers this is unknown.
     ProcessorAtomics,
     /// All its peers are on this node.
     OneNode,
@@ -42,7 +42,8 @@ pub(crate) enum Trait {
     HidesRefusals,
     /// It makes RMA and atomics in software, and acknowledges each operation: messages serve small ones better.
     PrefersMessages,
-    /// Its data goes by a stream of the kernel: that of a put, and of the answer to a get, behind headers of so many bytes.
+    /// Its data goes through a stream of the kernel. The data of a put, and of the answer to a get, follows headers of the
+    /// given sizes.
     Streams(Headers),
     /// It sends a message of more than 16 KiB, its own header included, in parts, which takes it longer than two messages.
     SendsInParts,

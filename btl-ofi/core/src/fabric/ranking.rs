@@ -33,7 +33,7 @@ struct Rank {
 }
 
 impl Ranking {
-    /// Looks at the machine. Where that fails, libfabric's order stays.
+    /// Looks at the machine. If this fails, libfabric's order stays.
     pub(super) fn find() -> Ranking {
         let found = Interfaces::find().inspect_err(|e| {
             tracing::warn!(

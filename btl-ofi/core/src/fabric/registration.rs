@@ -328,8 +328,8 @@ fn in_memory(base: *mut c_void, length: usize) -> Result<u64, Error> {
 fn access_flags(access: Access) -> u64 {
     // Every region is also the origin of puts.
     let mut flags = ffi::FI_WRITE;
-    // Asked for only where somebody writes the region: a provider that pins pages takes this for a right to write them, and
-    // then refuses memory that can only be read, such as constants and files.
+    // Requested only if the region is written: a provider that pins pages then requires the right to write them, and
+    // refuses read-only memory such as constants and files.
     if access.intersects(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC) {
         flags |= ffi::FI_READ;
     }

@@ -17,8 +17,8 @@
 //! So an aligned element excludes the typed atomics of all carriers and the atomics of threads of the target, and any other
 //! element is changed by one thread at a time, whichever command brings it. Where a network card executes the atomics to a target,
 //! the origin refuses elements of the
-//! first row whose type the card serves, because the processor's atomics would not exclude those of the card; likewise on a device, whose typed atomics
-//! come by other ways.
+//! first row whose type the card serves, because the processor's atomics would not exclude those of the card. The same holds on
+//! a device, whose typed atomics come by other paths.
 //!
 //! **Form.** The operands of the command ([`Area`]) are words:
 //!
@@ -32,7 +32,8 @@
 //! Blocks of one length are *listed* where that takes fewer words: the halves of word 1 have the number of blocks and their length, and each
 //! word behind it has the offsets of two blocks, in the largest power of two that divides an element's size.
 //!
-//! The results are packed likewise. Everything is checked before the first element is changed.
+//! The results are packed in the same way. Everything is checked before the first element is
+//! changed.
 
 mod runs;
 
@@ -333,7 +334,7 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Reads the operands of a command to an address, which carries so many bytes.
+    /// Reads the operands of a command to an address, which carries that many bytes.
     pub(crate) fn read(
         words: &'a [u64],
         carried: Carried,

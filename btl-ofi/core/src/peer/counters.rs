@@ -117,7 +117,7 @@ struct Slots {
 }
 
 impl CounterTable {
-    /// The counters of a transport over `title`: its provider and interface, with so many shares. They are
+    /// The counters of a transport over `title`: its provider and interface, with `shares` shares. They are
     /// [written](Self::write) to `report`.
     ///
     /// # Errors
@@ -178,7 +178,7 @@ impl CounterTable {
 
     /// All shares.
     pub(crate) fn shares(&self) -> &[CountersShare] {
-        // SAFETY: the memory has so many shares, and any bytes are valid counters.
+        // SAFETY: the memory has that many shares, and any bytes are valid counters.
         unsafe {
             let first = self.at.byte_add(start_of(0)).cast();
             std::slice::from_raw_parts(first.as_ptr(), self.shares)

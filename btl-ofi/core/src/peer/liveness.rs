@@ -100,7 +100,8 @@ pub(crate) fn standing(process: ProcessId, probe: Option<Probe>) -> Standing {
         Ok(false) | Err(Refused(libc::EFAULT)) => Standing::Changed,
         Err(Refused(libc::ESRCH)) => {
             // The main thread has no memory any more. The process lives if another thread has memory; otherwise it is
-            // about to become a zombie. Where its threads cannot be listed, it counts as running until it is reaped.
+            // about to become a zombie. If its threads cannot be listed, the process counts as running until it is
+            // reaped.
             let closed = Standing::Closed(state, Refused(libc::ESRCH));
             let Some(threads) = process.threads() else {
                 return closed;

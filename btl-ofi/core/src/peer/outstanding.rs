@@ -181,7 +181,7 @@ impl<'a> Total<'a> {
     /// All pairs.
     #[inline(always)]
     pub(crate) fn pairs(self) -> impl Iterator<Item = &'a Pair> {
-        // SAFETY: `total_of`'s caller guarantees so many pairs.
+        // SAFETY: `total_of`'s caller guarantees that many pairs.
         (0..self.number).map(move |i| unsafe { &*self.first.byte_add(i * self.stride) })
     }
 

@@ -24,7 +24,7 @@ pub(crate) const CHUNK: usize = 64 << 10;
 /// in one set of a processor's cache.
 pub(crate) const PAIRS: usize = CHUNK / align_of::<Endpoint>() * size_of::<Pair>() + 128;
 
-/// The number of shares of a transport with so many contexts, whose calls overlap or never do.
+/// The number of shares of a transport with `contexts` contexts. `threaded`: calls may overlap.
 pub(crate) fn number(contexts: usize, threaded: bool) -> usize {
     if threaded { contexts } else { 1 }
 }

@@ -30,7 +30,7 @@ const LOCAL: u32 = 1 << 31;
 /// until a later value takes its place.
 struct Places<T> {
     chunks: Vec<Chunk<T>>,
-    /// The pairs of so many shares follow each chunk, if there are several.
+    /// If there are several shares, their pairs follow each chunk.
     shares: usize,
     used: u32,
     free: Vec<u32>,
@@ -185,7 +185,7 @@ impl Reached {
 }
 
 impl Endpoints {
-    /// An empty table of peers with so many shares, from 1 to [``plugin_api::counters::SHARES``].
+    /// An empty table of peers with `shares` shares, from 1 to [``plugin_api::counters::SHARES``].
     pub(crate) fn new(shares: usize) -> Endpoints {
         Endpoints {
             last_share: (shares - 1) as u8,

@@ -235,7 +235,7 @@ impl Requester {
         self.claim.is_closed()
     }
 
-    /// Whether an answer is there that was not taken yet. After [`is_closed`](Self::is_closed), no more come.
+    /// Whether an answer was not taken yet. After [`is_closed`](Self::is_closed), no more answers come.
     pub(crate) fn has_answer(&self) -> bool {
         let first = self.claim.ring().slot(self.head);
         !self.is_empty() && first.answered(self.head).is_some()

@@ -321,7 +321,7 @@ fn applies_and_atomics_keep_their_order() {
     }
 }
 
-/// An apply of so many unaligned elements of 16 bytes, whose operands are ones.
+/// An apply to unaligned elements of 16 bytes, whose operands are ones.
 fn many<'a>(h: &'a Handle, runs: &'a [ApplyRun], operands: &'a [u8], change: Change) -> Apply<'a> {
     Apply {
         remote: h,

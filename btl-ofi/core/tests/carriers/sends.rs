@@ -57,7 +57,7 @@ impl Inbox {
         inbox
     }
 
-    /// Waits for so many messages.
+    /// Waits for `n` messages.
     fn wait(&self, t: &Transport, n: usize) {
         until(&[t], format_args!("{n} messages do not come"), || {
             self.count.load(Ordering::Acquire) >= n

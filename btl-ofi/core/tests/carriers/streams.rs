@@ -167,7 +167,8 @@ fn the_window_divides() {
     }
 }
 
-/// While the peer takes nothing, so many wait that a further one is refused for the moment; then all of them arrive.
+/// While the peer takes nothing, transfers wait until the queue is full and a further transfer is refused for the
+/// moment. Then all of them arrive.
 #[test]
 fn a_long_queue_refuses_and_loses_nothing() {
     let [a, b] = [(); 2].map(|()| open("net", ThreadLevel::Single, &[]));

@@ -6,7 +6,7 @@ use std::ptr;
 
 use plugin_api::{IoVec, hmem_iface};
 
-/// Added to an address of this process: no processor takes the sum for one.
+/// Added to an address of this process: the sum is no valid address for a processor.
 const SHIFT: u64 = 1 << 60;
 
 /// Where the device has this memory.

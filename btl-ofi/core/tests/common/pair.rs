@@ -163,7 +163,7 @@ fn act(line: &str, window: usize) -> bool {
             true
         }
         "deregister" => true,
-        // Peers without CAP_SYS_PTRACE reach it no more.
+        // Peers without CAP_SYS_PTRACE can no longer reach it.
         "hide" => {
             // SAFETY: plain numbers.
             assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }, 0);

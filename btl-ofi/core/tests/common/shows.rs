@@ -23,7 +23,7 @@ pub(crate) fn shows(
     shows_for(ROUNDS, t, target, base, atomics, provider);
 }
 
-/// The same, for so many rounds.
+/// The same, for `rounds` rounds.
 pub(crate) fn shows_for(
     rounds: u64,
     t: &Transport,

@@ -13,7 +13,7 @@ const UNDER_WAY: u32 = 32;
 const ORDERED: u64 = 0;
 const BUSY: u64 = 8;
 
-/// One initiator. Those of a process begin their search for a lane at the same one.
+/// One initiator. All initiators of a process begin their search at the same lane.
 struct Initiator<'a> {
     t: &'a Transport,
     peer: NonNull<Endpoint>,
@@ -52,7 +52,7 @@ impl<'a> Initiator<'a> {
         self.over.succeeded()
     }
 
-    /// Makes progress until so many operations are over.
+    /// Makes progress until `over` operations are over.
     fn reach(&self, over: u32) {
         until(
             &[self.t],

@@ -112,7 +112,8 @@ pub(crate) fn judged(plan: &Plan) -> Tally {
     tally
 }
 
-/// Runs epochs on the shares of so many threads. Gives what they told, and outcomes to be checked once the transport is closed.
+/// Runs epochs on the shares of `threads` threads. Returns their tally, and outcomes to be checked once the transport is
+/// closed.
 pub(crate) fn judged_shares<'a>(
     threads: usize,
     epochs: usize,
@@ -147,7 +148,7 @@ pub(crate) fn disconnect_all(t: &Transport, peers: &[usize]) {
     }
 }
 
-/// Counters of so many operations.
+/// Counters of `n` operations.
 pub(crate) fn counters(n: usize) -> Vec<AtomicU32> {
     (0..n).map(|_| AtomicU32::new(0)).collect()
 }

@@ -192,7 +192,8 @@ fn start(
     Some(total)
 }
 
-/// The first seed, and how many: those of the environment, or 1 and so many. The same seed gives the same faults.
+/// The first seed and the number of seeds: from the environment, or 1 and `many`. The same seed gives the same
+/// faults.
 pub(crate) fn seeds(many: u64) -> (u64, u64) {
     let number = |name| env::var(name).ok().and_then(|s| s.parse().ok());
     (

@@ -61,7 +61,7 @@ unsafe extern "C" fn add_bytes(
 ) -> Status {
     assert_eq!(code, ADD_BYTES);
     for i in 0..count * size {
-        // SAFETY: the caller guarantees so many bytes.
+        // SAFETY: the caller guarantees that many bytes.
         unsafe {
             let at = elements.cast::<u8>().add(i);
             *at = at.read().wrapping_add(*operands.cast::<u8>().add(i));

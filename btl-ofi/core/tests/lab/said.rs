@@ -79,7 +79,7 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// Whether the transport is cut off from the provider, and so of no use any more.
+    /// Whether the transport is cut off from the provider and can no longer be used.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.cut_off.load(Ordering::Relaxed)
     }

@@ -46,8 +46,8 @@ fn put(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: usize, from: &[u6
     t.put(peer, local, address, h, size_of_val(from), None)
 }
 
-/// Connects to one target so many times, each with a ring of its own. So many processes would do the same, but
-/// take long to start.
+/// Connects to one target `count` times, each with a ring of its own. That many processes would do the same,
+/// but take long to start.
 fn initiators(t: &Transport, count: usize, target: &[u8]) -> Vec<NonNull<Endpoint>> {
     let all = (0..count).map(|proc| t.connect(target, proc as u64).unwrap());
     all.collect()

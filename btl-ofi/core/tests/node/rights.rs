@@ -248,8 +248,8 @@ fn by_an_agent() {
     close([], [a, b]);
 }
 
-/// A handle with bytes that no registration writes is none: one of an older layout, or with rights that are not
-/// known. One that claims more rights than the registration gave is refused by the target.
+/// A handle with bytes that no registration writes is refused: a handle of an older layout, or with unknown
+/// rights. The target refuses a handle that claims more rights than the registration gave.
 #[test]
 fn handles_that_were_tampered_with() {
     let open = || open(near(), ThreadLevel::Single, &[]);

@@ -287,7 +287,7 @@ fn large_gets() {
     }
 }
 
-/// Two that get from each other at once, and make no progress but by that.
+/// Two processes that get from each other at once, and make progress only in these gets.
 #[test]
 fn gets_both_ways() {
     let (a, b) = pair();

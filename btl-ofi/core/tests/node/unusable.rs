@@ -30,7 +30,7 @@ impl Pages {
         Pages { at, file }
     }
 
-    /// Pages of a file that has so many bytes.
+    /// Pages of a file of `bytes` bytes.
     fn of_file(bytes: usize, rights: i32) -> Pages {
         // SAFETY: a C string and plain numbers; the descriptor is new.
         let file = unsafe {
@@ -61,7 +61,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and used no more.
+        // SAFETY: mapped by `new`, and no longer used.
         unsafe { libc::munmap(self.at, BYTES) };
     }
 }

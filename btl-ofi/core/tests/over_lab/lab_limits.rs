@@ -263,7 +263,7 @@ fn batches_of_completions() {
     }
 }
 
-/// Beyond so many outstanding operations, posting reads completions.
+/// Beyond the threshold of outstanding operations, posting reads completions.
 #[test]
 fn posts_progress_beyond_the_threshold() {
     let Some(tally) = isolated(|| {

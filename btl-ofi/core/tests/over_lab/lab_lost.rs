@@ -6,7 +6,8 @@ use crate::lab::prelude::*;
 /// Milliseconds between two checks of the peers where no question is to come before the message that is lost.
 const CALM: u64 = 150;
 
-/// A transport of a mode, over a provider with these faults, that checks its peers after so many milliseconds.
+/// A transport of a mode, over a provider with these faults, that checks its peers every `interval`
+/// milliseconds.
 fn single(faults: &str, mode: i32, interval: u64) -> Transport {
     let shape: Shape = vec![
         ("ATOMICS", "0".to_owned()),
@@ -53,7 +54,7 @@ fn send(t: &Transport, peer: NonNull<Endpoint>) {
     insist(t, || sent().err().unwrap_or(Status::SUCCESS));
 }
 
-/// Makes progress of all for so many milliseconds.
+/// Makes progress of all for `milliseconds` milliseconds.
 fn wait(ts: &[&Transport], milliseconds: u64) {
     let end = Instant::now() + Duration::from_millis(milliseconds);
     while Instant::now() < end {

@@ -2,7 +2,8 @@
 
 use crate::lab::prelude::*;
 
-/// The word of a script that ends a silence after so many reads of the queue, and more than the patience of a run takes.
+/// The word of a script that ends a silence after a number of reads of the queue, and a number larger than the patience
+/// of a run.
 const BACK: &str = "back=";
 const LATE: u32 = 600_000;
 

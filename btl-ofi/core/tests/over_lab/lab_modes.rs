@@ -9,7 +9,7 @@ const ALL: Access = Access::REMOTE_READ
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_ATOMIC);
 
-/// Opens the provider in its present shape and runs epochs with so many threads.
+/// Opens the provider in its present shape and runs epochs with `threads` threads.
 fn run(contexts: usize, threads: usize, seed: u64) -> Tally {
     let level = if threads > 1 {
         ThreadLevel::Multiple

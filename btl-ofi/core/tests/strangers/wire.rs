@@ -26,7 +26,8 @@ fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// A message with these words behind its header, and with so many entries and words of results.
+/// A message with these words behind its header, and with a number of entries and of words of
+/// results.
 pub(crate) fn message(
     line: Line,
     (kind, sequence): (u32, u32),
@@ -65,7 +66,7 @@ pub(crate) fn introduction(key: u64, address: &[u8]) -> Vec<u64> {
     words
 }
 
-/// A command of so many bytes, without operands.
+/// A command of `bytes` bytes, without operands.
 pub(crate) fn command(code: u64, bytes: u32, address: u64, region: (u64, u64)) -> Vec<u64> {
     vec![code | u64::from(bytes) << 32, address, region.0, region.1]
 }

@@ -32,7 +32,7 @@ pub(crate) struct Fragment {
 }
 
 impl Fragment {
-    /// A descriptor whose one segment is a buffer of so many bytes.
+    /// A descriptor with one segment, which is a buffer.
     fn new() -> Box<Fragment> {
         // SAFETY: the structures hold numbers, pointers and optional functions; zero is a valid value of each.
         let (base, segments) = unsafe { zeroed() };
@@ -142,7 +142,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Fragments {
-    /// A descriptor with a buffer of so many bytes, which belongs to the caller until [`give_back`](Self::give_back).
+    /// A descriptor with a buffer of `size` bytes, which belongs to the caller until [`give_back`](Self::give_back).
     pub(crate) fn take(&self, size: usize, flags: u32) -> NonNull<Fragment> {
         let mut fragment = lock(&self.free).pop().unwrap_or_else(Fragment::new);
         fragment.begin(size, flags);

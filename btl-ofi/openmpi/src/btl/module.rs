@@ -209,7 +209,7 @@ impl Module {
         &self.transfers
     }
 
-    /// Whether Open MPI sends so many bytes by a transfer, and not at once as a message. False without messages.
+    /// Whether Open MPI sends `size` bytes by a transfer, and not at once as a message. False without messages.
     pub(crate) fn is_long(&self, size: usize) -> bool {
         let eager = self.btl.btl_eager_limit;
         eager > 0 && size + params::HEADER > eager

@@ -61,7 +61,8 @@ pub(crate) fn exchange(
     mine: &[u8],
 ) -> Result<Vec<u8>, i32> {
     let mut all = vec![0u8; mine.len() * ranks];
-    // SAFETY: the communicator lives and has so many ranks; there is room for what each gives.
+    // SAFETY: the communicator lives and has `ranks` ranks; the buffer has room for the data of
+    // each.
     let rc = unsafe {
         ffi::mca_osc_ofi_host_allgather(
             comm,

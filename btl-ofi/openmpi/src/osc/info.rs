@@ -27,7 +27,7 @@ const KEYS: [(&CStr, &str); 6] = [
 /// What a rank asks for.
 pub(crate) struct Hints {
     pub(crate) info: Info,
-    /// Equal where the hints are, but for the device.
+    /// Equal if all hints except the device are equal.
     pub(crate) number: u64,
 }
 

@@ -70,7 +70,7 @@ fn run() {
 
 /// Runs `work` with all signals blocked, which a thread started in it inherits: the program's handlers run on the program's threads.
 fn without_signals<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: sets of signals are plain bits, for which zero is none.
+    // SAFETY: sets of signals are plain bits, and zero is the empty set.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
     // SAFETY: both sets are this function's; the mask is that of the calling thread.
     let blocked = unsafe {

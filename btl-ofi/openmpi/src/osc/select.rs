@@ -4,13 +4,13 @@
 //! processes that know each other, in three where some meet for the first time (what each is; addresses; whether all were
 //! reached).
 //!
-//! Ranks of one node meet by the transport without a provider ([`Scope::Node`]). Each rank proposes it where Open MPI places all
-//! ranks on its node. Where proposals differ, or memory does not reach a rank, all see it in the exchanges, and all meet again by
-//! the transport that reaches all.
+//! Ranks of one node meet by the transport without a provider ([`Scope::Node`]). A rank proposes this if Open MPI places all
+//! ranks on its node. If proposals differ, or memory does not reach a rank, all ranks see this in the exchanges, and meet again
+//! by the transport that reaches all.
 //!
-//! Then the engine makes the window, with exchanges of its own, and fails on all ranks alike. Where some rank cannot, all
-//! delegate to the component of the next lower priority; where all say in the first exchange that osc/ucx serves it better
-//! ([`ucx`]), to that.
+//! Then the engine makes the window, with exchanges of its own, and fails on all ranks alike. If some rank cannot make the
+//! window, all delegate to the component of the next lower priority. If all say in the first exchange that osc/ucx serves
+//! the window better ([`ucx`]), all delegate to osc/ucx.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;
@@ -79,7 +79,8 @@ enum Failed {
     Code(c_int),
     /// A rank cannot, and all know.
     Refused { rank: usize, reason: String },
-    /// Likewise, of a window that has memory of devices on some rank: other components would take it for the host's.
+    /// The same for a window with device memory on some rank: other components would mistake this memory for host
+    /// memory.
     OnDevice { rank: usize, reason: String },
     /// All ranks prefer that osc/ucx make it.
     ServedBetter,
@@ -179,7 +180,7 @@ unsafe fn make(asked: &Asked) -> Result<(), Failed> {
     })?;
     let ranks = Arc::new(Ranks::new(&opened, comm.rank, members.into(), asked.comm));
     let devices = Devices::of(asked, &hints.info, &opened.devices);
-    // Hints that differ between ranks have no effect, but for the device.
+    // Hints that differ between ranks have no effect, except the device.
     let hints = match cards.iter().all(|card| card.hints == hints.number) {
         true => hints.info,
         false => Info::new(),

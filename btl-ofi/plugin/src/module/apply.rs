@@ -49,7 +49,7 @@ pub(super) unsafe extern "C" fn apply(
             known::<AtomicOp>(request.op).ok(),
             NonNull::new(request.runs.cast_mut())
         );
-        // SAFETY: the host passes so many readable runs.
+        // SAFETY: the host passes that many readable runs.
         let runs = unsafe { slice::from_raw_parts(runs.as_ptr(), request.run_count) };
         let apply = Apply {
             remote,

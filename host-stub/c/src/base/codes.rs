@@ -159,7 +159,7 @@ pub(crate) unsafe fn numbers<'a>(
     match (list.is_null(), count) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Error::argument(call, &format!("the {what} are NULL"))),
-        // SAFETY: the caller guarantees so many.
+        // SAFETY: the caller guarantees `count` values.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts(list, count) }),
     }
 }

@@ -72,7 +72,7 @@ impl<T> Handles<T> {
         self.write().live.insert(handle.addr(), thing);
     }
 
-    /// Takes out what a handle stands for; the handle is none any more.
+    /// Removes a handle and returns its object. The handle is no longer valid.
     pub(crate) fn take<H>(&self, call: &str, handle: *mut H) -> Result<T> {
         let taken = self.write().live.remove(&handle.addr());
         taken.ok_or_else(|| self.unknown(call, handle.addr()))

@@ -31,7 +31,7 @@ pub(crate) unsafe trait Table: Copy {
     const MAGIC: u64;
     /// Bytes that each has.
     const LEAST: usize;
-    /// It grows by so many.
+    /// The table grows in steps of this many bytes.
     const STEP: usize;
 }
 
@@ -80,7 +80,8 @@ pub(crate) unsafe fn read<T: Table>(call: &str, table: *const T) -> Result<T> {
         return Err(Error::argument(call, &text));
     }
     let mut copy = MaybeUninit::<T>::zeroed();
-    // SAFETY: both have so many bytes; what is not copied is zero, which is a value.
+    // SAFETY: both have that many bytes; the bytes that are not copied are zero, which is a valid
+    // value.
     Ok(unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), copy.as_mut_ptr().cast(), known);
         copy.assume_init()
@@ -101,7 +102,7 @@ pub(crate) unsafe fn write<T: Table>(call: &str, table: *mut T, value: &T) -> Re
     };
     check::<T>(call, header)?;
     let (known, place) = (header.size.min(size_of::<T>()), table.cast::<u8>());
-    // SAFETY: the caller guarantees so many bytes; `value` is the host's own and lies elsewhere.
+    // SAFETY: the caller guarantees that many bytes; `value` is the host's own and lies elsewhere.
     unsafe {
         std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast(), place, known);
         place.add(known).write_bytes(0, header.size - known);
@@ -110,7 +111,8 @@ pub(crate) unsafe fn write<T: Table>(call: &str, table: *mut T, value: &T) -> Re
     Ok(())
 }
 
-/// Refuses a table of the host's own whose header a program has made another: no more than a shorter one.
+/// Refuses a table of the host whose header a program has changed; the program may only make the table
+/// shorter.
 pub(crate) fn still<T: Table>(call: &str, table: &T) -> Result {
     // SAFETY: each table begins with a header.
     let header = unsafe { *std::ptr::from_ref(table).cast::<Header>() };

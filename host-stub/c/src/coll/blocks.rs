@@ -17,7 +17,7 @@ pub(crate) unsafe fn values<'a>(list: *const usize, ranks: usize) -> &'a [usize]
 /// The lists of C as the host knows them.
 ///
 /// # Safety
-/// Each list is NULL or has a value for each of so many ranks.
+/// Each list is NULL or has a value for each of `ranks` ranks.
 pub(crate) unsafe fn read<'a>(blocks: &host_blocks_t, ranks: usize) -> BlockList<'a> {
     // SAFETY: passed on.
     unsafe {

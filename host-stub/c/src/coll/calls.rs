@@ -47,7 +47,7 @@ pub(crate) unsafe fn with_args<R>(
         send: args.send.cast(),
         recv: args.recv.cast(),
         count: args.count,
-        // SAFETY: the caller guarantees so many.
+        // SAFETY: the caller guarantees that many values.
         counts: unsafe { values(args.counts, ranks) },
         datatype,
         op: op(call, args.op)?,

@@ -11,7 +11,7 @@ use crate::base::handles::{Handles, place};
 use crate::comm::communicator::{comm, host_comm_t};
 
 /// A collective under way. Ended by host_coll_wait, host_coll_waitall or host_coll_test, which set the
-/// handle to NULL and take NULL for one that has ended. Never read through.
+/// handle to NULL. A NULL handle stands for a collective that has ended. Never read through.
 pub struct host_coll_request_t {
     _private: [u8; 0],
 }
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn host_coll_waitall(
         }
         let mut outcome = Ok(());
         for index in 0..count {
-            // SAFETY: the caller guarantees so many places.
+            // SAFETY: the caller guarantees that many requests.
             let waited = wait(call, unsafe { &mut *requests.add(index) });
             outcome = outcome.and(waited);
         }

@@ -58,7 +58,7 @@ pub const HOST_COLL_TABLE_MAGIC: u64 = 0x314c4f4354534f48;
 pub struct host_blocks_t {
     /// Elements of each block.
     pub counts: *const usize,
-    /// Where each begins: so many elements from the beginning of the buffer.
+    /// Where each block begins, in elements from the beginning of the buffer.
     pub displacements: *const usize,
 }
 

@@ -97,8 +97,8 @@ pub unsafe extern "C" fn host_comm_hooks_register(
     })
 }
 
-/// Forgets the hooks of a layer. Communicators that it has seen are told of no more only if they are
-/// freed already.
+/// Forgets the hooks of a layer. The layer is still told of a communicator that it has seen, unless
+/// the communicator is freed already.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_comm_hooks_unregister(layer: u32) -> c_int {
     guarded(|| {

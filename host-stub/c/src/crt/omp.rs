@@ -11,8 +11,9 @@ pub const OMP_EXTERNAL_THREAD: c_int = 1;
 /// Blocking calls occur in any task, and block it.
 pub const OMP_EXTERNAL_TASK: c_int = 2;
 
-/// Chooses what a blocking call blocks, above the environment's OMP_EXTERNAL. Before host_init; later,
-/// and with a value that is none of OMP_EXTERNAL_*, without effect.
+/// Selects whether a blocking call blocks the process, the thread or the task; overrides the
+/// environment's OMP_EXTERNAL. Call it before host_init. A later call, or a value other than
+/// OMP_EXTERNAL_*, has no effect.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_set_external(mode: c_int) {
     if let Some(mode) = Mode::from_code(mode) {

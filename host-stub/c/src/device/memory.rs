@@ -96,7 +96,7 @@ pub unsafe extern "C" fn host_device_free(memory: *mut *mut c_void) -> c_int {
         let base = unsafe { *memory } as u64;
         let taken = given().remove(&base);
         drop(taken.ok_or_else(|| Error::argument(call, "this is no memory of host_device_alloc"))?);
-        // SAFETY: likewise.
+        // SAFETY: the caller guarantees that the pointer is writable.
         unsafe { *memory = std::ptr::null_mut() };
         Ok(())
     })
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn host_target_location(
 }
 
 /// The device address that a pointer names: a host pointer that is mapped there, or memory of
-/// the device itself. An error where there is none.
+/// the device itself. An error if there is no such address.
 ///
 /// # Safety
 /// `memory` is writable.

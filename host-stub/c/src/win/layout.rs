@@ -85,7 +85,8 @@ layout!(host_layout_t: 64 bytes {
 /// The layout that a program describes.
 ///
 /// # Safety
-/// `given` is NULL or a table, whose blocks are NULL or `count` blocks, and whose runs likewise.
+/// `given` is NULL or a table. The table's blocks are NULL or `count` blocks, and its runs are NULL
+/// or `count` runs.
 pub(crate) unsafe fn read(call: &str, given: *const host_layout_t) -> Result<Layout> {
     // SAFETY: the caller guarantees a table.
     let given = unsafe { tables::read(call, given) }?;

@@ -36,8 +36,8 @@ pub unsafe extern "C" fn host_win_notifications(
     })
 }
 
-/// Waits until so many puts with notification have arrived at a counter of this process, all told. An error when a process of
-/// the window is lost meanwhile.
+/// Waits until at least `at_least` puts with notification in total have arrived at a counter of this process. An error if a
+/// process of the window is lost meanwhile.
 ///
 /// # Safety
 /// `win` is live.

@@ -148,8 +148,8 @@ pub unsafe extern "C" fn host_win_free(win: *mut *mut host_win_t) -> c_int {
     })
 }
 
-/// Frees the window of a handle, which is none any more then, whether that ends well or not; gives its error handler too. An
-/// error of this function itself leaves the window as it was.
+/// Frees the window of a handle, and returns its error handler too. The handle is then no longer valid, whether the free
+/// succeeds or not. An error of this function itself leaves the window unchanged.
 ///
 /// # Safety
 /// `made` is NULL or a window that nobody else uses.

@@ -156,7 +156,7 @@ fn same_bits(context: &Context<'_>) -> Outcome {
                 .collect();
             let mut result = vec![0.0_f64; count];
             let (send, recv) = (operand.as_ptr().cast(), result.as_mut_ptr().cast());
-            // SAFETY: both buffers have so many elements.
+            // SAFETY: both buffers have that many elements.
             unsafe { comm.allreduce(send, recv, count, Datatype::Double, op) }?;
             let bytes: Vec<u8> = result
                 .iter()

@@ -33,7 +33,7 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Blocks of so many elements with gaps between them, backwards where that is said.
+    /// Blocks of `counts` elements with gaps between them; `backwards` reverses their order.
     fn spread(counts: Vec<usize>, datatype: Datatype, backwards: bool) -> Lists {
         let size = counts.len();
         let unit = datatype.size();

@@ -252,7 +252,7 @@ pub(super) fn freed(context: &Context<'_>) -> Outcome {
     devices.forget_memory(base);
     context.window.lock_all(Assertion::empty())?;
     let place = context.region(context.rank) as u64;
-    // SAFETY: likewise.
+    // SAFETY: the same buffers, which live until the unlock.
     unsafe {
         let own = layout.at(next, place);
         context.window.put(source.as_ptr(), &layout, own)?;

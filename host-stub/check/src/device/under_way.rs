@@ -10,7 +10,8 @@ use crate::case::{At, Context, Outcome, ensure, same, say};
 use host_stub::device::PretendedMemory;
 use host_stub::win::{Assertion, Layout, Op, WinError};
 
-/// Elements of each transfer, every second of its buffer: few, because each is an operation, and providers take so many.
+/// Elements of each transfer, every second of its buffer. They are few, because each is an operation, and providers
+/// limit operations.
 const COUNT: usize = 8;
 const SPAN: usize = COUNT * 16;
 

@@ -54,8 +54,8 @@ fn alone(context: &Context<'_>) -> Outcome {
     Ok(comm.free()?)
 }
 
-/// A layer's collective: over after so many questions, of which some wait themselves, as no layer
-/// should.
+/// A layer's collective that completes after a number of tests. Some of the tests wait themselves,
+/// which no layer should do.
 struct Slow {
     comm: Comm,
     questions: u32,

@@ -85,8 +85,8 @@ pub struct Bench {
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     max_size: usize,
 
-    /// Of put and get: the target's bytes lie in runs of so many, each followed by a gap of seven times as many; 0: in a row. A column of
-    /// 256 doubles has runs of 8 bytes and a size of 2048.
+    /// For put and get: the target's bytes lie in runs of this size, each followed by a gap of seven times the size; 0:
+    /// contiguous. A column of 256 doubles has runs of 8 bytes and a size of 2048.
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     run: usize,
 

@@ -44,7 +44,7 @@ fn shared_memory() -> Finding {
 /// Bytes of a file system.
 #[derive(Clone, Copy)]
 struct Space {
-    /// A user may still write so many.
+    /// The bytes that a user may still write.
     free: u64,
     /// Free or not.
     size: u64,

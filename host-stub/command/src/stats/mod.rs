@@ -148,7 +148,8 @@ mod tests {
         drop(file);
     }
 
-    /// As a child of the owner has them open. Those of older transports do not tell their owner.
+    /// A child of the owner has them open in this way. Files of older transports do not tell their
+    /// owner.
     fn transports_of_other_processes_are_passed_over() {
         let own = std::process::id();
         let of_other = counters(own + 1);

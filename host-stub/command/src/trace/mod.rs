@@ -53,7 +53,7 @@ struct Why {
     #[command(flatten)]
     files: Files,
 
-    /// Waits of at least so many milliseconds.
+    /// Show waits of at least this many milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 10.0)]
     over: f64,
 

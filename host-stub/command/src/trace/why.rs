@@ -1,7 +1,7 @@
 //! The longest waits of a job, and what they waited for.
 //!
-//! A wait is a blocking call of the host, a long flush of the transport, or posts that were refused. Of those that lie in each other the outermost is shown. The reason is the first that holds for at
-//! least half of the wait:
+//! A wait is a blocking call of the host, a long flush of the transport, or posts that were refused. If waits lie in each
+//! other, the outermost is shown. The reason is the first that holds for at least half of the wait:
 //!
 //! | reason | seen in |
 //! | --- | --- |
@@ -64,7 +64,7 @@ pub(super) struct Waited {
     pub(super) reason: String,
 }
 
-/// The `most` longest waits of at least `least` nanoseconds. Those that never ended come first, however long they are.
+/// The `most` longest waits of at least `least` nanoseconds. Waits that never ended come first, however long they are.
 pub(super) fn find(job: &Job, least: u64, most: usize) -> Vec<Waited> {
     let mut waits: Vec<(usize, &Record)> = Vec::new();
     for (process, at) in job.processes.iter().zip(0..) {

@@ -63,7 +63,8 @@ pub unsafe extern "C" fn combine_elements(
     count: usize,
 ) -> Status {
     if code & OF_DOOR != 0 {
-        // SAFETY: the context is that of `Context`, which registers a function of this type, or NULL, which is none.
+        // SAFETY: the context comes from `Context`, which registers a function of this type, or NULL for no
+        // function.
         let door = unsafe { std::mem::transmute::<*mut c_void, Option<CombineFn>>(door) };
         let code = (code & !OF_DOOR, size);
         // SAFETY: the caller guarantees elements and operands.

@@ -1,8 +1,8 @@
 //! A value for one user at a time, who may keep it across a wait.
 //!
-//! A mutex does not do for that. Two tasks may share a thread, so that a task which blocks for the mutex
-//! keeps its holder from running; and a task may go on as another thread than the one that locked. A turn
-//! is never blocked for: who does not get it waits in the engine, as for anything else, and tries again.
+//! A mutex is not suitable. Two tasks may share a thread, so a task that blocks on the mutex keeps its
+//! holder from running. A task may also continue on another thread than the one that locked. No task
+//! blocks on a turn: a task that does not get the turn waits in the engine and tries again.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;

@@ -20,7 +20,7 @@ pub trait Group: Send + Sync {
     /// The process of a member, as the transport names it in its reports; `rank` is below [`size`](Self::size).
     fn process(&self, rank: usize) -> u64;
 
-    /// The way to a member; or why there is none.
+    /// The endpoint of a member, or why there is none.
     fn endpoint(&self, rank: usize) -> Result<EndpointRef, String>;
 
     /// The node of a member: members with equal numbers run on one machine.

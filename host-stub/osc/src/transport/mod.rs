@@ -24,7 +24,7 @@ pub use modules::{
 };
 pub use registration::Registration;
 
-/// A string of a plugin; empty where there is none.
+/// A string of a plugin; empty if there is none.
 ///
 /// # Safety
 /// The pointer is NULL or names a string that ends with NUL.

@@ -262,8 +262,9 @@ pub enum AdoptError {
 }
 
 impl Transport {
-    /// Checks the modules that the `init` of a component made, and wraps each. Those of a refused set are left to
-    /// the component's `close`, which finalises what still lives. `owner` is dropped after every module was finalised.
+    /// Checks the modules that the `init` of a component made, and wraps each. The modules of a refused set are left
+    /// to the component's `close`, which finalises the modules that still live. `owner` is dropped after every module
+    /// was finalised.
     ///
     /// # Safety
     /// The modules are of this component, whose `progress` this is, and they keep to the contract of [`plugin_api`]

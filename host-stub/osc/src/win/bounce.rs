@@ -30,7 +30,7 @@ impl Bounce {
 
     /// The bytes, while no operation uses them.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the words are initialised and borrowed mutably, and so many bytes each.
+        // SAFETY: the words are initialised and borrowed mutably, and `len` is their size in bytes.
         unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len()) }
     }
 

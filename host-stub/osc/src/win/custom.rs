@@ -175,7 +175,7 @@ impl Window {
         let count = elements.len() / custom.size;
         let (elements, operands) = (elements.as_mut_ptr(), operands.as_mut_ptr());
         let what = (code, custom.size);
-        // SAFETY: both have so many elements.
+        // SAFETY: both have that many elements.
         let status =
             unsafe { combine_by_door(self.link.context.combine, what, elements, operands, count) };
         match status {

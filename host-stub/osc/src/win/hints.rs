@@ -7,7 +7,8 @@
 //! | `accumulate_ops` | `same_op`, `same_op_no_op` | with `same_op`, an operation that the transport serves goes to it even if the transport lacks others that `same_op_no_op` needs beside it |
 //! | `same_size` | true, false | windows whose ranks give different sizes are refused |
 //! | `same_disp_unit` | true, false | windows whose ranks give different displacement units are refused |
-//! | `mpi_accumulate_granularity` | bytes, 0 for no choice | accumulates that need the target's lock take it for so many bytes at a time, at least for one element |
+//! | `mpi_accumulate_granularity` | bytes, 0 for no choice | accumulates that need the target's lock take it for this many
+//! bytes at a time, at least for one element |
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

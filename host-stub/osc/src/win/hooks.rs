@@ -36,7 +36,7 @@ pub struct NewWindow<'a> {
 }
 
 impl NewWindow<'_> {
-    /// The window, complete but for its table.
+    /// The window, complete except for its table.
     pub fn window(&self) -> &Window {
         self.window
     }

@@ -62,7 +62,8 @@ impl fmt::Display for TableChoice {
     }
 }
 
-/// Hints of a window's creation (MPI_Info). The same on every rank of the window, but for `device_num`.
+/// Hints of a window's creation (MPI_Info). All hints except `device_num` are the same on every rank of
+/// the window.
 ///
 /// | key | value | |
 /// | --- | --- | --- |
@@ -75,7 +76,7 @@ impl fmt::Display for TableChoice {
 /// | `accumulate_ordering` | none, or some of rar,raw,war,waw | with none, accumulates of this rank need not take effect in the order of their calls |
 /// | `accumulate_ops` | same_op, same_op_no_op | which operations meet at one element at the same time |
 /// | `same_size`, `same_disp_unit` | true, false | a window of ranks that differ in it is refused |
-/// | `mpi_accumulate_granularity` | bytes | accumulates that need the target's lock take it for so many bytes at a time |
+/// | `mpi_accumulate_granularity` | bytes | accumulates that need the target's lock take it for this many bytes at a time |
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     table: Option<TableChoice>,

@@ -108,8 +108,8 @@ impl Window {
         Ok(self.notified(counter))
     }
 
-    /// Waits until so many puts with notification have arrived at a counter of this rank, all told. An error when a rank of
-    /// the window is lost meanwhile.
+    /// Waits until at least `at_least` puts with notification in total have arrived at a counter of this rank. An error if
+    /// a rank of the window is lost meanwhile.
     pub fn wait_notified(&self, counter: usize, at_least: u64) -> WinResult<()> {
         let call = "wait_notified";
         known(call, counter)?;

@@ -136,7 +136,7 @@ impl Pieces<'_> {
         }
     }
 
-    /// The next piece, of at most so many bytes.
+    /// The next piece, with at most `most` bytes.
     #[inline]
     pub(super) fn next_within(&mut self, most: usize) -> Option<Piece> {
         let (origin, target) = (self.origin.run(), self.target.run());

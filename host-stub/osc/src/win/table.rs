@@ -26,8 +26,8 @@ pub(super) type Requested = unsafe fn(&Window, &Transfer<'_>, RequestRef<'_>) ->
 /// The functions of a window. No entry can be absent. The unsafe ones need the buffers of their
 /// [`Transfer`] to be valid for its layouts until the operation is complete.
 ///
-/// What belongs to no window (memory to be had before there is one) is not here: see
-/// [`alloc_mem`](super::alloc_mem).
+/// Functions that belong to no window (memory that is allocated before a window exists) are not
+/// here: see [`alloc_mem`](super::alloc_mem).
 #[derive(Clone, Copy)]
 pub struct RmaTable {
     /// Writes to the target.

@@ -263,7 +263,7 @@ impl Random {
         (self.0 >> 8) as usize % end
     }
 
-    /// A layout of so many elements, and the index of each.
+    /// A layout of `count` elements, and the index of each.
     fn layout(&mut self, datatype: Datatype, count: usize) -> (Layout, Vec<usize>) {
         match self.below(3) {
             0 => (Layout::contiguous(datatype, count), (0..count).collect()),

@@ -34,7 +34,7 @@ pub(super) enum Carried {
     InOrder,
     /// They are refused for elements of atomics, as by a network card, and for puts and gets.
     Refused,
-    /// As [`InOrder`](Self::InOrder), but for puts and gets with a run of more than [`LONGEST`] bytes, which are refused.
+    /// Like [`InOrder`](Self::InOrder), but puts and gets with a run of more than [`LONGEST`] bytes are refused.
     Short,
     /// As [`InOrder`](Self::InOrder); puts and gets are over when their call returns.
     AtOnce,
@@ -533,7 +533,7 @@ unsafe fn transfer_runs(
 ) -> Status {
     // SAFETY: as the caller's.
     let world = &unsafe { sim(module) }.world;
-    // SAFETY: the engine passes so many runs.
+    // SAFETY: the engine passes that many runs.
     let runs = unsafe { std::slice::from_raw_parts(request.runs, request.run_count) };
     let is_long = |run: &ApplyRun| run.length > LONGEST;
     if world.carried == Carried::Refused

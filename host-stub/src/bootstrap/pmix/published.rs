@@ -17,7 +17,7 @@ const DIRECTORY: &str = "hs.directory";
 /// Most bytes under one key.
 const PIECE: usize = 16 << 10;
 
-/// The key of the directory after so many fences.
+/// The key of the directory after `fences` fences.
 fn directory_key(keys: Keys, fences: u64) -> String {
     match keys {
         Keys::Again => DIRECTORY.to_owned(),

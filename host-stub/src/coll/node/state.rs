@@ -113,7 +113,8 @@ pub(super) fn state(comm: &Comm) -> Option<Arc<NodeState>> {
 }
 
 impl<'a> Steps<'a> {
-    /// Begins a collective in which a rank's slot takes `bytes`. `None` when no slot takes so many.
+    /// Begins a collective in which a rank's slot holds `bytes` bytes. `None` when no slot takes
+    /// `bytes`.
     pub(super) fn begin(
         call: &'static str,
         comm: &'a Comm,

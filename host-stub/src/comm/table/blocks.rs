@@ -10,7 +10,7 @@ use crate::schedule::{Extent, Extents};
 pub struct BlockList<'a> {
     /// Elements of each block.
     pub counts: &'a [usize],
-    /// Where each begins: so many elements from the beginning of the buffer.
+    /// Where each block begins, in elements from the beginning of the buffer.
     pub displacements: &'a [usize],
 }
 

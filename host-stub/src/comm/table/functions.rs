@@ -219,9 +219,9 @@ impl CollTable {
         same_previous && same_data && self.functions.is_same(functions)
     }
 
-    /// Calls the blocking entry of a collective, or the host's default where there is none. This is
-    /// how a layer calls what it has overridden: on [`previous`](Self::previous). Buffers on a device go through host
-    /// memory if the entry does not take them.
+    /// Calls the blocking entry of a collective, or the host's default if there is no entry. A layer calls this on
+    /// [`previous`](Self::previous) to reach the functions that it has overridden. Buffers on a device go through
+    /// host memory if the entry does not take them.
     ///
     /// # Safety
     /// As for [`Blocking`].

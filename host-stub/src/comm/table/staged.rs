@@ -37,7 +37,7 @@ impl Staged {
         })
     }
 
-    /// The blocks of so many ranks that the collective writes, which go back to the device. The bytes
+    /// The blocks of `ranks` ranks that the collective writes, which go back to the device. The bytes
     /// between the blocks are not copied back, because others may write there.
     pub(crate) fn set_written(&mut self, blocks: Extents, ranks: usize) {
         (self.written, self.ranks) = (blocks, ranks);
@@ -70,7 +70,7 @@ impl Staged {
     pub(crate) unsafe fn fill(&mut self, devices: &Devices) -> CommResult<()> {
         let len = self.len;
         let run = self.run(Extent { offset: 0, len });
-        // SAFETY: the words have at least so many bytes.
+        // SAFETY: the words have at least `len` bytes.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.base(), len) };
         // SAFETY: the caller vouches for the device's memory.
         let read = unsafe { devices.read(&run, &[self.iface], bytes) };

@@ -19,7 +19,7 @@ pub(crate) struct Faults {
     pub(crate) seed: u64,
     /// `again`: a post is turned away with FI_EAGAIN (a send too, a receive not) ...
     pub(crate) again: u64,
-    /// `burst`: ... and up to so many after it, one less with each read of the queue.
+    /// `burst`: ... and up to this many after it, one less with each read of the queue.
     pub(crate) burst: u64,
     /// `sendagain`: every n-th post of a send of a queue is turned away.
     pub(crate) send_again: u64,
@@ -35,8 +35,8 @@ pub(crate) struct Faults {
     pub(crate) lose: u64,
     /// `nameless`: an error completion carries no context.
     pub(crate) nameless: u64,
-    /// `delay`: operations take up to so many reads of the queue, and a message that came goes to a
-    /// receive up to so many reads later.
+    /// `delay`: operations take up to this many reads of the queue, and an arrived message goes to
+    /// a receive up to this many reads later.
     pub(crate) delay: u64,
     /// `reorder`: completions come in any order when not 0, those of receives in one that the order of
     /// sends allows.
@@ -51,7 +51,7 @@ pub(crate) struct Faults {
     pub(crate) null_ok: u64,
     /// `silent`: from the n-th operation of a queue on, its peer does nothing more ...
     pub(crate) silent: u64,
-    /// `back`: ... until the queue was read so many times; 0 for ever.
+    /// `back`: ... until the queue was read this many times; 0 for ever.
     pub(crate) back: u64,
     /// `nomem`: a registration is refused with FI_ENOMEM.
     pub(crate) nomem: u64,

@@ -130,7 +130,8 @@ pub(crate) fn ask(
     Ok(None)
 }
 
-/// The answer to a request, with what was read, and the slot freed; `None` while there is none.
+/// The answer to a request, with the data that was read. Frees the slot. `None` while there is no
+/// answer.
 pub(crate) fn answer(
     name: &Name,
     index: usize,

@@ -158,8 +158,8 @@ pub(crate) fn interface_index(name: &str) -> Result<u32, CallError> {
     }
 }
 
-/// Asks the kernel for a route between two addresses, of which the first is this machine's: ENETUNREACH or EHOSTUNREACH
-/// if there is none. Nothing is sent.
+/// Asks the kernel for a route from an address of this machine to another address: ENETUNREACH or EHOSTUNREACH if no
+/// route exists. Nothing is sent.
 pub(crate) fn find_route(from: IpAddr, to: IpAddr) -> Result<(), CallError> {
     scripted!("connect", "route");
     // A datagram socket connects without a word to the peer. The port does not matter.

@@ -52,7 +52,7 @@ pub(crate) fn at_fork(
 pub(crate) fn random() -> Result<u64, CallError> {
     loop {
         let mut number = 0u64;
-        // SAFETY: the kernel writes at most so many bytes to the number.
+        // SAFETY: the kernel writes at most the number's bytes.
         let rc = unsafe { libc::getrandom((&raw mut number).cast(), size_of::<u64>(), 0) };
         match checked("getrandom", i32::try_from(rc).unwrap_or(-1)) {
             Err(e) if e.code == libc::EINTR => {}
@@ -101,7 +101,7 @@ pub(crate) fn descriptor_limits() -> Result<(u64, u64), CallError> {
     limit(libc::RLIMIT_NOFILE).map(|limit| (limit.rlim_cur, limit.rlim_max))
 }
 
-/// Whether this process may have one more descriptor: EMFILE if not, or ENFILE where the machine has no more.
+/// Whether this process may have one more descriptor: EMFILE if not, or ENFILE if the machine has none left.
 pub(crate) fn is_descriptor_left() -> Result<(), CallError> {
     scripted!("eventfd");
     // SAFETY: the arguments are numbers.

@@ -16,7 +16,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
 impl Core {
-    /// Completes a message, the queue's only entry. If it was received, it has so many bytes.
+    /// Completes a message, the queue's only entry. For a received message, `message` holds its
+    /// bytes.
     #[inline(never)]
     pub(crate) fn complete_message(
         &self,
@@ -150,8 +151,8 @@ impl Core {
         n
     }
 
-    /// Whether a peer that takes no message any more has left without being missed: nothing but heartbeats is outstanding there,
-    /// and the host lets processes leave before others do. Then it is asked no more.
+    /// Whether a peer that takes no more messages may have left in good order: only heartbeats are outstanding there, and the
+    /// host lets processes leave before others. Such a peer is no longer asked.
     #[cold]
     pub(crate) fn has_left(&self, endpoint: NonNull<Endpoint>) -> bool {
         if self.detector.watch_idle.load(Ordering::Relaxed) {

@@ -49,7 +49,7 @@ impl Scene {
         pair.lower(posted, 1, false);
     }
 
-    /// Lets so many milliseconds pass, in looks of a second at most. Returns what is to be done at the last one.
+    /// Lets `milliseconds` milliseconds pass, in looks of a second at most. Returns what is to be done at the last one.
     fn pass(&mut self, milliseconds: u64) -> Vec<(u64, Action)> {
         let mut left = milliseconds;
         loop {
@@ -245,7 +245,8 @@ fn peers_are_watched_from_the_tick_of_a_check_on() {
     }
 }
 
-/// A peer has more time while a long transfer to it is outstanding, and no more once that is complete.
+/// A peer has more time while a long transfer to it is outstanding, and no extra time once that is
+/// complete.
 #[test]
 fn long_transfers_have_more_time() {
     let mut scene = Scene::new(LIMIT, 1);

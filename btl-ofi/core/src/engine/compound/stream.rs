@@ -84,7 +84,7 @@ impl Stream {
     }
 }
 
-/// Bytes of the pieces of a transfer: two of them have room, but in the smallest windows. A transfer that has the connection to
+/// Bytes of the pieces of a transfer: two pieces fit, except in the smallest windows. A transfer that has the connection to
 /// itself, and is little more than a piece, goes whole.
 pub(super) fn piece_of(size: usize, is_busy: bool, window: usize) -> usize {
     if window == NO_WINDOW || !is_busy && size <= LARGEST_WHOLE.min(window) {

@@ -7,7 +7,8 @@
 //! So a transfer is divided into pieces, and a peer has pieces of one window (`btl_ofi_stream_window`) on the way. Further
 //! transfers to it wait, in order. Each is a compound operation (`compound`) whose parts are the pieces.
 //!
-//! Other machines have no window (`policy::window_to`): networks differ in what they hold, and the kernel sizes its buffers by that.
+//! Other machines have no window (`policy::window_to`): networks differ in the bytes that they hold, and the kernel sizes its
+//! buffers accordingly.
 //!
 //! A transfer over an idle connection may have a short piece at its beginning, for the copies of the rest ([`head`]).
 

@@ -14,8 +14,8 @@ use crate::peer::rails::CLOSED;
 /// Pieces that one lane has at a time, so that it does not rest between two.
 pub(super) const DEPTH: usize = 2;
 /// Milliseconds of a rail's silence after which the peer is asked over the first interface whether it is there, and answers to
-/// that question, one per second, after which the rail has failed. There are so many because a peer that makes progress
-/// seldom may answer at each poll, and need several to end a piece.
+/// that question, one per second, after which the rail has failed. The number is high because a peer that seldom makes
+/// progress may answer at each poll, and need several polls to end a piece.
 pub(super) const QUESTION: u64 = 2000;
 pub(crate) const PAUSE: u64 = 1000;
 pub(super) const ANSWERS: u32 = 8;
@@ -67,7 +67,8 @@ pub(super) struct Lane {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// No piece has ended for so many milliseconds, and the peer has answered so often over the first interface.
+    /// No piece has ended for `silent` milliseconds, and the peer has sent `answers` answers over the first
+    /// interface.
     Works { silent: u64, answers: u32 },
     /// It takes no pieces any more.
     Failed(Status),
@@ -90,7 +91,7 @@ pub(super) struct Piece {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Control {
     Nothing,
-    /// No further question for so many milliseconds.
+    /// No further question for this many milliseconds.
     Wait(u64),
     /// To be posted.
     Wanted(Request),
@@ -122,7 +123,7 @@ impl Lane {
 }
 
 impl Stripe {
-    /// A transfer by these lanes, in pieces of so many bytes.
+    /// A transfer over these lanes, in pieces of the given size.
     pub(super) fn new(
         (op, put, target): (&Op<'_>, bool, Target),
         lanes: [Option<Lane>; MAX_RAILS],

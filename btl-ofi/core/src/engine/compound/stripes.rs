@@ -30,7 +30,7 @@ use crate::engine::compound::stripe::{
 
 /// Pieces that one lane takes of a transfer, if the lanes are equally fast.
 const SHARE: usize = 4;
-/// Smallest and largest piece, and what pieces but the last are multiples of.
+/// Smallest and largest piece. All pieces except the last are multiples of the smallest.
 const SMALLEST: usize = 64 * 1024;
 const LARGEST: usize = 1024 * 1024;
 const PAGE: usize = 4096;

@@ -258,7 +258,7 @@ impl Transport {
         unsafe { self.copier().copy_from_blocks(dest, size, iface, &blocks) }
     }
 
-    /// `copy_to_hmem_strided` with the current functions, likewise.
+    /// `copy_to_hmem_strided` with the current functions, under the same rules.
     ///
     /// # Safety
     /// `src` is readable for `size` bytes; the blocks are memory of that kind.

@@ -40,7 +40,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// One that has this name at address 0, with so many uses that it stays.
+    /// A table with this name at address 0, which has enough uses to stay.
     #[cfg(test)]
     pub(super) fn that_keep(name: &[u8]) -> Counted {
         let mut counted = Counted::default();

@@ -83,7 +83,7 @@ unsafe impl Send for Batch {}
 
 impl Batch {
     /// Makes the batch empty, for a line. `origin` is this process, for an origin's first batch. The batch and its answer have at
-    /// most so many words each.
+    /// most `most` words each.
     pub(super) fn begin(
         &mut self,
         (line, cookie): (u32, u64),

@@ -14,7 +14,7 @@ use crate::peer::endpoint::Endpoint;
 /// Where the sends of a peer go; the peer, if this process has connected it; the buffer that the batch is still in, if it is.
 type Sends<'a> = (&'a mut Inbox, Option<NonNull<Endpoint>>, Option<Buffer>);
 
-/// Checks all entries of a batch, which begin at word `first`, before the first one is executed. Its answer may have so many words.
+/// Checks all entries of a batch, which begin at word `first`, before the first one is executed. Its answer may have `most_answered` words.
 pub(super) fn check(
     header: &Header,
     (words, first): (&[u64], usize),

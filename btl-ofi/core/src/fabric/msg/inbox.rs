@@ -57,8 +57,8 @@ impl Arrived {
             Incoming {
                 endpoint: sent.endpoint,
                 tag: sent.tag,
-                // SAFETY: the words have at least `size` bytes. Those of a receive are not written before `Inbox::next` takes
-                // this back, and the carrier lives as long as its transport, which hands the sends over.
+                // SAFETY: the words have at least `size` bytes. The words of a receive are not written before `Inbox::next`
+                // takes this back, and the carrier lives as long as its transport, which hands the sends over.
                 bytes: unsafe { std::slice::from_raw_parts(at.cast::<u8>(), sent.size) },
             }
         })
@@ -78,7 +78,8 @@ pub(super) struct Buffer {
     pub(super) words: *const u64,
 }
 
-/// The connected peer that sends, as of so many changes of the connected peers. Others may have been released since.
+/// The connected peer that sends, as found after a number of changes of the connected peers. Others may have been
+/// released since.
 #[derive(Default)]
 pub(super) struct Sender {
     peer: Option<NonNull<Endpoint>>,
@@ -104,7 +105,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Of a carrier with so many receives.
+    /// An inbox of a carrier with `receives` receives.
     pub(super) fn new(receives: usize) -> Inbox {
         Inbox {
             most_kept: receives / 2,
@@ -212,8 +213,8 @@ impl Inbox {
         self.peers.insert(address, endpoint);
     }
 
-    /// Removes a peer that is released. Its sends that wait are those of a process that is not connected. Those that a thread is
-    /// handing over still name it: so its place stays unused meanwhile (`Transport::disconnect`).
+    /// Removes a peer that is released. Its waiting sends become sends of a process that is not connected. Sends that a thread
+    /// is handing over still name the peer, so its place stays unused meanwhile (`Transport::disconnect`).
     pub(super) fn disconnect(&mut self, address: fi_addr_t, endpoint: NonNull<Endpoint>) {
         self.changes += 1;
         for sent in &mut self.waiting.sends {

@@ -147,9 +147,8 @@ impl Line {
         self.covered -= taken.len() - before;
     }
 
-    /// The kind in which a batch of so many bytes is sent that is to be sent now, of whose entries somebody waits for an answer or
-    /// not. There are two answers to a window, and behind the first one is room for another batch like this, so that
-    /// the window does not run empty.
+    /// The kind of a batch of `bytes` bytes that is to be sent now; a caller may wait for an answer to its entries. A window
+    /// has two answers, and behind the first one is room for another batch like this, so that the window does not run empty.
     pub(super) fn kind(&self, is_awaited: bool, bytes: usize) -> Kind {
         let Row { count, bytes: row } = self.row;
         let more = count < MOST_UNANSWERED
@@ -162,7 +161,7 @@ impl Line {
         }
     }
 
-    /// Notes that the first waiting batch was sent, in this kind and with so many bytes.
+    /// Notes that the first waiting batch was sent, in this kind and with `bytes` bytes.
     pub(super) fn is_sent(&mut self, kind: Kind, bytes: usize) {
         self.unanswered.extend(self.waiting.pop_front());
         self.sequence = self.sequence.wrapping_add(1);
@@ -176,7 +175,7 @@ impl Line {
         self.bytes += bytes;
     }
 
-    /// Notes that a batch of so many bytes was answered.
+    /// Notes that a batch of `bytes` bytes was answered.
     pub(super) fn has_arrived(&mut self, bytes: usize) {
         self.bytes -= bytes;
     }
@@ -229,7 +228,7 @@ impl Line {
         if self.client == UNKNOWN { 1 } else { MOST_DUE }
     }
 
-    /// Whether a complete batch that counts so many bytes may be sent. If no answer is due, nothing would make room for it.
+    /// Whether a complete batch that counts `bytes` bytes may be sent. If no answer is due, nothing would make room for it.
     #[inline]
     pub(super) fn may_send(&self, bytes: usize) -> bool {
         let due = self.due();

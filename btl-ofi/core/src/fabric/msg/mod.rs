@@ -207,8 +207,8 @@ impl Messages {
     /// copied, so nothing of the caller's is used afterwards. After an error nothing is sent; [`Leaves::Now`] may have called `fill`.
     ///
     /// # Safety
-    /// `endpoint` is live until [`remove`](Self::remove). The size is at most [`LARGEST_SEND`], and `fill` writes so many
-    /// bytes.
+    /// `endpoint` is live until [`remove`](Self::remove). The size is at most [`LARGEST_SEND`], and `fill` writes that
+    /// many bytes.
     pub(crate) unsafe fn send(
         &mut self,
         endpoint: NonNull<Endpoint>,
@@ -284,8 +284,8 @@ impl Messages {
         self.origin.send_waiting(&self.port, Asker::Peers);
     }
 
-    /// Handles the completion of a message, which has so many bytes if it was received. Executes the commands of a batch, or ends the operations that an answer
-    /// covers; the caller then [takes](Self::ended) them.
+    /// Handles the completion of a message; `bytes` is the size of a received message. Executes the commands of a batch, or
+    /// ends the operations that an answer covers; the caller then [takes](Self::ended) them.
     pub(crate) fn completed(
         &mut self,
         (message, bytes): (Message, usize),

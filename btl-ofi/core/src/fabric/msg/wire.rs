@@ -127,8 +127,8 @@ impl Header {
         words[5] = pair(length, self.results);
     }
 
-    /// Reads the header at the beginning of a buffer that received a message of so many bytes, which carries this process's `key`;
-    /// returns it with the message's words. Bytes that an earlier message left in the buffer are not read.
+    /// Reads the header of a received message of `bytes` bytes, which must carry this process's `key`. Returns the header and
+    /// the message's words. Bytes that an earlier message left in the buffer are not read.
     pub(super) fn read(
         buffer: &mut [u64],
         bytes: usize,
@@ -261,7 +261,7 @@ impl Form {
         }
     }
 
-    /// The form of a send of so many bytes.
+    /// The form of a send of `size` bytes.
     #[inline(always)]
     pub(super) fn of_send(size: usize) -> Form {
         Form {

@@ -86,7 +86,7 @@ impl UnderWay {
     }
 }
 
-/// Waits until no copy of a stream uses its memory; the context is current. Where that fails, the context is of no use any more.
+/// Waits until no copy of a stream uses its memory; the context is current. If this fails, the context can no longer be used.
 fn settle(place: Place, stream: CUstream) {
     // SAFETY: the stream is ours, and its context is current.
     if !done("cuStreamSynchronize", unsafe {

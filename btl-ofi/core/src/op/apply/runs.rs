@@ -31,7 +31,7 @@ fn total(runs: impl Iterator<Item = ApplyRun>, size: usize) -> Result<usize, Sta
     }
 }
 
-/// As [`total`], of so many runs of this length.
+/// Like [`total`], for `number` runs of `length` bytes.
 fn total_of_listed(number: u64, length: u64, size: usize) -> Result<usize, Status> {
     if number == 0 || length == 0 || !length.is_multiple_of(size as u64) {
         return Err(Status::BAD_PARAM);
@@ -76,7 +76,7 @@ struct List {
     number: usize,
     /// Bytes of each.
     length: u64,
-    /// The smallest and the largest offset.
+    /// The smallest offset and the largest offset.
     ends: [u64; 2],
 }
 
@@ -221,7 +221,7 @@ impl<'a> Received<'a> {
             let (number, length) = ((second & 0xffff_ffff) as usize, second >> 32);
             let (halves, rest) = words.split_at_checked(number.div_ceil(2)).ok_or(wrong)?;
             let total = total_of_listed(number as u64, length, size)?;
-            // SAFETY: the words have so many halves.
+            // SAFETY: the words have that many halves.
             let places = unsafe { slice::from_raw_parts(halves.as_ptr().cast(), number) };
             let unit = unit(size);
             let runs = Received::Listed {
@@ -323,7 +323,7 @@ mod tests {
         let sent = Sent::new(runs, size);
         let mut words = vec![u64::MAX; 1 + sent.words()];
         let covers = |_, _| Ok(());
-        // SAFETY: there are so many words.
+        // SAFETY: the buffer has that many words.
         unsafe { sent.write(words.as_mut_ptr(), 0, covers) }.unwrap();
         let are_listed = sent.are_listed();
         let (received, total, rest) =

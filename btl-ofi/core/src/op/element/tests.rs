@@ -155,7 +155,8 @@ fn long_vectors_compute_what_elements_do() {
                     [(false, false), (true, false), (false, true)].map(|(alone, is_listed)| {
                         results[1..].fill(0xee);
                         elements.alone = alone;
-                        // SAFETY: the words have room for `start`, and each buffer for so many elements.
+                        // SAFETY: the words have room for `start`, and each buffer for that many
+                        // elements.
                         let after = unsafe {
                             std::ptr::copy_nonoverlapping(start.as_ptr(), at, start.len());
                             match is_listed {

@@ -42,7 +42,7 @@ impl Packed {
         }
     }
 
-    /// Moves on by so many bytes of elements.
+    /// Moves on by `bytes` bytes of elements.
     #[inline]
     fn advance(&mut self, bytes: usize) {
         self.operands = self.operands.wrapping_add(bytes);
@@ -103,7 +103,8 @@ pub(super) unsafe fn change_all<T: Target>(
     if T::HAS_ATOMICS && unsafe { change_listed(plan, &packed, alone) } {
         return Ok(());
     }
-    // The user's function takes many elements at once, but for atomics only one.
+    // The user's function takes many elements at once, except for atomics, which it takes one by
+    // one.
     let has_atomics = T::HAS_ATOMICS && !(alone && own_arithmetic(change).is_none());
     for (address, bytes) in plan.blocks() {
         // SAFETY: the region has the block, which was checked, and packed operands and results have as many bytes left.

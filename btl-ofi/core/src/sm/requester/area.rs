@@ -2,8 +2,8 @@
 //! buffer for operands and results.
 //!
 //! An area is chosen when no bytes are in use, and kept until no bytes are in use again. A block is larger and faster
-//! to fill. When every block is busy, operations that fit use the ring's own payload. Of those that do not fit, the
-//! kernel makes the transfers; for an operation that only the responder can execute, the own payload grows. So no
+//! to fill. When every block is busy, operations that fit use the ring's own payload. The kernel makes the transfers
+//! that do not fit; for an operation that only the responder can execute, the own payload grows. So no
 //! operation waits for another requester, which may not make progress for long.
 
 use std::ptr;

@@ -220,7 +220,7 @@ pub(crate) fn watch_memory(stream: &mut Stream) {
     WATCHED.store(next, Ordering::Relaxed);
 }
 
-/// Whether it was freed; it is watched no more.
+/// Whether the memory was freed; it is no longer watched.
 pub(crate) fn was_freed() -> bool {
     WATCHED.store(0, Ordering::Relaxed);
     FREED.load(Ordering::Relaxed)

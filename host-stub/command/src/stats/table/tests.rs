@@ -82,7 +82,7 @@ fn a_process_that_was_not_there_before_counts_from_zero() {
     assert!(said.contains("others, all"), "{said}");
 }
 
-/// A transport with peers that have had so many operations.
+/// A transport with these peers, each with its number of operations.
 fn transport(file: u64, title: &str, peers: &[(Option<u64>, u64)]) -> Transport {
     let peer = |(peer, operations): &(Option<u64>, u64)| Peer {
         peer: *peer,

@@ -42,7 +42,7 @@ pub(in crate::win) unsafe fn accumulate(
     }
 }
 
-/// Whether commands made an accumulate, of which they made so many bytes. A part of it cannot be made otherwise: those alone who change
+/// Whether commands made an accumulate, of which they made `made` bytes. A part of it cannot be made otherwise: those alone who change
 /// an element exclude each other.
 fn all_or_nothing(transfer: &Transfer<'_>, made: usize) -> WinResult<bool> {
     match made {

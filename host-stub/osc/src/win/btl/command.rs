@@ -24,7 +24,7 @@ impl Operands {
     /// Copies the next bytes of a layout, no more than a command has.
     ///
     /// # Safety
-    /// The buffer is readable for the layout, which has so many bytes left.
+    /// The buffer is readable for the layout, which has `bytes` bytes left.
     unsafe fn fill(&mut self, cursor: &mut Cursor<'_>, buffer: *const u8, bytes: usize) {
         let mut at = 0;
         while at < bytes

@@ -21,7 +21,7 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// Of a command of so many bytes at most.
+    /// The runs of a command of at most `most` bytes.
     pub(super) const fn new(most: usize) -> Runs {
         Runs {
             all: [const { MaybeUninit::uninit() }; RUNS],
@@ -31,7 +31,7 @@ impl Runs {
         }
     }
 
-    /// The next runs of a layout, for a command of so many bytes at most.
+    /// The next runs of a layout, for a command of at most `most` bytes.
     pub(super) fn take(cursor: &mut Cursor<'_>, size: usize, most: usize) -> Runs {
         let mut runs = Runs::new(most);
         while let Some(segment) = cursor.take(runs.room() / size * size) {

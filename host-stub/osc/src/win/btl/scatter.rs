@@ -1,9 +1,9 @@
-//! Puts and gets of many small runs, as commands to the target where its processor makes small puts and gets anyway: where a message
-//! carries them. Where memory or a network card carries them, each run is a transfer of its own ([`rma`](super::rma)) and asks nothing of
-//! the target; the transport refuses such commands before it does anything.
+//! Puts and gets of many small runs, as commands to the target. They are used if messages carry small puts and gets, because
+//! the target's processor executes those anyway. If memory or a network card carries them, each run is a transfer of its own
+//! ([`rma`](super::rma)) and asks nothing of the target; the transport refuses such commands before it does anything.
 //!
-//! What is put is copied before the call returns. What a get brings for several places at the origin is packed in memory of its own,
-//! and its completion copies it to its places.
+//! The data of a put is copied before the call returns. A get for several places at the origin fetches into memory of its own,
+//! and its completion copies the data to the places.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;

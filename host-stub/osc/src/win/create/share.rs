@@ -88,8 +88,8 @@ pub(in crate::win) struct Agreed {
     pub(in crate::win) given_up: Vec<(usize, String)>,
 }
 
-/// Tells the other ranks how it went here: what goes with a success, or why there is none. Collective. An error, on every
-/// rank alike, when some rank's memory is not to be had.
+/// Tells the other ranks the outcome here: the data of a success, or the reason of a failure. Collective. Every rank gets
+/// an error if some rank's memory cannot be allocated.
 pub(in crate::win) fn agree(
     link: &Link,
     classes: &[usize],

@@ -30,7 +30,7 @@ pub(in crate::win) struct Place {
 pub(in crate::win) enum Elements {
     /// In one memory, which begins here.
     Of(Place, Layout),
-    /// Of an absolute layout: so many bytes in each place.
+    /// For an absolute layout: the places, each with its number of bytes.
     Runs(Vec<(Place, usize)>, Layout),
 }
 

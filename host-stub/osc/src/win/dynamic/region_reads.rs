@@ -139,7 +139,7 @@ impl Window {
         Ok(())
     }
 
-    /// Address and handle of so many chunks.
+    /// Address and handle of `chunks` chunks.
     fn read_directory(
         &self,
         call: &'static str,

@@ -161,8 +161,8 @@ impl<'w> Request<'w> {
         self.end(state).map(|()| true)
     }
 
-    /// Progresses now and then. Where operations end at once, waits for them would never make progress,
-    /// and who polls by them would never answer others.
+    /// Makes progress now and then. If operations end at once, waits for them would otherwise never
+    /// make progress, and a program that polls by such waits would never answer other ranks.
     #[inline]
     pub(in crate::win) fn visit(&self) {
         let link = self.link();

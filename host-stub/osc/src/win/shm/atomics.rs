@@ -159,7 +159,7 @@ pub(super) unsafe fn fetch_and_op(window: &Window, transfer: &Transfer<'_>) -> W
         return Ok(());
     }
     alone(window, transfer.call, transfer.target, || {
-        // SAFETY: as above, but for the alignment.
+        // SAFETY: as above, except that the run may be unaligned.
         unsafe { update_bytes(datatype, op, run) };
     })
 }

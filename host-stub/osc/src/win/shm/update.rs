@@ -174,7 +174,7 @@ pub(super) unsafe fn update(datatype: Datatype, op: Op, run: Run) {
 /// Updates elements that are not aligned, under the target's lock.
 ///
 /// # Safety
-/// As for [`update`], but for the alignment.
+/// As for [`update`], except that the run may be unaligned.
 pub(super) unsafe fn update_bytes(datatype: Datatype, op: Op, run: Run) {
     let size = datatype.size();
     let (mut element, mut operand) = ([0u8; 8], [0u8; 8]);

@@ -148,7 +148,7 @@ fn any_piece_finds_room() {
     assert!(streams.enter(peer, (a, last), NO_WINDOW));
 }
 
-/// Each peer has so many transfers at a time, whatever others do.
+/// Each peer has its own limit of transfers at a time, whatever the other peers do.
 #[test]
 fn a_peer_has_a_limit_of_its_own() {
     let streams = Streams::default();

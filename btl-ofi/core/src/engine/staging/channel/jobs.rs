@@ -28,7 +28,7 @@ pub(super) enum Stage {
     Reply,
     /// Its result is to be fetched, or is being fetched.
     Fetch { posted: bool },
-    /// Its result is being copied to the device. It needs its slot no more.
+    /// Its result is being copied to the device. It no longer needs its slot.
     Write,
 }
 

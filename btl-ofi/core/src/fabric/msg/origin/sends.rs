@@ -118,7 +118,7 @@ impl Origin {
 }
 
 impl Line {
-    /// Whether a batch of one send, of so many bytes, is likely to leave at once: nothing waits, and the target and the provider
+    /// Whether a batch of one send, of `bytes` bytes, is likely to leave at once: nothing waits, and the target and the provider
     /// have room. The first batch may have to wait for a connection.
     fn may_send_now(&self, bytes: usize) -> bool {
         let idle = !self.has_more() && !self.stuck && self.client != UNKNOWN;

@@ -23,7 +23,7 @@ impl Origin {
         self.free_batches.push(number);
     }
 
-    /// Keeps the memory of a batch that needs it no more for others.
+    /// Keeps the memory of a batch that no longer needs it for other batches.
     fn keep_memory(&mut self, number: u32) {
         if let Some(memory) = self.batches[number as usize].take_memory()
             && self.spare.len() < SPARE

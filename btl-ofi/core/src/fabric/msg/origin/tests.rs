@@ -207,7 +207,7 @@ fn a_number_that_was_not_sent_is_ignored() {
     assert!(side.line().is_due() && side.origin.ended.untracked.is_empty());
 }
 
-/// A message of the host cannot fail, so no more fails than the operations that are counted.
+/// A message of the host cannot fail, so only counted operations fail.
 #[test]
 fn no_more_fails_than_is_counted() {
     let mut side = Side::new();

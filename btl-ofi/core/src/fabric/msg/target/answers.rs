@@ -31,7 +31,7 @@ pub(super) struct Answer {
 /// Words of all answers that are parked: 64 MiB. Further ones are abandoned.
 const MOST_PARKED: usize = 8 << 20;
 
-/// Numbers of answers that are free. Those of the first list have memory for their words.
+/// Numbers of free answers. Answers in the first list have memory for their words.
 #[derive(Default)]
 pub(super) struct Free {
     spare: Vec<u32>,

@@ -45,7 +45,7 @@ impl Held {
 }
 
 impl Client {
-    /// Whether its next batch, of this kind, may be executed now, while so many words of answers have not left.
+    /// Whether its next batch, of this kind, may be executed now, while `owed_words` words of answers have not left.
     #[inline]
     pub(super) fn may_execute(&self, kind: Kind, owed_words: usize) -> bool {
         let most = if owed_words < MOST_OWED { MOST_DUE } else { 1 };

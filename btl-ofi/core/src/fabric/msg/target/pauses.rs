@@ -61,7 +61,7 @@ impl Pauses {
         self.answers.clear();
     }
 
-    /// Begins a pause after so many tries in vain.
+    /// Begins a pause after `tries` tries in vain.
     fn begin(&mut self, receiver: Receiver, tries: u32, since: Option<Instant>) {
         let since = match since {
             None if tries >= TIMED => Some(Instant::now()),

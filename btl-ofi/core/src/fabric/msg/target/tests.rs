@@ -190,7 +190,7 @@ fn few_batches_wait() {
     assert_eq!(early(&mut target, 1), Ok(()));
 }
 
-/// The memory of many answers at once is given back when they have left, but for some.
+/// The memory of many answers at once is given back when they have left, except for a reserve.
 #[test]
 fn answers_give_their_memory_back() {
     const ORIGINS: u64 = 1000;
@@ -278,7 +278,7 @@ fn an_answer_that_cannot_be_sent_is_kept() {
     assert!(!target.has_unsent() && !target.owes_answers() && target.owed_bytes() == 0);
 }
 
-/// Makes so many calls of progress with answers that wait.
+/// Makes `calls` calls of progress with answers that wait.
 fn progress(target: &mut Target, port: &Port, calls: u32) {
     for _ in 0..calls {
         if target.has_unsent() {
@@ -287,8 +287,8 @@ fn progress(target: &mut Target, port: &Port, calls: u32) {
     }
 }
 
-/// The provider takes nothing for a hundred origins: each is tried rarely, and abandoned at last, so that no close
-/// waits for it. One that asks then is alive.
+/// The provider takes nothing for a hundred origins. Each origin is tried rarely and finally abandoned, so that no
+/// close waits for it. An origin that then asks is alive.
 #[test]
 fn origins_that_cannot_be_reached_cost_little() {
     const ORIGINS: u64 = 100;

@@ -106,7 +106,7 @@
 // The job, window, request or condition is not in a state for the call; nothing was done.
 #define HOST_ERR_STATE -2
 
-// The job could not be joined, or fell apart.
+// The process could not join the job, or the job failed.
 #define HOST_ERR_JOB -3
 
 // The call does not fit the window or its epoch; nothing was sent.
@@ -115,19 +115,19 @@
 // The thread level provided does not allow the call to this thread.
 #define HOST_ERR_LEVEL -5
 
-// The transport failed at something that was sent.
+// The transport failed to execute an operation that was sent.
 #define HOST_ERR_TRANSPORT -6
 
-// A tasking runtime's hooks are not what they claim.
+// A tasking runtime's hooks do not do what they claim.
 #define HOST_ERR_HOOKS -7
 
-// Two waits, or two signals, of a condition in a row; the condition is as it was.
+// Two waits, or two signals, of a condition in a row; the condition is unchanged.
 #define HOST_ERR_MISUSE -8
 
 // A bug of the host.
 #define HOST_ERR_PANIC -9
 
-// A communicator's creation or collective failed, or ranks did not call for the same thing.
+// A communicator's creation or a collective failed, or the ranks made different calls.
 #define HOST_ERR_COMM -10
 
 // Major version of this header. The string is HOST_VERSION.
@@ -184,26 +184,26 @@
 // Places of a table.
 #define HOST_COLL_ROOM 64
 
-// In the flags of an entry: those of its functions that are not host_coll_previous and host_coll_previous_start take
-// buffers on devices. If a buffer is on a device, they are called with HOST_ON_DEVICE in the type and with the buffers as the
-// program named them; host_target_location says where each lies. Other functions get copies in host memory.
+// A flag of an entry: its functions take buffers on devices, except host_coll_previous and host_coll_previous_start. If a
+// buffer is on a device, the host calls the function with HOST_ON_DEVICE in the type and with the buffers as the program
+// named them; host_target_location tells where each buffer lies. Other functions get copies in host memory.
 #define HOST_COLL_TAKES_DEVICES 1
 
-// What a host_coll_args_t begins with.
+// The magic number of a host_coll_args_t.
 #define HOST_COLL_ARGS_MAGIC 3550897271746023240
 
-// What a host_coll_table_t begins with.
+// The magic number of a host_coll_table_t.
 #define HOST_COLL_TABLE_MAGIC 3552301356684627784
 
-// The attribute of the world that says what the program can do about devices; see host_device_level.
+// The attribute of the world with the level of device support; see host_device_level.
 #define HOST_ATTR_DEVICE_LEVEL 1
 
 // The color of a rank that wants no new communicator.
 #define HOST_UNDEFINED -1
 
-// Where a program puts its own layer unless it knows better. The higher the number, the nearer to
-// the program; the host's node-local collectives are layer 100. The lowest layer's create hook runs
-// last, so that calls come to its table first: below 100 for a layer that is to see every call.
+// The default number of a program's own layer. A higher number is nearer to the program; the host's
+// node-local collectives are layer 100. The lowest layer's create hook runs last, so that calls
+// come to its table first: a layer that is to see every call needs a number below 100.
 #define HOST_LAYER_PROGRAM 1000
 
 // The runtime can take a task off its thread and put it back: `running`, `suspend`, `resume`.
@@ -212,7 +212,7 @@
 // The runtime can run another task meanwhile: `running`, `yield_now`.
 #define CRT_CAN_YIELD 2
 
-// What a crt_hooks_t begins with.
+// The magic number of a crt_hooks_t.
 #define CRT_HOOKS_MAGIC 3552019933046264387
 
 // Blocking calls occur on the master thread only.
@@ -236,25 +236,25 @@
 // Level Zero.
 #define HOST_HMEM_ZE 3
 
-// What a host_overrides_t begins with.
+// The magic number of a host_overrides_t.
 #define HOST_OVERRIDES_MAGIC 3553997954665893704
 
-// Whose functions serve an endpoint: the host's. Libfabric's providers have the numbers from 1 on.
+// The host's functions serve an endpoint. libfabric's providers have the numbers from 1 on.
 #define HOST_XPU_PROXY 1752134516
 
 // One thread.
 #define HOST_THREAD_SINGLE 0
 
-// Only the thread that called host_init calls.
+// Only the thread that called host_init makes calls.
 #define HOST_THREAD_FUNNELED 1
 
-// Any thread calls, one at a time.
+// Any thread makes calls, one at a time.
 #define HOST_THREAD_SERIALIZED 2
 
-// Any threads call at once.
+// Several threads make calls at the same time.
 #define HOST_THREAD_MULTIPLE 3
 
-// Any tasks call at once, and a blocking call blocks its task only.
+// Several tasks make calls at the same time, and a blocking call blocks its task only.
 #define HOST_TASK_MULTIPLE 4
 
 // The magic number of a host_layout_t.
@@ -275,10 +275,11 @@
 // Of memory attached and detached.
 #define HOST_WIN_DYNAMIC 3
 
-// A put that adds one to a counter of the target. It has no place in a window's table: it calls put there.
+// A put that adds one to a counter of the target. A window's table has no entry for it: the host calls the
+// table's put.
 #define HOST_RMA_PUT_NOTIFY 64
 
-// What a host_rma_args_t begins with.
+// The magic number of a host_rma_args_t.
 #define HOST_RMA_ARGS_MAGIC 3550897271628518216
 
 // A lock that several ranks hold at once.
@@ -290,10 +291,10 @@
 // No conflicting lock is held, or the matching post or start is known to have been called.
 #define HOST_MODE_NOCHECK 1
 
-// The window's memory was not stored to here since the last synchronisation.
+// This process has not stored to the window's memory since the last synchronisation.
 #define HOST_MODE_NOSTORE 2
 
-// The window's memory here is not updated by others until the next synchronisation.
+// Other processes do not update this process's memory until the next synchronisation.
 #define HOST_MODE_NOPUT 4
 
 // This fence ends no communication; on every rank alike.
@@ -401,29 +402,31 @@
 // Places of a window's table.
 #define HOST_RMA_ROOM 64
 
-// What a host_rma_table_t begins with.
+// The magic number of a host_rma_table_t.
 #define HOST_RMA_TABLE_MAGIC 3549202997342064456
 
-// Added to the type of a host_rma_call_t: elements at one side are not contiguous (host_put_layout and the
-// like), and the call does not say where they lie. An entry passes such a call to host_rma_previous.
+// Added to the type of a host_rma_call_t: the elements of one side are not contiguous (host_put_layout and
+// similar calls), and the call does not tell where they lie. An entry passes such a call to
+// host_rma_previous.
 #define HOST_WITH_GAPS 512
 
-// The place of an entry among the tables of a communicator: what host_coll_previous goes on from. For
-// the time of the communicator.
+// The place of an entry among the tables of a communicator, from which host_coll_previous continues.
+// Valid as long as the communicator.
 typedef struct host_coll_layer_t host_coll_layer_t;
 
 // A collective under way. Ended by host_coll_wait, host_coll_waitall or host_coll_test, which set the
-// handle to NULL. A NULL handle stands for a collective that has ended. Never read through.
+// handle to NULL. A NULL handle stands for a collective that has ended. The handle is never
+// dereferenced.
 typedef struct host_coll_request_t host_coll_request_t;
 
-// A communicator: ranks of the job with a context of their own. Never read through.
+// A communicator: ranks of the job with a context of their own. The handle is never dereferenced.
 typedef struct host_comm_t host_comm_t;
 
 // A ring of commands of one device, which all progress of the host serves: waiting calls, host_progress, and the
-// progress thread. A number, never read through.
+// progress thread. The handle is a number and is never dereferenced.
 typedef struct host_device_ring_t host_device_ring_t;
 
-// Hints for windows. Never read through.
+// Hints for windows. The handle is never dereferenced.
 typedef struct host_info_t host_info_t;
 
 // An operation under way. Ended by host_wait, host_waitall, host_waitany or host_test, which set the
@@ -431,14 +434,15 @@ typedef struct host_info_t host_info_t;
 // handle is never dereferenced: a handle that has ended, or was never a handle, is HOST_ERR_ARG.
 typedef struct host_request_t host_request_t;
 
-// A layer in the course of one call: what host_rma_previous goes on from. Good until the entry that got it
-// returns, and on any thread, so that a task may wait meanwhile and go on elsewhere.
+// A layer during one call, from which host_rma_previous continues. Valid on any thread until the entry
+// that got it returns, so that a task may wait and continue on another thread.
 typedef struct host_rma_layer_t host_rma_layer_t;
 
 // A window: memory of every rank, open to one-sided access.
 typedef struct host_win_t host_win_t;
 
-// Where the blocks of a buffer lie, one of each rank, in the v forms. The lists are as long as there are ranks.
+// The places of a buffer's blocks in the v forms. There is one block for each rank, so each list has one value
+// for each rank.
 typedef struct host_blocks_t {
     // Elements of each block.
     const size_t *counts;
@@ -446,23 +450,25 @@ typedef struct host_blocks_t {
     const size_t *displacements;
 } host_blocks_t;
 
-// The arguments of a collective, those that it has a meaning for; the others are zero. They grow at the
-// end only, and `size` says where that is.
+// The arguments of a collective; arguments that the collective does not use are zero. The structure
+// grows at its end only, and `size` tells its length.
 typedef struct host_coll_args_t {
     // HOST_COLL_ARGS_MAGIC.
     uint64_t magic;
     // sizeof(host_coll_args_t).
     size_t size;
-    // What this rank gives; NULL: it is in `recv`. Of an alltoallv only if the lists of `given` are NULL too.
+    // The data that this rank contributes; NULL: the data is in `recv`. For an alltoallv, NULL is allowed
+    // only if the lists of `given` are NULL too.
     const void *send;
-    // What it gets; the buffer of a broadcast.
+    // The data that this rank receives; the buffer of a broadcast.
     void *recv;
-    // Elements of a broadcast or reduction; of a block in all others. Of an allgatherv those that this rank gives.
+    // The number of elements of a broadcast or reduction, of this rank's contribution to an allgatherv, and of one
+    // block in all others.
     size_t count;
-    // Elements that each rank gets of a reduce_scatter; NULL: `count` each.
+    // The number of elements that each rank gets of a reduce_scatter; NULL: `count` each.
     const size_t *counts;
-    // The element type; with HOST_ON_DEVICE where a buffer is on a device, which only an entry with
-    // HOST_COLL_TAKES_DEVICES is called with.
+    // The element type; with HOST_ON_DEVICE if a buffer is on a device. Only an entry with
+    // HOST_COLL_TAKES_DEVICES gets buffers on devices.
     int datatype;
     // How elements are combined.
     int op;
@@ -470,9 +476,9 @@ typedef struct host_coll_args_t {
     int root;
     // Zero.
     int reserved;
-    // Where the blocks of an alltoallv's `send` lie.
+    // The places of the blocks of an alltoallv's `send`.
     struct host_blocks_t given;
-    // Where the blocks of an allgatherv's or alltoallv's `recv` lie.
+    // The places of the blocks of an allgatherv's or alltoallv's `recv`.
     struct host_blocks_t taken;
 } host_coll_args_t;
 
@@ -484,9 +490,9 @@ typedef int (*host_coll_fn)(void *data,
                             int collective,
                             const struct host_coll_args_t *args);
 
-// A nonblocking entry: begins the collective and gives a request, from host_coll_previous_start or
-// host_coll_request_of_layer; NULL when it is done already. The buffers are good until it is, `args`
-// until this returns.
+// A nonblocking entry: starts the collective and returns a request from host_coll_previous_start or
+// host_coll_request_of_layer, or NULL if the collective is done already. The buffers are valid until
+// the collective is done, `args` until the entry returns.
 typedef int (*host_coll_start_fn)(void *data,
                                   const struct host_coll_layer_t *layer,
                                   struct host_comm_t *comm,
@@ -494,11 +500,11 @@ typedef int (*host_coll_start_fn)(void *data,
                                   const struct host_coll_args_t *args,
                                   struct host_coll_request_t **request);
 
-// The functions of one collective. All NULL: those that are there stay.
+// The functions of one collective. If all are NULL, the present functions stay.
 typedef struct host_coll_entry_t {
     // NULL: the host's default is used, not the entry below.
     host_coll_fn blocking;
-    // Not NULL where `blocking` is not.
+    // Not NULL if `blocking` is not NULL.
     host_coll_start_fn nonblocking;
     // HOST_COLL_TAKES_DEVICES, or 0.
     size_t flags;
@@ -515,25 +521,25 @@ typedef struct host_coll_table_t {
     uint64_t magic;
     // sizeof(host_coll_table_t).
     size_t size;
-    // What the layer's entries are called with.
+    // The first argument of the layer's entries.
     void *data;
     // The functions, at the places HOST_COLL_*.
     struct host_coll_entry_t entries[HOST_COLL_ROOM];
 } host_coll_table_t;
 
 // Makes progress with a collective that a layer runs: 1 when it is done, 0 when not, or a negative
-// code. Not called again after the end or an error; then `state` is the layer's again. Never called
-// by two threads at once. It has to end with an error once a rank is gone or the communicator has
-// failed, as the host's own requests do.
+// code. The host does not call it again after the end or an error; then `state` belongs to the
+// layer again. Two threads never call it at once. Like the host's own requests, it must end with an
+// error once a rank is gone or the communicator has failed.
 typedef int (*host_coll_pending_fn)(void *state);
 
-// What is called with a communicator that was made or is freed, and `param`: HOST_SUCCESS, or a
-// negative code.
+// A hook, called with a communicator that was made or is freed, and `param`. Returns HOST_SUCCESS
+// or a negative code.
 typedef int (*host_comm_hook_fn)(struct host_comm_t *comm, void *param);
 
-// A condition: what a thread or task sleeps on, and a completion signals. All bytes zero
-// (CRT_COND_INIT) is a new one. Wait and signal alternate; one signal that comes before its wait is
-// kept.
+// A condition, on which a thread or task sleeps until a completion signals it. A new condition has
+// all bytes zero (CRT_COND_INIT). Wait and signal alternate; one signal that comes before its wait
+// is kept.
 typedef struct crt_cond_t {
     // State, attachments and signals.
     uint32_t word;
@@ -542,8 +548,9 @@ typedef struct crt_cond_t {
     void *task;
 } crt_cond_t;
 
-// What a tasking runtime lends to the host, so that a task waits without its thread. It grows at its end
-// only, and `size` says where that is: functions beyond are NULL.
+// The functions that a tasking runtime lends to the host, so that a task waits without blocking its
+// thread. The structure grows at its end only, and `size` tells its length: functions beyond it are
+// NULL.
 typedef struct crt_hooks_t {
     // CRT_HOOKS_MAGIC.
     uint64_t magic;
@@ -553,21 +560,23 @@ typedef struct crt_hooks_t {
     uint32_t claims;
     // Zero.
     uint32_t reserved;
-    // The task that calls; NULL outside of any, where a wait blocks the thread.
+    // Returns the calling task; NULL outside of any task, where a wait blocks the thread.
     void *(*running)(void);
-    // Takes the calling task, which is `task`, off its thread until it is resumed. May return early.
+    // Takes the calling task `task` off its thread until the task is resumed. May return early.
     void (*suspend)(void *task);
-    // Lets a task go on. Comes from any thread, maybe before `suspend`, which then returns at once; must
-    // neither block nor run the task itself. None comes, or is under way, once the wait has returned.
+    // Resumes a task. The host may call it from any thread, also before `suspend`, which then returns at
+    // once. It must neither block nor run the task itself. Once the wait has returned, no call comes or
+    // is under way.
     void (*resume)(void *task);
     // Runs another task on this thread, if there is one.
     void (*yield_now)(void);
 } crt_hooks_t;
 
-// Copies to `size` flat bytes at `dest` what lies `offset` bytes into the `count` runs of `iov`, each of
-// the kind (HOST_HMEM_*) that `iface` says; kinds may be mixed. Returns when it is done, with the bytes
-// copied or a negative libfabric errno: -FI_ENOSYS (-38) for a kind that it does not know. Any thread of
-// the process may call it, several at once; it calls nothing of the host.
+// Copies device memory to `size` contiguous bytes at `dest`. The source is the `count` runs of `iov`,
+// from byte `offset` on; `iface` holds the kind (HOST_HMEM_*) of each run, and kinds may be mixed. The
+// copy is synchronous. Returns the number of bytes copied or a negative libfabric errno: -FI_ENOSYS
+// (-38) for an unknown kind. Several threads of the process may call it at the same time; it must not
+// call the host.
 typedef ptrdiff_t (*host_copy_from_hmem_fn)(void *dest,
                                             size_t size,
                                             const struct iovec *iov,
@@ -575,7 +584,7 @@ typedef ptrdiff_t (*host_copy_from_hmem_fn)(void *dest,
                                             size_t count,
                                             uint64_t offset);
 
-// Copies `size` flat bytes at `src` to device memory; otherwise as host_copy_from_hmem_fn.
+// Copies `size` contiguous bytes at `src` to device memory; otherwise as host_copy_from_hmem_fn.
 typedef ptrdiff_t (*host_copy_to_hmem_fn)(const struct iovec *iov,
                                           const uint32_t *iface,
                                           size_t count,
@@ -583,8 +592,8 @@ typedef ptrdiff_t (*host_copy_to_hmem_fn)(const struct iovec *iov,
                                           const void *src,
                                           size_t size);
 
-// Copies blocks of device memory of kind `iface` at regular distances to `size` flat bytes at `dest`, one
-// after the other: count[1] rows of count[0] blocks of `block` bytes. Block i of row j begins
+// Copies blocks of device memory of kind `iface` at regular distances to `size` contiguous bytes at
+// `dest`, one after the other: count[1] rows of count[0] blocks of `block` bytes. Block i of row j begins
 // i * stride[0] + j * stride[1] bytes after `base`. Otherwise as host_copy_from_hmem_fn.
 typedef ptrdiff_t (*host_copy_from_strided_fn)(void *dest,
                                                size_t size,
@@ -594,7 +603,8 @@ typedef ptrdiff_t (*host_copy_from_strided_fn)(void *dest,
                                                const size_t *stride,
                                                const size_t *count);
 
-// Copies `size` flat bytes at `src` to blocks of device memory; otherwise as host_copy_from_strided_fn.
+// Copies `size` contiguous bytes at `src` to blocks of device memory; otherwise as
+// host_copy_from_strided_fn.
 typedef ptrdiff_t (*host_copy_to_strided_fn)(void *base,
                                              uint32_t iface,
                                              size_t block,
@@ -605,8 +615,8 @@ typedef ptrdiff_t (*host_copy_to_strided_fn)(void *base,
 
 // Starts the copy of host_copy_from_hmem_fn on the program's `stream` and returns before it is complete.
 // Writes an event for host_event_query_fn, or NULL if the copy is complete already. All memory stays until
-// the event is over. Returns the bytes that are being copied, or a negative libfabric errno if no copy began.
-// After -FI_EAGAIN (-11) the synchronous function is called instead.
+// the event is over. Returns the number of bytes that are being copied, or a negative libfabric errno if no
+// copy began. After -FI_EAGAIN (-11) the host calls the synchronous function instead.
 typedef ptrdiff_t (*host_copy_from_async_fn)(void *stream,
                                              void *dest,
                                              size_t size,
@@ -627,12 +637,12 @@ typedef ptrdiff_t (*host_copy_to_async_fn)(void *stream,
                                            void **event);
 
 // The state of such a copy, without waiting: 0 while it is under way, 1 when it is complete, a negative
-// libfabric errno when it failed. With the last two answers the event is over, and is not asked for again.
-// Any thread of the process may call it, several at once; it calls nothing of the host.
+// libfabric errno when it failed. With the last two answers the event is over, and the host does not ask
+// again. Several threads of the process may call it at the same time; it must not call the host.
 typedef int32_t (*host_event_query_fn)(void *event);
 
-// How a program has device memory reached. It grows at its end only, and `size` says where that is:
-// functions beyond are NULL.
+// A program's copy functions for device memory. The structure grows at its end only, and `size`
+// tells its length: functions beyond it are NULL.
 typedef struct host_overrides_t {
     // HOST_OVERRIDES_MAGIC.
     uint64_t magic;
@@ -642,13 +652,14 @@ typedef struct host_overrides_t {
     host_copy_from_hmem_fn copy_from_hmem_iov;
     // Host to device.
     host_copy_to_hmem_fn copy_to_hmem_iov;
-    // Blocks at regular distances, device to host: called once for a strided buffer, and for an indexed one
-    // that is rows of equal blocks. For NULL the functions above are called, with up to 256 runs at a time.
+    // Blocks at regular distances, device to host: called once for a strided buffer, and for an indexed
+    // buffer that consists of rows of equal blocks. If it is NULL, the host calls the functions above, with
+    // up to 256 runs at a time.
     host_copy_from_strided_fn copy_from_hmem_strided;
     // The same, host to device.
     host_copy_to_strided_fn copy_to_hmem_strided;
-    // Copies that are complete later, device to host: called for large transfers of a buffer that the
-    // transport takes as it is, if query_event is set too. Copies then overlap each other and the network.
+    // Asynchronous copies, device to host: called for large transfers of a buffer that the transport takes
+    // unpacked, if query_event is set too. Copies then overlap each other and the network.
     host_copy_from_async_fn copy_from_hmem_async;
     // The same, host to device.
     host_copy_to_async_fn copy_to_hmem_async;
@@ -658,28 +669,29 @@ typedef struct host_overrides_t {
     void *stream;
 } host_overrides_t;
 
-// What kernels start operations through, by the functions of host_xpu_device.h: the layout of libfabric's struct
-// fid_xpu_ep. Passed to kernels by value.
+// An endpoint through which kernels start operations, with the functions of host_xpu_device.h. It has the layout
+// of libfabric's struct fid_xpu_ep. Passed to kernels by value.
 typedef struct host_xpu_ep_t {
     // libfabric's FI_CLASS_EP.
     uint32_t fclass;
     // HOST_XPU_PROXY.
     uint32_t prov_id;
-    // The ring, as the device reaches it.
+    // The device's address of the ring.
     uint64_t prov_ctx;
 } host_xpu_ep_t;
 
-// A window as kernels name it. Passed by value.
+// A window in calls of kernels. Passed by value.
 typedef struct host_xpu_win_t {
-    // Which of the ring's windows it is.
+    // The window's number in the ring.
     uint32_t number;
 } host_xpu_win_t;
 
-// What host_win_set_error_handler registers. `code` is what the call is about to return, and
-// host_error_text() says more.
+// The function that host_win_set_error_handler registers. `code` is the code that the call is
+// about to return; host_error_text() has the details.
 typedef void (*host_win_error_fn)(struct host_win_t *win, int code, void *data);
 
-// A window that is being made, as a hook sees it. It grows at its end only: `size` says what a host gives.
+// A window that is being made, for a hook. The structure grows at its end only: `size` tells the length
+// that this host fills in.
 typedef struct host_new_win_t {
     // sizeof(host_new_win_t).
     size_t size;
@@ -691,7 +703,7 @@ typedef struct host_new_win_t {
     int kind;
     // Zero.
     int reserved;
-    // Which functions it got: shm, mixed or btl.
+    // The table that the window got: shm, mixed or btl.
     const char *table_name;
     // This rank's memory.
     void *base;
@@ -699,29 +711,30 @@ typedef struct host_new_win_t {
     size_t bytes;
 } host_new_win_t;
 
-// One call of an entry, checked: the epoch allows it, and what it reaches lies in the target's memory.
-// What has no meaning for the entry is zero. It grows at its end only: `size` says what a host gives.
+// One call of an entry. The host has checked that the epoch allows the call and that the target's
+// elements lie in the target's memory. Fields that the entry does not use are zero. The structure
+// grows at its end only: `size` tells the length that this host fills in.
 typedef struct host_rma_call_t {
     // sizeof(host_rma_call_t).
     size_t size;
     // HOST_RMA_*.
     size_t entry;
-    // The target's rank. Of shared_query negative for the first rank that has memory.
+    // The target's rank. For shared_query, a negative rank means the first rank that has memory.
     int target;
-    // HOST_LOCK_* of lock and unlock; negative where no lock was taken.
+    // HOST_LOCK_* for lock and unlock; negative if no lock was taken.
     int lock;
     // HOST_MODE_*.
     uint32_t assertion;
-    // Of test: set by the entry where the exposure is over.
+    // For test: the entry sets it if the exposure is over.
     int done;
-    // Where the target's elements begin: in this process for a window whose table is shm, else in the
-    // target's.
+    // The address of the target's first element: in this process if the window's table is shm, else
+    // in the target's process.
     uint64_t address;
-    // The origin's buffer; of get and rget the one that is written.
+    // The origin's buffer; for get and rget, the buffer that is written.
     void *origin;
-    // Where fetching calls put what was at the target.
+    // The buffer for the old values of fetching calls.
     void *result;
-    // What compare_and_swap compares with.
+    // The value that compare_and_swap compares with.
     const void *compare;
     // Elements; contiguous at both ends unless the type has HOST_WITH_GAPS.
     size_t count;
@@ -733,16 +746,16 @@ typedef struct host_rma_call_t {
     const size_t *group;
     // How many there are.
     size_t group_count;
-    // The memory of attach and detach; of shared_query set by the entry.
+    // The memory of attach and detach; for shared_query, the entry sets it.
     void *base;
-    // Its bytes; of shared_query set by the entry.
+    // The bytes of this memory; for shared_query, the entry sets it.
     size_t bytes;
-    // Of shared_query: the target's displacement unit, set by the entry.
+    // For shared_query: the target's displacement unit, which the entry sets.
     uint32_t unit;
     // Zero.
     int reserved;
-    // The hints of set_info, which stay the host's; of get_info set by the entry to hints of its own, which
-    // become the host's.
+    // The hints of set_info, which belong to the host. For get_info, the entry sets it to new hints, which
+    // then belong to the host.
     struct host_info_t *info;
 } host_rma_call_t;
 
@@ -751,30 +764,31 @@ typedef int (*host_rma_fn)(void *data,
                            const struct host_rma_layer_t *layer,
                            struct host_rma_call_t *call);
 
-// The functions of one window. As a hook gets it, each that the host knows is host_rma_previous, which stands
-// for what is there; calls go past those that a hook leaves so, and NULL is refused. No entry ever moves:
-// new functions take the places after those that there are. Those are NULL where a host does not know
-// them, and a hook that sets one all the same is refused. A hook writes no further than `size`.
+// The functions of one window. When a hook gets the table, each entry that the host knows is
+// host_rma_previous, which stands for the present function. Calls skip an entry that a hook leaves so; a hook
+// that sets such an entry to NULL is refused. No entry ever moves: new functions are added at the end.
+// Entries that a host does not know are NULL, and a hook that sets such an entry is refused. A hook must not
+// write beyond `size`.
 typedef struct host_rma_table_t {
     // HOST_RMA_TABLE_MAGIC.
     uint64_t magic;
     // sizeof(host_rma_table_t).
     size_t size;
-    // What this window's entries are called with.
+    // The first argument of this window's entries.
     void *data;
     // The functions, at the places HOST_RMA_*.
     host_rma_fn entries[HOST_RMA_ROOM];
 } host_rma_table_t;
 
-// What is called with every window that is made, before its creation returns: may replace entries of
-// `table` and set its data. HOST_SUCCESS, or a negative code, with which the creation fails at all
-// ranks.
+// A hook, called with every new window before its creation returns. It may replace entries of
+// `table` and set its data. Returns HOST_SUCCESS, or a negative code with which the creation fails
+// at all ranks.
 typedef int (*host_win_hook_fn)(const struct host_new_win_t *win,
                                 struct host_rma_table_t *table,
                                 void *param);
 
-// What is called when a window ends for which the hook had succeeded, or that did not come to be.
-// `data` is what the hook has set in the table.
+// Called when a window ends for which the hook succeeded, or when its creation fails. `data` is
+// the value that the hook set in the table.
 typedef void (*host_win_ended_fn)(void *data, void *param);
 
 // A function that host_request_detach calls when the operation is complete. `status` is 0 or a
@@ -789,19 +803,19 @@ typedef struct host_block_t {
     size_t length;
 } host_block_t;
 
-// A run of elements that says itself where it is.
+// A run of elements with an address of its own.
 typedef struct host_run_t {
-    // Its first element, named as any buffer: on the host or on a device.
+    // The run's first element, on the host or on a device, given like any buffer.
     void *address;
     // Elements in the run.
     size_t length;
 } host_run_t;
 
-// Where the elements of one side of a transfer lie, relative to the start of its buffer. Strided: `blocks` is
+// The layout of the elements of one side of a transfer, relative to the start of its buffer. Strided: `blocks` is
 // NULL, and there are `count` runs of `length` elements whose starts are `stride` elements apart; runs must
 // not overlap. Indexed: `blocks` points to `count` runs, and `length` and `stride` are zero. Absolute: `runs` points to
-// `count` runs, each in the memory that it names, and everything else is zero; the buffer of the call is NULL. Only origins
-// have such layouts. A call copies what it needs before it returns. The table grows at its end only.
+// `count` runs, each with an address of its own, and everything else is zero; the buffer of the call is NULL. Only origins
+// have absolute layouts. A call copies the layout before it returns. The structure grows at its end only.
 typedef struct host_layout_t {
     // HOST_LAYOUT_MAGIC.
     uint64_t magic;
@@ -815,8 +829,8 @@ typedef struct host_layout_t {
     size_t length;
     // Elements from the start of a run to the start of the next.
     size_t stride;
-    // The element type. With HOST_ON_DEVICE in an origin's layout, a buffer in host memory is refused; a
-    // target's layout has no use for it.
+    // The element type. With HOST_ON_DEVICE in an origin's layout, a buffer in host memory is refused;
+    // the flag has no effect in a target's layout.
     int datatype;
     // Zero.
     int reserved;
@@ -824,24 +838,24 @@ typedef struct host_layout_t {
     const struct host_run_t *runs;
 } host_layout_t;
 
-// The arguments of a transfer or an atomic update, those that it has a meaning for; the others are zero. They grow at the
-// end only, and `size` says where that is.
+// The arguments of a transfer or an atomic update; arguments that the call does not use are zero. The structure grows at
+// its end only, and `size` tells its length.
 typedef struct host_rma_args_t {
     // HOST_RMA_ARGS_MAGIC.
     uint64_t magic;
     // sizeof(host_rma_args_t).
     size_t size;
-    // The origin's buffer; of a get the one that is written. May be NULL with HOST_NO_OP.
+    // The origin's buffer; for a get, the buffer that is written. May be NULL with HOST_NO_OP.
     void *origin;
-    // Where fetching calls put what was at the target.
+    // The buffer for the old values of fetching calls.
     void *result;
-    // What a compare_and_swap compares with.
+    // The value that compare_and_swap compares with.
     const void *compare;
-    // Elements of a side without a layout; fetch_and_op and compare_and_swap take one.
+    // The number of elements of a side without a layout; 1 for fetch_and_op and compare_and_swap.
     size_t count;
-    // Where the target's elements begin, in its units.
+    // The displacement of the target's first element, in the target's units.
     uint64_t displacement;
-    // Their type. With HOST_ON_DEVICE host memory is refused.
+    // The element type. With HOST_ON_DEVICE, host memory is refused.
     int datatype;
     // The operation of accumulates.
     int op;
@@ -849,10 +863,10 @@ typedef struct host_rma_args_t {
     int target;
     // The counter of a HOST_RMA_PUT_NOTIFY, 0 to HOST_WIN_COUNTERS - 1.
     int counter;
-    // Where the origin's elements lie; NULL: together. Of put, get and accumulate only, as the target's. Both sides have the
-    // same type and number of elements.
+    // The layout of the origin's elements; NULL: contiguous. Both layouts are for put, get and accumulate only. Both sides
+    // have the same type and number of elements.
     const struct host_layout_t *origin_layout;
-    // Where the target's elements lie from `displacement` on; NULL: together.
+    // The layout of the target's elements from `displacement` on; NULL: contiguous.
     const struct host_layout_t *target_layout;
 } host_rma_args_t;
 
@@ -868,11 +882,12 @@ const char *host_error_text(void);
 // time.
 const char *host_library_version(void);
 
-// Calls a collective of a communicator, HOST_COLL_*, and waits until it is done. host_calls.h has a function for each, with
-// what it means.
+// Calls a collective of a communicator, HOST_COLL_*, and waits until it is done. host_calls.h has a documented function for
+// each.
 //
 // # Safety
-// The buffers are good for the elements named, and do not overlap. Lists have a value for each rank.
+// The buffers are valid for the given elements, and do not overlap. Lists have a value for each
+// rank.
 int host_coll(struct host_comm_t *comm,
               int collective,
               const struct host_coll_args_t *args);
@@ -880,27 +895,29 @@ int host_coll(struct host_comm_t *comm,
 // As host_coll, nonblocking. The arguments and their lists are read before the call returns.
 //
 // # Safety
-// `request` is writable; buffers are good for the elements named until the collective is done.
+// `request` is writable; the buffers are valid for the given elements until the collective is
+// done.
 int host_coll_start(struct host_comm_t *comm,
                     int collective,
                     const struct host_coll_args_t *args,
                     struct host_coll_request_t **request);
 
-// Does what a blocking entry has overridden. Called by entries with what they were called with, or
-// other arguments.
+// Calls the function that a blocking entry has overridden. Entries call it with their own
+// arguments or with others.
 //
 // # Safety
-// The arguments are good for the collective.
+// The arguments are valid for the collective.
 int host_coll_previous(void *_data,
                        const struct host_coll_layer_t *layer,
                        struct host_comm_t *comm,
                        int collective,
                        const struct host_coll_args_t *args);
 
-// Begins what a nonblocking entry has overridden.
+// Calls the function that a nonblocking entry has overridden.
 //
 // # Safety
-// The arguments are good for the collective, its buffers until it is done; `request` is writable.
+// The arguments are valid for the collective, and its buffers until it is done; `request` is
+// writable.
 int host_coll_previous_start(void *_data,
                              const struct host_coll_layer_t *layer,
                              struct host_comm_t *comm,
@@ -918,10 +935,10 @@ int host_coll_previous_start(void *_data,
 int host_comm_get_table(struct host_comm_t *comm,
                         struct host_coll_table_t *table);
 
-// Overrides the collectives of a communicator; in its create hooks only. Usually the table is what
-// host_comm_get_table has copied, with some entries replaced. It is copied, and shared with other
-// communicators for which equal tables override the same. HOST_ERR_ARG: a blocking entry is set and its
-// nonblocking one is NULL, or an entry is set that this host does not know; nothing has changed.
+// Overrides the collectives of a communicator; in its create hooks only. Usually the table comes from
+// host_comm_get_table, with some entries replaced. The host copies the table, and shares the copy
+// between communicators whose overrides are equal. HOST_ERR_ARG, and nothing changes: a blocking entry
+// is set and its nonblocking entry is NULL, or an entry is set that this host does not know.
 //
 // # Safety
 // `table` is NULL or a table, whose functions any thread may call with its data as long as
@@ -933,10 +950,10 @@ int host_comm_override(struct host_comm_t *comm,
 // override, so that the layer above finds its own.
 int host_comm_restore(struct host_comm_t *comm);
 
-// Makes the request of a collective that a layer runs itself, for a nonblocking entry to give.
+// Makes the request of a collective that a layer runs itself. A nonblocking entry returns it.
 //
 // # Safety
-// `test` may be called with `state`, by any thread, until it says that the collective is done.
+// Any thread may call `test` with `state` until `test` tells that the collective is done.
 // `request` is writable.
 int host_coll_request_of_layer(struct host_comm_t *comm,
                                host_coll_pending_fn test,
@@ -957,8 +974,9 @@ int host_coll_waitall(size_t count,
 // `request` and `done` are NULL or writable.
 int host_coll_test(struct host_coll_request_t **request, int *done);
 
-// Gives an attribute of a communicator. `found` is set to whether it has that attribute, and `value` only if
-// so; the host's attributes are those of the world. HOST_ERR_ARG: the host knows no such attribute.
+// Reads an attribute of a communicator. Sets `found` to whether the communicator has this attribute, and
+// sets `value` only then. The world has the host's attributes. HOST_ERR_ARG: the host knows no such
+// attribute.
 //
 // # Safety
 // `value` and `found` are writable.
@@ -967,27 +985,28 @@ int host_comm_get_attr(struct host_comm_t *handle,
                        int *value,
                        int *found);
 
-// All ranks of the job; the first call is collective. Ends with host_finalize.
+// Returns the communicator of all ranks of the job; the first call is collective. host_finalize
+// ends it.
 //
 // # Safety
 // `made` is writable.
 int host_comm_world(struct host_comm_t **made);
 
-// The same ranks with another context; collective.
+// Makes a communicator of the same ranks with another context; collective.
 //
 // # Safety
 // `made` is writable.
 int host_comm_dup(struct host_comm_t *parent, struct host_comm_t **made);
 
-// A communicator for each color, its ranks in the order of their keys; NULL for ranks whose color
-// is negative (HOST_UNDEFINED). Collective.
+// Makes a communicator for each color, with its ranks in the order of their keys; NULL for ranks
+// whose color is negative (HOST_UNDEFINED). Collective.
 //
 // # Safety
 // `made` is writable.
 int host_comm_split(struct host_comm_t *parent, int color, int key, struct host_comm_t **made);
 
-// A communicator of some of the parent's ranks, in the order given; NULL at the others. Collective
-// over the parent.
+// Makes a communicator of some of the parent's ranks, in the given order; NULL at the other ranks.
+// Collective over the parent.
 //
 // # Safety
 // `members` are `count` ranks of the parent; `made` is writable.
@@ -997,8 +1016,8 @@ int host_comm_create(struct host_comm_t *parent,
                      struct host_comm_t **made);
 
 // Ends a communicator and sets the handle to NULL; collective. Waits for collectives under way. The
-// world is refused: host_finalize ends it. A failed destroy hook is reported; the communicator has
-// ended all the same.
+// world is refused: host_finalize ends it. If a destroy hook fails, the call reports this, and the
+// communicator has still ended.
 //
 // # Safety
 // `comm` is NULL or writable.
@@ -1014,13 +1033,13 @@ int host_comm_size(struct host_comm_t *comm);
 int host_comm_node(struct host_comm_t *comm,
                    int of);
 
-// Registers hooks of a layer, either or both: `create` is called with every communicator made from
-// here on, from the highest layer to the lowest, and `destroy` when one is freed, in the reverse
-// order; each with its own `param`. Every rank registers the same layers. A create hook that fails
-// makes the creation fail at all ranks, and the hooks that had succeeded are undone by the destroy
-// hooks registered with them, the last first. The one that failed cleans up for itself; the table that
-// the communicator had before it is put back. The handle that hooks see is the one that the creation
-// will give.
+// Registers a create hook, a destroy hook or both for a layer. `create` is called with every
+// communicator made from now on, from the highest layer to the lowest, and `destroy` when a
+// communicator is freed, in the reverse order; each hook gets its own `param`. Every rank registers
+// the same layers. If a create hook fails, the creation fails at all ranks. The host then calls the
+// destroy hooks of the create hooks that succeeded, the last first. The failed hook cleans up for
+// itself, and the communicator's table before this hook is restored. Hooks get the handle that the
+// creation will return.
 //
 // # Safety
 // Any thread may call the functions with `param` until the layer is unregistered and the
@@ -1034,16 +1053,16 @@ int host_comm_hooks_register(uint32_t layer,
 // the communicator is freed already.
 int host_comm_hooks_unregister(uint32_t layer);
 
-// Turns the condition off, and blocks the calling thread or task, as OMP_EXTERNAL says, until
-// crt_signal turns it on. Returns at once when the signal came before. HOST_ERR_MISUSE: another
-// thread or task waits already.
+// Turns the condition off, and blocks the calling thread or task (see OMP_EXTERNAL) until
+// crt_signal turns the condition on. Returns at once if the signal came before. HOST_ERR_MISUSE:
+// another thread or task waits already.
 //
 // # Safety
-// `condition` is a condition, which stays meanwhile.
+// `condition` is a condition, and stays valid during the call.
 int crt_wait(struct crt_cond_t *condition);
 
-// Turns the condition on and wakes its waiter; any thread may call. HOST_ERR_MISUSE: it was
-// signalled, and not waited on since.
+// Turns the condition on and wakes its waiter; any thread may call. HOST_ERR_MISUSE: the condition
+// was signalled, and no wait came since.
 //
 // # Safety
 // `condition` is a condition.
@@ -1056,18 +1075,18 @@ int crt_signal(struct crt_cond_t *condition);
 // `condition` is a condition.
 int crt_cond_destroy(struct crt_cond_t *condition);
 
-// Sets the hooks of the tasking runtime; NULL takes them away. Comes before host_init, which provides
-// HOST_TASK_MULTIPLE only where hooks are set. Used by waits that begin afterwards.
-// HOST_ERR_HOOKS: the table does not hold what it claims, a task waits by the hooks that are set, they
-// only suspend and the job has no progress thread, or host_init has refused the task level for want of
-// hooks; the earlier hooks stay.
+// Sets the hooks of the tasking runtime; NULL removes them. Call it before host_init, which provides
+// HOST_TASK_MULTIPLE only if hooks are set. Waits that begin afterwards use the hooks. HOST_ERR_HOOKS,
+// and the earlier hooks stay: a claimed function is missing, a task waits by the present hooks, the
+// hooks only suspend and the job has no progress thread, or host_init has refused the task level
+// because hooks were missing.
 //
 // # Safety
-// `hooks` is NULL or a table, whose functions stay as long as they are set.
+// `hooks` is NULL or a table, whose functions stay callable as long as they are set.
 int crt_set_hooks(const struct crt_hooks_t *hooks);
 
-// For headers that try a runtime before they set its hooks: refuses them, with a text for
-// host_error_text. Always HOST_ERR_HOOKS.
+// Refuses hooks with a text for host_error_text, for headers that test a runtime before they set
+// its hooks. Always returns HOST_ERR_HOOKS.
 int crt_refuse_hooks(void);
 
 // Selects whether a blocking call blocks the process, the thread or the task; overrides the
@@ -1075,47 +1094,48 @@ int crt_refuse_hooks(void);
 // OMP_EXTERNAL_*, has no effect.
 void omp_set_external(int mode);
 
-// What a blocking call blocks: OMP_EXTERNAL_*. After host_init that of the level provided.
+// Returns whether a blocking call blocks the process, the thread or the task: OMP_EXTERNAL_*.
+// After host_init, the value follows the provided level.
 int omp_get_external(void);
 
-// The devices that the host knows of, numbered from 0, or a negative HOST_ERR_* code.
+// Returns the number of devices that the host knows, which are numbered from 0, or a negative
+// HOST_ERR_* code.
 int host_device_count(void);
 
-// What the program can do about devices: 1 it starts operations on host memory, 2 also on device memory, 3
-// devices start operations on device memory too (host_device_ring_create), 4 and on host memory; or a negative
-// HOST_ERR_* code.
+// Returns the level of device support, or a negative HOST_ERR_* code. 1: the program starts operations on host
+// memory; 2: also on device memory; 3: devices also start operations on device memory
+// (host_device_ring_create); 4: devices also start operations on host memory.
 int host_device_level(void);
 
-// Allocates memory on a device, which buffers of calls may be in until host_device_free. The pointer
-// is the device's: the host's own loads and stores must not use it.
+// Allocates memory on a device. Buffers of calls may lie in it until host_device_free. The pointer
+// is a device address: loads and stores of the program's host code must not use it.
 //
 // # Safety
 // `memory` is writable.
-int host_device_alloc(int device,
-                      size_t size,
-                      void **memory);
+int host_device_alloc(int device, size_t size, void **memory);
 
-// Gives back what host_device_alloc gave, and sets the pointer to NULL. No call uses it any more.
+// Frees memory of host_device_alloc, and sets the pointer to NULL. No call may use the memory any
+// longer.
 //
 // # Safety
 // `memory` is writable.
 int host_device_free(void **memory);
 
-// Copies `size` bytes of device memory to host memory, and returns when they are there.
+// Copies `size` bytes of device memory to host memory, and returns when the copy is complete.
 //
 // # Safety
 // `into` is writable for `size` bytes.
 int host_device_read(void *into, void *from, size_t size);
 
-// Copies `size` bytes of host memory to device memory, and returns when they are there.
+// Copies `size` bytes of host memory to device memory, and returns when the copy is complete.
 //
 // # Safety
 // `from` is readable for `size` bytes.
 int host_device_write(void *to, const void *from, size_t size);
 
-// Tells the host that `size` bytes at `host` are mapped at `memory` on a device, as
-// omp_target_associate_ptr tells OpenMP; until host_device_disassociate. A variable may be mapped on
-// several devices; its pointer alone then means the one of the lowest number.
+// Tells the host that `size` bytes at `host` are mapped at `memory` on a device, until
+// host_device_disassociate. omp_target_associate_ptr is the equivalent for OpenMP. A variable may be
+// mapped on several devices; its pointer alone then means the device with the lowest number.
 //
 // # Safety
 // The range at `memory` is memory of that device until then.
@@ -1127,25 +1147,24 @@ int host_device_associate(const void *host,
 // Removes the association of `host` with memory of a device (see host_device_associate).
 int host_device_disassociate(const void *host, int device);
 
-// Where a pointer's memory is: its device and the address there; -1 and the pointer for host memory.
+// Finds the memory of a pointer: its device and the address there; -1 and the pointer for host
+// memory.
 //
 // # Safety
 // `device` and `memory` are writable.
-int host_target_location(const void *pointer_,
-                         int *device,
-                         void **memory);
+int host_target_location(const void *pointer_, int *device, void **memory);
 
-// The device address that a pointer names: a host pointer that is mapped there, or memory of
-// the device itself. An error if there is no such address.
+// Finds the device address for a pointer: a host pointer that is mapped there, or memory of the
+// device itself. An error if there is no such address.
 //
 // # Safety
 // `memory` is writable.
 int host_target_pointer(const void *pointer_, int device, void **memory);
 
-// Packs a device and the address there of what a pointer names into one pointer, which every call that
-// takes a buffer or a window's memory takes in its place, collectives too; -1 says host memory, of a
-// pointer that is mapped on a device too. (The other ways: the pointer itself, and HOST_ON_DEVICE added
-// to the type where a call takes one.)
+// Packs a device and a pointer's address there into one pointer. Every call that takes a buffer or a
+// window's memory accepts the packed pointer, collectives too. Device -1 means the host memory of a
+// pointer that is also mapped on a device. (The alternatives: the pointer itself, and HOST_ON_DEVICE
+// added to the type if a call takes a type.)
 //
 // # Safety
 // `encoded` is writable.
@@ -1153,28 +1172,29 @@ int host_encode_location(const void *pointer_,
                          int device,
                          void **encoded);
 
-// Sets how device memory is reached, for all kinds: at once, in windows and buffers that exist already
-// too. Operations under way keep earlier functions for their local buffers. In the
-// place of a function that is NULL comes the transport's own, which knows CUDA only; NULL instead of a table
-// is a table of none. The provider is offered the functions too: host_query_overrides has its answer. A single
-// function is offered only where CUDA is the only kind of memory that the provider reaches.
+// Sets the copy functions for device memory of all kinds. They apply at once, also to existing windows and
+// buffers. Operations under way keep the earlier functions for their local buffers. If a function is NULL, the
+// transport uses its own, which knows CUDA only; NULL instead of a table removes all functions. The provider
+// is offered the functions too: host_query_overrides has its answer. A single function is offered only if CUDA
+// is the only kind of memory that the provider reaches.
 //
 // # Safety
-// `overrides` is NULL or a table. All functions that were ever set do what their types say, until host_finalize has returned.
+// `overrides` is NULL or a table. All functions that were ever set follow the rules of their types until host_finalize has
+// returned.
 int host_set_overrides(const struct host_overrides_t *overrides);
 
 // Asks whether the provider uses the functions of host_set_overrides. `answer` becomes a libfabric errno: 0 if
-// it does; -FI_ENOSYS (-38) if it does not support this, or was offered none; another negative one with
-// which it refused them; -FI_ENODATA (-61) if none are set. Where it is not 0, the transport's own copies use the
-// functions, and memory that the provider reaches by itself does not.
+// the provider uses them; -FI_ENOSYS (-38) if it does not support overrides, or was offered none; another
+// negative errno if it refused them with that errno; -FI_ENODATA (-61) if none are set. If the answer is not 0,
+// only the transport's own copies use the functions; memory that the provider accesses itself does not.
 //
 // # Safety
 // `answer` is writable.
 int host_query_overrides(int *answer);
 
-// Tells the host of a device of a kind, and of its number among those of its kind. `device` becomes its
-// number in calls and in "device_num". The host gives out no memory of it: see host_device_add_memory.
-// It starts no operations unless host_device_starts says so.
+// Adds a device of a kind, with its number among the devices of this kind. `device` becomes its number
+// in calls and in "device_num". The host does not allocate its memory: see host_device_add_memory.
+// The device starts no operations unless the program calls host_device_starts.
 // Devices stay until host_finalize.
 //
 // # Safety
@@ -1184,19 +1204,19 @@ int host_device_add(const char *name,
                     uint64_t number,
                     int *device);
 
-// Says that kernels of a device that the program added read and write host memory, with atomics, and so start
-// operations through rings (host_device_ring_create).
+// Declares that kernels of a device that the program added can read and write host memory, also by atomics,
+// so that they can start operations through rings (host_device_ring_create).
 int host_device_starts(int device);
 
-// Tells the host of `size` bytes of memory on a device, which buffers and windows may lie in until
-// host_device_forget_memory. The host reaches for it by the copy functions only.
+// Tells the host of `size` bytes of memory on a device. Buffers and windows may lie in this memory
+// until host_device_forget_memory. The host accesses it by the copy functions only.
 //
 // # Safety
 // The range is memory of that device until then.
 int host_device_add_memory(int device, const void *memory, size_t size);
 
-// Takes back what host_device_add_memory said of the memory that begins at `memory`. No operation and
-// no window uses it any more.
+// Undoes host_device_add_memory for the memory that begins at `memory`. No operation and no window
+// may use the memory any longer.
 int host_device_forget_memory(const void *memory);
 
 // Makes a ring of at least `slots` commands (1 to 65536) for a device: pinned and mapped for a CUDA device, at the
@@ -1209,8 +1229,8 @@ int host_device_ring_create(int device,
                             size_t slots,
                             struct host_device_ring_t **made);
 
-// The memory of a ring at the host, for a program that maps it for a device of its own: the device's address
-// then takes the place of `prov_ctx`. It stays until host_device_ring_free.
+// Returns the host memory of a ring, for a program that maps the memory for a device of its own: the
+// device's address then replaces `prov_ctx`. The memory stays until host_device_ring_free.
 //
 // # Safety
 // `base` and `size` are writable.
@@ -1218,14 +1238,14 @@ int host_device_ring_memory(struct host_device_ring_t *handle,
                             void **base,
                             size_t *size);
 
-// What kernels of the ring's device start operations through.
+// Returns the endpoint through which kernels of the ring's device start operations.
 //
 // # Safety
 // `ep` is writable.
 int host_device_ring_export(struct host_device_ring_t *handle, struct host_xpu_ep_t *ep);
 
-// Lets commands of a ring use a window, of which a lock or lock_all epoch is open when they come; `known` is what
-// kernels name it by. The window is freed after the ring.
+// Lets commands of a ring use a window. A lock or lock_all epoch of the window must be open when commands come;
+// `known` is the window's name for kernels. The window must be freed after the ring.
 //
 // # Safety
 // `win` is a window that no other thread frees; `known` is writable.
@@ -1233,8 +1253,9 @@ int host_device_ring_add_window(struct host_device_ring_t *handle,
                                 struct host_win_t *win,
                                 struct host_xpu_win_t *known);
 
-// How many operations of a ring succeeded, and how many failed. HOST_ERR_STATE: the ring is closed, by the program
-// or because the device wrote what no kernel of host_xpu_device.h writes; the numbers are there all the same.
+// Returns the numbers of a ring's operations that succeeded and failed. HOST_ERR_STATE: the program closed the
+// ring, or the device wrote a command that no kernel of host_xpu_device.h writes; the numbers are valid
+// nevertheless.
 //
 // # Safety
 // `succeeded` and `failed` are writable.
@@ -1242,8 +1263,8 @@ int host_device_ring_status(struct host_device_ring_t *handle,
                             uint64_t *succeeded,
                             uint64_t *failed);
 
-// Ends the service of a ring: waits for what is under way. Kernels that still wait, or post, are told -ECANCELED.
-// Not called from a function that progress calls.
+// Ends the service of a ring, after its operations under way. Kernels that still wait or post get -ECANCELED. A
+// function that progress calls must not call it.
 int host_device_ring_close(struct host_device_ring_t *handle);
 
 // Closes a ring, gives its memory back, and sets the handle to NULL.
@@ -1252,20 +1273,19 @@ int host_device_ring_close(struct host_device_ring_t *handle);
 // `handle` points to NULL or a ring. The kernels that use it have ended, and no other thread uses it.
 int host_device_ring_free(struct host_device_ring_t **handle);
 
-// Leaves the job in good order; collective. Before it, the program frees its windows and all
-// communicators except the world.
+// Leaves the job in good order; collective. The program must free its windows and all
+// communicators except the world before.
 int host_finalize(void);
 
-// Joins the job that this process was started in by `host-stub launch`, mpirun or srun, or makes one
-// of its own, for a thread level HOST_THREAD_*. `provided`, unless NULL, gets the level that the
-// program has to keep to; OMP_EXTERNAL or omp_set_external can make it another than was asked for.
-// HOST_TASK_MULTIPLE is provided only where a tasking runtime's hooks are set (crt_set_hooks,
-// crt_omp_yield_in_waits), else HOST_THREAD_MULTIPLE and a warning.
+// Joins the job in which `host-stub launch`, mpirun or srun started this process, or makes a job of
+// one process, for a thread level HOST_THREAD_*. `provided`, unless NULL, gets the level that the
+// program must keep to; OMP_EXTERNAL or omp_set_external can make it differ from the requested
+// level. HOST_TASK_MULTIPLE is provided only if a tasking runtime's hooks are set (crt_set_hooks,
+// crt_omp_yield_in_waits), else HOST_THREAD_MULTIPLE with a warning.
 //
 // # Safety
 // The program keeps to the level provided. `provided` is writable or NULL.
-int host_init_thread(int required,
-                     int *provided);
+int host_init_thread(int required, int *provided);
 
 // This process's rank, or a negative code.
 int host_rank(void);
@@ -1276,29 +1296,28 @@ int host_size(void);
 // Waits until every rank is here; collective.
 int host_barrier(void);
 
-// Makes progress once: completes what can be completed, and calls what waits for it.
+// Makes progress once: completes operations that can be completed, and calls their callbacks.
 int host_progress(void);
 
-// Allocates `size` zeroed bytes on pages of their own, good to make windows of and to transfer from.
-// They belong to no window and need no job.
+// Allocates `size` zeroed bytes on pages of their own, suitable for windows and for transfer
+// buffers. They belong to no window and need no job.
 //
 // # Safety
 // `base` is NULL or writable.
-int host_alloc_mem(size_t size,
-                   void **base);
+int host_alloc_mem(size_t size, void **base);
 
 // Frees memory of host_alloc_mem. HOST_ERR_ARG: the memory is not from host_alloc_mem, or is
 // already freed.
 //
 // # Safety
-// Nothing uses it: no window is made of it and no operation is under way.
+// Nothing uses the memory: no window is made of it and no operation is under way.
 int host_free_mem(void *base);
 
 // Sets the function that is called when a call on a window, or the wait for a request of it, is about to
-// return an error; NULL for none, as for a new window. It runs inside of the failing call, which returns its
-// code afterwards; it may call the host, whose errors in the same task, or thread outside of any, then call no
-// handler. Errors of the creation have no window to be told to. Where host_win_free fails and the window is gone,
-// `win` only says which it was.
+// return an error; NULL for none, as for a new window. The function runs inside the failing call, which returns
+// its code afterwards. It may call the host; errors of these calls in the same task, or in the same thread
+// outside of tasks, call no handler. Errors of a window's creation call no handler. If host_win_free fails and
+// the window is gone, `win` only identifies the window.
 //
 // # Safety
 // Any thread may call `handler` with `data` until another is set or the window was freed.
@@ -1306,9 +1325,9 @@ int host_win_set_error_handler(struct host_win_t *win,
                                host_win_error_fn handler,
                                void *data);
 
-// Registers a hook for the windows made from here on, after those that there are; gives an id, or a
-// negative code. `ended` may be NULL. Every rank registers the same hooks in the same order, while no
-// window is being made.
+// Registers a hook for the windows made from now on, after the hooks already registered. Returns an
+// id or a negative code. `ended` may be NULL. Every rank registers the same hooks in the same order,
+// while no window is being made.
 //
 // # Safety
 // Any thread may call the functions with `param`, and the entries that they set, as long as there are
@@ -1317,10 +1336,10 @@ int host_win_hook_register(host_win_hook_fn created,
                            host_win_ended_fn ended,
                            void *param);
 
-// Ends a registration. Windows that were made under it keep what the hook made of them.
+// Ends a registration. Windows that were made under it keep the hook's entries.
 int host_win_hook_remove(int id);
 
-// Makes hints, none yet.
+// Makes an empty set of hints.
 //
 // # Safety
 // `info` is NULL or writable.
@@ -1344,8 +1363,8 @@ int host_info_set(struct host_info_t *info,
 // `info` is NULL or writable.
 int host_info_free(struct host_info_t **info);
 
-// Copies the value of a key to `value`, cut to `room` bytes with its zero byte, and its whole length without
-// that to `length`; -1 for a key that the hints do not have. Each answer may be NULL.
+// Copies the value of a key to `value`, cut to `room` bytes with its zero byte. `length` gets the whole
+// length without the zero byte, or -1 if the hints do not have the key. `value` and `length` may be NULL.
 //
 // # Safety
 // `key` is NULL or a text; `value` is NULL or has room for `room` bytes; `length` is NULL or writable.
@@ -1356,32 +1375,33 @@ int host_info_get(struct host_info_t *info,
                   ptrdiff_t *length);
 
 // Changes hints of a window; collective, with the same hints on every process. Completes this process's
-// operations first. MPI's keys of host_info_set can change. HOST_ERR_WIN, on every process, and nothing
-// changes: another key with a value that is not in force, hints that differ between processes, or no_locks
-// while a lock is held.
+// operations first. MPI's keys of host_info_set can change. HOST_ERR_WIN on every process, and nothing
+// changes: another key with a new value, hints that differ between processes, or no_locks while a lock is
+// held.
 //
 // # Safety
 // As for every call on a window: no other thread frees it meanwhile.
 int host_win_set_info(struct host_win_t *win,
                       struct host_info_t *info);
 
-// Makes hints of what is in force for a window, to be ended by host_info_free.
+// Makes a set of the hints in force for a window. The caller ends it by host_info_free.
 //
 // # Safety
 // `info` is NULL or writable.
 int host_win_get_info(struct host_win_t *win, struct host_info_t **info);
 
-// Does what an entry has replaced, with the arguments of the call; at most once for request forms.
-// Of the call only what the entry sets is written.
+// Calls the function that an entry has replaced, with the arguments of the call; at most once for
+// request forms. Only the fields of the call that the entry must set are written.
 //
 // # Safety
-// `layer` and `call` are NULL, or what an entry was called with that has not returned; one thread at a
+// `layer` and `call` are NULL, or the arguments of an entry that has not returned. One thread at a
 // time calls with them.
 int host_rma_previous(void *_data,
                       const struct host_rma_layer_t *layer,
                       struct host_rma_call_t *call);
 
-// How many puts with notification have arrived at a counter of this process. Their bytes may be read.
+// Returns the number of puts with notification that have arrived at a counter of this process. Their
+// bytes may be read.
 //
 // # Safety
 // `win` is live. `arrived` is NULL or writable.
@@ -1398,12 +1418,12 @@ int host_win_wait_notified(int counter,
                            uint64_t at_least,
                            struct host_win_t *win);
 
-// Makes a window of a kind, HOST_WIN_CREATE and so on, over a communicator or, where that is NULL, all ranks of the job;
-// with hints or NULL. Collective. host_calls.h has a function for each kind. `base` is looked at by HOST_WIN_CREATE alone,
-// and `size` and `unit` by all but HOST_WIN_DYNAMIC.
+// Makes a window of a kind, HOST_WIN_CREATE and so on, over a communicator or, if that is NULL, over all ranks of the job;
+// with hints or NULL. Collective. host_calls.h has a function for each kind. Only HOST_WIN_CREATE uses `base`, and all
+// kinds except HOST_WIN_DYNAMIC use `size` and `unit`.
 //
 // # Safety
-// `win` is NULL or writable. Memory at `base` stays until the window was freed.
+// `win` is NULL or writable. Memory at `base` stays valid until the window is freed.
 int host_win_make(int kind,
                   struct host_comm_t *over,
                   void *base,
@@ -1424,9 +1444,9 @@ int host_win_attach(struct host_win_t *win, void *base, size_t size);
 // As for every call on a window: no other thread frees it meanwhile.
 int host_win_detach(struct host_win_t *win, const void *base);
 
-// Where the memory of a rank is in this process, its bytes, and its displacement unit; a negative
-// rank asks for the first that has any. Each of the answers may be NULL. HOST_ERR_WIN: it is not
-// mapped here.
+// Returns the address of a rank's memory in this process, its size in bytes, and its displacement
+// unit; a negative rank means the first rank that has memory. Each result may be NULL.
+// HOST_ERR_WIN: the memory is not mapped in this process.
 //
 // # Safety
 // Answers that are not NULL are writable.
@@ -1437,39 +1457,41 @@ int host_win_shared_query(struct host_win_t *win,
                           uint32_t *unit);
 
 // Waits until each of `count` operations is complete, and sets the handles to NULL; the first error is returned after all
-// have ended. HOST_ERR_LEVEL: the handles are as they were.
+// have ended. HOST_ERR_LEVEL: the handles are unchanged.
 //
 // # Safety
 // `requests` is NULL or `count` places, each with NULL or a request that no other thread uses.
 int host_waitall(size_t count,
                  struct host_request_t **requests);
 
-// Waits for one of `count` requests, sets its handle to NULL, and `index` to its place; to `count`
-// when all have ended.
+// Waits for one of `count` requests, sets its handle to NULL and `index` to its place. If all have
+// ended, sets `index` to `count`.
 //
 // # Safety
 // As for host_waitall; `index` is writable.
 int host_waitany(size_t count, struct host_request_t **requests, size_t *index);
 
-// Makes progress; sets `done` to whether the operation is complete, and if it is, the handle to NULL,
-// also where it failed, which is returned.
+// Makes progress; sets `done` to whether the operation is complete, and if so, the handle to NULL. If
+// the operation failed, sets both too and returns its error.
 //
 // # Safety
 // `request` points to NULL or to a request that no other thread uses; `done` is writable.
 int host_test(struct host_request_t **request,
               int *done);
 
-// Has a condition signalled when the operation is complete, or at once if it is. The request still
-// has to be ended, by host_wait for one, which then does not block. A request signals one condition.
+// Signals a condition when the operation is complete, or at once if it is complete already. The
+// program must still end the request, for example by host_wait, which then does not block. A request
+// signals one condition.
 //
 // # Safety
 // `condition` stays until it was signalled.
 int host_request_attach(struct host_request_t *request,
                         struct crt_cond_t *condition);
 
-// Lets an operation end by itself, and sets the handle to NULL: `call` is called once with `data`
-// when it is complete, on whatever thread makes progress, or on this one if it is complete already.
-// It must not wait. Needs a progress thread, or a thread that waits, tests or calls host_progress.
+// Lets an operation end by itself, and sets the handle to NULL. `call` is called once with `data`
+// when the operation is complete, on the thread that makes progress, or on this thread if it is
+// complete already. `call` must not wait. Needs a progress thread, or a thread that waits, tests or
+// calls host_progress.
 //
 // # Safety
 // `request` points to a request that no other thread uses; buffers and window stay until `call` was
@@ -1477,10 +1499,11 @@ int host_request_attach(struct host_request_t *request,
 int host_request_detach(struct host_request_t **request, host_completed_fn call, void *data);
 
 // Begins a transfer or an atomic update: HOST_RMA_PUT to HOST_RMA_COMPARE_AND_SWAP, or HOST_RMA_PUT_NOTIFY. host_calls.h has a
-// function for each, with what it means.
+// documented function for each.
 //
 // # Safety
-// `win` is live, and layouts are tables. The operation's buffers are as its function in host_calls.h says until it is complete.
+// `win` is live, and layouts are tables. Until the operation is complete, its buffers follow the rules of its function in
+// host_calls.h.
 int host_rma(size_t kind,
              const struct host_rma_args_t *args,
              struct host_win_t *win);
@@ -1495,8 +1518,8 @@ int host_rma_start(size_t kind,
                    struct host_request_t **request);
 
 // Synchronises a window: HOST_RMA_FENCE to HOST_RMA_FLUSH_LOCAL_ALL, HOST_RMA_COMPLETE, HOST_RMA_WAIT or HOST_RMA_SYNC.
-// host_calls.h has a function for each, with what it means. `lock` is HOST_LOCK_*, of a lock; the `target` of a lock, unlock
-// or flush of one rank counts, and the `assertion` of a fence, lock or lock_all; the others are not looked at.
+// host_calls.h has a documented function for each. A lock uses `lock` (HOST_LOCK_*); lock, unlock and flush of one rank use
+// `target`; fence, lock and lock_all use `assertion`. Other arguments are ignored.
 //
 // # Safety
 // No other thread frees the window meanwhile.
@@ -1506,14 +1529,16 @@ int host_win_synchronize(size_t entry,
                          uint32_t assertion,
                          struct host_win_t *win);
 
-// Opens an access epoch to a group of ranks of the window; with 0 or HOST_MODE_NOCHECK.
+// Opens an access epoch to a group of ranks of the window. The assertion is 0 or
+// HOST_MODE_NOCHECK.
 //
 // # Safety
 // No other thread frees the window meanwhile.
 // `group` is NULL or `count` ranks.
 int host_win_start(const int *group, size_t count, uint32_t assertion, struct host_win_t *win);
 
-// Opens this rank's memory to a group of ranks; with 0, HOST_MODE_NOCHECK, NOSTORE or NOPUT. Opens nothing where it fails.
+// Opens this rank's memory to a group of ranks. The assertion is 0, HOST_MODE_NOCHECK, NOSTORE or NOPUT. If the call
+// fails, nothing is opened.
 //
 // # Safety
 // No other thread frees the window meanwhile.
@@ -1523,7 +1548,8 @@ int host_win_post(const int *group,
                   uint32_t assertion,
                   struct host_win_t *win);
 
-// Sets `done` to whether the group of host_win_post has completed; if so, or if that fails, closes the exposure.
+// Sets `done` to whether the group of host_win_post has completed. If it has, or if the call fails, closes the
+// exposure.
 //
 // # Safety
 // No other thread frees the window meanwhile.
@@ -1537,9 +1563,9 @@ int host_win_test(int *done,
 // `win` is NULL or a window that is not freed.
 void *host_win_base(struct host_win_t *win);
 
-// Frees a window and sets the handle to NULL; collective. HOST_ERR_STATE: a request of it is open, or a ring uses it.
-// HOST_ERR_WIN: an epoch is open. After these, and after HOST_ERR_LEVEL, the window and its handle are as they were;
-// after any other error the window is gone.
+// Frees a window and sets the handle to NULL; collective. HOST_ERR_STATE: a request of the window is open, or a ring
+// uses the window. HOST_ERR_WIN: an epoch is open. After these, and after HOST_ERR_LEVEL, the window and its handle
+// are unchanged; after any other error the window is gone.
 //
 // # Safety
 // `win` points to NULL or to a window that no other thread uses.

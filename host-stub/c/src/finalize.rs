@@ -8,8 +8,8 @@ use crate::device::ring;
 use crate::job;
 use crate::win::hooks as win_hooks;
 
-/// Leaves the job in good order; collective. Before it, the program frees its windows and all
-/// communicators except the world.
+/// Leaves the job in good order; collective. The program must free its windows and all
+/// communicators except the world before.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_finalize() -> c_int {
     guarded(|| {

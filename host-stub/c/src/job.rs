@@ -11,13 +11,13 @@ use crate::base::error::{Error, HOST_ERR_STATE, HOST_ERR_TRANSPORT, Result, guar
 
 /// One thread.
 pub const HOST_THREAD_SINGLE: c_int = 0;
-/// Only the thread that called host_init calls.
+/// Only the thread that called host_init makes calls.
 pub const HOST_THREAD_FUNNELED: c_int = 1;
-/// Any thread calls, one at a time.
+/// Any thread makes calls, one at a time.
 pub const HOST_THREAD_SERIALIZED: c_int = 2;
-/// Any threads call at once.
+/// Several threads make calls at the same time.
 pub const HOST_THREAD_MULTIPLE: c_int = 3;
-/// Any tasks call at once, and a blocking call blocks its task only.
+/// Several tasks make calls at the same time, and a blocking call blocks its task only.
 pub const HOST_TASK_MULTIPLE: c_int = 4;
 
 static JOB: RwLock<Option<Arc<Job>>> = RwLock::new(None);
@@ -65,11 +65,11 @@ pub(crate) fn leave(call: &str, forget: impl FnOnce()) -> Result {
     Ok(left?)
 }
 
-/// Joins the job that this process was started in by `host-stub launch`, mpirun or srun, or makes one
-/// of its own, for a thread level HOST_THREAD_*. `provided`, unless NULL, gets the level that the
-/// program has to keep to; OMP_EXTERNAL or omp_set_external can make it another than was asked for.
-/// HOST_TASK_MULTIPLE is provided only where a tasking runtime's hooks are set (crt_set_hooks,
-/// crt_omp_yield_in_waits), else HOST_THREAD_MULTIPLE and a warning.
+/// Joins the job in which `host-stub launch`, mpirun or srun started this process, or makes a job of
+/// one process, for a thread level HOST_THREAD_*. `provided`, unless NULL, gets the level that the
+/// program must keep to; OMP_EXTERNAL or omp_set_external can make it differ from the requested
+/// level. HOST_TASK_MULTIPLE is provided only if a tasking runtime's hooks are set (crt_set_hooks,
+/// crt_omp_yield_in_waits), else HOST_THREAD_MULTIPLE with a warning.
 ///
 /// # Safety
 /// The program keeps to the level provided. `provided` is writable or NULL.
@@ -131,7 +131,7 @@ pub extern "C" fn host_barrier() -> c_int {
     })
 }
 
-/// Makes progress once: completes what can be completed, and calls what waits for it.
+/// Makes progress once: completes operations that can be completed, and calls their callbacks.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_progress() -> c_int {
     guarded(|| {

@@ -13,8 +13,8 @@ use crate::base::handles::place;
 /// Sizes of the allocations that programs hold, by address.
 static GIVEN: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 
-/// Allocates `size` zeroed bytes on pages of their own, good to make windows of and to transfer from.
-/// They belong to no window and need no job.
+/// Allocates `size` zeroed bytes on pages of their own, suitable for windows and for transfer
+/// buffers. They belong to no window and need no job.
 ///
 /// # Safety
 /// `base` is NULL or writable.
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn host_alloc_mem(size: usize, base: *mut *mut c_void) -> 
 /// already freed.
 ///
 /// # Safety
-/// Nothing uses it: no window is made of it and no operation is under way.
+/// Nothing uses the memory: no window is made of it and no operation is under way.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_free_mem(base: *mut c_void) -> c_int {
     guarded(|| {

@@ -15,21 +15,21 @@ pub const HOST_SUCCESS: c_int = 0;
 pub const HOST_ERR_ARG: c_int = -1;
 /// The job, window, request or condition is not in a state for the call; nothing was done.
 pub const HOST_ERR_STATE: c_int = -2;
-/// The job could not be joined, or fell apart.
+/// The process could not join the job, or the job failed.
 pub const HOST_ERR_JOB: c_int = -3;
 /// The call does not fit the window or its epoch; nothing was sent.
 pub const HOST_ERR_WIN: c_int = -4;
 /// The thread level provided does not allow the call to this thread.
 pub const HOST_ERR_LEVEL: c_int = -5;
-/// The transport failed at something that was sent.
+/// The transport failed to execute an operation that was sent.
 pub const HOST_ERR_TRANSPORT: c_int = -6;
-/// A tasking runtime's hooks are not what they claim.
+/// A tasking runtime's hooks do not do what they claim.
 pub const HOST_ERR_HOOKS: c_int = -7;
-/// Two waits, or two signals, of a condition in a row; the condition is as it was.
+/// Two waits, or two signals, of a condition in a row; the condition is unchanged.
 pub const HOST_ERR_MISUSE: c_int = -8;
 /// A bug of the host.
 pub const HOST_ERR_PANIC: c_int = -9;
-/// A communicator's creation or collective failed, or ranks did not call for the same thing.
+/// A communicator's creation or a collective failed, or the ranks made different calls.
 pub const HOST_ERR_COMM: c_int = -10;
 
 /// An error on its way to C.

@@ -60,11 +60,12 @@ pub(crate) unsafe fn with_args<R>(
     })
 }
 
-/// Calls a collective of a communicator, HOST_COLL_*, and waits until it is done. host_calls.h has a function for each, with
-/// what it means.
+/// Calls a collective of a communicator, HOST_COLL_*, and waits until it is done. host_calls.h has a documented function for
+/// each.
 ///
 /// # Safety
-/// The buffers are good for the elements named, and do not overlap. Lists have a value for each rank.
+/// The buffers are valid for the given elements, and do not overlap. Lists have a value for each
+/// rank.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_coll(
     comm: *mut host_comm_t,
@@ -87,7 +88,8 @@ pub unsafe extern "C" fn host_coll(
 /// As host_coll, nonblocking. The arguments and their lists are read before the call returns.
 ///
 /// # Safety
-/// `request` is writable; buffers are good for the elements named until the collective is done.
+/// `request` is writable; the buffers are valid for the given elements until the collective is
+/// done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_coll_start(
     comm: *mut host_comm_t,

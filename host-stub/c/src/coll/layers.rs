@@ -173,11 +173,11 @@ fn below(
     }
 }
 
-/// Does what a blocking entry has overridden. Called by entries with what they were called with, or
-/// other arguments.
+/// Calls the function that a blocking entry has overridden. Entries call it with their own
+/// arguments or with others.
 ///
 /// # Safety
-/// The arguments are good for the collective.
+/// The arguments are valid for the collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_coll_previous(
     _data: *mut c_void,
@@ -198,10 +198,11 @@ pub unsafe extern "C" fn host_coll_previous(
     })
 }
 
-/// Begins what a nonblocking entry has overridden.
+/// Calls the function that a nonblocking entry has overridden.
 ///
 /// # Safety
-/// The arguments are good for the collective, its buffers until it is done; `request` is writable.
+/// The arguments are valid for the collective, and its buffers until it is done; `request` is
+/// writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_coll_previous_start(
     _data: *mut c_void,
@@ -261,10 +262,10 @@ pub unsafe extern "C" fn host_comm_get_table(
     })
 }
 
-/// Overrides the collectives of a communicator; in its create hooks only. Usually the table is what
-/// host_comm_get_table has copied, with some entries replaced. It is copied, and shared with other
-/// communicators for which equal tables override the same. HOST_ERR_ARG: a blocking entry is set and its
-/// nonblocking one is NULL, or an entry is set that this host does not know; nothing has changed.
+/// Overrides the collectives of a communicator; in its create hooks only. Usually the table comes from
+/// host_comm_get_table, with some entries replaced. The host copies the table, and shares the copy
+/// between communicators whose overrides are equal. HOST_ERR_ARG, and nothing changes: a blocking entry
+/// is set and its nonblocking entry is NULL, or an entry is set that this host does not know.
 ///
 /// # Safety
 /// `table` is NULL or a table, whose functions any thread may call with its data as long as

@@ -11,15 +11,16 @@ use crate::base::handles::{Handles, place};
 use crate::comm::communicator::{comm, host_comm_t};
 
 /// A collective under way. Ended by host_coll_wait, host_coll_waitall or host_coll_test, which set the
-/// handle to NULL. A NULL handle stands for a collective that has ended. Never read through.
+/// handle to NULL. A NULL handle stands for a collective that has ended. The handle is never
+/// dereferenced.
 pub struct host_coll_request_t {
     _private: [u8; 0],
 }
 
 /// Makes progress with a collective that a layer runs: 1 when it is done, 0 when not, or a negative
-/// code. Not called again after the end or an error; then `state` is the layer's again. Never called
-/// by two threads at once. It has to end with an error once a rank is gone or the communicator has
-/// failed, as the host's own requests do.
+/// code. The host does not call it again after the end or an error; then `state` belongs to the
+/// layer again. Two threads never call it at once. Like the host's own requests, it must end with an
+/// error once a rank is gone or the communicator has failed.
 pub type host_coll_pending_fn = Option<unsafe extern "C" fn(state: *mut c_void) -> c_int>;
 
 // A mutex, since a layer's request may be used by one thread at a time.
@@ -59,10 +60,10 @@ impl Pending for OfLayer {
     }
 }
 
-/// Makes the request of a collective that a layer runs itself, for a nonblocking entry to give.
+/// Makes the request of a collective that a layer runs itself. A nonblocking entry returns it.
 ///
 /// # Safety
-/// `test` may be called with `state`, by any thread, until it says that the collective is done.
+/// Any thread may call `test` with `state` until `test` tells that the collective is done.
 /// `request` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_coll_request_of_layer(

@@ -42,17 +42,18 @@ pub const HOST_COLL_ROOM: usize = 64;
 
 const _: () = assert!(Collective::ALL.len() == HOST_COLL_ENTRIES);
 
-/// In the flags of an entry: those of its functions that are not host_coll_previous and host_coll_previous_start take
-/// buffers on devices. If a buffer is on a device, they are called with HOST_ON_DEVICE in the type and with the buffers as the
-/// program named them; host_target_location says where each lies. Other functions get copies in host memory.
+/// A flag of an entry: its functions take buffers on devices, except host_coll_previous and host_coll_previous_start. If a
+/// buffer is on a device, the host calls the function with HOST_ON_DEVICE in the type and with the buffers as the program
+/// named them; host_target_location tells where each buffer lies. Other functions get copies in host memory.
 pub const HOST_COLL_TAKES_DEVICES: usize = 1;
 
-/// What a host_coll_args_t begins with.
+/// The magic number of a host_coll_args_t.
 pub const HOST_COLL_ARGS_MAGIC: u64 = 0x3147524154534f48;
-/// What a host_coll_table_t begins with.
+/// The magic number of a host_coll_table_t.
 pub const HOST_COLL_TABLE_MAGIC: u64 = 0x314c4f4354534f48;
 
-/// Where the blocks of a buffer lie, one of each rank, in the v forms. The lists are as long as there are ranks.
+/// The places of a buffer's blocks in the v forms. There is one block for each rank, so each list has one value
+/// for each rank.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_blocks_t {
@@ -67,8 +68,8 @@ layout!(host_blocks_t: 16 bytes {
     displacements at 8,
 });
 
-/// The arguments of a collective, those that it has a meaning for; the others are zero. They grow at the
-/// end only, and `size` says where that is.
+/// The arguments of a collective; arguments that the collective does not use are zero. The structure
+/// grows at its end only, and `size` tells its length.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_coll_args_t {
@@ -76,16 +77,18 @@ pub struct host_coll_args_t {
     pub magic: u64,
     /// sizeof(host_coll_args_t).
     pub size: usize,
-    /// What this rank gives; NULL: it is in `recv`. Of an alltoallv only if the lists of `given` are NULL too.
+    /// The data that this rank contributes; NULL: the data is in `recv`. For an alltoallv, NULL is allowed
+    /// only if the lists of `given` are NULL too.
     pub send: *const c_void,
-    /// What it gets; the buffer of a broadcast.
+    /// The data that this rank receives; the buffer of a broadcast.
     pub recv: *mut c_void,
-    /// Elements of a broadcast or reduction; of a block in all others. Of an allgatherv those that this rank gives.
+    /// The number of elements of a broadcast or reduction, of this rank's contribution to an allgatherv, and of one
+    /// block in all others.
     pub count: usize,
-    /// Elements that each rank gets of a reduce_scatter; NULL: `count` each.
+    /// The number of elements that each rank gets of a reduce_scatter; NULL: `count` each.
     pub counts: *const usize,
-    /// The element type; with HOST_ON_DEVICE where a buffer is on a device, which only an entry with
-    /// HOST_COLL_TAKES_DEVICES is called with.
+    /// The element type; with HOST_ON_DEVICE if a buffer is on a device. Only an entry with
+    /// HOST_COLL_TAKES_DEVICES gets buffers on devices.
     pub datatype: c_int,
     /// How elements are combined.
     pub op: c_int,
@@ -93,9 +96,9 @@ pub struct host_coll_args_t {
     pub root: c_int,
     /// Zero.
     pub reserved: c_int,
-    /// Where the blocks of an alltoallv's `send` lie.
+    /// The places of the blocks of an alltoallv's `send`.
     pub given: host_blocks_t,
-    /// Where the blocks of an allgatherv's or alltoallv's `recv` lie.
+    /// The places of the blocks of an allgatherv's or alltoallv's `recv`.
     pub taken: host_blocks_t,
 }
 
@@ -114,8 +117,8 @@ layout!(host_coll_args_t: 96 bytes {
     taken at 80,
 } magic HOST_COLL_ARGS_MAGIC = b"HOSTARG1", least 64, by 8);
 
-/// The place of an entry among the tables of a communicator: what host_coll_previous goes on from. For
-/// the time of the communicator.
+/// The place of an entry among the tables of a communicator, from which host_coll_previous continues.
+/// Valid as long as the communicator.
 pub struct host_coll_layer_t {
     _private: [u8; 0],
 }
@@ -132,9 +135,9 @@ pub type host_coll_fn = Option<
     ) -> c_int,
 >;
 
-/// A nonblocking entry: begins the collective and gives a request, from host_coll_previous_start or
-/// host_coll_request_of_layer; NULL when it is done already. The buffers are good until it is, `args`
-/// until this returns.
+/// A nonblocking entry: starts the collective and returns a request from host_coll_previous_start or
+/// host_coll_request_of_layer, or NULL if the collective is done already. The buffers are valid until
+/// the collective is done, `args` until the entry returns.
 pub type host_coll_start_fn = Option<
     unsafe extern "C" fn(
         data: *mut c_void,
@@ -146,13 +149,13 @@ pub type host_coll_start_fn = Option<
     ) -> c_int,
 >;
 
-/// The functions of one collective. All NULL: those that are there stay.
+/// The functions of one collective. If all are NULL, the present functions stay.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_coll_entry_t {
     /// NULL: the host's default is used, not the entry below.
     pub blocking: host_coll_fn,
-    /// Not NULL where `blocking` is not.
+    /// Not NULL if `blocking` is not NULL.
     pub nonblocking: host_coll_start_fn,
     /// HOST_COLL_TAKES_DEVICES, or 0.
     pub flags: usize,
@@ -178,7 +181,7 @@ pub struct host_coll_table_t {
     pub magic: u64,
     /// sizeof(host_coll_table_t).
     pub size: usize,
-    /// What the layer's entries are called with.
+    /// The first argument of the layer's entries.
     pub data: *mut c_void,
     /// The functions, at the places HOST_COLL_*.
     pub entries: [host_coll_entry_t; HOST_COLL_ROOM],

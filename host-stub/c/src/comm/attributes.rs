@@ -9,11 +9,12 @@ use crate::base::handles::place;
 use crate::comm::communicator::{comm, host_comm_t};
 use crate::job::job;
 
-/// The attribute of the world that says what the program can do about devices; see host_device_level.
+/// The attribute of the world with the level of device support; see host_device_level.
 pub const HOST_ATTR_DEVICE_LEVEL: c_int = 1;
 
-/// Gives an attribute of a communicator. `found` is set to whether it has that attribute, and `value` only if
-/// so; the host's attributes are those of the world. HOST_ERR_ARG: the host knows no such attribute.
+/// Reads an attribute of a communicator. Sets `found` to whether the communicator has this attribute, and
+/// sets `value` only then. The world has the host's attributes. HOST_ERR_ARG: the host knows no such
+/// attribute.
 ///
 /// # Safety
 /// `value` and `found` are writable.

@@ -9,7 +9,7 @@ use crate::base::error::{Result, guarded};
 use crate::base::handles::{Handles, place};
 use crate::job::job;
 
-/// A communicator: ranks of the job with a context of their own. Never read through.
+/// A communicator: ranks of the job with a context of their own. The handle is never dereferenced.
 pub struct host_comm_t {
     _private: [u8; 0],
 }
@@ -80,7 +80,8 @@ pub(super) fn or_refuse<T>(call: &'static str, parent: &Comm, given: Result<T>) 
     given
 }
 
-/// All ranks of the job; the first call is collective. Ends with host_finalize.
+/// Returns the communicator of all ranks of the job; the first call is collective. host_finalize
+/// ends it.
 ///
 /// # Safety
 /// `made` is writable.
@@ -91,7 +92,7 @@ pub unsafe extern "C" fn host_comm_world(made: *mut *mut host_comm_t) -> c_int {
     guarded(|| unsafe { make(call, made, || Ok(Some(Comm::world(&job(call)?)?))) })
 }
 
-/// The same ranks with another context; collective.
+/// Makes a communicator of the same ranks with another context; collective.
 ///
 /// # Safety
 /// `made` is writable.
@@ -105,8 +106,8 @@ pub unsafe extern "C" fn host_comm_dup(
     guarded(|| unsafe { make(call, made, || Ok(Some(comm(call, parent)?.dup()?))) })
 }
 
-/// A communicator for each color, its ranks in the order of their keys; NULL for ranks whose color
-/// is negative (HOST_UNDEFINED). Collective.
+/// Makes a communicator for each color, with its ranks in the order of their keys; NULL for ranks
+/// whose color is negative (HOST_UNDEFINED). Collective.
 ///
 /// # Safety
 /// `made` is writable.
@@ -126,8 +127,8 @@ pub unsafe extern "C" fn host_comm_split(
     guarded(|| unsafe { make(call, made, split) })
 }
 
-/// A communicator of some of the parent's ranks, in the order given; NULL at the others. Collective
-/// over the parent.
+/// Makes a communicator of some of the parent's ranks, in the given order; NULL at the other ranks.
+/// Collective over the parent.
 ///
 /// # Safety
 /// `members` are `count` ranks of the parent; `made` is writable.
@@ -151,8 +152,8 @@ pub unsafe extern "C" fn host_comm_create(
 }
 
 /// Ends a communicator and sets the handle to NULL; collective. Waits for collectives under way. The
-/// world is refused: host_finalize ends it. A failed destroy hook is reported; the communicator has
-/// ended all the same.
+/// world is refused: host_finalize ends it. If a destroy hook fails, the call reports this, and the
+/// communicator has still ended.
 ///
 /// # Safety
 /// `comm` is NULL or writable.

@@ -9,15 +9,15 @@ use crate::base::error::{Error, guarded, last_text};
 use crate::comm::communicator::{handle, host_comm_t};
 use crate::job::job;
 
-/// Where a program puts its own layer unless it knows better. The higher the number, the nearer to
-/// the program; the host's node-local collectives are layer 100. The lowest layer's create hook runs
-/// last, so that calls come to its table first: below 100 for a layer that is to see every call.
+/// The default number of a program's own layer. A higher number is nearer to the program; the host's
+/// node-local collectives are layer 100. The lowest layer's create hook runs last, so that calls
+/// come to its table first: a layer that is to see every call needs a number below 100.
 pub const HOST_LAYER_PROGRAM: u32 = 1000;
 
 const _: () = assert!(Layer::PROGRAM.0 == HOST_LAYER_PROGRAM);
 
-/// What is called with a communicator that was made or is freed, and `param`: HOST_SUCCESS, or a
-/// negative code.
+/// A hook, called with a communicator that was made or is freed, and `param`. Returns HOST_SUCCESS
+/// or a negative code.
 pub type host_comm_hook_fn =
     Option<unsafe extern "C" fn(comm: *mut host_comm_t, param: *mut c_void) -> c_int>;
 
@@ -57,13 +57,13 @@ fn destroyed(comm: &Comm, registered: &Registered) -> Result<(), HookError> {
     run(comm, registered.destroy, registered.param)
 }
 
-/// Registers hooks of a layer, either or both: `create` is called with every communicator made from
-/// here on, from the highest layer to the lowest, and `destroy` when one is freed, in the reverse
-/// order; each with its own `param`. Every rank registers the same layers. A create hook that fails
-/// makes the creation fail at all ranks, and the hooks that had succeeded are undone by the destroy
-/// hooks registered with them, the last first. The one that failed cleans up for itself; the table that
-/// the communicator had before it is put back. The handle that hooks see is the one that the creation
-/// will give.
+/// Registers a create hook, a destroy hook or both for a layer. `create` is called with every
+/// communicator made from now on, from the highest layer to the lowest, and `destroy` when a
+/// communicator is freed, in the reverse order; each hook gets its own `param`. Every rank registers
+/// the same layers. If a create hook fails, the creation fails at all ranks. The host then calls the
+/// destroy hooks of the create hooks that succeeded, the last first. The failed hook cleans up for
+/// itself, and the communicator's table before this hook is restored. Hooks get the handle that the
+/// creation will return.
 ///
 /// # Safety
 /// Any thread may call the functions with `param` until the layer is unregistered and the

@@ -7,9 +7,9 @@ use host::crt::{self, Cond, Hooks};
 use crate::base::error::{Error, HOST_ERR_HOOKS, Result, guarded};
 use crate::base::tables::{self, layout};
 
-/// A condition: what a thread or task sleeps on, and a completion signals. All bytes zero
-/// (CRT_COND_INIT) is a new one. Wait and signal alternate; one signal that comes before its wait is
-/// kept.
+/// A condition, on which a thread or task sleeps until a completion signals it. A new condition has
+/// all bytes zero (CRT_COND_INIT). Wait and signal alternate; one signal that comes before its wait
+/// is kept.
 #[repr(C)]
 pub struct crt_cond_t {
     /// State, attachments and signals.
@@ -30,11 +30,12 @@ pub const CRT_CAN_YIELD: u32 = 2;
 
 const _: () = assert!(CRT_CAN_SUSPEND == crt::CAN_SUSPEND && CRT_CAN_YIELD == crt::CAN_YIELD);
 
-/// What a crt_hooks_t begins with.
+/// The magic number of a crt_hooks_t.
 pub const CRT_HOOKS_MAGIC: u64 = 0x314b4f4f48545243;
 
-/// What a tasking runtime lends to the host, so that a task waits without its thread. It grows at its end
-/// only, and `size` says where that is: functions beyond are NULL.
+/// The functions that a tasking runtime lends to the host, so that a task waits without blocking its
+/// thread. The structure grows at its end only, and `size` tells its length: functions beyond it are
+/// NULL.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct crt_hooks_t {
@@ -46,12 +47,13 @@ pub struct crt_hooks_t {
     pub claims: u32,
     /// Zero.
     pub reserved: u32,
-    /// The task that calls; NULL outside of any, where a wait blocks the thread.
+    /// Returns the calling task; NULL outside of any task, where a wait blocks the thread.
     pub running: Option<unsafe extern "C" fn() -> *mut c_void>,
-    /// Takes the calling task, which is `task`, off its thread until it is resumed. May return early.
+    /// Takes the calling task `task` off its thread until the task is resumed. May return early.
     pub suspend: Option<unsafe extern "C" fn(task: *mut c_void)>,
-    /// Lets a task go on. Comes from any thread, maybe before `suspend`, which then returns at once; must
-    /// neither block nor run the task itself. None comes, or is under way, once the wait has returned.
+    /// Resumes a task. The host may call it from any thread, also before `suspend`, which then returns at
+    /// once. It must neither block nor run the task itself. Once the wait has returned, no call comes or
+    /// is under way.
     pub resume: Option<unsafe extern "C" fn(task: *mut c_void)>,
     /// Runs another task on this thread, if there is one.
     pub yield_now: Option<unsafe extern "C" fn()>,
@@ -78,20 +80,20 @@ pub(crate) unsafe fn cond<'c>(call: &str, cond: *mut crt_cond_t) -> Result<&'c C
         .ok_or_else(|| Error::argument(call, "the condition is NULL"))
 }
 
-/// Turns the condition off, and blocks the calling thread or task, as OMP_EXTERNAL says, until
-/// crt_signal turns it on. Returns at once when the signal came before. HOST_ERR_MISUSE: another
-/// thread or task waits already.
+/// Turns the condition off, and blocks the calling thread or task (see OMP_EXTERNAL) until
+/// crt_signal turns the condition on. Returns at once if the signal came before. HOST_ERR_MISUSE:
+/// another thread or task waits already.
 ///
 /// # Safety
-/// `condition` is a condition, which stays meanwhile.
+/// `condition` is a condition, and stays valid during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn crt_wait(condition: *mut crt_cond_t) -> c_int {
     // SAFETY: the caller guarantees it.
     guarded(|| Ok(crt::wait(unsafe { cond("crt_wait", condition) }?)?))
 }
 
-/// Turns the condition on and wakes its waiter; any thread may call. HOST_ERR_MISUSE: it was
-/// signalled, and not waited on since.
+/// Turns the condition on and wakes its waiter; any thread may call. HOST_ERR_MISUSE: the condition
+/// was signalled, and no wait came since.
 ///
 /// # Safety
 /// `condition` is a condition.
@@ -112,14 +114,14 @@ pub unsafe extern "C" fn crt_cond_destroy(condition: *mut crt_cond_t) -> c_int {
     guarded(|| Ok(unsafe { cond("crt_cond_destroy", condition) }?.destroy()?))
 }
 
-/// Sets the hooks of the tasking runtime; NULL takes them away. Comes before host_init, which provides
-/// HOST_TASK_MULTIPLE only where hooks are set. Used by waits that begin afterwards.
-/// HOST_ERR_HOOKS: the table does not hold what it claims, a task waits by the hooks that are set, they
-/// only suspend and the job has no progress thread, or host_init has refused the task level for want of
-/// hooks; the earlier hooks stay.
+/// Sets the hooks of the tasking runtime; NULL removes them. Call it before host_init, which provides
+/// HOST_TASK_MULTIPLE only if hooks are set. Waits that begin afterwards use the hooks. HOST_ERR_HOOKS,
+/// and the earlier hooks stay: a claimed function is missing, a task waits by the present hooks, the
+/// hooks only suspend and the job has no progress thread, or host_init has refused the task level
+/// because hooks were missing.
 ///
 /// # Safety
-/// `hooks` is NULL or a table, whose functions stay as long as they are set.
+/// `hooks` is NULL or a table, whose functions stay callable as long as they are set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn crt_set_hooks(hooks: *const crt_hooks_t) -> c_int {
     guarded(|| {
@@ -145,8 +147,8 @@ pub unsafe extern "C" fn crt_set_hooks(hooks: *const crt_hooks_t) -> c_int {
     })
 }
 
-/// For headers that try a runtime before they set its hooks: refuses them, with a text for
-/// host_error_text. Always HOST_ERR_HOOKS.
+/// Refuses hooks with a text for host_error_text, for headers that test a runtime before they set
+/// its hooks. Always returns HOST_ERR_HOOKS.
 #[unsafe(no_mangle)]
 pub extern "C" fn crt_refuse_hooks() -> c_int {
     guarded(|| {

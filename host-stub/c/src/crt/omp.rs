@@ -21,7 +21,8 @@ pub extern "C" fn omp_set_external(mode: c_int) {
     }
 }
 
-/// What a blocking call blocks: OMP_EXTERNAL_*. After host_init that of the level provided.
+/// Returns whether a blocking call blocks the process, the thread or the task: OMP_EXTERNAL_*.
+/// After host_init, the value follows the provided level.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_external() -> c_int {
     external() as c_int

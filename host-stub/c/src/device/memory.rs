@@ -36,7 +36,8 @@ fn address(value: u64) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(value as usize)
 }
 
-/// The devices that the host knows of, numbered from 0, or a negative HOST_ERR_* code.
+/// Returns the number of devices that the host knows, which are numbered from 0, or a negative
+/// HOST_ERR_* code.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_device_count() -> c_int {
     let mut count = 0;
@@ -47,9 +48,9 @@ pub extern "C" fn host_device_count() -> c_int {
     if code < 0 { code } else { count }
 }
 
-/// What the program can do about devices: 1 it starts operations on host memory, 2 also on device memory, 3
-/// devices start operations on device memory too (host_device_ring_create), 4 and on host memory; or a negative
-/// HOST_ERR_* code.
+/// Returns the level of device support, or a negative HOST_ERR_* code. 1: the program starts operations on host
+/// memory; 2: also on device memory; 3: devices also start operations on device memory
+/// (host_device_ring_create); 4: devices also start operations on host memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_device_level() -> c_int {
     let mut level = 0;
@@ -61,8 +62,8 @@ pub extern "C" fn host_device_level() -> c_int {
     if code < 0 { code } else { level }
 }
 
-/// Allocates memory on a device, which buffers of calls may be in until host_device_free. The pointer
-/// is the device's: the host's own loads and stores must not use it.
+/// Allocates memory on a device. Buffers of calls may lie in it until host_device_free. The pointer
+/// is a device address: loads and stores of the program's host code must not use it.
 ///
 /// # Safety
 /// `memory` is writable.
@@ -83,7 +84,8 @@ pub unsafe extern "C" fn host_device_alloc(
     })
 }
 
-/// Gives back what host_device_alloc gave, and sets the pointer to NULL. No call uses it any more.
+/// Frees memory of host_device_alloc, and sets the pointer to NULL. No call may use the memory any
+/// longer.
 ///
 /// # Safety
 /// `memory` is writable.
@@ -124,7 +126,7 @@ fn copy(
         .map_err(|n| Error::new(HOST_ERR_TRANSPORT, format!("{call}: the copy answered {n}")))
 }
 
-/// Copies `size` bytes of device memory to host memory, and returns when they are there.
+/// Copies `size` bytes of device memory to host memory, and returns when the copy is complete.
 ///
 /// # Safety
 /// `into` is writable for `size` bytes.
@@ -144,7 +146,7 @@ pub unsafe extern "C" fn host_device_read(
     })
 }
 
-/// Copies `size` bytes of host memory to device memory, and returns when they are there.
+/// Copies `size` bytes of host memory to device memory, and returns when the copy is complete.
 ///
 /// # Safety
 /// `from` is readable for `size` bytes.
@@ -164,9 +166,9 @@ pub unsafe extern "C" fn host_device_write(
     })
 }
 
-/// Tells the host that `size` bytes at `host` are mapped at `memory` on a device, as
-/// omp_target_associate_ptr tells OpenMP; until host_device_disassociate. A variable may be mapped on
-/// several devices; its pointer alone then means the one of the lowest number.
+/// Tells the host that `size` bytes at `host` are mapped at `memory` on a device, until
+/// host_device_disassociate. omp_target_associate_ptr is the equivalent for OpenMP. A variable may be
+/// mapped on several devices; its pointer alone then means the device with the lowest number.
 ///
 /// # Safety
 /// The range at `memory` is memory of that device until then.
@@ -196,7 +198,8 @@ pub extern "C" fn host_device_disassociate(host: *const c_void, device: c_int) -
     })
 }
 
-/// Where a pointer's memory is: its device and the address there; -1 and the pointer for host memory.
+/// Finds the memory of a pointer: its device and the address there; -1 and the pointer for host
+/// memory.
 ///
 /// # Safety
 /// `device` and `memory` are writable.
@@ -223,8 +226,8 @@ pub unsafe extern "C" fn host_target_location(
     })
 }
 
-/// The device address that a pointer names: a host pointer that is mapped there, or memory of
-/// the device itself. An error if there is no such address.
+/// Finds the device address for a pointer: a host pointer that is mapped there, or memory of the
+/// device itself. An error if there is no such address.
 ///
 /// # Safety
 /// `memory` is writable.
@@ -246,10 +249,10 @@ pub unsafe extern "C" fn host_target_pointer(
     })
 }
 
-/// Packs a device and the address there of what a pointer names into one pointer, which every call that
-/// takes a buffer or a window's memory takes in its place, collectives too; -1 says host memory, of a
-/// pointer that is mapped on a device too. (The other ways: the pointer itself, and HOST_ON_DEVICE added
-/// to the type where a call takes one.)
+/// Packs a device and a pointer's address there into one pointer. Every call that takes a buffer or a
+/// window's memory accepts the packed pointer, collectives too. Device -1 means the host memory of a
+/// pointer that is also mapped on a device. (The alternatives: the pointer itself, and HOST_ON_DEVICE
+/// added to the type if a call takes a type.)
 ///
 /// # Safety
 /// `encoded` is writable.

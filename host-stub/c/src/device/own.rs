@@ -19,10 +19,11 @@ pub const HOST_HMEM_ROCR: u32 = 2;
 /// Level Zero.
 pub const HOST_HMEM_ZE: u32 = 3;
 
-/// Copies to `size` flat bytes at `dest` what lies `offset` bytes into the `count` runs of `iov`, each of
-/// the kind (HOST_HMEM_*) that `iface` says; kinds may be mixed. Returns when it is done, with the bytes
-/// copied or a negative libfabric errno: -FI_ENOSYS (-38) for a kind that it does not know. Any thread of
-/// the process may call it, several at once; it calls nothing of the host.
+/// Copies device memory to `size` contiguous bytes at `dest`. The source is the `count` runs of `iov`,
+/// from byte `offset` on; `iface` holds the kind (HOST_HMEM_*) of each run, and kinds may be mixed. The
+/// copy is synchronous. Returns the number of bytes copied or a negative libfabric errno: -FI_ENOSYS
+/// (-38) for an unknown kind. Several threads of the process may call it at the same time; it must not
+/// call the host.
 pub type host_copy_from_hmem_fn = Option<
     unsafe extern "C" fn(
         dest: *mut c_void,
@@ -34,7 +35,7 @@ pub type host_copy_from_hmem_fn = Option<
     ) -> isize,
 >;
 
-/// Copies `size` flat bytes at `src` to device memory; otherwise as host_copy_from_hmem_fn.
+/// Copies `size` contiguous bytes at `src` to device memory; otherwise as host_copy_from_hmem_fn.
 pub type host_copy_to_hmem_fn = Option<
     unsafe extern "C" fn(
         iov: *const IoVec,
@@ -46,8 +47,8 @@ pub type host_copy_to_hmem_fn = Option<
     ) -> isize,
 >;
 
-/// Copies blocks of device memory of kind `iface` at regular distances to `size` flat bytes at `dest`, one
-/// after the other: count[1] rows of count[0] blocks of `block` bytes. Block i of row j begins
+/// Copies blocks of device memory of kind `iface` at regular distances to `size` contiguous bytes at
+/// `dest`, one after the other: count[1] rows of count[0] blocks of `block` bytes. Block i of row j begins
 /// i * stride[0] + j * stride[1] bytes after `base`. Otherwise as host_copy_from_hmem_fn.
 pub type host_copy_from_strided_fn = Option<
     unsafe extern "C" fn(
@@ -61,7 +62,8 @@ pub type host_copy_from_strided_fn = Option<
     ) -> isize,
 >;
 
-/// Copies `size` flat bytes at `src` to blocks of device memory; otherwise as host_copy_from_strided_fn.
+/// Copies `size` contiguous bytes at `src` to blocks of device memory; otherwise as
+/// host_copy_from_strided_fn.
 pub type host_copy_to_strided_fn = Option<
     unsafe extern "C" fn(
         base: *mut c_void,
@@ -76,8 +78,8 @@ pub type host_copy_to_strided_fn = Option<
 
 /// Starts the copy of host_copy_from_hmem_fn on the program's `stream` and returns before it is complete.
 /// Writes an event for host_event_query_fn, or NULL if the copy is complete already. All memory stays until
-/// the event is over. Returns the bytes that are being copied, or a negative libfabric errno if no copy began.
-/// After -FI_EAGAIN (-11) the synchronous function is called instead.
+/// the event is over. Returns the number of bytes that are being copied, or a negative libfabric errno if no
+/// copy began. After -FI_EAGAIN (-11) the host calls the synchronous function instead.
 pub type host_copy_from_async_fn = Option<
     unsafe extern "C" fn(
         stream: *mut c_void,
@@ -106,15 +108,15 @@ pub type host_copy_to_async_fn = Option<
 >;
 
 /// The state of such a copy, without waiting: 0 while it is under way, 1 when it is complete, a negative
-/// libfabric errno when it failed. With the last two answers the event is over, and is not asked for again.
-/// Any thread of the process may call it, several at once; it calls nothing of the host.
+/// libfabric errno when it failed. With the last two answers the event is over, and the host does not ask
+/// again. Several threads of the process may call it at the same time; it must not call the host.
 pub type host_event_query_fn = Option<unsafe extern "C" fn(event: *mut c_void) -> i32>;
 
-/// What a host_overrides_t begins with.
+/// The magic number of a host_overrides_t.
 pub const HOST_OVERRIDES_MAGIC: u64 = 0x3152564f54534f48;
 
-/// How a program has device memory reached. It grows at its end only, and `size` says where that is:
-/// functions beyond are NULL.
+/// A program's copy functions for device memory. The structure grows at its end only, and `size`
+/// tells its length: functions beyond it are NULL.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_overrides_t {
@@ -126,13 +128,14 @@ pub struct host_overrides_t {
     pub copy_from_hmem_iov: host_copy_from_hmem_fn,
     /// Host to device.
     pub copy_to_hmem_iov: host_copy_to_hmem_fn,
-    /// Blocks at regular distances, device to host: called once for a strided buffer, and for an indexed one
-    /// that is rows of equal blocks. For NULL the functions above are called, with up to 256 runs at a time.
+    /// Blocks at regular distances, device to host: called once for a strided buffer, and for an indexed
+    /// buffer that consists of rows of equal blocks. If it is NULL, the host calls the functions above, with
+    /// up to 256 runs at a time.
     pub copy_from_hmem_strided: host_copy_from_strided_fn,
     /// The same, host to device.
     pub copy_to_hmem_strided: host_copy_to_strided_fn,
-    /// Copies that are complete later, device to host: called for large transfers of a buffer that the
-    /// transport takes as it is, if query_event is set too. Copies then overlap each other and the network.
+    /// Asynchronous copies, device to host: called for large transfers of a buffer that the transport takes
+    /// unpacked, if query_event is set too. Copies then overlap each other and the network.
     pub copy_from_hmem_async: host_copy_from_async_fn,
     /// The same, host to device.
     pub copy_to_hmem_async: host_copy_to_async_fn,
@@ -155,14 +158,15 @@ layout!(host_overrides_t: 80 bytes {
     stream at 72,
 } magic HOST_OVERRIDES_MAGIC = b"HOSTOVR1", least 16, by 8);
 
-/// Sets how device memory is reached, for all kinds: at once, in windows and buffers that exist already
-/// too. Operations under way keep earlier functions for their local buffers. In the
-/// place of a function that is NULL comes the transport's own, which knows CUDA only; NULL instead of a table
-/// is a table of none. The provider is offered the functions too: host_query_overrides has its answer. A single
-/// function is offered only where CUDA is the only kind of memory that the provider reaches.
+/// Sets the copy functions for device memory of all kinds. They apply at once, also to existing windows and
+/// buffers. Operations under way keep the earlier functions for their local buffers. If a function is NULL, the
+/// transport uses its own, which knows CUDA only; NULL instead of a table removes all functions. The provider
+/// is offered the functions too: host_query_overrides has its answer. A single function is offered only if CUDA
+/// is the only kind of memory that the provider reaches.
 ///
 /// # Safety
-/// `overrides` is NULL or a table. All functions that were ever set do what their types say, until host_finalize has returned.
+/// `overrides` is NULL or a table. All functions that were ever set follow the rules of their types until host_finalize has
+/// returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_set_overrides(overrides: *const host_overrides_t) -> c_int {
     guarded(|| {
@@ -193,9 +197,9 @@ pub unsafe extern "C" fn host_set_overrides(overrides: *const host_overrides_t) 
 }
 
 /// Asks whether the provider uses the functions of host_set_overrides. `answer` becomes a libfabric errno: 0 if
-/// it does; -FI_ENOSYS (-38) if it does not support this, or was offered none; another negative one with
-/// which it refused them; -FI_ENODATA (-61) if none are set. Where it is not 0, the transport's own copies use the
-/// functions, and memory that the provider reaches by itself does not.
+/// the provider uses them; -FI_ENOSYS (-38) if it does not support overrides, or was offered none; another
+/// negative errno if it refused them with that errno; -FI_ENODATA (-61) if none are set. If the answer is not 0,
+/// only the transport's own copies use the functions; memory that the provider accesses itself does not.
 ///
 /// # Safety
 /// `answer` is writable.
@@ -217,9 +221,9 @@ pub unsafe extern "C" fn host_query_overrides(answer: *mut c_int) -> c_int {
     })
 }
 
-/// Tells the host of a device of a kind, and of its number among those of its kind. `device` becomes its
-/// number in calls and in "device_num". The host gives out no memory of it: see host_device_add_memory.
-/// It starts no operations unless host_device_starts says so.
+/// Adds a device of a kind, with its number among the devices of this kind. `device` becomes its number
+/// in calls and in "device_num". The host does not allocate its memory: see host_device_add_memory.
+/// The device starts no operations unless the program calls host_device_starts.
 /// Devices stay until host_finalize.
 ///
 /// # Safety
@@ -254,8 +258,8 @@ pub unsafe extern "C" fn host_device_add(
     })
 }
 
-/// Says that kernels of a device that the program added read and write host memory, with atomics, and so start
-/// operations through rings (host_device_ring_create).
+/// Declares that kernels of a device that the program added can read and write host memory, also by atomics,
+/// so that they can start operations through rings (host_device_ring_create).
 #[unsafe(no_mangle)]
 pub extern "C" fn host_device_starts(device: c_int) -> c_int {
     guarded(|| Ok(job("host_device_starts")?.devices().starts(device)?))
@@ -268,8 +272,8 @@ fn base_of(call: &str, memory: *const c_void) -> Result<u64> {
     }
 }
 
-/// Tells the host of `size` bytes of memory on a device, which buffers and windows may lie in until
-/// host_device_forget_memory. The host reaches for it by the copy functions only.
+/// Tells the host of `size` bytes of memory on a device. Buffers and windows may lie in this memory
+/// until host_device_forget_memory. The host accesses it by the copy functions only.
 ///
 /// # Safety
 /// The range is memory of that device until then.
@@ -288,8 +292,8 @@ pub unsafe extern "C" fn host_device_add_memory(
     })
 }
 
-/// Takes back what host_device_add_memory said of the memory that begins at `memory`. No operation and
-/// no window uses it any more.
+/// Undoes host_device_add_memory for the memory that begins at `memory`. No operation and no window
+/// may use the memory any longer.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_device_forget_memory(memory: *const c_void) -> c_int {
     guarded(|| {

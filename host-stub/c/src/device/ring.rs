@@ -12,18 +12,18 @@ use crate::job::job;
 use crate::win::window::{Used, host_win_t, window};
 
 /// A ring of commands of one device, which all progress of the host serves: waiting calls, host_progress, and the
-/// progress thread. A number, never read through.
+/// progress thread. The handle is a number and is never dereferenced.
 pub struct host_device_ring_t {
     _private: [u8; 0],
 }
 
-/// Whose functions serve an endpoint: the host's. Libfabric's providers have the numbers from 1 on.
+/// The host's functions serve an endpoint. libfabric's providers have the numbers from 1 on.
 pub const HOST_XPU_PROXY: u32 = 0x686f7374;
 
 const _: () = assert!(HOST_XPU_PROXY == PROXY);
 
-/// What kernels start operations through, by the functions of host_xpu_device.h: the layout of libfabric's struct
-/// fid_xpu_ep. Passed to kernels by value.
+/// An endpoint through which kernels start operations, with the functions of host_xpu_device.h. It has the layout
+/// of libfabric's struct fid_xpu_ep. Passed to kernels by value.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_xpu_ep_t {
@@ -31,15 +31,15 @@ pub struct host_xpu_ep_t {
     pub fclass: u32,
     /// HOST_XPU_PROXY.
     pub prov_id: u32,
-    /// The ring, as the device reaches it.
+    /// The device's address of the ring.
     pub prov_ctx: u64,
 }
 
-/// A window as kernels name it. Passed by value.
+/// A window in calls of kernels. Passed by value.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_xpu_win_t {
-    /// Which of the ring's windows it is.
+    /// The window's number in the ring.
     pub number: u32,
 }
 
@@ -89,8 +89,8 @@ pub unsafe extern "C" fn host_device_ring_create(
     })
 }
 
-/// The memory of a ring at the host, for a program that maps it for a device of its own: the device's address
-/// then takes the place of `prov_ctx`. It stays until host_device_ring_free.
+/// Returns the host memory of a ring, for a program that maps the memory for a device of its own: the
+/// device's address then replaces `prov_ctx`. The memory stays until host_device_ring_free.
 ///
 /// # Safety
 /// `base` and `size` are writable.
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn host_device_ring_memory(
     })
 }
 
-/// What kernels of the ring's device start operations through.
+/// Returns the endpoint through which kernels of the ring's device start operations.
 ///
 /// # Safety
 /// `ep` is writable.
@@ -133,8 +133,8 @@ pub unsafe extern "C" fn host_device_ring_export(
     })
 }
 
-/// Lets commands of a ring use a window, of which a lock or lock_all epoch is open when they come; `known` is what
-/// kernels name it by. The window is freed after the ring.
+/// Lets commands of a ring use a window. A lock or lock_all epoch of the window must be open when commands come;
+/// `known` is the window's name for kernels. The window must be freed after the ring.
 ///
 /// # Safety
 /// `win` is a window that no other thread frees; `known` is writable.
@@ -154,8 +154,9 @@ pub unsafe extern "C" fn host_device_ring_add_window(
     })
 }
 
-/// How many operations of a ring succeeded, and how many failed. HOST_ERR_STATE: the ring is closed, by the program
-/// or because the device wrote what no kernel of host_xpu_device.h writes; the numbers are there all the same.
+/// Returns the numbers of a ring's operations that succeeded and failed. HOST_ERR_STATE: the program closed the
+/// ring, or the device wrote a command that no kernel of host_xpu_device.h writes; the numbers are valid
+/// nevertheless.
 ///
 /// # Safety
 /// `succeeded` and `failed` are writable.
@@ -181,8 +182,8 @@ pub unsafe extern "C" fn host_device_ring_status(
     })
 }
 
-/// Ends the service of a ring: waits for what is under way. Kernels that still wait, or post, are told -ECANCELED.
-/// Not called from a function that progress calls.
+/// Ends the service of a ring, after its operations under way. Kernels that still wait or post get -ECANCELED. A
+/// function that progress calls must not call it.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_device_ring_close(handle: *mut host_device_ring_t) -> c_int {
     guarded(|| {

@@ -9,8 +9,8 @@ use host::crt;
 use crate::base::error::{Error, Result, guarded, keep};
 use crate::win::window::{host_win_t, window};
 
-/// What host_win_set_error_handler registers. `code` is what the call is about to return, and
-/// host_error_text() says more.
+/// The function that host_win_set_error_handler registers. `code` is the code that the call is
+/// about to return; host_error_text() has the details.
 pub type host_win_error_fn =
     Option<unsafe extern "C" fn(win: *mut host_win_t, code: c_int, data: *mut c_void)>;
 
@@ -92,10 +92,10 @@ pub(crate) fn tell(handler: Option<Handler>, win: *mut host_win_t, error: Error)
 }
 
 /// Sets the function that is called when a call on a window, or the wait for a request of it, is about to
-/// return an error; NULL for none, as for a new window. It runs inside of the failing call, which returns its
-/// code afterwards; it may call the host, whose errors in the same task, or thread outside of any, then call no
-/// handler. Errors of the creation have no window to be told to. Where host_win_free fails and the window is gone,
-/// `win` only says which it was.
+/// return an error; NULL for none, as for a new window. The function runs inside the failing call, which returns
+/// its code afterwards. It may call the host; errors of these calls in the same task, or in the same thread
+/// outside of tasks, call no handler. Errors of a window's creation call no handler. If host_win_free fails and
+/// the window is gone, `win` only identifies the window.
 ///
 /// # Safety
 /// Any thread may call `handler` with `data` until another is set or the window was freed.

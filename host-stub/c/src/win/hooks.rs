@@ -97,9 +97,9 @@ fn ended(window: &Window, _: &()) {
     }
 }
 
-/// Registers a hook for the windows made from here on, after those that there are; gives an id, or a
-/// negative code. `ended` may be NULL. Every rank registers the same hooks in the same order, while no
-/// window is being made.
+/// Registers a hook for the windows made from now on, after the hooks already registered. Returns an
+/// id or a negative code. `ended` may be NULL. Every rank registers the same hooks in the same order,
+/// while no window is being made.
 ///
 /// # Safety
 /// Any thread may call the functions with `param`, and the entries that they set, as long as there are
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn host_win_hook_register(
     if outcome == 0 { id } else { outcome }
 }
 
-/// Ends a registration. Windows that were made under it keep what the hook made of them.
+/// Ends a registration. Windows that were made under it keep the hook's entries.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_win_hook_remove(id: c_int) -> c_int {
     guarded(|| {

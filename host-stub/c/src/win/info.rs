@@ -9,14 +9,14 @@ use crate::base::handles::{Handles, place, text};
 use crate::win::handler::guarded_on;
 use crate::win::window::{host_win_t, window};
 
-/// Hints for windows. Never read through.
+/// Hints for windows. The handle is never dereferenced.
 pub struct host_info_t {
     _private: [u8; 0],
 }
 
 pub(crate) static INFOS: Handles<Info> = Handles::new("info");
 
-/// Makes hints, none yet.
+/// Makes an empty set of hints.
 ///
 /// # Safety
 /// `info` is NULL or writable.
@@ -77,8 +77,8 @@ pub(crate) fn given(call: &str, info: *mut host_info_t) -> Result<Info> {
     }
 }
 
-/// Copies the value of a key to `value`, cut to `room` bytes with its zero byte, and its whole length without
-/// that to `length`; -1 for a key that the hints do not have. Each answer may be NULL.
+/// Copies the value of a key to `value`, cut to `room` bytes with its zero byte. `length` gets the whole
+/// length without the zero byte, or -1 if the hints do not have the key. `value` and `length` may be NULL.
 ///
 /// # Safety
 /// `key` is NULL or a text; `value` is NULL or has room for `room` bytes; `length` is NULL or writable.
@@ -115,9 +115,9 @@ pub unsafe extern "C" fn host_info_get(
 }
 
 /// Changes hints of a window; collective, with the same hints on every process. Completes this process's
-/// operations first. MPI's keys of host_info_set can change. HOST_ERR_WIN, on every process, and nothing
-/// changes: another key with a value that is not in force, hints that differ between processes, or no_locks
-/// while a lock is held.
+/// operations first. MPI's keys of host_info_set can change. HOST_ERR_WIN on every process, and nothing
+/// changes: another key with a new value, hints that differ between processes, or no_locks while a lock is
+/// held.
 ///
 /// # Safety
 /// As for every call on a window: no other thread frees it meanwhile.
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn host_win_set_info(win: *mut host_win_t, info: *mut host
     })
 }
 
-/// Makes hints of what is in force for a window, to be ended by host_info_free.
+/// Makes a set of the hints in force for a window. The caller ends it by host_info_free.
 ///
 /// # Safety
 /// `info` is NULL or writable.

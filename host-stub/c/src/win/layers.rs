@@ -128,11 +128,11 @@ pub(crate) fn inherited() -> host_rma_table_t {
     }
 }
 
-/// Does what an entry has replaced, with the arguments of the call; at most once for request forms.
-/// Of the call only what the entry sets is written.
+/// Calls the function that an entry has replaced, with the arguments of the call; at most once for
+/// request forms. Only the fields of the call that the entry must set are written.
 ///
 /// # Safety
-/// `layer` and `call` are NULL, or what an entry was called with that has not returned; one thread at a
+/// `layer` and `call` are NULL, or the arguments of an entry that has not returned. One thread at a
 /// time calls with them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_rma_previous(

@@ -26,11 +26,11 @@ layout!(host_block_t: 16 bytes {
     length at 8,
 });
 
-/// A run of elements that says itself where it is.
+/// A run of elements with an address of its own.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_run_t {
-    /// Its first element, named as any buffer: on the host or on a device.
+    /// The run's first element, on the host or on a device, given like any buffer.
     pub address: *mut c_void,
     /// Elements in the run.
     pub length: usize,
@@ -41,11 +41,11 @@ layout!(host_run_t: 16 bytes {
     length at 8,
 });
 
-/// Where the elements of one side of a transfer lie, relative to the start of its buffer. Strided: `blocks` is
+/// The layout of the elements of one side of a transfer, relative to the start of its buffer. Strided: `blocks` is
 /// NULL, and there are `count` runs of `length` elements whose starts are `stride` elements apart; runs must
 /// not overlap. Indexed: `blocks` points to `count` runs, and `length` and `stride` are zero. Absolute: `runs` points to
-/// `count` runs, each in the memory that it names, and everything else is zero; the buffer of the call is NULL. Only origins
-/// have such layouts. A call copies what it needs before it returns. The table grows at its end only.
+/// `count` runs, each with an address of its own, and everything else is zero; the buffer of the call is NULL. Only origins
+/// have absolute layouts. A call copies the layout before it returns. The structure grows at its end only.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_layout_t {
@@ -61,8 +61,8 @@ pub struct host_layout_t {
     pub length: usize,
     /// Elements from the start of a run to the start of the next.
     pub stride: usize,
-    /// The element type. With HOST_ON_DEVICE in an origin's layout, a buffer in host memory is refused; a
-    /// target's layout has no use for it.
+    /// The element type. With HOST_ON_DEVICE in an origin's layout, a buffer in host memory is refused;
+    /// the flag has no effect in a target's layout.
     pub datatype: c_int,
     /// Zero.
     pub reserved: c_int,

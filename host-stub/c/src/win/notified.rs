@@ -16,7 +16,8 @@ pub(crate) fn number(call: &str, counter: c_int) -> Result<usize> {
     usize::try_from(counter).map_err(|_| Error::argument(call, &format!("no counter {counter}")))
 }
 
-/// How many puts with notification have arrived at a counter of this process. Their bytes may be read.
+/// Returns the number of puts with notification that have arrived at a counter of this process. Their
+/// bytes may be read.
 ///
 /// # Safety
 /// `win` is live. `arrived` is NULL or writable.

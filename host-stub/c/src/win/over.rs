@@ -15,12 +15,12 @@ use crate::win::query::{
 };
 use crate::win::window::{give, host_win_t, window};
 
-/// Makes a window of a kind, HOST_WIN_CREATE and so on, over a communicator or, where that is NULL, all ranks of the job;
-/// with hints or NULL. Collective. host_calls.h has a function for each kind. `base` is looked at by HOST_WIN_CREATE alone,
-/// and `size` and `unit` by all but HOST_WIN_DYNAMIC.
+/// Makes a window of a kind, HOST_WIN_CREATE and so on, over a communicator or, if that is NULL, over all ranks of the job;
+/// with hints or NULL. Collective. host_calls.h has a function for each kind. Only HOST_WIN_CREATE uses `base`, and all
+/// kinds except HOST_WIN_DYNAMIC use `size` and `unit`.
 ///
 /// # Safety
-/// `win` is NULL or writable. Memory at `base` stays until the window was freed.
+/// `win` is NULL or writable. Memory at `base` stays valid until the window is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_make(
     kind: c_int,

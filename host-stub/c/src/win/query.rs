@@ -36,9 +36,9 @@ pub(crate) fn name(window: &Window) -> &'static CStr {
     }
 }
 
-/// Where the memory of a rank is in this process, its bytes, and its displacement unit; a negative
-/// rank asks for the first that has any. Each of the answers may be NULL. HOST_ERR_WIN: it is not
-/// mapped here.
+/// Returns the address of a rank's memory in this process, its size in bytes, and its displacement
+/// unit; a negative rank means the first rank that has memory. Each result may be NULL.
+/// HOST_ERR_WIN: the memory is not mapped in this process.
 ///
 /// # Safety
 /// Answers that are not NULL are writable.

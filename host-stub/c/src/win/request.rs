@@ -128,7 +128,7 @@ unsafe fn wait(call: &str, place: *mut *mut host_request_t) -> Result {
 }
 
 /// Waits until each of `count` operations is complete, and sets the handles to NULL; the first error is returned after all
-/// have ended. HOST_ERR_LEVEL: the handles are as they were.
+/// have ended. HOST_ERR_LEVEL: the handles are unchanged.
 ///
 /// # Safety
 /// `requests` is NULL or `count` places, each with NULL or a request that no other thread uses.
@@ -147,8 +147,8 @@ pub unsafe extern "C" fn host_waitall(count: usize, requests: *mut *mut host_req
     })
 }
 
-/// Waits for one of `count` requests, sets its handle to NULL, and `index` to its place; to `count`
-/// when all have ended.
+/// Waits for one of `count` requests, sets its handle to NULL and `index` to its place. If all have
+/// ended, sets `index` to `count`.
 ///
 /// # Safety
 /// As for host_waitall; `index` is writable.
@@ -217,8 +217,8 @@ pub unsafe extern "C" fn host_waitany(
     })
 }
 
-/// Makes progress; sets `done` to whether the operation is complete, and if it is, the handle to NULL,
-/// also where it failed, which is returned.
+/// Makes progress; sets `done` to whether the operation is complete, and if so, the handle to NULL. If
+/// the operation failed, sets both too and returns its error.
 ///
 /// # Safety
 /// `request` points to NULL or to a request that no other thread uses; `done` is writable.
@@ -251,8 +251,9 @@ pub unsafe extern "C" fn host_test(request: *mut *mut host_request_t, done: *mut
     })
 }
 
-/// Has a condition signalled when the operation is complete, or at once if it is. The request still
-/// has to be ended, by host_wait for one, which then does not block. A request signals one condition.
+/// Signals a condition when the operation is complete, or at once if it is complete already. The
+/// program must still end the request, for example by host_wait, which then does not block. A request
+/// signals one condition.
 ///
 /// # Safety
 /// `condition` stays until it was signalled.
@@ -288,9 +289,10 @@ unsafe extern "C" fn detached_ended(data: *mut c_void, status: c_int) {
     unsafe { (detached.call)(detached.data, status) };
 }
 
-/// Lets an operation end by itself, and sets the handle to NULL: `call` is called once with `data`
-/// when it is complete, on whatever thread makes progress, or on this one if it is complete already.
-/// It must not wait. Needs a progress thread, or a thread that waits, tests or calls host_progress.
+/// Lets an operation end by itself, and sets the handle to NULL. `call` is called once with `data`
+/// when the operation is complete, on the thread that makes progress, or on this thread if it is
+/// complete already. `call` must not wait. Needs a progress thread, or a thread that waits, tests or
+/// calls host_progress.
 ///
 /// # Safety
 /// `request` points to a request that no other thread uses; buffers and window stay until `call` was

@@ -20,14 +20,15 @@ use crate::win::table::{
 };
 use crate::win::window::{host_win_t, window};
 
-/// A put that adds one to a counter of the target. It has no place in a window's table: it calls put there.
+/// A put that adds one to a counter of the target. A window's table has no entry for it: the host calls the
+/// table's put.
 pub const HOST_RMA_PUT_NOTIFY: usize = 64;
 
-/// What a host_rma_args_t begins with.
+/// The magic number of a host_rma_args_t.
 pub const HOST_RMA_ARGS_MAGIC: u64 = 0x314752414d525348;
 
-/// The arguments of a transfer or an atomic update, those that it has a meaning for; the others are zero. They grow at the
-/// end only, and `size` says where that is.
+/// The arguments of a transfer or an atomic update; arguments that the call does not use are zero. The structure grows at
+/// its end only, and `size` tells its length.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_rma_args_t {
@@ -35,17 +36,17 @@ pub struct host_rma_args_t {
     pub magic: u64,
     /// sizeof(host_rma_args_t).
     pub size: usize,
-    /// The origin's buffer; of a get the one that is written. May be NULL with HOST_NO_OP.
+    /// The origin's buffer; for a get, the buffer that is written. May be NULL with HOST_NO_OP.
     pub origin: *mut c_void,
-    /// Where fetching calls put what was at the target.
+    /// The buffer for the old values of fetching calls.
     pub result: *mut c_void,
-    /// What a compare_and_swap compares with.
+    /// The value that compare_and_swap compares with.
     pub compare: *const c_void,
-    /// Elements of a side without a layout; fetch_and_op and compare_and_swap take one.
+    /// The number of elements of a side without a layout; 1 for fetch_and_op and compare_and_swap.
     pub count: usize,
-    /// Where the target's elements begin, in its units.
+    /// The displacement of the target's first element, in the target's units.
     pub displacement: u64,
-    /// Their type. With HOST_ON_DEVICE host memory is refused.
+    /// The element type. With HOST_ON_DEVICE, host memory is refused.
     pub datatype: c_int,
     /// The operation of accumulates.
     pub op: c_int,
@@ -53,10 +54,10 @@ pub struct host_rma_args_t {
     pub target: c_int,
     /// The counter of a HOST_RMA_PUT_NOTIFY, 0 to HOST_WIN_COUNTERS - 1.
     pub counter: c_int,
-    /// Where the origin's elements lie; NULL: together. Of put, get and accumulate only, as the target's. Both sides have the
-    /// same type and number of elements.
+    /// The layout of the origin's elements; NULL: contiguous. Both layouts are for put, get and accumulate only. Both sides
+    /// have the same type and number of elements.
     pub origin_layout: *const host_layout_t,
-    /// Where the target's elements lie from `displacement` on; NULL: together.
+    /// The layout of the target's elements from `displacement` on; NULL: contiguous.
     pub target_layout: *const host_layout_t,
 }
 
@@ -290,10 +291,11 @@ fn on_a_device(call: &str, buffers: impl Iterator<Item = *const c_void>) -> Resu
 }
 
 /// Begins a transfer or an atomic update: HOST_RMA_PUT to HOST_RMA_COMPARE_AND_SWAP, or HOST_RMA_PUT_NOTIFY. host_calls.h has a
-/// function for each, with what it means.
+/// documented function for each.
 ///
 /// # Safety
-/// `win` is live, and layouts are tables. The operation's buffers are as its function in host_calls.h says until it is complete.
+/// `win` is live, and layouts are tables. Until the operation is complete, its buffers follow the rules of its function in
+/// host_calls.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_rma(
     kind: usize,

@@ -22,9 +22,9 @@ pub const HOST_LOCK_EXCLUSIVE: c_int = 1;
 
 /// No conflicting lock is held, or the matching post or start is known to have been called.
 pub const HOST_MODE_NOCHECK: u32 = 1;
-/// The window's memory was not stored to here since the last synchronisation.
+/// This process has not stored to the window's memory since the last synchronisation.
 pub const HOST_MODE_NOSTORE: u32 = 2;
-/// The window's memory here is not updated by others until the next synchronisation.
+/// Other processes do not update this process's memory until the next synchronisation.
 pub const HOST_MODE_NOPUT: u32 = 4;
 /// This fence ends no communication; on every rank alike.
 pub const HOST_MODE_NOPRECEDE: u32 = 8;
@@ -64,8 +64,8 @@ fn name(entry: usize) -> Option<&'static str> {
 }
 
 /// Synchronises a window: HOST_RMA_FENCE to HOST_RMA_FLUSH_LOCAL_ALL, HOST_RMA_COMPLETE, HOST_RMA_WAIT or HOST_RMA_SYNC.
-/// host_calls.h has a function for each, with what it means. `lock` is HOST_LOCK_*, of a lock; the `target` of a lock, unlock
-/// or flush of one rank counts, and the `assertion` of a fence, lock or lock_all; the others are not looked at.
+/// host_calls.h has a documented function for each. A lock uses `lock` (HOST_LOCK_*); lock, unlock and flush of one rank use
+/// `target`; fence, lock and lock_all use `assertion`. Other arguments are ignored.
 ///
 /// # Safety
 /// No other thread frees the window meanwhile.
@@ -114,7 +114,8 @@ fn kind(call: &str, lock: c_int) -> Result<LockKind> {
     }
 }
 
-/// Opens an access epoch to a group of ranks of the window; with 0 or HOST_MODE_NOCHECK.
+/// Opens an access epoch to a group of ranks of the window. The assertion is 0 or
+/// HOST_MODE_NOCHECK.
 ///
 /// # Safety
 /// No other thread frees the window meanwhile.
@@ -137,7 +138,8 @@ pub unsafe extern "C" fn host_win_start(
     })
 }
 
-/// Opens this rank's memory to a group of ranks; with 0, HOST_MODE_NOCHECK, NOSTORE or NOPUT. Opens nothing where it fails.
+/// Opens this rank's memory to a group of ranks. The assertion is 0, HOST_MODE_NOCHECK, NOSTORE or NOPUT. If the call
+/// fails, nothing is opened.
 ///
 /// # Safety
 /// No other thread frees the window meanwhile.
@@ -160,7 +162,8 @@ pub unsafe extern "C" fn host_win_post(
     })
 }
 
-/// Sets `done` to whether the group of host_win_post has completed; if so, or if that fails, closes the exposure.
+/// Sets `done` to whether the group of host_win_post has completed. If it has, or if the call fails, closes the
+/// exposure.
 ///
 /// # Safety
 /// No other thread frees the window meanwhile.

@@ -73,37 +73,39 @@ pub const HOST_RMA_ENTRIES: usize = 31;
 /// Places of a window's table.
 pub const HOST_RMA_ROOM: usize = 64;
 
-/// What a host_rma_table_t begins with.
+/// The magic number of a host_rma_table_t.
 pub const HOST_RMA_TABLE_MAGIC: u64 = 0x31414d5254534f48;
 
-/// Added to the type of a host_rma_call_t: elements at one side are not contiguous (host_put_layout and the
-/// like), and the call does not say where they lie. An entry passes such a call to host_rma_previous.
+/// Added to the type of a host_rma_call_t: the elements of one side are not contiguous (host_put_layout and
+/// similar calls), and the call does not tell where they lie. An entry passes such a call to
+/// host_rma_previous.
 pub const HOST_WITH_GAPS: c_int = 0x200;
 
-/// One call of an entry, checked: the epoch allows it, and what it reaches lies in the target's memory.
-/// What has no meaning for the entry is zero. It grows at its end only: `size` says what a host gives.
+/// One call of an entry. The host has checked that the epoch allows the call and that the target's
+/// elements lie in the target's memory. Fields that the entry does not use are zero. The structure
+/// grows at its end only: `size` tells the length that this host fills in.
 #[repr(C)]
 pub struct host_rma_call_t {
     /// sizeof(host_rma_call_t).
     pub size: usize,
     /// HOST_RMA_*.
     pub entry: usize,
-    /// The target's rank. Of shared_query negative for the first rank that has memory.
+    /// The target's rank. For shared_query, a negative rank means the first rank that has memory.
     pub target: c_int,
-    /// HOST_LOCK_* of lock and unlock; negative where no lock was taken.
+    /// HOST_LOCK_* for lock and unlock; negative if no lock was taken.
     pub lock: c_int,
     /// HOST_MODE_*.
     pub assertion: u32,
-    /// Of test: set by the entry where the exposure is over.
+    /// For test: the entry sets it if the exposure is over.
     pub done: c_int,
-    /// Where the target's elements begin: in this process for a window whose table is shm, else in the
-    /// target's.
+    /// The address of the target's first element: in this process if the window's table is shm, else
+    /// in the target's process.
     pub address: u64,
-    /// The origin's buffer; of get and rget the one that is written.
+    /// The origin's buffer; for get and rget, the buffer that is written.
     pub origin: *mut c_void,
-    /// Where fetching calls put what was at the target.
+    /// The buffer for the old values of fetching calls.
     pub result: *mut c_void,
-    /// What compare_and_swap compares with.
+    /// The value that compare_and_swap compares with.
     pub compare: *const c_void,
     /// Elements; contiguous at both ends unless the type has HOST_WITH_GAPS.
     pub count: usize,
@@ -115,16 +117,16 @@ pub struct host_rma_call_t {
     pub group: *const usize,
     /// How many there are.
     pub group_count: usize,
-    /// The memory of attach and detach; of shared_query set by the entry.
+    /// The memory of attach and detach; for shared_query, the entry sets it.
     pub base: *mut c_void,
-    /// Its bytes; of shared_query set by the entry.
+    /// The bytes of this memory; for shared_query, the entry sets it.
     pub bytes: usize,
-    /// Of shared_query: the target's displacement unit, set by the entry.
+    /// For shared_query: the target's displacement unit, which the entry sets.
     pub unit: u32,
     /// Zero.
     pub reserved: c_int,
-    /// The hints of set_info, which stay the host's; of get_info set by the entry to hints of its own, which
-    /// become the host's.
+    /// The hints of set_info, which belong to the host. For get_info, the entry sets it to new hints, which
+    /// then belong to the host.
     pub info: *mut host_info_t,
 }
 
@@ -179,8 +181,8 @@ layout!(host_rma_call_t: 128 bytes {
     info at 120,
 });
 
-/// A layer in the course of one call: what host_rma_previous goes on from. Good until the entry that got it
-/// returns, and on any thread, so that a task may wait meanwhile and go on elsewhere.
+/// A layer during one call, from which host_rma_previous continues. Valid on any thread until the entry
+/// that got it returns, so that a task may wait and continue on another thread.
 pub struct host_rma_layer_t {
     _private: [u8; 0],
 }
@@ -194,10 +196,11 @@ pub type host_rma_fn = Option<
     ) -> c_int,
 >;
 
-/// The functions of one window. As a hook gets it, each that the host knows is host_rma_previous, which stands
-/// for what is there; calls go past those that a hook leaves so, and NULL is refused. No entry ever moves:
-/// new functions take the places after those that there are. Those are NULL where a host does not know
-/// them, and a hook that sets one all the same is refused. A hook writes no further than `size`.
+/// The functions of one window. When a hook gets the table, each entry that the host knows is
+/// host_rma_previous, which stands for the present function. Calls skip an entry that a hook leaves so; a hook
+/// that sets such an entry to NULL is refused. No entry ever moves: new functions are added at the end.
+/// Entries that a host does not know are NULL, and a hook that sets such an entry is refused. A hook must not
+/// write beyond `size`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_rma_table_t {
@@ -205,7 +208,7 @@ pub struct host_rma_table_t {
     pub magic: u64,
     /// sizeof(host_rma_table_t).
     pub size: usize,
-    /// What this window's entries are called with.
+    /// The first argument of this window's entries.
     pub data: *mut c_void,
     /// The functions, at the places HOST_RMA_*.
     pub entries: [host_rma_fn; HOST_RMA_ROOM],
@@ -223,7 +226,8 @@ unsafe impl Send for host_rma_table_t {}
 // SAFETY: as for Send.
 unsafe impl Sync for host_rma_table_t {}
 
-/// A window that is being made, as a hook sees it. It grows at its end only: `size` says what a host gives.
+/// A window that is being made, for a hook. The structure grows at its end only: `size` tells the length
+/// that this host fills in.
 #[repr(C)]
 pub struct host_new_win_t {
     /// sizeof(host_new_win_t).
@@ -236,7 +240,7 @@ pub struct host_new_win_t {
     pub kind: c_int,
     /// Zero.
     pub reserved: c_int,
-    /// Which functions it got: shm, mixed or btl.
+    /// The table that the window got: shm, mixed or btl.
     pub table_name: *const c_char,
     /// This rank's memory.
     pub base: *mut c_void,
@@ -255,9 +259,9 @@ layout!(host_new_win_t: 48 bytes {
     bytes at 40,
 });
 
-/// What is called with every window that is made, before its creation returns: may replace entries of
-/// `table` and set its data. HOST_SUCCESS, or a negative code, with which the creation fails at all
-/// ranks.
+/// A hook, called with every new window before its creation returns. It may replace entries of
+/// `table` and set its data. Returns HOST_SUCCESS, or a negative code with which the creation fails
+/// at all ranks.
 pub type host_win_hook_fn = Option<
     unsafe extern "C" fn(
         win: *const host_new_win_t,
@@ -266,8 +270,8 @@ pub type host_win_hook_fn = Option<
     ) -> c_int,
 >;
 
-/// What is called when a window ends for which the hook had succeeded, or that did not come to be.
-/// `data` is what the hook has set in the table.
+/// Called when a window ends for which the hook succeeded, or when its creation fails. `data` is
+/// the value that the hook set in the table.
 pub type host_win_ended_fn = Option<unsafe extern "C" fn(data: *mut c_void, param: *mut c_void)>;
 
 /// Refuses a table that cannot be a window's.

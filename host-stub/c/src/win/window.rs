@@ -124,9 +124,9 @@ pub unsafe extern "C" fn host_win_base(win: *mut host_win_t) -> *mut c_void {
     base.cast()
 }
 
-/// Frees a window and sets the handle to NULL; collective. HOST_ERR_STATE: a request of it is open, or a ring uses it.
-/// HOST_ERR_WIN: an epoch is open. After these, and after HOST_ERR_LEVEL, the window and its handle are as they were;
-/// after any other error the window is gone.
+/// Frees a window and sets the handle to NULL; collective. HOST_ERR_STATE: a request of the window is open, or a ring
+/// uses the window. HOST_ERR_WIN: an epoch is open. After these, and after HOST_ERR_LEVEL, the window and its handle
+/// are unchanged; after any other error the window is gone.
 ///
 /// # Safety
 /// `win` points to NULL or to a window that no other thread uses.

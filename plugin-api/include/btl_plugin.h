@@ -175,7 +175,7 @@ typedef struct btl_host_vtable {
                             size_t capacity, size_t *size);
 
     /* Prints a line (UTF-8, `size` bytes, no newline) at one of BTL_LOG_*. Each host that has a component
-     * of the plugin open may get the lines of all. */
+     * of the plugin open may get the lines of all components. */
     void (*log)(void *context, uint32_t level, const char *line, size_t size);
 } btl_host_vtable;
 
@@ -193,18 +193,18 @@ typedef struct btl_host_vtable {
 #define BTL_FLAG_ATOMIC_OPS UINT32_C(0x8000)   /* atomic_op works for at least one operation */
 #define BTL_FLAG_ATOMIC_FOPS UINT32_C(0x10000) /* atomic_fop works for at least one operation */
 #define BTL_FLAG_RDMA_FLUSH UINT32_C(0x80000)  /* flush works */
-/* Atomics of all peers are executed by this process's calls, so that register_mem takes
+/* This process's calls execute the atomics of all peers, so that register_mem takes
  * BTL_ACCESS_SOLE_ATOMICS. Not a BTL flag. */
 #define BTL_FLAG_SOLE_ATOMICS UINT32_C(0x8000000)
 /* apply takes puts and gets of several runs (BTL_APPLY_BYTES) to peers whose small puts the target's
- * processor makes; for others it answers BTL_NOT_SUPPORTED. Not a BTL flag. */
+ * processor makes; for other peers it returns BTL_NOT_SUPPORTED. Not a BTL flag. */
 #define BTL_FLAG_SCATTERS UINT32_C(0x10000000)
-/* apply reaches every peer. Without it, it may reach some. Not a BTL flag. */
+/* apply reaches every peer. Without this flag, it may reach some peers. Not a BTL flag. */
 #define BTL_FLAG_APPLIES UINT32_C(0x20000000)
 /* Typed AMOs from one origin to one target address take effect in the order of issue, so the host
- * need not wait between them. Except those on host memory of the target with operands on a device, of
- * which the plugin may copy the operands after the call: later AMOs may take effect before them. Not a
- * BTL flag. */
+ * need not wait between them. Exception: if the target's memory is on the host and the operands are on
+ * a device, the plugin may copy the operands after the call, and later AMOs may take effect before
+ * such an AMO. Not a BTL flag. */
 #define BTL_FLAG_ATOMICS_ORDERED UINT32_C(0x40000000)
 /* Puts and gets complete without any call by the target. Not a BTL flag. */
 #define BTL_FLAG_RDMA_PASSIVE_TARGET UINT32_C(0x80000000)
@@ -293,20 +293,20 @@ typedef void (*btl_receive_fn)(btl_module *module, btl_endpoint *endpoint, uint8
                                const void *data, size_t size, void *context);
 
 /* Most bytes of one apply: BTL_APPLY_HEAD, BTL_APPLY_RUN for each run, and the operands. Its results have
- * as many at most, too. */
+ * at most that many bytes, too. */
 #define BTL_MOST_APPLIED 12288
 #define BTL_APPLY_HEAD 16
 #define BTL_APPLY_RUN 24
 #define BTL_MOST_ELEMENT 64 /* most bytes of an element */
-/* In the place of a datatype or operation that the typed AMOs do not have. */
+/* Replaces the code of a datatype or operation that the typed AMOs do not have. */
 #define BTL_APPLY_OTHER UINT32_MAX
-/* In the place of a datatype: the runs are the bytes of a put (BTL_ATOMIC_OP_WRITE without results) or of a
- * get (BTL_ATOMIC_OP_READ), with a size of 1 and a code of 0. They need the rights of a put or get, and are
- * no more atomic than these. For modules with BTL_FLAG_SCATTERS. */
+/* Replaces the code of a datatype: the runs are the bytes of a put (BTL_ATOMIC_OP_WRITE without results) or
+ * of a get (BTL_ATOMIC_OP_READ), with a size of 1 and a code of 0. Such an apply needs the rights of a
+ * put or get, and is no more atomic than a put or get. For modules with BTL_FLAG_SCATTERS. */
 #define BTL_APPLY_BYTES (UINT32_MAX - 1)
 
-/* Blocks of elements at equal distances. Elements are changed in the order of runs and blocks: one that is
- * named twice is changed twice. */
+/* Blocks of elements at equal distances. Elements are changed in the order of runs and blocks: an element
+ * that is named twice is changed twice. */
 typedef struct btl_apply_run {
     uint64_t offset; /* bytes from the address of the operation to the first block */
     uint64_t length; /* bytes of a block, which are whole elements */
@@ -331,13 +331,13 @@ typedef struct btl_apply_request {
  * operation that `code` names. A peer chose code and size: the function refuses a code of elements of
  * another size. Both arrays are aligned for every type of the element's size. The function runs under
  * locks of the module, on any thread that makes progress; it must not call the module, nor wait.
- * Another status than BTL_SUCCESS refuses the operation with that status; what the function left in
- * `elements` is then ignored. */
+ * A status other than BTL_SUCCESS refuses the operation with that status; the contents of `elements`
+ * are then ignored. */
 typedef btl_status (*btl_apply_fn)(void *context, uint32_t code, size_t size, void *elements,
                                    const void *operands, size_t count);
 
-/* A message that is to be sent: first the bytes at `data`, which the caller writes, then those at
- * `source`, which are sent from where they are. The module owns the memory. */
+/* A message that is to be sent: first the bytes at `data`, which the caller writes, then the bytes
+ * at `source`, which are sent from their place. The module owns the memory. */
 typedef struct btl_descriptor {
     void *data;         /* aligned to 8 */
     size_t size;        /* the caller may make it smaller */
@@ -351,8 +351,8 @@ typedef struct btl_descriptor {
 #define BTL_ACCESS_REMOTE_WRITE UINT32_C(0x4)  /* peers write it */
 #define BTL_ACCESS_REMOTE_ATOMIC UINT32_C(0x8) /* peers update it atomically */
 /* Beside them, for register_mem of modules with BTL_FLAG_SOLE_ATOMICS: while peers change elements of
- * the memory, nothing else does but atomics of this module. So it need not change them by the
- * processor's atomics. Not a BTL flag. */
+ * the memory, only atomics of this module change elements. So the module need not use the processor's
+ * atomics. Not a BTL flag. */
 #define BTL_ACCESS_SOLE_ATOMICS UINT32_C(0x10)
 
 /* Flags of one atomic, with the bits of MCA_BTL_ATOMIC_FLAG_*. */
@@ -425,7 +425,7 @@ typedef struct btl_stats {
     uint64_t again;          /* posts that the provider refused for lack of room (EAGAIN) */
     uint64_t registrations;  /* live registrations */
     uint64_t endpoints;      /* live endpoints */
-    /* This and what follows is in ABI 1.3 and later. */
+    /* This field and the fields below are in ABI 1.3 and later. */
     uint64_t operations[BTL_CARRIERS]; /* operations by carrier (BTL_CARRIER_*) */
     uint64_t bytes[BTL_CARRIERS];      /* their bytes */
     uint64_t revoked;  /* ring transfers that the target did not begin in time, and that the kernel then made */
@@ -501,7 +501,7 @@ typedef struct btl_override_ops {
     btl_copy_from_fn copy_from_hmem_iov;
     btl_copy_to_fn copy_to_hmem_iov;
     /* Blocks at regular distances. For NULL the plugin calls the functions above with a run for each
-     * block. Since ABI 1.4, as what follows. */
+     * block. Since ABI 1.4, like the fields below. */
     btl_copy_from_strided_fn copy_from_hmem_strided;
     btl_copy_to_strided_fn copy_to_hmem_strided;
     /* Copies that are complete later. The plugin uses them for large copies of local buffers if query_event
@@ -548,8 +548,8 @@ struct btl_module_vtable {
 
     /* Makes endpoints for `count` processes; writes NULL for a process that cannot be reached. A
      * process that was added before gets its existing endpoint, counted once more. The calling
-     * process is a peer like any other. On an error no process was added, and what was written is
-     * NULL. */
+     * process is a peer like any other. On an error no process is added, and all written endpoints
+     * are NULL. */
     btl_status (*add_procs)(btl_module *module, size_t count, const uint64_t *procs,
                             btl_endpoint **endpoints);
 
@@ -561,9 +561,9 @@ struct btl_module_vtable {
      * deregister_mem. The handle contains the rights: an operation that a peer's copy does not allow
      * returns BTL_PERM and has no effect. An atomic needs BTL_ACCESS_REMOTE_ATOMIC; a plugin may
      * instead accept the rights for the atomic's own accesses: read, write or both.
-     * BTL_OUT_OF_RESOURCE: the provider has no room. BTL_BAD_PARAM: peers cannot use the memory so, because
-     * it is read-only, behind the end of its file, or not mapped. It stays usable until deregister_mem.
-     * BTL_ACCESS_SOLE_ATOMICS may be added to the rights. */
+     * BTL_OUT_OF_RESOURCE: the provider has no room. BTL_BAD_PARAM: peers cannot use the memory with these
+     * rights, because it is read-only, behind the end of its file, or not mapped. The memory must stay
+     * usable until deregister_mem. BTL_ACCESS_SOLE_ATOMICS may be added to the rights. */
     btl_status (*register_mem)(btl_module *module, btl_endpoint *endpoint, void *base, size_t size,
                                uint32_t access, btl_handle **handle);
 
@@ -653,10 +653,10 @@ struct btl_module_vtable {
     btl_status (*finalize)(btl_module *module);
 
     /* Since ABI 1.1; this and the entries below may be NULL. Sets the copy functions of device memory.
-     * They apply at once to all its registrations, also earlier ones: an operation that begins later
-     * uses them, and so does a request of a peer that is served later. Operations under way keep earlier
-     * functions for their local buffers. NULL restores the plugin's own functions. All functions stay
-     * callable until finalize. */
+     * The functions apply at once to all registrations of the module, also earlier ones: operations
+     * that begin later use them, and so do requests of peers that are served later. Operations under
+     * way keep the earlier functions for their local buffers. NULL restores the plugin's own
+     * functions. All functions stay callable until finalize. */
     btl_status (*set_overrides)(btl_module *module, const btl_override_ops *ops);
 
     /* Registers memory of kind `iface` (BTL_HMEM_*) on device number `device` of that kind; otherwise
@@ -685,8 +685,8 @@ struct btl_module_vtable {
     btl_status (*query_hmem)(btl_module *module, uint32_t iface, btl_hmem_info *info);
 
     /* Since ABI 1.2; this and the entries below may be NULL. Those up to register_receive work if the
-     * module has BTL_FLAG_SEND. Makes a descriptor for a message of `size` bytes, or of the longest one if that is
-     * smaller; NULL without memory. It belongs to the caller until free. */
+     * module has BTL_FLAG_SEND. Makes a descriptor for a message of `size` bytes, or of the longest possible
+     * message if that is smaller; NULL if there is no memory. The descriptor belongs to the caller until free. */
     btl_descriptor *(*alloc)(btl_module *module, btl_endpoint *endpoint, size_t size);
 
     /* Ends a descriptor. */
@@ -698,31 +698,32 @@ struct btl_module_vtable {
     btl_descriptor *(*prepare_src)(btl_module *module, btl_endpoint *endpoint, const void *source,
                                    size_t reserve, size_t *size);
 
-    /* Sends a message to the function that the peer's host has set for the tag. BTL_COMPLETED: it was
-     * taken, and the descriptor is the caller's again; it may leave only by later calls of progress
-     * (a first message waits for a connection). Messages to one peer arrive in the order in which
-     * they are sent; those to a peer that fails are lost. BTL_TEMP_OUT_OF_RESOURCE: too much waits
-     * for this peer; call progress and try again. */
+    /* Sends a message to the function that the peer's host has set for the tag. BTL_COMPLETED: the
+     * message was taken, and the descriptor belongs to the caller again; the message may leave only
+     * in later calls of progress (a first message waits for a connection). Messages to one peer
+     * arrive in the order in which they are sent; messages to a peer that fails are lost.
+     * BTL_TEMP_OUT_OF_RESOURCE: too many messages wait for this peer; call progress and try again.
+     * */
     btl_status (*send)(btl_module *module, btl_endpoint *endpoint, btl_descriptor *descriptor,
                        uint8_t tag);
 
     /* Sends a header and a payload as one message, without a descriptor; otherwise as send.
-     * BTL_BAD_PARAM: it is too long. */
+     * BTL_BAD_PARAM: the message is too long. */
     btl_status (*sendi)(btl_module *module, btl_endpoint *endpoint, const void *header,
                         size_t header_size, const void *payload, size_t payload_size,
                         uint8_t tag);
 
-    /* Sets the function that receives the messages with a tag; NULL: they are dropped. It runs in
-     * progress, on any thread that makes progress, for one message at a time. */
+    /* Sets the function that receives the messages with a tag; NULL: the messages are dropped. The
+     * function runs in progress, on any thread that makes progress, for one message at a time. */
     btl_status (*register_receive)(btl_module *module, uint8_t tag, btl_receive_fn receive,
                                    void *context);
 
     /* Writes `size` bytes as put, then adds `add` to the counter of 64 bits at `counter_address` of the
      * target, a multiple of 8 in the region of `counter_handle`, which is host memory and allows
      * atomics. A process that sees the counter raised also sees the bytes; it reads the counter by an
-     * atomic load, with acquire order. The operation is complete when both are done. If the put fails,
-     * the counter is not raised. With a `size` of 0 the counter alone is raised. Several puts may raise
-     * their counters in any order. BTL_NOT_SUPPORTED: the module has no such atomic. */
+     * atomic load, with acquire order. The operation is complete when both steps are done. If the put
+     * fails, the counter is not raised. With a `size` of 0, only the counter is raised. Several puts
+     * may raise their counters in any order. BTL_NOT_SUPPORTED: the module has no such atomic. */
     btl_status (*put_notify)(btl_module *module, btl_endpoint *endpoint, void *local_address,
                              uint64_t remote_address, btl_handle *local_handle,
                              const btl_handle *remote_handle, size_t size,
@@ -736,36 +737,37 @@ struct btl_module_vtable {
                                       uint32_t iface, size_t block, const size_t *stride,
                                       const size_t *count);
 
-    /* Copies contiguous bytes to blocks of device memory, likewise; see btl_copy_to_strided_fn. */
+    /* Copies contiguous bytes to blocks of device memory, under the same rules; see
+     * btl_copy_to_strided_fn. */
     int64_t (*copy_to_hmem_strided)(btl_module *module, void *base, uint32_t iface, size_t block,
                                     const size_t *stride, const size_t *count, const void *src,
                                     size_t size);
 
     /* register_mem for memory that is a shared mapping of the file of descriptor `fd`, from byte
-     * `offset` of it on. Where the file is one in memory (memfd_create) that is sealed against shrinking
-     * (F_SEAL_SHRINK), the plugin may have local peers map it; other memory is reached as if
+     * `offset` of it on. If the file lies in memory (memfd_create) and is sealed against shrinking
+     * (F_SEAL_SHRINK), the plugin may let local peers map it; other memory is accessed as if
      * register_mem had been called. The plugin does not use the descriptor after this call.
      * BTL_BAD_PARAM: the memory cannot be at this place of the file. */
     btl_status (*register_shared)(btl_module *module, btl_endpoint *endpoint, void *base, size_t size,
                                   uint32_t access, int fd, uint64_t offset, btl_handle **handle);
 
     /* Since ABI 1.5; this and the entries below may be NULL. Changes elements of any size and alignment,
-     * which lie in runs of the region from `remote_address` on: one command, which the target's
-     * processor executes in its progress. Commands to one peer take effect in the order of its
-     * atomics. Elements of 1, 2, 4 or 8 bytes that are aligned to their size are changed by atomics of
-     * the processor, and exclude the AMOs; others exclude each other only. The operation is made by the
-     * module where the typed AMOs have it and the element is aligned, else by the function that the
-     * target's host has registered; READ, WRITE and CSWAP need none. Everything is checked before the
-     * first element is changed. BTL_NOT_SUPPORTED: the network card executes the atomics to this peer and
-     * the elements are of those that it must change, so use AMOs; or no message reaches the peer; or, in
-     * the completion, the target knows no such function. BTL_VALUE_OUT_OF_BOUNDS: larger than
-     * BTL_MOST_APPLIED, or a run is outside of the region. */
+     * which lie in runs of the region from `remote_address` on. The target's processor executes this one
+     * command in its progress. Commands to one peer take effect in the order of its
+     * atomics. Atomics of the processor change elements of 1, 2, 4 or 8 bytes that are aligned to their
+     * size, so these exclude the AMOs; other elements exclude each other only. The module makes the
+     * operation itself if the typed AMOs have it and the element is aligned. Otherwise it calls the
+     * function that the target's host has registered; READ, WRITE and CSWAP need none. Everything is
+     * checked before the first element is changed. BTL_NOT_SUPPORTED: the network card executes the
+     * atomics to this peer and must change these elements, so use AMOs; or no message
+     * reaches the peer; or, in the completion, the target knows no such function.
+     * BTL_VALUE_OUT_OF_BOUNDS: larger than BTL_MOST_APPLIED, or a run is outside of the region. */
     btl_status (*apply)(btl_module *module, btl_endpoint *endpoint, uint64_t remote_address,
                         const btl_handle *remote_handle, const btl_apply_request *request,
                         btl_completion_fn callback, void *context, void *data);
 
-    /* Sets the function by which this process executes the operations of peers, and its own to itself,
-     * that the module has no instruction for; replaces an earlier one, and NULL takes it away. It stays
+    /* Sets the function that executes operations for which the module has no instruction: operations of
+     * peers, and this process's own to itself. Replaces an earlier function; NULL removes it. It stays
      * callable until finalize. */
     btl_status (*register_apply)(btl_module *module, btl_apply_fn function, void *context);
 };
@@ -815,7 +817,7 @@ typedef struct btl_component_vtable {
     btl_status (*init)(btl_component *component, uint32_t thread_level, btl_module **modules,
                        size_t *count);
 
-    /* Makes progress on every module; returns the number of completions, or more where it served
+    /* Makes progress on every module; returns the number of completions, or more if it served
      * peers, or a negative status. A callback may call it. */
     int32_t (*progress)(btl_component *component);
 

@@ -4,24 +4,26 @@ use std::ffi::c_void;
 
 use crate::Status;
 
-/// Most bytes of one apply: 16, 24 for each run, and the operands. Its results have as many at most, too.
+/// Most bytes of one apply: 16, 24 for each run, and the operands. Its results have at most that many
+/// bytes, too.
 pub const MOST_APPLIED: usize = 12 * 1024;
-/// Bytes of these that an apply has beside its runs and operands, and those of a run.
+/// The bytes that an apply takes in addition to its runs and operands, and the bytes of one run.
 pub const APPLY_HEAD: usize = 16;
 /// See [`APPLY_HEAD`].
 pub const APPLY_RUN: usize = 24;
 /// Most bytes of an element.
 pub const MOST_ELEMENT: usize = 64;
-/// In the place of a datatype or operation that the typed AMOs do not have.
+/// Replaces the code of a datatype or operation that the typed AMOs do not have.
 pub const APPLY_OTHER: u32 = u32::MAX;
 
-/// In the place of a datatype: the runs are the bytes of a put ([`AtomicOp::Write`](crate::AtomicOp::Write) without results) or of a
-/// get ([`AtomicOp::Read`](crate::AtomicOp::Read)), with a size of 1 and a code of 0. They need the rights of a put or get, and are no
-/// more atomic than these. For modules with [`ModuleFlags::SCATTERS`](crate::ModuleFlags::SCATTERS).
+/// Replaces the code of a datatype: the runs are the bytes of a put ([`AtomicOp::Write`](crate::AtomicOp::Write) without
+/// results) or of a get ([`AtomicOp::Read`](crate::AtomicOp::Read)), with a size of 1 and a code of 0. Such an apply needs the
+/// rights of a put or get, and is no more atomic than a put or get. For modules with
+/// [`ModuleFlags::SCATTERS`](crate::ModuleFlags::SCATTERS).
 pub const APPLY_BYTES: u32 = u32::MAX - 1;
 
-/// Blocks of elements at equal distances. Elements are changed in the order of runs and blocks: one that is named twice is changed
-/// twice.
+/// Blocks of elements at equal distances. Elements are changed in the order of runs and blocks: an element that is named twice
+/// is changed twice.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ApplyRun {
@@ -29,13 +31,13 @@ pub struct ApplyRun {
     pub offset: u64,
     /// Bytes of a block, which are whole elements.
     pub length: u64,
-    /// Bytes from the beginning of a block to that of the next.
+    /// Bytes from the beginning of a block to the beginning of the next.
     pub stride: u64,
     /// Number of blocks, at least one.
     pub count: u64,
 }
 
-/// What is done to which elements.
+/// An update and the elements that it changes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyRequest {
@@ -46,7 +48,7 @@ pub struct ApplyRequest {
     /// The operands, packed in the order of the runs; they are copied. NULL for [`AtomicOp::Read`](crate::AtomicOp::Read). For
     /// [`AtomicOp::Cswap`](crate::AtomicOp::Cswap) the values to compare with, and behind them the new ones.
     pub operands: *const c_void,
-    /// Receives the old values, packed likewise; NULL if they are not wanted.
+    /// Receives the old values, packed in the same order; NULL if they are not wanted.
     pub results: *mut c_void,
     /// Bytes of an element, at most [`MOST_ELEMENT`].
     pub size: u32,
@@ -60,8 +62,8 @@ pub struct ApplyRequest {
 
 /// Combines `count` elements of `size` bytes with their operands: each element becomes the result of the operation that `code` names.
 /// A peer chose code and size: the function refuses a code of elements of another size. Both arrays are aligned for every type of the element's size. The function runs under locks of the module, on any thread that makes progress;
-/// it must not call the module, nor wait. Another status than [`Status::SUCCESS`] refuses the operation with that status; what the
-/// function left in `elements` is then ignored.
+/// it must not call the module, nor wait. A status other than [`Status::SUCCESS`] refuses the operation with that status; the
+/// contents of `elements` are then ignored.
 pub type ApplyFn = unsafe extern "C" fn(
     context: *mut c_void,
     code: u32,

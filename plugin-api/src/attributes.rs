@@ -27,16 +27,17 @@ bitflags! {
         /// `flush` works.
         const RDMA_FLUSH = 0x80000;
         /// Typed AMOs from one origin to one target address take effect in the order of issue, so the host need not
-        /// wait between them. Except those on host memory of the target with operands on a device, of which the plugin may
-        /// copy the operands after the call: later AMOs may take effect before them. Not a BTL flag.
+        /// wait between them. Exception: if the target's memory is on the host and the operands are on a device, the
+        /// plugin may copy the operands after the call, and later AMOs may take effect before such an AMO. Not a BTL flag.
         const ATOMICS_ORDERED = 0x4000_0000;
-        /// `apply` reaches every peer. Without it, it may reach some. Not a BTL flag.
+        /// `apply` reaches every peer. Without this flag, it may reach some peers. Not a BTL flag.
         const APPLIES = 0x2000_0000;
-        /// Atomics of all peers are executed by this process's calls, so that `register_mem` takes
+        /// This process's calls execute the atomics of all peers, so that `register_mem` takes
         /// [`SOLE_ATOMICS`](crate::SOLE_ATOMICS). Not a BTL flag.
         const SOLE_ATOMICS = 0x0800_0000;
-        /// `apply` takes puts and gets of several runs ([`APPLY_BYTES`](crate::APPLY_BYTES)) to peers whose small puts the target's
-        /// processor makes; for others it answers [`Status::NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED). Not a BTL flag.
+        /// `apply` takes puts and gets of several runs ([`APPLY_BYTES`](crate::APPLY_BYTES)) to peers whose small puts the
+        /// target's processor makes; for other peers it returns [`Status::NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED). Not a
+        /// BTL flag.
         const SCATTERS = 0x1000_0000;
         /// Puts and gets complete without any call by the target. Not a BTL flag.
         const RDMA_PASSIVE_TARGET = 0x8000_0000;

@@ -97,7 +97,7 @@ pub struct ComponentVtable {
             count: *mut usize,
         ) -> Status,
     >,
-    /// Makes progress on every module; returns the number of completions, or more where it served peers, or a negative
+    /// Makes progress on every module; returns the number of completions, or more if it served peers, or a negative
     /// [`Status`]. A callback may call it.
     pub progress: Option<unsafe extern "C" fn(component: *mut Component) -> i32>,
     /// Ends the component: finalises its live modules and frees it.

@@ -2,8 +2,8 @@
 //!
 //! What lives here: the layout that writer and reader share. A transport keeps its counters in a file in memory
 //! (`memfd`) named [`NAME`]. A reader finds it among the descriptors in `/proc/<pid>/fd`, which the kernel opens only for
-//! processes that may trace that one, checks its first words ([`Unreadable`]), and reads it. Nothing is locked: each word is
-//! right by itself, and words may differ by the operations in flight.
+//! processes that may trace that one, checks its first words ([`Unreadable`]), and reads it. No lock is taken: each word by
+//! itself is correct, and words may differ by the operations in flight.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -22,7 +22,7 @@ pub const SHARES: usize = 256;
 /// The value of [`PeerCounters::proc`] in a slot of no peer.
 pub const NO_PEER: u64 = u64::MAX;
 
-/// What carries an operation to its target.
+/// The carrier of an operation to its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Carrier {
@@ -63,7 +63,7 @@ impl Carrier {
     }
 }
 
-/// What one carrier has carried to one peer.
+/// The counts of one carrier for one peer.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Carried {
@@ -89,11 +89,11 @@ pub struct PeerCounters {
     pub messages: AtomicU64,
     /// Flushes that found nothing to do for a microsecond or so.
     pub waits: AtomicU64,
-    /// How long these waited, in nanoseconds.
+    /// The time that these flushes waited, in nanoseconds.
     pub waited: AtomicU64,
 }
 
-/// What the file begins with.
+/// The beginning of the file.
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub struct Front {
@@ -107,13 +107,13 @@ pub struct Front {
     pub shares: AtomicU32,
     /// The provider and its interface, as UTF-8 that zeros end.
     pub title: [AtomicU8; 128],
-    /// The process whose transport it is, by its id in its own namespace: a child that it forked has the file open, too. 0 in
+    /// The id, in its own namespace, of the process that has the transport. A forked child has the file open, too. 0 in
     /// files of older transports.
     pub owner: AtomicU32,
 }
 
-/// What one context counts for each operation, on cache lines that no other context writes for that. A peer has the same slot in
-/// each share; only the first share says whose it is, and has waits.
+/// The counts of one context for each operation, on cache lines that no other context writes for this purpose. A peer has the
+/// same slot in each share; only the first share names the peer and counts waits.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Share {
@@ -134,9 +134,9 @@ const _: () = assert!(size_of::<Share>() == 512 << 10);
 /// Why a file has no counters that this version can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// It is not such a file, or its writer has not finished it.
+    /// The file is no such file, or its writer has not finished it.
     NoCounters,
-    /// It has the layout of another version.
+    /// The file has the layout of another version.
     Version(u32),
 }
 

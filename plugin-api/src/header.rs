@@ -95,7 +95,7 @@ impl TableHeader {
 pub enum AbiError {
     /// The pointer to the table is NULL.
     NullTable { table: &'static str },
-    /// The magic is another one: not such a table.
+    /// The magic differs, so this is no such table.
     Magic {
         table: &'static str,
         wanted: u64,

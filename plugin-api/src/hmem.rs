@@ -108,7 +108,7 @@ pub type CopyToAsyncFn = unsafe extern "C" fn(
 pub type EventQueryFn = unsafe extern "C" fn(event: *mut c_void) -> i32;
 
 /// The user's own copy functions of device memory. For `None` the plugin uses its own function; it always uses a
-/// function that is there.
+/// function that is set.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct OverrideOps {
@@ -119,18 +119,18 @@ pub struct OverrideOps {
     /// Host to device.
     pub copy_to_hmem_iov: Option<CopyToFn>,
     /// Blocks at regular distances, device to host. For `None` the plugin calls `copy_from_hmem_iov` with a run for each
-    /// block. Since ABI 1.4, as what follows.
+    /// block. Since ABI 1.4, like the fields below.
     pub copy_from_hmem_strided: Option<CopyFromStridedFn>,
-    /// Blocks at regular distances, host to device; likewise.
+    /// Blocks at regular distances, host to device, under the same rules.
     pub copy_to_hmem_strided: Option<CopyToStridedFn>,
-    /// Copies that are complete later, device to host. The plugin uses it for large copies of local buffers if
+    /// Asynchronous copies, device to host. The plugin uses the function for large copies of local buffers if
     /// `query_event` is set too; then copies of several fragments overlap each other and transfers.
     pub copy_from_hmem_async: Option<CopyFromAsyncFn>,
-    /// Copies that are complete later, host to device; likewise.
+    /// Asynchronous copies, host to device, under the same rules.
     pub copy_to_hmem_async: Option<CopyToAsyncFn>,
     /// Asks for the state of such a copy.
     pub query_event: Option<EventQueryFn>,
-    /// Passed to the functions for such copies as it is.
+    /// Passed unchanged to the functions for such copies.
     pub stream: *mut c_void,
 }
 
@@ -186,7 +186,7 @@ impl OverrideOps {
     /// Checks a table and copies the part that both sides know; functions beyond its size are absent.
     ///
     /// # Errors
-    /// The header is not that of such a table.
+    /// The header belongs to another table.
     ///
     /// # Safety
     /// `table` points to a readable [`TableHeader`] followed by the bytes it declares.
@@ -240,7 +240,8 @@ impl HmemInfo {
     /// The answer while no overrides are set: -FI_ENODATA.
     pub const NONE_SET: i32 = -61;
 
-    /// Returns [`answer`](Self::answer); if the plugin left that unwritten, the answer that `overrides` implies.
+    /// Returns [`answer`](Self::answer); if the plugin did not write the field, returns the answer that
+    /// `overrides` implies.
     pub fn provider_answer(&self) -> i32 {
         match (self.overrides, self.answer) {
             (HmemInfo::PROVIDER, _) => 0,

@@ -61,7 +61,7 @@ pub struct HostVtable {
         ) -> Status,
     >,
     /// Prints a line (UTF-8, `size` bytes, no newline) at a [`LogLevel`]. Each host that has a component of the plugin open
-    /// may get the lines of all.
+    /// may get the lines of all components.
     pub log: Option<
         unsafe extern "C" fn(context: *mut c_void, level: u32, line: *const c_char, size: usize),
     >,

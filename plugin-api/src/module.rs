@@ -36,7 +36,7 @@ pub struct ModuleVtable {
     pub header: TableHeader,
     /// Makes endpoints for `count` processes; writes NULL for a process that cannot be reached. A process that was
     /// added before gets its existing endpoint, counted once more. The calling process is a peer like any other. On an error no
-    /// process was added, and what was written is NULL.
+    /// process is added, and all written endpoints are NULL.
     pub add_procs: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -57,8 +57,9 @@ pub struct ModuleVtable {
     /// handle contains the rights: an operation that a peer's copy does not allow returns [`Status::PERM`] and has no
     /// effect. An atomic needs [`Access::REMOTE_ATOMIC`](crate::Access::REMOTE_ATOMIC); a plugin may instead accept the rights for the atomic's own
     /// accesses: read, write or both. [`Status::OUT_OF_RESOURCE`]: the provider has no room.
-    /// [`Status::BAD_PARAM`]: peers cannot use the memory so, because it is read-only, behind the end of its file, or not
-    /// mapped. It stays usable until `deregister_mem`. [`SOLE_ATOMICS`](crate::SOLE_ATOMICS) may be added to the rights.
+    /// [`Status::BAD_PARAM`]: peers cannot use the memory with these rights, because it is read-only, behind the end of its
+    /// file, or not mapped. The memory must stay usable until `deregister_mem`. [`SOLE_ATOMICS`](crate::SOLE_ATOMICS) may be
+    /// added to the rights.
     pub register_mem: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -247,10 +248,10 @@ pub struct ModuleVtable {
     pub stats: Option<unsafe extern "C" fn(module: *mut Module, stats: *mut Stats) -> Status>,
     /// Ends the module: flushes, closes everything that it holds and frees it.
     pub finalize: Option<unsafe extern "C" fn(module: *mut Module) -> Status>,
-    /// Since ABI 1.1; this and the entries below may be NULL. Sets the copy functions of device memory. They apply at
-    /// once to all its registrations, also earlier ones: an operation that begins later uses them, and so does a request
-    /// of a peer that is served later. Operations under way keep earlier functions for their local buffers. NULL
-    /// restores the plugin's own functions. All functions stay callable until `finalize`.
+    /// Since ABI 1.1; this and the entries below may be NULL. Sets the copy functions of device memory. The functions
+    /// apply at once to all registrations of the module, also earlier ones: operations that begin later use them, and
+    /// so do requests of peers that are served later. Operations under way keep the earlier functions for their local
+    /// buffers. NULL restores the plugin's own functions. All functions stay callable until `finalize`.
     pub set_overrides:
         Option<unsafe extern "C" fn(module: *mut Module, ops: *const OverrideOps) -> Status>,
     /// Registers memory of kind `iface` ([`hmem_iface`](crate::hmem_iface)) on device number `device` of that kind;
@@ -302,7 +303,7 @@ pub struct ModuleVtable {
     >,
     /// Since ABI 1.2; this and the entries below may be NULL. Those up to `register_receive` work if the module has
     /// [`ModuleFlags::SEND`](crate::ModuleFlags::SEND). Makes a descriptor for a message of `size` bytes, or of the longest
-    /// one if that is smaller; NULL without memory. It belongs to the caller until `free`.
+    /// possible message if that is smaller; NULL if there is no memory. The descriptor belongs to the caller until `free`.
     pub alloc: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -325,9 +326,10 @@ pub struct ModuleVtable {
             size: *mut usize,
         ) -> *mut Descriptor,
     >,
-    /// Sends a message to the function that the peer's host has set for the tag. [`Status::COMPLETED`]: it was taken, and the
-    /// descriptor is the caller's again; it may leave only by later calls of `progress` (a first message waits for a connection). Messages to one peer arrive in the order in which they are sent; those to a peer
-    /// that fails are lost. [`Status::TEMP_OUT_OF_RESOURCE`]: too much waits for this peer; call `progress` and try
+    /// Sends a message to the function that the peer's host has set for the tag. [`Status::COMPLETED`]: the message was taken,
+    /// and the descriptor belongs to the caller again; the message may leave only in later calls of `progress` (a first message
+    /// waits for a connection). Messages to one peer arrive in the order in which they are sent; messages to a peer that fails
+    /// are lost. [`Status::TEMP_OUT_OF_RESOURCE`]: too many messages wait for this peer; call `progress` and try
     /// again.
     pub send: Option<
         unsafe extern "C" fn(
@@ -337,8 +339,8 @@ pub struct ModuleVtable {
             tag: u8,
         ) -> Status,
     >,
-    /// Sends a header and a payload as one message, without a descriptor; otherwise as `send`. [`Status::BAD_PARAM`]: it is
-    /// too long.
+    /// Sends a header and a payload as one message, without a descriptor; otherwise as `send`. [`Status::BAD_PARAM`]: the
+    /// message is too long.
     pub sendi: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -350,8 +352,8 @@ pub struct ModuleVtable {
             tag: u8,
         ) -> Status,
     >,
-    /// Sets the function that receives the messages with a tag; NULL: they are dropped. It runs in progress, on any thread
-    /// that makes progress, for one message at a time.
+    /// Sets the function that receives the messages with a tag; NULL: the messages are dropped. The function runs in
+    /// progress, on any thread that makes progress, for one message at a time.
     pub register_receive: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -362,8 +364,8 @@ pub struct ModuleVtable {
     >,
     /// Writes `size` bytes as `put`, then adds `add` to the counter of 64 bits at `counter_address` of the target, a multiple
     /// of 8 in the region of `counter_handle`, which is host memory and allows atomics. A process that sees the counter
-    /// raised also sees the bytes; it reads the counter by an atomic load, with acquire order. The operation is complete
-    /// when both are done. If the put fails, the counter is not raised. With a `size` of 0 the counter alone is raised.
+    /// raised also sees the bytes; it reads the counter by an atomic load, with acquire order. The operation is complete when
+    /// both steps are done. If the put fails, the counter is not raised. With a `size` of 0, only the counter is raised.
     /// Several puts may raise their counters in any order. [`Status::NOT_SUPPORTED`]: the module has no such atomic.
     pub put_notify: Option<
         unsafe extern "C" fn(
@@ -397,7 +399,8 @@ pub struct ModuleVtable {
             count: *const usize,
         ) -> i64,
     >,
-    /// Copies contiguous bytes to blocks of device memory, likewise; see [`CopyToStridedFn`](crate::CopyToStridedFn).
+    /// Copies contiguous bytes to blocks of device memory, under the same rules; see
+    /// [`CopyToStridedFn`](crate::CopyToStridedFn).
     pub copy_to_hmem_strided: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -410,10 +413,10 @@ pub struct ModuleVtable {
             size: usize,
         ) -> i64,
     >,
-    /// [`register_mem`](Self::register_mem) for memory that is a shared mapping of the file of descriptor `fd`, from byte `offset` of it on. Where
-    /// the file is one in memory (`memfd_create`) that is sealed against shrinking (`F_SEAL_SHRINK`), the plugin may have local peers map
-    /// it; other memory is reached as if `register_mem` had been called. The plugin does not use the descriptor after this
-    /// call. [`Status::BAD_PARAM`]: the memory cannot be at this place of the file.
+    /// [`register_mem`](Self::register_mem) for memory that is a shared mapping of the file of descriptor `fd`, from byte
+    /// `offset` of it on. If the file lies in memory (`memfd_create`) and is sealed against shrinking (`F_SEAL_SHRINK`), the
+    /// plugin may let local peers map it; other memory is accessed as if `register_mem` had been called. The plugin does not
+    /// use the descriptor after this call. [`Status::BAD_PARAM`]: the memory cannot be at this place of the file.
     pub register_shared: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -426,16 +429,17 @@ pub struct ModuleVtable {
             handle: *mut *mut Handle,
         ) -> Status,
     >,
-    /// Since ABI 1.5; this and the entries below may be NULL. Changes elements of any size and alignment, which lie in runs of the
-    /// region from `remote_address` on: one command, which the target's processor executes in its progress. Commands to one peer take
-    /// effect in the order of its atomics. Elements of 1, 2, 4 or 8 bytes that are aligned to their size are changed by
-    /// atomics of the processor, and exclude the AMOs; others exclude each other only. The operation is made by the module where the
-    /// typed AMOs have it and the element is aligned, else by the function that the target's host has
-    /// [registered](Self::register_apply); [`Read`](crate::AtomicOp::Read), [`Write`](crate::AtomicOp::Write) and
-    /// [`Cswap`](crate::AtomicOp::Cswap) need none. Everything is checked before the first element is changed.
+    /// Since ABI 1.5; this and the entries below may be NULL. Changes elements of any size and alignment, which lie in runs of
+    /// the region from `remote_address` on. The target's processor executes this one command in its progress. Commands to one
+    /// peer take effect in the order of its atomics. Atomics of the processor change elements of 1, 2, 4 or 8 bytes that are
+    /// aligned to their size, so these exclude the AMOs; other elements exclude each other only. The module makes the
+    /// operation itself if the typed AMOs have it and the element is aligned. Otherwise it calls the function that the
+    /// target's host has [registered](Self::register_apply); [`Read`](crate::AtomicOp::Read),
+    /// [`Write`](crate::AtomicOp::Write) and [`Cswap`](crate::AtomicOp::Cswap) need none. Everything is checked before the
+    /// first element is changed.
     ///
-    /// [`Status::NOT_SUPPORTED`]: the network card executes the atomics to this peer and the elements are of those that it
-    /// must change, so use AMOs; or no message reaches the peer; or, in the completion, the target knows no such function.
+    /// [`Status::NOT_SUPPORTED`]: the network card executes the atomics to this peer and must change these elements, so use
+    /// AMOs; or no message reaches the peer; or, in the completion, the target knows no such function.
     /// [`Status::VALUE_OUT_OF_BOUNDS`]: larger than [`MOST_APPLIED`](crate::MOST_APPLIED), or a run is outside of the region.
     pub apply: Option<
         unsafe extern "C" fn(
@@ -449,8 +453,8 @@ pub struct ModuleVtable {
             data: *mut c_void,
         ) -> Status,
     >,
-    /// Sets the function by which this process executes the operations of peers, and its own to itself, that the module has no
-    /// instruction for; replaces an earlier one, and NULL takes it away. It stays callable until `finalize`.
+    /// Sets the function that executes operations for which the module has no instruction: operations of peers, and this
+    /// process's own to itself. Replaces an earlier function; NULL removes it. It stays callable until `finalize`.
     pub register_apply: Option<
         unsafe extern "C" fn(
             module: *mut Module,

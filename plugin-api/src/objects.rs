@@ -63,8 +63,8 @@ pub type ReceiveFn = unsafe extern "C" fn(
     context: *mut c_void,
 );
 
-/// A message that is to be sent: first the bytes at `data`, which the caller writes, then those at `source`, which are sent
-/// from where they are. The module owns the memory.
+/// A message that is to be sent: first the bytes at `data`, which the caller writes, then the bytes at `source`, which are
+/// sent from their place. The module owns the memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor {
@@ -107,8 +107,8 @@ bitflags! {
 }
 
 /// Beside the rights of [`Access`], for `register_mem` of modules with [`ModuleFlags::SOLE_ATOMICS`](crate::ModuleFlags::SOLE_ATOMICS):
-/// while peers change elements of the memory, nothing else does but atomics of this module. So it need not change them by
-/// the processor's atomics. Not a BTL flag.
+/// while peers change elements of the memory, only atomics of this module change elements. So the module need not use the
+/// processor's atomics. Not a BTL flag.
 pub const SOLE_ATOMICS: u32 = 0x10;
 
 bitflags! {
@@ -141,7 +141,8 @@ pub struct Stats {
     pub registrations: u64,
     /// Live endpoints.
     pub endpoints: u64,
-    /// Operations by [`Carrier`](crate::counters::Carrier). This and what follows is in ABI 1.3 and later.
+    /// Operations by [`Carrier`](crate::counters::Carrier). This field and the fields below are in ABI 1.3
+    /// and later.
     pub operations: [u64; CARRIERS],
     /// Their bytes.
     pub bytes: [u64; CARRIERS],
@@ -151,7 +152,7 @@ pub struct Stats {
     pub messages: u64,
     /// Flushes that found nothing to do for a microsecond or so.
     pub waits: u64,
-    /// How long these waited, in nanoseconds.
+    /// The time that these flushes waited, in nanoseconds.
     pub waited: u64,
     /// Calls that made progress.
     pub polls: u64,

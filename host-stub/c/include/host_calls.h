@@ -1,13 +1,15 @@
 /*
- * The calls of host_stub.h by names of their own, which includes this file. Each fills the arguments of host_coll,
- * host_coll_start, host_rma, host_rma_start, host_win_make, host_win_synchronize, or a call of many with one.
+ * One function for each call of host_stub.h, which includes this file. Each function fills the arguments of
+ * host_coll, host_coll_start, host_rma, host_rma_start, host_win_make, host_win_synchronize, or a call of many
+ * with one.
  *
- * Collectives: buffers are elements of `datatype`. Where `send` is NULL, the operand is where the result will be. Every
+ * Collectives: buffers hold elements of `datatype`. If `send` is NULL, the operand lies in the result buffer. Every
  * rank of a communicator calls its collectives in the same order, with the same arguments. The form with an i in front
- * is nonblocking: host_coll_wait and the like end its request, and the buffers are the collective's until then.
+ * is nonblocking: host_coll_wait, host_coll_waitall or host_coll_test ends its request. Until then the buffers belong
+ * to the collective.
  *
- * Transfers and atomic updates of windows: the form with an r in front returns a request, which host_wait and the like
- * end, and is for lock and lock_all epochs only.
+ * Transfers and atomic updates of windows: the form with an r in front returns a request, which host_wait,
+ * host_waitall, host_waitany or host_test ends. It is for lock and lock_all epochs only.
  */
 #ifndef HOST_CALLS_H
 #define HOST_CALLS_H
@@ -16,10 +18,11 @@
 
 #include "host_stub.h"
 
-/* Joins the job that this process was started in, or makes one of its own, for any threads at once. */
+/* Joins the job in which this process was started, or makes a job of one process. Several threads may
+ * call at the same time. */
 static inline int host_init(void) { return host_init_thread(HOST_THREAD_MULTIPLE, NULL); }
 
-/* A communicator for each node, its ranks in the order of their keys; collective. */
+/* Makes a communicator for each node, with its ranks in the order of their keys; collective. */
 static inline int host_comm_split_by_node(host_comm_t *parent, int key, host_comm_t **made) {
     int node = host_comm_node(parent, host_comm_rank(parent));
     return node < 0 ? node : host_comm_split(parent, node, key, made);
@@ -28,7 +31,7 @@ static inline int host_comm_split_by_node(host_comm_t *parent, int key, host_com
 /* Waits until a collective is done, and sets the handle to NULL. */
 static inline int host_coll_wait(host_coll_request_t **request) { return host_coll_waitall(1, request); }
 
-/* Waits until an operation is complete, and sets the handle to NULL. HOST_ERR_LEVEL: the handle is as it was. */
+/* Waits until an operation is complete, and sets the handle to NULL. HOST_ERR_LEVEL: the handle is unchanged. */
 static inline int host_wait(host_request_t **request) { return host_waitall(1, request); }
 
 /* The arguments of a collective, without lists. */
@@ -58,7 +61,7 @@ static inline int host_comm_ibarrier(host_comm_t *comm, host_coll_request_t **re
     return host_coll_start(comm, HOST_COLL_BARRIER, &args, request);
 }
 
-/* Copies `count` elements from the root's buffer to everyone's. */
+/* Copies `count` elements from the root's buffer to the buffers of all ranks. */
 static inline int host_bcast(void *buffer, size_t count, int datatype, int root, host_comm_t *comm)
                              {
     host_coll_args_t args = host_coll_args(NULL, buffer, count, datatype, HOST_SUM, root);
@@ -84,7 +87,7 @@ static inline int host_ireduce(const void *send, void *recv, size_t count, int d
     return host_coll_start(comm, HOST_COLL_REDUCE, &args, request);
 }
 
-/* Combines `count` elements of every rank; everyone gets the result, the same bits. */
+/* Combines `count` elements of every rank; all ranks get the same result, bit for bit. */
 static inline int host_allreduce(const void *send, void *recv, size_t count, int datatype, int op,
                                  host_comm_t *comm) {
     host_coll_args_t args = host_coll_args(send, recv, count, datatype, op, 0);
@@ -123,7 +126,7 @@ static inline int host_iscatter(const void *send, void *recv, size_t count, int 
     return host_coll_start(comm, HOST_COLL_SCATTER, &args, request);
 }
 
-/* Brings `count` elements of every rank to everyone, in the order of the ranks. */
+/* Brings `count` elements of every rank to all ranks, in the order of the ranks. */
 static inline int host_allgather(const void *send, void *recv, size_t count, int datatype,
                                  host_comm_t *comm) {
     host_coll_args_t args = host_coll_args(send, recv, count, datatype, HOST_SUM, 0);
@@ -136,7 +139,7 @@ static inline int host_iallgather(const void *send, void *recv, size_t count, in
     return host_coll_start(comm, HOST_COLL_ALLGATHER, &args, request);
 }
 
-/* Brings every rank `count` elements of everyone. */
+/* Brings every rank `count` elements of each rank. */
 static inline int host_alltoall(const void *send, void *recv, size_t count, int datatype,
                                 host_comm_t *comm) {
     host_coll_args_t args = host_coll_args(send, recv, count, datatype, HOST_SUM, 0);
@@ -149,7 +152,8 @@ static inline int host_ialltoall(const void *send, void *recv, size_t count, int
     return host_coll_start(comm, HOST_COLL_ALLTOALL, &args, request);
 }
 
-/* Combines as many elements of every rank as the counts add up to; rank r gets `counts[r]` of them. */
+/* Combines the elements of all ranks. Each rank contributes the sum of the counts; rank r gets
+ * `counts[r]` elements of the result. */
 static inline int host_reduce_scatter(const void *send, void *recv, const size_t *counts,
                                       int datatype, int op, host_comm_t *comm) {
     host_coll_args_t args = host_coll_args(send, recv, 0, datatype, op, 0);
@@ -194,7 +198,7 @@ static inline int host_iscan(const void *send, void *recv, size_t count, int dat
     return host_coll_start(comm, HOST_COLL_SCAN, &args, request);
 }
 
-/* Combines `count` elements of the ranks before this one; rank 0's result is left as it is. */
+/* Combines `count` elements of the ranks before this one; rank 0's result is unchanged. */
 static inline int host_exscan(const void *send, void *recv, size_t count, int datatype, int op,
                               host_comm_t *comm) {
     host_coll_args_t args = host_coll_args(send, recv, count, datatype, op, 0);
@@ -218,7 +222,8 @@ static inline int host_win_allocate(size_t size, uint32_t unit, host_win_t **win
     return host_win_allocate_over(NULL, size, unit, NULL, win);
 }
 
-/* Makes a window of the caller's memory, which stays until the window was freed; collective, as above. */
+/* Makes a window of the caller's memory, which must stay valid until the window is freed; collective, as
+ * above. */
 static inline int host_win_create_over(host_comm_t *comm, void *base, size_t size, uint32_t unit,
                                        host_info_t *info, host_win_t **win) {
     return host_win_make(HOST_WIN_CREATE, comm, base, size, unit, info, win);
@@ -228,15 +233,15 @@ static inline int host_win_create(void *base, size_t size, uint32_t unit, host_w
     return host_win_create_over(NULL, base, size, unit, NULL, win);
 }
 
-/* Makes a window of `size` zeroed bytes at this rank that every rank may address, see host_win_shared_query; collective
- * over ranks that share a node. */
+/* Makes a window of `size` zeroed bytes at this rank, which every rank may access by loads and stores (see
+ * host_win_shared_query); collective over ranks that share a node. */
 static inline int host_win_allocate_shared(host_comm_t *comm, size_t size, uint32_t unit, host_info_t *info,
                                            host_win_t **win) {
     return host_win_make(HOST_WIN_ALLOCATE_SHARED, comm, NULL, size, unit, info, win);
 }
 
-/* Makes a window without memory, to which ranks attach some; collective. Displacements are addresses in the target's
- * process. */
+/* Makes a window without memory, to which ranks attach memory; collective. Displacements are addresses in the
+ * target's process. */
 static inline int host_win_create_dynamic(host_comm_t *comm, host_info_t *info, host_win_t **win) {
     return host_win_make(HOST_WIN_DYNAMIC, comm, NULL, 0, 1, info, win);
 }
@@ -248,7 +253,7 @@ static inline int host_win_fence_with(uint32_t assertion, host_win_t *win) {
 
 static inline int host_win_fence(host_win_t *win) { return host_win_fence_with(0, win); }
 
-/* As host_win_fence, with no epoch after it. */
+/* Ends the open fence epoch, and begins no other. */
 static inline int host_win_fence_end(host_win_t *win) { return host_win_fence_with(HOST_MODE_NOSUCCEED, win); }
 
 /* Opens an access epoch to one rank: HOST_LOCK_SHARED or HOST_LOCK_EXCLUSIVE, with 0 or HOST_MODE_NOCHECK. */
@@ -277,32 +282,34 @@ static inline int host_win_unlock_all(host_win_t *win) {
     return host_win_synchronize(HOST_RMA_UNLOCK_ALL, 0, 0, 0, win);
 }
 
-/* Completes this rank's operations to a rank, there and here. In lock and lock_all epochs, as the three below. */
+/* Completes this rank's operations to a rank, at target and origin. For lock and lock_all epochs, like the three
+ * functions below. */
 static inline int host_win_flush(int target, host_win_t *win) {
     return host_win_synchronize(HOST_RMA_FLUSH, 0, target, 0, win);
 }
 
-/* The same to all ranks. */
+/* The same for all ranks. */
 static inline int host_win_flush_all(host_win_t *win) {
     return host_win_synchronize(HOST_RMA_FLUSH_ALL, 0, 0, 0, win);
 }
 
-/* Completes this rank's operations to a rank here: their buffers may be used again. */
+/* Completes this rank's operations to a rank at the origin: their buffers may be reused. */
 static inline int host_win_flush_local(int target, host_win_t *win) {
     return host_win_synchronize(HOST_RMA_FLUSH_LOCAL, 0, target, 0, win);
 }
 
-/* The same to all ranks. */
+/* The same for all ranks. */
 static inline int host_win_flush_local_all(host_win_t *win) {
     return host_win_synchronize(HOST_RMA_FLUSH_LOCAL_ALL, 0, 0, 0, win);
 }
 
-/* Completes operations to the group of host_win_start, tells it so, and closes the epoch. */
+/* Completes the operations to the group of host_win_start, notifies the group, and closes the
+ * epoch. */
 static inline int host_win_complete(host_win_t *win) {
     return host_win_synchronize(HOST_RMA_COMPLETE, 0, 0, 0, win);
 }
 
-/* Waits until the group of host_win_post has completed, and closes the exposure, also where the wait fails. */
+/* Waits until the group of host_win_post has completed, and closes the exposure, also if the wait fails. */
 static inline int host_win_wait(host_win_t *win) {
     return host_win_synchronize(HOST_RMA_WAIT, 0, 0, 0, win);
 }
@@ -382,7 +389,7 @@ static inline int host_rget_typed(void *origin, size_t count, int datatype, int 
 }
 
 /* As host_put, and adds one to a counter of the target, 0 to HOST_WIN_COUNTERS - 1, once the bytes are visible there.
- * The counter says how many puts have arrived whole, and tells nothing of their order. */
+ * The counter tells how many puts have arrived completely, and nothing about their order. */
 static inline int host_put_notify(const void *origin, size_t bytes, int target,
                                   uint64_t displacement, int counter, host_win_t *win) {
     host_rma_args_t args = host_rma_args(origin, bytes, HOST_UINT8, target, displacement);
@@ -391,7 +398,7 @@ static inline int host_put_notify(const void *origin, size_t bytes, int target,
 }
 
 /* As host_put, between two layouts of the same type and number of elements. `displacement` is where the target's layout
- * begins. A NULL layout is refused: SIZE_MAX elements together are more than memory has. */
+ * begins. A NULL layout is refused, because SIZE_MAX contiguous elements exceed any memory. */
 static inline int host_put_layout(const void *origin, const host_layout_t *origin_layout,
                                   int target, uint64_t displacement,
                                   const host_layout_t *target_layout, host_win_t *win) {
@@ -439,7 +446,7 @@ static inline int host_raccumulate(const void *origin, size_t count, int datatyp
     return host_rma_start(HOST_RMA_ACCUMULATE, &args, win, request);
 }
 
-/* As host_accumulate, and fetches what was at the target to `result`. `origin` may be NULL with HOST_NO_OP. */
+/* As host_accumulate, and fetches the target's old value to `result`. `origin` may be NULL with HOST_NO_OP. */
 static inline int host_get_accumulate(const void *origin, void *result, size_t count, int datatype,
                                       int op, int target, uint64_t displacement, host_win_t *win) {
     host_rma_args_t args = host_rma_args(origin, count, datatype, target, displacement);
@@ -466,8 +473,8 @@ static inline int host_fetch_and_op(const void *origin, void *result, int dataty
     return host_rma(HOST_RMA_FETCH_AND_OP, &args, win);
 }
 
-/* Writes the element at `origin` to the target if the one there equals that at `compare`, and fetches what was there.
- * Integers only. */
+/* Writes the element at `origin` to the target if the target's element equals the element at `compare`, and fetches
+ * the target's old element. Integers only. */
 static inline int host_compare_and_swap(const void *origin, const void *compare, void *result,
                                         int datatype, int target, uint64_t displacement,
                                         host_win_t *win) {
@@ -477,8 +484,9 @@ static inline int host_compare_and_swap(const void *origin, const void *compare,
     return host_rma(HOST_RMA_COMPARE_AND_SWAP, &args, win);
 }
 
-/* Brings `count` elements of every rank to everyone, who gets `counts[r]` of rank r and places them
- * `displacements[r]` elements from the beginning of `recv`. The counts are the same at every rank. */
+/* Brings `count` elements of every rank to all ranks. Each rank gets `counts[r]` elements of rank r,
+ * and places them `displacements[r]` elements from the beginning of `recv`. The counts are the same
+ * at every rank. */
 static inline int host_allgatherv(const void *send, size_t count, void *recv, const size_t *counts,
                                   const size_t *displacements, int datatype, host_comm_t *comm) {
     host_coll_args_t args = host_coll_args(send, recv, count, datatype, HOST_SUM, 0);
@@ -496,8 +504,8 @@ static inline int host_iallgatherv(const void *send, size_t count, void *recv, c
     return host_coll_start(comm, HOST_COLL_ALLGATHERV, &args, request);
 }
 
-/* Brings every rank elements of everyone: `send_counts[r]` of them go to rank r, and `recv_counts[r]` come
- * from it. Displacements are in elements. In place, `send` and its lists are NULL. */
+/* Brings every rank elements of all ranks: `send_counts[r]` elements go to rank r, and `recv_counts[r]`
+ * elements come from it. Displacements are in elements. In place, `send` and its lists are NULL. */
 static inline int host_alltoallv(const void *send, const size_t *send_counts,
                                  const size_t *send_displacements, void *recv,
                                  const size_t *recv_counts, const size_t *recv_displacements,

@@ -14,8 +14,8 @@ use crate::win::{Datatype, Op};
 /// call blocks until this rank's buffers may be used again.
 ///
 /// A slice of the wrong length is [`CommError::BadArgument`], before anything is sent; the other ranks then wait for this
-/// one. Ranks that call with different lengths get [`CommError::Length`], wrong elements, or wait; no call accesses
-/// memory beyond its slices.
+/// rank. If ranks call with different lengths, they get [`CommError::Length`], get wrong elements, or wait; no call
+/// accesses memory beyond its slices.
 ///
 /// ```no_run
 /// use host_stub::rma::{SliceCollectives, Op};
@@ -50,8 +50,8 @@ impl<'c> SliceCollectives<'c> {
         self.call(Collective::Bcast, count, &[], buffer, root)
     }
 
-    /// Combines the slices of all ranks element by element. The result is in the root's `recv`, as long as `send`; other
-    /// ranks may give an empty one.
+    /// Combines the slices of all ranks element by element. The root gets the result in `recv`, which is as long as
+    /// `send`; other ranks may pass an empty `recv`.
     pub fn reduce<T: Element>(
         self,
         send: &[T],
@@ -65,8 +65,8 @@ impl<'c> SliceCollectives<'c> {
         self.combine(Collective::Reduce, send, recv, op, root)
     }
 
-    /// Combines the slices of all ranks element by element. Every rank gets the result, the same bits, in `recv`, as
-    /// long as `send`.
+    /// Combines the slices of all ranks element by element. Every rank gets the same result, bit for bit, in `recv`,
+    /// which is as long as `send`.
     pub fn allreduce<T: Element>(self, send: &[T], recv: &mut [T], op: Op) -> CommResult<()> {
         check(
             Collective::Allreduce,
@@ -77,8 +77,8 @@ impl<'c> SliceCollectives<'c> {
         self.combine(Collective::Allreduce, send, recv, op, 0)
     }
 
-    /// Brings the slices of all ranks to the root's `recv`, in the order of the ranks; its length is that of `send` times
-    /// the number of ranks. Other ranks may give an empty one.
+    /// Brings the slices of all ranks to the root's `recv`, in the order of the ranks. The root's `recv` is as long as
+    /// `send` times the number of ranks. Other ranks may pass an empty `recv`.
     pub fn gather<T: Pod>(self, send: &[T], recv: &mut [T], root: usize) -> CommResult<()> {
         if self.0.rank() == root {
             check(
@@ -104,8 +104,8 @@ impl<'c> SliceCollectives<'c> {
         self.call(Collective::Allgather, count, send, recv, 0)
     }
 
-    /// Brings each rank its part of the root's `send`, whose length is that of `recv` times the number of ranks. Other
-    /// ranks may give an empty one.
+    /// Brings each rank its part of the root's `send`, which is as long as `recv` times the number of ranks. Other
+    /// ranks may pass an empty `send`.
     pub fn scatter<T: Pod>(self, send: &[T], recv: &mut [T], root: usize) -> CommResult<()> {
         if self.0.rank() == root {
             check(
@@ -134,7 +134,8 @@ impl<'c> SliceCollectives<'c> {
         self.call(Collective::Alltoall, count, send, recv, 0)
     }
 
-    /// Elements of all ranks where each has `count`; none where they are too many for a slice.
+    /// The number of elements of all ranks if each has `count`; `None` if they are too many for a
+    /// slice.
     fn all(self, count: usize) -> Option<usize> {
         count.checked_mul(self.0.size())
     }

@@ -1,4 +1,4 @@
-//! What can be done while an epoch is open.
+//! Operations of an open epoch.
 
 use std::marker::PhantomData;
 
@@ -25,7 +25,7 @@ use crate::win::{Datatype, Layout, Op, Target, WinError, WinResult, Window};
 /// }
 /// ```
 ///
-/// A buffer that does not live so long is refused:
+/// The compiler refuses a buffer that does not live that long:
 ///
 /// ```compile_fail,E0373
 /// fn gone(window: &host_stub::rma::Window<u64>) {
@@ -53,7 +53,7 @@ pub struct Epoch<'scope, 'env: 'scope, T> {
     thread: PhantomData<*const ()>,
 }
 
-/// What the end of an epoch completes, and so what may be done in it.
+/// The operations that the end of an epoch completes, and so the operations that the epoch allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// Operations to all ranks. No call can wait before the end.
@@ -64,7 +64,7 @@ pub(super) enum Reach {
     One(usize),
 }
 
-/// A number of elements that lie together, as bytes.
+/// The bytes of a number of contiguous elements.
 fn row<T>(elements: usize) -> Layout {
     Layout::contiguous(Datatype::Uint8, elements * size_of::<T>())
 }
@@ -88,8 +88,8 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
         }
     }
 
-    /// Refuses a rank whose operations the end of this epoch does not complete, even if another epoch of this
-    /// process includes it.
+    /// Refuses a rank if the end of this epoch does not complete operations to it, even if another epoch of
+    /// this process includes the rank.
     fn reaches(&self, call: &'static str, rank: usize) -> WinResult<()> {
         match self.reach {
             Reach::One(only) if only != rank => Err(WinError::WrongTarget {
@@ -101,7 +101,7 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
         }
     }
 
-    /// The same for a call that waits, which has to be refused before anything is sent.
+    /// The same for a call that waits, which must be refused before anything is sent.
     fn reaches_and_waits(&self, call: &'static str, rank: usize) -> WinResult<Waiting<'env>> {
         self.reaches(call, rank)?;
         match self.reach {
@@ -194,7 +194,7 @@ impl<'scope, T: Element> Epoch<'scope, '_, T> {
         }
     }
 
-    /// `target = target op value`, atomically with respect to other accumulates; waits, and returns what was there.
+    /// `target = target op value`, atomically with respect to other accumulates; waits, and returns the old value.
     /// In lock and lock_all epochs.
     pub fn fetch_and_op(&self, value: T, rank: usize, at: usize, op: Op) -> WinResult<T> {
         let mut old = T::zeroed();
@@ -215,7 +215,7 @@ impl<'scope, T: Element> Epoch<'scope, '_, T> {
     }
 
     /// Writes `new` if the element equals `expected`, atomically with respect to other accumulates; waits, and returns
-    /// what was there. Integers only. In lock and lock_all epochs.
+    /// the old value. Integers only. In lock and lock_all epochs.
     pub fn compare_and_swap(&self, expected: T, new: T, rank: usize, at: usize) -> WinResult<T> {
         let mut old = T::zeroed();
         let waiting = self.reaches_and_waits("compare_and_swap", rank)?;
@@ -235,8 +235,8 @@ impl<'scope, T: Element> Epoch<'scope, '_, T> {
     }
 }
 
-/// Waits, when it goes, until nothing is under way to a rank: an operation that failed to complete may still use its
-/// buffers.
+/// Waits on drop until nothing is under way to a rank, because an operation that failed to complete may still use
+/// its buffers.
 struct Waiting<'w>(&'w Window, usize);
 
 impl Waiting<'_> {

@@ -29,14 +29,14 @@
 //!   before the epoch's call returns, also if the closure returns an error or panics. If the epoch cannot be
 //!   completed, the call still waits until nothing uses the buffers: the transport reports every operation, those to
 //!   lost ranks as failed.
-//! - *Nobody holds a reference to window memory*, because other ranks may write it at any time. Elements are copied in
-//!   and out, and are plain data ([`bytemuck::Pod`]), of which all bytes are valid.
-//! - *Threads of this process do not race.* [`Window::read`] and [`Window::write`] need the window alone, so that no
-//!   epoch is open. Inside an epoch a rank reaches its own memory as any other, by [`Epoch::get`]. An epoch stays on
-//!   its thread, and no two that reach the same rank are open in a process at once.
+//! - *No code holds a reference to window memory*, because other ranks may write it at any time. Elements are copied
+//! in and out, and are plain data ([`bytemuck::Pod`]), of which all bytes are valid.
+//! - *Threads of this process do not race.* [`Window::read`] and [`Window::write`] need exclusive access to the
+//! window, so that no epoch is open. Inside an epoch a rank reaches its own memory as any other, by [`Epoch::get`].
+//! An epoch stays on its thread, and no two that reach the same rank are open in a process at once.
 //!
-//! What a program does to one element from two ranks at once has the result that MPI says, which may be undefined; it
-//! is never undefined behaviour of Rust.
+//! If two ranks access one element at the same time, the result is that of MPI, which may be undefined. It is never
+//! undefined behaviour of Rust.
 //!
 //! The windows below ([`crate::win`]) have everything else: layouts with gaps, memory of the caller or of devices, and
 //! epochs of groups. Their communication calls are unsafe.

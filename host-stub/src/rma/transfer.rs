@@ -16,7 +16,8 @@ pub struct Transfer<'w, T> {
 }
 
 impl<'w, T: Pod> Transfer<'w, T> {
-    /// Begins an operation with the buffer's address, which stays when the vector is moved.
+    /// Begins an operation with the buffer's address, which does not change when the vector is
+    /// moved.
     pub(super) fn begin(
         (window, rank): (&Window, usize),
         buffer: Vec<T>,
@@ -34,13 +35,14 @@ impl<'w, T: Pod> Transfer<'w, T> {
         }
     }
 
-    /// Waits until the transfer is complete, and gives the buffer.
+    /// Waits until the transfer is complete, and returns the buffer.
     pub fn wait(mut self) -> WinResult<Vec<T>> {
         self.request.settle()?;
         Ok(self.take())
     }
 
-    /// Makes progress, and says whether the transfer is complete; [`wait`](Self::wait) then does not block.
+    /// Makes progress, and returns whether the transfer is complete; if so, [`wait`](Self::wait) does not
+    /// block.
     pub fn test(&mut self) -> WinResult<bool> {
         self.request.test()
     }

@@ -12,12 +12,13 @@ use crate::win::{self, Assertion, Info, LockKind, WinError, WinResult};
 
 /// A number of elements at every rank of a group, open to one-sided access by all of them.
 ///
-/// Any thread may call, within the job's thread level. A window is ended by [`free`](Self::free), which every rank
-/// calls; one that is dropped without it leaks its memory.
+/// Any thread may call, within the job's thread level. Every rank ends a window by [`free`](Self::free); a window
+/// that is dropped without `free` leaks its memory.
 #[derive(Debug)]
 pub struct Window<T> {
     raw: win::Window,
-    /// The epochs of this process's threads: [`ALL`] for one that reaches all ranks, else how many reach one rank.
+    /// The epochs of this process's threads: [`ALL`] for an epoch that reaches all ranks, else the number of
+    /// epochs that reach one rank.
     open: AtomicIsize,
     elements: PhantomData<fn() -> T>,
 }
@@ -58,8 +59,8 @@ impl Drop for Open<'_> {
 impl<T: Pod> Window<T> {
     /// Makes a window of `elements` zeroed elements at this rank. Collective; each rank may give another number.
     ///
-    /// [`WinError::Creation`] on every rank when some rank cannot take part, for instance because its memory is
-    /// larger than there is, or because elements have no size.
+    /// [`WinError::Creation`] on every rank if some rank cannot take part, for instance because it asks for
+    /// more memory than there is, or because elements have no size.
     pub fn allocate(over: impl Into<Members>, elements: usize) -> WinResult<Window<T>> {
         Self::allocate_with(over, elements, &Info::new())
     }
@@ -103,8 +104,8 @@ impl<T: Pod> Window<T> {
     /// The window without types.
     ///
     /// # Safety
-    /// The caller keeps what [`crate::rma`] promises: no two threads of this process access one element of this
-    /// rank's memory at once, and every epoch that it opens it also closes.
+    /// The caller keeps the promises of [`crate::rma`]: two threads of this process never access one element of
+    /// this rank's memory at the same time, and the caller closes every epoch that it opens.
     pub unsafe fn raw(&self) -> &win::Window {
         &self.raw
     }
@@ -168,7 +169,7 @@ impl<T: Pod> Window<T> {
         self.scope(Reach::All, body, win::Window::unlock_all)
     }
 
-    /// Runs the body of an epoch, then ends it, whatever came of the body.
+    /// Runs the body of an epoch, then ends the epoch whatever the body's outcome.
     fn scope<'env, R>(
         &'env self,
         reach: Reach,

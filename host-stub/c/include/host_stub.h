@@ -1390,8 +1390,8 @@ int host_win_set_info(struct host_win_t *win,
 // `info` is NULL or writable.
 int host_win_get_info(struct host_win_t *win, struct host_info_t **info);
 
-// Calls the function that an entry has replaced, with the arguments of the call; at most once for
-// request forms. Only the fields of the call that the entry must set are written.
+// Calls the function that an entry has replaced, with the arguments of the call. Only the fields of
+// the call that the entry must set are written.
 //
 // # Safety
 // `layer` and `call` are NULL, or the arguments of an entry that has not returned. One thread at a

@@ -1,13 +1,9 @@
 //! The functions that stand in a window's table where a C layer has an entry: each describes its call as a
 //! `host_rma_call_t` and passes it down the layers.
 
-use std::cell::Cell;
 use std::ffi::c_int;
 
-use host::win::{
-    Assertion, FencePlan, Layout, LockKind, RequestRef, RmaTable, Transfer, WinError, WinResult,
-    Window,
-};
+use host::win::{Assertion, FencePlan, Layout, LockKind, RmaTable, Transfer, WinResult, Window};
 
 use crate::base::codes::{HOST_ON_DEVICE, op_code, type_code};
 use crate::win::layers::{enter, is_set};
@@ -75,36 +71,13 @@ fn updated(transfer: &Transfer<'_>) -> host_rma_call_t {
     }
 }
 
-/// A request counts one operation, so a layer continues at most once.
-fn once<'r>(request: &Cell<Option<RequestRef<'r>>>) -> WinResult<RequestRef<'r>> {
-    request.take().ok_or_else(|| WinError::BadArgument {
-        call: "host_rma_previous",
-        reason: "called twice for one request".to_owned(),
-    })
-}
-
-/// Defines one function. `transfer` and `request` are unsafe because of the buffers; `test` answers whether the
+/// Defines one function. `transfer` is unsafe because of the buffers; `test` answers whether the
 /// exposure epoch is over.
 macro_rules! entry {
     (transfer $name:ident($transfer:ident: $type:ty) $call:expr) => {
         unsafe fn $name(window: &Window, $transfer: $type) -> WinResult<()> {
             // SAFETY: the caller guarantees the buffers.
             let base = |table: &RmaTable, _: &mut _| unsafe { (table.$name)(window, $transfer) };
-            enter(window, $call, &base).map(drop)
-        }
-    };
-    (request $name:ident($transfer:ident: $type:ty) $call:expr) => {
-        unsafe fn $name(
-            window: &Window,
-            $transfer: $type,
-            request: RequestRef<'_>,
-        ) -> WinResult<()> {
-            let request = Cell::new(Some(request));
-            let base = |table: &RmaTable, _: &mut _| {
-                let request = once(&request)?;
-                // SAFETY: the caller guarantees the buffers.
-                unsafe { (table.$name)(window, $transfer, request) }
-            };
             enter(window, $call, &base).map(drop)
         }
     };
@@ -151,10 +124,10 @@ entries! {
     HOST_RMA_GET_ACCUMULATE: transfer get_accumulate(transfer: &Transfer<'_>) = updated(transfer);
     HOST_RMA_FETCH_AND_OP: transfer fetch_and_op(transfer: &Transfer<'_>) = updated(transfer);
     HOST_RMA_COMPARE_AND_SWAP: transfer compare_and_swap(transfer: &Transfer<'_>) = updated(transfer);
-    HOST_RMA_RPUT: request rput(transfer: &Transfer<'_>) = moved(transfer);
-    HOST_RMA_RGET: request rget(transfer: &Transfer<'_>) = moved(transfer);
-    HOST_RMA_RACCUMULATE: request raccumulate(transfer: &Transfer<'_>) = updated(transfer);
-    HOST_RMA_RGET_ACCUMULATE: request rget_accumulate(transfer: &Transfer<'_>) = updated(transfer);
+    HOST_RMA_RPUT: transfer rput(transfer: &Transfer<'_>) = moved(transfer);
+    HOST_RMA_RGET: transfer rget(transfer: &Transfer<'_>) = moved(transfer);
+    HOST_RMA_RACCUMULATE: transfer raccumulate(transfer: &Transfer<'_>) = updated(transfer);
+    HOST_RMA_RGET_ACCUMULATE: transfer rget_accumulate(transfer: &Transfer<'_>) = updated(transfer);
     HOST_RMA_FENCE: sync fence(plan: FencePlan, assertion: Assertion) = grouped(&[], assertion);
     HOST_RMA_LOCK: sync lock(rank: usize, kind: LockKind) = locked(rank, Some(kind));
     HOST_RMA_UNLOCK: sync unlock(rank: usize, kind: Option<LockKind>) = locked(rank, kind);

@@ -128,8 +128,8 @@ pub(crate) fn inherited() -> host_rma_table_t {
     }
 }
 
-/// Calls the function that an entry has replaced, with the arguments of the call; at most once for
-/// request forms. Only the fields of the call that the entry must set are written.
+/// Calls the function that an entry has replaced, with the arguments of the call. Only the fields of
+/// the call that the entry must set are written.
 ///
 /// # Safety
 /// `layer` and `call` are NULL, or the arguments of an entry that has not returned. One thread at a

@@ -10,8 +10,8 @@ use super::layout::Layout;
 use super::op::{RmaOp, Target};
 use super::request::handle::Request;
 use super::request::request_state::LastStep;
-use super::table::{Communicate, Requested};
-use super::transfer::RequestRef;
+use super::table::Communicate;
+use super::transfer::Transfer;
 use super::window::Window;
 use crate::base::Op;
 use crate::door::is_looked_for;
@@ -258,7 +258,7 @@ impl Window {
     unsafe fn request<'o>(
         &self,
         op: impl Fn() -> RmaOp<'o>,
-        entry: Requested,
+        entry: Communicate,
     ) -> WinResult<Request<'_>> {
         if is_looked_for() {
             // SAFETY: the caller guarantees the buffers.
@@ -276,7 +276,7 @@ impl Window {
         &self,
         op: RmaOp<'_>,
         last: Option<LastStep>,
-        entry: Requested,
+        entry: Communicate,
     ) -> WinResult<Request<'_>> {
         let RmaOp { call, target, .. } = op;
         let _entered = self.link.enter(call)?;
@@ -287,8 +287,9 @@ impl Window {
             return Ok(Request::done(self, call, target.rank));
         }
         Request::issue(self, (call, target.rank), last, |state| {
+            let record = Some(state);
             // SAFETY: `resolve` checked the call; the caller guarantees the buffers.
-            unsafe { entry(self, &transfer, RequestRef(state)) }
+            unsafe { entry(self, &Transfer { record, ..transfer }) }
         })
     }
 }

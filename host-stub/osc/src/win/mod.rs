@@ -79,5 +79,5 @@ pub(crate) use remains::Dropped;
 pub use request::handle::Request;
 pub use request::notice::Completed;
 pub use table::{RmaTable, SharedPart};
-pub use transfer::{RequestRef, Transfer};
+pub use transfer::Transfer;
 pub use window::{FreeError, Window};

@@ -20,15 +20,15 @@ use super::copy::{load, store};
 use super::error::WinResult;
 use super::peer::Reach;
 use super::table::RmaTable;
-use super::transfer::{RequestRef, Transfer};
+use super::transfer::Transfer;
 use super::window::Window;
 
 /// The functions of a window with ranks near and far.
 pub(super) const TABLE: RmaTable = RmaTable {
     put,
     get,
-    rput,
-    rget,
+    rput: put,
+    rget: get,
     flush,
     flush_all,
     flush_local: flush,
@@ -72,26 +72,6 @@ unsafe fn get(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
                 Ok(())
             }
             Reach::Transport => rma::get(window, transfer),
-        }
-    }
-}
-
-unsafe fn rput(window: &Window, transfer: &Transfer<'_>, request: RequestRef<'_>) -> WinResult<()> {
-    // SAFETY: as in `put`. A store is over when this returns, and the request counts nothing.
-    unsafe {
-        match transfer.peer.reach {
-            Reach::Mapped(_) => put(window, transfer),
-            Reach::Transport => rma::rput(window, transfer, request),
-        }
-    }
-}
-
-unsafe fn rget(window: &Window, transfer: &Transfer<'_>, request: RequestRef<'_>) -> WinResult<()> {
-    // SAFETY: as in `rput`.
-    unsafe {
-        match transfer.peer.reach {
-            Reach::Mapped(_) => get(window, transfer),
-            Reach::Transport => rma::rget(window, transfer, request),
         }
     }
 }

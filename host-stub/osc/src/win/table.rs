@@ -4,7 +4,7 @@
 use super::epoch::{Assertion, FencePlan, LockKind};
 use super::error::WinResult;
 use super::info::Info;
-use super::transfer::{RequestRef, Transfer};
+use super::transfer::Transfer;
 use super::window::Window;
 
 /// A rank's memory as this process sees it.
@@ -20,8 +20,6 @@ pub struct SharedPart {
 
 /// An entry of a communication call.
 pub(super) type Communicate = unsafe fn(&Window, &Transfer<'_>) -> WinResult<()>;
-/// The same, with a request.
-pub(super) type Requested = unsafe fn(&Window, &Transfer<'_>, RequestRef<'_>) -> WinResult<()>;
 
 /// The functions of a window. No entry can be absent. The unsafe ones need the buffers of their
 /// [`Transfer`] to be valid for its layouts until the operation is complete.
@@ -42,14 +40,14 @@ pub struct RmaTable {
     pub fetch_and_op: Communicate,
     /// Replaces one element if it has an expected value.
     pub compare_and_swap: Communicate,
-    /// As `put`, with a request to count with.
-    pub rput: Requested,
-    /// As `get`, with a request to count with.
-    pub rget: Requested,
-    /// As `accumulate`, with a request to count with.
-    pub raccumulate: Requested,
-    /// As `get_accumulate`, with a request to count with.
-    pub rget_accumulate: Requested,
+    /// As `put`, with a request, which the transfer names.
+    pub rput: Communicate,
+    /// As `get`, with a request, which the transfer names.
+    pub rget: Communicate,
+    /// As `accumulate`, with a request, which the transfer names.
+    pub raccumulate: Communicate,
+    /// As `get_accumulate`, with a request, which the transfer names.
+    pub rget_accumulate: Communicate,
     /// Completes this rank's operations and meets the other ranks, as the plan says.
     pub fence: fn(&Window, FencePlan, Assertion) -> WinResult<()>,
     /// Takes the target's lock.

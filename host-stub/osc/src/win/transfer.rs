@@ -39,13 +39,10 @@ pub struct Transfer<'a> {
     pub result: *mut u8,
     /// Where elements lie in the result buffer; none for calls that fetch nothing.
     pub result_layout: Option<&'a Layout>,
-    /// Set where a call without a request uses buffers of the host in place of the program's. It counts the pieces, and the
-    /// host completes the call when all have ended.
+    /// What counts the pieces of a request form, and of a call without a request that uses buffers of the host in place of the
+    /// program's: when all have ended, the request or the call is complete.
     pub(super) record: Option<&'a RequestState>,
 }
-
-/// What a request form counts with; made by the public call.
-pub struct RequestRef<'a>(pub(super) &'a RequestState);
 
 impl<'a> Transfer<'a> {
     /// The element type.

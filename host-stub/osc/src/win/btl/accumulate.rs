@@ -34,7 +34,7 @@ use crate::win::layout::Layout;
 use crate::win::peer::Peer;
 use crate::win::pieces::{Piece, Pieces};
 use crate::win::request::request_state::RequestState;
-use crate::win::transfer::{RequestRef, Transfer};
+use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
 /// Bytes of a run, on average, up to which runs are gathered in commands.
@@ -77,23 +77,24 @@ fn wait_in_order(window: &Window, peer: &Peer, call: &'static str) -> WinResult<
 }
 
 pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
-    // Apart, so that what most calls run knows at compile time that nothing counts the pieces.
     // SAFETY: the caller vouches for the transfer.
     unsafe {
         match transfer.record {
             None => update(window, transfer, None),
-            Some(record) => raccumulate(window, transfer, RequestRef(record)),
+            record => update_counted(window, transfer, record),
         }
     }
 }
 
-pub(super) unsafe fn raccumulate(
+/// Apart, so that what most calls run knows at compile time that nothing counts the pieces.
+#[inline(never)]
+unsafe fn update_counted(
     window: &Window,
     transfer: &Transfer<'_>,
-    request: RequestRef<'_>,
+    record: Option<&RequestState>,
 ) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer.
-    unsafe { update(window, transfer, Some(request.0)) }
+    unsafe { update(window, transfer, record) }
 }
 
 /// What is not one atomic of the transport for each element: elements that these do not serve are changed by the target's

@@ -3,12 +3,8 @@
 //! Ranks tell each other by adding one to counters in control blocks. Counters only grow, each has
 //! one meaning, and a waiter knows the value to come, so nothing is ever reset.
 
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence as memory_fence};
 
-use plugin_api::{BtlAtomicOp, OpFlags};
-
-use super::callbacks::notified;
 use super::passive::{flush, flush_all};
 use crate::win::control::{COMPLETED, Word};
 use crate::win::epoch::{Assertion, FencePlan};
@@ -18,30 +14,7 @@ use crate::win::window::Window;
 
 /// Adds one to a counter of a peer. Returns once the transport has it.
 fn notify(window: &Window, call: &'static str, peer: &Peer, word: Word) -> WinResult<()> {
-    let remote = peer.control_address(word);
-    window.tracked(
-        call,
-        peer.rank,
-        &window.parts.sync.notices,
-        None,
-        |context, _| {
-            // SAFETY: the endpoint is the job's; the word lies in the peer's control block, which
-            // lives until every rank freed the window; `notified` takes this context and data.
-            unsafe {
-                window.link.transport.atomic_op(
-                    peer.endpoint,
-                    remote,
-                    peer.control_handle.as_ptr(),
-                    BtlAtomicOp::Add,
-                    1,
-                    OpFlags::empty(),
-                    Some(notified),
-                    context,
-                    Arc::as_ptr(&window.link.context).cast_mut().cast(),
-                )
-            }
-        },
-    )
+    window.add_unanswered(call, (peer, word, 1), &window.parts.sync.notices)
 }
 
 /// Waits until a counter of this rank has come up to a value.

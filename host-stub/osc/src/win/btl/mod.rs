@@ -24,10 +24,10 @@ use super::table::RmaTable;
 
 /// The functions of a window over the transport.
 pub(super) const TABLE: RmaTable = RmaTable {
-    rput: rma::rput,
-    rget: rma::rget,
-    raccumulate: accumulate::raccumulate,
-    rget_accumulate: accumulate::raccumulate,
+    rput: rma::put,
+    rget: rma::get,
+    raccumulate: accumulate::accumulate,
+    rget_accumulate: accumulate::accumulate,
     put: rma::put,
     get: rma::get,
     accumulate: accumulate::accumulate,

@@ -1,12 +1,8 @@
 //! Passive target: locks ([`lock_words`]) in control blocks, and flushes.
 
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-use plugin_api::{BtlAtomicOp, OpFlags};
-
-use super::callbacks::notified;
 use crate::win::control::{LOCK, LOCK_OF_ALL, Word};
 use crate::win::epoch::LockKind;
 use crate::win::error::WinResult;
@@ -75,26 +71,8 @@ impl LockWords for Remote<'_> {
     /// Does not wait for the answer, which tells nothing: `free` does, so that the word lives until then.
     fn give(&self, word: LockWord, operand: u64) -> WinResult<()> {
         let (window, (peer, word)) = (self.window, self.place(word));
-        let remote = peer.control_address(word);
         let releases = &window.parts.sync.releases;
-        let told = Arc::as_ptr(&window.link.context).cast_mut().cast();
-        window.tracked(self.call, peer.rank, releases, None, |context, _| {
-            // SAFETY: the endpoint is the job's; the word lies in the peer's control block, which lives until every rank freed
-            // the window; `notified` takes this context and data.
-            unsafe {
-                window.link.transport.atomic_op(
-                    peer.endpoint,
-                    remote,
-                    peer.control_handle.as_ptr(),
-                    BtlAtomicOp::Add,
-                    operand,
-                    OpFlags::empty(),
-                    Some(notified),
-                    context,
-                    told,
-                )
-            }
-        })
+        window.add_unanswered(self.call, (peer, word, operand), releases)
     }
 
     fn swap_if(&self, word: LockWord, compare: u64, value: u64) -> WinResult<u64> {

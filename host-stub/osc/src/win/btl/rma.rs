@@ -11,47 +11,38 @@ use crate::win::peer::Peer;
 use crate::win::pending::Cell;
 use crate::win::pieces::{Piece, Pieces};
 use crate::win::request::request_state::RequestState;
-use crate::win::transfer::{RequestRef, Transfer};
+use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
 pub(in crate::win) unsafe fn put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
-    // Apart, so that what most calls run knows at compile time that nothing counts the pieces.
     // SAFETY: the caller vouches for the transfer.
     unsafe {
         match transfer.record {
             None => transfer_pieces::<true>(window, transfer, None),
-            Some(record) => rput(window, transfer, RequestRef(record)),
+            record => transfer_counted::<true>(window, transfer, record),
         }
     }
 }
 
-pub(in crate::win) unsafe fn rput(
-    window: &Window,
-    transfer: &Transfer<'_>,
-    request: RequestRef<'_>,
-) -> WinResult<()> {
-    // SAFETY: the caller vouches for the transfer.
-    unsafe { transfer_pieces::<true>(window, transfer, Some(request.0)) }
-}
-
 pub(in crate::win) unsafe fn get(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
-    // Apart, so that what most calls run knows at compile time that nothing counts the pieces.
     // SAFETY: the caller vouches for the transfer.
     unsafe {
         match transfer.record {
             None => transfer_pieces::<false>(window, transfer, None),
-            Some(record) => rget(window, transfer, RequestRef(record)),
+            record => transfer_counted::<false>(window, transfer, record),
         }
     }
 }
 
-pub(in crate::win) unsafe fn rget(
+/// Apart, so that what most calls run knows at compile time that nothing counts the pieces.
+#[inline(never)]
+unsafe fn transfer_counted<const PUT: bool>(
     window: &Window,
     transfer: &Transfer<'_>,
-    request: RequestRef<'_>,
+    record: Option<&RequestState>,
 ) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer.
-    unsafe { transfer_pieces::<false>(window, transfer, Some(request.0)) }
+    unsafe { transfer_pieces::<PUT>(window, transfer, record) }
 }
 
 #[inline(always)]

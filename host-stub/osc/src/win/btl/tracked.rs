@@ -2,10 +2,13 @@
 //! callback, waited for by flushes and requests.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::time::Duration;
 
-use plugin_api::Status;
+use plugin_api::{BtlAtomicOp, OpFlags, Status};
 
+use super::callbacks::notified;
+use crate::win::control::Word;
 use crate::win::error::{WinError, WinResult};
 use crate::win::peer::Peer;
 use crate::win::pending::{Cell, Pending};
@@ -60,6 +63,34 @@ impl Window {
         let issued = self.tracked(call, peer.rank, pending, request, post);
         self.note(peer);
         issued
+    }
+
+    /// Adds to a word of a peer's control block, without an answer. Returns once the transport has it.
+    pub(super) fn add_unanswered(
+        &self,
+        call: &'static str,
+        (peer, word, operand): (&Peer, Word, u64),
+        pending: &Pending,
+    ) -> WinResult<()> {
+        let remote = peer.control_address(word);
+        let link = &self.link;
+        self.tracked(call, peer.rank, pending, None, |context, _| {
+            // SAFETY: the endpoint is the job's; the word lies in the peer's control block, which lives until every rank
+            // freed the window; `notified` takes this context and data.
+            unsafe {
+                link.transport.atomic_op(
+                    peer.endpoint,
+                    remote,
+                    peer.control_handle.as_ptr(),
+                    BtlAtomicOp::Add,
+                    operand,
+                    OpFlags::empty(),
+                    Some(notified),
+                    context,
+                    Arc::as_ptr(&link.context).cast_mut().cast(),
+                )
+            }
+        })
     }
 
     /// Sends the accumulates that are gathered for a rank. A failure is the next flush's.

@@ -18,7 +18,7 @@ use crate::win::peer::Reach;
 use crate::win::pieces::Cursor;
 use crate::win::request::handle::{Request, issue_unasked};
 use crate::win::request::request_state::LastStep;
-use crate::win::table::{Communicate, Requested};
+use crate::win::table::Communicate;
 use crate::win::window::Window;
 
 /// A call whose buffers have been looked up, and those of them that have to be replaced by host memory.
@@ -231,7 +231,7 @@ impl Window {
     pub(in crate::win) unsafe fn request_located(
         &self,
         op: RmaOp<'_>,
-        entry: Requested,
+        entry: Communicate,
     ) -> WinResult<Request<'_>> {
         // SAFETY: the caller guarantees the buffers until the operation is complete; packed ones stay until its last step.
         unsafe {

@@ -22,7 +22,7 @@ use crate::win::custom::Change;
 use crate::win::error::WinResult;
 use crate::win::layout::Layout;
 use crate::win::pieces::{Piece, Pieces};
-use crate::win::transfer::{RequestRef, Transfer};
+use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
 fn run_of(transfer: &Transfer<'_>, piece: Piece) -> Run {
@@ -102,11 +102,7 @@ pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>) -> Win
     })
 }
 
-pub(super) unsafe fn raccumulate(
-    window: &Window,
-    transfer: &Transfer<'_>,
-    _request: RequestRef<'_>,
-) -> WinResult<()> {
+pub(super) unsafe fn raccumulate(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer. It is over now, so the request counts nothing.
     unsafe { accumulate(window, transfer) }?;
     window.now_and_then(transfer.call)

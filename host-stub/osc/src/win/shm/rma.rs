@@ -2,7 +2,7 @@
 
 use crate::win::copy::{load, store};
 use crate::win::error::WinResult;
-use crate::win::transfer::{RequestRef, Transfer};
+use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
 pub(super) unsafe fn put(_window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
@@ -18,21 +18,13 @@ pub(super) unsafe fn get(_window: &Window, transfer: &Transfer<'_>) -> WinResult
     Ok(())
 }
 
-pub(super) unsafe fn rput(
-    window: &Window,
-    transfer: &Transfer<'_>,
-    _request: RequestRef<'_>,
-) -> WinResult<()> {
+pub(super) unsafe fn rput(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer. It is over now, so the request counts nothing.
     unsafe { put(window, transfer) }?;
     window.now_and_then(transfer.call)
 }
 
-pub(super) unsafe fn rget(
-    window: &Window,
-    transfer: &Transfer<'_>,
-    _request: RequestRef<'_>,
-) -> WinResult<()> {
+pub(super) unsafe fn rget(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: as in `rput`.
     unsafe { get(window, transfer) }?;
     window.now_and_then(transfer.call)

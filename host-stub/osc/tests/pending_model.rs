@@ -66,6 +66,21 @@ mod win {
                 self.0.fetch_sub(by, ordered(order))
             }
 
+            pub(in crate::win) fn fetch_and(&self, by: usize, order: Ordering) -> usize {
+                self.0.fetch_and(by, ordered(order))
+            }
+
+            pub(in crate::win) fn compare_exchange_weak(
+                &self,
+                from: usize,
+                to: usize,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<usize, usize> {
+                self.0
+                    .compare_exchange_weak(from, to, ordered(success), failure)
+            }
+
             pub(in crate::win) fn fetch_xor(&self, by: usize, order: Ordering) -> usize {
                 self.0.fetch_xor(by, ordered(order))
             }
@@ -108,6 +123,23 @@ mod win {
 
         // SAFETY: loom checks each access.
         unsafe impl Sync for Effect {}
+
+        /// Counts and failures share a word: no failure is lost beside a count or another failure, and no count beside a failure.
+        #[test]
+        fn a_failure_beside_another_leaves_the_count() {
+            check(|| {
+                let pending = Arc::new(Pending::default());
+                let other = {
+                    let pending = Arc::clone(&pending);
+                    thread::spawn(move || pending.begin().finish(-5))
+                };
+                pending.begin().finish(-7);
+                other.join().unwrap();
+                assert!(pending.is_idle());
+                assert!(matches!(pending.take_failure().unwrap().0, -5 | -7));
+                assert_eq!(pending.unsettled(), 0);
+            });
+        }
 
         /// A thread issues beside another's flush, then flushes itself: its flush waits for its
         /// operation, whichever cell counts it, and sees what the completing thread wrote.
@@ -248,7 +280,7 @@ mod win {
             /// A flush of all, of its wait the beginning.
             fn unsettled(&self) -> Vec<usize> {
                 self.busy
-                    .unsettled(|_| Some((&self.listed, self.pending.is_settled())))
+                    .unsettled(|_| Some((&self.listed, self.pending.unsettled() == 0)))
             }
         }
 

@@ -12,7 +12,7 @@ fn a_peer_is_listed_once_and_stays_while_something_is_under_way() {
     let unsettled = || {
         let ranks = busy.unsettled(|rank| {
             let (listed, pending) = peers.get(rank)?;
-            Some((listed, pending.is_settled()))
+            Some((listed, pending.unsettled() == 0))
         });
         let found = ranks.clone();
         busy.give_back(ranks);

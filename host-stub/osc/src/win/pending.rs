@@ -6,7 +6,7 @@
 //! prolong it. A flush that is given up, because some rank was lost, leaves operations in its cell; the next flush begins
 //! when they have ended.
 
-use crate::win::sync::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use crate::win::sync::{AtomicBool, AtomicUsize, Ordering};
 
 use plugin_api::Status;
 
@@ -15,10 +15,15 @@ use plugin_api::Status;
 pub(super) struct Cell {
     /// Whether calls and callbacks come one at a time, so that counting needs no locked instruction.
     alone: bool,
-    count: AtomicUsize,
-    /// The first negative status since it was last taken; 0 when there was none.
-    failed: AtomicI32,
+    /// Operations under way, in the bits below [`FAILED`]; above, the first negative status since it was last taken, 0 when there
+    /// was none. One word, so that a flush looks at both by one load.
+    state: AtomicUsize,
 }
+
+/// The first bit of a cell's failure.
+const FAILED: u32 = 32;
+const COUNT: usize = u32::MAX as usize;
+const _: () = assert!(usize::BITS == 64);
 
 impl Cell {
     /// Notes that one operation ended.
@@ -27,25 +32,35 @@ impl Cell {
         if status < 0 {
             self.fail(status);
         }
-        // Pairs with the Acquire load in `is_zero`: a thread that sees zero sees the data and the failure.
+        // Pairs with the Acquire load in `is_zero`: a thread that sees zero sees the data.
         if self.alone {
-            let count = self.count.load(Ordering::Relaxed);
-            self.count.store(count.wrapping_sub(1), Ordering::Release);
+            let state = self.state.load(Ordering::Relaxed);
+            self.state.store(state.wrapping_sub(1), Ordering::Release);
         } else {
-            self.count.fetch_sub(1, Ordering::Release);
+            self.state.fetch_sub(1, Ordering::Release);
         }
     }
 
+    /// Notes a failure, unless there is one.
+    #[cold]
     fn fail(&self, status: i32) {
-        // Losing the race means that an earlier failure is kept, which is as good.
-        let _ = self
-            .failed
-            .compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
+        let mut state = self.state.load(Ordering::Relaxed);
+        while state >> FAILED == 0 {
+            let failed = state | (status as u32 as usize) << FAILED;
+            let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+            match self
+                .state
+                .compare_exchange_weak(state, failed, success, failure)
+            {
+                Ok(_) => return,
+                Err(now) => state = now,
+            }
+        }
     }
 
     #[inline]
     fn is_zero(&self) -> bool {
-        self.count.load(Ordering::Acquire) == 0
+        self.state.load(Ordering::Acquire) & COUNT == 0
     }
 }
 
@@ -74,12 +89,12 @@ impl Pending {
 
     /// Counts an operation that is about to be issued; the returned cell is finished once, by its
     /// callback or by the issuer if no callback will run.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin(&self) -> &Cell {
         if self.cells[0].alone {
             let cell = &self.cells[self.phase.load(Ordering::Relaxed) & 1];
-            let count = cell.count.load(Ordering::Relaxed);
-            cell.count.store(count + 1, Ordering::Relaxed);
+            let state = cell.state.load(Ordering::Relaxed);
+            cell.state.store(state.wrapping_add(1), Ordering::Relaxed);
             return cell;
         }
         loop {
@@ -87,7 +102,7 @@ impl Pending {
             let cell = &self.cells[phase];
             // SeqCst here and in `flip`: either the flush sees this count, or this load sees the
             // flush's new phase and the operation moves to the other cell.
-            cell.count.fetch_add(1, Ordering::SeqCst);
+            cell.state.fetch_add(1, Ordering::SeqCst);
             if self.phase.load(Ordering::SeqCst) & 1 == phase {
                 return cell;
             }
@@ -101,14 +116,12 @@ impl Pending {
         self.cells.iter().all(Cell::is_zero)
     }
 
-    /// Whether nothing is under way, and nothing failed since that was last asked.
+    /// Not zero if anything is under way, or failed since that was last asked.
     #[inline]
-    pub(super) fn is_settled(&self) -> bool {
+    pub(super) fn unsettled(&self) -> usize {
         let [a, b] = &self.cells;
-        // One branch for all four words. Acquire, for the counts: as in `is_zero`.
-        let counts = a.count.load(Ordering::Acquire) | b.count.load(Ordering::Acquire);
-        let failed = a.failed.load(Ordering::Relaxed) | b.failed.load(Ordering::Relaxed);
-        counts | (failed as u32 as usize) == 0
+        // Acquire: as in `is_zero`.
+        a.state.load(Ordering::Acquire) | b.state.load(Ordering::Acquire)
     }
 
     /// Whether calls come one after the other, so that nothing is issued during a wait.
@@ -128,7 +141,7 @@ impl Pending {
             pending: self,
             left,
         };
-        if self.cells[left ^ 1].count.load(Ordering::SeqCst) != 0 {
+        if self.cells[left ^ 1].state.load(Ordering::SeqCst) & COUNT != 0 {
             return None;
         }
         self.phase.fetch_xor(1, Ordering::SeqCst);
@@ -151,13 +164,13 @@ impl Pending {
     /// The first failure since this was last asked.
     pub(super) fn take_failure(&self) -> Option<Status> {
         self.cells.iter().find_map(|cell| {
-            // The swap is kept off the common path: it would make the line dirty at every flush.
-            if cell.failed.load(Ordering::Relaxed) == 0 {
+            // The change is kept off the common path: it would make the line dirty at every flush.
+            if cell.state.load(Ordering::Relaxed) >> FAILED == 0 {
                 return None;
             }
-            match cell.failed.swap(0, Ordering::Relaxed) {
+            match cell.state.fetch_and(COUNT, Ordering::Relaxed) >> FAILED {
                 0 => None,
-                code => Some(Status(code)),
+                code => Some(Status(code as u32 as i32)),
             }
         })
     }
@@ -200,7 +213,7 @@ impl Flush<'_> {
     pub(super) fn is_done(&self) -> bool {
         // SeqCst, and so after the change of phase: with less this might miss a count whose issuer
         // did not see the new phase, and the next flush would wait for the other cell.
-        self.pending.cells[self.left].count.load(Ordering::SeqCst) == 0
+        self.pending.cells[self.left].state.load(Ordering::SeqCst) & COUNT == 0
     }
 }
 

@@ -26,6 +26,7 @@ use super::callbacks::done;
 use super::compare_swap::by_compare_swap;
 use super::how::How;
 use super::locked;
+use super::tracked::CountedOperation;
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
 use crate::win::copy::{pack, unpack};
@@ -247,15 +248,42 @@ unsafe fn many_pieces(
 impl Native<'_> {
     #[inline(always)]
     unsafe fn issue(&self, piece: Piece) -> WinResult<()> {
-        let Native {
-            window,
-            peer,
-            transfer,
-            ..
-        } = *self;
-        let op = transfer.op;
-        let transport = &window.link.transport;
+        let counted = CountedOperation::begin(&self.peer.accumulates, self.request);
+        // SAFETY: the caller vouches for the piece.
+        let status = unsafe { self.post(piece, counted) };
+        if counted.is_taken(status) {
+            self.window.note(self.peer);
+            return Ok(());
+        }
+        // SAFETY: as above; the operation was not taken.
+        unsafe { self.issue_again(piece, counted, status) }
+    }
+
+    /// A piece that the transport did not take at once.
+    #[cold]
+    #[inline(never)]
+    unsafe fn issue_again(
+        &self,
+        piece: Piece,
+        counted: CountedOperation<'_>,
+        status: Status,
+    ) -> WinResult<()> {
+        let (call, rank) = (self.transfer.call, self.peer.rank);
+        let issued = self.window.tracked_again(call, rank, status, counted, || {
+            // SAFETY: the caller vouches for the piece.
+            unsafe { self.post(piece, counted) }
+        });
+        self.window.note(self.peer);
+        issued
+    }
+
+    /// Hands a piece to the transport.
+    #[inline(always)]
+    unsafe fn post(&self, piece: Piece, counted: CountedOperation<'_>) -> Status {
+        let Native { peer, transfer, .. } = *self;
+        let transport = &self.window.link.transport;
         let datatype = transfer.datatype();
+        let op = transfer.op.atomic();
         // Sizes are powers of two.
         let count = piece.len >> datatype.size().trailing_zeros();
         let remote = transfer.address.wrapping_add(piece.target as u64);
@@ -265,51 +293,43 @@ impl Native<'_> {
         } else {
             transfer.origin.wrapping_add(piece.origin)
         };
-        window.tracked_to(
-            transfer.call,
-            peer,
-            &peer.accumulates,
-            self.request,
-            |context, data| {
-                // SAFETY: the endpoint is the job's; the piece lies in the caller's buffers and in
-                // the memory that the handle covers, its target elements aligned and no more than
-                // the transport takes; `done` takes this context and data, which live while they
-                // count this operation.
-                unsafe {
-                    if transfer.result_layout.is_some() {
-                        transport.atomic_fopv(
-                            peer.endpoint,
-                            origin,
-                            transfer.result.wrapping_add(piece.result),
-                            remote,
-                            std::ptr::null_mut(),
-                            std::ptr::null_mut(),
-                            transfer.handle,
-                            datatype,
-                            op.atomic(),
-                            count,
-                            Some(done),
-                            context,
-                            data,
-                        )
-                    } else {
-                        transport.atomic_opv(
-                            peer.endpoint,
-                            origin,
-                            remote,
-                            std::ptr::null_mut(),
-                            transfer.handle,
-                            datatype,
-                            op.atomic(),
-                            count,
-                            Some(done),
-                            context,
-                            data,
-                        )
-                    }
-                }
-            },
-        )
+        let (context, data) = (counted.context(), counted.data());
+        // SAFETY: the endpoint is the job's; the piece lies in the caller's buffers and in the memory that the handle
+        // covers, its target elements aligned and no more than the transport takes; `done` takes this context and data,
+        // which live while they count this operation.
+        unsafe {
+            if transfer.result_layout.is_some() {
+                transport.atomic_fopv(
+                    peer.endpoint,
+                    origin,
+                    transfer.result.wrapping_add(piece.result),
+                    remote,
+                    std::ptr::null_mut(),
+                    std::ptr::null_mut(),
+                    transfer.handle,
+                    datatype,
+                    op,
+                    count,
+                    Some(done),
+                    context,
+                    data,
+                )
+            } else {
+                transport.atomic_opv(
+                    peer.endpoint,
+                    origin,
+                    remote,
+                    std::ptr::null_mut(),
+                    transfer.handle,
+                    datatype,
+                    op,
+                    count,
+                    Some(done),
+                    context,
+                    data,
+                )
+            }
+        }
     }
 }
 

@@ -6,9 +6,9 @@ use plugin_api::{Handle, Status};
 
 use super::callbacks::done;
 use super::scatter;
+use super::tracked::CountedOperation;
 use crate::win::error::WinResult;
 use crate::win::peer::Peer;
-use crate::win::pending::Cell;
 use crate::win::pieces::{Piece, Pieces};
 use crate::win::request::request_state::RequestState;
 use crate::win::transfer::Transfer;
@@ -129,23 +129,16 @@ unsafe fn issue<const PUT: bool>(
 #[inline(always)]
 unsafe fn issue_whole<const PUT: bool>(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     let (peer, none) = (transfer.peer, std::ptr::null_mut());
-    let cell = peer.transfers.begin();
-    let context = std::ptr::from_ref(cell).cast_mut().cast::<c_void>();
-    let (piece, handle) = (whole(transfer), transfer.local_handle);
+    let counted = CountedOperation::begin(&peer.transfers, None);
+    let (piece, handle, context) = (whole(transfer), transfer.local_handle, counted.context());
     // SAFETY: the caller vouches for the transfer.
-    match unsafe { post::<PUT>(window, transfer, &piece, handle, context, none) } {
-        Status::SUCCESS => {
-            window.note(peer);
-            Ok(())
-        }
-        Status::COMPLETED => {
-            // No callback will run.
-            cell.finish(0);
-            Ok(())
-        }
-        // SAFETY: as above; the operation was not taken.
-        status => unsafe { issue_again::<PUT>(window, transfer, cell, status) },
+    let status = unsafe { post::<PUT>(window, transfer, &piece, handle, context, none) };
+    if counted.is_taken(status) {
+        window.note(peer);
+        return Ok(());
     }
+    // SAFETY: as above; the operation was not taken.
+    unsafe { issue_again::<PUT>(window, transfer, counted, status) }
 }
 
 /// A whole transfer that the transport did not take at once.
@@ -154,13 +147,12 @@ unsafe fn issue_whole<const PUT: bool>(window: &Window, transfer: &Transfer<'_>)
 unsafe fn issue_again<const PUT: bool>(
     window: &Window,
     transfer: &Transfer<'_>,
-    cell: &Cell,
+    counted: CountedOperation<'_>,
     status: Status,
 ) -> WinResult<()> {
-    let context = std::ptr::from_ref(cell).cast_mut().cast::<c_void>();
-    let (piece, handle) = (whole(transfer), transfer.local_handle);
+    let (piece, handle, context) = (whole(transfer), transfer.local_handle, counted.context());
     let (call, rank) = (transfer.call, transfer.peer.rank);
-    let issued = window.tracked_again(call, rank, status, (cell, None), || {
+    let issued = window.tracked_again(call, rank, status, counted, || {
         let none = std::ptr::null_mut();
         // SAFETY: the caller vouches for the transfer.
         unsafe { post::<PUT>(window, transfer, &piece, handle, context, none) }

@@ -18,6 +18,62 @@ use crate::win::window::Window;
 /// Pause between two looks at operations that outlived their epoch.
 const NAP: Duration = Duration::from_micros(100);
 
+/// An operation that is counted and not yet handed to the transport.
+#[derive(Clone, Copy)]
+pub(super) struct CountedOperation<'a> {
+    cell: &'a Cell,
+    request: Option<&'a RequestState>,
+}
+
+impl<'a> CountedOperation<'a> {
+    #[inline(always)]
+    pub(super) fn begin(
+        pending: &'a Pending,
+        request: Option<&'a RequestState>,
+    ) -> CountedOperation<'a> {
+        let cell = pending.begin();
+        if let Some(request) = request {
+            request.begin();
+        }
+        CountedOperation { cell, request }
+    }
+
+    /// The context for [`done`](super::callbacks::done).
+    #[inline(always)]
+    pub(super) fn context(self) -> *mut c_void {
+        std::ptr::from_ref(self.cell).cast_mut().cast()
+    }
+
+    /// The data for [`done`](super::callbacks::done).
+    #[inline(always)]
+    pub(super) fn data(self) -> *mut c_void {
+        self.request.map_or(std::ptr::null_mut(), |request| {
+            std::ptr::from_ref(request).cast_mut().cast()
+        })
+    }
+
+    /// Whether the transport took the operation, which is then counted until it ends; it may be over.
+    #[inline(always)]
+    pub(super) fn is_taken(self, status: Status) -> bool {
+        match status {
+            Status::SUCCESS => true,
+            Status::COMPLETED => {
+                // No callback will run.
+                self.end();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn end(self) {
+        if let Some(request) = self.request {
+            request.finish(0);
+        }
+        self.cell.finish(0);
+    }
+}
+
 impl Window {
     /// Issues an operation that `pending` counts, and `request` too where there is one. `post` gets
     /// the context and data that go with [`done`](super::callbacks::done).
@@ -30,24 +86,14 @@ impl Window {
         request: Option<&RequestState>,
         mut post: impl FnMut(*mut c_void, *mut c_void) -> Status,
     ) -> WinResult<()> {
-        let cell = pending.begin();
-        let context = std::ptr::from_ref(cell).cast_mut().cast::<c_void>();
-        let data = request.map_or(std::ptr::null_mut(), |request| {
-            request.begin();
-            std::ptr::from_ref(request).cast_mut().cast::<c_void>()
-        });
-        match post(context, data) {
-            Status::SUCCESS => Ok(()),
-            Status::COMPLETED => {
-                // No callback will run.
-                uncount(cell, request);
-                Ok(())
-            }
-            // By value: what it captures need not be in memory before.
-            status => self.tracked_again(call, rank, status, (cell, request), move || {
-                post(context, data)
-            }),
+        let counted = CountedOperation::begin(pending, request);
+        let (context, data) = (counted.context(), counted.data());
+        let status = post(context, data);
+        if counted.is_taken(status) {
+            return Ok(());
         }
+        // By value: what it captures need not be in memory before.
+        self.tracked_again(call, rank, status, counted, move || post(context, data))
     }
 
     /// As [`tracked`](Self::tracked), for an operation to a peer, with one of its counts.
@@ -139,7 +185,7 @@ impl Window {
         call: &'static str,
         rank: usize,
         status: Status,
-        (cell, request): (&Cell, Option<&RequestState>),
+        counted: CountedOperation<'_>,
         post: impl FnMut() -> Status,
     ) -> WinResult<()> {
         let outcome = if status.is_again() {
@@ -150,7 +196,7 @@ impl Window {
                 .map_err(|status| WinError::Transport { call, rank, status })
         };
         if !matches!(outcome, Ok(Status::SUCCESS)) {
-            uncount(cell, request);
+            counted.end();
         }
         outcome.map(drop)
     }
@@ -284,11 +330,4 @@ fn failure_of(call: &'static str, rank: usize, pending: &Pending) -> WinResult<(
         None => Ok(()),
         Some(status) => Err(WinError::Transport { call, rank, status }),
     }
-}
-
-fn uncount(cell: &Cell, request: Option<&RequestState>) {
-    if let Some(request) = request {
-        request.finish(0);
-    }
-    cell.finish(0);
 }

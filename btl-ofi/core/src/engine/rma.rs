@@ -16,7 +16,7 @@ use crate::op::completion::Completion;
 use crate::peer::endpoint::Endpoint;
 
 impl Transport {
-    /// Quick path of a put, for callers without local handle. `None`, before side effects, for
+    /// Quick path of a put (`PUT`) or get, for callers without local handle. `None`, before side effects, for
     /// anything unusual; the caller then calls
     /// [`submit`](Self::submit). `T` is [`is_threaded`](Self::is_threaded). `WAY` is what it serves: peers whose transfers the
     /// provider makes, messages that gather, or else peers of this node and new messages.
@@ -26,7 +26,7 @@ impl Transport {
     /// [`NO_CALLBACK`], the peer [sends transfers by the provider](Endpoint::sends_transfers_by_fabric); with `NO_CALLBACK`, `completion` is
     /// `None`.
     #[inline(always)]
-    pub unsafe fn try_put<const T: bool, const WAY: Way>(
+    pub unsafe fn try_transfer<const T: bool, const WAY: Way, const PUT: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *mut c_void,
@@ -37,140 +37,62 @@ impl Transport {
     ) -> Option<Status> {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
+        let to = (remote, remote_address);
         if WAY == MESSAGE {
-            let to = (remote, remote_address);
             // SAFETY: the caller guarantees `T`, that `endpoint` is live and the buffer valid until completion.
             return unsafe {
-                self.gather_transfer::<T, true>(endpoint, local, to, size, completion)
+                self.gather_transfer::<T, PUT>(endpoint, local, to, size, completion)
             };
         }
         // SAFETY: the caller guarantees that `T` is the transport's threading.
         if !is_by_provider(WAY) && !unsafe { peer.sends_transfers_on_node::<T>() } {
             // SAFETY: as above.
             if unsafe { peer.sends_transfers_by_message::<T>() } {
-                let to = (remote, remote_address);
                 // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
                 return unsafe {
-                    self.try_tell_transfer::<true>(endpoint, local, to, size, completion)
+                    self.try_tell_transfer::<PUT>(endpoint, local, to, size, completion)
                 };
             }
             return None;
         }
-        let target = self.place(
-            local,
-            remote,
-            remote_address,
-            size,
-            self.setup.quick_limits.0,
-        )?;
+        let (puts, gets) = self.setup.quick_limits;
+        let limit = if PUT { puts } else { gets };
+        let target = self.place(local, remote, remote_address, size, limit)?;
         // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
-        // completion; `open_target` checked that the target's region allows writes; the message is used only
+        // completion; `open_target` checked that the target's region allows all accesses; the message is used only
         // while the context is locked.
         unsafe {
             if !is_by_provider(WAY) {
                 if size <= MOST {
-                    let to = (remote, remote_address);
                     let posted =
-                        self.quick_ring_transfer::<T, true>(endpoint, local, to, size, completion);
+                        self.quick_ring_transfer::<T, PUT>(endpoint, local, to, size, completion);
                     if posted.is_some() {
                         return posted;
                     }
                 }
                 self.may_copy::<T>(peer, completion)?;
-                let copied = cma::write(peer.pid(), local, remote_address, size);
+                let copied = match PUT {
+                    true => cma::write(peer.pid(), local, remote_address, size),
+                    false => self.read(endpoint, local, remote, remote_address, size),
+                };
                 return self.copied::<T>(endpoint, size, completion, copied);
             }
             let mut posting = match WAY {
                 NO_CALLBACK => self.begin_untracked::<T>(endpoint, size)?,
                 _ => self.begin::<T>(endpoint, (local, size), completion)?,
             };
-            let context = posting.context;
-            let message = posting.state.message.put(
-                (local, size),
-                (peer.address, target.address, remote.key()),
-                posting.pointer,
-            );
-            // Read first, so that `self` need not stay in its register.
-            let delivered = self.quick.delivered;
-            let rc = (context.calls.writemsg)(context.tx, message, delivered);
-            self.end::<T>(posting, rc)
-        }
-    }
-
-    /// Quick path of a get, under the same conditions as [`try_put`](Self::try_put).
-    ///
-    /// # Safety
-    /// As for [`submit`](Self::submit); the constants have the values named in [`try_put`](Self::try_put).
-    #[inline(always)]
-    pub unsafe fn try_get<const T: bool, const WAY: Way>(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        local: *mut c_void,
-        remote_address: u64,
-        remote: &Handle,
-        size: usize,
-        completion: Option<Completion>,
-    ) -> Option<Status> {
-        // SAFETY: the caller guarantees that `endpoint` is live.
-        let peer = unsafe { endpoint.as_ref() };
-        if WAY == MESSAGE {
-            let to = (remote, remote_address);
-            // SAFETY: the caller guarantees `T`, that `endpoint` is live and the buffer valid until completion.
-            return unsafe {
-                self.gather_transfer::<T, false>(endpoint, local, to, size, completion)
+            let (context, pointer) = (posting.context, posting.pointer);
+            let at = (peer.address, target.address, remote.key());
+            let rc = if PUT {
+                let message = posting.state.message.put((local, size), at, pointer);
+                // Read first, so that `self` need not stay in its register.
+                let delivered = self.quick.delivered;
+                (context.calls.writemsg)(context.tx, message, delivered)
+            } else {
+                // A read completes when its data has arrived, so it needs no delivery flags.
+                let (none, (peer, address, key)) = (ptr::null_mut(), at);
+                (context.calls.read)(context.tx, local, size, none, peer, address, key, pointer)
             };
-        }
-        // SAFETY: the caller guarantees that `T` is the transport's threading.
-        if !is_by_provider(WAY) && !unsafe { peer.sends_transfers_on_node::<T>() } {
-            // SAFETY: as above.
-            if unsafe { peer.sends_transfers_by_message::<T>() } {
-                let to = (remote, remote_address);
-                // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
-                return unsafe {
-                    self.try_tell_transfer::<false>(endpoint, local, to, size, completion)
-                };
-            }
-            return None;
-        }
-        let target = self.place(
-            local,
-            remote,
-            remote_address,
-            size,
-            self.setup.quick_limits.1,
-        )?;
-        // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
-        // completion; `open_target` checked that the target's region allows reads. A read completes when its
-        // data has arrived, so it needs no delivery flags.
-        unsafe {
-            if !is_by_provider(WAY) {
-                if size <= MOST {
-                    let to = (remote, remote_address);
-                    let posted =
-                        self.quick_ring_transfer::<T, false>(endpoint, local, to, size, completion);
-                    if posted.is_some() {
-                        return posted;
-                    }
-                }
-                self.may_copy::<T>(peer, completion)?;
-                let copied = self.read(endpoint, local, remote, remote_address, size);
-                return self.copied::<T>(endpoint, size, completion, copied);
-            }
-            let posting = match WAY {
-                NO_CALLBACK => self.begin_untracked::<T>(endpoint, size)?,
-                _ => self.begin::<T>(endpoint, (local, size), completion)?,
-            };
-            let context = posting.context;
-            let rc = (context.calls.read)(
-                context.tx,
-                local,
-                size,
-                ptr::null_mut(),
-                peer.address,
-                target.address,
-                remote.key(),
-                posting.pointer,
-            );
             self.end::<T>(posting, rc)
         }
     }

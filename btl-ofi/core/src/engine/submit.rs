@@ -10,7 +10,7 @@ use crate::peer::endpoint::Endpoint;
 
 impl Transport {
     /// Executes a request: posts it, completes it, or refuses it. Callers with the common case at hand try the quick
-    /// paths first ([`try_put`](Self::try_put) and its like), which do the same faster or nothing at all.
+    /// paths first ([`try_transfer`](Self::try_transfer) and its like), which do the same faster or nothing at all.
     ///
     /// Returns [`Status::SUCCESS`] for a posted operation, whose completion is told by its callback or by
     /// [`flush`](Self::flush); [`Status::COMPLETED`], if the transport

@@ -14,31 +14,31 @@ type Local = *mut plugin_api::Handle;
 type Done = Option<Completion>;
 
 /// Tries the quick paths of a call in the order of a door's table. `$route` says
-/// whether the provider serves the peer, `$no_callback`, if it is given, whether there is no callback.
+/// whether the provider serves the peer, `$put` whether a transfer is a put, `$no_callback`, if it is given, whether there is no callback.
 macro_rules! quick {
-    ($transport:expr, $route:ident, $call:ident, $arguments:tt $(, $no_callback:expr)?) => {{
+    ($transport:expr, $route:ident, $call:ident $(($put:literal))?, $arguments:tt $(, $no_callback:expr)?) => {{
         let (t, (peer, ..)) = ($transport, $arguments);
         let no_callback = false $(|| $no_callback)?;
         // SAFETY: the constants are the transport's, and the test keeps the rest, as the trait asks.
         unsafe {
             match (t.is_threaded(), t.uses_messages()) {
                 (false, false) if peer.as_ref().$route::<false>() => {
-                    let first = no_callback.then(|| t.$call::<false, NO_CALLBACK>$arguments);
-                    first.flatten().or_else(|| t.$call::<false, PROVIDER>$arguments)
+                    let first = no_callback.then(|| t.$call::<false, NO_CALLBACK $(, $put)?>$arguments);
+                    first.flatten().or_else(|| t.$call::<false, PROVIDER $(, $put)?>$arguments)
                 }
                 (true, false) if peer.as_ref().$route::<true>() => {
-                    let first = no_callback.then(|| t.$call::<true, NO_CALLBACK>$arguments);
-                    first.flatten().or_else(|| t.$call::<true, PROVIDER>$arguments)
+                    let first = no_callback.then(|| t.$call::<true, NO_CALLBACK $(, $put)?>$arguments);
+                    first.flatten().or_else(|| t.$call::<true, PROVIDER $(, $put)?>$arguments)
                 }
-                (false, false) => t.$call::<false, OTHER>$arguments,
-                (true, false) => t.$call::<true, OTHER>$arguments,
+                (false, false) => t.$call::<false, OTHER $(, $put)?>$arguments,
+                (true, false) => t.$call::<true, OTHER $(, $put)?>$arguments,
                 (false, true) => {
-                    let first = t.$call::<false, MESSAGE>$arguments;
-                    first.or_else(|| t.$call::<false, OTHER>$arguments)
+                    let first = t.$call::<false, MESSAGE $(, $put)?>$arguments;
+                    first.or_else(|| t.$call::<false, OTHER $(, $put)?>$arguments)
                 }
                 (true, true) => {
-                    let first = t.$call::<true, MESSAGE>$arguments;
-                    first.or_else(|| t.$call::<true, OTHER>$arguments)
+                    let first = t.$call::<true, MESSAGE $(, $put)?>$arguments;
+                    first.or_else(|| t.$call::<true, OTHER $(, $put)?>$arguments)
                 }
             }
         }
@@ -70,7 +70,7 @@ pub(crate) trait Calls {
         quick!(
             self.transport(),
             sends_transfers_by_fabric,
-            try_put,
+            try_transfer(true),
             (peer, local, at, h, size, done),
             done.is_none()
         )
@@ -102,7 +102,7 @@ pub(crate) trait Calls {
         quick!(
             self.transport(),
             sends_transfers_by_fabric,
-            try_get,
+            try_transfer(false),
             (peer, local, at, h, size, done),
             done.is_none()
         )

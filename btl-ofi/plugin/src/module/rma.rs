@@ -36,7 +36,7 @@ quick_entry! {
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_put::<T, WAY>(
+            module.transport.try_transfer::<T, WAY, true>(
                 peer,
                 local_address,
                 remote_address,
@@ -107,7 +107,7 @@ quick_entry! {
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_get::<T, WAY>(
+            module.transport.try_transfer::<T, WAY, false>(
                 peer,
                 local_address,
                 remote_address,

@@ -38,7 +38,7 @@ quick_entry! {
         // that stay valid until completion; `T` is that of the module's table.
         let (call, status) = unsafe {
             let call = Call::new(btl, endpoint, remote_handle)?;
-            let status = call.module.transport().try_put::<T, WAY>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
+            let status = call.module.transport().try_transfer::<T, WAY, true>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
             (call, status?)
         };
         Some(if status == Status::SUCCESS { 0 } else if WAY == NO_CALLBACK { refused(call.module, call.endpoint, "put", status) } else {
@@ -113,7 +113,7 @@ quick_entry! {
         // that stay valid until completion; `T` is that of the module's table.
         let (call, status) = unsafe {
             let call = Call::new(btl, endpoint, remote_handle)?;
-            let status = call.module.transport().try_get::<T, WAY>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
+            let status = call.module.transport().try_transfer::<T, WAY, false>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
             (call, status?)
         };
         Some(if status == Status::SUCCESS { 0 } else {

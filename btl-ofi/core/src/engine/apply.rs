@@ -87,11 +87,7 @@ impl Transport {
         if !apply.change.is_allowed(apply.remote.access(), has_results) {
             return Status::PERM;
         }
-        let caller = Caller {
-            completion: apply.completion,
-            local_address: apply.results,
-            local_handle: std::ptr::null_mut(),
-        };
+        let caller = Caller::plain(apply.completion, apply.results);
         if apply.remote.is_shared() && !apply.change.is_transfer {
             let words = area.words(carried);
             let plan = match Plan::read(words, carried, apply.address) {

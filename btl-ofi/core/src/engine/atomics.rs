@@ -9,45 +9,52 @@ use crate::engine::transport::Transport;
 use crate::mem::handle::Handle;
 use crate::mem::local::check_local;
 use crate::mem::rights;
-use crate::op::atomic::Remote;
-use crate::op::request::{Caller, Op, Operands, Request};
+use crate::op::request::{Atomic, Caller, Op, Operands, Request};
 use crate::op::responder::{self, Command};
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Atomics;
 
 impl Transport {
-    /// Checks the target of an atomic: support, size, alignment, bounds and access.
+    /// Checks the target of the atomic `op`: support, size, alignment, bounds and access. `remote` is its region as host memory.
     #[inline(always)]
-    pub(crate) fn remote(
+    pub(crate) fn check_atomic(
         &self,
-        kind: AtomicKind,
-        handle: &Handle,
-        address: u64,
-        datatype: Datatype,
-        op: AtomicOp,
-        count: usize,
-    ) -> Result<Remote, Status> {
-        let most = self.atomics.table.count(kind, datatype, op) as usize;
+        op: &Op<'_>,
+        remote: &Handle,
+        (kind, datatype, code, compare): (AtomicKind, Datatype, AtomicOp, u64),
+    ) -> Result<Atomic, Status> {
+        let size = datatype.size();
+        let count = op.size / size;
+        let most = self.atomics.table.count(kind, datatype, code) as usize;
         if most == 0 {
             return Err(Status::NOT_SUPPORTED);
         }
         if count > most {
             return Err(Status::VALUE_OUT_OF_BOUNDS);
         }
-        let size = datatype.size();
-        if !address.is_multiple_of(size as u64) {
+        if !op.address.is_multiple_of(size as u64) {
             return Err(Status::BAD_PARAM);
         }
-        let target = handle.target(address, (count * size) as u64, self.quick.virtual_addresses)?;
+        let target = remote.target(op.address, op.size as u64, self.quick.virtual_addresses)?;
         // Nearly every region allows everything, which one comparison tells.
-        if !handle.is_open() && !rights::allow_atomic(handle.access(), kind, op) {
+        if !remote.is_open() && !rights::allow_atomic(remote.access(), kind, code) {
             return Err(Status::PERM);
         }
-        Ok(Remote {
-            target,
-            datatype,
-            op,
-            count,
+        let what = responder::what(kind, datatype as u32, code as u32);
+        Ok(Atomic {
+            request: Request {
+                command: Command {
+                    compare,
+                    ..Command::on(remote, op.address, what, count)
+                },
+                operands: match op.value {
+                    Some(value) => Operands::Value(value),
+                    None => Operands::Buffer(op.local),
+                },
+                size: op.size,
+                result: op.result,
+            },
+            target: target.address,
         })
     }
 
@@ -59,61 +66,33 @@ impl Transport {
         &self,
         endpoint: NonNull<Endpoint>,
         op: &Op<'_>,
-        (kind, datatype, code, compare): (AtomicKind, Datatype, AtomicOp, u64),
+        what: (AtomicKind, Datatype, AtomicOp, u64),
     ) -> Result<Status, Status> {
-        let size = datatype.size();
-        let count = op.size / size;
-        let checked = self
-            .remote(kind, op.remote, op.address, datatype, code, count)
-            .and_then(|remote| {
-                // SAFETY: the caller guarantees that the handles are NULL or readable.
-                unsafe {
-                    check_local(op.local_handle, op.local, op.size)?;
-                    check_local(op.result_handle, op.result, op.size)?;
-                }
-                Ok(remote)
-            });
-        let remote = checked?;
+        let atomic = self.check_atomic(op, op.remote, what)?;
+        // SAFETY: the caller guarantees that the handles are NULL or readable.
+        unsafe {
+            check_local(op.local_handle, op.local, op.size)?;
+            check_local(op.result_handle, op.result, op.size)?;
+        }
         let caller = Caller::of(op);
-        if count == 0 {
+        if op.size == 0 {
             return Ok(self.complete_empty(endpoint, caller));
         }
+        let (kind, _, code, _) = what;
         let has_operands = op.value.is_some() || !op.local.is_null() || code == AtomicOp::Read;
         let has_results = kind == AtomicKind::Update || !op.result.is_null();
         if !has_operands || !has_results {
             return Ok(Status::BAD_PARAM);
         }
-        let operands = operands(op);
         // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
         unsafe {
-            if endpoint.as_ref().atomics() != Atomics::Fabric {
-                let what = responder::what(kind, datatype as u32, code as u32);
-                let atomic = Request {
-                    command: Command {
-                        compare,
-                        ..Command::on(op.remote, op.address, what, count)
-                    },
-                    operands,
-                    size: op.size,
-                    result: op.result,
-                };
-                let mapped = op
-                    .remote
-                    .is_shared()
-                    .then(|| self.mapped_atomic(endpoint, &caller, op.remote, &atomic));
-                let mapped = mapped.flatten();
-                if let Some(status) = mapped.or_else(|| self.command(endpoint, &caller, &atomic)) {
+            if endpoint.as_ref().atomics() != Atomics::Fabric && op.remote.is_shared() {
+                let mapped = self.mapped_atomic(endpoint, &caller, op.remote, &atomic.request);
+                if let Some(status) = mapped {
                     return Ok(status);
                 }
             }
-            Ok(self.post_atomic(
-                endpoint,
-                &caller,
-                &remote,
-                (kind, compare),
-                operands,
-                op.result,
-            ))
+            Ok(self.atomic_by_route(endpoint, &caller, &atomic))
         }
     }
 
@@ -127,32 +106,16 @@ impl Transport {
         endpoint: NonNull<Endpoint>,
         op: &Op<'_>,
         remote: &Handle,
-        (kind, datatype, code, compare): (AtomicKind, Datatype, AtomicOp, u64),
+        what: (AtomicKind, Datatype, AtomicOp, u64),
     ) -> Status {
-        let count = op.size / datatype.size();
-        let remote = match self.remote(kind, remote, op.address, datatype, code, count) {
-            Ok(remote) => remote,
+        let atomic = match self.check_atomic(op, remote, what) {
+            Ok(atomic) => atomic,
             Err(status) => return status,
         };
-        let (caller, operands) = (Caller::of(op), operands(op));
         // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
         unsafe {
             self.leave_route(endpoint.as_ref());
-            self.post_atomic(
-                endpoint,
-                &caller,
-                &remote,
-                (kind, compare),
-                operands,
-                op.result,
-            )
+            self.post_atomic(endpoint, &Caller::of(op), &atomic)
         }
-    }
-}
-
-fn operands(op: &Op<'_>) -> Operands {
-    match op.value {
-        Some(value) => Operands::Value(value),
-        None => Operands::Buffer(op.local),
     }
 }

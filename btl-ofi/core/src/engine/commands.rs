@@ -15,8 +15,7 @@ use std::ptr::NonNull;
 use plugin_api::Status;
 
 use crate::engine::transport::Transport;
-use crate::op::atomic::Raise;
-use crate::op::request::{Caller, Operands, Request};
+use crate::op::request::{Atomic, Caller, Request};
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Atomics;
 
@@ -91,25 +90,24 @@ impl Transport {
         }
     }
 
-    /// Raises the counter, whichever way the peer's atomics go.
+    /// Posts a checked atomic by the route of the peer's atomics.
     ///
     /// # Safety
-    /// `endpoint` is live.
-    pub(crate) unsafe fn raise(
+    /// `endpoint` is live; the buffers of `atomic` are valid until completion.
+    pub(crate) unsafe fn atomic_by_route(
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        raise: &Raise,
+        atomic: &Atomic,
     ) -> Status {
-        // SAFETY: the caller guarantees that `endpoint` is live; the operand is passed by value, and there is no result.
+        // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
         unsafe {
             if endpoint.as_ref().atomics() != Atomics::Fabric
-                && let Some(status) = self.command(endpoint, caller, &raise.request())
+                && let Some(status) = self.command(endpoint, caller, &atomic.request)
             {
                 return status;
             }
-            let operands = Operands::Value(raise.add);
-            self.update(endpoint, caller, &raise.remote, operands)
+            self.post_atomic(endpoint, caller, atomic)
         }
     }
 }

@@ -14,15 +14,14 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
 use plugin_api::counters::Carrier;
-use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
+use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
 use crate::base::cma;
 use crate::engine::compound::notices::PUT;
 use crate::engine::compound::state::{Event, Parts, note, part};
 use crate::engine::transport::Transport;
 use crate::fabric::msg::Form;
-use crate::op::atomic::Raise;
-use crate::op::request::{Action, Caller, Notice, Op, Request};
+use crate::op::request::{Action, Atomic, Caller, Notice, Op, Request};
 use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::{Atomics, Transfers};
@@ -53,14 +52,11 @@ impl Transport {
             address,
             add,
         } = *notice;
+        let plus = (BtlAtomicOp::Add, OpFlags::empty());
+        let update = Op::word(plus, (counter, address), add, None);
         let (kind, datatype, sum) = (AtomicKind::Update, Datatype::Uint64, AtomicOp::Sum);
-        let raise = match self.remote(kind, counter, address, datatype, sum, 1) {
-            Ok(remote) => Raise {
-                remote,
-                address,
-                cookie: counter.cookie(),
-                add,
-            },
+        let raise = match self.check_atomic(&update, counter, (kind, datatype, sum, 0)) {
+            Ok(raise) => raise,
             Err(status) => return status,
         };
         // SAFETY: the caller guarantees that `endpoint` is live, the buffer is valid until completion, and the handles are
@@ -68,7 +64,7 @@ impl Transport {
         let status = unsafe {
             match self.check_transfer(op, true) {
                 Ok(_) if op.size > self.setup.put_limit => Status::VALUE_OUT_OF_BOUNDS,
-                Ok(_) if op.size == 0 => self.raise(endpoint, &Caller::of(op), &raise),
+                Ok(_) if op.size == 0 => self.atomic_by_route(endpoint, &Caller::of(op), &raise),
                 Ok(_) => self.put_by_route(endpoint, op, &raise),
                 // A side may be device memory. Otherwise the put is refused there.
                 Err(_) => self.put_then_raise(endpoint, op, &raise),
@@ -88,7 +84,7 @@ impl Transport {
         &self,
         endpoint: NonNull<Endpoint>,
         op: &Op<'_>,
-        raise: &Raise,
+        raise: &Atomic,
     ) -> Status {
         let (caller, size) = (Caller::of(op), op.size);
         let silent = Caller {
@@ -193,10 +189,10 @@ impl Transport {
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        raise: &Raise,
+        raise: &Atomic,
     ) -> Status {
         // SAFETY: the caller guarantees that `endpoint` is live.
-        match unsafe { self.raise(endpoint, caller, raise) } {
+        match unsafe { self.atomic_by_route(endpoint, caller, raise) } {
             again if again.is_again() => self.raise_later(endpoint, caller, raise),
             status => status,
         }
@@ -211,7 +207,7 @@ impl Transport {
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
         put: &Request,
-        raise: &Raise,
+        raise: &Atomic,
     ) -> Status {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
@@ -222,12 +218,11 @@ impl Transport {
             Some(_) => None,
             None => state.messages.as_mut(),
         };
-        let (form, notice) = (Form::known(put.command.what, put.size), raise.request());
+        let form = Form::known(put.command.what, put.size);
         let gathered = messages.and_then(|messages| {
-            let operands = (put.operands, put.size);
-            let (put, notice) = ((&put.command, &form), (&notice.command, raise.add));
             // SAFETY: the caller guarantees the buffer; the line of a peer is removed before its endpoint is.
-            let gathered = unsafe { messages.gather_notified(endpoint, put, operands, notice) };
+            let gathered =
+                unsafe { messages.gather_notified(endpoint, (put, &form), &raise.request) };
             gathered.ok()
         });
         let Some((batch, full)) = gathered else {
@@ -260,7 +255,7 @@ impl Transport {
         &self,
         endpoint: NonNull<Endpoint>,
         op: &Op<'_>,
-        raise: &Raise,
+        raise: &Atomic,
     ) -> Status {
         let parts = Parts::Notified(*raise);
         let notified = match self.begin_compound(endpoint, &Caller::of(op), parts) {

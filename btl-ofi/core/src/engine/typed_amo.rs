@@ -52,11 +52,7 @@ impl Transport {
                     size,
                     result: ptr::null_mut(),
                 };
-                let caller = Caller {
-                    completion,
-                    local_address: local.cast_mut(),
-                    local_handle: ptr::null_mut(),
-                };
+                let caller = Caller::plain(completion, local.cast_mut());
                 return self.try_command(endpoint, &caller, &atomic);
             }
             let local = local.cast_mut();
@@ -114,11 +110,7 @@ impl Transport {
                     size,
                     result,
                 };
-                let caller = Caller {
-                    completion,
-                    local_address: result,
-                    local_handle: ptr::null_mut(),
-                };
+                let caller = Caller::plain(completion, result);
                 return self.try_command(endpoint, &caller, &atomic);
             }
             let posting = self.begin::<T>(endpoint, (result, size), completion)?;

@@ -2,7 +2,6 @@
 //! responder that executes the commands of peers.
 
 pub(crate) mod apply;
-pub(crate) mod atomic;
 pub(crate) mod completion;
 pub(crate) mod element;
 pub(crate) mod marked;

@@ -83,6 +83,27 @@ impl Request {
     }
 }
 
+/// An atomic that was checked against its handle, for the target's processor or for the provider.
+#[derive(Clone, Copy)]
+pub(crate) struct Atomic {
+    pub(crate) request: Request,
+    /// The address by which the provider names the first element.
+    pub(crate) target: u64,
+}
+
+impl Atomic {
+    /// Whether it is a compare-and-swap.
+    pub(crate) fn compares(&self) -> bool {
+        self.request.command.what >> 16 == AtomicKind::Compare as u32
+    }
+
+    /// The codes of its type and operation.
+    pub(crate) fn codes(&self) -> (u32, u32) {
+        let what = self.request.command.what;
+        (what >> 8 & 0xff, what & 0xff)
+    }
+}
+
 impl Command {
     /// A command on `count` elements or bytes of a region.
     #[inline(always)]
@@ -293,6 +314,16 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// That of an operation whose local buffer has no handle.
+    #[inline(always)]
+    pub(crate) fn plain(completion: Option<Completion>, local_address: *mut c_void) -> Caller {
+        Caller {
+            completion,
+            local_address,
+            local_handle: ptr::null_mut(),
+        }
+    }
+
     /// The caller's part of a request: completions are told with the buffer that receives data, or with the local one.
     pub(crate) fn of(op: &Op<'_>) -> Caller {
         let (local_address, local_handle) = match op.result.is_null() {

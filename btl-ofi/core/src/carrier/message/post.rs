@@ -5,7 +5,7 @@
 //! request to it, in place. [`try_tell`](Transport::try_tell) does the rest: it begins batches, and sends full ones.
 
 use std::ffi::c_void;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use plugin_api::counters::Carrier;
 use plugin_api::{AtomicKind, CompletionFn, Status};
@@ -66,11 +66,7 @@ impl Core {
     ) -> Option<(Caller, Request)> {
         let (puts, gets) = self.setup.message_limits;
         self.place(local, remote, address, size, if PUTS { puts } else { gets })?;
-        let caller = Caller {
-            completion,
-            local_address: local,
-            local_handle: ptr::null_mut(),
-        };
+        let caller = Caller::plain(completion, local);
         Some((
             caller,
             Request::transfer(PUTS, local, remote, address, size),

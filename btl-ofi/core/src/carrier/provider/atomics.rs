@@ -1,11 +1,8 @@
 //! Atomics by the provider, on the slow path.
 
-use crate::carrier::provider::post::Needs;
+use crate::carrier::provider::post::{Needs, Posting};
 use crate::core::state::Core;
-use crate::mem::handle::Target;
-use crate::op::atomic::Remote;
-use crate::op::request::Caller;
-use crate::op::request::Operands;
+use crate::op::request::{Atomic, Caller, Operands};
 use crate::peer::endpoint::{Endpoint, WAS_READ};
 use plugin_api::{AtomicKind, Status};
 use std::ffi::c_void;
@@ -20,19 +17,18 @@ impl Core {
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        remote: &Remote,
-        (kind, compare): (AtomicKind, u64),
-        operands: Operands,
-        result: *mut c_void,
+        atomic: &Atomic,
     ) -> Status {
-        // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
+        let updates = atomic.request.command.what >> 16 == AtomicKind::Update as u32;
+        // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion; the
+        // scratch memory lives as long as the provider, and is as large as the largest update.
         unsafe {
-            match (kind, operands) {
-                (AtomicKind::Compare, Operands::Value(value)) => {
-                    self.compare(endpoint, caller, remote, compare, value, result)
+            match updates {
+                true if self.policy.updates_fetch => {
+                    self.fetch(endpoint, caller, atomic, self.scratch.pointer())
                 }
-                (AtomicKind::Update, operands) => self.update(endpoint, caller, remote, operands),
-                (_, operands) => self.fetch(endpoint, caller, remote, operands, result),
+                true => self.update(endpoint, caller, atomic),
+                false => self.fetch(endpoint, caller, atomic, atomic.request.result),
             }
         }
     }
@@ -42,36 +38,23 @@ impl Core {
     /// # Safety
     /// `endpoint` is live; the operands are valid until completion.
     #[inline(never)]
-    pub(crate) unsafe fn update(
+    unsafe fn update(
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        remote: &Remote,
-        operands: Operands,
+        atomic: &Atomic,
     ) -> Status {
-        // SAFETY: the caller guarantees that `endpoint` is live and that the operands are valid until
-        // completion; the scratch memory lives as long as the provider.
+        let (request, needs) = (&atomic.request, needs(atomic, false));
+        let key = request.command.key;
+        // SAFETY: the caller guarantees that `endpoint` is live and that the operands are valid until completion.
         unsafe {
-            if self.policy.updates_fetch {
-                // The scratch memory is as large as the largest update.
-                let scratch = self.scratch.pointer();
-                return self.fetch(endpoint, caller, remote, operands, scratch);
-            }
-            let needs = Needs {
-                record: matches!(operands, Operands::Value(_)),
-                alone: false,
-            };
             // Requests delivery, because a completed update must be visible at the target.
-            self.post(endpoint, (caller, remote.size()), needs, |posting| {
-                let operands = match operands {
-                    Operands::Value(value) => posting.operand(value),
-                    Operands::Buffer(buffer) => buffer.cast_mut(),
-                };
-                let Target { address, key } = remote.target;
+            self.post(endpoint, (caller, request.size), needs, |posting| {
+                let operands = operands(posting, atomic);
                 let message = posting.state.message.update_of(
-                    (operands, remote.count),
-                    (endpoint.as_ref().address, address, key),
-                    (remote.datatype as u32, remote.op as u32),
+                    (operands, request.command.count as usize),
+                    (endpoint.as_ref().address, atomic.target, key),
+                    atomic.codes(),
                     posting.pointer,
                 );
                 let context = posting.context;
@@ -82,25 +65,21 @@ impl Core {
 
     /// Whether a read from the peer was posted before; posts one if not. A fetch that must be alone on its
     /// context waits for that read to complete, because the first call returns false with the read outstanding.
-    fn was_read(&self, endpoint: NonNull<Endpoint>, remote: &Remote) -> bool {
+    fn was_read(&self, endpoint: NonNull<Endpoint>, atomic: &Atomic) -> bool {
         // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         if peer.has(WAS_READ) {
             return true;
         }
-        let caller = Caller {
-            completion: None,
-            local_address: ptr::null_mut(),
-            local_handle: ptr::null_mut(),
-        };
+        let caller = Caller::plain(None, ptr::null_mut());
         let (scratch, address) = (self.scratch.pointer(), peer.address);
-        let size = remote.datatype.size();
+        let command = &atomic.request.command;
+        let size = atomic.request.size / command.count as usize;
         // SAFETY: the endpoint is live; the scratch memory has room for one element.
         let status = unsafe {
             self.post(endpoint, (&caller, size), Needs::default(), |posting| {
                 let (context, none) = (posting.context, ptr::null_mut());
-                let Target { address: at, key } = remote.target;
-                let pointer = posting.pointer;
+                let (at, key, pointer) = (atomic.target, command.key, posting.pointer);
                 (context.calls.read)(context.tx, scratch, size, none, address, at, key, pointer)
             })
         };
@@ -110,101 +89,70 @@ impl Core {
         false
     }
 
-    /// Posts a fetching atomic to the provider.
+    /// Posts an atomic that returns the old values to `result`: a fetch, an update with no use for them, or a compare-and-swap.
     ///
     /// # Safety
     /// `endpoint` is live; operands and result are valid until completion.
     #[inline(never)]
-    pub(crate) unsafe fn fetch(
+    unsafe fn fetch(
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        remote: &Remote,
-        operands: Operands,
+        atomic: &Atomic,
         result: *mut c_void,
     ) -> Status {
         let alone = self.policy.fetch_alone;
-        if alone && !self.was_read(endpoint, remote) {
+        if alone && !self.was_read(endpoint, atomic) {
             return Status::TEMP_OUT_OF_RESOURCE;
         }
-        let needs = Needs {
-            record: matches!(operands, Operands::Value(_)),
-            alone,
-        };
+        let (request, needs) = (&atomic.request, needs(atomic, alone));
+        let (command, (datatype, op)) = (&request.command, atomic.codes());
         // SAFETY: the caller guarantees that `endpoint` is live and that operands and result are valid until
         // completion; operands by value are in the operation record. The fetch completes when the old value
         // arrives, after the target applied the operation, so it needs no delivery flags.
         unsafe {
-            self.post(endpoint, (caller, remote.size()), needs, |posting| {
-                let operands = match operands {
-                    Operands::Value(value) => posting.operand(value),
+            self.post(endpoint, (caller, request.size), needs, |posting| {
+                let (context, none) = (posting.context, ptr::null_mut());
+                let peer = endpoint.as_ref().address;
+                let (count, at, key) = (command.count as usize, atomic.target, command.key);
+                let operands = match operands(posting, atomic) {
                     // A plain read has no operands, but providers require a readable buffer.
-                    Operands::Buffer(buffer) if buffer.is_null() => result,
-                    Operands::Buffer(buffer) => buffer.cast_mut(),
+                    buffer if buffer.is_null() => result,
+                    buffer => buffer,
                 };
-                let context = posting.context;
+                let pointer = posting.pointer;
+                if atomic.compares() {
+                    let with = posting.compare(command.compare);
+                    return (context.calls.compare)(
+                        context.tx, operands, count, none, with, none, result, none, peer, at, key,
+                        datatype, op, pointer,
+                    );
+                }
                 (context.calls.fetch)(
-                    context.tx,
-                    operands,
-                    remote.count,
-                    ptr::null_mut(),
-                    result,
-                    ptr::null_mut(),
-                    endpoint.as_ref().address,
-                    remote.target.address,
-                    remote.target.key,
-                    remote.datatype as u32,
-                    remote.op as u32,
-                    posting.pointer,
+                    context.tx, operands, count, none, result, none, peer, at, key, datatype, op,
+                    pointer,
                 )
             })
         }
     }
+}
 
-    /// Posts a compare-and-swap to the provider.
-    ///
-    /// # Safety
-    /// `endpoint` is live; `result` is writable until completion.
-    #[inline(never)]
-    pub(crate) unsafe fn compare(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        caller: &Caller,
-        remote: &Remote,
-        compare: u64,
-        value: u64,
-        result: *mut c_void,
-    ) -> Status {
-        // SAFETY: the caller guarantees that `endpoint` is live and that `result` is writable until completion;
-        // both values are in the operation record.
-        unsafe {
-            let alone = self.policy.fetch_alone;
-            if alone && !self.was_read(endpoint, remote) {
-                return Status::TEMP_OUT_OF_RESOURCE;
-            }
-            let needs = Needs {
-                record: true,
-                alone,
-            };
-            self.post(endpoint, (caller, remote.size()), needs, |posting| {
-                let context = posting.context;
-                (context.calls.compare)(
-                    context.tx,
-                    posting.operand(value),
-                    1,
-                    ptr::null_mut(),
-                    posting.compare(compare),
-                    ptr::null_mut(),
-                    result,
-                    ptr::null_mut(),
-                    endpoint.as_ref().address,
-                    remote.target.address,
-                    remote.target.key,
-                    remote.datatype as u32,
-                    remote.op as u32,
-                    posting.pointer,
-                )
-            })
-        }
+/// What the post of an atomic needs: the record holds an operand by value, and the value to compare with.
+fn needs(atomic: &Atomic, alone: bool) -> Needs {
+    Needs {
+        record: atomic.compares() || matches!(atomic.request.operands, Operands::Value(_)),
+        alone,
+    }
+}
+
+/// The operands of an atomic, for the provider.
+///
+/// # Safety
+/// The operation has a record if it [needs](needs) one.
+unsafe fn operands(posting: &Posting<'_>, atomic: &Atomic) -> *mut c_void {
+    match atomic.request.operands {
+        // SAFETY: the caller guarantees the record.
+        Operands::Value(value) => unsafe { posting.operand(value) },
+        Operands::Buffer(buffer) => buffer.cast_mut(),
     }
 }

@@ -2,7 +2,7 @@
 //! with the door's, and everything else goes on to `transfers`.
 
 use std::ffi::c_void;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use plugin_api::counters::Carrier;
 use plugin_api::{CompletionFn, Status};
@@ -95,11 +95,7 @@ impl Core {
             }
             self.count_by_first(peer, Carrier::Ring, size);
             let tag = context.raise(peer, T);
-            let caller = Caller {
-                completion,
-                local_address: local,
-                local_handle: ptr::null_mut(),
-            };
+            let caller = Caller::plain(completion, local);
             let transfer = Request::transfer(PUT, local, remote, address, size);
             requester.transfer(&transfer, room, caller.finished(tag));
             channel.list(requester);
@@ -127,11 +123,7 @@ impl Core {
     ) -> Option<Status> {
         let transfer = Request::transfer(PUT, local, remote, address, size);
         let completion = Completion::of(function, context, data);
-        let caller = Caller {
-            completion,
-            local_address: local,
-            local_handle: ptr::null_mut(),
-        };
+        let caller = Caller::plain(completion, local);
         let asked = (&transfer, self.copies_quickly(completion));
         // SAFETY: the caller guarantees the same.
         unsafe { self.try_ring_transfer(endpoint, &caller, asked) }

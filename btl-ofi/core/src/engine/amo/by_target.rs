@@ -1,7 +1,7 @@
 //! AMOs that the target's processor executes: by its ring, or by message.
 
 use std::ffi::c_void;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use plugin_api::{AtomicKind, Status};
 
@@ -47,11 +47,7 @@ impl Transport {
             }
         }
         let atomic = self.word_command(codes, address, handle, word_operands, result)?;
-        let caller = Caller {
-            completion,
-            local_address: result,
-            local_handle: ptr::null_mut(),
-        };
+        let caller = Caller::plain(completion, result);
         // SAFETY: the caller guarantees `T`, that `endpoint` is live and that `result` is valid until completion.
         unsafe {
             match WAY {

@@ -7,8 +7,7 @@ use plugin_api::Status;
 
 use crate::engine::compound::state::{Compound, Event, Next, Parts, note, part};
 use crate::engine::transport::Transport;
-use crate::op::atomic::Raise;
-use crate::op::request::Caller;
+use crate::op::request::{Atomic, Caller};
 use crate::peer::endpoint::Endpoint;
 
 /// The numbers of the two parts.
@@ -22,7 +21,7 @@ impl Transport {
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        raise: &Raise,
+        raise: &Atomic,
     ) -> Status {
         match self.begin_compound(endpoint, caller, Parts::Notified(*raise)) {
             Ok(notified) => {
@@ -38,7 +37,7 @@ impl Transport {
     pub(crate) fn advance_notice(
         &self,
         (at, endpoint): (NonNull<Compound>, NonNull<Endpoint>),
-        raise: &Raise,
+        raise: &Atomic,
         event: Event,
     ) -> Next {
         match event {
@@ -54,11 +53,11 @@ impl Transport {
         &self,
         at: NonNull<Compound>,
         endpoint: NonNull<Endpoint>,
-        raise: &Raise,
+        raise: &Atomic,
     ) -> Next {
         let caller = part((at, RAISE), ptr::null_mut());
         // SAFETY: endpoints outlive the operations whose tags name them.
-        match unsafe { self.raise(endpoint, &caller, raise) } {
+        match unsafe { self.atomic_by_route(endpoint, &caller, raise) } {
             Status::SUCCESS => Next::Parts,
             Status::COMPLETED => Next::End(Status::SUCCESS),
             again if again.is_again() => Next::Again(Event::Visible),

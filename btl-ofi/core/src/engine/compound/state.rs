@@ -11,16 +11,15 @@ use plugin_api::{Module, Status};
 use crate::engine::compound::stream::Stream;
 use crate::engine::compound::stripe::PAUSE;
 use crate::engine::compound::stripe::Stripe;
-use crate::op::atomic::Raise;
 use crate::op::completion::Completion;
 use crate::op::record::Record;
-use crate::op::request::Caller;
+use crate::op::request::{Atomic, Caller};
 use crate::op::tag::Tag;
 
 /// The parts of an operation.
 pub(crate) enum Parts {
     /// A put, then the atomic that notifies.
-    Notified(Raise),
+    Notified(Atomic),
     /// Fragments of a transfer over one interface.
     Streamed(Stream),
     /// Fragments of a transfer over several rails.
@@ -195,13 +194,10 @@ pub(crate) unsafe extern "C" fn part_ended(
 
 /// What a part with this number and this local buffer is posted with.
 pub(crate) fn part((at, number): (NonNull<Compound>, usize), local: *mut c_void) -> Caller {
-    Caller {
-        completion: Some(Completion {
-            function: part_ended,
-            context: at.as_ptr().cast(),
-            data: ptr::without_provenance_mut(number),
-        }),
-        local_address: local,
-        local_handle: ptr::null_mut(),
-    }
+    let completion = Completion {
+        function: part_ended,
+        context: at.as_ptr().cast(),
+        data: ptr::without_provenance_mut(number),
+    };
+    Caller::plain(Some(completion), local)
 }

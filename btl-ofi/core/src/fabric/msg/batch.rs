@@ -9,7 +9,7 @@ use crate::base::hints::branch;
 use crate::fabric::msg::wire::{self, Form, Header, Introduction, Kind, LONG_WORDS, MOST_WORDS};
 use crate::fabric::policy::in_window;
 use crate::op::completion::Finished;
-use crate::op::request::Operands;
+use crate::op::request::{Operands, Request};
 use crate::op::responder::{Command, NOTIFY, SEND};
 use crate::peer::outstanding::Phase;
 
@@ -200,22 +200,20 @@ impl Batch {
     /// answer ends. One of [`count`](Self::count) and [`expect`](Self::expect) follows.
     ///
     /// # Safety
-    /// The operands are readable for `size` bytes, for which the form was made.
+    /// The operands of the put, whose form it is, are readable. The notification has one word by value.
     pub(super) unsafe fn push_notified(
         &mut self,
-        put: (&Command, &Form),
-        operands: (Operands, usize),
-        (counter, add): (&Command, u64),
+        (put, form): (&Request, &Form),
+        notice: &Request,
     ) {
         let counter = Command {
             what: NOTIFY,
-            ..*counter
+            ..notice.command
         };
-        let add = (Operands::Value(add), size_of::<u64>());
         // SAFETY: the caller guarantees the operands and the room; a notification has one word of operands.
         unsafe {
-            self.push(put, operands);
-            self.push((&counter, &Form::NOTICE), add);
+            self.push((&put.command, form), (put.operands, put.size));
+            self.push((&counter, &Form::NOTICE), (notice.operands, notice.size));
         }
     }
 

@@ -72,8 +72,7 @@ use crate::fabric::addresses::Addresses;
 use crate::fabric::own::OwnMemory;
 use crate::mem::regions::Regions;
 use crate::op::marked::Message;
-use crate::op::request::Operands;
-use crate::op::responder::Command;
+use crate::op::request::Request;
 use crate::peer::counters::CountersRef;
 use crate::peer::endpoint::Endpoint;
 
@@ -184,22 +183,21 @@ impl Messages {
         unsafe { self.origin.batch(&self.port, endpoint, form) }
     }
 
-    /// Adds a put and, behind it in the same batch, a notification: what is added to which counter. They are one operation:
+    /// Adds a put and, behind it in the same batch, a notification: an update with one word by value. They are one operation:
     /// [`Batch::count`] or [`Batch::expect`] must follow. Otherwise as [`batch`](Self::batch).
     ///
     /// # Safety
-    /// As for [`batch`](Self::batch); the operands are readable for `size` bytes, for which the form was made.
+    /// As for [`batch`](Self::batch); the operands of the put, whose form it is, are readable.
     pub(crate) unsafe fn gather_notified(
         &mut self,
         endpoint: NonNull<Endpoint>,
-        put: (&Command, &Form),
-        operands: (Operands, usize),
-        notice: (&Command, u64),
+        put: (&Request, &Form),
+        notice: &Request,
     ) -> Result<(&mut Batch, bool), Status> {
         // SAFETY: the caller guarantees the endpoint and the operands.
         unsafe {
             self.origin
-                .gather_notified(&self.port, endpoint, put, operands, notice)
+                .gather_notified(&self.port, endpoint, put, notice)
         }
     }
 

@@ -25,8 +25,7 @@ use crate::fabric::msg::line::{Asker, Line, MOST_WAITING};
 use crate::fabric::msg::port::{EAGAIN, Port};
 use crate::fabric::msg::wire::{Form, Header, Introduction, Kind, UNKNOWN};
 use crate::op::marked::Message;
-use crate::op::request::Operands;
-use crate::op::responder::Command;
+use crate::op::request::Request;
 use crate::peer::counters::{CountersRef, add};
 use crate::peer::endpoint::Endpoint;
 
@@ -111,15 +110,14 @@ impl Origin {
         &mut self,
         port: &Port,
         endpoint: NonNull<Endpoint>,
-        (put, form): (&Command, &Form),
-        operands: (Operands, usize),
-        notice: (&Command, u64),
+        (put, form): (&Request, &Form),
+        notice: &Request,
     ) -> Result<(&mut Batch, bool), Status> {
         let both = form.with_notice();
         let (number, full) = self.batch_for(port, endpoint, |batch| batch.has_room(&both))?;
         let batch = &mut self.batches[number as usize];
         // SAFETY: the caller guarantees the operands, and the batch has room for both.
-        unsafe { batch.push_notified((put, form), operands, notice) };
+        unsafe { batch.push_notified((put, form), notice) };
         Ok((batch, full))
     }
 

@@ -11,6 +11,8 @@ use plugin_api::{AtomicKind, Status};
 use super::*;
 use crate::fabric::msg::line::EAGER;
 use crate::fabric::msg::wire::MOST_WORDS;
+use crate::op::request::Operands;
+use crate::op::responder::Command;
 use crate::op::responder::PUT;
 use crate::peer::counters::CounterTable;
 use crate::peer::route::{Facts, Route};

@@ -58,15 +58,7 @@ impl Core {
         if let Err(status) = made {
             return Some(status);
         }
-        // SAFETY: the caller guarantees that `endpoint` is live.
-        let carried = (unsafe { endpoint.as_ref() }, Carrier::Copy, size);
-        if self.count_copy(self.context(), carried, self.setup.threaded) {
-            self.check_peers_now_and_then();
-        }
-        if self.setup.answers_at_once && caller.completion.is_some() {
-            return Some(Status::COMPLETED);
-        }
-        Some(self.complete_empty(endpoint, *caller))
+        Some(self.complete_copy(endpoint, caller, (Carrier::Copy, size)))
     }
 
     /// Whether atomics to a peer may be executed here, on memory of it that this process maps.
@@ -146,46 +138,17 @@ impl Core {
         };
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
-        let context = &self.contexts[0];
-        let mut state = context.state.lock();
-        if let Some(status) = peer.failure() {
-            return Some(status);
-        }
-        if peer.atomics() == Atomics::Ring {
-            // SAFETY: the peer's atomics go by a ring, so it has a requester, and the lock is held.
-            if unsafe { &*Requester::of(peer) }.outstanding() > 0 {
-                return None;
+        let mut in_turn = true;
+        let status = self.change_here(endpoint, caller, size, || {
+            // SAFETY: a peer whose atomics go by a ring has a requester, and the lock is held.
+            let waits = || unsafe { &*Requester::of(peer) }.outstanding() > 0;
+            if peer.atomics() == Atomics::Ring && waits() {
+                in_turn = false;
+                return Err(Status::TEMP_OUT_OF_RESOURCE);
             }
-        }
-        // Before side effects: the caller repeats an operation that was refused.
-        if caller.completion.is_some() && state.ready.try_reserve(1).is_err() {
-            return Some(Status::OUT_OF_RESOURCE);
-        }
-        if let Err(status) = change(&used) {
-            return Some(status);
-        }
-        let mut status = Status::SUCCESS;
-        match caller.completion {
-            None => {}
-            Some(_) if self.setup.answers_at_once => status = Status::COMPLETED,
-            Some(_) => {
-                let threaded = self.setup.threaded;
-                let tag = context.raise(peer, threaded);
-                state.ready.push(caller.finished(tag));
-            }
-        }
-        let is_full = self.is_full_of_ready(&state);
-        // The count may check the peers, which locks the state.
-        drop(state);
-        drop(used);
-        let carried = (peer, Carrier::Copy, size);
-        if self.count_copy(self.context(), carried, self.setup.threaded) {
-            self.check_peers_now_and_then();
-        }
-        if is_full {
-            self.run_ready(context);
-        }
-        Some(status)
+            change(&used)
+        });
+        in_turn.then_some(status)
     }
 
     /// A peer's region, mapped now if nothing is outstanding to the peer. `None` if it is not mapped.

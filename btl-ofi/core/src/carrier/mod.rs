@@ -10,9 +10,10 @@
 //! | `own` | atomics of this transport to itself |
 //!
 //! Carriers do not use each other; `scripts/file_cycles.py` checks it. They share `poll`, which asks all of them what they brought,
-//! `queue`, in which the ends of the provider's operations and of messages arrive, and `refusal`, the answer to a post for which a
-//! carrier has no room. Copies by the kernel need no carrier (`base::cma`); `engine::cma_refused` is what follows when it refuses one.
+//! `queue`, in which the ends of the provider's operations and of messages arrive, `refusal`, the answer to a post for which a
+//! carrier has no room, and `direct`, the end of what the calling thread makes itself. Copies by the kernel need no carrier (`base::cma`); `engine::cma_refused` is what follows when it refuses one.
 
+mod direct;
 pub(crate) mod mapped;
 pub(crate) mod message;
 mod own;

@@ -1,4 +1,4 @@
-//! Posts that the provider refused, and operations that need no provider.
+//! Posts that the provider refused.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,6 @@ use crate::base::error::status_of;
 use crate::base::lock::Guard;
 use crate::core::context::{Attempt, Context, State};
 use crate::core::state::Core;
-use crate::op::request::Caller;
 use crate::op::tag::Tag;
 use crate::peer::counters::add;
 use crate::peer::endpoint::Endpoint;
@@ -97,47 +96,5 @@ impl Core {
             state.counts.again
         };
         self.refused(endpoint, context, -(ffi::FI_EAGAIN as isize), count)
-    }
-
-    /// Completes an operation that needs no provider: immediately without callback, otherwise on the next
-    /// progress call. If this is refused for want of memory, the caller repeats a transfer that was made, with the same effect.
-    #[cold]
-    pub(crate) fn complete_empty(&self, endpoint: NonNull<Endpoint>, caller: Caller) -> Status {
-        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
-        let peer = unsafe { endpoint.as_ref() };
-        if let Some(status) = peer.failure() {
-            return status;
-        }
-        if caller.completion.is_none() {
-            return Status::SUCCESS;
-        }
-        let context = self.context();
-        let mut state = context.state.lock();
-        if state.ready.try_reserve(1).is_err() {
-            return Status::OUT_OF_RESOURCE;
-        }
-        let tag = context.raise(peer, self.setup.threaded);
-        state.ready.push(caller.finished(tag));
-        let is_full = self.is_full_of_ready(&state);
-        drop(state);
-        if is_full {
-            self.run_ready(context);
-        }
-        Status::SUCCESS
-    }
-
-    /// Whether `btl_ofi_progress_threshold` callbacks wait for the next progress. A caller that adds a callback then
-    /// makes that progress, like a post. Otherwise a host that makes no progress would fill the memory.
-    pub(crate) fn is_full_of_ready(&self, state: &State) -> bool {
-        state.ready.len() >= self.setup.progress_threshold as usize
-    }
-
-    /// Runs callbacks that wait for the next progress. The caller holds no lock.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn run_ready(&self, context: &Context) {
-        if !self.must_not_poll(context) {
-            self.poll(context);
-        }
     }
 }

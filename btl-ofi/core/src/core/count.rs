@@ -128,17 +128,6 @@ impl Core {
         self.detector.lock().activity(moves, copies);
     }
 
-    /// Counts an inline operation.
-    #[inline]
-    pub(crate) fn count_direct(&self) {
-        let count = &self.context().direct;
-        if self.setup.threaded {
-            count.fetch_add(1, Ordering::Relaxed);
-        } else {
-            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        }
-    }
-
     /// Counts an inline transfer. Returns whether the peers are to be checked, at intervals, because a host with only inline
     /// transfers may never poll.
     #[must_use]

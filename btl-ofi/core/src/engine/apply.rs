@@ -301,47 +301,16 @@ impl Transport {
     /// # Safety
     /// As for [`apply`](Self::apply).
     unsafe fn apply_here(&self, endpoint: NonNull<Endpoint>, encoded: &Encoded<'_>) -> Status {
-        // SAFETY: the caller guarantees that `endpoint` is live.
-        let peer = unsafe { endpoint.as_ref() };
-        let (context, caller) = (&self.contexts[0], &encoded.caller);
-        // Held during the execution, as by the responders of peers' commands.
-        let mut state = context.state.lock();
-        if let Some(status) = peer.failure() {
-            return status;
-        }
-        let is_told = caller.completion.is_some() && !self.setup.answers_at_once;
-        // Before side effects: the caller repeats an operation that was refused.
-        if is_told && state.ready.try_reserve(1).is_err() {
-            return Status::OUT_OF_RESOURCE;
-        }
-        let words = encoded.area.words(encoded.carried);
-        let result = encoded.result.cast();
-        let regions = self.registrar.regions();
-        // SAFETY: the caller guarantees the results; the lock on the regions keeps the target registered.
-        let done = unsafe { Responder::default().apply(&regions, &encoded.command, words, result) };
-        drop(regions);
-        if let Err(status) = done {
-            return status;
-        }
-        if is_told {
-            let tag = context.raise(peer, self.setup.threaded);
-            state.ready.push(caller.finished(tag));
-        }
-        let is_full = self.is_full_of_ready(&state);
-        drop(state);
-        self.count_carried(
-            self.context().share,
-            (peer, Carrier::Copy, encoded.carried.operands),
-            self.setup.threaded,
+        let (words, size) = (
+            encoded.area.words(encoded.carried),
+            encoded.carried.operands,
         );
-        self.count_direct();
-        if is_full {
-            self.run_ready(context);
-        }
-        match caller.completion {
-            Some(_) if !is_told => Status::COMPLETED,
-            _ => Status::SUCCESS,
-        }
+        self.change_here(endpoint, &encoded.caller, size, || {
+            let regions = self.registrar.regions();
+            let result = encoded.result.cast();
+            // SAFETY: the caller guarantees the results; the lock on the regions keeps the target registered.
+            unsafe { Responder::default().apply(&regions, &encoded.command, words, result) }
+        })
     }
 }
 

@@ -170,13 +170,7 @@ impl Transport {
         let peer = unsafe { endpoint.as_ref() };
         // SAFETY: the caller guarantees the local buffer, and the range at the target.
         match unsafe { cma::write(peer.pid(), op.local, op.address, op.size) } {
-            Ok(()) => {
-                let carried = (peer, Carrier::Cma, op.size);
-                if self.count_copy(self.context(), carried, self.setup.threaded) {
-                    self.check_peers_now_and_then();
-                }
-                Some(Status::SUCCESS)
-            }
+            Ok(()) => Some(self.complete_copy(endpoint, silent, (Carrier::Cma, op.size))),
             Err(refused) => self.examine(endpoint, refused),
         }
     }

@@ -197,14 +197,7 @@ impl Transport {
         if let Err(refused) = copied {
             return self.examine(endpoint, refused);
         }
-        let carried = (peer, Carrier::Cma, size);
-        if self.count_copy(self.context(), carried, self.setup.threaded) {
-            self.check_peers_now_and_then();
-        }
-        if self.setup.answers_at_once && caller.completion.is_some() {
-            return Some(Status::COMPLETED);
-        }
-        Some(self.complete_empty(endpoint, *caller))
+        Some(self.complete_copy(endpoint, caller, (Carrier::Cma, size)))
     }
 
     /// Gets from a peer by CMA, with the target's help where that is faster.
@@ -293,14 +286,6 @@ impl Transport {
             // SAFETY: the caller guarantees that the local side is valid; the other side lies in a live region.
             unsafe { access::copy(from, to, part) };
         }
-        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
-        let carried = (unsafe { endpoint.as_ref() }, Carrier::Copy, size);
-        if self.count_copy(self.context(), carried, self.setup.threaded) {
-            self.check_peers_now_and_then();
-        }
-        if self.setup.answers_at_once && caller.completion.is_some() {
-            return Status::COMPLETED;
-        }
-        self.complete_empty(endpoint, *caller)
+        self.complete_copy(endpoint, caller, (Carrier::Copy, size))
     }
 }

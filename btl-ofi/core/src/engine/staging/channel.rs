@@ -13,16 +13,17 @@ use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicI32;
 
-use plugin_api::Status;
+use plugin_api::{OpFlags, Status};
 
 use self::jobs::Job;
 use self::waiting::Waiting;
 use super::staged::{Staged, StagedOps};
-use super::wire::{Stand, Start, best_fragment, stand};
+use super::wire::{Stand, Start, best_fragment, plain, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::Pool;
 use crate::hmem::mailbox::{Holder, LOCKED, Plan, REPLY, REQUEST, SLOTS, Words};
 use crate::mem::handle::Handle;
+use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 
 /// Requests after which a lane is returned even if more are waiting, because other origins may wait for a lane.
@@ -222,15 +223,9 @@ impl Channel {
         // SAFETY: the buffers live until the provider is closed; the header is the first 64 bytes of the
         // mailbox.
         let start = unsafe {
-            let into = (&raw mut (*self.buffers.as_ptr()).header).cast();
-            t.wire_get(
-                self.endpoint,
-                into,
-                self.mailbox.base(),
-                &self.mailbox,
-                64,
-                self.flag(),
-            )
+            let into = plain((&raw mut (*self.buffers.as_ptr()).header).cast());
+            let op = Op::get(&self.mailbox, self.at(0), into, 64);
+            t.wire(self.endpoint, op, self.flag())
         };
         self.started(start, State::Reading)
     }
@@ -267,15 +262,10 @@ impl Channel {
         let at = self.at(self.plan.owner(self.lane));
         // SAFETY: the buffers live until the provider is closed; the owner word lies in the mailbox.
         let start = unsafe {
-            t.wire_cswap(
-                self.endpoint,
-                &raw mut (*self.buffers.as_ptr()).word,
-                at,
-                &self.mailbox,
-                self.number,
-                self.holder.taken(self.number),
-                self.flag(),
-            )
+            let old = plain((&raw mut (*self.buffers.as_ptr()).word).cast());
+            let values = (self.number, self.holder.taken(self.number));
+            let op = Op::swap_word(OpFlags::empty(), (&self.mailbox, at), values, old);
+            t.wire(self.endpoint, op, self.flag())
         };
         self.started(start, State::Taking)
     }

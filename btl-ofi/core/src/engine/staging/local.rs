@@ -6,7 +6,7 @@ use std::ptr;
 use plugin_api::{AtomicOp, Status};
 
 use super::staged::{Staged, StagedOps};
-use super::wire::{self, Stand, Start, stand};
+use super::wire::{self, Stand, Start, plain, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
 use crate::hmem::mailbox::FRAGMENT;
@@ -251,13 +251,18 @@ fn step(t: &Transport, op: &mut Staged, fragment: &mut Fragment) -> Step {
 unsafe fn post(t: &Transport, op: &Staged, fragment: &Fragment) -> Start {
     let (buffer, flag) = (fragment.bounce.pointer(), fragment.bounce.flag());
     let at = op.address.wrapping_add(fragment.offset as u64);
-    let none = ptr::null_mut();
     // SAFETY: the caller guarantees that the fragment's buffers live until its flag is set; endpoints live as
     // long as operations to them.
     unsafe {
         match op.action {
-            Action::Put => t.wire_put(op.endpoint, buffer, at, &op.remote, fragment.len, flag),
-            Action::Get => t.wire_get(op.endpoint, buffer, at, &op.remote, fragment.len, flag),
+            Action::Put => {
+                let put = Op::put(&op.remote, at, plain(buffer), fragment.len);
+                t.wire(op.endpoint, put, flag)
+            }
+            Action::Get => {
+                let get = Op::get(&op.remote, at, plain(buffer), fragment.len);
+                t.wire(op.endpoint, get, flag)
+            }
             Action::Atomic {
                 kind,
                 datatype,
@@ -266,7 +271,7 @@ unsafe fn post(t: &Transport, op: &Staged, fragment: &Fragment) -> Start {
             } => wire::start(flag, |told| {
                 let target = (&op.remote, at);
                 let result = fragment.result.as_ref();
-                let results = result.map(|r| (r.pointer().cast(), none));
+                let results = result.map(|r| plain(r.pointer()));
                 let request = if code == AtomicOp::Cswap {
                     let mut value = 0u64;
                     ptr::copy_nonoverlapping(buffer, (&raw mut value).cast(), fragment.len.min(8));
@@ -274,8 +279,13 @@ unsafe fn post(t: &Transport, op: &Staged, fragment: &Fragment) -> Start {
                     Op::swap(datatype, target, (compare, value), result)
                 } else {
                     let count = fragment.len / datatype.size();
-                    let operands = (buffer.cast(), none);
-                    Op::atomic((kind, datatype, code), target, count, operands, results)
+                    Op::atomic(
+                        (kind, datatype, code),
+                        target,
+                        count,
+                        plain(buffer),
+                        results,
+                    )
                 };
                 t.submit(op.endpoint, &request.with_completion(Some(told)))
             }),

@@ -5,13 +5,12 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use plugin_api::{AtomicKind, AtomicOp, Datatype, Module, OpFlags, Status};
+use plugin_api::{Module, Status};
 
 use crate::engine::transport::Transport;
 use crate::hmem::mailbox::FRAGMENT;
-use crate::mem::handle::Handle;
 use crate::op::completion::Completion;
-use crate::op::request::Op;
+use crate::op::request::{Action, Buffer, Op};
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Transfers;
 
@@ -82,103 +81,46 @@ pub(super) fn best_fragment(peer: &Endpoint) -> usize {
 }
 
 impl Transport {
-    /// Starts a put.
+    /// Starts a put, a get or an atomic of host memory, which sets the flag when it completes.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); the flag lives until it is no longer pending.
-    pub(super) unsafe fn wire_put(
+    /// As for [`submit`](Self::submit), with the buffers valid until the flag is no longer pending; the flag lives as long.
+    pub(super) unsafe fn wire(
         &self,
         endpoint: NonNull<Endpoint>,
-        from: *const u8,
-        to: u64,
-        remote: &Handle,
-        size: usize,
-        flag: &AtomicI32,
-    ) -> Start {
-        let (from, none) = (from.cast_mut().cast(), ptr::null_mut());
-        start(flag, |told| {
-            // SAFETY: the caller guarantees that `endpoint` is live and that `from` is readable until the flag
-            // is set.
-            unsafe {
-                self.transfer(
-                    endpoint,
-                    &Op::put(remote, to, (from, none), size).with_completion(Some(told)),
-                    true,
-                )
-                .unwrap_or_else(|refusal| refusal)
-            }
-        })
-    }
-
-    /// Starts a get.
-    ///
-    /// # Safety
-    /// As for [`submit`](Self::submit); the flag lives until it is no longer pending.
-    pub(super) unsafe fn wire_get(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        into: *mut u8,
-        from: u64,
-        remote: &Handle,
-        size: usize,
-        flag: &AtomicI32,
-    ) -> Start {
-        let (into, none) = (into.cast(), ptr::null_mut());
-        start(flag, |told| {
-            // SAFETY: the caller guarantees that `endpoint` is live and that `into` is writable until the flag
-            // is set.
-            unsafe {
-                self.transfer(
-                    endpoint,
-                    &Op::get(remote, from, (into, none), size).with_completion(Some(told)),
-                    false,
-                )
-                .unwrap_or_else(|refusal| refusal)
-            }
-        })
-    }
-
-    /// Starts a compare-and-swap: replaces the word at `at` if it equals `compare`; writes the old value to
-    /// `old`.
-    ///
-    /// # Safety
-    /// As for [`submit`](Self::submit); the flag lives until it is no longer pending.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the parameters of a compare-and-swap"
-    )]
-    pub(super) unsafe fn wire_cswap(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        old: *mut u64,
-        at: u64,
-        remote: &Handle,
-        compare: u64,
-        value: u64,
+        op: Op<'_>,
         flag: &AtomicI32,
     ) -> Start {
         start(flag, |told| {
-            let result = (old.cast(), ptr::null_mut());
-            let op = Op::swap_word(OpFlags::empty(), (remote, at), (compare, value), result)
-                .with_completion(Some(told));
-            let what = (
-                AtomicKind::Compare,
-                Datatype::Uint64,
-                AtomicOp::Cswap,
-                compare,
-            );
-            // SAFETY: the caller guarantees that `endpoint` is live and that `old` is writable until the flag is set.
-            unsafe {
-                if self.policy.serves_atomics_itself() {
-                    // A thread of the target may serve the mailbox in its owner's place, which a ring would wait for.
-                    self.atomic_by_fabric(endpoint, &op, remote, what)
-                } else {
-                    self.atomic(endpoint, &op, what)
-                        .unwrap_or_else(|refusal| refusal)
+            let op = &op.with_completion(Some(told));
+            // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until the flag is set.
+            let status = unsafe {
+                match op.action {
+                    Action::Put => self.transfer(endpoint, op, true),
+                    Action::Get => self.transfer(endpoint, op, false),
+                    Action::Atomic {
+                        kind,
+                        datatype,
+                        op: code,
+                        compare,
+                    } => {
+                        let what = (kind, datatype, code, compare);
+                        match self.policy.serves_atomics_itself() {
+                            // A thread of the target may serve the mailbox in its owner's place, which a ring would wait for.
+                            true => Ok(self.atomic_by_fabric(endpoint, op, op.remote, what)),
+                            false => self.atomic(endpoint, op, what),
+                        }
+                    }
                 }
-            }
+            };
+            status.unwrap_or_else(|refusal| refusal)
         })
     }
+}
+
+/// A local buffer of a transfer, without a handle.
+pub(super) fn plain(at: *mut u8) -> Buffer {
+    (at.cast(), ptr::null_mut())
 }
 
 /// Starts an operation that sets `flag` when it completes. The flag is pending from this call on.

@@ -11,11 +11,11 @@ use plugin_api::Status;
 use super::waiting::{Draft, InSlots, drop_draft, is_inline, reads};
 use super::{Channel, State};
 use crate::engine::staging::staged::{Side, Staged, StagedOps};
-use crate::engine::staging::wire::{Stand, Start, stand};
+use crate::engine::staging::wire::{Stand, Start, plain, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
 use crate::hmem::mailbox::{HEAD, Request, SLOTS, after};
-use crate::op::request::Action;
+use crate::op::request::{Action, Op};
 
 /// Stage of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,14 +94,8 @@ impl Channel {
             let start = unsafe {
                 let word = &raw mut (*self.buffers.as_ptr()).word;
                 word.write(self.number);
-                t.wire_put(
-                    self.endpoint,
-                    word.cast(),
-                    at,
-                    &self.mailbox,
-                    8,
-                    self.flag(),
-                )
+                let op = Op::put(&self.mailbox, at, plain(word.cast()), 8);
+                t.wire(self.endpoint, op, self.flag())
             };
             steps += self.started(start, State::Returning);
         }
@@ -306,31 +300,30 @@ impl Channel {
         let flag = self.slot_flag(slot);
         let data = self.at(self.plan.data(self.lane, slot));
         let bounce = job.bounce.as_ref().map(Bounce::pointer);
+        let transfer = match job.stage {
+            Stage::Data { .. } => {
+                let Some(from) = op.local.host(job.offset).or(bounce) else {
+                    return Start::Failed(Status::ERROR);
+                };
+                Op::put(&self.mailbox, data, plain(from), job.len)
+            }
+            Stage::Request { .. } => {
+                // SAFETY: the buffers live as long as `self`.
+                let from = unsafe { &raw mut (*self.buffers.as_ptr()).requests[slot] };
+                let at = self.at(self.plan.request(self.lane, slot));
+                Op::put(&self.mailbox, at, plain(from.cast()), job.bytes)
+            }
+            Stage::Fetch { .. } => {
+                let Some(into) = fetched(op).host(job.offset).or(bounce) else {
+                    return Start::Failed(Status::ERROR);
+                };
+                Op::get(&self.mailbox, data, plain(into), job.len)
+            }
+            Stage::Reply | Stage::Write => return Start::Started,
+        };
         // SAFETY: the channel's buffers, the bounce buffer and the caller's buffer live until the job
         // completes; the target's addresses belong to this origin's lane.
-        unsafe {
-            match job.stage {
-                Stage::Data { .. } => {
-                    let from = op.local.host(job.offset).or(bounce);
-                    let Some(from) = from else {
-                        return Start::Failed(Status::ERROR);
-                    };
-                    t.wire_put(self.endpoint, from, data, &self.mailbox, job.len, flag)
-                }
-                Stage::Request { .. } => {
-                    let from = (&raw const (*self.buffers.as_ptr()).requests[slot]).cast();
-                    let at = self.at(self.plan.request(self.lane, slot));
-                    t.wire_put(self.endpoint, from, at, &self.mailbox, job.bytes, flag)
-                }
-                Stage::Fetch { .. } => {
-                    let Some(into) = fetched(op).host(job.offset).or(bounce) else {
-                        return Start::Failed(Status::ERROR);
-                    };
-                    t.wire_get(self.endpoint, into, data, &self.mailbox, job.len, flag)
-                }
-                Stage::Reply | Stage::Write => Start::Started,
-            }
-        }
+        unsafe { t.wire(self.endpoint, transfer, flag) }
     }
 
     fn next_slot(&self) -> usize {

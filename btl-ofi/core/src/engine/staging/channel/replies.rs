@@ -5,10 +5,10 @@ use plugin_api::Status;
 use super::jobs::{Job, Stage, fetched};
 use super::{Channel, State};
 use crate::engine::staging::staged::Staged;
-use crate::engine::staging::wire::{Stand, Start, stand};
+use crate::engine::staging::wire::{Stand, Start, plain, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::mailbox::{REPLY, SLOTS, open_reply};
-use crate::op::request::Action;
+use crate::op::request::{Action, Op};
 
 impl Channel {
     /// Whether to read the replies, which costs the target as much as a small request: if no fragment can begin
@@ -76,15 +76,9 @@ impl Channel {
         let at = self.at(self.plan.reply(self.lane, 0));
         // SAFETY: the buffers live until the provider is closed; the replies belong to this origin's lane.
         let start = unsafe {
-            let into = (&raw mut (*self.buffers.as_ptr()).replies).cast();
-            t.wire_get(
-                self.endpoint,
-                into,
-                at,
-                &self.mailbox,
-                SLOTS * REPLY * 8,
-                flag,
-            )
+            let into = plain((&raw mut (*self.buffers.as_ptr()).replies).cast());
+            let op = Op::get(&self.mailbox, at, into, SLOTS * REPLY * 8);
+            t.wire(self.endpoint, op, flag)
         };
         match start {
             Start::Started => self.polling = stand(flag) == Stand::Pending,

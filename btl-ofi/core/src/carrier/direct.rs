@@ -7,6 +7,7 @@ use plugin_api::counters::Carrier;
 
 use crate::core::context::{Context, State};
 use crate::core::state::Core;
+use crate::op::completion::Completion;
 use crate::op::request::Caller;
 use crate::peer::endpoint::Endpoint;
 
@@ -75,6 +76,13 @@ impl Core {
         if self.count_copy(self.context(), carried, self.setup.threaded) {
             self.check_peers_now_and_then();
         }
+    }
+
+    /// Whether the quick path makes a transfer by CMA if the ring does not make it. Otherwise the slow path does, which asks for
+    /// the ring again.
+    #[inline(always)]
+    pub(crate) fn copies_quickly(&self, completion: Option<Completion>) -> bool {
+        completion.is_none() || self.setup.answers_at_once
     }
 
     /// Completes an operation that needs no provider: immediately without callback, otherwise on the next

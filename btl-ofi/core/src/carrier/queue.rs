@@ -73,7 +73,7 @@ impl Core {
             state.counts.completed += 1;
             // SAFETY: the caller guarantees `T`.
             unsafe { state.unlock_as(T) };
-            self.lower_as(context, tag, 1, T);
+            context.lower(tag, 1, T);
             return 1;
         }
         // A completion without context is not for an operation of this transport. A completion of a free record

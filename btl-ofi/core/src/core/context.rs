@@ -332,6 +332,19 @@ impl Context {
         (own, peer.raise(self.share, threaded))
     }
 
+    /// Lowers the outstanding counts of the peer, then of the context. The order matters to
+    /// `settle_unattributed`: when the context's count is zero except for the operations it accounts for, no
+    /// other operation may still be counted at a peer.
+    #[inline(always)]
+    pub(crate) fn lower(&self, tag: Tag, n: u32, threaded: bool) {
+        // SAFETY: endpoints outlive the operations whose tags name them.
+        let peer = unsafe { &*tag.endpoint() };
+        let pair = peer.pair(self.share, threaded);
+        pair.lower(tag.endpoint_phase(), n, threaded);
+        let pair = self.count.pair();
+        pair.lower(tag.context_phase(), n, threaded);
+    }
+
     /// Has puts go by order (`fabric::confirmation`). Every operation of the context must then have a record.
     pub(crate) fn put_by_order(&mut self) {
         self.calls.writemsg = writemsg_to_confirm;

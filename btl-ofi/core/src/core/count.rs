@@ -8,7 +8,6 @@ use plugin_api::counters::{Carrier, PeerCounters};
 use crate::core::context::Context;
 use crate::core::state::Core;
 use crate::op::tag::Tag;
-use crate::peer::counters::add;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::reach::COPIES_PER_CHECK;
 use crate::peer::share::Share;
@@ -60,43 +59,18 @@ impl Core {
         self.quick.counters.of_first(peer)
     }
 
-    /// Counts an operation in a context's share. `shared` says that another thread may count for the same context, peer and
-    /// carrier at the same time.
-    #[inline(always)]
-    pub(crate) fn count_carried(
-        &self,
-        share: Share,
-        (peer, carrier, bytes): (&Endpoint, Carrier, usize),
-        shared: bool,
-    ) {
-        let carried = &self.quick.counters.of(peer, share).carried[carrier as usize];
-        add(&carried.operations, 1, shared);
-        add(&carried.bytes, bytes as u64, shared);
-    }
-
     /// Counts an operation that goes by a ring or a message: only the first context has those, and it is locked.
     #[inline(always)]
     pub(crate) fn count_by_first(&self, peer: &Endpoint, carrier: Carrier, bytes: usize) {
-        self.count_carried(Share::ONLY, (peer, carrier, bytes), false);
+        self.quick
+            .counters
+            .carried(Share::ONLY, (peer, carrier, bytes), false);
     }
 
-    /// Lowers the outstanding counts of the peer, then of the context. The order matters to
-    /// `settle_unattributed`: when the context's count is zero except for the operations it accounts for, no
-    /// other operation may still be counted at a peer.
+    /// [`Context::lower`] for callers without the threading as a constant.
     #[inline(always)]
     pub(crate) fn lower(&self, context: &Context, tag: Tag, n: u32) {
-        self.lower_as(context, tag, n, self.setup.threaded);
-    }
-
-    /// [`lower`](Self::lower) for a caller that knows the transport's threading at compile time.
-    #[inline(always)]
-    pub(crate) fn lower_as(&self, context: &Context, tag: Tag, n: u32, threaded: bool) {
-        // SAFETY: endpoints outlive the operations whose tags name them.
-        let peer = unsafe { &*tag.endpoint() };
-        let pair = peer.pair(context.share, threaded);
-        pair.lower(tag.endpoint_phase(), n, threaded);
-        let pair = context.count.pair();
-        pair.lower(tag.context_phase(), n, threaded);
+        context.lower(tag, n, self.setup.threaded);
     }
 
     #[inline]
@@ -139,7 +113,9 @@ impl Core {
         threaded: bool,
     ) -> bool {
         let share = if threaded { context.share } else { Share::ONLY };
-        self.count_carried(share, (peer, carrier, size), threaded);
+        self.quick
+            .counters
+            .carried(share, (peer, carrier, size), threaded);
         let before = if threaded {
             context.direct.fetch_add(1, Ordering::Relaxed)
         } else {

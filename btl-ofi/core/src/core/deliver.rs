@@ -31,7 +31,7 @@ impl Core {
         threaded: bool,
     ) {
         self.call_only(f, status);
-        self.lower_as(context, f.tag, 1, threaded);
+        context.lower(f.tag, 1, threaded);
     }
 
     /// Runs a callback without counting the operation as done, such as one that the provider still holds.

@@ -3,7 +3,6 @@
 //! [`Transport`](crate::Transport).
 
 mod addresses;
-mod checks;
 mod completions;
 pub(crate) mod context;
 pub(crate) mod count;

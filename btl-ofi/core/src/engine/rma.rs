@@ -8,7 +8,7 @@ use plugin_api::counters::Carrier;
 
 use crate::base::cma::{self, Refused};
 use crate::base::guarded::guarded;
-use crate::base::hints::{MESSAGE, NO_CALLBACK, Way, branch, is_by_provider};
+use crate::base::hints::{MESSAGE, NO_CALLBACK, OTHER, Way, branch};
 use crate::carrier::ring::transfers::MOST;
 use crate::engine::transport::Transport;
 use crate::mem::handle::Handle;
@@ -38,14 +38,8 @@ impl Transport {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let to = (remote, remote_address);
-        if WAY == MESSAGE {
-            // SAFETY: the caller guarantees `T`, that `endpoint` is live and the buffer valid until completion.
-            return unsafe {
-                self.gather_transfer::<T, PUT>(endpoint, local, to, size, completion)
-            };
-        }
         // SAFETY: the caller guarantees that `T` is the transport's threading.
-        if !is_by_provider(WAY) && !unsafe { peer.sends_transfers_on_node::<T>() } {
+        if WAY == OTHER && !unsafe { peer.sends_transfers_on_node::<T>() } {
             // SAFETY: as above.
             if unsafe { peer.sends_transfers_by_message::<T>() } {
                 // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
@@ -55,14 +49,24 @@ impl Transport {
             }
             return None;
         }
-        let (puts, gets) = self.setup.quick_limits;
-        let limit = if PUT { puts } else { gets };
-        let target = self.place(local, remote, remote_address, size, limit)?;
+        let (puts, gets) = match WAY {
+            MESSAGE => self.setup.message_limits,
+            _ => self.setup.quick_limits,
+        };
+        let (buffer, limit) = ((local, size), if PUT { puts } else { gets });
+        let virtual_addresses = self.quick.virtual_addresses;
+        let target = remote.open_transfer(remote_address, buffer, limit, virtual_addresses)?;
+        if WAY == MESSAGE {
+            // SAFETY: the caller guarantees `T`, that `endpoint` is live and the buffer valid until completion.
+            return unsafe {
+                self.gather_transfer::<T, PUT>(endpoint, local, to, size, completion)
+            };
+        }
         // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
         // completion; `open_target` checked that the target's region allows all accesses; the message is used only
         // while the context is locked.
         unsafe {
-            if !is_by_provider(WAY) {
+            if WAY == OTHER {
                 if size <= MOST {
                     let posted =
                         self.quick_ring_transfer::<T, PUT>(endpoint, local, to, size, completion);

@@ -1,6 +1,8 @@
 //! Registration handles. This module alone checks a remote address and translates it into the address that the
 //! provider takes.
 
+use std::ffi::c_void;
+
 use plugin_api::{Access, Status};
 
 use crate::base::hints::branch;
@@ -263,6 +265,29 @@ impl Handle {
             return None;
         }
         self.within(address, size, virtual_addresses).ok()
+    }
+
+    /// [`open_target`](Self::open_target) of a transfer from or to `local`. `None` also unless it has at least one byte, and at most
+    /// `limit` bytes.
+    #[inline(always)]
+    pub(crate) fn open_transfer(
+        &self,
+        address: u64,
+        (local, size): (*mut c_void, usize),
+        limit: usize,
+        virtual_addresses: bool,
+    ) -> Option<Target> {
+        branch();
+        // The subtraction wraps, so that zero bytes also fail this check.
+        if size.wrapping_sub(1) >= limit {
+            return None;
+        }
+        branch();
+        if local.is_null() {
+            return None;
+        }
+        branch();
+        self.open_target(address, size as u64, virtual_addresses)
     }
 
     /// [`target`](Self::target) of a handle that is known to be live.

@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use plugin_api::counters::Carrier;
-use plugin_api::{AtomicKind, CompletionFn, Status};
+use plugin_api::{CompletionFn, Status};
 
 use crate::base::hints::branch;
 use crate::core::context::Context;
@@ -29,8 +29,8 @@ impl Caller {
 }
 
 impl Core {
-    /// Adds a put, or a get if not `PUTS`, to the batch that gathers for the peer. `None`, before side effects, for anything
-    /// unusual.
+    /// Adds a put, or a get if not `PUTS`, that was checked to the batch that gathers for the peer. `None`, before side effects,
+    /// for anything unusual.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); `T` is [`is_threaded`](Self::is_threaded).
@@ -48,52 +48,20 @@ impl Core {
         if !unsafe { endpoint.as_ref().sends_transfers_by_message::<T>() } {
             return None;
         }
-        let (caller, request) =
-            self.check_transfer_by_message::<PUTS>(local, (remote, address), size, completion)?;
+        let caller = Caller::plain(completion, local);
+        let request = Request::transfer(PUTS, local, remote, address, size);
         let form = Form::known(request.command.what, size);
         // SAFETY: the caller guarantees `T`, that `endpoint` is live and that the buffer is valid until completion.
         unsafe { self.gather_at_once::<T>(endpoint, &caller, &request, &form) }
     }
 
-    /// Checks a put, or a get if not `PUTS`, and returns it as a request of its caller.
-    #[inline(always)]
-    fn check_transfer_by_message<const PUTS: bool>(
-        &self,
-        local: *mut c_void,
-        (remote, address): (&Handle, u64),
-        size: usize,
-        completion: Option<Completion>,
-    ) -> Option<(Caller, Request)> {
-        let (puts, gets) = self.setup.message_limits;
-        self.place(local, remote, address, size, if PUTS { puts } else { gets })?;
-        let caller = Caller::plain(completion, local);
-        Some((
-            caller,
-            Request::transfer(PUTS, local, remote, address, size),
-        ))
-    }
-
-    /// Adds an AMO, which has one operand, to the batch that gathers for the peer. `None`, before side effects, for anything
-    /// unusual.
+    /// Adds a request to the batch that gathers for the peer. `None`, before side effects, for anything unusual.
     ///
-    /// # Safety
-    /// `endpoint` is live; the result of `atomic` is valid until completion; `T` is [`is_threaded`](Self::is_threaded).
-    #[inline(always)]
-    pub(crate) unsafe fn gather_word<const T: bool>(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        caller: &Caller,
-        (kind, atomic): (AtomicKind, &Request),
-    ) -> Option<Status> {
-        // SAFETY: the caller guarantees `T`, that `endpoint` is live and that the result is valid until completion.
-        unsafe { self.gather_at_once::<T>(endpoint, caller, atomic, &Form::word(kind)) }
-    }
-
     /// # Safety
     /// `endpoint` is live; the buffers of `request`, whose form is `form`, are valid until completion; `T` is
     /// [`is_threaded`](Self::is_threaded).
     #[inline(always)]
-    unsafe fn gather_at_once<const T: bool>(
+    pub(crate) unsafe fn gather_at_once<const T: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
@@ -190,9 +158,11 @@ impl Core {
         context: *mut c_void,
         data: *mut c_void,
     ) -> Option<Status> {
-        let completion = Completion::of(function, context, data);
-        let (caller, request) =
-            self.check_transfer_by_message::<PUTS>(local, (remote, address), size, completion)?;
+        let (puts, gets) = self.setup.message_limits;
+        let (buffer, limit) = ((local, size), if PUTS { puts } else { gets });
+        remote.open_transfer(address, buffer, limit, self.quick.virtual_addresses)?;
+        let caller = Caller::plain(Completion::of(function, context, data), local);
+        let request = Request::transfer(PUTS, local, remote, address, size);
         // SAFETY: the caller guarantees that `endpoint` is live and that the buffer is valid until completion.
         unsafe { self.try_tell(endpoint, &caller, &request) }
     }

@@ -171,7 +171,9 @@ impl Core {
         let peer = unsafe { endpoint.as_ref() };
         let tag = context.raise(peer, T);
         let share = if T { context.share } else { Share::ONLY };
-        self.count_carried(share, (peer, Carrier::Provider, bytes), false);
+        self.quick
+            .counters
+            .carried(share, (peer, Carrier::Provider, bytes), false);
         tag
     }
 
@@ -234,7 +236,9 @@ impl Core {
         } else {
             tag.untracked()
         };
-        self.count_carried(context.share, (peer, Carrier::Provider, bytes), false);
+        self.quick
+            .counters
+            .carried(context.share, (peer, Carrier::Provider, bytes), false);
         let mut posting = Posting::new(context, state, (pointer, bytes));
         let rc = call(&mut posting);
         let Posting { state, .. } = posting;

@@ -8,6 +8,7 @@ use plugin_api::{AtomicKind, Status};
 use crate::base::hints::{MESSAGE, Way, branch};
 use crate::engine::amo::table::RING;
 use crate::engine::transport::Transport;
+use crate::fabric::msg::Form;
 use crate::mem::handle::Handle;
 use crate::op::completion::Completion;
 use crate::op::request::{Caller, Operands, Request};
@@ -51,7 +52,10 @@ impl Transport {
         // SAFETY: the caller guarantees `T`, that `endpoint` is live and that `result` is valid until completion.
         unsafe {
             match WAY {
-                MESSAGE => self.gather_word::<T>(endpoint, &caller, (word_operands.kind, &atomic)),
+                MESSAGE => {
+                    let form = Form::word(word_operands.kind);
+                    self.gather_at_once::<T>(endpoint, &caller, &atomic, &form)
+                }
                 _ => self.try_command(endpoint, &caller, &atomic),
             }
         }

@@ -67,6 +67,7 @@ use self::target::Target;
 pub(crate) use self::wire::{Form, Header, LARGEST, LARGEST_SEND};
 use self::wire::{Introduction, Kind, Unread};
 use crate::base::error::{Doing, Error, describe};
+use crate::base::hints::branch;
 use crate::base::lock::Lock;
 use crate::fabric::addresses::Addresses;
 use crate::fabric::own::OwnMemory;
@@ -165,7 +166,13 @@ impl Messages {
         form: &Form,
         is_expected: bool,
     ) -> Option<&mut Batch> {
-        self.origin.gathering(endpoint, form, is_expected)
+        let Origin { last, batches, .. } = &mut self.origin;
+        branch();
+        if last.endpoint != Some(endpoint) {
+            return None;
+        }
+        let batch = batches.get_mut(last.batch as usize)?;
+        batch.takes_at_once(form, is_expected).then_some(batch)
     }
 
     /// The batch for a peer, with room for a command of this form: [`Batch::push`] must follow. The flag says that this began

@@ -55,10 +55,10 @@ pub(super) struct Origin {
     free_lines: Vec<u32>,
     by_endpoint: HashMap<NonNull<Endpoint>, u32>,
     /// Where the next command probably goes.
-    last: Last,
+    pub(super) last: Last,
     /// Lines with something to send.
     listed: Vec<u32>,
-    batches: Vec<Batch>,
+    pub(super) batches: Vec<Batch>,
     /// Batches that are free, and memory for batches: at most for [`SPARE`](super::places::SPARE).
     free_batches: Vec<u32>,
     spare: Vec<Memory>,

@@ -6,7 +6,6 @@ use std::ptr::NonNull;
 use plugin_api::Status;
 
 use super::{NOBODY, Origin};
-use crate::base::hints::branch;
 use crate::fabric::msg::batch::Batch;
 use crate::fabric::msg::line::Line;
 use crate::fabric::msg::places::vacant;
@@ -19,10 +18,10 @@ use crate::peer::endpoint::Endpoint;
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Of the last command: its peer, the peer's line, and the line's current batch, or [`NONE`].
-pub(super) struct Last {
-    endpoint: Option<NonNull<Endpoint>>,
+pub(in crate::fabric::msg) struct Last {
+    pub(in crate::fabric::msg) endpoint: Option<NonNull<Endpoint>>,
     pub(super) line: u32,
-    pub(super) batch: u32,
+    pub(in crate::fabric::msg) batch: u32,
 }
 
 impl Last {
@@ -34,22 +33,6 @@ impl Last {
 }
 
 impl Origin {
-    /// [`Messages::gathering`](crate::fabric::msg::Messages::gathering).
-    #[inline(always)]
-    pub(crate) fn gathering(
-        &mut self,
-        endpoint: NonNull<Endpoint>,
-        form: &Form,
-        is_expected: bool,
-    ) -> Option<&mut Batch> {
-        branch();
-        if self.last.endpoint != Some(endpoint) {
-            return None;
-        }
-        let batch = self.batches.get_mut(self.last.batch as usize)?;
-        batch.takes_at_once(form, is_expected).then_some(batch)
-    }
-
     /// [`Messages::batch`](crate::fabric::msg::Messages::batch).
     ///
     /// # Safety

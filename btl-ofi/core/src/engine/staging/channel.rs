@@ -9,7 +9,6 @@ mod jobs;
 mod replies;
 mod waiting;
 
-use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicI32;
 
@@ -17,10 +16,9 @@ use plugin_api::{OpFlags, Status};
 
 use self::jobs::Job;
 use self::waiting::Waiting;
-use super::staged::{Staged, StagedOps};
+use super::staged::{Staged, Work};
 use super::wire::{Stand, Start, best_fragment, plain, stand};
 use crate::engine::transport::Transport;
-use crate::hmem::bounce::Pool;
 use crate::hmem::mailbox::{Holder, LOCKED, Plan, REPLY, REQUEST, SLOTS, Words};
 use crate::mem::handle::Handle;
 use crate::op::request::Op;
@@ -159,31 +157,26 @@ impl Channel {
         self.mailbox.base().wrapping_add(offset as u64)
     }
 
-    /// Advances the channel as far as possible now; returns the number of steps. Adds completed operations to
-    /// `over`.
-    pub(super) fn advance(
-        &mut self,
-        t: &Transport,
-        ops: &mut StagedOps,
-        pool: &mut Pool,
-        over: &mut VecDeque<usize>,
-    ) -> usize {
+    /// Advances the channel as far as possible now; returns the number of steps.
+    pub(super) fn advance(&mut self, t: &Transport, work: &mut Work) -> usize {
         // SAFETY: endpoints live as long as operations to them.
         if let Some(status) = unsafe { self.endpoint.as_ref() }.failure()
             && !matches!(self.state, State::Dead(_))
         {
             self.state = State::Dead(status);
         }
-        let mut steps = self.end_writes(ops, pool, over);
-        steps += self.waiting.look(ops, pool, over);
+        let mut steps = self.end_writes(work);
+        steps += self.waiting.look(work);
         loop {
             let step = match self.state {
                 State::Unknown => self.read_header(t),
                 State::Reading => self.learn(t),
-                State::Free if self.waiting.wants_slot(ops, self.fragment) => self.take(t),
-                State::Free => self.begin(t, ops, pool, over),
+                State::Free if self.waiting.wants_slot(&mut work.ops, self.fragment) => {
+                    self.take(t)
+                }
+                State::Free => self.begin(t, work),
                 State::Taking => self.taken(),
-                State::Taken => self.work(t, ops, pool, over),
+                State::Taken => self.work(t, work),
                 State::Returning => match stand(self.flag()) {
                     Stand::Pending => 0,
                     Stand::Done => {
@@ -193,7 +186,7 @@ impl Channel {
                     }
                     Stand::Failed(status) => self.to(State::Dead(status)),
                 },
-                State::Dead(status) => return steps + self.fail_all(status, ops, pool, over),
+                State::Dead(status) => return steps + self.fail_all(status, work),
             };
             if step == 0 {
                 return steps;
@@ -302,14 +295,13 @@ impl Channel {
 
     /// Fails every operation of the channel. One with a transfer in progress ends when that transfer does, because until
     /// then the provider uses its buffers.
-    fn fail_all(
-        &mut self,
-        status: Status,
-        ops: &mut StagedOps,
-        pool: &mut Pool,
-        over: &mut VecDeque<usize>,
-    ) -> usize {
+    fn fail_all(&mut self, status: Status, work: &mut Work) -> usize {
         let mut steps = 0;
+        let fail = |op: &mut Staged| {
+            op.fail(status, || {
+                String::from("the peer's mailbox cannot be reached")
+            });
+        };
         // SAFETY: endpoints live as long as operations to them.
         let peer_failed = unsafe { self.endpoint.as_ref() }.failure().is_some();
         for slot in 0..SLOTS {
@@ -318,33 +310,22 @@ impl Channel {
             };
             let in_progress =
                 job.stage.is_posted() && stand(self.slot_flag(slot)) == Stand::Pending;
-            if let Some(op) = ops.at(job.op) {
-                op.fail(status, || {
-                    String::from("the peer's mailbox cannot be reached")
-                });
+            if let Some(op) = work.ops.at(job.op) {
+                fail(op);
                 if in_progress {
                     self.jobs[slot] = Some(job);
                     continue;
                 }
-                op.live -= 1;
-                match job.bounce.take() {
-                    // A transfer to a peer that failed is reported while the provider may still use the buffer.
-                    Some(bounce) if peer_failed => pool.abandon(bounce),
-                    Some(bounce) => pool.give_back(bounce),
-                    None => {}
+                // A transfer to a peer that failed is reported while the provider may still use the buffer.
+                if let Some(bounce) = job.bounce.take_if(|_| peer_failed) {
+                    work.pool.abandon(bounce);
                 }
-                if op.is_over() {
-                    over.push_back(job.op);
-                }
+                work.end_fragment(job.op, job.bounce);
             }
             steps += 1;
         }
-        self.waiting.fail(ops, |op| {
-            op.fail(status, || {
-                String::from("the peer's mailbox cannot be reached")
-            });
-        });
-        steps + self.waiting.look(ops, pool, over)
+        self.waiting.fail(&mut work.ops, fail);
+        steps + self.waiting.look(work)
     }
 }
 

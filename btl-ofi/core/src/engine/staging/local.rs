@@ -5,7 +5,7 @@ use std::ptr;
 
 use plugin_api::{AtomicOp, Status};
 
-use super::staged::{Staged, StagedOps};
+use super::staged::{Staged, Work};
 use super::wire::{self, Stand, Start, plain, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
@@ -77,7 +77,8 @@ impl Local {
     }
 
     /// Advances the operation as far as possible now; returns the number of steps.
-    pub(super) fn advance(&mut self, t: &Transport, ops: &mut StagedOps, pool: &mut Pool) -> usize {
+    pub(super) fn advance(&mut self, t: &Transport, work: &mut Work) -> usize {
+        let Work { ops, pool, .. } = work;
         let Some(op) = ops.at(self.op) else { return 0 };
         // SAFETY: endpoints live as long as operations to them.
         if let Some(status) = unsafe { op.endpoint.as_ref() }.failure() {

@@ -1,10 +1,12 @@
 //! Operations on device memory that need copies: the request, its local buffers, and its progress.
 
+use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use plugin_api::{AtomicOp, Status};
 
+use crate::hmem::bounce::{Bounce, Pool};
 use crate::mem::copy::Copier;
 use crate::mem::copy_error::CopyError;
 use crate::mem::device_regions::DeviceRegion;
@@ -188,6 +190,30 @@ impl Staged {
     /// Bytes of the next fragment.
     pub(super) fn fragment(&self, most: usize) -> usize {
         (self.size - self.next).min(most)
+    }
+}
+
+/// What the operations in progress share.
+#[derive(Default)]
+pub(super) struct Work {
+    pub(super) ops: StagedOps,
+    pub(super) pool: Pool,
+    /// Indices of completed operations.
+    pub(super) over: VecDeque<usize>,
+}
+
+impl Work {
+    /// Ends a fragment of an operation, and gives its buffer back.
+    pub(super) fn end_fragment(&mut self, index: usize, bounce: Option<Bounce>) {
+        if let Some(bounce) = bounce {
+            self.pool.give_back(bounce);
+        }
+        if let Some(op) = self.ops.at(index) {
+            op.live -= 1;
+            if op.is_over() {
+                self.over.push_back(index);
+            }
+        }
     }
 }
 

@@ -11,13 +11,12 @@ use plugin_api::Status;
 
 use super::channel::Channel;
 use super::local::Local;
-use super::staged::{Staged, StagedOps};
+use super::staged::{Staged, Work};
 use crate::base::sys;
 use crate::core::failures::Reporting;
 use crate::core::slow::SlowWork;
 use crate::engine::transport::Transport;
 use crate::fabric::region::Region;
-use crate::hmem::bounce::Pool;
 use crate::hmem::mailbox::Holder;
 use crate::hmem::server::MailboxServer;
 use crate::mem::handle::Handle;
@@ -45,14 +44,11 @@ struct Serving {
 
 #[derive(Default)]
 struct Driver {
-    ops: StagedOps,
+    work: Work,
     channels: Vec<Channel>,
     /// Channels of released peers whose memory the provider may still use.
     left: Vec<Channel>,
     locals: Vec<Local>,
-    pool: Pool,
-    /// Indices of completed operations.
-    over: VecDeque<usize>,
 }
 
 /// After this time a flush tells what it waits for.
@@ -152,12 +148,14 @@ impl Driver {
     /// Gives an operation to its channel, or to the local ones.
     fn accept(&mut self, op: Box<Staged>, own: Holder) {
         let (endpoint, remote) = (op.endpoint, op.remote);
-        let index = self.ops.insert(op);
+        let index = self.work.ops.insert(op);
         if !remote.is_staged() {
             self.locals.push(Local::new(index));
             return;
         }
-        let Some(op) = self.ops.at(index) else { return };
+        let Some(op) = self.work.ops.at(index) else {
+            return;
+        };
         let mailbox = remote.as_live();
         let known = self.channels.iter_mut().find(|c| {
             c.endpoint == endpoint
@@ -176,24 +174,22 @@ impl Driver {
 
     fn advance(&mut self, t: &Transport) -> usize {
         let Driver {
-            ops,
+            work,
             channels,
             locals,
-            pool,
-            over,
             ..
         } = self;
         let mut steps = 0;
         locals.retain_mut(|local| {
-            steps += local.advance(t, ops, pool);
-            let is_over = ops.at(local.op).is_none_or(|op| op.is_over());
+            steps += local.advance(t, work);
+            let is_over = work.ops.at(local.op).is_none_or(|op| op.is_over());
             if is_over {
-                over.push_back(local.op);
+                work.over.push_back(local.op);
             }
             !is_over
         });
         for channel in channels {
-            steps += channel.advance(t, ops, pool, over);
+            steps += channel.advance(t, work);
             let busy = channel.is_busy();
             if busy && !channel.counted {
                 t.slow.wake();
@@ -286,7 +282,7 @@ impl Transport {
     /// Takes an operation on device memory that is over, unless another thread advances them: it takes what is over then.
     fn take_staged(&self) -> Option<Box<Staged>> {
         let mut driver = self.driver()?;
-        let Driver { over, ops, .. } = &mut *driver;
+        let Work { over, ops, .. } = &mut driver.work;
         std::iter::from_fn(|| over.pop_front()).find_map(|i| ops.take_over(i))
     }
 

@@ -4,16 +4,14 @@
 //! a get is requested, fetched from its slot's data area, then copied. Copies here, transfers and copies at the
 //! target overlap; copies here overlap each other if the user's functions complete them later.
 
-use std::collections::VecDeque;
-
 use plugin_api::Status;
 
-use super::waiting::{Draft, InSlots, drop_draft, is_inline, reads};
+use super::waiting::{Draft, InSlots, is_inline, reads};
 use super::{Channel, State};
-use crate::engine::staging::staged::{Side, Staged, StagedOps};
+use crate::engine::staging::staged::{Side, Staged, Work};
 use crate::engine::staging::wire::{Stand, Start, plain, stand};
 use crate::engine::transport::Transport;
-use crate::hmem::bounce::{Bounce, Pool};
+use crate::hmem::bounce::Bounce;
 use crate::hmem::mailbox::{HEAD, Request, SLOTS, after};
 use crate::op::request::{Action, Op};
 
@@ -55,22 +53,18 @@ pub(super) struct Job {
 
 impl Channel {
     /// Advances the jobs of a taken lane.
-    pub(super) fn work(
-        &mut self,
-        t: &Transport,
-        ops: &mut StagedOps,
-        pool: &mut Pool,
-        over: &mut VecDeque<usize>,
-    ) -> usize {
+    pub(super) fn work(&mut self, t: &Transport, work: &mut Work) -> usize {
         let mut steps = self.read_replies(t);
         for slot in 0..SLOTS {
             let Some(mut job) = self.jobs[slot].take() else {
                 continue;
             };
-            let Some(op) = ops.at(job.op) else { continue };
+            let Some(op) = work.ops.at(job.op) else {
+                continue;
+            };
             match self.step(t, op, &mut job, slot) {
                 Ok(true) => {
-                    self.end_job(job, op, pool, over);
+                    self.end_job(job, work);
                     steps += 1;
                 }
                 Ok(false) if job.stage == Stage::Write => {
@@ -84,9 +78,9 @@ impl Channel {
                 }
             }
         }
-        steps += self.begin(t, ops, pool, over);
+        steps += self.begin(t, work);
         // Also returned while data is copied for the next requests, because other origins wait for a lane.
-        let over = self.turn == 0 || !self.waiting.wants_slot(ops, self.fragment);
+        let over = self.turn == 0 || !self.waiting.wants_slot(&mut work.ops, self.fragment);
         if over && !self.polling && self.jobs.iter().all(Option::is_none) {
             let at = self.at(self.plan.owner(self.lane));
             // SAFETY: the buffers live until the provider is closed; this origin holds the lane, so only it
@@ -103,27 +97,16 @@ impl Channel {
     }
 
     /// Ends a job that is complete.
-    fn end_job(&self, job: Job, op: &mut Staged, pool: &mut Pool, over: &mut VecDeque<usize>) {
-        if let Some(bounce) = job.bounce {
-            pool.give_back(bounce);
-        }
-        op.live -= 1;
-        if op.status.is_ok() {
+    fn end_job(&self, job: Job, work: &mut Work) {
+        if work.ops.at(job.op).is_some_and(|op| op.status.is_ok()) {
             // SAFETY: endpoints live as long as operations to them.
             unsafe { self.endpoint.as_ref() }.part_completed();
         }
-        if op.is_over() {
-            over.push_back(job.op);
-        }
+        work.end_fragment(job.op, job.bounce);
     }
 
     /// Ends the jobs whose results were copied to the device.
-    pub(super) fn end_writes(
-        &mut self,
-        ops: &mut StagedOps,
-        pool: &mut Pool,
-        over: &mut VecDeque<usize>,
-    ) -> usize {
+    pub(super) fn end_writes(&mut self, work: &mut Work) -> usize {
         let (mut steps, mut at) = (0, 0);
         while let Some(job) = self.writing.get_mut(at) {
             let Some(copied) = job.bounce.as_mut().map_or(Some(Ok(())), Bounce::copied) else {
@@ -133,38 +116,32 @@ impl Channel {
                 continue;
             };
             let job = self.writing.swap_remove(at);
-            if let Some(op) = ops.at(job.op) {
-                if let Err(error) = copied {
-                    op.failed_copy(error);
-                }
-                self.end_job(job, op, pool, over);
+            if let Err(error) = copied
+                && let Some(op) = work.ops.at(job.op)
+            {
+                op.failed_copy(error);
             }
+            self.end_job(job, work);
             steps += 1;
         }
         steps
     }
 
     /// Begins fragments: they get requests while slots are free, and the data of further ones is copied.
-    pub(super) fn begin(
-        &mut self,
-        t: &Transport,
-        ops: &mut StagedOps,
-        pool: &mut Pool,
-        over: &mut VecDeque<usize>,
-    ) -> usize {
+    pub(super) fn begin(&mut self, t: &Transport, work: &mut Work) -> usize {
         let mut steps = 0;
         loop {
-            self.waiting.settle(ops, over);
+            self.waiting.settle(work);
             let (most, in_slots) = (self.fragment, self.in_slots());
             let draft = match self.has_slot() {
-                true => self.waiting.take(ops, pool, most, in_slots),
+                true => self.waiting.take(work, most, in_slots),
                 false => None,
             };
             if let Some(draft) = draft {
-                if let Err(status) = self.request(t, ops, pool, over, draft) {
+                if let Err(status) = self.request(t, work, draft) {
                     return self.to(State::Dead(status));
                 }
-            } else if !self.waiting.fetch(ops, pool, most, in_slots) {
+            } else if !self.waiting.fetch(work, most, in_slots) {
                 return steps;
             }
             steps += 1;
@@ -172,15 +149,8 @@ impl Channel {
     }
 
     /// Gives a fragment the next request of the lane, and posts what comes first, its data or the request.
-    fn request(
-        &mut self,
-        t: &Transport,
-        ops: &mut StagedOps,
-        pool: &mut Pool,
-        over: &mut VecDeque<usize>,
-        draft: Draft,
-    ) -> Result<(), Status> {
-        let Some(op) = ops.at(draft.op) else {
+    fn request(&mut self, t: &Transport, work: &mut Work, draft: Draft) -> Result<(), Status> {
+        let Some(op) = work.ops.at(draft.op) else {
             return Ok(());
         };
         let (slot, offset, len) = (self.next_slot(), draft.offset, draft.len);
@@ -193,7 +163,7 @@ impl Channel {
             // SAFETY: the request has room for INLINE bytes; the source is valid for the whole operation.
             if let Err(error) = unsafe { op.local.read(offset, into, len) } {
                 op.failed_copy(error);
-                drop_draft(draft, op, pool, over);
+                work.end_fragment(draft.op, draft.bounce);
                 return Ok(());
             }
         }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use plugin_api::AtomicOp;
 
 use super::jobs::fetched;
-use crate::engine::staging::staged::{Staged, StagedOps};
+use crate::engine::staging::staged::{Staged, StagedOps, Work};
 use crate::hmem::bounce::{Bounce, Pool};
 use crate::hmem::mailbox::{FRAGMENT, INLINE, SLOTS};
 use crate::op::request::Action;
@@ -141,24 +141,28 @@ impl Waiting {
     /// The fragment, of at most `most` bytes, that gets the next request. `None` if there is none whose data is there.
     pub(super) fn take(
         &mut self,
-        ops: &mut StagedOps,
-        pool: &mut Pool,
+        work: &mut Work,
         most: usize,
         (_, bytes): InSlots,
     ) -> Option<Draft> {
         let ready = self.ready();
-        let mut plain = [self.plain_atomic(ops, most), self.others.front().copied()];
+        let mut plain = [
+            self.plain_atomic(&mut work.ops, most),
+            self.others.front().copied(),
+        ];
         plain.sort_unstable();
         for entry in plain.into_iter().flatten() {
             if ready.is_some_and(|(issued, _)| issued < entry.0) {
                 break;
             }
-            let Some(op) = ops.at(entry.1) else { continue };
+            let Some(op) = work.ops.at(entry.1) else {
+                continue;
+            };
             let len = op.fragment(most);
             if bytes > 0 && bytes + len > UNDER_WAY {
                 continue;
             }
-            if let Some(draft) = begin(entry, op, len, pool) {
+            if let Some(draft) = begin(entry, op, len, &mut work.pool) {
                 return Some(draft);
             }
         }
@@ -168,13 +172,7 @@ impl Waiting {
 
     /// Begins to copy the data of a fragment of at most `most` bytes, if there is one and room for it. Returns whether something was
     /// done.
-    pub(super) fn fetch(
-        &mut self,
-        ops: &mut StagedOps,
-        pool: &mut Pool,
-        most: usize,
-        (number, bytes): InSlots,
-    ) -> bool {
+    pub(super) fn fetch(&mut self, work: &mut Work, most: usize, (number, bytes): InSlots) -> bool {
         if self.drafts.len() + number >= SLOTS {
             return false;
         }
@@ -183,7 +181,9 @@ impl Waiting {
         let mut entries = [self.atomics.front(), self.copied.front()];
         entries.sort_unstable();
         for &entry in entries.into_iter().flatten() {
-            let Some(op) = ops.at(entry.1) else { continue };
+            let Some(op) = work.ops.at(entry.1) else {
+                continue;
+            };
             let len = op.fragment(most);
             // It gets its request in its order (`take`).
             let is_plain_atomic =
@@ -191,7 +191,7 @@ impl Waiting {
             if is_plain_atomic || (bytes > 0 && bytes + len > UNDER_WAY) {
                 continue;
             }
-            match begin(entry, op, len, pool) {
+            match begin(entry, op, len, &mut work.pool) {
                 Some(draft) => {
                     self.drafts.push_back(draft);
                     return true;
@@ -203,17 +203,12 @@ impl Waiting {
         false
     }
 
-    /// Asks for the copies under way, and removes the operations that have nothing left here. Adds those that are over to `over`.
+    /// Asks for the copies under way, and removes the operations that have nothing left here.
     /// Returns the number of steps.
-    pub(super) fn look(
-        &mut self,
-        ops: &mut StagedOps,
-        pool: &mut Pool,
-        over: &mut VecDeque<usize>,
-    ) -> usize {
+    pub(super) fn look(&mut self, work: &mut Work) -> usize {
         let (mut steps, mut at) = (0, 0);
         while let Some(draft) = self.drafts.get_mut(at) {
-            let Some(op) = ops.at(draft.op) else {
+            let Some(op) = work.ops.at(draft.op) else {
                 self.drafts.remove(at);
                 continue;
             };
@@ -235,25 +230,25 @@ impl Waiting {
                 continue;
             }
             if let Some(draft) = self.drafts.remove(at) {
-                drop_draft(draft, op, pool, over);
+                work.end_fragment(draft.op, draft.bounce);
             }
         }
-        steps + self.settle(ops, over)
+        steps + self.settle(work)
     }
 
     /// Removes operations without a fragment to begin. At once: when such an operation is over, its index may become another's.
-    pub(super) fn settle(&mut self, ops: &mut StagedOps, over: &mut VecDeque<usize>) -> usize {
+    pub(super) fn settle(&mut self, work: &mut Work) -> usize {
         let mut steps = 0;
         for queue in [&mut self.atomics, &mut self.copied, &mut self.others] {
             while let Some(&(_, index)) = queue.front() {
-                let op = ops.at(index);
+                let op = work.ops.at(index);
                 if op.as_ref().is_some_and(|op| op.next < op.size) {
                     break;
                 }
                 queue.pop_front();
                 steps += 1;
                 if op.is_some_and(|op| op.is_over()) {
-                    over.push_back(index);
+                    work.over.push_back(index);
                 }
             }
         }
@@ -270,21 +265,5 @@ impl Waiting {
                 fail(op);
             }
         }
-    }
-}
-
-/// Ends a fragment whose operation has failed.
-pub(super) fn drop_draft(
-    draft: Draft,
-    op: &mut Staged,
-    pool: &mut Pool,
-    over: &mut VecDeque<usize>,
-) {
-    if let Some(bounce) = draft.bounce {
-        pool.give_back(bounce);
-    }
-    op.live -= 1;
-    if op.is_over() {
-        over.push_back(draft.op);
     }
 }

@@ -6,17 +6,21 @@ use integration_tests::fixtures::{c_plugin, mpi_component, ofi_plugin};
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSymbol};
 
-/// The dynamic symbols that a shared object defines for others.
-fn exports(path: &std::path::Path) -> Vec<String> {
+/// The names of the dynamic symbols of a shared object that it defines for others, or takes from others.
+fn symbols(path: &std::path::Path, defined: bool) -> Vec<String> {
     let bytes = fs::read(path).unwrap();
     let file: ElfFile64 = ElfFile64::parse(&*bytes).unwrap();
     let mut names: Vec<String> = file
         .dynamic_symbols()
-        .filter(|symbol| symbol.is_definition())
+        .filter(|symbol| symbol.is_definition() == defined)
         .map(|symbol| symbol.name().unwrap().to_owned())
         .collect();
     names.sort();
     names
+}
+
+fn exports(path: &std::path::Path) -> Vec<String> {
+    symbols(path, true)
 }
 
 #[test]
@@ -42,7 +46,18 @@ fn the_components_export_themselves_alone() {
     }
 }
 
-/// The list above would show a second symbol: the variant without the entry shows none.
+/// `ompi_info` of Open MPI 6.0 loads components without the library that has MPI's own functions.
+#[test]
+fn the_components_name_no_function_of_mpi() {
+    let taken = symbols(mpi_component(), false);
+    assert!(!taken.is_empty());
+    for name in taken {
+        let is_of_mpi = name.starts_with("MPI_") || name.starts_with("PMPI_");
+        assert!(!is_of_mpi, "{name}");
+    }
+}
+
+/// The first list would show a second symbol: the variant without the entry shows none.
 #[test]
 fn the_c_plugins_export_what_they_say() {
     assert_eq!(exports(&c_plugin("")), ["btl_plugin_entry_v1"]);

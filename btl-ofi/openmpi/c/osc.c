@@ -84,18 +84,6 @@ bool mca_osc_ofi_host_group_ranks(ompi_group_t *group, ompi_win_t *win, int *ran
     return OMPI_SUCCESS == rc;
 }
 
-int mca_osc_ofi_host_attribute(void *value, int *key)
-{
-    int begun = 0, ended = 0, rc;
-    (void) PMPI_Initialized(&begun);
-    (void) PMPI_Finalized(&ended);
-    if (!begun || ended) {
-        return MPI_ERR_OTHER;
-    }
-    rc = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, key, NULL);
-    return MPI_SUCCESS == rc ? PMPI_Comm_set_attr(MPI_COMM_WORLD, *key, value) : rc;
-}
-
 /* ---- windows ---- */
 
 ompi_osc_base_module_t *mca_osc_ofi_host_module(ompi_win_t *win)

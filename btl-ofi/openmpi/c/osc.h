@@ -36,10 +36,6 @@ bool mca_osc_ofi_host_published(struct ompi_communicator_t *comm, int rank, uint
 int mca_osc_ofi_host_group_size(struct ompi_group_t *group);
 bool mca_osc_ofi_host_group_ranks(struct ompi_group_t *group, struct ompi_win_t *win, int *ranks);
 
-/* Makes a key whose attribute on MPI_COMM_WORLD is `value`. Returns an MPI error code; MPI_ERR_OTHER outside of MPI_Init and
- * MPI_Finalize. */
-int mca_osc_ofi_host_attribute(void *value, int *key);
-
 /* ---- windows ---- */
 
 ompi_osc_base_module_t *mca_osc_ofi_host_module(struct ompi_win_t *win);

@@ -95,6 +95,19 @@ static inline void *openmpi_ofi_rs_function(const char *name)
     return image ? dlsym(image, name) : NULL;
 }
 
+/* Makes a key whose attribute of MPI_COMM_WORLD is `value`, for the component: Open MPI 6.0 has MPI's functions in a library that
+ * ompi_info does not load, so a component must not name them. */
+static inline int openmpi_ofi_rs_attribute(void *value, int *key)
+{
+    int begun = 0, ended = 0, rc;
+    (void) PMPI_Initialized(&begun);
+    (void) PMPI_Finalized(&ended);
+    if (!begun || ended)
+        return MPI_ERR_OTHER;
+    rc = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, key, NULL);
+    return MPI_SUCCESS == rc ? PMPI_Comm_set_attr(MPI_COMM_WORLD, *key, value) : rc;
+}
+
 /*
  * Tells the key of the attribute of MPI_COMM_WORLD that is the level of device support, between MPI_Init and MPI_Finalize:
  *
@@ -106,9 +119,9 @@ static inline void *openmpi_ofi_rs_function(const char *name)
  */
 static inline int MPIX_Query_device_level(int *key)
 {
-    int (*query)(int *) = NULL;
+    int (*query)(int *, int (*)(void *, int *)) = NULL;
     *(void **) &query = openmpi_ofi_rs_function("openmpi_ofi_rs_query_device_level");
-    return query ? query(key) : MPI_ERR_UNSUPPORTED_OPERATION;
+    return query ? query(key, openmpi_ofi_rs_attribute) : MPI_ERR_UNSUPPORTED_OPERATION;
 }
 
 /*

@@ -44,15 +44,22 @@ fn level() -> i32 {
     if supported() > 0 { 2 } else { 1 }
 }
 
-/// Brings the attribute up to date and tells its key.
+/// Makes a key whose attribute of MPI_COMM_WORLD is the first argument. Returns an MPI error code.
+type MakeAttribute = unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int;
+
+/// Brings the attribute up to date and tells its key. The first call has `make` make both, in the program: a component must not
+/// name MPI's own functions, because ompi_info of Open MPI 6.0 does not load their library.
 ///
 /// # Safety
-/// `keyval` is NULL or writable.
+/// `keyval` is NULL or writable. `make` is NULL or such a function.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn openmpi_ofi_rs_query_device_level(keyval: *mut c_int) -> c_int {
+unsafe extern "C" fn openmpi_ofi_rs_query_device_level(
+    keyval: *mut c_int,
+    make: Option<MakeAttribute>,
+) -> c_int {
     guarded("query_device_level", ffi::MPI_ERR_INTERN as c_int, || {
         // SAFETY: the caller's contract.
-        let Some(keyval) = (unsafe { keyval.as_mut() }) else {
+        let (Some(keyval), Some(make)) = (unsafe { keyval.as_mut() }, make) else {
             return ffi::MPI_ERR_ARG as c_int;
         };
         let mut key = key();
@@ -60,9 +67,8 @@ unsafe extern "C" fn openmpi_ofi_rs_query_device_level(keyval: *mut c_int) -> c_
             Some(known) => known,
             None => {
                 let mut made = 0;
-                let value = LEVEL.as_ptr().cast();
                 // SAFETY: the attribute is a static; `made` is writable.
-                let rc = unsafe { ffi::mca_osc_ofi_host_attribute(value, &mut made) };
+                let rc = unsafe { make(LEVEL.as_ptr().cast(), &mut made) };
                 if rc != SUCCESS {
                     return rc;
                 }

@@ -25,6 +25,8 @@ pub(super) struct Measure<'w> {
     window: &'w Window,
     operation: Operation,
     target: usize,
+    /// Where the target's memory begins in the window.
+    base: u64,
     /// Bytes of the target's runs; 0 where all lie in a row.
     run: usize,
     origin: Vec<u64>,
@@ -40,13 +42,14 @@ impl<'w> Measure<'w> {
     pub(super) fn new(
         window: &'w Window,
         operation: Operation,
-        (target, run): (usize, usize),
+        (target, base, run): (usize, u64, usize),
         largest: usize,
     ) -> Self {
         Measure {
             window,
             operation,
             target,
+            base,
             run,
             origin: vec![1; largest.div_ceil(8)],
             result: vec![0; largest.div_ceil(8)],
@@ -135,7 +138,7 @@ impl<'w> Measure<'w> {
         };
         let target = |layout| Target {
             rank: self.target,
-            displacement: 0,
+            displacement: self.base,
             layout,
         };
         // SAFETY: both buffers hold the largest size, and live, untouched but by these calls,
@@ -153,7 +156,7 @@ impl<'w> Measure<'w> {
                     result,
                     Datatype::Int64,
                     self.target,
-                    0,
+                    self.base,
                     Op::Sum,
                 ),
                 Operation::Cas => self.window.compare_and_swap(
@@ -162,7 +165,7 @@ impl<'w> Measure<'w> {
                     result,
                     Datatype::Int64,
                     self.target,
-                    0,
+                    self.base,
                 ),
             }
         }

@@ -13,6 +13,7 @@ use clap::{Args, ValueEnum};
 use plugin_api::ThreadLevel;
 
 use super::{CommandError, Common, Exit, Place, place, print_json};
+use host_stub::comm::{Comm, CommError};
 use host_stub::job::Job;
 use host_stub::win::{Assertion, Info, TableChoice, WinError, Window};
 
@@ -90,6 +91,10 @@ pub struct Bench {
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     run: usize,
 
+    /// A dynamic window, to which the target has attached its memory.
+    #[arg(long)]
+    dynamic: bool,
+
     /// Seconds that the whole run may take, about.
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     seconds: f64,
@@ -147,11 +152,10 @@ impl Bench {
         } else {
             0
         };
-        let info = Info::new().with_table(self.table);
-        let window = Window::allocate_with(job, len, 1, &info).map_err(failed)?;
+        let (window, base) = self.window(job, len, target)?;
         let measured = if job.rank() == 0 {
             window.lock_all(Assertion::empty()).map_err(failed)?;
-            let measured = self.measure(job, &window, target, &sizes);
+            let measured = self.measure(job, &window, (target, base), &sizes);
             window.unlock_all().map_err(failed)?;
             measured.map(Some)
         } else {
@@ -169,16 +173,45 @@ impl Bench {
         Ok(Exit::Ok as u8)
     }
 
+    /// A window of so many bytes of this rank, and the displacement of the target's memory in it.
+    fn window(
+        &self,
+        job: &Arc<Job>,
+        len: usize,
+        target: usize,
+    ) -> Result<(Window, u64), CommandError> {
+        let info = Info::new().with_table(self.table);
+        if !self.dynamic {
+            let window = Window::allocate_with(job, len, 1, &info).map_err(failed)?;
+            return Ok((window, 0));
+        }
+        let window = Window::dynamic_with(job, &info).map_err(failed)?;
+        // For the life of the process, as peers may reach it until the window is freed.
+        let memory = vec![0u8; len].leak().as_mut_ptr();
+        if len > 0 {
+            // SAFETY: the memory is never freed, and nothing but calls on the window uses it.
+            unsafe { window.attach(memory, len) }.map_err(failed)?;
+        }
+        let address = (memory as u64).to_ne_bytes();
+        let told = |error: CommError| CommandError::new(Exit::Failed, error.to_string());
+        let all = Comm::world(job).and_then(|world| world.exchange(&address));
+        let all = all.map_err(told)?;
+        let base = all
+            .get(target)
+            .and_then(|bytes| bytes.as_slice().try_into().ok());
+        Ok((window, base.map_or(0, u64::from_ne_bytes)))
+    }
+
     fn measure(
         &self,
         job: &Job,
         window: &Window,
-        target: usize,
+        (target, base): (usize, u64),
         sizes: &[usize],
     ) -> Result<Report, CommandError> {
         let budget = self.seconds_of_a_size(sizes.len());
         let largest = sizes.iter().copied().max().unwrap_or(8);
-        let mut measure = Measure::new(window, self.operation, (target, self.run), largest);
+        let mut measure = Measure::new(window, self.operation, (target, base, self.run), largest);
         let attributes = job.transport().attributes();
         let mut report = Report {
             version: env!("CARGO_PKG_VERSION"),

@@ -206,6 +206,8 @@ typedef struct btl_host_vtable {
  * a device, the plugin may copy the operands after the call, and later AMOs may take effect before
  * such an AMO. Not a BTL flag. */
 #define BTL_FLAG_ATOMICS_ORDERED UINT32_C(0x40000000)
+/* put and get know BTL_TRANSFER_FLAG_CHECKED. Not a BTL flag. */
+#define BTL_FLAG_CHECKS_KEYS UINT32_C(0x4000000)
 /* Puts and gets complete without any call by the target. Not a BTL flag. */
 #define BTL_FLAG_RDMA_PASSIVE_TARGET UINT32_C(0x80000000)
 
@@ -358,6 +360,13 @@ typedef struct btl_descriptor {
 /* Flags of one atomic, with the bits of MCA_BTL_ATOMIC_FLAG_*. */
 #define BTL_OP_FLAG_WORD_32 UINT32_C(0x1) /* operands have 32 bits, in the low half */
 #define BTL_OP_FLAG_FLOAT UINT32_C(0x2)   /* operands are floating point */
+
+/* Flags of one put or get. For modules with BTL_FLAG_CHECKS_KEYS only; others ignore them. Not BTL
+ * flags. */
+/* The remote handle may be of a registration that ended. The target's processor looks at it: the
+ * operation fails with BTL_PERM if the registration ended, and nothing of it was executed then. Where
+ * something else would make the transfer, the call returns BTL_NOT_SUPPORTED and has no effect. */
+#define BTL_TRANSFER_FLAG_CHECKED UINT32_C(0x1)
 
 /* The only value of `order`, which is reserved (MCA_BTL_NO_ORDER). */
 #define BTL_NO_ORDER 255
@@ -571,16 +580,19 @@ struct btl_module_vtable {
      * must complete their operations on the handle, and they must start none afterwards. The effect
      * of a later operation with a peer's copy of the handle depends on its path: it may be refused,
      * access the memory while that is mapped, or access another registration that got the same key.
-     * So the host informs the peers first and keeps the memory until they know. */
+     * So the host informs the peers first and keeps the memory until they know. Puts and gets with
+     * BTL_TRANSFER_FLAG_CHECKED are refused. */
     btl_status (*deregister_mem)(btl_module *module, btl_handle *handle);
 
-    /* Writes `size` bytes. `local_handle` may be NULL up to the local registration threshold. */
+    /* Writes `size` bytes. `local_handle` may be NULL up to the local registration threshold. `flags`
+     * are BTL_TRANSFER_FLAG_*. */
     btl_status (*put)(btl_module *module, btl_endpoint *endpoint, void *local_address,
                       uint64_t remote_address, btl_handle *local_handle,
                       const btl_handle *remote_handle, size_t size, uint32_t flags, int32_t order,
                       btl_completion_fn callback, void *context, void *data);
 
-    /* Reads `size` bytes. `local_handle` may be NULL up to the local registration threshold. */
+    /* Reads `size` bytes. `local_handle` may be NULL up to the local registration threshold. `flags` as
+     * for `put`. */
     btl_status (*get)(btl_module *module, btl_endpoint *endpoint, void *local_address,
                       uint64_t remote_address, btl_handle *local_handle,
                       const btl_handle *remote_handle, size_t size, uint32_t flags, int32_t order,

@@ -39,6 +39,8 @@ bitflags! {
         /// target's processor makes; for other peers it returns [`Status::NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED). Not a
         /// BTL flag.
         const SCATTERS = 0x1000_0000;
+        /// `put` and `get` know [`TransferFlags::CHECKED`](crate::TransferFlags::CHECKED). Not a BTL flag.
+        const CHECKS_KEYS = 0x0400_0000;
         /// Puts and gets complete without any call by the target. Not a BTL flag.
         const RDMA_PASSIVE_TARGET = 0x8000_0000;
     }

@@ -60,7 +60,7 @@ pub use host::{HostVtable, LogLevel};
 pub use module::{Module, ModuleVtable};
 pub use objects::{
     Access, CompletionFn, Component, Descriptor, Endpoint, ErrorFlags, ErrorFn, Handle, OpFlags,
-    ReceiveFn, SOLE_ATOMICS, Stats,
+    ReceiveFn, SOLE_ATOMICS, Stats, TransferFlags,
 };
 pub use param::{ParamDecl, ParamKind, ParamValue, ParamValueBits};
 pub use status::Status;

@@ -74,10 +74,11 @@ pub struct ModuleVtable {
     /// complete their operations on the handle, and they must start none afterwards. The effect of a later operation
     /// with a peer's copy of the handle depends on its path: it may be refused, access the memory while that is mapped,
     /// or access another registration that got the same key. So the host informs the peers first and keeps the memory
-    /// until they know.
+    /// until they know. Puts and gets with [`TransferFlags::CHECKED`](crate::TransferFlags::CHECKED) are refused.
     pub deregister_mem:
         Option<unsafe extern "C" fn(module: *mut Module, handle: *mut Handle) -> Status>,
-    /// Writes `size` bytes. `local_handle` may be NULL up to the local registration threshold.
+    /// Writes `size` bytes. `local_handle` may be NULL up to the local registration threshold. `flags` are
+    /// [`TransferFlags`](crate::TransferFlags).
     pub put: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -94,7 +95,7 @@ pub struct ModuleVtable {
             data: *mut c_void,
         ) -> Status,
     >,
-    /// Reads `size` bytes. `local_handle` may be NULL up to the local registration threshold.
+    /// Reads `size` bytes. `local_handle` may be NULL up to the local registration threshold. `flags` as for `put`.
     pub get: Option<
         unsafe extern "C" fn(
             module: *mut Module,

@@ -123,6 +123,19 @@ bitflags! {
     }
 }
 
+bitflags! {
+    /// Flags of one put or get. For modules with [`ModuleFlags::CHECKS_KEYS`](crate::ModuleFlags::CHECKS_KEYS) only; others ignore
+    /// them. Not BTL flags.
+    #[repr(transparent)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct TransferFlags: u32 {
+        /// The remote handle may be of a registration that ended. The target's processor looks at it: the operation fails with
+        /// [`Status::PERM`](crate::Status::PERM) if the registration ended, and nothing of it was executed then. Where something else
+        /// would make the transfer, the call returns [`Status::NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED) and has no effect.
+        const CHECKED = 0x1;
+    }
+}
+
 /// Counts since `init`. The module keeps running while it reads them, so sums may differ by the operations in flight.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use plugin_api::{
     ABI_MAJOR, ABI_MINOR, APPLY_BYTES, APPLY_HEAD, APPLY_OTHER, APPLY_RUN, Access, AtomicFlags,
     AtomicKind, AtomicOp, Attributes, BtlAtomicOp, ComponentVtable, Datatype, ErrorFlags, HmemInfo,
     HostVtable, LogLevel, MOST_APPLIED, MOST_ELEMENT, ModuleFlags, ModuleVtable, OpFlags,
-    ParamKind, SOLE_ATOMICS, Stats, Status, ThreadLevel, hmem_iface, magic,
+    ParamKind, SOLE_ATOMICS, Stats, Status, ThreadLevel, TransferFlags, hmem_iface, magic,
 };
 
 /// Appends the constants of an enum whose values are all in `ALL`.
@@ -123,6 +123,7 @@ pub(crate) fn all() -> Vec<(String, i128)> {
     bits!(out, ErrorFlags, "BTL_ERROR_FLAG");
     bits!(out, Access, "BTL_ACCESS");
     bits!(out, OpFlags, "BTL_OP_FLAG");
+    bits!(out, TransferFlags, "BTL_TRANSFER_FLAG");
     out
 }
 

@@ -90,7 +90,7 @@ fn flags(policy: &Policy, attaches: bool, atomics: &AtomicTable, mode: Mode) -> 
         flags |= ModuleFlags::APPLIES;
     }
     if policy.messages {
-        flags |= ModuleFlags::SCATTERS;
+        flags |= ModuleFlags::SCATTERS | ModuleFlags::CHECKS_KEYS;
     }
     if policy.is_by_commands() {
         flags |= ModuleFlags::SOLE_ATOMICS;

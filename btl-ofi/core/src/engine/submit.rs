@@ -53,6 +53,8 @@ impl Transport {
             };
             match status {
                 Ok(status) => status,
+                // A side is on a device.
+                Err(_) if op.is_checked() => Status::NOT_SUPPORTED,
                 Err(refusal) => self.submit_device(endpoint, refusal, op),
             }
         }

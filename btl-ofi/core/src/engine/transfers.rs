@@ -48,6 +48,9 @@ impl Transport {
         let (caller, size) = (&caller, op.size);
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
+        if op.is_checked() && !self.checks_keys(peer, put, size) {
+            return Ok(Status::NOT_SUPPORTED);
+        }
         if self.rails.divide(size)
             && matches!(peer.transfers(), Transfers::Fabric | Transfers::Message)
             && let Some(stripe) = self.plan(peer, op, put, target)
@@ -56,6 +59,16 @@ impl Transport {
         }
         // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until completion.
         Ok(unsafe { self.carry(endpoint, caller, op, put, target) })
+    }
+
+    /// Whether a command makes a transfer, so that the target looks whether its region is registered still. A transfer by ring is one, too,
+    /// but the kernel makes it if the target does not begin in time.
+    fn checks_keys(&self, peer: &Endpoint, put: bool, size: usize) -> bool {
+        let (puts, gets) = self.setup.message_limits;
+        match peer.transfers() {
+            Transfers::Message => size <= if put { puts } else { gets },
+            transfers => transfers == Transfers::Ring || transfers == Transfers::Copy,
+        }
     }
 
     /// Hands a transfer that was checked to the carrier that the peer's route names.

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags};
+use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, TransferFlags};
 
 use crate::mem::handle::Handle;
 use crate::op::completion::Completion;
@@ -154,6 +154,8 @@ pub struct Op<'a> {
     pub(crate) result: *mut c_void,
     pub(crate) result_handle: *mut plugin_api::Handle,
     pub(crate) completion: Option<Completion>,
+    /// Flags of a put or get.
+    pub(crate) flags: TransferFlags,
 }
 
 impl<'a> Op<'a> {
@@ -235,6 +237,18 @@ impl<'a> Op<'a> {
         Op { completion, ..self }
     }
 
+    /// The same put or get, with flags.
+    #[must_use]
+    pub fn with_flags(self, flags: TransferFlags) -> Op<'a> {
+        Op { flags, ..self }
+    }
+
+    /// Whether the target's processor must look at the remote handle, which may be of a registration that ended.
+    #[inline(always)]
+    pub(crate) fn is_checked(&self) -> bool {
+        self.flags.contains(TransferFlags::CHECKED)
+    }
+
     fn with_value(self, value: u64) -> Op<'a> {
         Op {
             value: Some(value),
@@ -260,6 +274,7 @@ impl<'a> Op<'a> {
             result,
             result_handle,
             completion: None,
+            flags: TransferFlags::empty(),
         }
     }
 }

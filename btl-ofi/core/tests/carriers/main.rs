@@ -11,6 +11,7 @@
 mod common;
 
 mod apply;
+mod checked;
 mod counters;
 mod heads;
 mod loopback;

@@ -7,7 +7,7 @@ pub(crate) use mca_params::Value;
 pub(crate) use plugin_api::counters::Carrier;
 pub(crate) use plugin_api::{
     Access, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, IoVec, Module, ModuleFlags, OpFlags,
-    OverrideOps, Status, ThreadLevel, hmem_iface,
+    OverrideOps, Status, ThreadLevel, TransferFlags, hmem_iface,
 };
 pub(crate) use std::cell::Cell;
 pub(crate) use std::ffi::c_void;

@@ -2,10 +2,10 @@
 
 use std::ffi::c_void;
 
-use plugin_api::{CompletionFn, Endpoint, Handle, Module, Status};
+use plugin_api::{CompletionFn, Endpoint, Handle, Module, Status, TransferFlags};
 
 use transport::Op;
-use transport::hints::{branch, late_success, quick_entry};
+use transport::hints::{OTHER, branch, late_success, quick_entry};
 
 use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
@@ -30,6 +30,13 @@ quick_entry! {
         branch();
         if !local_handle.is_null() {
             return None;
+        }
+        // Messages are checked by their targets, and nobody sets flags in a table without messages.
+        if WAY == OTHER {
+            branch();
+            if flags != 0 {
+                return None;
+            }
         }
         // SAFETY: the host passes NULL or live objects of this module, and a buffer that stays valid until completion;
         // `T` is that of the module's table.
@@ -64,7 +71,7 @@ pub(super) unsafe extern "C" fn slow_put(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    use_argument((flags, order));
+    use_argument(order);
     guarded("put", || {
         // SAFETY: the host passes NULL or live objects of this module.
         let (module, peer, remote) = need!(unsafe { module_ref(module) }, peer(endpoint), unsafe {
@@ -73,10 +80,11 @@ pub(super) unsafe extern "C" fn slow_put(
         let completion = completion(callback, context, data);
         // SAFETY: the host keeps the endpoint live and the buffer readable until completion.
         unsafe {
+            let flags = TransferFlags::from_bits_retain(flags);
             let op = Op::put(remote, remote_address, (local_address, local_handle), size);
             module
                 .transport
-                .submit(peer, &op.with_completion(completion))
+                .submit(peer, &op.with_flags(flags).with_completion(completion))
         }
     })
 }
@@ -101,6 +109,13 @@ quick_entry! {
         branch();
         if !local_handle.is_null() {
             return None;
+        }
+        // Messages are checked by their targets, and nobody sets flags in a table without messages.
+        if WAY == OTHER {
+            branch();
+            if flags != 0 {
+                return None;
+            }
         }
         // SAFETY: the host passes NULL or live objects of this module, and a buffer that stays valid until completion;
         // `T` is that of the module's table.
@@ -135,7 +150,7 @@ pub(super) unsafe extern "C" fn slow_get(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    use_argument((flags, order));
+    use_argument(order);
     guarded("get", || {
         // SAFETY: the host passes NULL or live objects of this module.
         let (module, peer, remote) = need!(unsafe { module_ref(module) }, peer(endpoint), unsafe {
@@ -144,10 +159,11 @@ pub(super) unsafe extern "C" fn slow_get(
         let completion = completion(callback, context, data);
         // SAFETY: the host keeps the endpoint live and the buffer writable until completion.
         unsafe {
+            let flags = TransferFlags::from_bits_retain(flags);
             let op = Op::get(remote, remote_address, (local_address, local_handle), size);
             module
                 .transport
-                .submit(peer, &op.with_completion(completion))
+                .submit(peer, &op.with_flags(flags).with_completion(completion))
         }
     })
 }

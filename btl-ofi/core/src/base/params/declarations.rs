@@ -58,7 +58,7 @@ pub(super) static REMOVED: [Declaration; 5] = [
     ),
 ];
 
-static FLAG_NAMES: [Named; 12] = [
+static FLAG_NAMES: [Named; 13] = [
     Named::new(ModuleFlags::SEND.bits() as i64, "send"),
     Named::new(ModuleFlags::PUT.bits() as i64, "put"),
     Named::new(ModuleFlags::GET.bits() as i64, "get"),
@@ -71,6 +71,7 @@ static FLAG_NAMES: [Named; 12] = [
     ),
     Named::new(ModuleFlags::SOLE_ATOMICS.bits() as i64, "sole-atomics"),
     Named::new(ModuleFlags::SCATTERS.bits() as i64, "scatters"),
+    Named::new(ModuleFlags::CHECKS_KEYS.bits() as i64, "checks-keys"),
     Named::new(ModuleFlags::APPLIES.bits() as i64, "applies"),
     Named::new(
         ModuleFlags::ATOMICS_ORDERED.bits() as i64,

@@ -278,6 +278,8 @@ fn detached(context: &Context<'_>) -> Outcome {
         // SAFETY: wanted to be refused; if not, the error below ends the test with the buffer
         // leaked.
         let refused = unsafe { window.put(buffer.as_ptr(), &row.layout, target) };
+        // Where the target looks, the flush knows of it.
+        let refused = refused.and_then(|()| window.flush(context.next()));
         if matches!(refused, Err(WinError::NotAttached { .. })) {
             return Ok(());
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use plugin_api::{
     Access, CompletionFn, Endpoint, Handle, Module, ModuleFlags, SOLE_ATOMICS, Stats, Status,
+    TransferFlags,
 };
 
 use super::error::Subject;
@@ -393,6 +394,40 @@ impl Transport {
                 callback,
                 context,
                 data,
+            )
+        }
+    }
+
+    /// [`put`](Self::put), or [`get`](Self::get) if not `puts`, with flags.
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put) and [`get`](Self::get). With [`TransferFlags::CHECKED`], which is for modules with
+    /// [`ModuleFlags::CHECKS_KEYS`] only, the handle need not be live any more.
+    pub unsafe fn transfer(
+        &self,
+        (puts, flags): (bool, TransferFlags),
+        endpoint: EndpointRef,
+        (local, size): (*mut u8, usize),
+        (remote, remote_handle): (u64, *const Handle),
+        (callback, context): (CompletionFn, *mut c_void),
+    ) -> Status {
+        let functions = &self.0.functions;
+        let function = if puts { functions.put } else { functions.get };
+        // SAFETY: the caller vouches for every pointer; a put only reads `local`.
+        unsafe {
+            function(
+                self.module(),
+                endpoint.as_ptr(),
+                local.cast(),
+                remote,
+                std::ptr::null_mut(),
+                remote_handle,
+                size,
+                flags.bits(),
+                NO_ORDER,
+                Some(callback),
+                context,
+                std::ptr::null_mut(),
             )
         }
     }

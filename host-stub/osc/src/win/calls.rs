@@ -7,7 +7,7 @@ use super::checked::KeyRoom;
 use super::dynamic::region_cache::KeyUse;
 use super::error::WinResult;
 use super::layout::Layout;
-use super::op::{RmaOp, Target};
+use super::op::{Kind, RmaOp, Target};
 use super::request::handle::Request;
 use super::request::request_state::LastStep;
 use super::table::Communicate;
@@ -242,7 +242,11 @@ impl Window {
         let _entered = self.link.enter(op.call)?;
         let peer = self.allowed(op.call, op.target.rank, op.writes())?;
         let mut room = KeyRoom::uninit();
-        let transfer = self.resolve(&op, peer, (&mut room, KeyUse::UntilComplete))?;
+        let key_use = match op.kind {
+            Kind::Put | Kind::Get if op.record.is_none() => KeyUse::Later,
+            _ => KeyUse::UntilComplete,
+        };
+        let transfer = self.resolve(&op, peer, (&mut room, key_use))?;
         if op.target.layout.bytes() == 0 {
             return Ok(());
         }

@@ -189,8 +189,8 @@ impl Window {
         (room, key_use): (&mut KeyRoom, KeyUse),
     ) -> WinResult<Place> {
         let (begin, end) = (layout.begin(), layout.extent());
-        if end == 0 {
-            // Nothing will be sent, so the address need not be attached.
+        if end == 0 || key_use == KeyUse::Later {
+            // Nothing will be sent, so the address need not be attached; or who issues the operation looks.
             return Ok(Place {
                 address,
                 handle: std::ptr::null(),

@@ -36,6 +36,8 @@ pub(super) struct Link {
     pub(super) applies: bool,
     /// Whether commands bring puts and gets of several runs to those ranks whose processors make small puts and gets.
     pub(super) scatters: bool,
+    /// Whether the transport tries puts and gets with keys that may have ended.
+    pub(super) checks_keys: bool,
     /// Other ranks of the window whose processes can be seen from here.
     watched: Box<[(usize, Process)]>,
     /// When they were last looked for.
@@ -57,6 +59,7 @@ impl Link {
             ordered: attributes.flags.contains(ModuleFlags::ATOMICS_ORDERED)
                 && attributes.contexts <= 1,
             applies: attributes.flags.contains(ModuleFlags::APPLIES),
+            checks_keys: attributes.flags.contains(ModuleFlags::CHECKS_KEYS),
             scatters: attributes.flags.contains(ModuleFlags::SCATTERS),
             members,
             transport,

@@ -7,6 +7,7 @@ use super::bounce::PackedBytes;
 use super::btl::gathers::Gathers;
 use super::busy::BusyPeers;
 use super::control::Control;
+use super::dynamic::refused::Refused;
 use super::dynamic::regions::Attached;
 use super::peer::Peer;
 use super::pending::Pending;
@@ -121,4 +122,5 @@ pub(super) struct Parts {
     pub(super) packed: PackedBytes,
     pub(super) sync: SyncState,
     pub(super) gathers: Gathers,
+    pub(super) refused: Refused,
 }

@@ -41,6 +41,16 @@ impl Cell {
         }
     }
 
+    /// Counts one more operation, beside one that is counted and has not ended.
+    pub(super) fn add(&self) {
+        if self.alone {
+            let state = self.state.load(Ordering::Relaxed);
+            self.state.store(state.wrapping_add(1), Ordering::Relaxed);
+        } else {
+            self.state.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
     /// Notes a failure, unless there is one.
     #[cold]
     fn fail(&self, status: i32) {

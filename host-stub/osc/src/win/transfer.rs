@@ -22,7 +22,8 @@ pub struct Transfer<'a> {
     /// Address of the displacement: in this process for a window in one segment, else in the
     /// target's.
     pub address: u64,
-    /// The target's registration of that memory, borrowed for the call.
+    /// The target's registration of that memory, borrowed for the call. NULL for puts and gets of a dynamic window, which look for it
+    /// themselves.
     pub handle: *const Handle,
     /// Where elements lie from `address` on.
     pub target_layout: &'a Layout,

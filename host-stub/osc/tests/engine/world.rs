@@ -19,7 +19,7 @@ use plugin_api::{
     APPLY_BYTES, APPLY_HEAD, APPLY_RUN, ApplyFn, ApplyRequest, ApplyRun, AtomicFlags, AtomicKind,
     AtomicOp, Attributes, BtlAtomicOp, CompletionFn, Component as RawComponent, Datatype, Endpoint,
     ErrorFlags, ErrorFn, Handle, MOST_APPLIED, Module, ModuleFlags, ModuleVtable, Stats, Status,
-    TableHeader, ThreadLevel, magic,
+    TableHeader, ThreadLevel, TransferFlags, magic,
 };
 
 /// What an operation does when it is executed; its status.
@@ -32,7 +32,8 @@ pub(super) enum Carried {
     Nothing,
     /// They are executed, in order with atomics.
     InOrder,
-    /// They are refused for elements of atomics, as by a network card, and for puts and gets.
+    /// They are refused for elements of atomics, as by a network card, and for puts and gets; so are puts and gets with keys that may
+    /// have ended.
     Refused,
     /// Like [`InOrder`](Self::InOrder), but puts and gets with a run of more than [`LONGEST`] bytes are refused.
     Short,
@@ -40,7 +41,7 @@ pub(super) enum Carried {
     AtOnce,
 }
 
-/// Bytes of a run of a put or get that a world of [`Carried::Short`] carries.
+/// Bytes of a run of a put or get that a world of [`Carried::Short`] carries, and of one with a key that may have ended.
 pub(super) const LONGEST: u64 = 1024;
 
 /// An operation under way.
@@ -71,7 +72,7 @@ pub(super) struct World {
     changed: Condvar,
     /// Operations that were begun.
     pub(super) begun: AtomicUsize,
-    /// Puts and gets of several runs that were refused.
+    /// Puts and gets that were refused: of several runs, and with keys that may have ended.
     pub(super) refused: AtomicUsize,
     lost: Mutex<Vec<usize>>,
     /// Held while elements that are not aligned are changed.
@@ -214,20 +215,6 @@ unsafe fn sim<'a>(module: *mut Module) -> &'a Sim {
     unsafe { &*module.cast::<Sim>() }
 }
 
-unsafe fn post(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    callback: Option<CompletionFn>,
-    (context, data): (*mut c_void, *mut c_void),
-    effect: impl FnOnce(&World) -> i32 + Send + 'static,
-) -> Status {
-    // SAFETY: as the caller's.
-    unsafe {
-        let told = (callback, context, data);
-        post_ordered(false, (module, endpoint), told, effect)
-    }
-}
-
 unsafe fn post_ordered(
     ordered: bool,
     (module, endpoint): (*mut Module, *mut Endpoint),
@@ -269,6 +256,37 @@ impl At {
     }
 }
 
+/// Posts a put or get of so many bytes. The effect says whether its region is registered.
+unsafe fn post_transfer(
+    (module, endpoint): (*mut Module, *mut Endpoint),
+    told: (Option<CompletionFn>, *mut c_void, *mut c_void),
+    (flags, size): (u32, usize),
+    effect: impl FnOnce(&World) -> bool + Send + 'static,
+) -> Status {
+    // SAFETY: as the caller's.
+    let world = &unsafe { sim(module) }.world;
+    let is_checked = TransferFlags::from_bits_retain(flags).contains(TransferFlags::CHECKED);
+    assert!(!is_checked || world.carried != Carried::Nothing);
+    if is_checked && (world.carried == Carried::Refused || size as u64 > LONGEST) {
+        world.refused.fetch_add(1, Ordering::Relaxed);
+        return Status::NOT_SUPPORTED;
+    }
+    let effect = move |world: &World| match effect(world) {
+        true => 0,
+        false if is_checked => Status::PERM.0,
+        false => Status::VALUE_OUT_OF_BOUNDS.0,
+    };
+    if is_checked && world.carried == Carried::AtOnce {
+        world.begun.fetch_add(1, Ordering::Relaxed);
+        return match effect(world) {
+            0 => Status::COMPLETED,
+            status => Status(status),
+        };
+    }
+    // SAFETY: as the caller's.
+    unsafe { post_ordered(false, (module, endpoint), told, effect) }
+}
+
 unsafe extern "C" fn put(
     module: *mut Module,
     endpoint: *mut Endpoint,
@@ -277,7 +295,7 @@ unsafe extern "C" fn put(
     _local_handle: *mut Handle,
     handle: *const Handle,
     size: usize,
-    _flags: u32,
+    flags: u32,
     _order: i32,
     callback: Option<CompletionFn>,
     context: *mut c_void,
@@ -286,12 +304,13 @@ unsafe extern "C" fn put(
     // SAFETY: the engine keeps the buffers; the region is checked when the bytes move.
     unsafe {
         let (key, from) = (key(handle), At(local.cast()));
-        post(module, endpoint, callback, (context, data), move |world| {
+        let told = (callback, context, data);
+        post_transfer((module, endpoint), told, (flags, size), move |world| {
             if !world.holds(key, remote, size) {
-                return Status::VALUE_OUT_OF_BOUNDS.0;
+                return false;
             }
             std::ptr::copy_nonoverlapping(from.get(), remote as *mut u8, size);
-            0
+            true
         })
     }
 }
@@ -304,7 +323,7 @@ unsafe extern "C" fn get(
     _local_handle: *mut Handle,
     handle: *const Handle,
     size: usize,
-    _flags: u32,
+    flags: u32,
     _order: i32,
     callback: Option<CompletionFn>,
     context: *mut c_void,
@@ -313,12 +332,13 @@ unsafe extern "C" fn get(
     // SAFETY: as in `put`.
     unsafe {
         let (key, to) = (key(handle), At(local.cast()));
-        post(module, endpoint, callback, (context, data), move |world| {
+        let told = (callback, context, data);
+        post_transfer((module, endpoint), told, (flags, size), move |world| {
             if !world.holds(key, remote, size) {
-                return Status::VALUE_OUT_OF_BOUNDS.0;
+                return false;
             }
             std::ptr::copy_nonoverlapping(remote as *const u8, to.get(), size);
-            0
+            true
         })
     }
 }
@@ -888,6 +908,7 @@ static CARRYING: Attributes = Attributes {
     flags: ATTRIBUTES.flags
         | ModuleFlags::APPLIES
             .union(ModuleFlags::SCATTERS)
+            .union(ModuleFlags::CHECKS_KEYS)
             .union(ModuleFlags::ATOMICS_ORDERED)
             .bits(),
     ..ATTRIBUTES

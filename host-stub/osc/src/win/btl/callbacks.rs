@@ -9,7 +9,7 @@ use crate::win::pending::Cell;
 use crate::win::request::request_state::RequestState;
 
 /// Finishes an operation: `context` is its [`Cell`], `data` its [`RequestState`] or NULL.
-pub(super) unsafe extern "C" fn done(
+pub(in crate::win) unsafe extern "C" fn done(
     _module: *mut Module,
     _endpoint: *mut Endpoint,
     _local_address: *mut c_void,

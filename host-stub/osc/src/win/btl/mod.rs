@@ -4,7 +4,7 @@
 mod accumulate;
 pub(super) mod active;
 pub(super) mod apply;
-mod callbacks;
+pub(super) mod callbacks;
 mod command;
 mod compare_swap;
 mod gather;

@@ -160,7 +160,7 @@ pub(in crate::win) fn flush(window: &Window, call: &'static str, rank: usize) ->
 #[inline(never)]
 fn settle(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
     window.send_gathered(call, peer);
-    let transferred = window.flush_pending(call, peer.rank, &peer.transfers);
+    let transferred = window.flush_transfers(call, peer);
     let accumulated = window.flush_accumulates(call, peer);
     // Fetched data, and what was written to this rank's own memory, is seen by what follows. That
     // what was put is seen elsewhere is the transport's word, and needs no stronger fence here.

@@ -10,6 +10,7 @@ use plugin_api::{BtlAtomicOp, OpFlags, Status};
 use super::callbacks::notified;
 use crate::win::control::Word;
 use crate::win::error::{WinError, WinResult};
+use crate::win::kind::WindowKind;
 use crate::win::peer::Peer;
 use crate::win::pending::{Cell, Pending};
 use crate::win::request::request_state::RequestState;
@@ -226,6 +227,18 @@ impl Window {
         self.wait_busy(call, member, pending, || {})
     }
 
+    /// As [`wait_pending`](Self::wait_pending), for the puts and gets to a target.
+    #[inline]
+    pub(in crate::win) fn wait_transfers(&self, call: &'static str, peer: &Peer) -> WinResult<()> {
+        if peer.transfers.is_idle() {
+            return Ok(());
+        }
+        match self.kind() {
+            WindowKind::Dynamic => self.wait_attempts(call, peer),
+            _ => self.wait_busy(call, None, &peer.transfers, || {}),
+        }
+    }
+
     /// As [`wait_pending`](Self::wait_pending), for the accumulates to a target.
     #[inline]
     pub(in crate::win) fn wait_accumulates(
@@ -295,6 +308,7 @@ impl Window {
         );
         while is_busy() {
             self.send_all_gathered("wait_idle");
+            self.parts.refused.give_up();
             self.link.waiter().visit();
             std::thread::sleep(NAP);
         }
@@ -311,6 +325,13 @@ impl Window {
     ) -> WinResult<()> {
         self.wait_pending(call, pending)?;
         failure_of(call, rank, pending)
+    }
+
+    /// As [`flush_pending`](Self::flush_pending), for the puts and gets to a target.
+    #[inline]
+    pub(in crate::win) fn flush_transfers(&self, call: &'static str, peer: &Peer) -> WinResult<()> {
+        self.wait_transfers(call, peer)?;
+        failure_of(call, peer.rank, &peer.transfers)
     }
 
     /// As [`flush_pending`](Self::flush_pending), for the accumulates to a target.

@@ -9,7 +9,9 @@ use crate::win::btl;
 use crate::win::btl::gathers::Gathers;
 use crate::win::control::Control;
 use crate::win::create::intent::Intent;
+use crate::win::dynamic::attempts;
 use crate::win::dynamic::completing;
+use crate::win::dynamic::refused::Refused;
 use crate::win::dynamic::regions::Attached;
 use crate::win::epoch::Epochs;
 use crate::win::error::{WinError, WinResult};
@@ -71,7 +73,7 @@ pub(in crate::win) fn assemble(
         devices,
     } = pieces;
     let table = match kind {
-        WindowKind::Dynamic => completing::over(table),
+        WindowKind::Dynamic => attempts::over(completing::over(table)),
         _ => table,
     };
     Window {
@@ -95,6 +97,7 @@ pub(in crate::win) fn assemble(
             packed: PackedBytes::default(),
             sync: SyncState::default(),
             gathers: Gathers::default(),
+            refused: Refused::default(),
         })),
         whole: true,
         link,

@@ -162,7 +162,7 @@ impl Window {
             return Ok(());
         }
         self.each_busy(|peer| {
-            self.wait_pending(call, &peer.transfers)?;
+            self.wait_transfers(call, peer)?;
             self.wait_accumulates(call, peer)
         })
     }

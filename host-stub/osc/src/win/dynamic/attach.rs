@@ -4,8 +4,8 @@
 //! The table of a rank is of a version, which is odd while the table changes. An origin keeps a copy
 //! of each target's table ([`crate::win::dynamic::region_cache`]). Before an operation it reads the target's version (one
 //! small get), and what has changed since its copy, unless an earlier operation on the same region is not complete
-//! ([`crate::win::dynamic::completing`]). So it never uses the key of memory that was detached before the call. Once in
-//! each epoch would not do (docs/windows.md). This is the simple protocol of
+//! ([`crate::win::dynamic::completing`]). So it uses the key of memory that was detached before the call only where the
+//! target refuses it ([`crate::win::dynamic::attempts`]). Once in each epoch would not do (docs/windows.md). This is the simple protocol of
 //! Gerstenberger, Besta, Hoefler, "Enabling Highly-Scalable Remote Memory Access Programming with
 //! MPI-3 One Sided" (SC 2013): detaching stays local, because no origin has to be told.
 
@@ -15,7 +15,7 @@ use crate::door::{Location, decode_location};
 use crate::win::control::REGIONS_VERSION;
 use crate::win::create::own_part::register;
 use crate::win::dynamic::keeping::keeping;
-use crate::win::dynamic::region_cache::{KeyUse, RegionCache};
+use crate::win::dynamic::region_cache::{KeyUse, Known, RegionCache};
 use crate::win::dynamic::regions::KeyWords;
 use crate::win::error::{WinError, WinResult};
 use crate::win::kind::WindowKind;
@@ -82,6 +82,42 @@ impl Window {
                 address,
                 size: extent,
             })
+    }
+
+    /// The key of the region at `peer` that holds an address, of the table as it is now, and the bytes from there to its end.
+    pub(in crate::win) fn region_at(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        address: u64,
+    ) -> WinResult<(KeyWords, u64)> {
+        let look = |cache: &RegionCache| cache.find(address, 1).zip(cache.rest(address));
+        self.with_regions(call, peer, (address, KeyUse::UntilComplete), look)?
+            .ok_or(WinError::NotAttached {
+                call,
+                rank: peer.rank,
+                address,
+                size: 1,
+            })
+    }
+
+    /// The key of the region at `peer` that holds a range, of the table as it was last read, for a put, or a get if not `puts`, of so
+    /// many bytes. None: it is to be looked for, as if another thread uses the table.
+    pub(in crate::win) fn known_key(
+        &self,
+        peer: &Peer,
+        (address, extent): (u64, usize),
+        (puts, size): (bool, usize),
+    ) -> Option<Known> {
+        // First, as in `with_regions`.
+        let completions = self.parts.sync.completions();
+        let cache = peer.regions().try_take()?;
+        let key = cache.find(address, extent)?;
+        if cache.keeps(address, completions) {
+            return Some(Known::Attached(key));
+        }
+        let may_try = self.link.checks_keys && peer.rank != self.link.rank;
+        (may_try && cache.may_try(puts, size)).then_some(Known::Perhaps(key))
     }
 
     /// Looks for something about the region of `peer` that holds an address, in the table as it is now.

@@ -1,8 +1,11 @@
 //! Windows whose memory is attached later, and what origins know of it.
 
 pub(super) mod attach;
+pub(super) mod attempts;
 pub(super) mod completing;
 pub(super) mod keeping;
+pub(super) mod refused;
 pub(super) mod region_cache;
 pub(super) mod region_reads;
 pub(super) mod regions;
+mod repeats;

@@ -26,6 +26,8 @@ pub(in crate::win) struct RegionCache {
     kept: BTreeSet<usize>,
     /// After how many calls that complete operations this was so.
     kept_at: u64,
+    /// Bytes of the shortest get, and the shortest put, that was found to be none for a message; 0: none was.
+    too_long: [usize; 2],
 }
 
 /// For how long a call may rely on a key that was found.
@@ -37,6 +39,16 @@ pub(in crate::win) enum KeyUse {
     /// For the operation that is issued now. The program may learn without a call of the window that it is complete, or the
     /// target may.
     Once,
+    /// Not at all: the function that issues the operation looks for it ([`super::attempts`]).
+    Later,
+}
+
+/// A key that an origin knows.
+pub(in crate::win) enum Known {
+    /// An operation that is not complete keeps its region attached.
+    Attached(KeyWords),
+    /// Its region was attached when it was last looked at, and the operation may be tried with it.
+    Perhaps(KeyWords),
 }
 
 /// Slots that were read, and not yet believed.
@@ -75,6 +87,19 @@ impl RegionCache {
         }
         if let Some((_, slot)) = self.by_base.range(..=address).next_back() {
             self.kept.insert(*slot);
+        }
+    }
+
+    /// Whether a message may carry a put, or a get if not `puts`, of so many bytes.
+    pub(in crate::win) fn may_try(&self, puts: bool, size: usize) -> bool {
+        let too_long = self.too_long[usize::from(puts)];
+        too_long == 0 || size < too_long
+    }
+
+    /// Notes that no message carries a put, or a get if not `puts`, of so many bytes.
+    pub(in crate::win) fn is_too_long(&mut self, puts: bool, size: usize) {
+        if self.may_try(puts, size) {
+            self.too_long[usize::from(puts)] = size;
         }
     }
 

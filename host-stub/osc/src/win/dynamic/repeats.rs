@@ -1,0 +1,105 @@
+//! Waits for puts and gets of a dynamic window, which repeat those that targets refused ([`super::attempts`]).
+
+use std::ffi::c_void;
+
+use plugin_api::{CompletionFn, Status, TransferFlags};
+
+use crate::win::btl::callbacks::done;
+use crate::win::dynamic::keeping::keeping;
+use crate::win::dynamic::refused::Attempt;
+use crate::win::dynamic::regions::KeyWords;
+use crate::win::error::WinResult;
+use crate::win::peer::Peer;
+use crate::win::window::Window;
+
+/// Hands a put, or a get, to the transport.
+///
+/// # Safety
+/// The buffer is the operation's until it is complete, and the callback takes this context. If the target may have detached the memory
+/// of the key, the flags say so.
+pub(super) unsafe fn post(
+    window: &Window,
+    peer: &Peer,
+    how: (bool, TransferFlags),
+    ((local, remote, size), key): ((*mut u8, u64, usize), &KeyWords),
+    told: (CompletionFn, *mut c_void),
+) -> Status {
+    let (endpoint, remote) = (peer.endpoint, (remote, key.as_ptr().cast()));
+    let transport = &window.link.transport;
+    // SAFETY: the endpoint is the job's; the caller vouches for the rest.
+    unsafe { transport.transfer(how, endpoint, (local, size), remote, told) }
+}
+
+impl Window {
+    /// Waits until the puts and gets to a rank that are counted now have ended, and repeats those that are refused.
+    #[inline(never)]
+    pub(in crate::win) fn wait_attempts(&self, call: &'static str, peer: &Peer) -> WinResult<()> {
+        let (pending, refused) = (&peer.transfers, &self.parts.refused);
+        let mut outcome = Ok(());
+        let mut wait = |done: &(dyn Fn() -> bool + Sync)| -> WinResult<()> {
+            while !done() {
+                let is_due = || done() || refused.has(peer.rank);
+                self.link.wait_until_of(call, None, is_due)?;
+                let repeated = self.repeat_refused(call, peer);
+                outcome = std::mem::replace(&mut outcome, Ok(())).and(repeated);
+            }
+            Ok(())
+        };
+        // Another flush may be under way, or was given up: as for other counts (`wait_busy`).
+        let flush = loop {
+            if let Some(flush) = pending.try_flush() {
+                break Some(flush);
+            }
+            wait(&|| pending.can_flush() || pending.is_idle())?;
+            if pending.is_idle() {
+                break None;
+            }
+        };
+        if let Some(flush) = &flush {
+            wait(&|| flush.is_done())?;
+        }
+        outcome
+    }
+
+    /// Repeats the puts and gets that a rank refused. All of them; the first error wins.
+    fn repeat_refused(&self, call: &'static str, peer: &Peer) -> WinResult<()> {
+        let mut outcome = Ok(());
+        while let Some(attempt) = self.parts.refused.take(peer.rank) {
+            // No operation may begin on this thread meanwhile: its flush would wait for this one, which lies below it on the stack.
+            let repeated = keeping(self.link.waiter(), || self.repeat(call, peer, &attempt));
+            outcome = outcome.and(repeated);
+        }
+        outcome
+    }
+
+    /// Repeats an attempt. What was one region may be several now.
+    fn repeat(&self, call: &'static str, peer: &Peer, attempt: &Attempt) -> WinResult<()> {
+        // SAFETY: the cell belongs to the window.
+        let cell = unsafe { attempt.cell.as_ref() };
+        let mut rest = (attempt.local, attempt.remote, attempt.size);
+        let mut outcome = Ok(());
+        while rest.2 > 0 && outcome.is_ok() {
+            let (local, remote, left) = rest;
+            outcome = self.region_at(call, peer, remote).and_then(|(key, bytes)| {
+                let size = left.min(usize::try_from(bytes).unwrap_or(usize::MAX));
+                rest = (local.wrapping_add(size), remote + size as u64, left - size);
+                let part = (local, remote, size);
+                cell.add();
+                let issued = self.issue(call, peer.rank, || {
+                    let told = (done as _, attempt.cell.as_ptr().cast());
+                    let how = (attempt.puts, TransferFlags::empty());
+                    // SAFETY: the buffer is the attempt's, which is not complete; `done` takes the cell, which counts this part.
+                    unsafe { post(self, peer, how, (part, &key), told) }
+                });
+                if !matches!(issued, Ok(Status::SUCCESS)) {
+                    // No callback will run.
+                    cell.finish(0);
+                }
+                issued.map(drop)
+            });
+        }
+        // The attempt itself is over; its parts are counted.
+        cell.finish(0);
+        outcome
+    }
+}

@@ -18,14 +18,14 @@ pub(super) struct TypeSupport {
     /// Of a floating-point type that is not native for want of its integer alone: the transport has its atomics, so it may
     /// refuse commands on aligned elements, which its network card would have to change.
     pub(super) halfway: bool,
-    /// Elements of one update, per [`Op`]; 0 when not served.
+    /// Bytes of one update, per [`Op`]; 0 when not served.
     update: [usize; Op::ALL.len()],
-    /// Elements of one fetching update, per [`Op`]; 0 when not served.
+    /// Bytes of one fetching update, per [`Op`]; 0 when not served.
     fetch: [usize; Op::ALL.len()],
 }
 
 impl TypeSupport {
-    /// Elements of one call, or `None` when the transport does not serve `op` in this shape.
+    /// Bytes of one call, or `None` when the transport does not serve `op` in this shape.
     #[inline]
     pub(super) fn limit(&self, op: Op, fetch: bool) -> Option<usize> {
         let table = if fetch { &self.fetch } else { &self.update };
@@ -64,7 +64,10 @@ impl TypeTable {
         let mut table = TypeTable([TypeSupport::default(); Datatype::ALL.len()]);
         for datatype in Datatype::ALL {
             let support = &mut table.0[*datatype as usize];
-            let limit = |op: Op, kind| query(*datatype, op.atomic(), kind).unwrap_or(0);
+            let limit = |op: Op, kind| {
+                let elements = query(*datatype, op.atomic(), kind).unwrap_or(0);
+                elements.saturating_mul(datatype.size())
+            };
             for op in Op::ALL.iter().filter(|op| op.is_defined_on(*datatype)) {
                 if *op != Op::NoOp {
                     support.update[*op as usize] = limit(*op, AtomicKind::Update);
@@ -105,9 +108,9 @@ mod tests {
         });
         let support = table.get(Datatype::Int64);
         assert!(support.native);
-        assert_eq!(support.limit(Op::Sum, false), Some(4));
+        assert_eq!(support.limit(Op::Sum, false), Some(4 * 8));
         assert_eq!(support.limit(Op::Prod, false), None);
-        assert_eq!(support.limit(Op::NoOp, true), Some(4));
+        assert_eq!(support.limit(Op::NoOp, true), Some(4 * 8));
         assert_eq!(support.limit(Op::NoOp, false), None);
         assert!(!table.get(Datatype::Int32).native);
     }

@@ -19,6 +19,8 @@
 //! Order: accumulates of one origin to one target take effect in the order of their calls. Ways that wait are in order
 //! by waiting, commands stay in order with each other and with the atomics that the target executes; for the others the transport keeps order, or each accumulate waits for the earlier ones to that target.
 
+use std::ffi::c_void;
+
 use plugin_api::{Datatype, Status};
 
 use super::apply;
@@ -44,14 +46,6 @@ const MOST_OF_A_RUN: usize = 1024;
 /// Bytes of the pieces of a long accumulate where messages may carry them. Two of them fill a message of the transport of 16,000 bytes, and six one of 49,360: of the
 /// longest pieces that the transport takes, one and four do, and the first leaves a quarter of its message empty.
 const PIECE: usize = 7904;
-
-/// How a call's pieces are handed to the transport.
-struct Native<'a> {
-    window: &'a Window,
-    peer: &'a Peer,
-    transfer: &'a Transfer<'a>,
-    request: Option<&'a RequestState>,
-}
 
 fn is_aligned(address: u64, datatype: Datatype) -> bool {
     address.is_multiple_of(datatype.size() as u64)
@@ -174,7 +168,6 @@ unsafe fn update(
     if window.follows(peer) && unsafe { behind_others(window, transfer, request) }? {
         return Ok(());
     }
-    let limit = limit.saturating_mul(size);
     let bytes = transfer.target_layout.bytes();
     let in_one_piece = transfer.is_contiguous()
         && transfer.result_layout.is_none_or(Layout::is_contiguous)
@@ -183,21 +176,8 @@ unsafe fn update(
         // SAFETY: the caller vouches for the transfer.
         return unsafe { many_pieces(window, transfer, request, limit) };
     }
-    let native = Native {
-        window,
-        peer,
-        transfer,
-        request,
-    };
-    // SAFETY: the piece is the whole transfer.
-    unsafe {
-        native.issue(Piece {
-            origin: 0,
-            result: 0,
-            target: 0,
-            len: bytes,
-        })
-    }
+    // SAFETY: the caller vouches for the transfer.
+    unsafe { issue_whole(window, transfer, request) }
 }
 
 /// Whether elements lie in many places, so that one command for all of them costs less than one for each: its operands are
@@ -224,12 +204,6 @@ unsafe fn many_pieces(
             return Ok(());
         }
     }
-    let native = Native {
-        window,
-        peer: transfer.peer,
-        transfer,
-        request,
-    };
     let Transfer {
         origin_layout,
         result_layout,
@@ -241,94 +215,109 @@ unsafe fn many_pieces(
         false => limit,
     };
     let mut pieces = Pieces::new(origin_layout, *result_layout, target_layout, most);
-    // SAFETY: each piece lies inside all layouts.
-    pieces.try_for_each(|piece| unsafe { native.issue(piece) })
+    let (call, peer) = (transfer.call, transfer.peer);
+    pieces.try_for_each(|piece| {
+        window.tracked_to(call, peer, &peer.accumulates, request, |context, data| {
+            // SAFETY: the piece lies inside all layouts; the caller vouches for the transfer.
+            unsafe { post(window, transfer, &piece, context, data) }
+        })
+    })
 }
 
-impl Native<'_> {
-    #[inline(always)]
-    unsafe fn issue(&self, piece: Piece) -> WinResult<()> {
-        let counted = CountedOperation::begin(&self.peer.accumulates, self.request);
-        // SAFETY: the caller vouches for the piece.
-        let status = unsafe { self.post(piece, counted) };
-        if counted.is_taken(status) {
-            self.window.note(self.peer);
-            return Ok(());
-        }
-        // SAFETY: as above; the operation was not taken.
-        unsafe { self.issue_again(piece, counted, status) }
+/// A whole transfer as a piece.
+#[inline(always)]
+fn whole(transfer: &Transfer<'_>) -> Piece {
+    Piece {
+        origin: 0,
+        result: 0,
+        target: 0,
+        len: transfer.target_layout.bytes(),
     }
+}
 
-    /// A piece that the transport did not take at once.
-    #[cold]
-    #[inline(never)]
-    unsafe fn issue_again(
-        &self,
-        piece: Piece,
-        counted: CountedOperation<'_>,
-        status: Status,
-    ) -> WinResult<()> {
-        let (call, rank) = (self.transfer.call, self.peer.rank);
-        let issued = self.window.tracked_again(call, rank, status, counted, || {
-            // SAFETY: the caller vouches for the piece.
-            unsafe { self.post(piece, counted) }
-        });
-        self.window.note(self.peer);
-        issued
+/// Issues a whole transfer: what a second try needs is in the transfer, and need not be kept during the first.
+#[inline(always)]
+unsafe fn issue_whole(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    request: Option<&RequestState>,
+) -> WinResult<()> {
+    let counted = CountedOperation::begin(&transfer.peer.accumulates, request);
+    let (piece, context, data) = (whole(transfer), counted.context(), counted.data());
+    // SAFETY: the caller vouches for the transfer.
+    let status = unsafe { post(window, transfer, &piece, context, data) };
+    if counted.is_taken(status) {
+        window.note(transfer.peer);
+        return Ok(());
     }
+    // SAFETY: as above; the operation was not taken.
+    unsafe { issue_again(window, transfer, counted, status) }
+}
 
-    /// Hands a piece to the transport.
-    #[inline(always)]
-    unsafe fn post(&self, piece: Piece, counted: CountedOperation<'_>) -> Status {
-        let Native { peer, transfer, .. } = *self;
-        let transport = &self.window.link.transport;
-        let datatype = transfer.datatype();
-        let op = transfer.op.atomic();
-        // Sizes are powers of two.
-        let count = piece.len >> datatype.size().trailing_zeros();
-        let remote = transfer.address.wrapping_add(piece.target as u64);
-        let origin: *const u8 = if transfer.origin.is_null() {
-            // A read takes no operand.
-            std::ptr::null()
-        } else {
-            transfer.origin.wrapping_add(piece.origin)
-        };
-        let (context, data) = (counted.context(), counted.data());
-        // SAFETY: the endpoint is the job's; the piece lies in the caller's buffers and in the memory that the handle
-        // covers, its target elements aligned and no more than the transport takes; `done` takes this context and data,
-        // which live while they count this operation.
-        unsafe {
-            if transfer.result_layout.is_some() {
-                transport.atomic_fopv(
-                    peer.endpoint,
-                    origin,
-                    transfer.result.wrapping_add(piece.result),
-                    remote,
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
-                    transfer.handle,
-                    datatype,
-                    op,
-                    count,
-                    Some(done),
-                    context,
-                    data,
-                )
-            } else {
-                transport.atomic_opv(
-                    peer.endpoint,
-                    origin,
-                    remote,
-                    std::ptr::null_mut(),
-                    transfer.handle,
-                    datatype,
-                    op,
-                    count,
-                    Some(done),
-                    context,
-                    data,
-                )
-            }
+/// A whole transfer that the transport did not take at once.
+#[cold]
+#[inline(never)]
+unsafe fn issue_again(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    counted: CountedOperation<'_>,
+    status: Status,
+) -> WinResult<()> {
+    let (piece, context, data) = (whole(transfer), counted.context(), counted.data());
+    let (call, rank) = (transfer.call, transfer.peer.rank);
+    let issued = window.tracked_again(call, rank, status, counted, || {
+        // SAFETY: the caller vouches for the transfer.
+        unsafe { post(window, transfer, &piece, context, data) }
+    });
+    window.note(transfer.peer);
+    issued
+}
+
+/// Hands a piece to the transport.
+#[inline(always)]
+unsafe fn post(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    piece: &Piece,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let (transport, endpoint) = (&window.link.transport, transfer.peer.endpoint);
+    let (datatype, op) = (transfer.datatype(), transfer.op.atomic());
+    // Sizes are powers of two.
+    let count = piece.len >> datatype.size().trailing_zeros();
+    let remote = transfer.address.wrapping_add(piece.target as u64);
+    let none = std::ptr::null_mut();
+    let origin: *const u8 = if transfer.origin.is_null() {
+        // A read takes no operand.
+        std::ptr::null()
+    } else {
+        transfer.origin.wrapping_add(piece.origin)
+    };
+    let (handle, done) = (transfer.handle, Some(done as _));
+    // SAFETY: the endpoint is the job's; the piece lies in the caller's buffers and in the memory that the handle covers, its
+    // target elements aligned and no more than the transport takes; `done` takes this context and data, which live while they
+    // count this operation.
+    unsafe {
+        match transfer.result_layout {
+            Some(_) => transport.atomic_fopv(
+                endpoint,
+                origin,
+                transfer.result.wrapping_add(piece.result),
+                remote,
+                none,
+                none,
+                handle,
+                datatype,
+                op,
+                count,
+                done,
+                context,
+                data,
+            ),
+            None => transport.atomic_opv(
+                endpoint, origin, remote, none, handle, datatype, op, count, done, context, data,
+            ),
         }
     }
 }

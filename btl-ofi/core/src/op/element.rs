@@ -8,6 +8,7 @@
 //!
 //! Elements that nobody else changes meanwhile ([`Elements::alone`]) need no atomic instruction: a load and a store change each.
 
+mod alone;
 mod blocks;
 
 use plugin_api::{AtomicKind, AtomicOp, Datatype};
@@ -446,8 +447,8 @@ unsafe fn changed<T: Element>(e: &Elements, p: impl Places, f: impl Fn(T, T) -> 
     }
 }
 
-/// Replaces each element as [`changed`] does: by a load and a store if nobody else changes it, by [`blocks`] where there are any, and
-/// the others by `step`, as [`each`] does.
+/// Replaces each element as [`changed`] does: [without atomic instructions](alone) if nobody else changes it, by [`blocks`] where there
+/// are any, and the others by `step`, as [`each`] does.
 ///
 /// # Safety
 /// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
@@ -459,8 +460,8 @@ unsafe fn many<T: Element, P: Places>(
     step: impl Fn(*mut T, T) -> T,
 ) {
     if e.alone {
-        // SAFETY: the caller guarantees what `each` needs, and `each` passes aligned elements of `e.at`.
-        return unsafe { each::<T>(e, p, |at, value| replace(at, |old| f(old, value))) };
+        // SAFETY: the caller guarantees the same.
+        return unsafe { alone::change::<T, P>(e, p, f) };
     }
     let parts = match P::IN_A_ROW {
         true => blocks::parts::<T>(e),
@@ -476,23 +477,6 @@ unsafe fn many<T: Element, P: Places>(
         each::<T>(&e.part::<T>(0, head), Row, &step);
         blocks::change::<T>(&e.part::<T>(head, end), blocks, f);
         each::<T>(&e.part::<T>(end, e.count), Row, step);
-    }
-}
-
-/// Replaces an element that nobody else changes by the result of `f` on it, if `f` returns one; returns the old value. Others may read
-/// it meanwhile.
-///
-/// # Safety
-/// `at` is an element as the documentation of [`Element`] requires.
-#[inline]
-unsafe fn replace<T: Element>(at: *mut T, f: impl Fn(T) -> Option<T>) -> T {
-    // SAFETY: the caller guarantees that `at` is aligned and permits this access.
-    unsafe {
-        let old = T::read(at);
-        if let Some(new) = f(old) {
-            T::write(at, new);
-        }
-        old
     }
 }
 

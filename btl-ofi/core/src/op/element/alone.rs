@@ -1,0 +1,74 @@
+//! Elements that nobody else changes meanwhile: a load and a store change each. Those of neighbours are vector instructions of the
+//! processor, which access every element as a whole, so others may read it meanwhile.
+
+use super::{Element, Elements, Places, Row, each};
+
+/// Neighbours that are changed together: one of the shortest vectors of the smallest elements, and few enough of the largest ones for the
+/// processor's registers.
+const TOGETHER: usize = 16;
+
+/// Replaces each element by the result of `f` on it and its operand, if `f` returns one.
+///
+/// # Safety
+/// `e` satisfies the requirements of [`apply`](super::apply), `T` is the type of `e.datatype`, and nobody else changes the elements.
+#[inline]
+pub(super) unsafe fn change<T: Element, P: Places>(
+    e: &Elements,
+    p: P,
+    f: impl Fn(T, T) -> Option<T>,
+) {
+    // SAFETY: the caller guarantees elements, operands and results, and `each` passes aligned elements of `e.at`.
+    unsafe {
+        if !P::IN_A_ROW || e.count < TOGETHER {
+            return each::<T>(e, p, |at, value| replace(at, |old| f(old, value)));
+        }
+        let whole = e.count / TOGETHER * TOGETHER;
+        change_together(&e.part::<T>(0, whole), &f);
+        let rest = e.part::<T>(whole, e.count);
+        each::<T>(&rest, Row, |at, value| replace(at, |old| f(old, value)));
+    }
+}
+
+/// As [`change`], of neighbours whose number is a multiple of [`TOGETHER`].
+///
+/// # Safety
+/// As for [`change`].
+unsafe fn change_together<T: Element>(e: &Elements, f: impl Fn(T, T) -> Option<T>) {
+    for first in (0..e.count).step_by(TOGETHER) {
+        // SAFETY: the caller guarantees so many elements, which are aligned, and as many operands, and results unless NULL.
+        unsafe {
+            let at = e.at.cast::<T>().add(first).cast::<[T; TOGETHER]>();
+            let operands = e.operands.cast::<T>().add(first);
+            let operands = operands.cast::<[T; TOGETHER]>().read_unaligned();
+            let old = at.read();
+            let mut new = old;
+            for lane in 0..TOGETHER {
+                if let Some(value) = f(old[lane], operands[lane]) {
+                    new[lane] = value;
+                }
+            }
+            at.write(new);
+            if !e.results.is_null() {
+                let results = e.results.cast::<T>().add(first);
+                results.cast::<[T; TOGETHER]>().write_unaligned(old);
+            }
+        }
+    }
+}
+
+/// Replaces an element that nobody else changes by the result of `f` on it, if `f` returns one; returns the old value. Others may read
+/// it meanwhile.
+///
+/// # Safety
+/// `at` is an element as the documentation of [`Element`] requires.
+#[inline]
+unsafe fn replace<T: Element>(at: *mut T, f: impl Fn(T) -> Option<T>) -> T {
+    // SAFETY: the caller guarantees that `at` is aligned and permits this access.
+    unsafe {
+        let old = T::read(at);
+        if let Some(new) = f(old) {
+            T::write(at, new);
+        }
+        old
+    }
+}

@@ -426,6 +426,7 @@ fn open_messages(
         receives: options.messages.receives,
         two_sided: options.two_sided(),
         answer: policy::longest_answer(device.info()),
+        longest: policy::longest_batch(device.info()),
         window: policy::stream_window(device.info(), options),
         counters,
     };

@@ -22,7 +22,7 @@ use libfabric_sys as ffi;
 
 use crate::base::params::Options;
 use crate::fabric::fids::InfoRef;
-use crate::fabric::msg::wire::{GETS_OVER_PUTS, MOST_ANSWER, MOST_WORDS};
+use crate::fabric::msg::wire::{GETS_OVER_PUTS, LONG_BATCH, MOST_ANSWER, MOST_WORDS};
 use crate::fabric::query::{confirms, orders_atomics, orders_reads, takes_messages};
 use crate::fabric::quirks::{Headers, Quirks, Trait};
 use crate::peer::endpoint::{Endpoint, SAME_MACHINE};
@@ -273,14 +273,23 @@ pub(crate) fn carries_applies(info: InfoRef<'_>, options: &Options) -> bool {
     takes_messages(info, options) && !Quirks::of(&info.provider()).has(Trait::SinglePackets)
 }
 
-/// Words of the longest batch of commands, and of its answer. Long ones serve where the provider sends them as cheaply as several short
-/// ones.
+/// Words of the longest answer, and of most batches of commands. Long ones serve where the provider sends them as cheaply as several
+/// short ones.
 pub(crate) fn longest_answer(info: InfoRef<'_>) -> usize {
     let quirks = Quirks::of(&info.provider());
     let long = quirks.has(Trait::PrefersMessages) && !quirks.has(Trait::SendsInParts);
     match long && info.ep_attr().max_msg_size >= 8 * MOST_ANSWER {
         true => MOST_ANSWER,
         false => MOST_WORDS,
+    }
+}
+
+/// Words of the longest batch of large commands, which gathers while another one is on the way: over TCP, a message and its answer take
+/// longer than 16 KB of their bytes.
+pub(crate) fn longest_batch(info: InfoRef<'_>) -> usize {
+    match prefers_messages(info) && info.ep_attr().max_msg_size >= 8 * LONG_BATCH {
+        true => LONG_BATCH,
+        false => longest_answer(info),
     }
 }
 
@@ -323,15 +332,16 @@ pub(crate) const NO_WINDOW: usize = usize::MAX;
 
 /// Bytes of a packet of loopback, and of other connections inside a machine.
 pub(crate) const PACKET: usize = 64 * 1024;
+/// No less than the bytes of the provider's header before a message.
+pub(crate) const PACKET_HEADER: usize = 64;
 
 /// Returns how much `bytes`, sent at once, count in the window: whole packets of loopback. TCP counts packets. The header may
 /// push a few bytes out of the last full packet into one more packet. Less than a packet shares a packet with other sends.
 pub(crate) const fn in_window(bytes: usize) -> usize {
-    const HEADER: usize = 64;
     match bytes < PACKET {
         true => bytes,
         false => bytes
-            .saturating_add(HEADER)
+            .saturating_add(PACKET_HEADER)
             .div_ceil(PACKET)
             .saturating_mul(PACKET),
     }

@@ -194,8 +194,8 @@ pub(super) static DECLARATIONS: [Declaration; 27] = [
             max: i32::MAX as i64,
         },
         Level::TUNER_DETAIL,
-        "Number of receive buffers that are posted for messages of peers, of 16 KiB each, 48 KiB over tcp and net, or \
-         132 KiB where the host sends messages of its own; at most 4096. The provider keeps messages that find none.",
+        "Number of receive buffers that are posted for messages of peers, of 16 KiB each, 128 KiB over tcp, net and \
+         tcp;ofi_rxm, or 132 KiB where the host sends messages of its own; at most 4096. The provider keeps messages that find none.",
     ),
     declare(
         "btl_ofi_message_limit",

@@ -6,7 +6,9 @@ use std::ptr;
 
 pub(crate) use self::ending::Ended;
 use crate::base::hints::branch;
-use crate::fabric::msg::wire::{self, Form, Header, Introduction, Kind, LONG_WORDS, MOST_WORDS};
+use crate::fabric::msg::wire::{
+    self, Form, Header, Introduction, Kind, LARGE_OPERANDS, LONG_WORDS, MOST_WORDS,
+};
 use crate::fabric::policy::in_window;
 use crate::op::completion::Finished;
 use crate::op::request::{Operands, Request};
@@ -52,9 +54,10 @@ pub(crate) struct Batch {
     pub(super) words: Vec<u64>,
     /// What it counts in the window of its line, once it was sent.
     pub(super) counted: usize,
-    /// Most words of the batch, and as many of them as there is memory for.
+    /// Most words of the batch, and as many of them as there is memory for; most words if what it takes beyond is large.
     most: usize,
     limit: usize,
+    longest: usize,
     /// Most words of the answer, without its header.
     most_answered: u32,
     entries: u32,
@@ -83,16 +86,16 @@ unsafe impl Send for Batch {}
 
 impl Batch {
     /// Makes the batch empty, for a line. `origin` is this process, for an origin's first batch. The batch and its answer have at
-    /// most `most` words each.
+    /// most `most` words each, the batch `longest` with [large commands](Self::has_long_room).
     pub(super) fn begin(
         &mut self,
         (line, cookie): (u32, u64),
         origin: Option<&Introduction>,
-        most: usize,
+        (most, longest): (usize, usize),
     ) {
         self.words.clear();
         self.words.reserve(FIRST_WORDS);
-        self.most = most;
+        (self.most, self.longest) = (most, longest);
         self.limit = self.words.capacity().min(most);
         self.most_answered = (most - Header::WORDS) as u32;
         self.words.resize(Header::WORDS, 0);
@@ -163,6 +166,13 @@ impl Batch {
     #[inline(always)]
     pub(super) fn has_room(&self, form: &Form) -> bool {
         self.words.len() + form.words() <= self.most && self.has_room_in_answer(form)
+    }
+
+    /// Whether a command of this form is large and has room in the longest batch.
+    pub(super) fn has_long_room(&self, form: &Form) -> bool {
+        form.operands >= LARGE_OPERANDS
+            && self.words.len() + form.words() <= self.longest
+            && self.has_room_in_answer(form)
     }
 
     #[inline(always)]
@@ -279,15 +289,16 @@ impl Batch {
         self.entries += 1;
     }
 
-    /// Makes room for this many more words: for a whole packet, as a batch of more than a few entries mostly is, then for the longest
-    /// batch.
+    /// Makes room for this many more words: for a whole packet, as a batch of more than a few entries mostly is, then for a full batch,
+    /// then for the longest one.
     #[cold]
     #[inline(never)]
     fn make_room(&mut self, words: usize) {
         let used = self.words.len();
-        let whole = match used + words <= MOST_WORDS {
-            true => MOST_WORDS,
-            false => self.most,
+        let whole = match used + words {
+            needed if needed <= MOST_WORDS => MOST_WORDS,
+            needed if needed <= self.most => self.most,
+            _ => self.longest,
         };
         self.words
             .reserve_exact(whole.saturating_sub(used).max(words));

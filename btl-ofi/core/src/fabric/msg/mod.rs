@@ -92,8 +92,11 @@ pub(crate) struct Provider {
     pub(crate) receives: usize,
     /// Whether the host sends and receives messages of its own.
     pub(crate) two_sided: bool,
-    /// Words of the longest answer, and of the longest batch of commands: [`MOST_WORDS`] or [`MOST_ANSWER`].
+    /// Words of the longest answer, and of most batches: [`MOST_WORDS`](wire::MOST_WORDS) or
+    /// [`MOST_ANSWER`](wire::MOST_ANSWER).
     pub(crate) answer: usize,
+    /// Words of the longest batch of large commands, no less than `answer`.
+    pub(crate) longest: usize,
     /// Bytes on the way to a peer after which it is sent nothing before an answer.
     pub(crate) window: usize,
     pub(crate) counters: CountersRef,
@@ -131,17 +134,18 @@ impl Messages {
             receives,
             two_sided,
             answer,
+            longest,
             window,
             counters,
         } = provider;
         let doing = || String::from("posting receives for messages");
-        let words = answer.max(wire::longest(two_sided) / 8);
+        let words = longest.max(wire::longest(two_sided) / 8);
         // SAFETY: the caller guarantees the endpoints.
         let port = unsafe { Port::new(tx, rx) }.doing(doing)?;
         let known = Arc::clone(&addresses);
         let mut target = Target::new(addresses, (format, address.clone()), answer);
         target.inbox = two_sided.then(|| Box::new(Inbox::new(receives)));
-        let limits = (answer, window);
+        let limits = (answer, longest, window);
         let mut messages = Messages {
             port,
             receives: Receives::default(),

@@ -47,8 +47,8 @@ pub(super) struct Origin {
     own: Introduction,
     /// The addresses of targets, with their keys.
     addresses: Arc<Addresses>,
-    /// Words of the longest answer, and of the longest batch of commands.
-    answer: usize,
+    /// Words of the longest answer and of most batches, and of the longest batch.
+    lengths: (usize, usize),
     /// Bytes of unanswered batches after which a line sends nothing.
     window: usize,
     lines: Vec<Option<Line>>,
@@ -77,14 +77,14 @@ impl Origin {
     pub(super) fn new(
         own: Introduction,
         addresses: Arc<Addresses>,
-        (answer, window): (usize, usize),
+        (answer, longest, window): (usize, usize, usize),
         counters: CountersRef,
     ) -> Origin {
         Origin {
             counters,
             own,
             addresses,
-            answer,
+            lengths: (answer, longest),
             window,
             lines: Vec::new(),
             free_lines: Vec::new(),
@@ -114,7 +114,7 @@ impl Origin {
         notice: &Request,
     ) -> Result<(&mut Batch, bool), Status> {
         let both = form.with_notice();
-        let (number, full) = self.batch_for(port, endpoint, |batch| batch.has_room(&both))?;
+        let (number, full) = self.batch_for(port, endpoint, |batch, _| batch.has_room(&both))?;
         let batch = &mut self.batches[number as usize];
         // SAFETY: the caller guarantees the operands, and the batch has room for both.
         unsafe { batch.push_notified((put, form), notice) };
@@ -144,7 +144,7 @@ impl Origin {
         };
         let introduced = line.client != UNKNOWN || line.sequence > 0 || !line.waiting.is_empty();
         let own = (!introduced).then_some(&self.own);
-        self.batches[batch as usize].begin((number, line.cookie), own, self.answer);
+        self.batches[batch as usize].begin((number, line.cookie), own, self.lengths);
         line.current = Some(batch);
         if !line.listed {
             line.listed = true;

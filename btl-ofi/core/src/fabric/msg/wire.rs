@@ -20,6 +20,7 @@ mod entries;
 use plugin_api::{AtomicKind, AtomicOp};
 
 pub(super) use self::entries::Entries;
+use crate::fabric::policy::{PACKET, PACKET_HEADER};
 use crate::op::apply::Carried;
 use crate::op::responder::{self, APPLY, Command, GET, NOTIFY, PUT, SEND};
 
@@ -32,9 +33,13 @@ pub(super) const LARGEST_GET: usize = GETS_OVER_PUTS * LARGEST;
 /// command. With its own header, rxm sends up to 16 KiB as one packet, which costs the least.
 pub(crate) const MOST_WORDS: usize = 2000;
 /// Words of the longest answer elsewhere: a header, three gets of 16 KiB or a largest one, and a word for each that names it if it
-/// fails. Batches are as long there, for which the receives have room anyway: four largest commands in one message.
+/// fails. Batches are as long there: four largest commands in one message.
 pub(crate) const MOST_ANSWER: usize =
     Header::WORDS + LARGEST_GET / 8 + GETS_OVER_PUTS * LONGEST_ENTRY;
+/// Words of the longest batch of large commands: two packets of loopback, as a window counts them.
+pub(crate) const LONG_BATCH: usize = (2 * PACKET - PACKET_HEADER) / 8;
+/// Words of operands from which on a command is large.
+pub(super) const LARGE_OPERANDS: usize = 128;
 /// Bytes of the longest send: 128 KiB and a header of the host's. Over net a message of that size takes 0.6 of the time that a
 /// read takes which the receiver begins when it knows of the message.
 pub(crate) const LARGEST_SEND: usize = 128 * 1024 + 256;
@@ -47,7 +52,8 @@ const _: () = assert!(
     Header::WORDS + 2 + LONGEST_ADDRESS / 8 + 2 * LONGEST_ENTRY + 1 + LARGEST / 8 <= MOST_WORDS,
     "one command and a notification fit in a batch"
 );
-const _: () = assert!(MOST_WORDS <= MOST_ANSWER && MOST_ANSWER <= LONG_WORDS);
+const _: () = assert!(MOST_WORDS <= MOST_ANSWER && MOST_ANSWER <= LONG_BATCH);
+const _: () = assert!(LONG_BATCH <= LONG_WORDS);
 /// Words of an entry without its operands.
 const LONGEST_ENTRY: usize = 5;
 /// Words of an entry that name its region, unless it is that of the entry before.

@@ -43,8 +43,9 @@ use crate::win::window::Window;
 /// Bytes of a run, on average, up to which runs are gathered in commands.
 const MOST_OF_A_RUN: usize = 1024;
 
-/// Bytes of the pieces of a long accumulate where messages may carry them. Two of them fill a message of the transport of 16,000 bytes, and six one of 49,360: of the
-/// longest pieces that the transport takes, one and four do, and the first leaves a quarter of its message empty.
+/// Bytes of the pieces of a long accumulate where messages may carry them. Two of them fill a message of the transport of 16,000 bytes, six one of
+/// 49,360, and sixteen one of 131,008: of the longest pieces that the transport takes, one, four and ten do, and the first leaves a quarter of
+/// its message empty.
 const PIECE: usize = 7904;
 
 fn is_aligned(address: u64, datatype: Datatype) -> bool {

@@ -6,7 +6,8 @@ use super::{Batch, Ended};
 use crate::fabric::msg::execute;
 use crate::fabric::msg::hostile::{GUARD, Memory, OWN_KEY, WORDS, read, treat};
 use crate::fabric::msg::wire::{
-    Form, Header, Kind, LARGEST_GET, LONG_WORDS, MOST_ANSWER, MOST_WORDS,
+    Form, Header, Kind, LARGE_OPERANDS, LARGEST, LARGEST_GET, LONG_BATCH, LONG_WORDS, MOST_ANSWER,
+    MOST_WORDS,
 };
 use crate::op::completion::Finished;
 use crate::op::request::Operands;
@@ -32,7 +33,7 @@ fn failed_gets_are_answered_without_bytes() {
     let commands = [inside(16, 1), outside, inside(3, 4), stale, inside(8, 9)];
     let mut results = [[u64::MAX; LARGEST_GET / 8]; 5];
     let mut batch = Batch::default();
-    batch.begin((0, 1), None, MOST_ANSWER);
+    batch.begin((0, 1), None, (MOST_ANSWER, LONG_BATCH));
     for (command, result) in commands.iter().zip(&mut results) {
         let size = command.count as usize;
         let form = Form::known(GET, size);
@@ -94,13 +95,47 @@ fn checked(batch: &mut Batch) -> Result<(), &'static str> {
 fn the_shortest_sends() {
     for size in [0, 1, 100] {
         let mut batch = Batch::default();
-        batch.begin((0, 1), None, MOST_WORDS);
+        batch.begin((0, 1), None, (MOST_WORDS, LONG_BATCH));
         while batch.has_room_for_send(&Form::of_send(size)) {
             // SAFETY: the send has room, and the closure writes its bytes.
             unsafe { batch.push_send(1, size, |at| at.write_bytes(7, size)) };
         }
         assert!(batch.words.len() > 2000, "{size}: {}", batch.words.len());
         assert_eq!(checked(&mut batch), Ok(()), "sends of {size} bytes");
+    }
+}
+
+/// Large commands fill the longest batch, and nothing else has room in it then. Its target takes it.
+#[test]
+fn large_commands_until_there_is_no_room() {
+    let small = Form::known(PUT, 8 * LARGE_OPERANDS - 8);
+    for size in [8 * LARGE_OPERANDS, 7904, LARGEST] {
+        let form = Form::known(PUT, size);
+        let mut batch = Batch::default();
+        batch.begin((0, 1), None, (MOST_WORDS, LONG_BATCH));
+        let command = Command {
+            what: PUT,
+            count: size as u32,
+            address: 0x1000,
+            key: 1,
+            cookie: 2,
+            compare: 0,
+        };
+        let bytes = vec![7u8; size];
+        while batch.has_long_room(&form) {
+            let operands = Operands::Buffer(bytes.as_ptr().cast());
+            // SAFETY: the command has room, and the operands have the size.
+            unsafe { batch.push((&command, &form), (operands, size)) };
+            batch.count(0, 0);
+        }
+        let words = batch.words.len();
+        assert!(
+            words > LONG_BATCH - form.words() && words <= LONG_BATCH,
+            "{size}: {words}"
+        );
+        assert!(!batch.has_room(&small) && !batch.has_long_room(&small));
+        assert!(!batch.takes_at_once(&small, false) && !batch.takes_at_once(&form, false));
+        assert_eq!(checked(&mut batch), Ok(()), "{size}");
     }
 }
 
@@ -118,7 +153,7 @@ fn commands_until_there_is_no_room() {
     ] {
         let form = Form::known(what, size);
         let mut batch = Batch::default();
-        batch.begin((0, 1), None, MOST_ANSWER);
+        batch.begin((0, 1), None, (MOST_ANSWER, LONG_BATCH));
         let count = if what == COUNT { 1 } else { size as u32 };
         let command = Command {
             what,

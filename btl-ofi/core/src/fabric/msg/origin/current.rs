@@ -43,7 +43,10 @@ impl Origin {
         endpoint: NonNull<Endpoint>,
         form: &Form,
     ) -> Result<(&mut Batch, bool), Status> {
-        let (number, full) = self.batch_for(port, endpoint, |batch| batch.has_room(form))?;
+        // The pieces of a large operation gather in longer messages once the first one is on the way.
+        let (number, full) = self.batch_for(port, endpoint, |batch, line| {
+            batch.has_room(form) || batch.has_long_room(form) && line.is_due()
+        })?;
         Ok((&mut self.batches[number as usize], full))
     }
 
@@ -54,12 +57,12 @@ impl Origin {
         &mut self,
         port: &Port,
         endpoint: NonNull<Endpoint>,
-        has_room: impl Fn(&Batch) -> bool,
+        has_room: impl Fn(&Batch, &Line) -> bool,
     ) -> Result<(u32, bool), Status> {
         let number = self.line_to(endpoint);
         let line = self.lines[number as usize].as_ref().ok_or(Status::ERROR)?;
         let (batch, full) = match line.current {
-            Some(current) if has_room(&self.batches[current as usize]) => (current, false),
+            Some(current) if has_room(&self.batches[current as usize], line) => (current, false),
             before => (self.next_batch(port, number)?, before.is_some()),
         };
         self.last = Last {

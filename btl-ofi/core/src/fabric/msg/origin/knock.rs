@@ -106,7 +106,7 @@ impl Origin {
         let message = &mut self.batches[batch as usize];
         let is_question = kind == Kind::Alive;
         let own = (is_question && line.client == UNKNOWN).then_some(&self.own);
-        message.begin((to_tell, line.cookie), own, self.answer);
+        message.begin((to_tell, line.cookie), own, self.lengths);
         Header {
             kind,
             cookie: line.cookie,

@@ -58,7 +58,7 @@ impl Origin {
                 return Err(Status::TEMP_OUT_OF_RESOURCE);
             }
         }
-        let has_room = |batch: &Batch| batch.has_room_for_send(&form);
+        let has_room = |batch: &Batch, _: &Line| batch.has_room_for_send(&form);
         let (batch, _) = self.batch_for(port, endpoint, has_room)?;
         // SAFETY: the batch has room, and the caller guarantees that `fill` writes its bytes.
         unsafe { self.batches[batch as usize].push_send(tag, size, fill) };

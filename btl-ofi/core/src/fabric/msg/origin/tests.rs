@@ -10,7 +10,7 @@ use plugin_api::{AtomicKind, Status};
 
 use super::*;
 use crate::fabric::msg::line::EAGER;
-use crate::fabric::msg::wire::MOST_WORDS;
+use crate::fabric::msg::wire::{LONG_BATCH, MOST_WORDS};
 use crate::op::request::Operands;
 use crate::op::responder::Command;
 use crate::op::responder::PUT;
@@ -44,7 +44,7 @@ impl Side {
                 address: vec![1; 16],
             },
             Arc::new(Addresses::that_keep(&[2; 16])),
-            (MOST_WORDS, usize::MAX),
+            (MOST_WORDS, LONG_BATCH, usize::MAX),
             table.reference(),
         );
         Side {
@@ -113,6 +113,31 @@ impl Side {
         }
         self.origin.send_waiting(&self.port, Asker::Progress);
         self.leave();
+    }
+
+    /// Puts so many bytes at a time until that many batches have left, and returns their words. No progress is made meanwhile.
+    fn put_until_left(&mut self, size: usize, batches: usize) -> Vec<usize> {
+        let (peer, form) = (self.peer(), Form::known(PUT, size));
+        let command = Command {
+            what: PUT,
+            count: size as u32,
+            address: 0,
+            key: 1,
+            cookie: 1,
+            compare: 0,
+        };
+        let bytes = vec![7u64; size.div_ceil(8)];
+        while self.line().unanswered.len() < batches {
+            let operands = Operands::Buffer(bytes.as_ptr().cast());
+            // SAFETY: the peer is live, and the operands have the size for which the form was made.
+            unsafe {
+                let (batch, _) = self.origin.batch(&self.port, peer, &form).unwrap();
+                batch.push((&command, &form), (operands, size));
+                batch.count(0, 0);
+            }
+        }
+        let words = |n: &u32| self.origin.batches[*n as usize].words.len();
+        self.line().unanswered.iter().map(words).collect()
     }
 
     /// The provider has sent everything.
@@ -197,6 +222,20 @@ fn an_answer_to_what_is_not_answered_is_ignored() {
     assert!(!side.line().is_due() && !side.line().has_covered());
     assert!(side.line().unanswered.is_empty());
     assert_eq!(side.origin.ended.untracked.len(), 1);
+}
+
+/// While an answer is due, large commands gather in long messages, and small ones in short ones.
+#[test]
+fn large_commands_gather_while_others_are_on_the_way() {
+    for (size, longest) in [(8192, LONG_BATCH), (1024, LONG_BATCH), (1016, MOST_WORDS)] {
+        let words = Side::new().put_until_left(size, 4);
+        let lengths = [MOST_WORDS, longest, longest, longest];
+        // The first entry names the region.
+        let entry = 2 + size / 8;
+        let most =
+            lengths.map(|length| (length - Header::WORDS - 2) / entry * entry + Header::WORDS + 2);
+        assert_eq!(words, most, "{size}");
+    }
 }
 
 #[test]

@@ -308,10 +308,12 @@ typedef void (*btl_receive_fn)(btl_module *module, btl_endpoint *endpoint, uint8
 #define BTL_APPLY_BYTES (UINT32_MAX - 1)
 
 /* Blocks of elements at equal distances. Elements are changed in the order of runs and blocks: an element
- * that is named twice is changed twice. */
+ * that is named twice is changed twice. If no datatype is given, an element may lie in several blocks:
+ * the bytes between these stay as they are, and only the target's processor changes the element, which
+ * may be named once only. */
 typedef struct btl_apply_run {
     uint64_t offset; /* bytes from the address of the operation to the first block */
-    uint64_t length; /* bytes of a block, which are whole elements */
+    uint64_t length; /* bytes of a block; all blocks together are whole elements */
     uint64_t stride; /* bytes from the beginning of a block to that of the next */
     uint64_t count;  /* number of blocks, at least one */
 } btl_apply_run;

@@ -23,13 +23,14 @@ pub const APPLY_OTHER: u32 = u32::MAX;
 pub const APPLY_BYTES: u32 = u32::MAX - 1;
 
 /// Blocks of elements at equal distances. Elements are changed in the order of runs and blocks: an element that is named twice
-/// is changed twice.
+/// is changed twice. If no datatype is given, an element may lie in several blocks: the bytes between these stay as they are, and
+/// only the target's processor changes the element, which may be named once only.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ApplyRun {
     /// Bytes from the address of the operation to the first block.
     pub offset: u64,
-    /// Bytes of a block, which are whole elements.
+    /// Bytes of a block. All blocks together are whole elements.
     pub length: u64,
     /// Bytes from the beginning of a block to the beginning of the next.
     pub stride: u64,

@@ -6,8 +6,7 @@
 //! | element | changed by |
 //! | --- | --- |
 //! | 1, 2, 4 or 8 bytes, aligned to its size | the processor's atomics, one element at a time: by [`element`](crate::op::element) where that has the operation, else by a compare-and-swap loop around the user's function |
-//! | any other | the responder alone, under its lock, with the user's function on a copy |
-//!
+//! | any other, and any that lies in several runs (MPI_SHORT_INT, which has a gap) | the responder alone, under its lock, with the user's function on a copy |
 //! | on a device | the responder alone, on a copy, under the lock of all commands on such memory |
 //! | in a region that [commands alone](crate::Transport::register_sole) change | the responder alone, under its lock: by a load and a store, or with the user's function on a copy |
 //!
@@ -32,9 +31,14 @@
 //! Blocks of one length are *listed* where that takes fewer words: the halves of word 1 have the number of blocks and their length, and each
 //! word behind it has the offsets of two blocks, in the largest power of two that divides an element's size.
 //!
+//! An element may lie in several runs, in the order of its bytes: the runs are whole elements
+//! together. The bytes between the runs stay as they are. Such an element has no type of the typed
+//! atomics.
+//!
 //! The results are packed in the same way. Everything is checked before the first element is
 //! changed.
 
+mod carried;
 mod runs;
 
 use std::ffi::c_void;
@@ -45,7 +49,8 @@ use plugin_api::{
     Access, ApplyRun, AtomicKind, AtomicOp, Datatype, MOST_APPLIED, MOST_ELEMENT, Status,
 };
 
-use self::runs::{Received, Sent};
+pub(crate) use self::carried::Carried;
+use self::runs::{Received, Sent, Total};
 use crate::mem::handle::Handle;
 use crate::mem::rights;
 use crate::op::completion::Completion;
@@ -132,6 +137,14 @@ impl Change {
         }
     }
 
+    /// Bytes of the elements in some runs. None of a type that the typed atomics have is in parts.
+    fn bytes(&self, held: Total) -> Result<usize, Status> {
+        match held.in_parts && self.datatype.is_some() {
+            true => Err(Status::BAD_PARAM),
+            false => Ok(held.bytes),
+        }
+    }
+
     /// The kind of the typed AMO that does the same.
     pub(crate) fn kind(&self, has_results: bool) -> AtomicKind {
         match (self.op, has_results) {
@@ -199,33 +212,6 @@ impl Change {
     }
 }
 
-/// Bytes that a command carries: to the target, and back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Carried {
-    pub(crate) operands: usize,
-    pub(crate) results: usize,
-}
-
-impl Carried {
-    /// The count of a command with these bytes, and the other way round.
-    pub(crate) fn count(self) -> u32 {
-        self.operands as u32 | (self.results as u32) << 16
-    }
-
-    #[inline]
-    pub(crate) fn of(count: u32) -> Carried {
-        Carried {
-            operands: (count & 0xffff) as usize,
-            results: (count >> 16) as usize,
-        }
-    }
-
-    /// Whether such a command can be executed, as far as its bytes tell.
-    pub(crate) fn is_possible(self) -> bool {
-        (8 * (HEAD + 1)..=MOST_APPLIED).contains(&self.operands) && self.results <= MOST_APPLIED
-    }
-}
-
 impl Area {
     #[inline]
     pub(crate) fn new() -> Area {
@@ -245,7 +231,8 @@ impl Area {
         change.check()?;
         let (sent, returned) = factors(change, !apply.results.is_null())?;
         let runs = Sent::new(apply.runs, change.size);
-        let (head, total) = (HEAD + runs.words(), runs.total()?);
+        let (head, held) = (HEAD + runs.words(), runs.total()?);
+        let total = change.bytes(held)?;
         let carried = Carried {
             operands: 8 * head + sent * total,
             results: returned * total,
@@ -331,6 +318,8 @@ pub(crate) struct Plan<'a> {
     /// Of a compare-and-swap, the values to compare with.
     pub(crate) compare: *const u8,
     pub(crate) has_results: bool,
+    /// Whether an element lies in several blocks.
+    pub(crate) in_parts: bool,
 }
 
 impl<'a> Plan<'a> {
@@ -344,7 +333,8 @@ impl<'a> Plan<'a> {
         let words = words.get(..carried.operands.div_ceil(8)).ok_or(wrong)?;
         let (&[first, second], rest) = words.split_first_chunk().ok_or(wrong)?;
         let (change, is_listed) = Change::of_word(first)?;
-        let (runs, total, operands) = Received::read((second, rest), is_listed, change.size)?;
+        let (runs, held, operands) = Received::read((second, rest), is_listed, change.size)?;
+        let total = change.bytes(held)?;
         let has_results = carried.results > 0;
         let (sent, returned) = factors(&change, has_results)?;
         let head = 8 * (words.len() - operands.len());
@@ -364,6 +354,7 @@ impl<'a> Plan<'a> {
             },
             compare: start,
             has_results,
+            in_parts: held.in_parts,
         })
     }
 
@@ -377,7 +368,7 @@ impl<'a> Plan<'a> {
 
     /// The blocks in order: the address of each and its bytes. [Checked](Self::check) before.
     #[inline]
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, usize)> {
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, usize)> + Clone {
         let address = self.address;
         self.runs.iter().flat_map(move |run| {
             let first = address.wrapping_add(run.offset);

@@ -123,11 +123,14 @@ fn change(numbers: &mut Numbers) -> Change {
     }
 }
 
-/// Runs that do not overlap, up to a number of bytes.
-fn runs(numbers: &mut Numbers, size: u64, most: u64) -> Vec<ApplyRun> {
+/// Runs that do not overlap, up to a number of bytes. Each is whole elements, or all of them together are.
+fn runs(numbers: &mut Numbers, change: &Change, most: u64) -> Vec<ApplyRun> {
+    let size = change.size as u64;
+    let in_parts = change.datatype.is_none() && numbers.below(2) == 0;
+    let unit = if in_parts { 1 } else { size };
     let (mut end, mut total, mut runs) = (0, 0, Vec::new());
     for _ in 0..1 + numbers.below(6) {
-        let length = size * (1 + numbers.below(20) as u64);
+        let length = unit * (1 + numbers.below(20) as u64 * size / unit);
         let run = ApplyRun {
             offset: end + numbers.below(20) as u64,
             length,
@@ -141,6 +144,19 @@ fn runs(numbers: &mut Numbers, size: u64, most: u64) -> Vec<ApplyRun> {
         }
         end = last;
         runs.push(run);
+    }
+    let bytes: u64 = runs.iter().map(|run| run.length * run.count).sum();
+    let length = bytes.next_multiple_of(size) - bytes;
+    if end + length > BYTES as u64 {
+        return Vec::new();
+    }
+    if length > 0 {
+        runs.push(ApplyRun {
+            offset: end,
+            length,
+            stride: 0,
+            count: 1,
+        });
     }
     runs
 }
@@ -196,7 +212,7 @@ fn follows_a_model(provider: &str, same_node: &(&'static str, Value), place: Pla
     let (mut asked, mut refused) = (0, 0);
     for round in 0..100u32 {
         let change = change(&mut numbers);
-        let runs = runs(&mut numbers, change.size as u64, MOST_APPLIED as u64 - 200);
+        let runs = runs(&mut numbers, &change, MOST_APPLIED as u64 - 256);
         if runs.is_empty() {
             continue;
         }

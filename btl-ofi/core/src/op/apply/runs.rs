@@ -12,32 +12,50 @@ fn unit(size: usize) -> u32 {
     size.trailing_zeros()
 }
 
-/// Bytes of all elements of some runs, which are whole elements; an error if there are none, or more than a command takes.
-fn total(runs: impl Iterator<Item = ApplyRun>, size: usize) -> Result<usize, Status> {
-    let mut total = 0u64;
-    for run in runs {
-        if run.length == 0 || run.count == 0 || run.length % size as u64 != 0 {
+/// What some runs hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Total {
+    /// Bytes of all elements.
+    pub(super) bytes: usize,
+    /// Whether an element lies in several runs.
+    pub(super) in_parts: bool,
+}
+
+impl Total {
+    fn new(bytes: u64, in_parts: bool, size: usize) -> Result<Total, Status> {
+        if bytes == 0 || in_parts && !bytes.is_multiple_of(size as u64) {
             return Err(Status::BAD_PARAM);
         }
+        let bytes = bytes as usize;
+        Ok(Total { bytes, in_parts })
+    }
+}
+
+/// What some runs hold, which are whole elements together; an error if there are none, or more than a command takes.
+fn total(runs: impl Iterator<Item = ApplyRun>, size: usize) -> Result<Total, Status> {
+    let (mut total, mut in_parts) = (0u64, false);
+    for run in runs {
+        if run.length == 0 || run.count == 0 {
+            return Err(Status::BAD_PARAM);
+        }
+        in_parts |= run.length % size as u64 != 0;
         let bytes = run.length.checked_mul(run.count);
         total = bytes
             .and_then(|bytes| total.checked_add(bytes))
             .ok_or(Status::VALUE_OUT_OF_BOUNDS)?;
     }
-    match total as usize {
-        0 => Err(Status::BAD_PARAM),
-        _ if total > MOST_APPLIED as u64 => Err(Status::VALUE_OUT_OF_BOUNDS),
-        total => Ok(total),
+    match total > MOST_APPLIED as u64 {
+        true => Err(Status::VALUE_OUT_OF_BOUNDS),
+        false => Total::new(total, in_parts, size),
     }
 }
 
 /// Like [`total`], for `number` runs of `length` bytes.
-fn total_of_listed(number: u64, length: u64, size: usize) -> Result<usize, Status> {
-    if number == 0 || length == 0 || !length.is_multiple_of(size as u64) {
-        return Err(Status::BAD_PARAM);
-    }
+fn total_of_listed(number: u64, length: u64, size: usize) -> Result<Total, Status> {
     match number.checked_mul(length) {
-        Some(total) if total <= MOST_APPLIED as u64 => Ok(total as usize),
+        Some(total) if total <= MOST_APPLIED as u64 => {
+            Total::new(total, !length.is_multiple_of(size as u64), size)
+        }
         _ => Err(Status::VALUE_OUT_OF_BOUNDS),
     }
 }
@@ -98,8 +116,8 @@ impl<'a> Sent<'a> {
         }
     }
 
-    /// Bytes of all elements.
-    pub(super) fn total(&self) -> Result<usize, Status> {
+    /// What the runs hold.
+    pub(super) fn total(&self) -> Result<Total, Status> {
         match &self.list {
             Some(list) => total_of_listed(list.number as u64, list.length, self.size),
             None => total(self.runs.iter().copied(), self.size),
@@ -209,13 +227,12 @@ pub(super) enum Received<'a> {
 }
 
 impl<'a> Received<'a> {
-    /// Reads the word with their number, and the runs, which come next. Returns them, the bytes of all their elements, and the words
-    /// behind them.
+    /// Reads the word with their number, and the runs, which come next. Returns them, what they hold, and the words behind them.
     pub(super) fn read(
         (second, words): (u64, &'a [u64]),
         is_listed: bool,
         size: usize,
-    ) -> Result<(Received<'a>, usize, &'a [u64]), Status> {
+    ) -> Result<(Received<'a>, Total, &'a [u64]), Status> {
         let wrong = Status::BAD_PARAM;
         if is_listed {
             let (number, length) = ((second & 0xffff_ffff) as usize, second >> 32);
@@ -280,7 +297,7 @@ impl<'a> Received<'a> {
         }
     }
 
-    pub(super) fn iter(self) -> impl Iterator<Item = ApplyRun> {
+    pub(super) fn iter(self) -> impl Iterator<Item = ApplyRun> + Clone {
         let none = (&[][..], 0, 0);
         let (any, (places, length, unit)) = match self {
             Received::Any(words) => (words, none),
@@ -350,6 +367,11 @@ mod tests {
         // In units of bytes.
         let runs = [block(5, 6), block(2, 6)];
         assert_eq!(written(&runs, 3), [2 | 6 << 32, 5 | 2 << 32]);
+        // Elements in two parts.
+        let runs = [block(0, 4), block(6, 4)];
+        assert_eq!(written(&runs, 8).len(), 1 + RUN * 2);
+        let runs = [block(0, 4), block(8, 4), block(24, 4), block(16, 4)];
+        assert_eq!(written(&runs, 8), [4 | 4 << 32, 1 << 32, 3 | 2 << 32]);
         let others = [
             (vec![block(0, 8)], 8),
             (vec![block(0, 8), block(8, 16)], 8),

@@ -1,28 +1,19 @@
 //! The execution of an apply: the one function that changes its elements, whichever carrier brings it.
 
-use std::mem::MaybeUninit;
-use std::ptr;
+mod copies;
 
-use plugin_api::{AtomicOp, Datatype, MOST_ELEMENT, Status};
+use std::{iter, ptr};
 
+use plugin_api::{AtomicOp, Datatype, Status};
+
+use self::copies::{Blocks, by_copies};
 use super::{Command, Host, Responder, Target};
 use crate::mem::regions::{Arithmetic, Regions};
 use crate::op::apply::{Carried, Change, Plan};
 use crate::op::element::{self, Elements};
 
-/// Bytes of elements that are copied at a time.
-const CHUNK: usize = 1024;
-
-const _: () = assert!(CHUNK >= MOST_ELEMENT);
-
-/// Copies of elements and of their operands, aligned for every type.
-#[repr(C, align(64))]
-struct Copies {
-    elements: MaybeUninit<[u8; CHUNK]>,
-    operands: MaybeUninit<[u8; CHUNK]>,
-}
-
 /// The place in packed operands and results.
+#[derive(Clone, Copy)]
 struct Packed {
     operands: *const u8,
     compare: *const u8,
@@ -98,6 +89,11 @@ pub(super) unsafe fn change_all<T: Target>(
         // SAFETY: the region has the blocks, which were checked; the caller guarantees results and region.
         return unsafe { copy_all(target, plan, packed) };
     }
+    if plan.in_parts {
+        let blocks = Blocks::new(plan.blocks());
+        // SAFETY: the region has the blocks, which were checked, and there are as many packed operands and results.
+        return unsafe { by_copies(target, change, (blocks, plan.bytes()), packed, arithmetic) };
+    }
     let alone = target.is_by_commands();
     // SAFETY: the region has the elements, which were checked, and there are as many packed operands and results.
     if T::HAS_ATOMICS && unsafe { change_listed(plan, &packed, alone) } {
@@ -112,7 +108,8 @@ pub(super) unsafe fn change_all<T: Target>(
             if has_atomics && change.is_atomic_at(address) {
                 by_atomics(change, (address, bytes), &packed, (arithmetic, alone))?;
             } else {
-                by_copies(target, change, (address, bytes), &packed, arithmetic)?;
+                let block = Blocks::new(iter::once((address, bytes)));
+                by_copies(target, change, (block, bytes), packed, arithmetic)?;
             }
         }
         packed.advance(bytes);
@@ -179,6 +176,7 @@ pub(crate) fn is_by_instructions(plan: &Plan<'_>) -> bool {
     let change = &plan.change;
     let needs_none = change.op == Some(AtomicOp::Cswap) || own_arithmetic(change).is_some();
     needs_none
+        && !plan.in_parts
         && plan
             .blocks()
             .all(|(address, _)| change.is_atomic_at(address))
@@ -276,61 +274,6 @@ fn own_arithmetic(change: &Change) -> Option<(Datatype, AtomicOp)> {
             element::serves(change.kind(false), datatype, op).then_some((datatype, op))
         }
     }
-}
-
-/// Changes the elements of a block on copies. Only the caller does so, under its lock.
-///
-/// # Safety
-/// The region has the block; there are as many operands, and results unless NULL.
-#[inline(never)]
-unsafe fn by_copies(
-    target: &impl Target,
-    change: &Change,
-    (mut address, mut left): (u64, usize),
-    packed: &Packed,
-    arithmetic: Option<Arithmetic>,
-) -> Result<(), Status> {
-    let size = change.size;
-    let mut copies = Copies {
-        elements: MaybeUninit::uninit(),
-        operands: MaybeUninit::uninit(),
-    };
-    let elements = copies.elements.as_mut_ptr().cast::<u8>();
-    let operands = copies.operands.as_mut_ptr().cast::<u8>();
-    let mut packed = Packed { ..*packed };
-    while left > 0 {
-        let bytes = left.min(CHUNK / size * size);
-        // SAFETY: the chunk is part of the block, and the copies have room for it.
-        unsafe {
-            target.get(address, elements, bytes)?;
-            if !packed.results.is_null() {
-                ptr::copy_nonoverlapping(elements, packed.results, bytes);
-            }
-            match change.op {
-                Some(AtomicOp::Read) => {}
-                Some(AtomicOp::Write) => target.put(packed.operands, address, bytes)?,
-                Some(AtomicOp::Cswap) => {
-                    for offset in (0..bytes).step_by(size) {
-                        let (found, compare) = (elements.add(offset), packed.compare.add(offset));
-                        if is_equal(found, compare, size) {
-                            let value = packed.operands.add(offset);
-                            target.put(value, address.wrapping_add(offset as u64), size)?;
-                        }
-                    }
-                }
-                _ => {
-                    let arithmetic = arithmetic.ok_or(Status::NOT_SUPPORTED)?;
-                    ptr::copy_nonoverlapping(packed.operands, operands, bytes);
-                    call(arithmetic, change, (elements, operands), bytes / size)?;
-                    target.put(elements, address, bytes)?;
-                }
-            }
-        }
-        packed.advance(bytes);
-        address = address.wrapping_add(bytes as u64);
-        left -= bytes;
-    }
-    Ok(())
 }
 
 /// Calls the user's function. A status that is no refusal of an operation becomes an error, because the origin would repeat it.

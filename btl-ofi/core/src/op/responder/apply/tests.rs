@@ -436,6 +436,80 @@ fn a_compare_and_swap_of_any_size_and_alignment() {
     }
 }
 
+/// Elements whose bytes lie in several runs, as those of MPI_SHORT_INT do, are changed as one, and what lies between the runs stays.
+#[test]
+fn an_element_in_parts_is_one_element() {
+    let strided = ApplyRun {
+        stride: 8,
+        count: 3,
+        ..one(4, 6)
+    };
+    let pairs = vec![one(0, 2), strided, one(28, 4)];
+    let halves = [0, 8, 24, 16].map(|offset| one(offset, 4)).to_vec();
+    let with_op = |size, op| Change {
+        op: Some(op),
+        ..adding(size)
+    };
+    for (runs, size, count) in [(pairs, 6, 4), (halves, 8, 2)] {
+        let blocks = |run: &ApplyRun| {
+            let run = *run;
+            let firsts = (0..run.count).map(move |i| (run.offset + i * run.stride) as usize);
+            firsts.flat_map(move |first| first..first + run.length as usize)
+        };
+        let places: Vec<usize> = runs.iter().flat_map(blocks).collect();
+        assert_eq!(places.len(), size * count);
+        for change in [
+            adding(size),
+            with_op(size, AtomicOp::Write),
+            with_op(size, AtomicOp::Read),
+            with_op(size, AtomicOp::Cswap),
+        ] {
+            for by_commands in [false, true] {
+                let mut memory = Memory::of(Access::all(), by_commands);
+                let mut expected = memory.window().to_vec();
+                let found: Vec<u8> = places.iter().map(|at| expected[*at]).collect();
+                let is_compare = change.op == Some(AtomicOp::Cswap);
+                // All elements are equal but the second, which differs in its last byte.
+                let mut operands = if is_compare {
+                    found.clone()
+                } else {
+                    Vec::new()
+                };
+                if let Some(last) = operands.get_mut(2 * size - 1) {
+                    *last ^= 1;
+                }
+                operands.resize(operands.len() + places.len(), 3);
+                for (i, at) in places.iter().enumerate() {
+                    match change.op {
+                        Some(AtomicOp::Read) => {}
+                        Some(AtomicOp::Cswap) if i / size == 1 => {}
+                        Some(_) => expected[*at] = 3,
+                        None => expected[*at] = expected[*at].wrapping_add(3),
+                    }
+                }
+                let mut results = vec![0; places.len()];
+                let apply = Apply {
+                    results: results.as_mut_ptr().cast(),
+                    ..memory.apply(&runs, change, &operands)
+                };
+                assert_eq!(memory.run(&apply), Ok(()), "{change:?}");
+                assert_eq!(results, found, "{change:?}");
+                assert_eq!(memory.window(), expected, "{change:?}");
+                let counted = (
+                    memory.calls.number.load(Ordering::Relaxed),
+                    memory.calls.most.load(Ordering::Relaxed),
+                );
+                let calls = if change.op.is_none() {
+                    (1, count as u32)
+                } else {
+                    (0, 0)
+                };
+                assert_eq!(counted, calls, "{change:?}: no atomic changes them");
+            }
+        }
+    }
+}
+
 /// A refused change leaves everything as it was.
 #[test]
 fn what_is_refused_has_no_effect() {
@@ -475,6 +549,9 @@ fn what_is_refused_has_no_effect() {
             assert_eq!(memory.run(&apply), Err(status), "{runs:?}");
         }
     }
+    let halves = [one(0, 4), one(8, 4)];
+    let typed = memory.run(&memory.apply(&halves, sum(Datatype::Uint64), &eight));
+    assert_eq!(typed, Err(param), "the typed atomics have no such element");
     let runs = [good];
     let with = |change| memory.run(&memory.apply(&runs, change, &eight));
     let coded = |code| Change { code, ..adding(8) };
@@ -590,23 +667,33 @@ proptest! {
         listed in 0..3u64,
         fetches: bool,
         by_commands: bool,
+        in_parts: bool,
         seed: u8,
     ) {
         let mut memory = Memory::of(Access::all(), by_commands);
         let change = changes()[number];
         let size = change.size as u64;
+        let in_parts = in_parts && change.datatype.is_none();
+        // Runs of elements, or of any number of bytes.
+        let unit = if in_parts { 1 } else { size };
         let (mut end, mut runs) = (0, Vec::new());
         for (gap, elements, between, count) in shape {
             // Single blocks of one length at whole distances are listed.
             let (gap, elements, count) = match listed {
                 0 => (gap, elements, count),
-                length => (gap * size, length, 1),
+                length => (gap * unit, length, 1),
             };
-            let run = ApplyRun { offset: end + gap, length: elements * size, stride: elements * size + between, count };
+            let run = ApplyRun { offset: end + gap, length: elements * unit, stride: elements * unit + between, count };
             end = run.offset + (count - 1) * run.stride + run.length;
             runs.push(run);
         }
-        let total: u64 = runs.iter().map(|r| r.length * r.count).sum();
+        let bytes = |runs: &[ApplyRun]| runs.iter().map(|r| r.length * r.count).sum::<u64>();
+        let missing = bytes(&runs).next_multiple_of(size) - bytes(&runs);
+        if missing > 0 {
+            runs.push(one(end, missing));
+            end += missing;
+        }
+        let total = bytes(&runs);
         let operands: Vec<u8> = (0..total).map(|i| (i as u8).wrapping_mul(13).wrapping_add(seed)).collect();
         let mut results = vec![0xaa; total as usize];
         let reads = change.op == Some(AtomicOp::Read);

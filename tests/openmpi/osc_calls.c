@@ -125,6 +125,16 @@ static void accumulates(void)
         pairs[0].value = pairs[1].value = 100;
         pairs[0].place = pairs[1].place = -1;
     }
+    /* These have a gap inside, which stays as it is. */
+    struct { short value, gap; int place; } few[4], *fews = (void *) (base + 210);
+    for (int i = 0; i < 4; ++i) {
+        few[i].value = (short) (world_rank + i);
+        few[i].gap = -1;
+        few[i].place = world_rank;
+        fews[i].value = 0;
+        fews[i].gap = (short) (100 + i);
+        fews[i].place = -1;
+    }
     MPI_Win_fence(0, win);
     MPI_Accumulate(&pair, 1, MPI_DOUBLE_INT, to, 200, 1, MPI_DOUBLE_INT, MPI_MINLOC, win);
     MPI_Get_accumulate(&pair, 1, MPI_DOUBLE_INT, &old, 1, MPI_DOUBLE_INT, to, 202, 1, MPI_DOUBLE_INT, MPI_MINLOC, win);
@@ -134,15 +144,17 @@ static void accumulates(void)
         CHECK(pairs[1].value == 10.0 - to && pairs[1].place == to, "%g %d", pairs[1].value, pairs[1].place);
     }
     CHECK((old.value == 100 && old.place == -1) || old.value == 10.0 - old.place, "%g %d", old.value, old.place);
-    struct { short value; int place; } few = {(short) world_rank, world_rank}, *fews = (void *) (base + 210);
-    MPI_Accumulate(&few, 1, MPI_SHORT_INT, to, 210, 1, MPI_SHORT_INT, MPI_MAXLOC, win);
+    MPI_Accumulate(few, 4, MPI_SHORT_INT, to, 210, 4, MPI_SHORT_INT, MPI_MAXLOC, win);
     double complex z = 1 + 2 * I, *zs = (void *) (base + 220);
     for (int i = 0; i < TIMES; ++i) MPI_Accumulate(&z, 1, MPI_C_DOUBLE_COMPLEX, to, 220, 1, MPI_C_DOUBLE_COMPLEX, MPI_SUM, win);
     long double wide = 1, *wides = (void *) (base + 224);
     MPI_Accumulate(&wide, 1, MPI_LONG_DOUBLE, to, 224, 1, MPI_LONG_DOUBLE, MPI_SUM, win);
     MPI_Win_fence(0, win);
     if (world_rank == to) {
-        CHECK(fews->value == to && fews->place == to, "%d %d", fews->value, fews->place);
+        for (int i = 0; i < 4; ++i) {
+            CHECK(fews[i].value == to + i && fews[i].place == to, "pair %d: %d %d", i, fews[i].value, fews[i].place);
+            CHECK(fews[i].gap == 100 + i, "the gap of pair %d: %d", i, fews[i].gap);
+        }
         CHECK(*zs == TIMES * world_size * z, "%g %g", creal(*zs), cimag(*zs));
         CHECK(*wides == world_size, "%Lg", *wides);
     }

@@ -1,8 +1,7 @@
 //! Accumulates of elements of types that the engine does not know, by the [function](CombineFn) that the door registered.
 //!
-//! Who changes such an element is a fact of the window and of the type: in a window whose ranks share a segment every rank, under the
-//! target's lock; where commands reach every rank, the target ([apply](super::btl::apply)); else, and if the values of an element do not lie
-//! in a row, every rank under the target's lock. Elements that this module changes and those of types that the engine knows exclude
+//! Who changes such an element is a fact of the window: where its ranks share a segment every rank, under the target's lock; else the
+//! target, by a command ([apply](super::btl::apply)). Elements that this module changes and those of types that the engine knows exclude
 //! each other not at all, as MPI allows.
 
 use plugin_api::{AtomicOp, MOST_ELEMENT, Status};
@@ -15,7 +14,6 @@ use super::dynamic::region_cache::KeyUse;
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
 use super::op::{RmaOp, Target};
-use super::pieces::Cursor;
 use super::shm;
 use super::transfer::Transfer;
 use super::window::Window;
@@ -82,12 +80,6 @@ impl Custom {
         };
         Err(WinError::BadArgument { call, reason })
     }
-
-    /// Whether each run of a layout is whole elements.
-    fn lies_in_a_row(&self, layout: &Layout) -> bool {
-        let mut cursor = Cursor::new(layout);
-        std::iter::from_fn(|| cursor.take(usize::MAX)).all(|run| run.len.is_multiple_of(self.size))
-    }
 }
 
 impl Window {
@@ -131,13 +123,9 @@ impl Window {
         if target.layout.bytes() == 0 {
             return Ok(());
         }
-        if self.parts.shared.is_none() && self.link.applies && custom.lies_in_a_row(target.layout) {
-            let (how, request) = (custom.how(), op.record);
+        if self.parts.shared.is_none() {
             // SAFETY: the caller guarantees the buffers.
-            return match unsafe { btl::apply::accumulate(self, &transfer, &how, request) }? {
-                true => Ok(()),
-                false => Err(transfer.failed(Status::NOT_SUPPORTED)),
-            };
+            return unsafe { btl::apply::by_commands(self, &transfer, &custom.how(), op.record) };
         }
         let mut operands = Bounce::new(target.layout.bytes());
         if custom.op != CustomOp::NoOp {
@@ -151,10 +139,7 @@ impl Window {
             }
             self.change_here(custom, &transfer, elements, &mut operands)
         };
-        match self.parts.shared {
-            Some(_) => shm::change(self, &transfer, &mut change),
-            None => btl::locked::change(self, peer, &transfer, &mut change),
-        }
+        shm::change(self, &transfer, &mut change)
     }
 
     /// Changes elements, which are aligned for every type; whether it did.

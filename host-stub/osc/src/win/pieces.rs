@@ -3,6 +3,7 @@
 use super::layout::{Layout, Segment, Shape};
 
 /// The walk over one layout.
+#[derive(Clone, Copy)]
 pub(super) struct Cursor<'a> {
     layout: &'a Layout,
     /// Bytes not yet taken.

@@ -7,9 +7,8 @@
 //!   atomics; an operation that it does not serve becomes a compare-swap loop per element. Where the target's processor
 //!   executes those atomics, elements in many places are one command ([`super::apply`]), which changes each by the same
 //!   instructions.
-//! - Any other type, and elements that are not aligned to their size, are changed by the target's processor alone, by commands;
-//!   in a window where commands do not reach every rank, or would be refused, under the target's lock ([`super::locked`]), by all
-//!   ranks alike.
+//! - Any other type, and elements that are not aligned to their size, are changed by the target's processor alone, by commands,
+//!   and refused where no command reaches it.
 //!   Under the hint `same_op`, an aligned operation that the transport serves goes by its atomics even then.
 //!
 //! The two never meet at one element. MPI promises atomicity among accumulates of the same
@@ -27,7 +26,6 @@ use super::apply;
 use super::callbacks::done;
 use super::compare_swap::by_compare_swap;
 use super::how::How;
-use super::locked;
 use super::tracked::CountedOperation;
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
@@ -94,7 +92,7 @@ unsafe fn update_counted(
 }
 
 /// What is not one atomic of the transport for each element: elements that these do not serve are changed by the target's
-/// processor, or under its lock.
+/// processor.
 #[inline(never)]
 unsafe fn otherwise(
     window: &Window,
@@ -118,15 +116,8 @@ unsafe fn otherwise(
             }
         };
     }
-    if !window.link.applies || support.halfway && aligned {
-        // SAFETY: the caller vouches for the transfer.
-        return unsafe { locked::accumulate(window, transfer.peer, transfer) };
-    }
     // SAFETY: the caller vouches for the transfer.
-    match unsafe { apply::accumulate(window, transfer, &How::of(transfer), request) }? {
-        true => Ok(()),
-        false => Err(transfer.failed(Status::NOT_SUPPORTED)),
-    }
+    unsafe { apply::by_commands(window, transfer, &How::of(transfer), request) }
 }
 
 /// Lets an update follow others that are under way: gathers it, or has those before it leave and keeps the order. Whether it was
@@ -377,10 +368,6 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> W
     let datatype = swap.datatype();
     let size = datatype.size();
     if !window.types.get(datatype).native || !is_aligned(swap.address, datatype) {
-        if !window.link.applies {
-            // SAFETY: the caller vouches for the buffers.
-            return unsafe { locked::compare_and_swap(window, peer, swap) };
-        }
         window.send_gathered(call, peer);
         // SAFETY: the caller vouches for the buffers.
         return unsafe { apply::compare_and_swap(window, swap) };

@@ -2,23 +2,53 @@
 //! atomics do not serve, and elements that lie in many places. Nothing waits here
 //! but for results that lie in several places.
 
-use plugin_api::{ApplyRequest, ApplyRun, AtomicOp, Status};
+use plugin_api::{ApplyRequest, ApplyRun, AtomicOp, ModuleFlags, Status};
 
-use super::command::{issue, post};
+use super::command::{is_not_supported, issue, post};
 use super::how::How;
 use crate::win::bounce::Bounce;
 use crate::win::copy::unpack;
-use crate::win::error::WinResult;
+use crate::win::error::{WinError, WinResult};
 use crate::win::layout::Layout;
 use crate::win::request::request_state::RequestState;
 use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
+/// Makes an accumulate of elements that commands alone change.
+///
+/// # Safety
+/// The caller vouches for the transfer.
+pub(in crate::win) unsafe fn by_commands(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    how: &How,
+    request: Option<&RequestState>,
+) -> WinResult<()> {
+    // SAFETY: the caller vouches for the transfer.
+    match unsafe { accumulate(window, transfer, how, request) }? {
+        true => Ok(()),
+        false => Err(refused(window, transfer)),
+    }
+}
+
+/// Why elements that commands alone change were not changed: no command reaches the target, or its function does not know the operation.
+#[cold]
+fn refused(window: &Window, transfer: &Transfer<'_>) -> WinError {
+    let flags = window.link.transport.attributes().flags;
+    match flags.contains(ModuleFlags::APPLIES) {
+        true => transfer.failed(Status::NOT_SUPPORTED),
+        false => WinError::NoCommands {
+            call: transfer.call,
+            rank: transfer.peer.rank,
+        },
+    }
+}
+
 /// Makes an accumulate by commands. False, and nothing is done, where the transport's atomics alone may change the elements.
 ///
 /// # Safety
 /// The caller vouches for the transfer.
-pub(in crate::win) unsafe fn accumulate(
+pub(super) unsafe fn accumulate(
     window: &Window,
     transfer: &Transfer<'_>,
     how: &How,
@@ -112,5 +142,9 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> W
         code: 0,
     };
     // SAFETY: run and operands are there, and the caller vouches for the result.
-    unsafe { post(window, swap, swap.record, &values, &swap.peer.accumulates) }
+    let posted = unsafe { post(window, swap, swap.record, &values, &swap.peer.accumulates) };
+    posted.map_err(|error| match is_not_supported(&error) {
+        true => refused(window, swap),
+        false => error,
+    })
 }

@@ -31,13 +31,27 @@ impl Runs {
         }
     }
 
-    /// The next runs of a layout, for a command of at most `most` bytes.
+    /// The next runs of a layout, for a command of at most `most` bytes: whole elements, of which each may lie in several runs.
     pub(super) fn take(cursor: &mut Cursor<'_>, size: usize, most: usize) -> Runs {
+        let start = *cursor;
         let mut runs = Runs::new(most);
-        while let Some(segment) = cursor.take(runs.room() / size * size) {
-            runs.push(segment);
+        runs.fill(cursor, size, usize::MAX);
+        let excess = runs.bytes % size;
+        if excess > 0 {
+            // There is no room for all runs of the last element, so it goes with the next command.
+            let whole = runs.bytes - excess;
+            (*cursor, runs.count, runs.bytes) = (start, 0, 0);
+            runs.fill(cursor, size, whole);
         }
         runs
+    }
+
+    /// Adds the next runs of a layout, as long as there is room, up to so many bytes.
+    fn fill(&mut self, cursor: &mut Cursor<'_>, size: usize, bytes: usize) {
+        let limit = |runs: &Runs| (runs.room() / size * size).min(bytes - runs.bytes);
+        while let Some(segment) = cursor.take(limit(self)) {
+            self.push(segment);
+        }
     }
 
     /// Bytes that one run more can have.
@@ -111,10 +125,15 @@ mod tests {
     const I16: Datatype = Datatype::Int16;
 
     fn runs(layout: &Layout) -> Vec<Vec<(u64, u64, u64, u64)>> {
+        runs_of(layout, 2)
+    }
+
+    /// The runs of each command, of elements of this size.
+    fn runs_of(layout: &Layout, size: usize) -> Vec<Vec<(u64, u64, u64, u64)>> {
         let mut cursor = Cursor::new(layout);
         let mut all = Vec::new();
         loop {
-            let runs = Runs::take(&mut cursor, 2, MOST_APPLIED);
+            let runs = Runs::take(&mut cursor, size, MOST_APPLIED);
             if runs.bytes == 0 {
                 return all;
             }
@@ -167,6 +186,50 @@ mod tests {
         );
         assert_eq!(of(&[(8, 8), (0, 8)]), [(8, 8, 0, 1), (0, 8, 0, 1)]);
         assert_eq!(of(&[(8, 8), (8, 8)]), [(8, 8, 0, 2)]);
+    }
+
+    /// Elements with a gap, in a row or not: a few runs, and no command ends inside an element.
+    #[test]
+    fn elements_in_parts_stay_whole() {
+        let of = |places: &[usize]| {
+            let parts = places.iter().flat_map(|at| [(*at, 2), (at + 4, 4)]);
+            let blocks: Vec<Block> = parts
+                .map(|(displacement, length)| Block {
+                    displacement,
+                    length,
+                })
+                .collect();
+            let layout = Layout::indexed(Datatype::Uint8, &blocks).unwrap();
+            (runs_of(&layout, 6), layout)
+        };
+        let in_a_row: Vec<usize> = (0..10).map(|i| 8 * i).collect();
+        let expected = [[(0, 2, 0, 1), (4, 6, 8, 9), (76, 4, 0, 1)]];
+        assert_eq!(of(&in_a_row).0, expected);
+        let large: Vec<usize> = (0..5000).map(|i| 8 * i).collect();
+        let apart: Vec<usize> = (0..5000).map(|i| 8 * i + 24 * (i * i % 7)).collect();
+        let far: Vec<usize> = (0..700).map(|i| 8 * i * i).collect();
+        for places in [large, apart, far] {
+            let (commands, layout) = of(&places);
+            let mut cursor = Cursor::new(&layout);
+            assert!(commands.len() > 2);
+            for runs in commands {
+                let bytes: u64 = runs.iter().map(|run| run.1 * run.3).sum();
+                assert!(bytes.is_multiple_of(6) && bytes > 0, "{bytes}");
+                let used = APPLY_HEAD + runs.len() * APPLY_RUN + bytes as usize;
+                assert!(used <= MOST_APPLIED && runs.len() <= RUNS, "{used}");
+                let blocks = runs.iter().flat_map(|(offset, length, stride, count)| {
+                    (0..*count).map(move |i| (offset + i * stride, *length))
+                });
+                for (mut offset, mut length) in blocks {
+                    while length > 0 {
+                        let next = cursor.take(length as usize).expect("no byte is left out");
+                        assert_eq!(next.offset as u64, offset);
+                        (offset, length) = (offset + next.len as u64, length - next.len as u64);
+                    }
+                }
+            }
+            assert!(cursor.take(1).is_none());
+        }
     }
 
     /// Whole elements, as many as there is room for.

@@ -1,5 +1,4 @@
-//! What a call keeps across its waits and gives back before it returns: a target's accumulate lock, or the turn to read a
-//! target's regions.
+//! What a call keeps across its waits and gives back before it returns: the turn to read a target's regions.
 //!
 //! What runs on the same thread during such a wait must not want it too: it would wait for the call that lies below it on
 //! the stack. So the call stays on its thread, which runs no other task meanwhile; its waits take as long as an operation of

@@ -76,7 +76,7 @@ def reach(graph, start):
 
 
 def circles(graph):
-    """Sets of files of which each leads to each, the largest first."""
+    """Sets of files in which each file leads to each other, the largest first."""
     reached = {module: reach(graph, module) for module in graph}
     found = {
         frozenset(other for other in reached[module] if module in reached[other])

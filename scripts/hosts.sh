@@ -83,7 +83,7 @@ hosts_wire() {
 # hosts_make COUNT: the head and hosts h1, h2, ...
 hosts_make() {
     local count=$1 names=(head) i name tries
-    # Not in /tmp, of which hosts have their own.
+    # Not in /tmp, because each host has its own.
     hosts_folder=$(mktemp -d "$(readlink -f "$target")/hosts.XXXXXX")
     trap hosts_end EXIT
     trap 'exit 130' INT

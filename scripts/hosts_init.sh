@@ -1,7 +1,7 @@
 #!/bin/bash
 # The first process of a host of `./dev hosts`: prepares its namespaces and ends when the script that made it does.
 #
-#   hosts_init.sh NAME FOLDER PRIVATE...    PRIVATE: folders of which the host has its own
+#   hosts_init.sh NAME FOLDER PRIVATE...    PRIVATE: folders that the host has for itself
 set -euo pipefail
 name=$1 folder=$2
 shift 2

@@ -567,8 +567,8 @@ openmpi_osc_hears_parameters() {
     [ "$(grep -c 'osc/ofi_rs: windows use tcp;ofi_rxm on lo;' <<<"$out")" -eq 2 ]
 }
 
-# Windows of two jobs, of which one does not have the component: all ranks leave them to others. The components of 4.1 fail if
-# the parents made no window by them before.
+# Windows of two jobs, one of which lacks the component: all ranks leave the windows to other components. The components of
+# 4.1 fail if the parents made no window by them before.
 openmpi_osc_spawn_without() {
     local out status=0
     out=$(openmpi_osc_run 2 --mca osc_ofi_rs_verbose 1 "$openmpi_dir/bin/osc_spawn" without 2>&1) || status=$?

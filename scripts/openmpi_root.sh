@@ -266,7 +266,8 @@ osc_killed_inside() {
     [ "$(grep -ac '^osc_killed: ok, rank [02] got an error' <<<"$out")" -eq 2 ]
 }
 
-# Windows of two jobs, of which one does not have the component: all ranks leave them to others.
+# Windows of two jobs, one of which lacks the component: all ranks leave the windows to other
+# components.
 osc_spawn_without_inside() {
     local out status=0
     out=$(osc_run_inside 2 --mca btl_tcp_if_include lo --mca osc_ofi_rs_verbose 1 /opt/bin/osc_spawn without) || status=$?

@@ -14,7 +14,7 @@
 
 #define BYTES 65536
 #define WORDS (BYTES / 8)
-/* ROCm's number, of which the transport knows nothing by itself. */
+/* ROCm's number; the transport itself does not know this kind. */
 #define KIND HOST_HMEM_ROCR
 
 /* A ring of a device whose kernels the host does not know: the program says that they can use one, and maps its
@@ -242,7 +242,7 @@ static void halo(host_comm_t *world, host_win_t *win, int next, int before) {
     MUST(set_overrides(copy_from, copy_to));
 }
 
-/* Puts of which the copies are complete later: several of them are under way at once. */
+/* Puts with asynchronous copies: several are under way at once. */
 static void later(host_comm_t *world, host_win_t *win, int next, int before, int taken) {
     uint64_t *bytes = (uint64_t *)(void *)(shadow + BYTES), *mine = (uint64_t *)(void *)shadow;
     uint64_t rank = (uint64_t)host_rank() * 1000000;

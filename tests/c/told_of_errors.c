@@ -1,5 +1,5 @@
-/* The error handler of a window hears of every error of host_win_free, whether the window stays or not, and of a host_waitany
- * whose wait fails. Over a transport whose progress fails from a get of BREAKING bytes on. */
+/* The error handler of a window is called for every error of host_win_free, whether the window stays or not, and for a
+ * host_waitany whose wait fails. Over a transport whose progress fails from a get of BREAKING bytes on. */
 #include "example.h"
 
 enum { BREAKING = 13 };

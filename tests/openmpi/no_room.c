@@ -1,6 +1,6 @@
-/* A provider that registers only so many regions at a time, as hardware does: what does not fit is refused with an
- * error, what was there before goes on working, and as soon as there is room the next registration succeeds and
- * serves transfers. Run over the provider `lab` with LAB_REGIONS set. */
+/* A provider with a limit of regions, like hardware: further registrations are refused with an error, earlier ones
+ * still work, and as soon as there is room the next registration succeeds and serves transfers. Run over the
+ * provider `lab` with LAB_REGIONS set. */
 #include "check.h"
 #include <sys/mman.h>
 #include <unistd.h>

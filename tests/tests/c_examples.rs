@@ -211,7 +211,7 @@ fn a_window_freed_in_its_error_handler() {
     over_a_transport_that_breaks("freed_in_handler");
 }
 
-/// An error handler hears of every error.
+/// An error handler is called for every error.
 #[test]
 fn every_error_is_told_to_the_handler() {
     over_a_transport_that_breaks("told_of_errors");
@@ -232,7 +232,7 @@ fn over_a_transport_that_breaks(name: &str) {
     assert!(outcome.stdout.contains("passed\n"), "{said}");
 }
 
-/// What one rank refuses where something is made collectively the others hear of.
+/// If one rank refuses a collective creation, the other ranks are told.
 #[test]
 fn what_one_rank_gets_wrong() {
     let program = compile("refused_by_one", "c");

@@ -7,7 +7,7 @@ use std::process::Command;
 use integration_tests::fixtures::{host_stub, lab_provider, ofi_plugin};
 use integration_tests::process::{Outcome, run};
 
-/// Runs the device suite or some tests of it, of which none may fail.
+/// Runs the device suite or some of its tests; no test may fail.
 fn suite(provider: &str, only: Option<&str>, environment: &[(&str, &str)]) -> Outcome {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("device-lab");
     std::fs::create_dir_all(&place).unwrap();

@@ -20,7 +20,7 @@ fn text(error: WinError) -> String {
     error.to_string()
 }
 
-/// Many ranks, of which each is this process.
+/// Many ranks, each of which is this process.
 struct Pretended {
     own: Members,
     size: usize,

@@ -40,7 +40,7 @@ mod peer {
     pub(crate) use crate::{endpoint, outstanding};
 }
 
-/// A peer, of which the model needs the alignment only.
+/// A peer; the model needs only its alignment.
 mod endpoint {
     #[repr(align(64))]
     pub(crate) struct Endpoint(u8);

@@ -32,7 +32,7 @@ use wire::{
     message,
 };
 
-/// Providers over TCP, of which anybody may know the port.
+/// Providers over TCP, whose port any process may know.
 const PROVIDERS: [&str; 2] = ["tcp;ofi_rxm", "net"];
 
 /// Bytes that this program's allocator has given out. libfabric has another one.

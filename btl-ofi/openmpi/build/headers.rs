@@ -78,7 +78,7 @@ fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Whether somebody asked for the component, so that missing headers are an error.
+/// Whether the user asked for the component, so that missing headers are an error.
 pub(crate) fn asked_for() -> bool {
     [PREFIX, SERIES].iter().any(|name| variable(name).is_some())
 }

@@ -10,7 +10,7 @@ use super::value::{apply, decode, encode, operands};
 use host_stub::win::{Op, Window, type_name};
 
 const COUNT: usize = 12;
-/// Accumulates of one origin to one target, of which the order shows.
+/// Accumulates of one origin to one target whose results show their order.
 const ROUNDS: usize = 2;
 
 /// The accumulate calls.

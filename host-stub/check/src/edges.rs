@@ -91,7 +91,7 @@ fn unaligned_transfer(context: &Context<'_>) -> Outcome {
     context.verify(window, &wanted)
 }
 
-/// Accumulates of which the origin's and the result's buffers lie at odd addresses.
+/// Accumulates whose origin and result buffers lie at odd addresses.
 fn unaligned_origin(context: &Context<'_>) -> Outcome {
     let window = context.window;
     for datatype in Datatype::ALL {
@@ -263,7 +263,7 @@ fn large_transfer(context: &Context<'_>, put: bool) -> Outcome {
     Ok(())
 }
 
-/// Runs of several KiB with gaps, of which every run is a transfer of its own.
+/// Runs of several KiB with gaps; every run is a transfer of its own.
 fn large_strided(context: &Context<'_>) -> Outcome {
     const RUNS: usize = 9;
     const RUN: usize = 5000;

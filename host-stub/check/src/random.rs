@@ -42,7 +42,7 @@ impl Random {
         low + self.below((high - low + 1).max(0) as usize) as i64
     }
 
-    /// One of the choices, of which there is at least one.
+    /// Returns one of the choices; there is at least one.
     pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }

@@ -1,5 +1,5 @@
-//! Collectives that one rank alone cannot go on with, and threads that make communicators side by side: nobody waits for
-//! ever, and no message is taken for another. Over the C plugin.
+//! Collectives that only one rank cannot continue, and threads that make communicators at the same time: no rank waits
+//! for ever, and no message is mistaken for another. Over the C plugin.
 //!
 //! The tests named `rank_` are what each rank runs.
 #![allow(

@@ -11,7 +11,7 @@ use crate::error::DeviceError;
 use crate::registry::{Allocation, Device, Devices, lock};
 use crate::table::{Seen, Table};
 
-/// Allocations that only lookups know of which registrations are kept.
+/// The most allocations, known by lookups only, whose registrations are kept.
 const MOST_SEEN: usize = 1024;
 
 impl Devices {

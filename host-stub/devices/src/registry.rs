@@ -121,7 +121,7 @@ impl Devices {
         self.add_with(device, Ways::default())
     }
 
-    /// As [`add`](Self::add), for a device of which memory can be had.
+    /// Like [`add`](Self::add), for a device on which memory can be allocated.
     pub fn add_with(&self, device: Device, ways: Ways) -> Result<i32, DeviceError> {
         let mut table = self.table();
         let number = i32::try_from(table.devices.len()).map_err(|_| DeviceError::TooMany)?;
@@ -133,7 +133,7 @@ impl Devices {
         Ok(number)
     }
 
-    /// Says that a device can start operations, of which it was not known.
+    /// Declares that a device can start operations, if this was not known.
     pub fn starts(&self, device: i32) -> Result<(), DeviceError> {
         self.device(device)?;
         let found = &mut self.table().devices[device as usize].device;
@@ -284,7 +284,8 @@ impl Devices {
         self.table().place(value, len)
     }
 
-    /// As [`locate`](Self::locate), of which a host pointer means host memory, mapped or not.
+    /// Like [`locate`](Self::locate), except that a host pointer always means host memory, mapped
+    /// or not.
     pub fn locate_itself(&self, value: u64, len: usize) -> Result<Location, DeviceError> {
         self.table().place_itself(value, len)
     }

@@ -229,7 +229,8 @@ impl Table {
         Ok(location)
     }
 
-    /// As [`place`](Self::place), of which a pointer to host memory means that memory, mapped or not.
+    /// Like [`place`](Self::place), except that a pointer to host memory always means that memory,
+    /// mapped or not.
     pub(crate) fn place_itself(&self, value: u64, len: usize) -> Result<Location, DeviceError> {
         let location = decode_location(value).unwrap_or_else(|| self.itself(value));
         self.check_device(location.device)?;
@@ -304,7 +305,7 @@ impl Table {
         }
     }
 
-    /// Refuses a range of which the first byte is somewhere else than another, or is at NULL of the host.
+    /// Refuses a range whose bytes do not all lie in one place, or that begins at the host's NULL.
     pub(crate) fn whole(&self, location: Location, len: usize) -> Result<(), DeviceError> {
         let Location { device, address } = location;
         let Some(last) = len.checked_sub(1) else {

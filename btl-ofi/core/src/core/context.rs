@@ -136,7 +136,7 @@ pub(crate) enum Carriers {
     None,
     /// By rings.
     Rings,
-    /// By rings, beside a queue of which each reading makes system calls.
+    /// By rings, beside a queue whose readings make system calls.
     RingsAndKernel,
     /// By messages, and perhaps by rings.
     Messages,

@@ -10,7 +10,7 @@ use crate::core::slow::SlowWork;
 use crate::core::state::Core;
 
 thread_local! {
-    /// The address of the transport of which this thread holds a lock of operations, or NULL.
+    /// The address of the transport whose operation lock this thread holds, or NULL.
     static QUIET: Cell<*const Core> = const { Cell::new(ptr::null()) };
 }
 

@@ -367,7 +367,7 @@ fn address(
     Ok(blob.encode())
 }
 
-/// The transmit contexts, of which the first has the rings.
+/// The transmit contexts; the first has the rings.
 fn make_contexts(
     device: &Device,
     threaded: bool,

@@ -10,7 +10,7 @@ fn single(provider: &str) -> Transport {
     open(provider, ThreadLevel::Single, &[])
 }
 
-/// Two transports, of which the second has a window that the first reaches.
+/// Two transports; the second has a window that the first reaches.
 struct Pair {
     a: Transport,
     b: Transport,

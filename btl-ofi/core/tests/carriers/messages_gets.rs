@@ -82,7 +82,7 @@ fn sizes_that_are_messages() {
     }
 }
 
-/// Gets of random sizes up to the largest, of which some name a region that is gone.
+/// Gets of random sizes up to the largest; some name a region that is gone.
 #[test]
 fn many_at_a_time() {
     for (provider, limit, most) in [

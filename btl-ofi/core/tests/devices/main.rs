@@ -1,4 +1,4 @@
-//! Device memory, of which a pretended device makes the copies.
+//! Device memory; a simulated device makes the copies.
 
 #![allow(
     clippy::unwrap_used,

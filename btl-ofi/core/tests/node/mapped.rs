@@ -238,7 +238,7 @@ fn a_part_of_a_file() {
     close([], [a, b]);
 }
 
-/// Atomics to a peer stay in order, some of which go by its ring.
+/// Atomics to a peer stay in order, although some of them use its ring.
 #[test]
 fn the_order_of_atomics() {
     let (a, b) = pair(ThreadLevel::Single);

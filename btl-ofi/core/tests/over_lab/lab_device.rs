@@ -20,7 +20,7 @@ fn direct() {
     });
 }
 
-/// A put of which the transfer of its data fails: it fails, and the next one does not.
+/// A put whose data transfer fails: the put fails, and the next put does not.
 #[test]
 fn failing() {
     alone(|| {

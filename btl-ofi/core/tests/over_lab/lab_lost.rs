@@ -113,7 +113,7 @@ fn lost_batches_and_answers_are_noticed() {
     assert_eq!(tally.run, 5);
 }
 
-/// Messages of the host, of which one is lost: nobody waits for an answer.
+/// Messages of the host, one of which is lost: no caller waits for an answer.
 #[test]
 fn lost_messages_of_the_host_are_noticed() {
     let Some(tally) = isolated(|| {

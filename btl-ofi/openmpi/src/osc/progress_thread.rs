@@ -54,7 +54,7 @@ pub(crate) fn stop() {
 fn run() {
     let mut idle = 0u32;
     while !STOP.load(Ordering::Relaxed) {
-        // A failure is reported to those who wait for it.
+        // The callers that wait for it report a failure.
         if transport::progress(Scope::All) > 0 {
             idle = 0;
             continue;

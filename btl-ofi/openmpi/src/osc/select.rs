@@ -140,7 +140,7 @@ impl Comm {
         self.processes.len()
     }
 
-    /// Gives every rank a text, of which `most` bytes travel.
+    /// Gives every rank a text; at most `most` bytes of it travel.
     fn texts(&self, mine: &[u8], most: usize) -> Result<Vec<Vec<u8>>, c_int> {
         let mut padded = mine.to_vec();
         padded.resize(most, 0);

@@ -165,7 +165,7 @@ pub(crate) fn set_overrides(overrides: Option<Overrides>) -> Status {
     result
 }
 
-/// Closes the transports, of which no window is left.
+/// Closes the transports, which no window uses any longer.
 pub(crate) fn close() {
     for scope in SCOPES {
         // Release as in `open`, for the next one.

@@ -3,7 +3,7 @@
 use super::super::case::{Context, Failure, Outcome};
 use host_stub::comm::{Comm, Group};
 
-/// What one rank has: communicators of which others have more or fewer.
+/// The communicators of one rank; other ranks have more or fewer.
 pub(super) struct Shapes(Vec<Comm>);
 
 impl Shapes {

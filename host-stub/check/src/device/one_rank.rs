@@ -1,4 +1,4 @@
-//! A window of which one rank has its memory on a device: the others keep their ways to each other's memory.
+//! A window with one rank's memory on a device: the other ranks still access each other's memory as before.
 
 use plugin_api::Datatype;
 

@@ -1,4 +1,4 @@
-//! Buffers of which some runs lie on the host and some on a device: absolute layouts.
+//! Buffers with some runs on the host and some on a device: absolute layouts.
 
 use plugin_api::Datatype;
 

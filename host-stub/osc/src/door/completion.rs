@@ -1,6 +1,6 @@
 //! The end of a request: what is done when it completes, once.
 //!
-//! One word says whether the request is complete, and who wants to know. Completion swaps the word, so that it and an
+//! One word tells whether the request is complete, and who waits for it. Completion swaps the word, so that it and an
 //! attachment see each other whatever comes first; what was attached is then called, and the completing side does not
 //! touch the request again.
 
@@ -52,7 +52,7 @@ impl Completion {
         self.word.load(Ordering::Acquire) == COMPLETE
     }
 
-    /// Completes the request, and tells who wants to know. False when it was complete before: a
+    /// Completes the request, and tells its waiter. False when it was complete before: a
     /// request completes once.
     #[inline]
     pub fn complete(&self) -> bool {

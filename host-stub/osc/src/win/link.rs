@@ -14,7 +14,8 @@ use crate::door::{
 };
 use crate::transport::{Failure, Transport};
 
-/// Synchronisation calls of which one makes progress of the transport, although nothing is outstanding.
+/// One of this many synchronisation calls makes progress of the transport, although nothing is
+/// outstanding.
 const TURNS: u32 = 64;
 
 /// The ranks of a window and their transport.

@@ -1,5 +1,5 @@
-//! The table of windows of which some ranks' memory can be reached without the transport: puts and
-//! gets go the shortest way to each target, everything else goes by the transport.
+//! The table of windows in which some ranks' memory is accessible without the transport: puts and
+//! gets take the shortest path to each target, and everything else uses the transport.
 //!
 //! Why everything else: an accumulate must be atomic with respect to every other accumulate on the
 //! same element, from whatever rank. A rank on another node has only the transport, and what a

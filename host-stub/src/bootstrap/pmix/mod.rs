@@ -66,7 +66,7 @@ pub struct Pmix {
 }
 
 impl Pmix {
-    /// Opens libpmix, connects to the server, and learns who is there.
+    /// Opens libpmix, connects to the server, and learns the ranks of the job.
     pub fn join() -> Result<Self, BootstrapError> {
         let client = Client::connect()?;
         let size = match client.get(Owner::Job, abi::JOB_SIZE, false)? {

@@ -93,7 +93,7 @@ fn exchanged(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
     alltoall::pairwise(plan, (from, &given), (args.recv, &taken));
 }
 
-/// A reduction of which every rank gets a block.
+/// A reduction that gives every rank a block of the result.
 fn scattered(plan: &mut Plan, what: &Reduction, args: &CollArgs<'_>) {
     let size = plan.size();
     let operand = if args.send.is_null() {

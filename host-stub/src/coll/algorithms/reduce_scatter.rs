@@ -1,4 +1,4 @@
-//! Reduce, of which every rank gets a block.
+//! Reduce-scatter: every rank gets a block of the result.
 
 use super::{Reduction, at};
 use crate::schedule::Plan;

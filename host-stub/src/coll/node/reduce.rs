@@ -1,4 +1,5 @@
-//! Reductions through shared memory: everyone shows its operand, and those who want the result combine all.
+//! Reductions through shared memory: each rank shows its operand, and the ranks that need the result
+//! combine all operands.
 
 use super::lines::Mark;
 use super::state::Steps;

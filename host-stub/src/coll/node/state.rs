@@ -43,7 +43,7 @@ impl NodeState {
     }
 }
 
-/// A segment of which every rank has mapped the whole, or none. Collective.
+/// Makes a segment that either all ranks or no rank have mapped. Collective.
 fn share(comm: &Comm, bytes: usize) -> CommResult<Option<Segment>> {
     let leader = comm.rank() == 0;
     let made = leader.then(|| {

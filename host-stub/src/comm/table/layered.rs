@@ -114,7 +114,7 @@ impl Layered {
         left == 0
     }
 
-    /// Lets go of what layers kept for those that have ended, whose requests nobody has asked.
+    /// Frees the state that layers kept for ended collectives whose requests no caller has tested.
     pub(crate) fn settle(&self) {
         self.all().iter().for_each(|run| run.settle());
     }

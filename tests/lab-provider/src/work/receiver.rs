@@ -27,7 +27,7 @@ struct Arrived {
 struct Now {
     /// Reads of the queue.
     reads: u64,
-    /// The process of which nothing comes.
+    /// The process from which nothing comes.
     silent: Option<u64>,
 }
 

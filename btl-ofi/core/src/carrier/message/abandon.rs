@@ -1,4 +1,4 @@
-//! The end of what goes by message to a peer that failed or is released.
+//! Ends the messages to a peer that failed or is released.
 
 use crate::core::context::State;
 use crate::core::state::Core;

@@ -59,7 +59,7 @@ impl Transport {
         Ok(compound)
     }
 
-    /// Removes an operation of which no part was posted. Returns whether it was reported before, with its peer's failure.
+    /// Removes an operation without posted parts. Returns whether it was reported before, with its peer's failure.
     pub(crate) fn withdraw_compound(&self, compound: NonNull<Compound>) -> bool {
         let (context, finished) = self.remove_compound(compound);
         self.lower(&self.contexts[context], finished.tag, 1);

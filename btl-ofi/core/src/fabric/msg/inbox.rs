@@ -98,7 +98,7 @@ pub(super) struct Inbox {
     /// depend on.
     kept: usize,
     most_kept: usize,
-    /// The connected peers, by their entries in the address vector, of which each endpoint has one.
+    /// The connected peers, by their entries in the address vector; each endpoint has one entry.
     peers: HashMap<fi_addr_t, NonNull<Endpoint>>,
     /// How often they changed.
     changes: u64,

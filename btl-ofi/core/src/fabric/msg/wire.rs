@@ -76,7 +76,7 @@ pub(super) enum Kind {
     Batch = 1,
     /// The answer to a batch.
     Answer = 2,
-    /// The answer to a batch of which nothing was executed, because its content makes no sense.
+    /// The answer to a batch with invalid content, of which no entry was executed.
     Refusal = 3,
     /// The origin will send no more batches.
     Farewell = 4,
@@ -226,7 +226,7 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// The form of a command of this process, of which it is known that it can be executed, with the bytes of its elements.
+    /// The form of a command of this process that is known to be executable, with the bytes of its elements.
     #[inline(always)]
     pub(crate) fn known(what: u32, size: usize) -> Form {
         // Fewer instructions than `div_ceil`: the size is far from the largest number.

@@ -72,8 +72,8 @@ pub(super) unsafe fn accumulate(
     }
 }
 
-/// Whether commands made an accumulate, of which they made `made` bytes. A part of it cannot be made otherwise: those alone who change
-/// an element exclude each other.
+/// Whether commands made a whole accumulate; `made` is the number of bytes that they made. No other path may make a part of it,
+/// because only commands exclude each other on an element.
 fn all_or_nothing(transfer: &Transfer<'_>, made: usize) -> WinResult<bool> {
     match made {
         0 => Ok(false),

@@ -11,8 +11,8 @@ use crate::win::peer::Peer;
 use crate::win::request::request_state::{LastStep, RequestState};
 use crate::win::window::Window;
 
-/// Issues an operation that needs a last step before it is complete, and of which nobody waits for the end alone:
-/// a failure goes to the target's next flush. Returns while the operation is under way.
+/// Issues an operation without a request that runs a completion step. The next flush of the target reports its
+/// failure. Returns while the operation is under way.
 pub(in crate::win) fn issue_unasked(
     window: &Window,
     peer: &Peer,

@@ -1,4 +1,4 @@
-//! Requests and who wants to know of their end.
+//! Requests and their waiters.
 
 use std::ffi::c_void;
 use std::sync::Arc;

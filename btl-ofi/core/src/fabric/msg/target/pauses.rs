@@ -11,7 +11,7 @@ use crate::fabric::msg::port::Port;
 use crate::fabric::msg::target::Target;
 use crate::fabric::msg::target::answers::{Posted, Receiver};
 
-/// Tries after each of which the next one comes in the next call.
+/// The number of tries after which tries no longer come in each call.
 pub(super) const PROMPT: u32 = 64;
 /// The longest pause is 2 to this power calls of progress.
 pub(super) const LONGEST: u32 = 3;

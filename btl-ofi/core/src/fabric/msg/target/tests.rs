@@ -435,7 +435,7 @@ fn receipts_say_what_was_executed() {
     assert!(!target.owes_answers());
 }
 
-/// A question of an origin of which nothing came needs the address at which it is answered.
+/// A question of an origin from which nothing came needs an address for its answer.
 #[test]
 fn strangers_say_where_they_are() {
     let (mut target, port) = (target(), Port::that_takes_all());

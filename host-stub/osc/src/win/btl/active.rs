@@ -1,7 +1,7 @@
 //! Active target: fence, post, start, complete, wait and test; sync and free.
 //!
-//! Ranks tell each other by adding one to counters in control blocks. Counters only grow, each has
-//! one meaning, and a waiter knows the value to come, so nothing is ever reset.
+//! Ranks notify each other by adding one to counters in control blocks. Each counter has one meaning and only grows. A waiter
+//! knows the value that it waits for, so no counter is ever reset.
 
 use std::sync::atomic::{Ordering, fence as memory_fence};
 
@@ -12,23 +12,22 @@ use crate::win::error::{WinError, WinResult};
 use crate::win::peer::Peer;
 use crate::win::window::Window;
 
-/// Adds one to a counter of a peer. Returns once the transport has it.
+/// Adds one to a counter of a peer. Returns once the transport has taken the notification.
 fn notify(window: &Window, call: &'static str, peer: &Peer, word: Word) -> WinResult<()> {
     window.add_unanswered(call, (peer, word, 1), &window.parts.sync.notices)
 }
 
-/// Waits until a counter of this rank has come up to a value.
+/// Waits until a counter of this rank has reached a value.
 fn wait_for(window: &Window, call: &'static str, word: Word, value: u64) -> WinResult<()> {
-    // Pairs with the peer's completion of its operations before it notified: what they wrote is
-    // seen after this.
+    // Pairs with the peer, which completed its operations before it notified: this rank now sees the data they wrote.
     let word = window.parts.control.word(word);
     window
         .link
         .wait_until(call, || word.load(Ordering::Acquire) >= value)
 }
 
-/// Meets all ranks: in round k each rank signals the one 2^k further and waits for the one 2^k
-/// back (Hensgen, Finkel, Manber, "Two Algorithms for Barrier Synchronization", 1988).
+/// Barrier of all ranks: in round k each rank signals the rank 2^k after it and waits for the rank 2^k before it (Hensgen,
+/// Finkel, Manber, "Two Algorithms for Barrier Synchronization", 1988).
 pub(in crate::win) fn barrier(window: &Window, call: &'static str) -> WinResult<()> {
     let (rank, size) = (window.link.rank, window.link.size);
     let entered = window.parts.sync.barriers.fetch_add(1, Ordering::Relaxed) + 1;
@@ -45,7 +44,8 @@ pub(in crate::win) fn barrier(window: &Window, call: &'static str) -> WinResult<
         round += 1;
         distance *= 2;
     }
-    // The last signals are not waited for, but must leave: other ranks wait for them, and this one may make no progress for long.
+    // This rank does not wait for its last signals, but must send them: other ranks wait for them, and this rank may make no
+    // progress for long.
     let looked = window.link.progress(call);
     match window.parts.sync.notices.take_failure() {
         None => looked.map(|_| ()),
@@ -64,11 +64,11 @@ pub(in crate::win) fn fence(
     } else {
         Ok(())
     };
-    // Local stores come before what other ranks read after the fence, unless there were none.
+    // Orders local stores before the reads of other ranks after the fence, unless there were no stores.
     if !assertion.contains(Assertion::NOSTORE) {
         memory_fence(Ordering::SeqCst);
     }
-    // A rank whose operations failed meets the others all the same.
+    // A rank whose operations failed still enters the barrier.
     let met = if plan.meet {
         barrier(window, call)
     } else {
@@ -90,12 +90,12 @@ pub(super) fn post(window: &Window, group: &[usize], assertion: Assertion) -> Wi
     }
     let word = window.parts.control.plan().post_of(window.link.rank);
     for rank in group {
-        // Not waited for: post returns whether or not the others are here yet.
+        // No wait here: post returns whether or not the other ranks have reached start.
         notify(window, call, window.peer(call, *rank)?, word)?;
-        // A rank that was not told completes nothing.
+        // A rank that was not notified completes nothing.
         due.fetch_add(1, Ordering::Relaxed);
     }
-    // The notices must leave: the others wait for them, and this rank may compute until it waits for its exposure.
+    // Sends the notifications: other ranks wait for them, and this rank may compute until it waits for its exposure.
     window.link.progress(call)?;
     Ok(())
 }
@@ -125,7 +125,7 @@ pub(in crate::win) fn complete(window: &Window, group: &[usize]) -> WinResult<()
     for rank in group {
         outcome = outcome.and(flush(window, call, *rank));
     }
-    // What was stored into memory that is mapped here comes before the notices.
+    // Orders stores to memory that is mapped here before the notifications.
     memory_fence(Ordering::SeqCst);
     for rank in group {
         let peer = window.peer(call, *rank)?;
@@ -172,12 +172,12 @@ pub(super) fn free(window: &Window) -> WinResult<()> {
         outcome.is_err() || window.parts.peers.iter().all(Peer::is_settled),
         "an operation was counted for a peer that is not listed"
     );
-    // Posts that nobody waited for have arrived when this rank is met, and locks are given back.
+    // Completes notifications of posts, and releases of locks, that nobody waited for: they arrive before the barrier.
     outcome = outcome.and(window.flush_pending(call, rank, &window.parts.sync.notices));
     outcome = outcome.and(window.flush_pending(call, rank, &window.parts.sync.releases));
-    // A rank whose operations failed meets the others all the same.
+    // A rank whose operations failed still enters the barrier.
     outcome = outcome.and(barrier(window, call));
-    // After the barrier no rank accesses this one's memory, and the signals to this rank have come. Its own are counted in
-    // what goes with the window, so they have to end first.
+    // After the barrier no rank accesses this rank's memory, and all signals to this rank have come. Its own signals are
+    // counted in memory that is freed with the window, so they must end first.
     outcome.and(window.flush_pending(call, rank, &window.parts.sync.notices))
 }

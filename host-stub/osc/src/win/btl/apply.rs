@@ -1,6 +1,6 @@
-//! Accumulates as commands to the target, whose processor makes them: elements that are not aligned, types that the transport's
-//! atomics do not serve, and elements that lie in many places. Nothing waits here
-//! but for results that lie in several places.
+//! Accumulates as commands that the target's processor executes: for elements that are not aligned, for types that the
+//! transport's atomics do not serve, and for elements that lie in many places. Only results that lie in several places make a
+//! call wait here.
 
 use plugin_api::{ApplyRequest, ApplyRun, AtomicOp, ModuleFlags, Status};
 
@@ -14,7 +14,7 @@ use crate::win::request::request_state::RequestState;
 use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
-/// Makes an accumulate of elements that commands alone change.
+/// Makes an accumulate of elements that only commands may change.
 ///
 /// # Safety
 /// The caller vouches for the transfer.
@@ -31,7 +31,8 @@ pub(in crate::win) unsafe fn by_commands(
     }
 }
 
-/// Why elements that commands alone change were not changed: no command reaches the target, or its function does not know the operation.
+/// Explains why elements that only commands may change were not changed: no command reaches the target, or the target's
+/// function does not know the operation.
 #[cold]
 fn refused(window: &Window, transfer: &Transfer<'_>) -> WinError {
     let flags = window.link.transport.attributes().flags;
@@ -44,7 +45,7 @@ fn refused(window: &Window, transfer: &Transfer<'_>) -> WinError {
     }
 }
 
-/// Makes an accumulate by commands. False, and nothing is done, where the transport's atomics alone may change the elements.
+/// Makes an accumulate by commands. False: nothing was done, because only the transport's atomics may change the elements.
 ///
 /// # Safety
 /// The caller vouches for the transfer.
@@ -99,7 +100,7 @@ unsafe fn to_several_places(
         ..*transfer
     };
     results.set_in_use(true);
-    // SAFETY: the packed results are kept until nothing uses them; the caller vouches for the rest.
+    // SAFETY: the packed results live until nothing uses them; the caller vouches for the rest.
     let issued = unsafe { issue(window, &one_place, how, None, &peer.accumulates) };
     let flushed = window.flush_accumulates(transfer.call, peer);
     results.set_in_use(!(peer.accumulates.is_idle() || flushed.is_ok()));
@@ -141,7 +142,7 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> W
         op: AtomicOp::Cswap as u32,
         code: 0,
     };
-    // SAFETY: run and operands are there, and the caller vouches for the result.
+    // SAFETY: the run and the operands are local values, and the caller vouches for the result.
     let posted = unsafe { post(window, swap, swap.record, &values, &swap.peer.accumulates) };
     posted.map_err(|error| match is_not_supported(&error) {
         true => refused(window, swap),

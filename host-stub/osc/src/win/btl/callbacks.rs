@@ -26,14 +26,14 @@ pub(in crate::win) unsafe extern "C" fn done(
         // SAFETY: the state belongs to the window's pool and is in use while it counts this
         // operation. The request reports the failure, so the flush need not.
         unsafe { &*data.cast::<RequestState>() }.finish(status);
-        // Last, because the window may be freed once its counts are down.
+        // Last, because the window may be freed once its counts are zero.
         cell.finish(0);
     }
 }
 
-/// Finishes a notification, or the release of a lock: `context` is its [`Cell`], `data` the [`Context`]. One that failed was
-/// perhaps never seen by the rank that waits for it, so the failure is everybody's. One to a peer that is gone keeps
-/// nobody waiting, and the transport reports that peer.
+/// Finishes a notification, or the release of a lock: `context` is its [`Cell`], `data` the [`Context`]. A rank may wait for
+/// a notification that failed and never arrived, so the failure concerns all ranks of the window. A notification to a dead
+/// peer keeps nobody waiting, and the transport reports that peer.
 pub(super) unsafe extern "C" fn notified(
     _module: *mut Module,
     _endpoint: *mut Endpoint,

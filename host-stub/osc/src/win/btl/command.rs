@@ -1,5 +1,5 @@
-//! Commands to the target as they are issued: each has up to [`MOST_APPLIED`] bytes of runs and operands, which are copied, so
-//! nothing waits here.
+//! Issues commands to the target. Each command carries up to [`MOST_APPLIED`] bytes of runs and operands. These are copied, so
+//! no call waits here.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -21,7 +21,7 @@ use crate::win::window::Window;
 struct Operands(MaybeUninit<[u8; MOST_APPLIED]>);
 
 impl Operands {
-    /// Copies the next bytes of a layout, no more than a command has.
+    /// Copies the next bytes of a layout, at most as many as a command holds.
     ///
     /// # Safety
     /// The buffer is readable for the layout, which has `bytes` bytes left.
@@ -31,7 +31,7 @@ impl Operands {
             && let Some(Segment { offset, len }) = cursor.take(bytes - at)
         {
             let from = buffer.wrapping_add(offset);
-            // SAFETY: the segment lies in the caller's buffer, and in the memory here there is room for it.
+            // SAFETY: the segment lies in the caller's buffer, and this array has room for it.
             unsafe {
                 let to = self.0.as_mut_ptr().cast::<u8>().add(at);
                 std::ptr::copy_nonoverlapping(from, to, len);
@@ -41,8 +41,8 @@ impl Operands {
     }
 }
 
-/// Issues commands that `pending` counts. Returns for how many bytes: less than all where the transport refuses one, which may depend
-/// on its runs. Nothing is done from there on.
+/// Issues commands, counted by `pending`. Returns the number of bytes that they cover. It is less than all if the transport
+/// refuses a command, possibly because of the command's runs; nothing from that command on is done.
 ///
 /// # Safety
 /// The caller vouches for the transfer, whose results are packed.
@@ -53,7 +53,7 @@ pub(super) unsafe fn issue(
     request: Option<&RequestState>,
     pending: &Pending,
 ) -> WinResult<usize> {
-    // The bytes of a put or get are elements to those who look at them.
+    // A put's or get's bytes are elements to commands that access whole elements.
     let size = transfer.datatype().size().max(how.size as usize);
     let mut target = Cursor::new(transfer.target_layout);
     let mut origin = Cursor::new(transfer.origin_layout);
@@ -81,7 +81,7 @@ pub(super) unsafe fn issue(
             results: results.cast(),
             ..how.request(&runs, from)
         };
-        // SAFETY: runs and operands are there, and the caller vouches for the results.
+        // SAFETY: runs and operands are local values, and the caller vouches for the results.
         let posted = unsafe { post(window, transfer, request, &values, pending) };
         match posted {
             Err(error) if is_not_supported(&error) => return Ok(made),

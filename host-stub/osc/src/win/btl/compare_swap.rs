@@ -9,8 +9,8 @@ use crate::win::transfer::Transfer;
 use crate::win::types::bits_of;
 use crate::win::window::Window;
 
-/// An operation that the transport does not serve, on a type for which it serves compare-swap. The
-/// operation is complete when the call returns.
+/// Makes an operation that the transport does not serve, on a type whose compare-swap the transport
+/// serves. The operation is complete when the call returns.
 #[cold]
 pub(super) unsafe fn by_compare_swap(
     window: &Window,

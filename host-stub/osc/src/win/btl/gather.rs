@@ -1,14 +1,15 @@
-//! Small accumulates to a target that still has earlier ones under way, gathered into one command of many runs. An accumulate
-//! that finds nothing under way is issued at once, so a single one waits for nothing.
+//! Gathers small accumulates to a target into one command of many runs while earlier ones are outstanding. An accumulate
+//! without outstanding predecessors is issued at once, so a single accumulate is never delayed.
 //!
-//! What is gathered leaves when there is no room for more, before any other accumulate to its target, and at every call that
-//! completes operations. So accumulates stay in order, and one command carries those of one target, one type and one operation.
+//! Gathered accumulates are sent when the command is full, before any other accumulate to the target, and in every call that
+//! completes operations. So accumulates stay in order. One command carries accumulates of one target, one type and one
+//! operation.
 //!
-//! The first accumulate of a target that could be gathered leaves as a command by itself. It shows whether the target takes commands for
-//! such elements; a refused command of many could not be undone.
+//! The first accumulate to a target that could be gathered is sent as a command by itself. It shows whether the target takes
+//! commands for such elements. The refusal of a command with many accumulates could not be undone.
 //!
-//! All of a command are one operation of the target's count, which is raised when the first is gathered. A flush directs new
-//! operations to the other cell and sends after that, so what it waits for is on its way.
+//! All accumulates of a command count as one operation of the target, from the time when the first is gathered. A flush directs
+//! new operations to the other cell and then sends the command, so all operations that the flush waits for are issued.
 
 use std::sync::atomic::Ordering;
 
@@ -23,17 +24,18 @@ use crate::win::request::request_state::RequestState;
 use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
-/// Bytes of an accumulate up to which it is gathered.
+/// Accumulates of at most this many bytes are gathered.
 const SMALL: usize = 64;
 
 impl Window {
-    /// Whether an accumulate to a rank follows others that are under way.
+    /// Whether earlier accumulates to a rank are outstanding.
     #[inline(always)]
     pub(in crate::win) fn follows(&self, peer: &Peer) -> bool {
         !peer.accumulates.is_idle()
     }
 
-    /// Gathers an accumulate behind others to its target. False: it is to be issued by itself, and what was gathered has left.
+    /// Gathers an accumulate behind others to its target. False: the caller must issue the accumulate by itself, and the
+    /// gathered ones were sent.
     ///
     /// # Safety
     /// The caller vouches for the transfer.
@@ -54,8 +56,8 @@ impl Window {
         Ok(false)
     }
 
-    /// Whether commands to all ranks keep the order that the program asks for. The key of a dynamic window's memory is that of
-    /// one call.
+    /// Whether commands to all ranks keep the order that the program asks for. Never for a dynamic window: the key of its
+    /// memory is valid for one call.
     fn may_gather(&self, how: &How) -> bool {
         let in_order = self.link.ordered || self.rules.now().unordered;
         let is_static = self.kind() != WindowKind::Dynamic;
@@ -68,7 +70,7 @@ impl Window {
     unsafe fn add(&self, transfer: &Transfer<'_>, how: How) -> WinResult<bool> {
         let (call, peer) = (transfer.call, transfer.peer);
         let run = Segment {
-            // From where the command counts its runs.
+            // Relative to the address where the command's runs begin to count.
             offset: transfer.address.wrapping_sub(peer.base) as usize,
             len: transfer.target_layout.bytes(),
         };
@@ -106,8 +108,8 @@ impl Window {
         }
     }
 
-    /// Issues the first command of a target by itself: where a network card changes such elements, or where they lie on a device, it
-    /// is refused, and none of them is gathered from then on.
+    /// Issues the first command to a target by itself. The transport refuses it if a network card changes such elements or if
+    /// they lie on a device; then none of them is gathered any more.
     ///
     /// # Safety
     /// The caller vouches for the transfer, which has no gaps.
@@ -120,7 +122,7 @@ impl Window {
         let pending = &transfer.peer.accumulates;
         // SAFETY: the caller vouches for the transfer.
         let made = unsafe { issue(self, transfer, how, None, pending) }?;
-        // It is small, so it is one command.
+        // The accumulate is small, so it is one command.
         let taken = made > 0;
         let mut gathered = place.take();
         if gathered.rank == transfer.peer.rank + 1 {

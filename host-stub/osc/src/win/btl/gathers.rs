@@ -1,4 +1,4 @@
-//! What small accumulates to a target have left to be sent in one command ([`super::gather`]).
+//! Small accumulates to a target that wait to be sent in one command ([`super::gather`]).
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -17,16 +17,16 @@ use crate::win::link::Link;
 use crate::win::peer::Peer;
 use crate::win::pending::{Cell, KeptBack};
 
-/// Targets for which something can be gathered at a time.
+/// Number of targets that accumulates can be gathered for at a time.
 const PLACES: usize = 64;
 
-/// What a window has gathered. Targets share places, so its memory has a bound; where a place is in use for another target, nothing
-/// is gathered.
+/// The accumulates that a window has gathered. Targets share places, which bounds the memory. If another target uses a place,
+/// nothing is gathered.
 #[derive(Default)]
 pub(in crate::win) struct Gathers {
     places: OnceLock<Box<[Place]>>,
-    /// Whether a target's processor does not change elements of the transport's atomics, so these are gathered no more. Relaxed
-    /// accesses suffice: a thread that sees it late has one more command refused.
+    /// Set if a target's processor does not change elements of the transport's atomics; these elements are no longer gathered
+    /// then. Relaxed accesses suffice: a thread that sees the flag late has one more command refused.
     pub(super) refused: AtomicBool,
 }
 
@@ -39,16 +39,16 @@ pub(super) struct Place {
 /// Elements for one target.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// The rank that used the place last, plus one.
+    /// One plus the rank that last used the place.
     pub(super) rank: usize,
-    /// Whether it is known to take commands, of elements of the transport's atomics and of others.
+    /// Whether the target is known to take commands for elements of the transport's atomics, and for other elements.
     pub(super) takes: [bool; 2],
-    /// None: nothing is gathered.
+    /// `None`: nothing is gathered.
     pub(super) command: Option<Command>,
     room: Option<Box<Room>>,
 }
 
-/// What all elements of a command share.
+/// The properties that all elements of a command share.
 pub(super) struct Command {
     how: How,
     /// Counts the command.
@@ -63,9 +63,9 @@ struct Room {
 // SAFETY: the cell belongs to the window, which lives while it counts the command, and may be used by any thread.
 unsafe impl Send for Gathered {}
 
-/// What became of an attempt to send.
+/// The outcome of an attempt to send.
 pub(super) enum Sent {
-    /// Nothing is left.
+    /// Nothing is left to send.
     All,
     /// The transport has no room now.
     Later,
@@ -87,7 +87,7 @@ impl Gathers {
         (place.holds.rank() == Some(rank)).then_some(place)
     }
 
-    /// Sends what is gathered for a rank. A failure is the next flush's.
+    /// Sends the command gathered for a rank. The next flush reports a failure.
     #[inline]
     pub(super) fn send(&self, link: &Link, call: &'static str, peer: &Peer) {
         if let Some(place) = self.of(peer.rank) {
@@ -106,7 +106,7 @@ impl Gathers {
 }
 
 impl Place {
-    /// The turn is never kept across a wait, so it comes soon.
+    /// Takes the turn. No thread keeps the turn across a wait, so it comes soon.
     pub(super) fn take(&self) -> Turn<'_, Gathered> {
         loop {
             match self.gathered.try_take() {
@@ -116,7 +116,7 @@ impl Place {
         }
     }
 
-    /// Hands the command to the transport. The peer is the one that uses the place.
+    /// Hands the command to the transport. `peer` is the place's present user.
     pub(super) fn try_send(&self, link: &Link, peer: &Peer, gathered: &mut Gathered) -> Sent {
         let Gathered {
             command: Some(Command { how, cell }),
@@ -127,7 +127,7 @@ impl Place {
             return Sent::All;
         };
         let request = how.request(&room.runs, room.operands.as_ptr().cast());
-        // SAFETY: runs and operands are there and nothing is fetched; `done` takes the cell, which counts the command.
+        // SAFETY: runs and operands are readable, and nothing is fetched; `done` takes the cell, which counts the command.
         let status = unsafe { apply(link, peer, &request, cell.as_ptr()) };
         // SAFETY: the cell belongs to the window.
         let cell = unsafe { cell.as_ref() };
@@ -143,7 +143,7 @@ impl Place {
         Sent::All
     }
 
-    /// Gives up what is gathered for a rank: the next flush of its target fails.
+    /// Gives up the command gathered for a rank: the next flush of the target fails.
     fn give_up(&self, rank: usize, error: &WinError) {
         let mut gathered = self.take();
         if gathered.rank != rank + 1 {
@@ -163,8 +163,8 @@ impl Place {
         self.holds.end();
     }
 
-    /// Sends what is gathered for a rank; another thread may have sent it, and gathered for another rank since. A failure is the
-    /// next flush's of its target.
+    /// Sends the command gathered for a rank. Another thread may have sent it, and may have gathered for another rank since.
+    /// The next flush of the target reports a failure.
     fn send(&self, link: &Link, call: &'static str, peer: &Peer) {
         let mut waiter = link.tries_of(call, peer.rank);
         while let Sent::Later = {
@@ -201,7 +201,7 @@ unsafe fn apply(link: &Link, peer: &Peer, request: &ApplyRequest, cell: *mut Cel
 }
 
 impl Gathered {
-    /// Whether a run can be added to what is there, or there is nothing.
+    /// Whether a run can be added to the command, or no command is there yet.
     pub(super) fn fits(&self, how: &How, bytes: usize) -> bool {
         match (&self.command, &self.room) {
             (Some(command), Some(room)) => command.how == *how && bytes <= room.runs.room(),
@@ -236,7 +236,7 @@ impl Gathered {
         // SAFETY: the caller guarantees the operands, and a run that fits has room here.
         unsafe {
             match run.len {
-                // What most are, without a call.
+                // The usual size, copied without a call.
                 8 => to
                     .cast::<u64>()
                     .write_unaligned(operands.cast::<u64>().read_unaligned()),

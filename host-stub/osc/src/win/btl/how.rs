@@ -1,4 +1,4 @@
-//! What a command to the target does to each element ([`super::apply`]).
+//! How a command to the target changes each element ([`super::apply`]).
 
 use plugin_api::{APPLY_BYTES, APPLY_OTHER, ApplyRequest, AtomicOp, MOST_APPLIED};
 
@@ -6,18 +6,19 @@ use super::runs::Runs;
 use crate::base::apply_code;
 use crate::win::transfer::Transfer;
 
-/// Most bytes of a command that is a put or get. Four of them fill a message of the transport, which has 16,000 bytes, and leave less of it empty
-/// than one of [`MOST_APPLIED`] bytes does.
+/// Maximum bytes of a command that is a put or get. Four such commands fill a message of the transport (16,000 bytes) better
+/// than one command of [`MOST_APPLIED`] bytes.
 const MOST_OF_BYTES: usize = 3952;
 
-/// What commands do to an element, as [`ApplyRequest`] says it.
+/// How commands change an element, in terms of [`ApplyRequest`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::win) struct How {
     pub(super) size: u32,
     datatype: u32,
     pub(super) op: u32,
     code: u32,
-    /// Whether the transport's atomics have the type, and the address is aligned. Commands may be refused for such elements alone.
+    /// Whether the transport's atomics have the type and the address is aligned. Only commands for such elements may be
+    /// refused.
     has_atomics: bool,
 }
 
@@ -27,7 +28,7 @@ impl How {
         self.has_atomics
     }
 
-    /// Of a type that the engine knows.
+    /// For a type that the engine knows.
     pub(super) fn of(transfer: &Transfer<'_>) -> How {
         let (datatype, op) = (transfer.datatype(), transfer.op.atomic());
         How {
@@ -39,7 +40,7 @@ impl How {
         }
     }
 
-    /// An operation that needs no type.
+    /// For an operation that needs no type.
     pub(in crate::win) fn without_type(size: usize, op: AtomicOp) -> How {
         How {
             op: op as u32,
@@ -47,7 +48,7 @@ impl How {
         }
     }
 
-    /// The bytes of a put or get.
+    /// For the bytes of a put or get.
     pub(super) fn bytes(op: AtomicOp) -> How {
         How {
             datatype: APPLY_BYTES,
@@ -55,7 +56,7 @@ impl How {
         }
     }
 
-    /// Bytes of a command at most.
+    /// Maximum bytes of a command.
     pub(super) fn most(&self) -> usize {
         match self.datatype {
             APPLY_BYTES => MOST_OF_BYTES,
@@ -63,7 +64,7 @@ impl How {
         }
     }
 
-    /// A command that fetches nothing.
+    /// The request for a command that fetches nothing.
     pub(super) fn request(&self, runs: &Runs, operands: *const u8) -> ApplyRequest {
         ApplyRequest {
             runs: runs.all().as_ptr(),
@@ -77,7 +78,7 @@ impl How {
         }
     }
 
-    /// What the function of the target does with a code.
+    /// For an operation that the target's function executes by `code`.
     pub(in crate::win) fn by_code(size: usize, code: u32) -> How {
         How {
             size: size as u32,

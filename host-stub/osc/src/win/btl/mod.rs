@@ -1,5 +1,5 @@
-//! The table of windows over the transport: every operation becomes transport operations, every
-//! synchronisation is made of the transport's atomics on control blocks.
+//! The table of windows over the transport. Every operation becomes transport operations; every
+//! synchronisation uses the transport's atomics on control blocks.
 
 mod accumulate;
 pub(super) mod active;
@@ -40,7 +40,7 @@ pub(super) const TABLE: RmaTable = RmaTable {
     unlock_all: passive::unlock_all,
     flush: passive::flush,
     flush_all: passive::flush_all,
-    // A transport completion is remote completion, so the local forms have no less to wait for.
+    // A transport completion is remote completion, so the local forms wait for the same.
     flush_local: passive::flush,
     flush_local_all: passive::flush_all,
     start: active::start,

@@ -1,5 +1,5 @@
-//! Puts with notification over the transport. Over one that has no such puts, the put is completed first, and the counter
-//! raised by an atomic.
+//! Puts with notification over the transport. If the transport has no such puts, the put is completed first, and an
+//! atomic then raises the counter.
 
 use super::callbacks::done;
 use crate::win::error::WinResult;
@@ -7,7 +7,7 @@ use crate::win::peer::Peer;
 use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
-/// Whether the transport makes a transfer as one put.
+/// Whether the transport makes the transfer as one put with notification.
 pub(in crate::win) fn is_one_put(window: &Window, transfer: &Transfer<'_>) -> bool {
     let most = window.link.transport.attributes().put_limit;
     window.link.transport.can_notify()
@@ -15,10 +15,10 @@ pub(in crate::win) fn is_one_put(window: &Window, transfer: &Transfer<'_>) -> bo
         && transfer.origin_layout.bytes() <= most
 }
 
-/// Writes to the target, and counts there.
+/// Writes to the target, and raises a counter there.
 ///
 /// # Safety
-/// The transfer [is one put](is_one_put), and as for every function of the window's table.
+/// The transfer [is one put](is_one_put). The contract of every function of the window's table holds.
 pub(in crate::win) unsafe fn put(
     window: &Window,
     transfer: &Transfer<'_>,
@@ -29,7 +29,7 @@ pub(in crate::win) unsafe fn put(
     unsafe { issue(window, transfer.peer, Some((transfer, bytes)), counter) }
 }
 
-/// Counts at a target, behind what is complete there.
+/// Raises a counter at a target, after the operations that are complete there.
 pub(in crate::win) fn count(window: &Window, peer: &Peer, counter: usize) -> WinResult<()> {
     if !window.link.transport.can_notify() {
         let word = window.parts.control.plan().notified(counter);

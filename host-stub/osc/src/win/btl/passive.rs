@@ -10,10 +10,10 @@ use crate::win::lock_words::{self, LockWord, LockWords};
 use crate::win::peer::Peer;
 use crate::win::window::Window;
 
-/// The rank that has the word of locks of all ranks.
+/// The rank that holds the lock word of all ranks.
 const MASTER: usize = 0;
 
-/// The words of a target's locks, in control blocks.
+/// The lock words of a target, in control blocks.
 struct Remote<'a> {
     window: &'a Window,
     call: &'static str,
@@ -38,12 +38,12 @@ impl Remote<'_> {
         }
     }
 
-    /// Has what was given leave: others wait for it, and this rank may make no progress for long.
+    /// Sends released locks: other ranks wait for them, and this rank may make no progress for long.
     fn send(&self) -> WinResult<()> {
         self.window.link.progress(self.call).map(drop)
     }
 
-    /// Waits for a lock as `take` does, which gets how it waits between two tries.
+    /// Waits for a lock with `take`, which is given a function to wait between two tries.
     fn locked(
         &self,
         take: impl FnOnce(&mut dyn FnMut(u32) -> WinResult<()>) -> WinResult<()>,
@@ -54,7 +54,7 @@ impl Remote<'_> {
             // Best effort: the first error is the one to return.
             let _ = self.send();
         }
-        // Local accesses after the lock see what earlier holders wrote.
+        // Orders local accesses after the lock behind the writes of earlier holders.
         fence(Ordering::SeqCst);
         taken
     }
@@ -68,7 +68,8 @@ impl LockWords for Remote<'_> {
         self.window.add_word(self.call, peer, word, operand)
     }
 
-    /// Does not wait for the answer, which tells nothing: `free` does, so that the word lives until then.
+    /// Does not wait for the answer, which carries no information. `free` waits for it, so the word lives
+    /// until then.
     fn give(&self, word: LockWord, operand: u64) -> WinResult<()> {
         let (window, (peer, word)) = (self.window, self.place(word));
         let releases = &window.parts.sync.releases;
@@ -92,7 +93,7 @@ pub(super) fn lock(window: &Window, rank: usize, kind: LockKind) -> WinResult<()
     let call = "lock";
     let words = Remote::of(window, call, rank)?;
     if kind == LockKind::Exclusive {
-        // A try right behind the release of the same lock would keep out all others that want it.
+        // A try right after the release of the same lock would shut out all other ranks that want the lock.
         window.wait_pending_of(call, Some(rank), &window.parts.sync.releases)?;
     }
     words.locked(|back_off| match kind {
@@ -109,7 +110,7 @@ pub(in crate::win) fn unlock(
     let call = "unlock";
     let flushed = flush(window, call, rank);
     let Some(kind) = held else {
-        // Nothing that gives a lock back orders what was stored by memory before what is read from here on.
+        // No lock is released here, so this fence orders earlier stores before later reads.
         fence(Ordering::SeqCst);
         return flushed;
     };
@@ -145,8 +146,8 @@ pub(in crate::win) fn flush(window: &Window, call: &'static str, rank: usize) ->
         if !peer.transfers.is_alone() {
             return settle(window, call, peer);
         }
-        // Most operations are complete after one visit to the transport, made here without preparing a wait.
-        // Nothing is added meanwhile.
+        // Most operations are complete after one progress call, made here without preparing a wait. No
+        // operation is added meanwhile.
         window.link.progress(call)?;
         if !peer.is_settled() {
             return settle(window, call, peer);
@@ -156,23 +157,23 @@ pub(in crate::win) fn flush(window: &Window, call: &'static str, rank: usize) ->
     Ok(())
 }
 
-/// Waits for what is under way to a target, and tells of what failed.
+/// Waits for outstanding operations to a target, and reports failures.
 #[inline(never)]
 fn settle(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
     window.send_gathered(call, peer);
     let transferred = window.flush_transfers(call, peer);
     let accumulated = window.flush_accumulates(call, peer);
-    // Fetched data, and what was written to this rank's own memory, is seen by what follows. That
-    // what was put is seen elsewhere is the transport's word, and needs no stronger fence here.
+    // Later code sees fetched data and data written to this rank's own memory. The transport guarantees that
+    // other ranks see data that was put, so no stronger fence is needed here.
     fence(Ordering::AcqRel);
     transferred.and(accumulated)
 }
 
 pub(in crate::win) fn flush_all(window: &Window, call: &'static str) -> WinResult<()> {
-    // To all before it waits for any.
+    // Sends to all targets before it waits for any.
     window.send_all_gathered(call);
     let outcome = window.each_busy(|peer| flush(window, call, peer.rank));
-    // As in `flush`, whether or not anything was under way.
+    // As in `flush`, also if nothing was outstanding.
     fence(Ordering::AcqRel);
     outcome
 }

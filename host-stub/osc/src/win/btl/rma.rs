@@ -34,7 +34,7 @@ pub(in crate::win) unsafe fn get(window: &Window, transfer: &Transfer<'_>) -> Wi
     }
 }
 
-/// Apart, so that what most calls run knows at compile time that nothing counts the pieces.
+/// A separate function, so that the usual path knows at compile time that nothing counts its pieces.
 #[inline(never)]
 unsafe fn transfer_counted<const PUT: bool>(
     window: &Window,
@@ -118,14 +118,14 @@ unsafe fn issue<const PUT: bool>(
         &peer.transfers,
         request,
         |context, data| {
-            // SAFETY: the caller vouches for the transfer, of which this is a piece.
+            // SAFETY: the caller vouches for the transfer, which includes this piece.
             unsafe { post::<PUT>(window, transfer, &piece, local_handle, context, data) }
         },
     )
 }
 
-/// As [`issue`] for a whole transfer without a request: what a second try needs is in the transfer, and need not be kept
-/// during the first.
+/// As [`issue`] for a whole transfer without a request. A second try finds all its data in the transfer, so nothing more
+/// is kept during the first try.
 #[inline(always)]
 unsafe fn issue_whole<const PUT: bool>(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     let (peer, none) = (transfer.peer, std::ptr::null_mut());
@@ -141,7 +141,7 @@ unsafe fn issue_whole<const PUT: bool>(window: &Window, transfer: &Transfer<'_>)
     unsafe { issue_again::<PUT>(window, transfer, counted, status) }
 }
 
-/// A whole transfer that the transport did not take at once.
+/// Issues again a whole transfer that the transport did not take at once.
 #[cold]
 #[inline(never)]
 unsafe fn issue_again<const PUT: bool>(
@@ -176,7 +176,7 @@ unsafe fn post<const PUT: bool>(
     let remote = transfer.address.wrapping_add(piece.target as u64);
     let (handle, size, done) = (transfer.handle, piece.len, Some(done as _));
     // SAFETY: the endpoint is the job's; the piece lies in the origin's buffer and in the memory that the handle covers,
-    // as the caller of the table vouches; `done` takes this context and data, which live while they count this
+    // for which the table's caller vouches; `done` takes this context and data, which live while they count this
     // operation.
     unsafe {
         match PUT {

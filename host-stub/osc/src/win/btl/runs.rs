@@ -7,16 +7,16 @@ use plugin_api::{APPLY_HEAD, APPLY_RUN, ApplyRun};
 use crate::win::layout::Segment;
 use crate::win::pieces::Cursor;
 
-/// Most runs of a command.
+/// Maximum runs of a command.
 const RUNS: usize = 256;
 
 /// The runs of one command.
 pub(super) struct Runs {
     all: [MaybeUninit<ApplyRun>; RUNS],
     count: usize,
-    /// Bytes of their elements.
+    /// Bytes of the elements of all runs.
     bytes: usize,
-    /// Bytes of the command at most.
+    /// Maximum bytes of the command.
     most: usize,
 }
 
@@ -31,14 +31,15 @@ impl Runs {
         }
     }
 
-    /// The next runs of a layout, for a command of at most `most` bytes: whole elements, of which each may lie in several runs.
+    /// Takes the next runs of a layout for a command of at most `most` bytes: whole elements, each of which may lie in several
+    /// runs.
     pub(super) fn take(cursor: &mut Cursor<'_>, size: usize, most: usize) -> Runs {
         let start = *cursor;
         let mut runs = Runs::new(most);
         runs.fill(cursor, size, usize::MAX);
         let excess = runs.bytes % size;
         if excess > 0 {
-            // There is no room for all runs of the last element, so it goes with the next command.
+            // The last element does not fit whole, so it goes with the next command.
             let whole = runs.bytes - excess;
             (*cursor, runs.count, runs.bytes) = (start, 0, 0);
             runs.fill(cursor, size, whole);
@@ -46,7 +47,7 @@ impl Runs {
         runs
     }
 
-    /// Adds the next runs of a layout, as long as there is room, up to so many bytes.
+    /// Adds the next runs of a layout, up to `bytes` bytes, as long as there is room.
     fn fill(&mut self, cursor: &mut Cursor<'_>, size: usize, bytes: usize) {
         let limit = |runs: &Runs| (runs.room() / size * size).min(bytes - runs.bytes);
         while let Some(segment) = cursor.take(limit(self)) {
@@ -54,7 +55,7 @@ impl Runs {
         }
     }
 
-    /// Bytes that one run more can have.
+    /// Bytes that one more run can have.
     #[inline]
     pub(super) fn room(&self) -> usize {
         let used = APPLY_HEAD + (self.count + 1) * APPLY_RUN + self.bytes;
@@ -79,7 +80,7 @@ impl Runs {
         unsafe { std::slice::from_raw_parts(self.all.as_ptr().cast(), self.count) }
     }
 
-    /// Adds elements, for which there is room. Those in a row and those at equal distances are one run.
+    /// Adds elements, for which there is room. Elements in a row or at equal distances become one run.
     pub(super) fn push(&mut self, Segment { offset, len }: Segment) {
         self.bytes += len;
         let (offset, length) = (offset as u64, len as u64);
@@ -164,7 +165,7 @@ mod tests {
         );
     }
 
-    /// A run of several blocks stays what it is: what follows its last block is a run of its own.
+    /// A run of several blocks is not extended: elements after its last block are a run of their own.
     #[test]
     fn what_lies_in_a_row_is_one_run() {
         let of = |segments: &[(usize, usize)]| {
@@ -188,7 +189,7 @@ mod tests {
         assert_eq!(of(&[(8, 8), (8, 8)]), [(8, 8, 0, 2)]);
     }
 
-    /// Elements with a gap, in a row or not: a few runs, and no command ends inside an element.
+    /// Elements with gaps, in a row or not, need few runs, and no command ends inside an element.
     #[test]
     fn elements_in_parts_stay_whole() {
         let of = |places: &[usize]| {

@@ -1,6 +1,7 @@
 //! Puts and gets of many small runs, as commands to the target. They are used if messages carry small puts and gets, because
-//! the target's processor executes those anyway. If memory or a network card carries them, each run is a transfer of its own
-//! ([`rma`](super::rma)) and asks nothing of the target; the transport refuses such commands before it does anything.
+//! the target's processor executes those anyway. If memory or a network card carries small transfers, each run is a transfer of
+//! its own ([`rma`](super::rma)) that needs nothing of the target; the transport refuses commands then, before it does
+//! anything.
 //!
 //! The data of a put is copied before the call returns. A get for several places at the origin fetches into memory of its own,
 //! and its completion copies the data to the places.
@@ -24,12 +25,12 @@ use crate::win::request::request_state::RequestState;
 use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
-/// Bytes of a run, on average, up to which a command carries it: of a put, which is copied once more, and of a get. `host-stub bench --run`
-/// measures the border.
+/// Maximum average bytes of a run that a command carries: for a put, whose data is copied once more, and for a get. `host-stub
+/// bench --run` measures this limit.
 const MOST_OF_A_PUT: usize = 128;
 const MOST_OF_A_GET: usize = 256;
 
-/// Whether a transfer is to be tried as commands.
+/// Whether to try a transfer as commands.
 fn is_scattered<const PUT: bool>(window: &Window, transfer: &Transfer<'_>) -> bool {
     let most = if PUT { MOST_OF_A_PUT } else { MOST_OF_A_GET };
     let (origin, target) = (transfer.origin_layout, transfer.target_layout);
@@ -41,8 +42,9 @@ fn is_scattered<const PUT: bool>(window: &Window, transfer: &Transfer<'_>) -> bo
         && !transfer.peer.takes_no_runs.load(Ordering::Relaxed)
 }
 
-/// Makes a put or get of many small runs by commands. Returns how many of its bytes, in the order of its layouts: the rest is to go as
-/// one transfer for each run. That may be all, or what begins with a run that is too long for a message.
+/// Makes a put or get of many small runs by commands. Returns how many of its bytes the commands cover, in the order of its
+/// layouts. The caller transfers the rest by one transfer for each run: that may be the whole transfer, or the part from the
+/// first run too long for a message.
 ///
 /// # Safety
 /// The caller vouches for the transfer.
@@ -78,22 +80,22 @@ pub(super) unsafe fn transfer<const PUT: bool>(
     Ok(made)
 }
 
-/// What a command fetches for several places of the origin.
+/// The memory that receives a command's data for several places of the origin.
 struct Landing {
     /// The context and the data of [`done`].
     context: *mut c_void,
     data: *mut c_void,
-    /// The origin's buffer, and the places in it.
+    /// The origin's buffer, and the places in the buffer.
     buffer: *mut u8,
     places: Box<[ApplyRun]>,
     packed: Box<[MaybeUninit<u8>]>,
 }
 
 impl Landing {
-    /// Copies what came to its places.
+    /// Copies the received data to its places.
     ///
     /// # Safety
-    /// All packed bytes have come. The places are writable.
+    /// All packed bytes have arrived. The places are writable.
     unsafe fn unpack(&self) {
         let mut from = self.packed.as_ptr().cast::<u8>();
         for run in &self.places {
@@ -101,7 +103,7 @@ impl Landing {
                 let offset = run.offset + block * run.stride;
                 let to = self.buffer.wrapping_add(offset as usize);
                 let len = run.length as usize;
-                // SAFETY: the caller guarantees the place; there are as many packed bytes as the places have.
+                // SAFETY: the caller guarantees the place; the places together have as many bytes as were packed.
                 unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
                 from = from.wrapping_add(len);
             }
@@ -119,14 +121,14 @@ unsafe extern "C" fn landed(
     _data: *mut c_void,
     status: i32,
 ) {
-    // SAFETY: made by `get_to_places`, which left it to this call.
+    // SAFETY: `get_to_places` made the box and passed it to this call.
     let landing = unsafe { Box::from_raw(context.cast::<Landing>()) };
     if status >= 0 {
-        // SAFETY: the transport wrote all of the results. The origin's buffer is the operation's until it is counted as ended.
+        // SAFETY: the transport wrote all results. The origin's buffer belongs to the operation until it is counted as ended.
         unsafe { landing.unpack() };
     }
     let Landing { context, data, .. } = *landing;
-    // SAFETY: they are what `tracked_to` gave for this.
+    // SAFETY: `tracked_to` gave this context and data for this callback.
     unsafe {
         done(
             module,
@@ -140,7 +142,7 @@ unsafe extern "C" fn landed(
     };
 }
 
-/// A get whose elements go to several places. Returns how many bytes of it commands bring.
+/// Makes a get whose elements go to several places. Returns how many of its bytes commands fetch.
 ///
 /// # Safety
 /// The caller vouches for the transfer.
@@ -170,7 +172,7 @@ unsafe fn get_to_places(
         if here.bytes() == 0 {
             return Ok(made);
         }
-        // SAFETY: the caller vouches for the transfer, of which these are a part.
+        // SAFETY: the caller vouches for the transfer, which includes these runs.
         match unsafe { land(window, transfer, request, how, (&here, &there)) } {
             Err(error) if is_not_supported(&error) => return Ok(made),
             posted => posted?,
@@ -179,7 +181,7 @@ unsafe fn get_to_places(
     }
 }
 
-/// Gets the runs of one command to their places at the origin.
+/// Fetches the runs of one command to their places at the origin.
 ///
 /// # Safety
 /// The runs at the origin and at the target are parts of the transfer, with the same bytes. The caller vouches for the transfer.
@@ -233,7 +235,7 @@ unsafe fn land(
         },
     );
     if !is_under_way {
-        // SAFETY: the transport has not taken the operation, or nothing of it is under way any more.
+        // SAFETY: the transport did not take the operation, or the operation is complete.
         drop(unsafe { Box::from_raw(landing.as_ptr()) });
     }
     posted

@@ -1,5 +1,4 @@
-//! Operations that nobody waits for yet: counted before they are issued, finished by their
-//! callback, waited for by flushes and requests.
+//! Tracked operations: counted before they are issued, finished by their callback. Flushes and requests wait for them.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -16,10 +15,10 @@ use crate::win::pending::{Cell, Pending};
 use crate::win::request::request_state::RequestState;
 use crate::win::window::Window;
 
-/// Pause between two looks at operations that outlived their epoch.
+/// Pause between two checks of operations that outlived their epoch.
 const NAP: Duration = Duration::from_micros(100);
 
-/// An operation that is counted and not yet handed to the transport.
+/// An operation that is counted, but not yet handed to the transport.
 #[derive(Clone, Copy)]
 pub(super) struct CountedOperation<'a> {
     cell: &'a Cell,
@@ -53,7 +52,7 @@ impl<'a> CountedOperation<'a> {
         })
     }
 
-    /// Whether the transport took the operation, which is then counted until it ends; it may be over.
+    /// Whether the transport took the operation. A taken operation is counted until it ends, and may have ended already.
     #[inline(always)]
     pub(super) fn is_taken(self, status: Status) -> bool {
         match status {
@@ -76,8 +75,8 @@ impl<'a> CountedOperation<'a> {
 }
 
 impl Window {
-    /// Issues an operation that `pending` counts, and `request` too where there is one. `post` gets
-    /// the context and data that go with [`done`](super::callbacks::done).
+    /// Issues an operation that `pending` counts, and `request` too if present. `post` gets the context and data for
+    /// [`done`](super::callbacks::done).
     #[inline(always)]
     pub(super) fn tracked(
         &self,
@@ -93,11 +92,11 @@ impl Window {
         if counted.is_taken(status) {
             return Ok(());
         }
-        // By value: what it captures need not be in memory before.
+        // By value, so that the captured values need not be in memory before.
         self.tracked_again(call, rank, status, counted, move || post(context, data))
     }
 
-    /// As [`tracked`](Self::tracked), for an operation to a peer, with one of its counts.
+    /// As [`tracked`](Self::tracked), for an operation that a count of its peer counts.
     #[inline(always)]
     pub(super) fn tracked_to(
         &self,
@@ -112,7 +111,8 @@ impl Window {
         issued
     }
 
-    /// Adds to a word of a peer's control block, without an answer. Returns once the transport has it.
+    /// Adds to a word of a peer's control block without waiting for an answer. Returns once the transport has taken the
+    /// operation.
     pub(super) fn add_unanswered(
         &self,
         call: &'static str,
@@ -140,7 +140,7 @@ impl Window {
         })
     }
 
-    /// Sends the accumulates that are gathered for a rank. A failure is the next flush's.
+    /// Sends the accumulates gathered for a rank. The next flush reports a failure.
     #[inline]
     pub(super) fn send_gathered(&self, call: &'static str, peer: &Peer) {
         self.parts.gathers.send(&self.link, call, peer);
@@ -152,7 +152,7 @@ impl Window {
         parts.gathers.send_all(&self.link, call, &parts.peers);
     }
 
-    /// Has the next flush of all look at a peer: its count was raised, or a failure was added.
+    /// Makes the next flush of all ranks visit a peer: the peer's count was raised, or a failure was added.
     #[inline(always)]
     pub(in crate::win) fn note(&self, peer: &Peer) {
         if !peer.listed.is_set() {
@@ -160,7 +160,7 @@ impl Window {
         }
     }
 
-    /// Visits the peers to which something is under way, or failed. All of them; the first error wins.
+    /// Visits all peers with outstanding or failed operations. Returns the first error.
     pub(in crate::win) fn each_busy(
         &self,
         mut visit: impl FnMut(&Peer) -> WinResult<()>,
@@ -178,7 +178,7 @@ impl Window {
         outcome
     }
 
-    /// An operation that the transport did not take at once.
+    /// Issues again an operation that the transport did not take at once.
     #[cold]
     #[inline(never)]
     pub(super) fn tracked_again(
@@ -202,7 +202,7 @@ impl Window {
         outcome.map(drop)
     }
 
-    /// Waits until what `pending` counts now has ended.
+    /// Waits until all operations that `pending` counts now have ended.
     #[inline]
     pub(in crate::win) fn wait_pending(
         &self,
@@ -212,8 +212,8 @@ impl Window {
         self.wait_pending_of(call, None, pending)
     }
 
-    /// As [`wait_pending`](Self::wait_pending); given a member, its failure alone ends the wait, not that of any rank of the
-    /// window.
+    /// As [`wait_pending`](Self::wait_pending). If a member is given, only the failure of that member ends the wait, not the
+    /// failure of any rank of the window.
     #[inline]
     pub(in crate::win) fn wait_pending_of(
         &self,
@@ -253,7 +253,7 @@ impl Window {
         self.wait_busy(call, None, &peer.accumulates, send)
     }
 
-    /// `send` has what was counted and not issued leave.
+    /// `send` sends operations that were counted and not yet issued.
     #[inline(never)]
     fn wait_busy(
         &self,
@@ -266,14 +266,14 @@ impl Window {
             send();
             match pending.try_flush() {
                 Some(flush) => {
-                    // Again: other threads may have counted more in the cell that is waited for.
+                    // Sends again: other threads may have counted more operations in the awaited cell.
                     send();
                     break flush;
                 }
-                // Another flush is under way, or was given up. This one starts after it, because it may have begun
-                // before this caller's last operation. The other flush may be of this thread, in a frame
-                // below: progress runs sources, and those begin operations. Then it ends after this one, so
-                // this waits for an idle moment instead.
+                // Another flush is in progress, or was given up. This flush starts after it, because it may have begun
+                // before this caller's last operation. The other flush may also lie below this one on the stack: progress
+                // runs sources, and those begin operations. That flush ends only after this one, so this one waits for an
+                // idle moment instead.
                 None => {
                     self.link
                         .wait_until_of(call, member, || pending.can_flush() || pending.is_idle())?;
@@ -298,7 +298,7 @@ impl Window {
                 .is_some_and(|peer| !is_idle(peer)),
             None => !self.parts.peers.iter().all(is_idle),
         };
-        // Those of a dynamic window may have ended since the program last asked.
+        // Operations of a dynamic window may have ended since the program last asked.
         self.parts.sync.count_completion();
         if !is_busy() {
             return;
@@ -315,7 +315,7 @@ impl Window {
         self.parts.sync.count_completion();
     }
 
-    /// As [`wait_pending`](Self::wait_pending), and reports the first failure.
+    /// Waits as [`wait_pending`](Self::wait_pending), and returns the first failure.
     #[inline]
     pub(in crate::win) fn flush_pending(
         &self,

@@ -1,13 +1,13 @@
 //! Dynamic windows: each rank attaches and detaches memory, and publishes what is attached
 //! ([`crate::win::regions`]).
 //!
-//! The table of a rank is of a version, which is odd while the table changes. An origin keeps a copy
-//! of each target's table ([`crate::win::dynamic::region_cache`]). Before an operation it reads the target's version (one
-//! small get), and what has changed since its copy, unless an earlier operation on the same region is not complete
-//! ([`crate::win::dynamic::completing`]). So it uses the key of memory that was detached before the call only where the
-//! target refuses it ([`crate::win::dynamic::attempts`]). Once in each epoch would not do (docs/windows.md). This is the simple protocol of
-//! Gerstenberger, Besta, Hoefler, "Enabling Highly-Scalable Remote Memory Access Programming with
-//! MPI-3 One Sided" (SC 2013): detaching stays local, because no origin has to be told.
+//! The table of a rank has a version, which is odd while the table changes. An origin keeps a copy of each target's table
+//! ([`crate::win::dynamic::region_cache`]). Before an operation the origin reads the target's version (one small get) and the
+//! changes since its copy, unless an earlier operation on the same region is not complete
+//! ([`crate::win::dynamic::completing`]). So an operation uses the key of memory that was detached before the call only if the
+//! target then refuses that key ([`crate::win::dynamic::attempts`]). One read in each epoch would not be enough
+//! (docs/windows.md). This is the simple protocol of Gerstenberger, Besta, Hoefler, "Enabling Highly-Scalable Remote Memory
+//! Access Programming with MPI-3 One Sided" (SC 2013): detaching stays local, because no origin must be told.
 
 use std::sync::atomic::Ordering;
 
@@ -23,15 +23,14 @@ use crate::win::peer::Peer;
 use crate::win::window::Window;
 
 impl Window {
-    /// Attaches memory to a dynamic window. Local; takes time as the logarithm of how much is
-    /// attached. Takes an encoded location too; peers name the memory by its address there.
-    /// [`WinError::BadArgument`]: not a dynamic window, no bytes, or overlap with attached memory.
-    /// [`WinError::Registration`]: the transport did not take it, or the table of regions has no room
-    /// for one more.
+    /// Attaches memory to a dynamic window. Local; takes time logarithmic in the number of attached regions. `base` may be an
+    /// encoded location; peers then name the memory by its address on the device. [`WinError::BadArgument`]: not a dynamic
+    /// window, no bytes, or overlap with attached memory. [`WinError::Registration`]: the transport refused the memory, or the
+    /// table of regions is full.
     ///
     /// # Safety
-    /// The memory is readable and writable, and stays so until it was detached or the window
-    /// freed; meanwhile it is touched only as MPI's rules for the epoch allow.
+    /// The memory is readable and writable, and stays so until it is detached or the window is freed; until then the program
+    /// accesses the memory only as MPI's rules for the epoch allow.
     pub unsafe fn attach(&self, base: *mut u8, len: usize) -> WinResult<()> {
         let _entered = self.link.enter("attach")?;
         // SAFETY: the caller vouches for the memory.
@@ -45,8 +44,9 @@ impl Window {
         (self.table.detach)(self, base)
     }
 
-    /// Bytes from an address of a rank to the end of the attached region that holds it. A transfer has to lie in one region; a caller
-    /// whose transfers may not divides them by this. [`WinError::NotAttached`]: no region holds it.
+    /// Returns the number of bytes from an address of a rank to the end of the attached region that holds the address. A
+    /// transfer must lie in one region; a caller with longer transfers divides them at this length. [`WinError::NotAttached`]:
+    /// no region holds the address.
     pub fn attached(&self, rank: usize, address: u64) -> WinResult<u64> {
         let call = "attached";
         let _entered = self.link.enter(call)?;
@@ -66,7 +66,7 @@ impl Window {
         .ok_or(missing)
     }
 
-    /// The key of the region at `peer` that holds a range, of the table as it is now.
+    /// The key of the region at `peer` that holds a range, by the present table.
     pub(in crate::win) fn region_key(
         &self,
         call: &'static str,
@@ -84,7 +84,8 @@ impl Window {
             })
     }
 
-    /// The key of the region at `peer` that holds an address, of the table as it is now, and the bytes from there to its end.
+    /// The key of the region at `peer` that holds an address, by the present table, and the number of bytes from the address to
+    /// the region's end.
     pub(in crate::win) fn region_at(
         &self,
         call: &'static str,
@@ -101,8 +102,8 @@ impl Window {
             })
     }
 
-    /// The key of the region at `peer` that holds a range, of the table as it was last read, for a put, or a get if not `puts`, of so
-    /// many bytes. None: it is to be looked for, as if another thread uses the table.
+    /// The key of the region at `peer` that holds a range, by the origin's copy of the table. The key is for a put (a get if
+    /// not `puts`) of `size` bytes. `None`: the caller must look the key up, also if another thread uses the copy.
     pub(in crate::win) fn known_key(
         &self,
         peer: &Peer,
@@ -120,7 +121,7 @@ impl Window {
         (may_try && cache.may_try(puts, size)).then_some(Known::Perhaps(key))
     }
 
-    /// Looks for something about the region of `peer` that holds an address, in the table as it is now.
+    /// Looks up something about the region of `peer` that holds an address, in the present table.
     fn with_regions<R>(
         &self,
         call: &'static str,
@@ -128,7 +129,7 @@ impl Window {
         (address, key_use): (u64, KeyUse),
         look: impl Fn(&RegionCache) -> Option<R>,
     ) -> WinResult<Option<R>> {
-        // Before the table is read: a call that completes operations meanwhile ends what is found here.
+        // Read before the table: a call that completes operations later ends the use of the key found here.
         let completions = self.parts.sync.completions();
         if let Some(cache) = peer.regions().try_take()
             && cache.keeps(address, completions)
@@ -145,7 +146,7 @@ impl Window {
             }
         };
         if !cache.is_of(version) {
-            // A refresh waits, and the turn is kept meanwhile.
+            // A refresh waits, and this call keeps the turn while it waits.
             keeping(self.link.waiter(), || {
                 self.refresh_regions(call, peer, &mut cache, version)
             })?;
@@ -157,10 +158,10 @@ impl Window {
         Ok(found)
     }
 
-    /// The version of what a rank has attached.
+    /// The version of a rank's table of attached regions.
     fn regions_version(&self, call: &'static str, peer: &Peer) -> WinResult<u64> {
         if peer.rank == self.link.rank {
-            // Only this process changes it, and not through the transport.
+            // Only this process changes its own version, and does so without the transport.
             let version = self.parts.control.word(REGIONS_VERSION);
             return Ok(version.load(Ordering::Acquire));
         }
@@ -178,7 +179,7 @@ pub(in crate::win) unsafe fn attach(window: &Window, base: *mut u8, len: usize) 
     if window.kind() != WindowKind::Dynamic {
         return refuse(format!("the window is of kind {:?}", window.kind()));
     }
-    // A host pointer that is mapped on a device is host memory all the same.
+    // A host pointer that is mapped on a device is still host memory.
     let located = window.link.locate_itself(base as u64, len);
     let Location { device, address } = match located {
         Ok(location) => location,
@@ -209,7 +210,7 @@ pub(in crate::win) unsafe fn attach(window: &Window, base: *mut u8, len: usize) 
 pub(in crate::win) fn detach(window: &Window, base: *const u8) -> WinResult<()> {
     let start = decode_location(base as u64).map_or(base as u64, |l| l.address) as usize;
     let (control, transport) = (&window.parts.control, &window.link.transport);
-    // Out of the table first: a rank that reads it from here on learns no key that is about to end.
+    // First removes the region from the table: a rank that reads the table from now on learns no key that is about to end.
     let removed = window
         .parts
         .attached

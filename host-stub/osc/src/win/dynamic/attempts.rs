@@ -1,14 +1,15 @@
 //! Puts and gets with keys that may have ended.
 //!
-//! Where a message carries a put or get, the target's processor looks at its key, and refuses one of memory that was detached before it
-//! does anything ([`TransferFlags::CHECKED`]). So the origin need not look at the target's regions first: it uses the key that it
-//! knows. When it meets the refusal, it reads the regions and repeats the operation. Nothing is kept for that but where the operation's
-//! bytes are: until it is complete, the program leaves its buffer alone.
+//! If a message carries a put or get, the target's processor checks its key, and refuses a key of detached memory before it
+//! does anything ([`TransferFlags::CHECKED`]). So the origin need not read the target's regions first: it uses the key that it
+//! knows. If the target refuses, the origin reads the regions and repeats the operation. It keeps only the place of the
+//! operation's bytes for this, because the program leaves its buffer alone until the operation is complete.
 //!
-//! A refused operation stays counted, so flushes wait for it, and one of them repeats it. A repetition looks first, as do operations of
-//! which no message carries so many bytes: network cards and memory may serve a key that ended.
+//! A refused operation stays counted, so flushes wait for it, and one flush repeats it. A repetition reads the regions first.
+//! So does an operation that is too long for a message: network cards and memory may accept a key that has ended.
 //!
-//! Accumulates look first, too: a repetition would have to hold back all later ones to its target, for their order.
+//! Accumulates read the regions first, too: to keep their order, a repetition would have to delay all later accumulates to its
+//! target.
 
 use std::ptr::NonNull;
 
@@ -24,7 +25,7 @@ use crate::win::table::RmaTable;
 use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
-/// The functions of a dynamic window, of those that a window over the transport has.
+/// The functions of a dynamic window, based on those of a window over the transport.
 pub(in crate::win) fn over(table: RmaTable) -> RmaTable {
     RmaTable {
         put: communicate::<true>,
@@ -33,12 +34,12 @@ pub(in crate::win) fn over(table: RmaTable) -> RmaTable {
     }
 }
 
-/// A put, or a get if not `PUTS`: tried with a key that is known, if a message can carry it, else with one that was looked at.
+/// A put, or a get if not `PUTS`. It tries a known key if a message can carry the transfer, otherwise it looks the key up.
 unsafe fn communicate<const PUTS: bool>(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     let (call, peer, layout) = (transfer.call, transfer.peer, transfer.target_layout);
     let issue = if PUTS { rma::put } else { rma::get };
     if !transfer.handle.is_null() {
-        // It was looked at.
+        // The caller looked the handle up.
         // SAFETY: the caller vouches for the transfer.
         return unsafe { issue(window, transfer) };
     }
@@ -65,7 +66,7 @@ unsafe fn communicate<const PUTS: bool>(window: &Window, transfer: &Transfer<'_>
     }
 }
 
-/// Tries a put or get with a key that may have ended. False: no message carries it, and nothing was done.
+/// Tries a put or get with a key that may have ended. False: no message carries the transfer, and nothing was done.
 ///
 /// # Safety
 /// The caller vouches for the transfer.
@@ -97,7 +98,7 @@ unsafe fn attempt<const PUTS: bool>(
     let issued = window.issue(call, peer.rank, || {
         let told = (tried as _, attempt.as_ptr().cast());
         let place = (transfer.origin, transfer.address, size);
-        // SAFETY: `tried` takes the attempt; the caller vouches for the buffer.
+        // SAFETY: `tried` takes over the attempt; the caller vouches for the buffer.
         unsafe {
             post(
                 window,
@@ -119,7 +120,7 @@ unsafe fn attempt<const PUTS: bool>(
     match issued {
         Ok(_) => Ok(true),
         Err(WinError::Transport { status, .. }) if status == Status::NOT_SUPPORTED => {
-            // If another thread uses it, the next one is tried in vain, too.
+            // If another thread uses the cache, the next transfer of this size is tried in vain, too.
             if let Some(mut cache) = peer.regions().try_take() {
                 cache.is_too_long(PUTS, size);
             }

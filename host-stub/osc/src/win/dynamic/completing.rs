@@ -1,10 +1,12 @@
-//! The calls that complete a dynamic window's operations: they end what an origin knows of its targets' regions.
+//! The calls that complete a dynamic window's operations. Each ends the validity of the keys that an origin holds for its
+//! targets' regions.
 //!
-//! A region to which an operation of this rank is not complete is still attached: MPI forbids its owner to take it away
-//! before, and the owner learns that it may from this rank's program, after one of these calls. So the key of such a region
-//! needs no second look, and each of these calls ends that. They count themselves when all is complete and before they
-//! return: before that nobody was told, and what is issued after that looks again. Operations with requests are known to be
-//! complete without a call of the window, and keep no key.
+//! A region stays attached while an operation of this rank on the region is incomplete: MPI forbids the owner to detach it
+//! earlier. The owner learns from this rank's program that it may detach the region, and only after one of these calls. So
+//! an origin may reuse the key of such a region until its next such call. A call counts itself after all operations are
+//! complete and before it returns: before this moment no owner was told, and operations issued later look the key up again.
+//! A program learns without a call of the window that operations with requests are complete, so these operations keep no
+//! key.
 
 use crate::win::btl::{active, passive};
 use crate::win::epoch::{Assertion, FencePlan, LockKind};
@@ -12,7 +14,7 @@ use crate::win::error::WinResult;
 use crate::win::table::RmaTable;
 use crate::win::window::Window;
 
-/// The functions of a dynamic window, of those that a window over the transport has.
+/// The functions of a dynamic window, based on those of a window over the transport.
 pub(in crate::win) fn over(table: RmaTable) -> RmaTable {
     RmaTable {
         fence,
@@ -27,7 +29,7 @@ pub(in crate::win) fn over(table: RmaTable) -> RmaTable {
     }
 }
 
-/// Counts a call that has come to its end.
+/// Counts a completing call that is about to return.
 fn ended(window: &Window, outcome: WinResult<()>) -> WinResult<()> {
     window.parts.sync.count_completion();
     outcome

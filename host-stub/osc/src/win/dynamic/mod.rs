@@ -1,4 +1,4 @@
-//! Windows whose memory is attached later, and what origins know of it.
+//! Dynamic windows: memory attached after creation, and the copies of its table that origins keep.
 
 pub(super) mod attach;
 pub(super) mod attempts;

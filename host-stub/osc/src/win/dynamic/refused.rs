@@ -1,4 +1,4 @@
-//! Puts and gets with keys that may have ended ([`super::attempts`]): those under way, and those that targets refused.
+//! Puts and gets with keys that may have ended ([`super::attempts`]): the outstanding ones, and those that targets refused.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -9,26 +9,27 @@ use plugin_api::{Endpoint, Handle, Module, Status};
 
 use crate::win::pending::Cell;
 
-/// A put or get that is under way with a key that may have ended.
+/// An outstanding put or get with a key that may have ended.
 pub(super) struct Attempt {
     pub(super) rank: usize,
     pub(super) puts: bool,
     pub(super) local: *mut u8,
     pub(super) remote: u64,
     pub(super) size: usize,
-    /// Counts it.
+    /// Counts the attempt.
     pub(super) cell: NonNull<Cell>,
-    /// Where it goes if it is refused.
+    /// Receives the attempt if the target refuses it.
     pub(super) refused: NonNull<Refused>,
 }
 
-// SAFETY: the buffer is the operation's until it is complete; the rest belongs to the window, which lives while it counts the operation.
+// SAFETY: the buffer belongs to the operation until completion; the rest belongs to the window, which lives while it counts the
+// operation.
 unsafe impl Send for Attempt {}
 
-/// Puts and gets of a window that their targets refused.
+/// Puts and gets of a window that were refused by their targets.
 #[derive(Default)]
 pub(in crate::win) struct Refused {
-    /// How many there are, so that waits need not lock.
+    /// Number of refused attempts, so that waits need not lock.
     count: AtomicUsize,
     attempts: Mutex<Vec<Attempt>>,
 }
@@ -44,7 +45,7 @@ impl Refused {
         self.count.store(attempts.len(), Ordering::Relaxed);
     }
 
-    /// Whether there is one to a rank. A relaxed load suffices: a wait asks again.
+    /// Whether an attempt to `rank` was refused. A relaxed load suffices: a wait asks again.
     pub(super) fn has(&self, rank: usize) -> bool {
         self.count.load(Ordering::Relaxed) > 0 && self.lock().iter().any(|a| a.rank == rank)
     }
@@ -57,7 +58,7 @@ impl Refused {
         Some(attempt)
     }
 
-    /// Gives up all of them: the next flushes of their targets fail.
+    /// Gives up all attempts: the next flushes of their targets fail.
     pub(in crate::win) fn give_up(&self) {
         let attempts = std::mem::take(&mut *self.lock());
         self.count.store(0, Ordering::Relaxed);
@@ -68,7 +69,7 @@ impl Refused {
     }
 }
 
-/// Ends an attempt, which is the `context`, or leaves it to a flush.
+/// Callback of an attempt, which is the `context`: ends it, or leaves a refused one to a flush.
 pub(super) unsafe extern "C" fn tried(
     _module: *mut Module,
     _endpoint: *mut Endpoint,
@@ -78,14 +79,15 @@ pub(super) unsafe extern "C" fn tried(
     _data: *mut c_void,
     status: i32,
 ) {
-    // SAFETY: made by `attempts`, which left it to this call.
+    // SAFETY: `attempts` made the box and passed it to this call.
     let attempt = *unsafe { Box::from_raw(context.cast::<Attempt>()) };
     let Attempt { cell, refused, .. } = attempt;
     if Status(status) == Status::PERM {
-        // SAFETY: it belongs to the window, which lives while it counts the attempt.
+        // SAFETY: `refused` belongs to the window, which lives while it counts the attempt.
         unsafe { refused.as_ref() }.add(attempt);
         return;
     }
-    // SAFETY: as above. Last, because the window may be freed once its counts are down.
+    // SAFETY: the cell belongs to the window, which counts the attempt. Last, because the window may be freed once its counts
+    // are zero.
     unsafe { cell.as_ref() }.finish(status);
 }

@@ -1,72 +1,73 @@
-//! What a target has attached to a dynamic window, as an origin last read it.
+//! An origin's copy of a target's table of attached regions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::win::dynamic::regions::{KEY_WORDS, KeyWords, LOG};
 
-/// A table of so many bytes is read whole rather than several slots of it.
+/// A table of at most this many bytes is read whole, unless few slots changed.
 const SMALL: usize = 16 << 10;
-/// Slots that are read one by one rather than a small table whole.
+/// Up to this number of changed slots are read one by one, even in a small table.
 const FEW: u64 = 4;
 
 /// A target's table.
 #[derive(Default)]
 pub(in crate::win) struct RegionCache {
-    /// The version that was read; none yet at first.
+    /// The version that was read; `None` before the first read.
     pub(in crate::win) version: Option<u64>,
     /// Words of a slot.
     pub(in crate::win) slot_words: usize,
     /// The slots, one after the other.
     slots: Vec<u64>,
-    /// The slots in use, by the address where their region begins.
+    /// The slots in use, by their region's start address.
     by_base: BTreeMap<u64, usize>,
-    /// Address and handle of the chunks that were met.
+    /// Address and handle of each chunk that this origin knows.
     pub(in crate::win) chunks: Vec<(u64, KeyWords)>,
-    /// Slots of regions to which an operation may be incomplete.
+    /// Slots of regions on which an operation may be incomplete, as of `kept_at`.
     kept: BTreeSet<usize>,
-    /// After how many calls that complete operations this was so.
+    /// Number of completing calls at the time when `kept` was valid.
     kept_at: u64,
-    /// Bytes of the shortest get, and the shortest put, that was found to be none for a message; 0: none was.
+    /// Bytes of the shortest get and of the shortest put that were found too long for a message; 0: none was.
     too_long: [usize; 2],
 }
 
-/// For how long a call may rely on a key that was found.
+/// How long callers may rely on a key that was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::win) enum KeyUse {
-    /// Until a call completes the operations of this rank: the one that is issued now keeps the region attached
+    /// Until a call completes the operations of this rank: the operation that is issued now keeps the region attached
     /// ([`super::completing`]).
     UntilComplete,
-    /// For the operation that is issued now. The program may learn without a call of the window that it is complete, or the
-    /// target may.
+    /// For the operation that is issued now. The program or the target may learn without a call of the window that the
+    /// operation is complete.
     Once,
-    /// Not at all: the function that issues the operation looks for it ([`super::attempts`]).
+    /// Not at all: the function that issues the operation looks the key up ([`super::attempts`]).
     Later,
 }
 
 /// A key that an origin knows.
 pub(in crate::win) enum Known {
-    /// An operation that is not complete keeps its region attached.
+    /// The key of a region that stays attached, because an operation on the region is incomplete.
     Attached(KeyWords),
-    /// Its region was attached when it was last looked at, and the operation may be tried with it.
+    /// The key of a region that was attached when the table was last read. An operation may try the key.
     Perhaps(KeyWords),
 }
 
-/// Slots that were read, and not yet believed.
+/// Slots that were read, before the version was checked again.
 #[derive(Default)]
 pub(in crate::win) struct Read {
-    /// Whether these are all.
+    /// Whether these are all slots.
     pub(in crate::win) whole: bool,
     pub(in crate::win) numbers: Vec<usize>,
     pub(in crate::win) words: Vec<u64>,
 }
 
 impl RegionCache {
-    /// Whether it is of this version or a later one, as another thread may have read.
+    /// Whether the copy has this version or a later one, which another thread may have read.
     pub(in crate::win) fn is_of(&self, version: u64) -> bool {
         self.version >= Some(version)
     }
 
-    /// Whether an operation keeps the region that holds an address attached, after so many calls that complete operations.
+    /// Whether an incomplete operation keeps the region that holds `address` attached. `completions` is the number of
+    /// completing calls so far.
     pub(in crate::win) fn keeps(&self, address: u64, completions: u64) -> bool {
         self.kept_at == completions
             && self
@@ -76,7 +77,7 @@ impl RegionCache {
                 .is_some_and(|(_, slot)| self.kept.contains(slot))
     }
 
-    /// Notes that an operation keeps the region that holds an address attached.
+    /// Notes that an operation keeps the region that holds `address` attached.
     pub(in crate::win) fn keep(&mut self, address: u64, completions: u64) {
         if completions < self.kept_at {
             return;
@@ -90,13 +91,13 @@ impl RegionCache {
         }
     }
 
-    /// Whether a message may carry a put, or a get if not `puts`, of so many bytes.
+    /// Whether a message may carry a put (a get if not `puts`) of `size` bytes.
     pub(in crate::win) fn may_try(&self, puts: bool, size: usize) -> bool {
         let too_long = self.too_long[usize::from(puts)];
         too_long == 0 || size < too_long
     }
 
-    /// Notes that no message carries a put, or a get if not `puts`, of so many bytes.
+    /// Notes that no message carries a put (a get if not `puts`) of `size` bytes.
     pub(in crate::win) fn is_too_long(&mut self, puts: bool, size: usize) {
         if self.may_try(puts, size) {
             self.too_long[usize::from(puts)] = size;
@@ -118,7 +119,7 @@ impl RegionCache {
         Some(key)
     }
 
-    /// Bytes from an address to the end of the region that holds it.
+    /// Bytes from an address to the end of the region that holds the address.
     pub(in crate::win) fn rest(&self, address: u64) -> Option<u64> {
         let (base, slot) = self.by_base.range(..=address).next_back()?;
         let end = base.saturating_add(self.slot(*slot)?[1]);
@@ -130,21 +131,21 @@ impl RegionCache {
         self.slots.get(first..first.checked_add(self.slot_words)?)
     }
 
-    /// How many changes it lacks, where the log still has them all.
+    /// The number of changes that this copy lacks, if the log still has all of them.
     pub(in crate::win) fn lacks(&self, version: u64) -> Option<u64> {
         let changes = version.checked_sub(self.version?)? / 2;
         let small = self.slots.len() * 8 <= SMALL;
         (changes <= if small { FEW } else { LOG as u64 }).then_some(changes)
     }
 
-    /// Takes in what was read of a version.
+    /// Updates the copy with slots that were read at `version`.
     pub(in crate::win) fn take(&mut self, read: &Read, version: u64) {
         self.kept.clear();
         if read.whole {
             self.slots.clear();
             self.by_base.clear();
         }
-        // What slots held goes first: a region may have moved from one to another.
+        // First removes the old content of these slots: a region may have moved from one slot to another.
         for slot in &read.numbers {
             if let Some(&[base, len, ..]) = self.slot(*slot)
                 && len > 0
@@ -220,7 +221,7 @@ mod tests {
     fn changes_replace_what_slots_held() {
         let mut cache = cache(&[(100, 50), (200, 50), (300, 50)]);
         assert!(cache.is_of(2) && !cache.is_of(4));
-        // 100 moved to slot 2, whose region is gone; slot 0 has another; slot 3 is new.
+        // 100 moved to slot 2, whose region is gone; slot 0 has another region; slot 3 is new.
         let changed = [(0, (400, 8)), (2, (100, 50)), (3, (300, 4))];
         cache.take(&read(false, &changed), 10);
         assert_eq!(found(&cache, 100, 50), Some(3));

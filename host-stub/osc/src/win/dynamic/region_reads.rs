@@ -1,4 +1,4 @@
-//! How an origin reads what a target has attached to a dynamic window.
+//! How an origin reads a target's table of regions attached to a dynamic window.
 
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
@@ -11,10 +11,10 @@ use crate::win::error::WinResult;
 use crate::win::peer::Peer;
 use crate::win::window::Window;
 
-/// Bytes of the table that are read at once.
+/// Bytes of the table that one get reads.
 const PIECE: usize = 64 << 10;
 
-/// The words of the start of a buffer.
+/// The first `count` words of a buffer.
 fn words_of(bounce: &mut Bounce, count: usize) -> Vec<u64> {
     let words = bounce.bytes_mut().as_chunks::<8>().0;
     let words = words.iter().take(count);
@@ -22,7 +22,7 @@ fn words_of(bounce: &mut Bounce, count: usize) -> Vec<u64> {
 }
 
 impl Window {
-    /// Reads what a target has changed up to a version, or a later one. The caller holds the cache.
+    /// Reads a target's changes up to `version` or a later one. The caller holds the cache.
     #[cold]
     pub(in crate::win) fn refresh_regions(
         &self,
@@ -86,7 +86,7 @@ impl Window {
         })
     }
 
-    /// Reads all slots that are or were in use.
+    /// Reads all slots that are in use or were in use.
     fn read_whole(
         &self,
         call: &'static str,
@@ -125,7 +125,7 @@ impl Window {
     ) -> WinResult<()> {
         let (chunk, index) = place_of(slot).unwrap_or((0, 0));
         if chunk >= cache.chunks.len() {
-            // They stay where they are once they are in the directory.
+            // A chunk stays at its address once it is in the directory.
             cache.chunks = self.read_directory(call, peer, chunk + 1, bounce)?;
         }
         let width = cache.slot_words;
@@ -161,7 +161,7 @@ impl Window {
         Ok(entries.collect())
     }
 
-    /// Words of the part of a target's control block that is about regions.
+    /// Reads words of the region part of a target's control block.
     fn control_words(
         &self,
         call: &'static str,

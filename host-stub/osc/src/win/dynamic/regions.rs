@@ -1,9 +1,9 @@
-//! What a rank has attached to a dynamic window, and how it is published.
+//! The regions that a rank has attached to a dynamic window, and how the rank publishes them.
 //!
 //! Regions lie in slots of a table that peers read. The table grows by chunks, each twice as long as
-//! the one before, that are registered when they are needed first and stay where they are; the
-//! control block holds their directory. Beside it lies a log of the slots that changed last, so that
-//! who has read the table before reads only those. Attaching and detaching change one slot.
+//! the one before. A chunk is registered when it is first needed, and never moves; the control block
+//! holds the directory of chunks and a log of the slots that changed last. A peer that has read the
+//! table before reads only these slots. Attaching or detaching changes one slot.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -22,14 +22,14 @@ pub(in crate::win) type KeyWords = [u64; KEY_WORDS];
 
 /// Slots of the first chunk.
 const FIRST: usize = 128;
-/// Chunks at most.
+/// Maximum number of chunks.
 pub(in crate::win) const CHUNKS: usize = 20;
-/// Changes that the log keeps.
+/// Number of changes that the log keeps.
 pub(in crate::win) const LOG: usize = 64;
-/// How many slots are or were in use, in the control block.
+/// The word of the control block with the number of slots that are in use or were in use.
 pub(in crate::win) const COUNT: Word = Word(REGIONS_VERSION.0 + 1);
 
-/// Where things lie in the table and its directory, for handles of so many words.
+/// The layout of the table and its directory for handles of a given number of words.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::win) struct Shape {
     handle_words: usize,
@@ -57,19 +57,19 @@ impl Shape {
         LOG + CHUNKS * self.entry_words()
     }
 
-    /// Where a chunk's directory entry begins, in those.
+    /// Where a chunk's directory entry begins among these words.
     pub(in crate::win) const fn entry(self, chunk: usize) -> usize {
         LOG + chunk * self.entry_words()
     }
 }
 
-/// The chunk of a slot, and its place there; none for a number that no slot has.
+/// The chunk of a slot and the slot's index in the chunk; `None` if no slot has this number.
 pub(in crate::win) fn place_of(slot: usize) -> Option<(usize, usize)> {
     let chunk = (slot / FIRST).checked_add(1)?.ilog2() as usize;
     (chunk < CHUNKS).then(|| (chunk, slot - slots_before(chunk)))
 }
 
-/// Slots of all chunks before one.
+/// Number of slots in all chunks before `chunk`.
 pub(in crate::win) const fn slots_before(chunk: usize) -> usize {
     FIRST * ((1 << chunk) - 1)
 }
@@ -89,19 +89,19 @@ impl Chunk {
     }
 }
 
-/// A region that is attached.
+/// An attached region.
 struct Region {
     len: usize,
     slot: usize,
     registration: Registration,
 }
 
-/// Everything that a rank has attached.
+/// All regions that a rank has attached.
 #[derive(Default)]
 pub(in crate::win) struct Regions {
     by_base: BTreeMap<usize, Region>,
     chunks: Vec<Chunk>,
-    /// Slots that were in use and are free.
+    /// Slots that were used and are free now.
     free: Vec<usize>,
     used: usize,
 }
@@ -109,12 +109,13 @@ pub(in crate::win) struct Regions {
 impl Regions {
     /// Start and length of an attached region that a range overlaps.
     pub(in crate::win) fn overlapping(&self, start: usize, end: usize) -> Option<(usize, usize)> {
-        // Regions do not overlap each other, so the last that begins before the end decides.
+        // Regions do not overlap each other, so checking the last region that begins before `end` is
+        // enough.
         let (base, region) = self.by_base.range(..end).next_back()?;
         (base + region.len > start).then_some((*base, region.len))
     }
 
-    /// Adds a region that overlaps none, and publishes it. The error says why there is no room.
+    /// Adds and publishes a region that overlaps no other. The error says why there is no room.
     pub(in crate::win) fn add(
         &mut self,
         control: &Control,
@@ -157,7 +158,8 @@ impl Regions {
         Ok(())
     }
 
-    /// Takes the region that begins at an address out, and publishes that; gives its registration.
+    /// Removes the region that begins at an address, publishes the change, and returns the
+    /// registration.
     pub(in crate::win) fn remove(
         &mut self,
         control: &Control,
@@ -174,7 +176,7 @@ impl Regions {
         Some(region.registration)
     }
 
-    /// Ends all registrations. The chunks' memory stays for good: others may be reading it.
+    /// Ends all registrations. The chunks' memory is never freed: peers may be reading it.
     pub(in crate::win) fn withdraw(&mut self) {
         self.by_base.clear();
         for Chunk {
@@ -187,7 +189,7 @@ impl Regions {
         }
     }
 
-    /// Changes a slot, and with `grown` adds the last chunk to the directory, under an odd version.
+    /// Changes a slot under an odd version. With `grown`, also adds the last chunk to the directory.
     fn change(
         &self,
         control: &Control,
@@ -200,9 +202,9 @@ impl Regions {
         let publish = |word: Word, value: u64| control.word(word).store(value, Ordering::Relaxed);
         let version = control.word(REGIONS_VERSION).load(Ordering::Relaxed);
         publish(REGIONS_VERSION, version + 1);
-        // Peers see these stores in order: the odd version before any change, the even one after all.
-        // Pairs with the order of the gets of who reads. And a chunk is in the directory before any
-        // number leads to it, so that no peer follows half of an address.
+        // Peers see these stores in order: the odd version before any change, the even version after
+        // all changes. Pairs with the order of a reader's gets. A chunk enters the directory before
+        // any slot number leads to the chunk, so a peer never reads half an address.
         fence(Ordering::SeqCst);
         if grown && let Some(chunk) = self.chunks.last() {
             let entry = shape.entry(self.chunks.len() - 1);
@@ -238,12 +240,12 @@ fn make_chunk(transport: &Transport, shape: Shape, chunk: usize) -> Result<Chunk
     })
 }
 
-/// What this rank has attached.
+/// The regions that this rank has attached.
 #[derive(Default)]
 pub(in crate::win) struct Attached(Mutex<Regions>);
 
 impl Attached {
-    /// Ends all registrations; the table stays as it is.
+    /// Ends all registrations; the table stays unchanged.
     pub(in crate::win) fn withdraw(&mut self) {
         let regions = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         regions.withdraw();

@@ -1,4 +1,4 @@
-//! Waits for puts and gets of a dynamic window, which repeat those that targets refused ([`super::attempts`]).
+//! Waits for puts and gets of a dynamic window. The waits repeat refused ones ([`super::attempts`]).
 
 use std::ffi::c_void;
 
@@ -15,8 +15,8 @@ use crate::win::window::Window;
 /// Hands a put, or a get, to the transport.
 ///
 /// # Safety
-/// The buffer is the operation's until it is complete, and the callback takes this context. If the target may have detached the memory
-/// of the key, the flags say so.
+/// The buffer belongs to the operation until completion, and the callback takes this context. If the target may have detached
+/// the key's memory, the flags say so.
 pub(super) unsafe fn post(
     window: &Window,
     peer: &Peer,
@@ -31,7 +31,7 @@ pub(super) unsafe fn post(
 }
 
 impl Window {
-    /// Waits until the puts and gets to a rank that are counted now have ended, and repeats those that are refused.
+    /// Waits until the counted puts and gets to a rank have ended, and repeats refused ones.
     #[inline(never)]
     pub(in crate::win) fn wait_attempts(&self, call: &'static str, peer: &Peer) -> WinResult<()> {
         let (pending, refused) = (&peer.transfers, &self.parts.refused);
@@ -45,7 +45,7 @@ impl Window {
             }
             Ok(())
         };
-        // Another flush may be under way, or was given up: as for other counts (`wait_busy`).
+        // Another flush may be in progress or was given up; `wait_busy` handles other counts alike.
         let flush = loop {
             if let Some(flush) = pending.try_flush() {
                 break Some(flush);
@@ -61,18 +61,18 @@ impl Window {
         outcome
     }
 
-    /// Repeats the puts and gets that a rank refused. All of them; the first error wins.
+    /// Repeats all puts and gets that a rank refused. Returns the first error.
     fn repeat_refused(&self, call: &'static str, peer: &Peer) -> WinResult<()> {
         let mut outcome = Ok(());
         while let Some(attempt) = self.parts.refused.take(peer.rank) {
-            // No operation may begin on this thread meanwhile: its flush would wait for this one, which lies below it on the stack.
+            // No operation may begin on this thread now: its flush would wait for this call, which lies below it on the stack.
             let repeated = keeping(self.link.waiter(), || self.repeat(call, peer, &attempt));
             outcome = outcome.and(repeated);
         }
         outcome
     }
 
-    /// Repeats an attempt. What was one region may be several now.
+    /// Repeats an attempt. Its range may now lie in several regions.
     fn repeat(&self, call: &'static str, peer: &Peer, attempt: &Attempt) -> WinResult<()> {
         // SAFETY: the cell belongs to the window.
         let cell = unsafe { attempt.cell.as_ref() };
@@ -88,7 +88,8 @@ impl Window {
                 let issued = self.issue(call, peer.rank, || {
                     let told = (done as _, attempt.cell.as_ptr().cast());
                     let how = (attempt.puts, TransferFlags::empty());
-                    // SAFETY: the buffer is the attempt's, which is not complete; `done` takes the cell, which counts this part.
+                    // SAFETY: the buffer belongs to the attempt, which is not complete; `done` takes the cell, which counts
+                    // this part.
                     unsafe { post(self, peer, how, (part, &key), told) }
                 });
                 if !matches!(issued, Ok(Status::SUCCESS)) {
@@ -98,7 +99,7 @@ impl Window {
                 issued.map(drop)
             });
         }
-        // The attempt itself is over; its parts are counted.
+        // The attempt itself has ended; its parts are counted separately.
         cell.finish(0);
         outcome
     }

@@ -14,7 +14,7 @@ mount --bind "$folder/etc_hosts" /etc/hosts
 hostname "$name"
 ip link set lo up
 echo ready >"$folder/$name.ready"
-# Nobody writes; the end of the pipe comes when its last writer is gone. If this is the first process of its ids, it
-# stays to wait for the others.
+# Nobody writes to the pipe, so `cat` ends when the pipe's last writer is gone. The first process of a pid namespace
+# must stay and wait for the others, so it does not exec.
 [ $$ -eq 1 ] || exec cat <"$folder/life" >/dev/null
 cat <"$folder/life" >/dev/null

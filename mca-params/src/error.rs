@@ -47,7 +47,7 @@ pub enum Error {
         /// The parameter.
         name: String,
     },
-    /// A setting of a parameter that is gone.
+    /// A setting of a parameter that was removed.
     #[error("parameter {name}, set by {}, was removed: {instead}", from.place())]
     Removed {
         /// The parameter, by the name that the source uses.

@@ -255,8 +255,8 @@ fn cost(form: &Form, n: usize) -> (Duration, usize) {
     (took, bytes / n)
 }
 
-/// Ten times as many peers take about ten times the processor's time. Where each looks at all others it is up to a hundred
-/// times; a processor whose caches no longer hold everything takes up to twice the time of each.
+/// Ten times as many peers take about ten times the processor time. If each peer checks all others, they take up to a hundred
+/// times as much; if the processor's caches no longer hold all data, each peer takes up to twice the time.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn growth() {

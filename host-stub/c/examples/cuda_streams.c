@@ -1,5 +1,5 @@
-/* CUDA memory that the program copies itself: on a stream of its own, by one call for the cells of a column, and with an event
- * for each long copy, so that the next one begins while the first travels. Each rank has a grid on the device. It puts its last
+/* The program copies CUDA memory itself, on its own stream. One call copies the cells of a column. Each long copy has an event, so
+ * that the next copy begins while the data of the first is sent. Each rank has a grid on the device. It puts its last
  * column into the next rank's first, and then all of its cells.
  *
  *   cc ... -I/usr/local/cuda/include cuda_streams.c -lhost_stub -lcuda

@@ -1147,8 +1147,8 @@ int host_device_associate(const void *host,
 // Removes the association of `host` with memory of a device (see host_device_associate).
 int host_device_disassociate(const void *host, int device);
 
-// Finds the memory of a pointer: its device and the address there; -1 and the pointer for host
-// memory.
+// Finds a pointer's device and the pointer's address on the device. Host memory has the device -1
+// and its own address.
 //
 // # Safety
 // `device` and `memory` are writable.

@@ -268,7 +268,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Every origin changes elements that are its own, several times: results and order are exact.
+/// Every origin changes its own elements several times: results and order are exact.
 fn own_regions(context: &Context<'_>, kind: &'static Type, first: usize) -> Outcome {
     let window = context.window;
     let steps = [

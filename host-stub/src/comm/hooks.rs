@@ -15,7 +15,7 @@ pub struct Layer(pub u32);
 impl Layer {
     /// The host's node-local collectives.
     pub const NODE: Layer = Layer(100);
-    /// Where a program puts its own layer, unless it knows better: above the host's.
+    /// The default for a program's own layer: above the host's layers.
     pub const PROGRAM: Layer = Layer(1000);
 }
 

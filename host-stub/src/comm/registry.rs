@@ -19,11 +19,11 @@ use crate::schedule::Engine;
 /// Puts layers into a process's hooks.
 pub(crate) type Register = fn(&Hooks);
 
-/// What the layer above gives the first communicator.
+/// The defaults that the layer above gives to the first communicator.
 pub(crate) struct Defaults {
     /// The host's own collectives.
     pub(crate) functions: Collectives,
-    /// Finds out which layers of the host's own the parameters ask for.
+    /// Reads the parameters and registers those of the host's own layers that they ask for.
     pub(crate) layers: fn(&Job) -> CommResult<Register>,
 }
 

@@ -23,9 +23,10 @@ pub const PROXY: u32 = 0x686f_7374;
 /// libfabric's FI_CLASS_EP.
 const CLASS_EP: u32 = 3;
 
-/// A [`Ring`] whose memory a device reads and writes, as long as this lives.
+/// A [`Ring`] in memory that a device can read and write. The memory stays mapped until the `MappedRing` is
+/// dropped.
 pub struct MappedRing {
-    // Before the ring, whose memory it keeps mapped.
+    // Dropped before the ring, whose memory is mapped here.
     memory: MappedMemory,
     #[expect(dead_code, reason = "held to be dropped with the rest")]
     ring: Arc<Ring>,

@@ -1,4 +1,5 @@
-//! Which test program begins when: those that took longest the last time first, and more at a time while processors idle.
+//! The order in which test programs start: the slowest of the last run first, and more of them at a time while processors
+//! idle.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

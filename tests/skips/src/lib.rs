@@ -73,7 +73,7 @@ pub fn skip(lacking: Lacking, why: impl Display) -> Result<(), String> {
     if lacking != Lacking::InThisRun
         && let Some(path) = std::env::var_os("TESTS_SKIPPED")
     {
-        // One write appends one line whole, whoever else writes.
+        // A single write appends the whole line, even if other processes write too.
         let file = OpenOptions::new().append(true).create(true).open(&path);
         let line = format!("skipped: {why} ({lacking:?})\n");
         file.and_then(|mut file| file.write_all(line.as_bytes()))

@@ -26,7 +26,7 @@ use crate::mem::shared::Announced;
 pub(crate) struct Registrar {
     pub(super) birth: Birth,
     pub(super) device: Arc<Device>,
-    /// Peers address by virtual address, not by offset (`FI_MR_VIRT_ADDR`).
+    /// Peers address memory by virtual address, not by offset (`FI_MR_VIRT_ADDR`).
     pub(crate) virtual_addresses: bool,
     provider_keys: bool,
     /// Regions are bound to the endpoint and enabled before use (`FI_MR_ENDPOINT`).

@@ -163,7 +163,7 @@ impl Change {
         rights::allow_atomic(access, self.kind(has_results), op)
     }
 
-    /// Whether the processor's atomics change an element at this address.
+    /// Whether the processor's atomics can change an element at this address.
     #[inline]
     pub(crate) fn is_atomic_at(&self, address: u64) -> bool {
         matches!(self.size, 1 | 2 | 4 | 8) && address.is_multiple_of(self.size as u64)

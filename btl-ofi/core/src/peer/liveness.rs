@@ -183,7 +183,8 @@ struct Stat {
 }
 
 /// Whether `/proc` shows the process ids of this process's namespace. In a container that sees the outer `/proc`, an id
-/// names a stranger there. The line `NSpid` has the process's id in each namespace from that of `/proc` to its own.
+/// names an unrelated process there. The line `NSpid` lists a process's ids, from the namespace of `/proc` to the process's
+/// own.
 fn shows_own_ids() -> bool {
     let status = sys::read("/proc/self/status").unwrap_or_default();
     let status = String::from_utf8_lossy(&status);

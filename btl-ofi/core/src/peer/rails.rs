@@ -6,14 +6,14 @@ use std::sync::atomic::AtomicU64;
 use crate::mem::handle::{MAX_RAILS, Target};
 use crate::peer::endpoint::Endpoint;
 
-/// The way to a peer over one rail.
+/// The path to a peer over one rail.
 #[derive(Clone, Copy)]
 pub(crate) struct Track {
-    /// Number of the rail among this transport's.
+    /// Index of the rail among the rails of this transport.
     pub(crate) rail: usize,
-    /// Number of the peer's rail, by which its handles have keys.
+    /// Index of the rail on the peer's side; selects the key of the rail in the handles of the peer.
     pub(crate) theirs: usize,
-    /// The peer on the rail.
+    /// The peer's endpoint on the rail.
     pub(crate) endpoint: NonNull<Endpoint>,
 }
 

@@ -1,5 +1,5 @@
-//! Whether the kernel lets this process reach a local peer's memory by cross-memory attach (`base/cma.rs`), and
-//! by what that memory is known to be the peer's.
+//! Whether the kernel lets this process access a local peer's memory by cross-memory attach (`base/cma.rs`), and how this
+//! process verifies that the memory is the peer's.
 //!
 //! **Identity.** A process id and a start time identify a process, but not its program: `exec` keeps both. So each process
 //! announces a *probe*: the address of a word and the word's value. This process reads the probe when it connects the peer, in

@@ -1,5 +1,5 @@
-//! Processes of two namespaces of process ids, whose ids are equal, on one network and with one `/dev/shm`. Near is only
-//! what was proved.
+//! Processes with equal process ids in two pid namespaces that share one network and one `/dev/shm`. Only a peer that
+//! was proved to be local is local.
 
 use plugin_api::Status;
 use test_skips::{Lacking, skipped};

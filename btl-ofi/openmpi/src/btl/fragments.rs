@@ -204,7 +204,7 @@ impl Fragments {
         self.waiting.any_for(endpoint)
     }
 
-    /// Sends what waits for room, and completes what has left. Returns the number of descriptors that are complete.
+    /// Sends descriptors that waited for room, and completes those that have left. Returns the number of complete descriptors.
     #[cold]
     pub(crate) fn resume(&self, door: Door<'_>) -> usize {
         // SAFETY: the descriptors left their queues, so each completes once.

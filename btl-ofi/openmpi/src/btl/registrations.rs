@@ -1,7 +1,7 @@
 //! Memory registration: through Open MPI's cache `grdma` if the provider registers pages, directly otherwise.
 //!
-//! The cache rounds to pages and shares one registration among overlapping requests. Open MPI's memory hooks tell it
-//! when memory returns to the system, so that it never returns a registration of freed memory.
+//! The cache rounds to pages and shares one registration among overlapping requests. Open MPI's memory hooks tell the
+//! cache when memory returns to the system, so that the cache never returns a registration of freed memory.
 //!
 //! The cache also ends the process with `_exit` when the program frees memory that is still registered, for example a
 //! window's memory before MPI_Win_free. A provider without FI_MR_ALLOCATED registers addresses, not pages: its

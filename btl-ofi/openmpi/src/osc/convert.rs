@@ -1,4 +1,4 @@
-//! Datatypes of MPI as runs of bytes, and as runs of elements that the engine knows.
+//! Converts datatypes of MPI to runs of bytes, and to runs of elements of types that the engine knows.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null;

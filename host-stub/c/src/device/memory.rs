@@ -198,8 +198,8 @@ pub extern "C" fn host_device_disassociate(host: *const c_void, device: c_int) -
     })
 }
 
-/// Finds the memory of a pointer: its device and the address there; -1 and the pointer for host
-/// memory.
+/// Finds a pointer's device and the pointer's address on the device. Host memory has the device -1
+/// and its own address.
 ///
 /// # Safety
 /// `device` and `memory` are writable.

@@ -115,8 +115,8 @@ impl Window {
         unsafe { self.communicate(op, self.table.fetch_and_op) }
     }
 
-    /// Writes the element at `origin` to the target if the element there equals the one at
-    /// `compare`, and fetches what was there to `result`. Integer types only.
+    /// Compare-and-swap: fetches the target's element to `result`, and replaces it by the element at `origin` if
+    /// it equals the element at `compare`. Integer types only.
     ///
     /// # Safety
     /// As for [`get_accumulate`](Self::get_accumulate); `compare` is readable like `origin`.

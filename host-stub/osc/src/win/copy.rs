@@ -34,7 +34,7 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 #[inline(always)]
 pub(super) unsafe fn store(transfer: &Transfer<'_>, target: *mut u8) {
     if transfer.is_contiguous() {
-        // SAFETY: without gaps both layouts are their bytes.
+        // SAFETY: neither layout has gaps, so each buffer is one range of `bytes` bytes.
         unsafe { copy(transfer.origin, target, transfer.origin_layout.bytes()) };
     } else {
         // SAFETY: the caller's contract.

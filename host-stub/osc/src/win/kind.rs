@@ -1,6 +1,6 @@
-//! How windows come to be.
+//! The kinds of windows.
 
-/// How a window's memory came to be.
+/// Where a window's memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowKind {
     /// The caller's memory.

@@ -1,9 +1,8 @@
 //! Ranks that are threads of one process, and a transport between them that a seed drives.
 //!
-//! An operation is executed when its origin makes progress, in an order that the seed chooses: nothing is ordered but by
-//! completion, which is what the engine may rely on; if the world [carries](Carried) commands, atomics and commands of one origin
-//! to one target are in order. A region is known by a key of its own, and an operation on one that is not registered any more
-//! fails.
+//! An operation is executed when its origin makes progress, in an order that the seed chooses. Only completion orders
+//! operations, and the engine may rely on nothing else. If the world [carries](Carried) commands, atomics and commands of one
+//! origin to one target are in order. Each region has its own key. An operation on a region that is no longer registered fails.
 
 use std::any::Any;
 use std::collections::HashMap;

@@ -160,8 +160,8 @@ impl Client {
             bytes: data.as_ptr().cast_mut().cast(),
             size: data.len(),
         };
-        // SAFETY: the key is terminated, and the value says where `data` is and how long; the
-        // library copies it before it returns, and writes to neither.
+        // SAFETY: the key is terminated, and the value holds the address and length of `data`. The
+        // library copies the value before the call returns, and writes neither key nor value.
         let status = unsafe { (self.functions.put)(abi::SCOPE_GLOBAL, name.as_ptr(), &mut value) };
         self.functions
             .check(status, "PMIx_Put", || format!("{key}, {} B", data.len()))

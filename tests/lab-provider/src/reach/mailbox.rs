@@ -39,7 +39,7 @@ const WORDS: usize = size_of::<Head>() / 8;
 
 #[repr(C)]
 pub(crate) struct Mailbox {
-    /// The number of the endpoint that it belongs to; 0 for none.
+    /// The number of the endpoint that owns the mailbox; 0 for none.
     owner: AtomicU64,
     /// The sequence number of the next message.
     next: AtomicU64,

@@ -157,7 +157,7 @@ fn idle_peers_of_other_nodes_are_not_kept() {
     assert_eq!(scene.pass(LIMIT), [], "its silence begins anew");
 }
 
-/// More peers than one look reaches: each has its turn, and those that owe an answer are looked at each time.
+/// With more peers than one pass checks, each peer gets its turn, and every pass checks the peers that owe an answer.
 #[test]
 fn other_peers_have_their_turn() {
     let peers = 2 * REMOTE as u64 + 7;

@@ -127,7 +127,7 @@ unsafe fn change_listed(plan: &Plan<'_>, packed: &Packed, alone: bool) -> bool {
     let Some(places) = plan.listed_elements() else {
         return false;
     };
-    // The distances are whole elements.
+    // Distances between listed elements are multiples of the element size, so checking the first address is enough.
     if !change.is_atomic_at(plan.address) {
         return false;
     }

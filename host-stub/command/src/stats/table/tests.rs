@@ -47,7 +47,8 @@ fn rates_are_those_between_two_readings() {
     // A peer of another job.
     let cells = lines[2].trim_start().strip_prefix("12, job +7 ").unwrap();
     let cells: Vec<&str> = cells.split_whitespace().collect();
-    // Five carriers with 2000 operations more, 20 MB more in all; four operations a message.
+    // Five carriers have 2000 more operations each, and 20 MB more in total; a message carries four
+    // operations.
     assert_eq!(
         cells,
         [

@@ -1,8 +1,8 @@
-//! Calls with buffers that may be on a device: where each buffer is gets looked up, and what cannot go through
-//! the window's table as it is goes through host memory.
+//! Calls with buffers that may be on a device. Each call looks up where its buffers are. A transfer that the window's table
+//! cannot take with these buffers goes through host memory.
 //!
-//! A put or get without gaps over the transport takes the device buffer itself. Everything else is
-//! packed into host memory by the copy functions, many runs at a time, and done from there ([`crate::win::packed`]).
+//! A put or get without gaps over the transport takes the device buffer itself. For all other calls the copy functions pack
+//! many runs at a time into host memory, and the operation uses the packed data ([`crate::win::packed`]).
 
 use plugin_api::hmem_iface;
 

@@ -28,8 +28,9 @@ pub(in crate::win) struct Plan {
 }
 
 impl Plan {
-    /// For ranks with memory of these lengths. `contiguous` parts follow each other without a gap,
-    /// the others begin on pages. `None` when they fill more than the address space.
+    /// Plans the segment for ranks with parts of the given lengths. `contiguous` parts lie in a row
+    /// without gaps; other parts begin on page boundaries. `None` if the parts exceed the address
+    /// space.
     pub(in crate::win) fn new(lengths: &[usize], contiguous: bool, page: usize) -> Option<Plan> {
         let ranks = lengths.len();
         let lines = COMMON + ranks * LINES;

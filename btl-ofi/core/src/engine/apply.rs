@@ -1,18 +1,18 @@
 //! Applies: any operation on elements of any size and alignment, in runs of the target's memory ([`op::apply`](crate::op::apply)).
-//! One command to the responder of the target, by what carries the peer's atomics:
+//! Each is one command to the target's responder. The path depends on the peer's atomics:
 //!
-//! | atomics of the peer | an apply goes |
+//! | atomics of the peer | path of an apply |
 //! | --- | --- |
 //! | this thread | this thread, by the responder's function |
 //! | the peer's ring | by the ring; by instructions of this thread where it maps the memory, no function is needed and the ring holds none |
 //! | message | by message |
 //! | the provider | by message, if there are messages, and never on aligned elements of a type that the typed atomics serve |
 //!
-//! A put or get of several runs goes by message where small ones do, and is made by this thread where the peer is this transport
+//! A put or get of several runs goes by message if small puts and gets do. This thread makes it if the peer is this transport
 //! ([`scatters`](Transport::scatters)).
 //!
-//! So commands of one origin to one target take effect in order, together with its atomics. In the last row they need not, nor on device
-//! memory: there an element is changed by one of the two alone.
+//! So commands of one origin to one target take effect in order, together with its atomics. This order does not hold in the
+//! last row, nor on device memory: there, either commands or atomics change an element, never both.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -320,7 +320,7 @@ impl Transport {
     }
 }
 
-/// Whether atomics change an element of an apply.
+/// Whether atomics may change an element of an apply.
 fn has_atomic(apply: &Apply<'_>) -> bool {
     let first = |run: &plugin_api::ApplyRun| apply.address.wrapping_add(run.offset);
     let mut runs = apply.runs.iter();

@@ -1,5 +1,4 @@
-//! Atomics: checking, and the general path by rings or by the provider. The quick paths are in `amo` (one word) and
-//! `typed_amo`.
+//! Atomics: checks, and the slow path by rings or by the provider. The fast paths are in `amo` (one word) and `typed_amo`.
 
 use std::ptr::NonNull;
 

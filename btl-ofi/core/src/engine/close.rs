@@ -1,4 +1,4 @@
-//! Waits at the end: before a peer is released, and before the transport closes.
+//! Waits before a peer is released, and before the transport closes.
 
 use crate::base::error::Error;
 use crate::core::state::Core;
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long closing and releasing a peer wait for outstanding operations.
+/// How long a close, or the release of a peer, waits for outstanding operations.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a transport that closes waits until its receipts have left.
+/// How long a closing transport waits until its receipts are sent.
 const PARTING: Duration = Duration::from_millis(100);
 
 impl Transport {

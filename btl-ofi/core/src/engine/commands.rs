@@ -1,14 +1,14 @@
-//! Atomics as commands, by the route of the peer's atomics: to its ring, as a message, or executed here.
+//! Atomics as commands, by the route of the peer's atomics: by the peer's ring, as a message, or executed by this thread.
 //!
-//! **Route.** `peer::route` says to which peers atomics go by a ring. The first one settles it: if the segment cannot be
-//! opened or has no free ring, all atomics to that peer go as those to other nodes. The two never mix at one peer, so atomics
-//! stay ordered. Only atomics that both the provider and `op::element` support are advertised, so both support all of
-//! them.
+//! **Route.** `peer::route` decides for which peers atomics use a ring. The first atomic fixes the route: if the segment cannot
+//! be opened or has no free ring, all atomics to that peer take the route to other nodes. One peer never uses both routes, so
+//! atomics stay ordered. The transport advertises only atomics that both the provider and `op::element` support, so every route
+//! supports all advertised atomics.
 //!
-//! **Atomicity.** A process's memory is changed by commands in its segment, by its own atomics to itself, and by those that
-//! its provider executes for others. All three change each element by one atomic instruction, so they exclude each other,
-//! whichever route each origin takes, whichever threads execute them. Peers of providers for which that is not known have
-//! no such route.
+//! **Atomicity.** Three kinds of operations change a process's memory: commands in its segment, its own atomics to itself, and
+//! atomics that its provider executes for other processes. All three change each element by one atomic instruction, so they
+//! exclude each other for every route and every executing thread. If a provider is not known to do so, its peers have no such
+//! route.
 
 use std::ptr::NonNull;
 

@@ -1,4 +1,4 @@
-//! What a transport offers, as its host is told.
+//! The capabilities that a transport reports to its host.
 
 use std::ffi::CString;
 
@@ -106,7 +106,7 @@ fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
 
-/// What counters and traces belong to: the provider, its domain and its network.
+/// The labels of counters and traces: the provider, its domain and its network.
 pub(super) fn title(info: InfoRef<'_>, node: &Node) -> String {
     let place = node.networks.place();
     format!("{}, {}{place}", info.provider(), info.domain())

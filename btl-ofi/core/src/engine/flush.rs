@@ -1,4 +1,4 @@
-//! Flush: waiting for operations issued before.
+//! Flush: waits for operations that were issued earlier.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ const SPIN_CLOCK_POLLS: u32 = 32;
 /// Polls after which the clock is read even if completions arrive: they may be another thread's.
 const CLOCK_POLLS: u32 = 1024;
 
-/// A flush, which counts as a wait once it has found nothing for [`SPIN_CLOCK_POLLS`] polls. Times are nanoseconds of
+/// A flush. It counts as a wait after [`SPIN_CLOCK_POLLS`] polls without a completion. Times are nanoseconds of
 /// `CLOCK_MONOTONIC`.
 struct Waiting<'a> {
     counters: &'a PeerCounters,

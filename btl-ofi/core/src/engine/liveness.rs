@@ -1,8 +1,8 @@
-//! Checks of the peers: the failure detector (`detector`) is told what is found of them, and what follows is done.
+//! Checks the peers: reports findings to the failure detector (`detector`), and acts on its verdicts.
 //!
-//! A local peer's death is found by its process id, its start time and a word in its memory (`reach`). A peer
-//! that is stopped, or that completes nothing for any reason, fails only if the user sets
-//! `btl_ofi_peer_timeout`: a debugger also stops peers, and they come back.
+//! A process id, a start time and a word in the peer's memory show whether a local peer is dead (`reach`). A peer that is
+//! stopped, or that completes nothing for any reason, fails only if the user sets `btl_ofi_peer_timeout`: a debugger also stops
+//! peers, and they continue later.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -16,10 +16,10 @@ use crate::peer::liveness::{ProcessId, Standing, standing};
 use crate::peer::reach::Probe;
 use crate::peer::route::Transfers;
 
-/// Most peers whose silence is told in one check, so that a network that is gone fills no log.
+/// Maximum silent peers that one check logs, so that a broken network does not flood the log.
 const MOST: usize = 3;
 
-/// A peer that is to fail, and why.
+/// A peer that must fail, and the reason.
 pub(crate) type Failing = (NonNull<Endpoint>, Cause, String);
 
 fn gone(why: &str) -> impl Fn(NonNull<Endpoint>) -> Failing {

@@ -1,4 +1,5 @@
-//! The transport itself: opening, peers, the general and the quick paths by route, operations made of others, progress, flush, failures and closing.
+//! The transport itself: opening, peers, slow and fast paths by route, compound operations, progress, flush, failures and
+//! closing.
 
 pub(crate) mod amo;
 mod apply;

@@ -1,12 +1,12 @@
 //! Puts with notification: a put that raises a counter at its target once its bytes are visible there.
 //!
-//! | transfers to the peer | how the counter comes behind the bytes |
+//! | transfers to the peer | how the counter follows the bytes |
 //! | --- | --- |
 //! | message, small | both commands in one batch, executed in order (`fabric::msg`) |
-//! | cross-memory attach, copy | the bytes are in place when the call that copies them returns; then the atomic |
+//! | cross-memory attach, copy | the call copies the bytes before it returns; then the atomic is posted |
 //! | any other | the atomic is posted when the put has completed (`engine::compound::notices`) |
 //!
-//! A ring put is not used: it may be revoked and made by cross-memory attach, while the ring goes on to the atomic.
+//! A ring put is not used: the origin may revoke it and copy by cross-memory attach, while the ring goes on to the atomic.
 //!
 //! The atomic takes the route of the peer's atomics, so counters may also be read and changed by other atomics.
 

@@ -197,7 +197,7 @@ impl Transport {
     }
 }
 
-/// What the provider's shape and the options ask for.
+/// The requirements of the provider's shape and of the options.
 fn decide(info: InfoRef, options: &Options, atomics: &AtomicTable) -> Policy {
     let mut policy = policy::decide(info);
     policy.two_sided = options.two_sided();
@@ -231,7 +231,7 @@ fn failures(options: &Options) -> Failures {
     }
 }
 
-/// What texts of a transport begin with: its interface, if another transport has chosen that.
+/// The prefix of a transport's messages: its interface, if another transport has chosen that.
 fn named(options: &Options) -> String {
     let place = options.provider.place.as_ref();
     place.map_or_else(String::new, |place| format!("rail {}: ", place.domain))
@@ -275,7 +275,8 @@ fn setup(
     }
 }
 
-/// Words of the memory for results that no caller uses: the largest update, where updates are posted as fetches.
+/// Words of the memory for results that no caller uses. It fits the largest update, for providers where updates are posted as
+/// fetches.
 fn words_of_scratch(policy: &Policy, atomics: &mut AtomicTable) -> usize {
     if !policy.updates_fetch {
         return 1;
@@ -284,9 +285,9 @@ fn words_of_scratch(policy: &Policy, atomics: &mut AtomicTable) -> usize {
     atomics.largest_update().div_ceil(8).max(1)
 }
 
-/// Finds out how this process and its local peers can reach each other; creates the segment in which they leave atomics
-/// and ring puts and gets for it. Without a segment their atomics go as those of other nodes, and their transfers use CMA.
-/// Also returns how completions come to be, in words.
+/// Finds out how this process and its local peers can reach each other, and creates the segment in which peers leave atomics
+/// and ring puts and gets for this process. Without a segment, their atomics take the route to other nodes, and their
+/// transfers use CMA. Also returns a text that tells how completions are generated.
 fn join_node(
     info: InfoRef<'_>,
     name: &[u8],
@@ -326,7 +327,7 @@ fn join_node(
     (node, segment, completion)
 }
 
-/// Where peers ask this process to close rails.
+/// The words by which peers ask this process to close rails.
 fn fence_of(words: Option<&Region>, virtual_addresses: bool) -> Target {
     let handle = words.map(Region::handle);
     let found = handle.and_then(|h| h.target(h.base(), h.length(), virtual_addresses).ok());
@@ -436,7 +437,7 @@ fn open_messages(
     Ok(Box::new(messages))
 }
 
-/// Logs what was chosen, and what was asked for and is not had.
+/// Logs the choices, and the requested features that are missing.
 fn announce(options: &Options, device: &Device, capabilities: &Capabilities, networks: &Networks) {
     let (contexts, provider) = (capabilities.contexts, device.info().provider());
     if options.contexts.number > contexts {
@@ -473,8 +474,8 @@ fn tell_of_no_applies(info: InfoRef<'_>) {
     );
 }
 
-/// Milliseconds between two liveness checks: at most a quarter of the peer timeout, so that it is exceeded by a
-/// quarter at most.
+/// Milliseconds between two liveness checks: at most a quarter of the peer timeout, so that a failure is found at most a
+/// quarter late.
 fn check_interval(options: &Options) -> u64 {
     let interval = u64::from(options.peers.check_ms);
     match options.peers.timeout_ms {

@@ -340,7 +340,7 @@ impl Transport {
     }
 }
 
-/// Why memory alone does not serve a peer, beside `connected` connected peers; `None` if it does.
+/// Why memory alone does not serve a peer, given `connected` connected peers; `None` if it does.
 fn beyond_memory(placed: &Placed, connected: usize) -> Option<&'static str> {
     let Placed::Local(peer, reach) = placed else {
         return Some("it is on another node, or in a container that hides it");

@@ -1,4 +1,4 @@
-//! Peers on further rails: connecting and releasing them there.
+//! Peers on further rails: connects and releases them there.
 
 use crate::core::failures::Reporting;
 use crate::detector::Cause;

@@ -1,9 +1,9 @@
-//! Rails: further interfaces of this node, over which parts of large transfers go (`engine::compound::stripes`). Each is a transport of its
-//! own that makes only puts and gets, by its provider. The peers of a rail are the peers of this transport that have a rail on
-//! the same network.
+//! Rails: further interfaces of this node that carry parts of large transfers (`engine::compound::stripes`). Each rail is a
+//! transport of its own that makes only puts and gets, by its provider. A rail's peers are those peers of this transport that
+//! have a rail on the same network.
 //!
-//! Each process with rails has two words for each rail. A peer writes [`CLOSED`] into the first to ask for the rail's
-//! end, and reads from the second whether the rail is closed (reason: `engine::compound::stripes`).
+//! Each process with rails has two words for each rail. A peer writes [`CLOSED`] into the first word to ask this process to
+//! close the rail, and reads from the second word whether the rail is closed (reason: `engine::compound::stripes`).
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -21,11 +21,11 @@ use crate::fabric::registration::Registrar;
 use crate::mem::handle::Target;
 use crate::peer::rails::{CLOSED, FURTHER, Fence, Tracks};
 
-/// Smallest transfer that is divided: below it, two pieces take no less time than one.
+/// Smallest transfer that is divided: below it, two pieces take as long as one.
 const SMALLEST: usize = 128 * 1024;
-/// Polls of the first interface to one of the rails, while no transfer of this process uses them: a peer's may, and many
-/// providers serve it only in a poll. A host that polls seldom polls them every time: its peers would take a rail for broken that
-/// moves nothing while the first interface answers.
+/// Polls of the first interface for each poll of one rail, while no transfer of this process uses them. A peer's transfer may
+/// use them, and many providers serve it only in a poll. If the host polls seldom, each of its polls also polls the rails: a
+/// peer takes a rail for broken if the rail moves nothing while the first interface answers.
 const INTERVAL: u32 = 4;
 
 /// The rails of a transport beyond its own interface.
@@ -38,7 +38,7 @@ pub(crate) struct Rails {
     polls: Polls,
 }
 
-/// Polls of the first interface: their number, and when the last one was, in [`ticks`].
+/// Polls of the first interface: their number, and the time of the last one in [`ticks`].
 #[derive(Default)]
 struct Polls {
     number: AtomicU32,

@@ -1,4 +1,4 @@
-//! Posts that the provider refused, on their way back to the caller: what they found of failures is acted on here.
+//! Posts that the provider refused: acts on the failures that they found, and returns the status to the caller.
 
 use crate::base::guarded::guarded;
 use crate::carrier::provider::post::Posting;

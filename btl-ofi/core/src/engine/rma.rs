@@ -1,4 +1,4 @@
-//! The quick paths of puts and gets. The general one is in `transfers`.
+//! The fast paths of puts and gets. The slow path is in `transfers`.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};

@@ -1,5 +1,5 @@
-//! Two-sided messages of the host: bytes with a tag, which the peer's host receives by a function (BTL's `send` and active
-//! messages). They travel by `fabric::msg`.
+//! Two-sided messages of the host: bytes with a tag. A function of the peer's host receives them (BTL's `send` and active
+//! messages). `fabric::msg` carries them.
 
 use std::ptr::NonNull;
 

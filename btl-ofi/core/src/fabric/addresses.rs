@@ -1,13 +1,13 @@
 //! The addresses of other processes in the provider's address vector.
 //!
-//! A process may be a connected peer and an origin of messages at the same time. Providers disagree about an address that is
-//! inserted twice: shm (1.17) returns the first entry, and forgets it at the first removal. So where messages are used, an
-//! address is inserted once, and its uses are counted here.
+//! A process may be a connected peer and an origin of messages at the same time. Providers differ for an address that is
+//! inserted twice: shm (1.17) returns the first entry, and forgets it at the first removal. So if messages are used, an address
+//! is inserted once, and this table counts its uses.
 //!
 //! An entry holds the key of its process, which every message to that process carries (`msg`). A connect sets it.
 //!
-//! A job may have a million processes, and the provider keeps their names, so no name is kept here too: it is read back where two are
-//! compared.
+//! A job may have a million processes, and the provider keeps their names. So this table keeps no names: it reads two names
+//! back from the provider to compare them.
 
 mod counted;
 

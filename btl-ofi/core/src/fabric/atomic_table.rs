@@ -1,4 +1,4 @@
-//! The atomics that the provider serves, from `fi_query_atomic`, which is asked once.
+//! The atomics that the provider serves, queried once by `fi_query_atomic`.
 
 use libfabric_sys as ffi;
 use plugin_api::{AtomicFlags, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags};

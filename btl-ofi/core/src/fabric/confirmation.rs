@@ -1,8 +1,9 @@
-//! Puts that go by order: completed means sent, and a read that was posted behind them confirms them.
+//! Puts that go by order: their completion means sent, and a read that is posted behind them confirms them.
 //!
-//! A put keeps its record when its completion arrives, and is *reported*. One read per peer and context confirms all puts
-//! to this peer that were reported before it was posted: the provider promises that it comes behind them. Puts that are
-//! reported while it is outstanding wait for the next one. `carrier::provider::confirmation` posts the reads, and ends the puts.
+//! When the completion of a put arrives, the put keeps its record and counts as *reported*. One read per peer and context
+//! confirms all puts to the peer that were reported before it was posted: the provider guarantees that the read follows them.
+//! Puts that are reported while a read is outstanding wait for the next read. `carrier::provider::confirmation` posts the reads
+//! and ends the puts.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, TryReserveError, VecDeque};
@@ -14,8 +15,8 @@ use crate::op::marked::Marked;
 use crate::op::record::Record;
 use crate::peer::endpoint::Endpoint;
 
-/// The provider's `fi_writemsg` where puts go by order: marks the put, and does not ask for delivery, which the provider
-/// does not offer or does not mean.
+/// Replaces the provider's `fi_writemsg` if puts go by order: marks the put, and requests no delivery-complete, because the
+/// provider does not offer it or completes before delivery.
 ///
 /// # Safety
 /// As for `fi_writemsg`. The context of the message is a record.
@@ -43,7 +44,7 @@ pub(crate) unsafe extern "C" fn writemsg_to_confirm(
     }
 }
 
-/// Records of puts, in the order in which they were added. The records stay in use while they are here.
+/// Records of puts, in the order in which they were added. A record stays in use while it is in this list.
 #[derive(Debug, Default)]
 pub(crate) struct Puts {
     first: Option<NonNull<Record>>,
@@ -102,7 +103,7 @@ impl Puts {
     }
 }
 
-/// What is to be confirmed at one peer.
+/// The unconfirmed puts to one peer.
 #[derive(Debug, Default)]
 struct Unconfirmed {
     /// Reported, and not covered by a read.
@@ -115,7 +116,7 @@ struct Unconfirmed {
     outstanding: u32,
 }
 
-/// The puts of one context that are to be confirmed. Guarded by the context's lock.
+/// The unconfirmed puts of one context. Guarded by the context's lock.
 #[derive(Debug, Default)]
 pub(crate) struct Confirmations {
     peers: HashMap<NonNull<Endpoint>, Unconfirmed>,

@@ -18,9 +18,9 @@ use crate::fabric::shm_orphans;
 use crate::fabric::shm_room;
 use crate::peer::liveness::{self, ProcessId};
 
-/// Fewest entries of a completion queue; it has more when the provider takes more operations.
+/// Minimum entries of a completion queue; it has more if the provider takes more operations.
 const MIN_CQ_SIZE: usize = 1024;
-/// Longest endpoint address for which fi_getname is repeated.
+/// Longest endpoint address for which fi_getname is called again.
 const MAX_NAME: usize = 1024;
 
 /// The objects that stay open while the module or one of its registrations lives. Fields drop in order: contexts and
@@ -42,7 +42,7 @@ pub(crate) struct Device {
     name: OnceLock<Vec<u8>>,
 }
 
-/// The objects to which operations are posted. Closed before all others; [`Device::close_endpoints`] closes only these.
+/// The objects that operations are posted to. Closed before all others; [`Device::close_endpoints`] closes only these.
 #[derive(Default)]
 struct Ends {
     /// Regions that are bound to the endpoint. First, because the endpoint cannot be closed before them.

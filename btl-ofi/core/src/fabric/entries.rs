@@ -1,5 +1,5 @@
-//! The entries from which a provider is chosen: the offers of providers for our hints, in each form in which one may have to
-//! be asked.
+//! The entries from which a provider is chosen: libfabric's offers for our hints, queried in every form that some provider
+//! needs.
 
 use libfabric_sys as ffi;
 
@@ -11,7 +11,7 @@ use crate::fabric::query::{
     CAPS, Calling, EVERY_MR, READ_ORDER, SUPPORTED_MR, api, has_atomics, is_old, query, write_hints,
 };
 
-/// What is asked of a provider beyond the hints that are the same for all.
+/// The requirements for a provider beyond the hints that all queries share.
 #[derive(Clone, Copy)]
 struct Form {
     caps: u64,
@@ -76,9 +76,9 @@ fn forms() -> impl Iterator<Item = Form> {
     })
 }
 
-/// Whether a provider that was offered under an old mode requires registration modes that the old mode does not tell:
-/// libfabric's common functions return the old mode in place of them (prov/util, `fi_alter_domain_attr`), and a provider
-/// that knows the present bits says what it requires when it may require everything.
+/// Whether a provider that was offered under an old mode requires registration modes that the old mode does not report.
+/// libfabric's common functions return the old mode in place of these (prov/util, `fi_alter_domain_attr`). A provider that
+/// knows the present bits reports its requirements if it may require everything.
 fn hides_modes(api: u32, caps: u64, name: &str) -> Result<bool, Error> {
     let list = query(api, Some(name), |h| {
         *h.caps = caps;
@@ -92,7 +92,7 @@ fn hides_modes(api: u32, caps: u64, name: &str) -> Result<bool, Error> {
     Ok(modes.peek().is_some() && modes.all(|mode| mode & !told != 0))
 }
 
-/// The entries so far.
+/// The entries found so far.
 #[derive(Default)]
 struct Found {
     entries: Vec<Info>,

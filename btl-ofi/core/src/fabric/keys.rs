@@ -1,4 +1,4 @@
-//! Registration keys that this transport assigns, where the provider does not (no `FI_MR_PROV_KEY`).
+//! Registration keys that this transport assigns if the provider does not (no `FI_MR_PROV_KEY`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use crate::base::error::{Doing, Error};
 use crate::base::sys;
 use crate::mem::handle::NO_KEY;
 
-/// Bytes of the keys that are chosen at random.
+/// Bytes of a random key.
 const LONG: usize = size_of::<u64>();
 
 /// The keys of one provider.
@@ -19,7 +19,7 @@ pub(super) enum Keys {
     Dense(Dense),
 }
 
-/// Keys from 0 to `last`. One is reused only after its region is closed.
+/// Keys from 0 to `last`. A key is reused only after its region is closed.
 pub(super) struct Dense {
     last: u64,
     state: Mutex<State>,

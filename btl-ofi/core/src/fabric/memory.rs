@@ -1,8 +1,8 @@
-//! The provider `memory`: libfabric's objects for a transport whose peers are all reached by memory. It carries nothing and
-//! needs no libfabric, so it opens in no time. Rings, mapped memory and cross-memory attach make all operations; a peer that
-//! they do not reach is refused when it is connected (`engine::peers`).
+//! The provider `memory`: libfabric's objects for a transport that reaches all peers by memory. It carries no data and needs
+//! no libfabric, so it opens at once. Rings, mapped memory and cross-memory attach make all operations. A peer that they do
+//! not reach is refused when it is connected (`engine::peers`).
 //!
-//! It is used only where it is named (`btl_ofi_provider_include`).
+//! It is used only if the user names it (`btl_ofi_provider_include`).
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::zeroed;
@@ -13,22 +13,22 @@ use libfabric_sys as ffi;
 use crate::base::error::Error;
 use crate::base::params::Options;
 
-/// Its name in `btl_ofi_provider_include`, in addresses and in the table of quirks.
+/// The provider's name in `btl_ofi_provider_include`, in addresses and in the table of quirks.
 pub(crate) const NAME: &str = "memory";
 const NAME_C: &CStr = c"memory";
 const DOMAIN_NAME: &CStr = c"node";
-/// The address of every endpoint: peers are told apart by their processes.
+/// The address of every endpoint: addresses need not differ, because processes identify peers.
 const ADDRESS: &[u8] = NAME_C.to_bytes_with_nul();
 
 const NOT_SERVED: isize = -(ffi::FI_ENOSYS as isize);
 const NOTHING: isize = -(ffi::FI_EAGAIN as isize);
 
-/// Whether the user names it.
+/// Whether the user names the provider.
 pub(crate) fn is_named(options: &Options) -> bool {
     options.provider.include.iter().any(|name| name == NAME)
 }
 
-/// The error of a transport that cannot be opened over it.
+/// The error of a transport that cannot be opened with this provider.
 pub(crate) fn refused(why: String) -> Error {
     Error::NoProvider {
         wanted: String::new(),
@@ -36,7 +36,7 @@ pub(crate) fn refused(why: String) -> Error {
     }
 }
 
-/// Why it cannot be used with these options.
+/// Why the provider cannot be used with these options.
 pub(crate) fn refusal(options: &Options) -> Option<String> {
     if !options.peers.same_node {
         return Some(String::from("btl_ofi_same_node is off"));
@@ -109,7 +109,7 @@ pub(super) unsafe fn open_fabric(out: *mut *mut ffi::fid_fabric) -> c_int {
     0
 }
 
-/// An object that is never written, and so may be shared by all transports. Its functions are called with its address only.
+/// An object that is never written, so all transports may share it. Its functions get only its address.
 #[repr(transparent)]
 struct Shared<T>(T);
 

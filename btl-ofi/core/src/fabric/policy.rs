@@ -1,5 +1,5 @@
-//! Completion policy: how a completion comes to mean "visible at the target" with each provider, and what its quirks
-//! (`quirks`) mean for operations. No other module decides it.
+//! Completion policy: makes a completion mean "visible at the target" with each provider, and decides how the provider's quirks
+//! (`quirks`) affect operations. No other module decides this.
 //!
 //! | path | asked of the provider | used for |
 //! | --- | --- | --- |
@@ -10,8 +10,8 @@
 //! | by order | a plain completion, and a read behind it (`confirmation`) | puts, where delivery-complete is missing or means sent, and reads come behind puts |
 //! | returned | a plain completion | gets, fetching atomics: data returned; updates by shm itself, and where puts go by order |
 //!
-//! `peer::route` says which peers go which way. `sm::channel` holds the rings; `carrier::ring::transfers` chooses ring
-//! put and ring get while the target is fast.
+//! `peer::route` selects the path of each peer. `sm::channel` holds the rings; `carrier::ring::transfers` chooses ring put and
+//! ring get while the target is fast.
 //!
 //! Each operation yields a completion-queue entry. The entry of an operation with a callback carries the address of
 //! its operation record. The entry of an untracked operation carries its endpoint and the phases that count it
@@ -75,7 +75,7 @@ pub(crate) struct Policy {
     pub(crate) atomics_ordered: bool,
 }
 
-/// Refuses a provider that is known not to do what it says.
+/// Refuses a provider that is known to break its guarantees.
 pub(crate) fn serves(provider: &str) -> Result<(), String> {
     let why = Quirks::of(provider).not_served();
     why.map_or(Ok(()), |why| Err(String::from(why)))
@@ -132,7 +132,8 @@ pub(crate) fn needs_read_order(info: InfoRef<'_>) -> bool {
     !confirmed && !uses_cma(quirks)
 }
 
-/// Whether a provider is used without its atomics, although it may have some. Targets execute them, told by messages.
+/// Whether a provider is used without its atomics, although it may have some. The targets execute atomics, which arrive in
+/// messages.
 pub(crate) fn forgoes_atomics(provider: &str) -> bool {
     Quirks::of(provider).has(Trait::LosesRegions)
 }
@@ -261,20 +262,20 @@ pub(crate) fn prefers_messages(info: InfoRef<'_>) -> bool {
     Quirks::of(&info.provider()).has(Trait::PrefersMessages)
 }
 
-/// Whether small transfers and atomics go by message: where that is better, or where the provider executes no atomics.
+/// Whether small transfers and atomics go by message: if messages are better, or if the provider executes no atomics.
 pub(crate) fn goes_by_message(info: InfoRef<'_>, options: &Options, has_atomics: bool) -> bool {
     let better = prefers_messages(info) && options.messages.limit > 0;
     takes_messages(info, options) && (better || !has_atomics)
 }
 
-/// Whether applies go by message beside the provider's own atomics: not where messages of several packets, in both directions,
-/// crash it.
+/// Whether applies go by message beside the provider's own atomics. False if messages of several packets in both directions
+/// crash the provider.
 pub(crate) fn carries_applies(info: InfoRef<'_>, options: &Options) -> bool {
     takes_messages(info, options) && !Quirks::of(&info.provider()).has(Trait::SinglePackets)
 }
 
-/// Words of the longest answer, and of most batches of commands. Long ones serve where the provider sends them as cheaply as several
-/// short ones.
+/// Words of the longest answer, and of most batches of commands. Long messages are used if the provider sends one as cheaply as
+/// several short ones.
 pub(crate) fn longest_answer(info: InfoRef<'_>) -> usize {
     let quirks = Quirks::of(&info.provider());
     let long = quirks.has(Trait::PrefersMessages) && !quirks.has(Trait::SendsInParts);
@@ -327,7 +328,7 @@ pub(crate) fn window_to(peer: &Endpoint, window: usize) -> usize {
     }
 }
 
-/// As many bytes may be on the way as there are.
+/// The window has no limit.
 pub(crate) const NO_WINDOW: usize = usize::MAX;
 
 /// Bytes of a packet of loopback, and of other connections inside a machine.

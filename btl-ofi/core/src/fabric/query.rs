@@ -1,4 +1,4 @@
-//! What is asked of libfabric: hints, and what an entry that it returns says.
+//! Queries to libfabric: hints, and properties of the returned entries.
 
 use std::ffi::CString;
 
@@ -76,7 +76,7 @@ pub(super) fn api() -> Result<u32, Error> {
     Ok(installed.min(NEWEST_API))
 }
 
-/// What is asked of a provider: RMA and atomics, or RMA and messages, by which the transport makes atomics itself.
+/// The capabilities to request: RMA and atomics, or RMA and messages, with which the transport makes atomics itself.
 pub(super) const CAPS: [u64; 2] = [
     (ffi::FI_RMA | ffi::FI_ATOMIC) as u64,
     (ffi::FI_RMA as u64) | ffi::FI_MSG as u64,
@@ -188,7 +188,7 @@ pub(super) fn query(
     ask().doing(|| String::from("asking libfabric for providers"))
 }
 
-/// Has libfabric load and initialise its providers, by a query that finds none. A failure shows in later queries.
+/// Makes libfabric load and initialise its providers, by a query that finds none. Later queries show a failure.
 pub(super) fn initialise() {
     if let Ok(api) = api() {
         let _ = query(api, Some("none"), |_| ());

@@ -1,5 +1,5 @@
-//! Quirks of providers, as data: the one place in which providers are named. `policy` asks for traits and decides what
-//! they mean for operations.
+//! Quirks of providers, as data: the only place that names providers. `policy` asks for traits and decides how they affect
+//! operations.
 //!
 //! A provider may match several rows of [`QUIRKS`] and has the traits of all: libfabric joins the names of layers, so
 //! that `tcp;ofi_rxm` is rxm over tcp. To describe a provider, add a row or a trait to its row, with the reason and
@@ -11,7 +11,7 @@ use crate::base::environment::Setting;
 use crate::base::params::Options;
 use crate::fabric::memory;
 
-/// A peculiarity on which the transport acts.
+/// A peculiarity that changes the transport's behaviour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Trait {
     /// It is refused, for this reason: it does not do what it says, and nothing else in its answers tells that.

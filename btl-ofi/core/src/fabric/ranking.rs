@@ -22,7 +22,7 @@ pub(crate) struct Ranking {
     processors: Processors,
 }
 
-/// What decides the place of an entry among those of its provider: that of its interface, then its fabric, then its distance.
+/// The sort key of an entry among those of its provider: rank of its interface, then its fabric, then its distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     /// The largest number if it has no interface.
@@ -148,7 +148,7 @@ impl Ranking {
     }
 }
 
-/// The order of entries, of which the names of providers and the ranks are given: each provider keeps its places.
+/// The order of entries, given their provider names and ranks: each provider keeps its places.
 fn order(names: &[String], ranks: &[Rank]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..names.len()).collect();
     for (first, name) in names.iter().enumerate() {

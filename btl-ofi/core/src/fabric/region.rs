@@ -1,4 +1,4 @@
-//! A registered region, and its end.
+//! A registered region, and its deregistration.
 
 use std::fs::File;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ pub(crate) enum Registered {
     Bound(Bound),
 }
 
-/// What a registration takes from a region that is ready for use.
+/// The parts that a registration takes from a region that is ready for use.
 pub(super) struct Fields {
     /// [`ffi::FI_KEY_NOTAVAIL`] if the provider has none.
     pub(super) key: u64,

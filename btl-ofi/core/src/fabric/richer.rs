@@ -1,4 +1,4 @@
-//! Requests beyond the hints of all providers: each takes the provider's entry with one ability more, if its other
+//! Requests beyond the hints of all providers. Each takes the provider's entry with one more capability if its other
 //! attributes are the same.
 
 use libfabric_sys as ffi;

@@ -1,4 +1,4 @@
-//! Selection of a provider: the hints for libfabric, and the providers that are refused, with reasons.
+//! Selection of a provider: the hints for libfabric, the refused providers, and the reasons.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The table of AMOs, by which fast paths look them up.
+//! The table of AMOs. Fast paths look AMOs up here.
 
 use crate::base::hints::branch;
 use crate::fabric::atomic_table::AtomicTable;
@@ -6,15 +6,15 @@ use crate::fabric::policy::Policy;
 use crate::op::request;
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags};
 
-/// Rows of the table: the codes of the BTL's operations are below this.
+/// Number of rows of the table: the codes of the BTL's operations are smaller.
 pub(super) const CODES: usize = 0x40;
 /// The row of compare-and-swap; no BTL operation has this code.
 pub(super) const SWAP: u32 = 0;
-/// Place of the ring's bits among the kinds.
+/// Shift of the ring's bits among the kinds.
 pub(super) const RING: u32 = 4;
 
-/// libfabric's codes for an AMO, and the kinds in which the fast path supports it. The codes have the width in
-/// which arguments are passed.
+/// libfabric's codes for an AMO, and the kinds of atomics in which the fast path supports the AMO. The codes
+/// have the width in which arguments are passed.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Word {

@@ -1,4 +1,4 @@
-//! Beginning, advancing and ending compound operations.
+//! Starts, advances and ends compound operations.
 
 use crate::engine::compound::state::{Compound, Event, Next, Parts};
 use crate::engine::transport::Transport;

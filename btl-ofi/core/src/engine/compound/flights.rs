@@ -1,4 +1,4 @@
-//! The pieces of large transfers that are on the way to each peer, and the transfers that wait for room.
+//! The outstanding pieces of large transfers to each peer, and the transfers that wait for room.
 
 use crate::engine::compound::state::{Compound, Event, note};
 use crate::engine::compound::stream::Asked;
@@ -8,10 +8,11 @@ use std::collections::{HashMap, VecDeque};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Transfers to a peer that may wait or be on the way at a time. A further one is refused with [`Status::TEMP_OUT_OF_RESOURCE`].
+/// Maximum transfers to a peer that wait or are outstanding. A further transfer is refused with
+/// [`Status::TEMP_OUT_OF_RESOURCE`].
 const MOST: u32 = 1024;
 
-/// Bytes on the way to each peer, and the transfers that wait.
+/// The outstanding bytes to each peer, and the transfers that wait.
 #[derive(Default)]
 pub(crate) struct Streams(Mutex<HashMap<NonNull<Endpoint>, Flight>>);
 

@@ -1,4 +1,4 @@
-//! Compound operations: each is made of others, its parts.
+//! Compound operations. Each consists of other operations, its parts.
 //!
 //! | operation | parts |
 //! | --- | --- |
@@ -6,12 +6,13 @@
 //! | a large transfer over several rails | pieces (`stripes`) |
 //! | a large transfer over TCP | pieces (`streams`) |
 //!
-//! A compound operation has a record of its own, with the caller's completion, and counts as outstanding from the call on.
-//! Its parts are operations that count beside it. So a flush that begins between two parts waits for the later one too, and
-//! the failure of a peer is reported from the record like that of any operation.
+//! A compound operation has its own record with the caller's completion, and counts as outstanding from the call on. Its parts
+//! count as operations of their own. So a flush that begins between two parts also waits for the later part, and the failure of
+//! a peer is reported from the record as for any operation.
 //!
-//! The callbacks of parts only note what happened, and progress acts on it. While it acts, the operation is locked against other
-//! threads, so nothing is polled: a poll runs callbacks (`core::quiet`). The next progress retries parts that found no room.
+//! The callback of a part only records an event, and progress acts on the event. Meanwhile the operation is locked against
+//! other threads, so nothing may be polled: a poll runs callbacks (`core::quiet`). The next progress retries parts that found
+//! no room.
 
 pub(super) mod advance;
 pub(super) mod flights;

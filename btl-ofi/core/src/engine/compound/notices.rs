@@ -1,5 +1,5 @@
-//! Puts with notification whose two parts are posted one after the other: the atomic when the put has completed. Each is a
-//! compound operation (`compound`).
+//! Puts with notification in two parts: the atomic is posted when the put has completed. Each is a compound operation
+//! (`compound`).
 
 use std::ptr::{self, NonNull};
 

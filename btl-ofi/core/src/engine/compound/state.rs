@@ -1,4 +1,4 @@
-//! The compound operations of a transport, and what happened to them.
+//! The compound operations of a transport, and their events.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
@@ -26,7 +26,7 @@ pub(crate) enum Parts {
     Striped(Box<Stripe>),
 }
 
-/// What happened to an operation.
+/// An event of an operation.
 #[derive(Clone, Copy)]
 pub(crate) enum Event {
     /// The bytes are visible: the counter is to be raised.
@@ -37,7 +37,7 @@ pub(crate) enum Event {
     Part(usize, Status),
 }
 
-/// What an operation does next.
+/// The next step of an operation.
 pub(crate) enum Next {
     /// It waits for parts that are outstanding.
     Parts,
@@ -47,7 +47,7 @@ pub(crate) enum Next {
     End(Status),
 }
 
-/// A compound operation in progress. Its parts know it by its address.
+/// A compound operation in progress. Its parts refer to it by its address.
 pub(crate) struct Compound {
     /// The operation record, with the caller's completion, in the pool of `context`.
     pub(super) record: NonNull<Record>,
@@ -165,17 +165,17 @@ impl Drop for Compounds {
     }
 }
 
-/// Notes what happened to an operation, for progress.
+/// Records an event of an operation for progress.
 ///
 /// # Safety
-/// `compound` is an operation that is not over, and that cannot end before this event.
+/// `compound` is an operation in progress that cannot end before this event.
 pub(crate) unsafe fn note(compound: NonNull<Compound>, event: Event) {
     // SAFETY: the caller guarantees that the operation lives; its queue does not change.
     let queue = Arc::clone(unsafe { &(*compound.as_ptr()).queue });
     queue.add((compound, event));
 }
 
-/// The callback of a part, which notes its end with its number.
+/// The callback of a part: records the part's end with the part's number.
 pub(crate) unsafe extern "C" fn part_ended(
     _: *mut Module,
     _: *mut plugin_api::Endpoint,
@@ -192,7 +192,7 @@ pub(crate) unsafe extern "C" fn part_ended(
     }
 }
 
-/// What a part with this number and this local buffer is posted with.
+/// The context and data for posting a part with this number and this local buffer.
 pub(crate) fn part((at, number): (NonNull<Compound>, usize), local: *mut c_void) -> Caller {
     let completion = Completion {
         function: part_ended,

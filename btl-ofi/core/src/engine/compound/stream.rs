@@ -1,4 +1,4 @@
-//! The state of a transfer in pieces over one interface.
+//! The state of a transfer that one interface carries in pieces.
 
 use crate::fabric::policy::{NO_WINDOW, PACKET, in_window};
 use crate::mem::handle::Target;
@@ -6,12 +6,12 @@ use crate::op::request::Op;
 use plugin_api::Status;
 use std::ffi::c_void;
 
-/// Largest piece, and smallest one, except for a first ([`head`]) or last one.
+/// Largest and smallest piece. A first piece ([`head`]) or a last piece may be smaller.
 pub(super) const LARGEST_PIECE: usize = 4 * PACKET - PAGE;
 pub(super) const SMALLEST_PIECE: usize = 16 * 1024;
-/// Largest transfer that may go whole.
+/// Largest transfer that may be sent whole.
 pub(super) const LARGEST_WHOLE: usize = 320 * 1024;
-/// What a piece leaves of its last packet, for the header.
+/// Bytes that a piece leaves free in its last packet for the header.
 pub(super) const PAGE: usize = 4096;
 
 /// A transfer in pieces.
@@ -84,8 +84,8 @@ impl Stream {
     }
 }
 
-/// Bytes of the pieces of a transfer: two pieces fit, except in the smallest windows. A transfer that has the connection to
-/// itself, and is little more than a piece, goes whole.
+/// Bytes of the pieces of a transfer: two pieces fit in every window but the smallest. A transfer that is little longer than a
+/// piece is sent whole if no other transfer uses the connection.
 pub(super) fn piece_of(size: usize, is_busy: bool, window: usize) -> usize {
     if window == NO_WINDOW || !is_busy && size <= LARGEST_WHOLE.min(window) {
         return size;
@@ -96,7 +96,7 @@ pub(super) fn piece_of(size: usize, is_busy: bool, window: usize) -> usize {
     }
 }
 
-/// A piece that asks for room: what it counts in the window, and whether it is the last one.
+/// A piece that needs room: the bytes that it counts in the window, and whether it is the last piece.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     pub(super) counted: usize,

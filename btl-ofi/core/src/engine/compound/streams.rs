@@ -1,16 +1,17 @@
-//! Large transfers over TCP within a machine go in pieces, only a few of which are on the way to a peer at a time.
+//! Large transfers over TCP within a machine are sent in pieces, of which only a few are outstanding to a peer at a time.
 //!
-//! A transport that hands the provider all that it is given fills the buffers of the connection. TCP then always has more to send than
-//! it lets out, and takes the pace that its congestion control estimates: under BBR, between processes of one machine, a third of what
-//! the connection carries (Reno has no such pace). And whatever is sent later, if only a word, waits behind all of it.
+//! A transport that posts all its data to the provider at once fills the buffers of the connection. TCP then always has more
+//! data than it sends, and sends at the rate that its congestion control estimates. Under BBR, between processes of one
+//! machine, this is a third of the connection's bandwidth (Reno has no such rate). Moreover, later data waits behind all of
+//! these bytes, even a single word.
 //!
-//! So a transfer is divided into pieces, and a peer has pieces of one window (`btl_ofi_stream_window`) on the way. Further
-//! transfers to it wait, in order. Each is a compound operation (`compound`) whose parts are the pieces.
+//! So a transfer is divided into pieces, and the outstanding pieces to a peer fit in one window (`btl_ofi_stream_window`).
+//! Further transfers to the peer wait, in order. Each transfer is a compound operation (`compound`) whose parts are the pieces.
 //!
-//! Other machines have no window (`policy::window_to`): networks differ in the bytes that they hold, and the kernel sizes its
-//! buffers accordingly.
+//! Transfers to other machines have no window (`policy::window_to`): networks differ in the bytes that they hold, and the
+//! kernel sizes its buffers accordingly.
 //!
-//! A transfer over an idle connection may have a short piece at its beginning, for the copies of the rest ([`head`]).
+//! A transfer over an idle connection may begin with a short piece, which speeds up the copies of the rest ([`head`]).
 
 mod head;
 
@@ -27,7 +28,7 @@ use crate::op::request::Caller;
 use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 
-/// Smallest transfer that counts in the window. Smaller ones fit into one packet of loopback, and would gain less than a
+/// Smallest transfer that counts in the window. A smaller one fits in one packet of loopback, and would gain less than a
 /// compound operation costs.
 pub(crate) const SMALLEST: usize = 64 * 1024;
 

@@ -1,4 +1,4 @@
-//! The state of a transfer in pieces: its lanes, its pieces, and what is to be done next.
+//! The state of a transfer over several rails: its lanes, its pieces, and its next steps.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -11,15 +11,15 @@ use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::rails::CLOSED;
 
-/// Pieces that one lane has at a time, so that it does not rest between two.
+/// Outstanding pieces of one lane, so that the lane is never idle between two pieces.
 pub(super) const DEPTH: usize = 2;
-/// Milliseconds of a rail's silence after which the peer is asked over the first interface whether it is there, and answers to
-/// that question, one per second, after which the rail has failed. The number is high because a peer that seldom makes
-/// progress may answer at each poll, and need several polls to end a piece.
+/// Limits for a silent rail, in this order: milliseconds of silence after which this process asks the peer over the first
+/// interface whether it is alive, milliseconds between such questions, and answers after which the rail has failed. This number
+/// is high because a peer that seldom makes progress may answer at each poll, and need several polls to end a piece.
 pub(super) const QUESTION: u64 = 2000;
 pub(crate) const PAUSE: u64 = 1000;
 pub(super) const ANSWERS: u32 = 8;
-/// The place of a control operation among the pieces.
+/// The index of a control operation among the pieces.
 pub(super) const CONTROL: usize = usize::MAX;
 
 /// The transfer of an operation.
@@ -53,7 +53,7 @@ unsafe impl Send for Stripe {}
 /// A part of the transfer: its offset, and its bytes.
 pub(super) type Range = (usize, usize);
 
-/// A way to the peer.
+/// A path to the peer.
 #[derive(Clone, Copy)]
 pub(super) struct Lane {
     /// This process's rail and the peer's, by their numbers; `None` for the first interface.
@@ -79,7 +79,7 @@ pub(super) const WORKS: State = State::Works {
     answers: 0,
 };
 
-/// A piece that is outstanding, or that failed and waits until the peer has closed its rail.
+/// An outstanding piece, or a failed piece that waits until the peer has closed its rail.
 #[derive(Clone, Copy)]
 pub(super) struct Piece {
     pub(super) lane: usize,
@@ -87,7 +87,7 @@ pub(super) struct Piece {
     pub(super) failed: bool,
 }
 
-/// What this operation does besides moving pieces.
+/// Control work of this operation, besides moving pieces.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Control {
     Nothing,
@@ -98,7 +98,7 @@ pub(super) enum Control {
     Posted(Request),
 }
 
-/// What the peer is asked over the first interface.
+/// The request to the peer over the first interface.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
     /// Whether it is there.

@@ -1,15 +1,15 @@
-//! Large transfers over several rails: the transfer is divided into pieces, and each lane, the first interface or a rail,
-//! takes the next piece as soon as it has ended one. So a faster lane moves more, without anybody knowing how fast it is.
-//! Each is a compound operation (`compound`).
+//! Large transfers over several rails. A transfer is divided into pieces. The lanes are the first interface and the rails. A
+//! lane takes the next piece as soon as it has ended one, so a faster lane moves more, and no lane's speed need be known. Each
+//! transfer is a compound operation (`compound`).
 //!
 //! # A rail that fails
 //!
-//! A piece that failed is made again over the other lanes. Two things must not happen after the transfer is complete: that
-//! the failed rail writes bytes of a get to the buffer, and bytes of a put to the target. So this process closes its rail at
-//! once. Before it repeats pieces of a put, it asks the peer to close its rail, too (`rails`), and waits until that is done.
+//! A failed piece is repeated over the other lanes. After the transfer is complete, the failed rail must not write bytes of a
+//! get to the buffer, nor bytes of a put to the target. So this process closes its rail at once. Before it repeats pieces of a
+//! put, it asks the peer to close the peer's rail, too (`rails`), and waits until that rail is closed.
 //!
-//! A broken connection may be silent for many minutes. So while the peer answers over the first interface, and a rail ends
-//! none of its pieces, for some ten seconds, the rail has failed.
+//! A broken connection may report no error for many minutes. So a rail has also failed if it ends none of its pieces for some
+//! ten seconds while the peer answers over the first interface.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -28,18 +28,18 @@ use crate::engine::compound::stripe::{
     ANSWERS, CONTROL, Control, Lane, Piece, Range, Request, State, Stripe, WORKS,
 };
 
-/// Pieces that one lane takes of a transfer, if the lanes are equally fast.
+/// Pieces of a transfer for each lane, if all lanes are equally fast.
 const SHARE: usize = 4;
 /// Smallest and largest piece. All pieces except the last are multiples of the smallest.
 const SMALLEST: usize = 64 * 1024;
 const LARGEST: usize = 1024 * 1024;
 const PAGE: usize = 4096;
 
-/// Most of these operations at a time: every progress looks at each. A further one is refused with
+/// Maximum of these operations at a time, because every progress checks each. A further operation is refused with
 /// [`Status::TEMP_OUT_OF_RESOURCE`].
 const MOST: u32 = 64;
 
-/// Source of the word that asks a peer to close a rail.
+/// The word, as the source of a put, that asks a peer to close a rail.
 static ASKED: u64 = CLOSED;
 
 impl Transport {

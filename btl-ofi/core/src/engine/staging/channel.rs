@@ -1,8 +1,8 @@
 //! The origin's side of one target's mailbox. It takes a lane when there are requests, keeps up to [`SLOTS`]
 //! requests in progress in it, and returns the lane when no requests are left.
 //!
-//! This file has the states of the lane; `waiting` has what has no request yet, `jobs` and `replies` have the requests, `failed` those
-//! whose data cannot be moved.
+//! This file has the states of the lane; `waiting` has operations and fragments without a request, `jobs` and `replies` have
+//! the requests, and `failed` has requests whose data cannot be moved.
 
 mod failed;
 mod jobs;
@@ -24,11 +24,11 @@ use crate::mem::handle::Handle;
 use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 
-/// Requests after which a lane is returned even if more are waiting, because other origins may wait for a lane.
-/// They carry 8 or 16 MiB of data, compared to which the cost of taking a lane is negligible.
+/// Requests after which a lane is returned even if more requests wait, because other origins may wait for a lane. They carry 8
+/// or 16 MiB of data, so the cost of taking a lane is negligible.
 const TURN: usize = 64;
 
-/// Memory that the provider reads and writes for a channel. It never moves, and is freed after the provider.
+/// Memory of a channel that the provider reads and writes. It never moves, and is freed after the provider.
 struct Buffers {
     header: [u64; 8],
     /// Value read from, or to be written to, the owner word.

@@ -1,4 +1,4 @@
-//! Dispatch of operations on device memory: finds the location of each side, then the way of the operation.
+//! Dispatch of operations on device memory: finds the location of each side, and then the operation's path.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -326,7 +326,7 @@ impl Transport {
     }
 }
 
-/// Whether a handle is of device memory.
+/// Whether a handle names device memory.
 ///
 /// # Safety
 /// `handle` is NULL or readable for the size of a handle.

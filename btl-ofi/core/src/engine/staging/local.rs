@@ -13,8 +13,8 @@ use crate::hmem::mailbox::FRAGMENT;
 use crate::mem::copy_error::CopyError;
 use crate::op::request::{Action, NOWHERE, Op};
 
-/// Most fragments of one operation in progress: one is on the wire while the next is copied. With more, the
-/// copied data leaves the core's cache before it is sent (measured over tcp).
+/// Maximum fragments of one operation in progress: one is on the wire while the next is copied. With more, the copied
+/// data leaves the core's cache before it is sent (measured over tcp).
 const DEPTH: usize = 2;
 
 /// A fragment in its bounce buffer.

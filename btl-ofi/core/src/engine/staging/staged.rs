@@ -17,7 +17,8 @@ use crate::op::request::Action;
 use crate::op::responder::{self, Command, GET, PUT};
 use crate::peer::endpoint::Endpoint;
 
-/// Location of a local buffer. One on a device has the copy functions that were set when the operation began.
+/// Location of a local buffer. A device location has the copy functions that were set when the operation
+/// began.
 #[derive(Clone)]
 pub(super) enum Side {
     Nowhere,
@@ -193,7 +194,7 @@ impl Staged {
     }
 }
 
-/// What the operations in progress share.
+/// The state that the operations in progress share.
 #[derive(Default)]
 pub(super) struct Work {
     pub(super) ops: StagedOps,

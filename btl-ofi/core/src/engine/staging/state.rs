@@ -1,4 +1,4 @@
-//! State of a transport for device memory, and the driver of its operations.
+//! A transport's state for device memory, and the driver of its operations.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -51,7 +51,7 @@ struct Driver {
     locals: Vec<Local>,
 }
 
-/// After this time a flush tells what it waits for.
+/// After this time a flush logs the operations that it waits for.
 const LONG_COPY: Duration = Duration::from_secs(10);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,7 +1,8 @@
 //! The uses of each entry of an address vector.
 //!
-//! Most providers number their entries from some address on. Such an entry takes the 12 bytes of its count and key, and about 10 in a
-//! table by names, which the provider is asked for. Entries of other providers are kept with their names.
+//! Most providers number their entries from some address on, with small gaps. Such an entry takes 12 bytes for its count and
+//! key, and about 10 in a table by names; its name is read from the provider. Entries of other providers are kept with their
+//! names.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -9,12 +10,12 @@ use std::hash::{BuildHasher, RandomState};
 use hashbrown::HashTable;
 use libfabric_sys::fi_addr_t;
 
-/// The longest name that is read back.
+/// The longest name that this table reads back.
 const LONGEST: usize = 256;
 /// Numbers that a provider may leave out between two entries.
 const GAP: usize = 16;
 
-/// Reads the name of an entry into a buffer, and returns its length; `None` if that cannot be had.
+/// Reads the name of an entry into a buffer and returns its length; `None` if the provider does not return the name.
 pub(super) type Names<'a> = dyn Fn(fi_addr_t, &mut [u8]) -> Option<usize> + 'a;
 
 /// An entry whose name is kept.
@@ -24,7 +25,7 @@ struct Other {
     uses: u32,
 }
 
-/// Entries that are in use.
+/// The entries in use.
 #[derive(Default)]
 pub(super) struct Counted {
     /// The address of the first numbered entry, and the uses of all from there on: 0 for those that are not in use.

@@ -1,4 +1,4 @@
-//! A batch: the commands for one target that gather until they are sent, and what is to be done when they are answered.
+//! A batch: commands that gather for one target until they are sent, and the steps that follow their answer.
 
 mod ending;
 
@@ -15,7 +15,7 @@ use crate::op::request::{Operands, Request};
 use crate::op::responder::{Command, NOTIFY, SEND};
 use crate::peer::outstanding::Phase;
 
-/// Words that a batch has room for when it is made; most batches are short.
+/// Words that a new batch has room for; most batches are short.
 const FIRST_WORDS: usize = 128;
 
 /// An operation of a batch that has a callback or a result.
@@ -37,7 +37,7 @@ impl Pending {
     }
 }
 
-/// Numbers of untracked operations, by the phases in which they count: those of the context, in each those of the peer.
+/// Numbers of untracked operations in each phase that counts them: the context's phases and, within each, the peer's.
 type Untracked = [[u32; 2]; 2];
 
 /// Memory for the message of a batch, and for its operations that have a callback or a result.
@@ -47,7 +47,7 @@ pub(super) struct Memory {
     pending: Vec<Pending>,
 }
 
-/// A batch of one line.
+/// A batch of a line.
 #[derive(Default)]
 pub(crate) struct Batch {
     /// The message.

@@ -11,7 +11,8 @@ use crate::mem::regions::Regions;
 use crate::op::responder::{APPLY, COUNT, Command, NOTIFY, Responder, SEND};
 use crate::peer::endpoint::Endpoint;
 
-/// Where the sends of a peer go; the peer, if this process has connected it; the buffer that the batch is still in, if it is.
+/// The inbox for a peer's sends; the peer, if this process has connected it; and the batch's receive buffer, if the batch is
+/// still in it.
 type Sends<'a> = (&'a mut Inbox, Option<NonNull<Endpoint>>, Option<Buffer>);
 
 /// Checks all entries of a batch, which begin at word `first`, before the first one is executed. Its answer may have `most_answered` words.
@@ -139,8 +140,8 @@ pub(super) fn execute(
     header.write(key, answer);
 }
 
-/// Executes the puts that come next and have the region of the entry before. They are most of what messages bring, and the
-/// region is looked up once for all of them.
+/// Executes the next puts to the region of the entry before them. Most commands in messages are such puts, and this path looks
+/// their region up only once.
 #[inline]
 fn put_all(
     responder: &mut Responder,

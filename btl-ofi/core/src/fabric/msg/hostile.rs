@@ -1,5 +1,5 @@
-//! Batches that a faulty or hostile origin could send: none makes the target panic, access memory outside its regions, or
-//! answer more than it was asked for.
+//! Tests with batches that a faulty or hostile origin could send. No batch makes the target panic, access memory outside its
+//! regions, or answer more than was asked for.
 
 use std::cell::RefCell;
 
@@ -161,7 +161,7 @@ pub(super) fn failures(memory: &Memory, commands: &[Command]) -> Vec<(u32, Statu
 /// The word that has the length in its lower half.
 const LENGTH: usize = 5;
 
-/// What a target does with the bytes of a message. Returns the answer, if the message is a batch that makes sense.
+/// Gives the bytes of a message to a target. Returns the answer if the message is a valid batch.
 pub(super) fn treat(memory: &Memory, bytes: &[u64]) -> Option<Vec<u64>> {
     let mut buffer = memory.buffer.borrow_mut();
     let length = bytes.len().min(MOST_ANSWER);
@@ -206,7 +206,7 @@ fn each_kind_is_executed_and_answered() {
     assert!(memory.is_intact());
 }
 
-/// A put and its notification are one: either both are executed, or the notification alone is named.
+/// A put and its notification are one operation: both are executed, or the answer names only the notification as failed.
 #[test]
 fn a_notification_shares_the_fate_of_its_put() {
     let memory = Memory::new();
@@ -306,7 +306,7 @@ fn refused_entries_are_named_and_the_others_executed() {
     assert!(memory.is_intact());
 }
 
-/// A process that does not know the key is not listened to, whatever it sends, and whatever the message before left in the buffer.
+/// A message without the key is ignored, whatever its bytes are and whatever the previous message left in the buffer.
 #[test]
 fn strangers_are_not_listened_to() {
     let memory = Memory::new();
@@ -633,7 +633,7 @@ proptest! {
     }
 }
 
-/// What an origin knows of its own commands, and what a target finds out.
+/// Compares the origin's knowledge of its own commands with the target's findings.
 #[test]
 fn both_sides_see_the_same_form() {
     let codes = AtomicKind::ALL.iter().flat_map(|&kind| {

@@ -1,4 +1,4 @@
-//! Sends that came from peers and wait until they are handed to the host, which happens without the lock.
+//! Sends from peers that wait for the host. Progress hands them to the host without the lock.
 
 use std::collections::HashMap;
 use std::ptr::{self, NonNull};
@@ -7,11 +7,12 @@ use libfabric_sys::fi_addr_t;
 
 use crate::peer::endpoint::Endpoint;
 
-/// Words after which no more messages are received until the host has taken these, and what each send counts besides its bytes.
+/// Words after which no more messages are received until the host has taken the waiting sends, and the words that each send
+/// counts besides its bytes.
 const MOST_WORDS: usize = 128 * 1024;
 const WORDS_OF_ONE: usize = size_of::<Sent>() / 8;
 
-/// Bytes from which on a send stays in the buffer in which it came, instead of being copied.
+/// Sends of at least this many bytes stay in their receive buffer instead of being copied.
 const KEPT: usize = 4096;
 
 /// Where the bytes of a send lie.
@@ -71,22 +72,22 @@ impl Arrived {
     }
 }
 
-/// The buffer in which a message came: its receive, and its first word.
+/// The buffer that received a message: its receive, and the message's first word.
 #[derive(Clone, Copy)]
 pub(super) struct Buffer {
     pub(super) receive: u32,
     pub(super) words: *const u64,
 }
 
-/// The connected peer that sends, as found after a number of changes of the connected peers. Others may have been
-/// released since.
+/// The connected peer that sends, as found after a number of changes of the connected peers. Other peers may have been released
+/// since.
 #[derive(Default)]
 pub(super) struct Sender {
     peer: Option<NonNull<Endpoint>>,
     seen: u64,
 }
 
-/// What came and was not handed to the host yet.
+/// Received sends that were not handed to the host yet.
 #[derive(Default)]
 pub(super) struct Inbox {
     waiting: Arrived,

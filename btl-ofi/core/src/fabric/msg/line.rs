@@ -8,29 +8,29 @@ use libfabric_sys::fi_addr_t;
 use crate::fabric::msg::wire::{Kind, UNKNOWN};
 use crate::peer::endpoint::Endpoint;
 
-/// Batches of a line that may be unanswered at a time, and those whose answer may be due. The target keeps those that come
+/// Maximum unanswered batches of a line, and maximum batches whose answer may be due. The target keeps batches that arrive
 /// early.
 pub(super) const WINDOW: usize = 64;
 pub(super) const MOST_DUE: usize = 8;
-/// Complete batches that may wait for the window; further commands are refused for the moment.
+/// Maximum full batches that wait for the window; further commands are refused for the moment.
 pub(super) const MOST_WAITING: usize = 4;
-/// A batch of operations that still has room is sent only while fewer answers than this are due: the more there is to send, the
-/// more gathers.
+/// An operation batch with room left is sent only while fewer answers than this are due: with more to send, more commands
+/// gather.
 pub(super) const EAGER: usize = 2;
-/// A send leaves at once while fewer batches than this are unanswered; then sends gather until the next progress. It is more
-/// than the batches that go unanswered in a row: an idle line has those, and its next send must not wait for a progress, which the host
-/// may not make for long.
+/// A send is posted at once while fewer batches than this are unanswered; otherwise sends gather until the next progress. The
+/// number exceeds that of consecutive unanswered batches, which an idle line may have: the next send on an idle line must not
+/// wait for a progress, which the host may not make for long.
 const EAGER_SENDS: usize = 12;
 const _: () = assert!(EAGER_SENDS > MOST_UNANSWERED + 1 && EAGER_SENDS < WINDOW);
-/// Batches of sends in a row that are not answered. The next one is, and its answer covers them.
+/// Maximum consecutive send batches without an answer. The next batch asks for an answer, which covers them.
 const MOST_UNANSWERED: usize = 7;
 
-/// The second check without an answer asks the target how far it is. The pause doubles up to about a minute of checks with the
-/// default interval.
+/// From the second check without an answer on, the origin asks the target for its progress. The pause between questions
+/// doubles, up to about a minute of checks at the default interval.
 const FIRST_KNOCK: (u32, u32) = (2, 1);
 const MOST_PAUSE: u32 = 256;
 
-/// Who asks that a batch is sent before it is full.
+/// The caller that requests to send a batch before it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asker {
     Progress,
@@ -40,7 +40,7 @@ pub(super) enum Asker {
     Peers,
 }
 
-/// Batches that were sent in a row and are not answered themselves.
+/// Consecutive sent batches that get no answer of their own.
 #[derive(Clone, Copy, Default)]
 struct Row {
     count: usize,

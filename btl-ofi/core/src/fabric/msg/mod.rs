@@ -1,39 +1,40 @@
 //! Messages: the carrier of commands between nodes.
 //!
-//! Providers that execute RMA and atomics in software send a request and an acknowledgement for each operation. Here
-//! many operations share one message, and one answer covers them all. An origin has a [`Line`] to each target. Commands
-//! gather in its current [`Batch`]. The batch is sent when it is full, or by the next progress call while few batches
-//! are unanswered: an operation that comes alone leaves at once, and the more there is to send, the more gathers. The
-//! target's progress hands the commands to its responder (`op::responder`), which also serves the rings.
+//! Providers that execute RMA and atomics in software send a request and an acknowledgement for each operation. Here many
+//! operations share one message, and one answer covers them all. An origin has a [`Line`] to each target. Commands gather in
+//! the line's current [`Batch`]. The batch is sent when it is full, or by the next progress call while few batches are
+//! unanswered: a single operation is sent at once, and with more operations, more of them gather. The target's progress hands
+//! the commands to its responder (`op::responder`), which also serves the rings.
 //!
 //! **Complete means visible**: the answer is sent after the target's processor has executed the batch.
 //!
-//! **Order.** Batches are numbered. The target executes them in the order of their numbers, and keeps one that comes too
-//! early until its turn. So the commands of one origin are executed in the order in which they were issued. Providers are
-//! not asked for `FI_ORDER_SAS`: rxm offers it, and lets a short message pass one that it sends in parts (1.17).
+//! **Order.** Batches are numbered. The target executes them in the order of their numbers, and keeps a batch that arrives
+//! early until its turn. So the commands of one origin are executed in the order in which they were issued. The transport does
+//! not request `FI_ORDER_SAS`: rxm offers it, but lets a short message overtake a message that rxm sends in parts (1.17).
 //!
-//! **Room.** A line has at most [`WINDOW`](line::WINDOW) batches unanswered and [`MOST_WAITING`](line::MOST_WAITING)
-//! more that wait; then commands are refused for the moment. Over TCP within a machine, nothing is sent either while
-//! `btl_ofi_stream_window` bytes are unanswered (`engine::compound::streams` says why). The provider keeps messages for which no receive is posted
-//! (`FI_RM_ENABLED`), and says `FI_EAGAIN` to its sender when it cannot; what was not sent is sent by a later progress.
+//! **Room.** A line has at most [`WINDOW`](line::WINDOW) unanswered batches and at most [`MOST_WAITING`](line::MOST_WAITING)
+//! waiting ones; then it refuses commands for the moment. Over TCP within a machine, the line also sends nothing while
+//! `btl_ofi_stream_window` bytes are unanswered (reason: `engine::compound::streams`). The provider keeps messages for which no
+//! receive is posted (`FI_RM_ENABLED`), and returns `FI_EAGAIN` to the sender if it cannot; a later progress sends the rest.
 //!
-//! **Introduction.** A target answers origins that it did not connect itself: an origin's first batch carries its key and the
-//! address of its endpoint, and goes alone; the answer tells the origin its client number.
+//! **Introduction.** A target also answers origins that it did not connect itself: an origin's first batch carries the origin's
+//! key and endpoint address, and is sent alone; the answer gives the origin its client number.
 //!
-//! **Strangers.** Providers over TCP take messages of anybody. Each process has a random key, published with its address, and every
-//! message to it begins with that key; others are ignored. The length of a message is that which the provider tells.
+//! **Strangers.** Providers over TCP accept messages from any process. Each process has a random key, published with its
+//! address. Every message to the process begins with the key; other messages are ignored. The provider reports the length of a
+//! message.
 //!
-//! **Sends.** The host's own messages (two-sided) travel in the same batches. Their bytes are copied when they are sent, so
-//! no operation waits for them, and most batches that hold nothing else are not answered: the answer to a later one covers
-//! them, or a receipt. At the target they go to the [inbox](inbox), from which progress hands them to the host without the lock.
+//! **Sends.** The host's own messages (two-sided) travel in the same batches. Their bytes are copied when they are sent, so no
+//! operation waits for them. Most batches that hold only sends are not answered: the answer to a later batch covers them, or a
+//! receipt. At the target they go to the [inbox](inbox), from which progress hands them to the host without the lock.
 //!
 //! **Notifications.** A put and the notification behind it travel in one batch. The target executes the notification after
 //! the put, and only if the put succeeded.
 //!
-//! **Buffers.** Results are copied from the answer by this process, so the operations of a failed peer can be reported at
-//! once. Only the message itself stays until the provider has sent it.
+//! **Buffers.** The origin copies results out of the answer, so the operations of a failed peer can be reported at once. Only
+//! the message itself stays until the provider has sent it.
 //!
-//! Used under the lock of the first context.
+//! All of this is used under the lock of the first context.
 
 mod batch;
 mod execute;
@@ -77,7 +78,7 @@ use crate::op::request::Request;
 use crate::peer::counters::CountersRef;
 use crate::peer::endpoint::Endpoint;
 
-/// The endpoints of the first context, and what else messages need of the provider.
+/// The endpoints of the first context, and other provider properties that messages need.
 pub(crate) struct Provider {
     pub(crate) tx: *mut ffi::fid_ep,
     pub(crate) rx: *mut ffi::fid_ep,

@@ -1,4 +1,4 @@
-//! The origin's side of messages: the lines to targets, the batches, and the operations that answers end.
+//! The origin's side of messages: the lines to targets, the batches, and the operations that answers complete.
 
 mod current;
 mod heartbeat;
@@ -29,7 +29,7 @@ use crate::op::request::Request;
 use crate::peer::counters::{CountersRef, add};
 use crate::peer::endpoint::Endpoint;
 
-/// The line of a message whose failure concerns no line.
+/// The line number of a message whose failure concerns no line.
 const NOBODY: u32 = u32::MAX;
 
 /// Why nothing more is sent to a peer.
@@ -41,7 +41,7 @@ pub(crate) enum Broken {
     Lost,
 }
 
-/// What a transport keeps as an origin.
+/// A transport's state as an origin.
 pub(super) struct Origin {
     /// This process.
     own: Introduction,

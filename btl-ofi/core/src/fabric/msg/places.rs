@@ -1,10 +1,9 @@
-//! Places in lists by number, and what is kept for those that are free.
+//! Numbered places in lists, and the memory that free places keep.
 
-/// Most batches, and answers, for which memory is kept that none uses: more are needed only where many peers are told something
-/// at once.
+/// Maximum batches, and answers, whose unused memory is kept. More are needed only when many peers are sent messages at once.
 pub(crate) const SPARE: usize = 64;
 
-/// The number of a place that is free, made if there is none.
+/// Returns the number of a free place; makes a place if none is free.
 pub(super) fn vacant<T>(places: &mut Vec<Option<T>>, free: &mut Vec<u32>) -> u32 {
     free.pop().unwrap_or_else(|| {
         places.push(None);

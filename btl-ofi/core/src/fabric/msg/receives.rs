@@ -1,4 +1,4 @@
-//! The receives of a carrier: their buffers, and those that are to be posted.
+//! A carrier's receives: their buffers, and those that must be posted.
 
 use crate::base::error::{CallError, check};
 use crate::fabric::msg::port::{EAGAIN, Port};

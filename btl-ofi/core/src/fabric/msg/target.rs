@@ -27,7 +27,7 @@ use crate::op::responder::Responder;
 use crate::peer::address::check_form;
 use crate::peer::endpoint::Endpoint;
 
-/// Most origins at a time: more than the ranks of any job, for which there is one line each.
+/// Maximum origins at a time: more than the ranks of any job, each of which has one line.
 const MOST_CLIENTS: usize = 1 << 20;
 
 /// An origin that sends batches here. It stays until its farewell or, if none arrives (the origin died, or its provider could
@@ -63,7 +63,7 @@ impl Client {
     }
 }
 
-/// What a transport keeps as a target.
+/// A transport's state as a target.
 pub(super) struct Target {
     addresses: Arc<Addresses>,
     /// The format of addresses (`FI_ADDR_*`, `FI_SOCKADDR*`), and the address of this process's endpoint.

@@ -1,19 +1,20 @@
 //! The format of messages between two transports.
 //!
-//! A message is a sequence of 64-bit words in the byte order of the machine; all processes of a job have the same one. It
-//! begins with a [`Header`]. Its first word is the key that the receiver has published with its address: who does not know it is
-//! no process of the job, and nothing else of the message is looked at. A *batch* carries commands to a target: after the header
-//! of its first batch, an origin sends its own key and the address of its endpoint; then the entries follow. An *answer* covers one batch: after the header come the failed
-//! entries, a word each (number, status), then the results of all entries that have some and did not fail, in order. A *receipt* says how far
-//! a target is with a line.
+//! A message is a sequence of 64-bit words in the byte order of the machine, which is the same for all processes of a job. It
+//! begins with a [`Header`]. The header's first word is the key that the receiver has published with its address. A sender
+//! without this key is no process of the job, and the rest of its message is not read. A *batch* carries commands to a target:
+//! after the header of its first batch, an origin sends its own key and the address of its endpoint; then the entries follow.
+//! An *answer* covers one batch. After its header come the failed entries, one word each (number, status), and then the results
+//! of all successful entries that have results, in order. A *receipt* reports a target's progress with a line.
 //!
-//! An entry is: code and count (one word), address, key and cookie of the region unless it is that of the entry before
-//! ([`SAME_REGION`]), the value to compare with if it is a compare-and-swap, and the operands, filled up to whole words.
-//! A send names no region; its tag is in the place of the address. An apply has the bytes of its operands and results in the place of the
-//! count (`op::apply`). A notification has one operand, which the target adds to
-//! the counter at its address, unless the entry before failed: then it fails as that one did, and alone is named as failed.
+//! The words of an entry are: code and count (one word); address, key and cookie of the region, unless the region is that of
+//! the previous entry ([`SAME_REGION`]); for a compare-and-swap, the value to compare with; and the operands, padded to whole
+//! words. A send names no region and has its tag in place of the address. An apply has the bytes of its operands and results in
+//! place of the count (`op::apply`). A notification has one operand, which the target adds to the counter at its address. If
+//! the previous entry failed, the notification fails with the same status, and the answer names only the notification as
+//! failed.
 //!
-//! Everything here comes from another process, so [`Entries`] checks each length before it is used.
+//! All of these bytes come from another process, so [`Entries`] checks each length before it is used.
 
 mod entries;
 
@@ -24,9 +25,9 @@ use crate::fabric::policy::{PACKET, PACKET_HEADER};
 use crate::op::apply::Carried;
 use crate::op::responder::{self, APPLY, Command, GET, NOTIFY, PUT, SEND};
 
-/// Bytes that one command carries at most to the target; an atomic also back.
+/// Maximum bytes that one command carries to the target; for an atomic, also back.
 pub(crate) const LARGEST: usize = 12 * 1024;
-/// How many times as large as puts gets may be, and the bytes of the largest one.
+/// The ratio between the largest get and the largest put, and the bytes of the largest get.
 pub(crate) const GETS_OVER_PUTS: usize = 4;
 pub(super) const LARGEST_GET: usize = GETS_OVER_PUTS * LARGEST;
 /// Words of the longest batch where messages of several packets cost more: a header, the longest address of an endpoint, and one largest
@@ -38,7 +39,7 @@ pub(crate) const MOST_ANSWER: usize =
     Header::WORDS + LARGEST_GET / 8 + GETS_OVER_PUTS * LONGEST_ENTRY;
 /// Words of the longest batch of large commands: two packets of loopback, as a window counts them.
 pub(crate) const LONG_BATCH: usize = (2 * PACKET - PACKET_HEADER) / 8;
-/// Words of operands from which on a command is large.
+/// A command with at least this many words of operands is large.
 pub(super) const LARGE_OPERANDS: usize = 128;
 /// Bytes of the longest send: 128 KiB and a header of the host's. Over net a message of that size takes 0.6 of the time that a
 /// read takes which the receiver begins when it knows of the message.
@@ -68,7 +69,7 @@ const SAME_REGION: u32 = 1 << 31;
 /// The client number in a batch whose origin does not know its number yet.
 pub(super) const UNKNOWN: u32 = u32::MAX;
 
-/// What a message is.
+/// The kinds of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Kind {
@@ -333,8 +334,8 @@ impl Form {
     }
 }
 
-/// Writes an entry without its operands, whose place it returns. `region` is that of the entry before, and becomes this
-/// one's.
+/// Writes an entry without its operands, and returns the operands' place. `region` is the previous entry's region, and becomes
+/// the region of this entry.
 ///
 /// # Safety
 /// There is room for the [words](Form::words) of the form.

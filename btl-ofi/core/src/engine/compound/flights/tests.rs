@@ -9,7 +9,7 @@ use plugin_api::Status;
 
 const WINDOW: usize = 544 * 1024;
 
-/// An address that stands for a peer or an operation, which nothing follows.
+/// An address that stands for a peer or an operation, and is never dereferenced.
 fn name<T>(number: usize) -> NonNull<T> {
     NonNull::new(ptr::without_provenance_mut(number * 64)).expect("not 0")
 }
@@ -21,7 +21,7 @@ fn bytes(streams: &Streams, endpoint: NonNull<Endpoint>) -> usize {
         .map_or(0, |flight| flight.bytes)
 }
 
-/// The pieces of a transfer over a connection that is busy, or idle and with a head.
+/// The pieces of a transfer over a busy connection, or over an idle one with a short first piece.
 fn pieces(size: usize, (is_busy, head): (bool, usize), window: usize) -> Vec<usize> {
     let mut stream = Stream {
         put: true,
@@ -71,7 +71,7 @@ fn transfers_are_divided_by_size_and_window() {
     }
 }
 
-/// Two to four pieces have room in any window but the smallest and the largest.
+/// Two to four pieces fit in every window except the smallest and the largest.
 #[test]
 fn a_window_has_room_for_two_pieces() {
     for window in (2 * SMALLEST_PIECE..=WINDOW).step_by(1000) {
@@ -89,7 +89,8 @@ fn asks(size: usize, is_last: bool) -> Asked {
     }
 }
 
-/// A window takes pieces until it is full. Operations begin in order, and one that has begun goes before the others.
+/// A window takes pieces until it is full. Operations begin in order, and an operation that has begun precedes the
+/// others.
 #[test]
 fn operations_wait_in_order() {
     let streams = Streams::default();
@@ -135,7 +136,7 @@ fn operations_wait_in_order() {
     streams.end(peer, Some(a));
 }
 
-/// A piece that is larger than the window goes alone, and without a window nothing waits.
+/// A piece that is larger than the window goes alone. Without a window nothing waits.
 #[test]
 fn any_piece_finds_room() {
     let streams = Streams::default();

@@ -1,13 +1,14 @@
-//! The short first piece of large transfers over TCP that would be copied slowly.
+//! The short first piece of a large transfer over TCP, sent if the whole transfer would be copied slowly.
 //!
-//! An x86 processor copies slowly (`rep movsb`) to a destination that lies 1 to 31 bytes behind its source, counted within a page: its
-//! loads seem to need what it stored just before, because the lower 12 bits of the addresses are the same. The kernel copies what is sent
-//! to pages of its own, and out of them what is received. Over an idle connection, such a page begins with the provider's header,
-//! and the data follows.
+//! An x86 processor copies slowly (`rep movsb`) if the destination lies 1 to 31 bytes behind its source, both counted within a
+//! page. The lower 12 bits of the addresses are the same, so loads seem to depend on recent stores. The kernel copies sent data
+//! into its own pages, and copies received data out of them. Over an idle connection, such a page begins with the provider's
+//! header, and the data follows.
 //!
-//! So memory at the beginning of a page is slow to get (headers of 16 bytes), and a large block of malloc, which lies 16 bytes behind
-//! it, is slow to put (40 bytes): a get of 512 KiB takes about 200 us instead of 150. A first piece of [`HEAD`] bytes, sent right before the rest, moves
-//! the rest away from there. Over a busy connection the place of the data is not known, and changes.
+//! So memory at the beginning of a page is slow to get (headers of 16 bytes). A large block of malloc, which lies 16 bytes
+//! behind the beginning, is slow to put (40 bytes). A get of 512 KiB takes about 200 us instead of 150. A first piece of
+//! [`HEAD`] bytes, sent right before the rest, shifts the rest to a fast distance. Over a busy connection the position of the
+//! data is unknown, and changes.
 
 use crate::fabric::quirks::Headers;
 use crate::mem::handle::Target;
@@ -15,19 +16,19 @@ use crate::op::request::Op;
 
 /// Bytes of the first piece.
 const HEAD: usize = 64;
-/// Smallest transfer that gains more than a further piece costs.
+/// Smallest transfer for which the gain exceeds the cost of one more piece.
 const SMALLEST: usize = 128 * 1024;
 
 const PAGE: u64 = 4096;
-/// Distance from which on a destination is far enough behind its source.
+/// From this distance on, copies are fast.
 const FAR: u64 = 32;
 
-/// Whether copying from one address to the other is slow.
+/// Whether a copy between two addresses is slow.
 fn collides(from: u64, to: u64) -> bool {
     (1..FAR).contains(&(to.wrapping_sub(from) % PAGE))
 }
 
-/// Whether a transfer is copied slowly by the process that sends the data, or by the one that receives it.
+/// Whether the sending or the receiving process copies a transfer slowly.
 fn is_slow(Headers { put, get }: Headers, op: &Op<'_>, is_put: bool) -> bool {
     let (local, remote) = (op.local.addr() as u64, op.address);
     let (header, from, to) = match is_put {
@@ -37,7 +38,7 @@ fn is_slow(Headers { put, get }: Headers, op: &Op<'_>, is_put: bool) -> bool {
     collides(from, header) || collides(header, to)
 }
 
-/// Bytes of the first piece of a transfer over an idle connection, if it is to be a short one; else 0.
+/// Bytes of a short first piece for a transfer over an idle connection; 0: no short piece.
 pub(super) fn of(headers: Headers, (op, put, _): &(&Op<'_>, bool, Target)) -> usize {
     let is_large = cfg!(target_arch = "x86_64") && op.size >= SMALLEST;
     match is_large && is_slow(headers, op, *put) {

@@ -14,13 +14,13 @@ use crate::hmem::bounce::{Bounce, Pool};
 use crate::hmem::mailbox::{FRAGMENT, INLINE, SLOTS};
 use crate::op::request::Action;
 
-/// Most bytes of fragments in progress in one lane. More would only evict each other from the cache.
+/// Maximum bytes of fragments in progress in one lane. More would only evict each other from the cache.
 const UNDER_WAY: usize = 4 * FRAGMENT;
 
-/// An operation: when it was issued, and its index.
+/// An operation: its sequence number in issue order, and its index.
 type Entry = (u64, usize);
 
-/// A fragment, in the bounce buffer that it needs.
+/// A fragment, with its bounce buffer if it needs one.
 pub(super) struct Draft {
     issued: u64,
     is_atomic: bool,
@@ -47,7 +47,7 @@ pub(super) struct Waiting {
     drafts: VecDeque<Draft>,
 }
 
-/// Whether a fragment's request has its data in itself.
+/// Whether a fragment's request carries the data itself.
 pub(super) fn is_inline(op: &Staged, len: usize) -> bool {
     !reads(op) && len <= INLINE
 }
@@ -63,8 +63,8 @@ fn is_streamed(op: &Staged, len: usize) -> bool {
     !reads(op) && !is_inline(op, len) && op.local.reads_later(len)
 }
 
-/// Begins the next fragment of an operation: in a bounce buffer if it needs one, with the copy of its data. `None` if no buffer is
-/// free, or if the copy failed; the operation then has the failure.
+/// Begins the next fragment of an operation: takes a bounce buffer if the fragment needs one, and starts the copy of its data.
+/// `None` if no buffer is free, or if the copy failed; the operation then holds the failure.
 fn begin((issued, index): Entry, op: &mut Staged, len: usize, pool: &mut Pool) -> Option<Draft> {
     let sends = !reads(op) && !is_inline(op, len) && op.local.host(op.next).is_none();
     let returns = matches!(op.action, Action::Get) || op.action.fetches();

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-/// An address vector: names by address, which lies so far from the next one.
+/// An address vector: names by address. Addresses lie a given step apart.
 struct Vector {
     names: RefCell<BTreeMap<fi_addr_t, Vec<u8>>>,
     next: fi_addr_t,
@@ -36,7 +36,7 @@ fn name(number: u32) -> Vec<u8> {
     format!("process {number}").into_bytes()
 }
 
-/// Makes random uses of a few names and ends them, as `Addresses` does, beside a list of what is in use.
+/// Adds and ends random uses of a few names, as `Addresses` does, and compares with a list of the uses.
 fn like_a_list(mut vector: Vector, reuses: bool, seed: u64) -> Counted {
     let mut counted = Counted::default();
     let mut model: BTreeMap<u32, (fi_addr_t, u32)> = BTreeMap::new();

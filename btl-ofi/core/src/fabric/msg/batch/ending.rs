@@ -10,7 +10,7 @@ use crate::op::completion::Finished;
 use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 
-/// Operations that are over, to be reported once the lock is released.
+/// Operations that have ended and are reported after the lock is released.
 #[derive(Default)]
 pub(crate) struct Ended {
     /// Those with a callback that were executed.
@@ -135,7 +135,7 @@ impl Batch {
     }
 }
 
-/// The status of an operation that a target says has failed.
+/// The status of an operation whose failure a target reports.
 fn failed(status: Status) -> Status {
     if status.is_ok() || status.is_again() {
         Status::ERROR

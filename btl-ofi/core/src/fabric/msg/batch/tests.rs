@@ -1,4 +1,4 @@
-//! Full batches are ones that a target takes.
+//! Tests that a target takes full batches.
 
 use std::ptr::{self, NonNull};
 
@@ -16,8 +16,8 @@ use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::{Facts, Route};
 
-/// An answer has no result words for entries that failed; the origin still finds the results of the others. It ignores an
-/// answer whose length does not fit the failures that it names.
+/// An answer has no result words for failed entries; the origin still finds the results of the others. It ignores an
+/// answer whose length does not fit the failures that the answer names.
 #[test]
 fn failed_gets_are_answered_without_bytes() {
     let mut memory = Memory::new();
@@ -80,7 +80,7 @@ fn failed_gets_are_answered_without_bytes() {
     }
 }
 
-/// What the target says of the batch.
+/// The target's answer to the batch.
 fn checked(batch: &mut Batch) -> Result<(), &'static str> {
     batch.seal(Kind::Batch, (7, 1, 0), 0);
     let mut words = batch.words.clone();
@@ -139,7 +139,7 @@ fn large_commands_until_there_is_no_room() {
     }
 }
 
-/// Until a batch is full, the quick way takes what the general one takes, once there is memory.
+/// Until a batch is full, the fast path takes the same commands as the slow path, once there is memory.
 #[test]
 fn commands_until_there_is_no_room() {
     for (what, size) in [

@@ -1,4 +1,4 @@
-//! Puts that follow each other are executed as each one would be by itself.
+//! Tests that consecutive puts have the same effect as each put alone.
 
 use plugin_api::{Access, Status};
 use proptest::prelude::*;

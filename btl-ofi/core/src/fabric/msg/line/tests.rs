@@ -1,6 +1,6 @@
 use super::*;
 
-/// A line to nobody whose target knows this process.
+/// A line without a real target; the imagined target knows this process.
 fn line(window: usize) -> Line {
     let mut line = Line::new((NonNull::dangling(), 0), (2, 1), window);
     line.client = 0;
@@ -33,8 +33,8 @@ fn answer(line: &mut Line, batches: &[(usize, Kind)]) {
     }
 }
 
-/// Whatever is sent, and whatever the window is: a line that may not send waits for an answer that is due, and what is on
-/// the way is one message more than the window at most.
+/// For all sends and all windows: a line that may not send waits for an answer that is due, and the unanswered bytes
+/// exceed the window by at most one message.
 #[test]
 fn a_line_that_waits_has_an_answer_due() {
     for seed in 0..50 {

@@ -14,10 +14,10 @@ use crate::fabric::msg::wire::Form;
 use crate::fabric::policy::window_to;
 use crate::peer::endpoint::Endpoint;
 
-/// No batch: no number of one.
+/// The number that stands for no batch.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Of the last command: its peer, the peer's line, and the line's current batch, or [`NONE`].
+/// The last command's peer, the peer's line, and the line's current batch or [`NONE`].
 pub(in crate::fabric::msg) struct Last {
     pub(in crate::fabric::msg) endpoint: Option<NonNull<Endpoint>>,
     pub(super) line: u32,

@@ -1,4 +1,4 @@
-//! Heartbeats: batches without entries, which targets answer like others. No count of operations has them, so no flush
+//! Heartbeats: batches without entries, which targets answer like other batches. They do not count as operations, so no flush
 //! waits for one.
 
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use crate::fabric::msg::port::Port;
 use crate::fabric::msg::wire::UNKNOWN;
 use crate::peer::endpoint::Endpoint;
 
-/// Peers that were heard over messages.
+/// Peers that were heard from over messages.
 pub(crate) struct Heard {
     /// Those that have answered this process.
     targets: HashSet<NonNull<Endpoint>>,

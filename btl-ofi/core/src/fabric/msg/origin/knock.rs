@@ -1,9 +1,8 @@
-//! Messages without entries, by which an origin asks how far a target is with its line, or takes its leave.
-//!
-//! A batch may be lost without an error: over TCP its send is complete once the bytes are in the socket, and the next one makes
-//! another connection if that one is broken. So where an answer is late, and where batches are not covered by any, the origin
-//! asks for a receipt. Messages may overtake each other on their way. So a batch that had left counts as lost, or its answer,
-//! if it is missing in the receipts for two questions, of which the second was asked after the first was answered.
+//! Messages without entries: an origin asks a target for the state of its line, or says farewell.
+//! A batch may be lost without an error: over TCP a send is complete once its bytes are in the socket, and if the connection is
+//! broken, the next send makes another one. So if an answer is late, or if no answer covers some batches, the origin asks for a
+//! receipt. Messages may overtake each other. So a batch that was sent, or its answer, counts as lost only if the receipts for
+//! two questions lack it, and the second question was asked after the first was answered.
 
 use std::collections::HashSet;
 use std::ptr::NonNull;
@@ -15,7 +14,7 @@ use crate::fabric::msg::wire::{Header, Kind, UNKNOWN};
 use crate::op::marked::Message;
 use crate::peer::endpoint::Endpoint;
 
-/// Most lines that are asked in one check although no answer is due there. The other ones are asked in later checks.
+/// Maximum lines that one check asks although no answer is due there. Later checks ask the others.
 const MOST_QUIET: usize = 8;
 
 impl Origin {

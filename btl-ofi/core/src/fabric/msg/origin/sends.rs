@@ -1,5 +1,5 @@
-//! Sends of the host: the origin's side. A send is copied into a batch, and has left when the provider needs no progress for it any
-//! more. Until then it would not arrive if the host computed.
+//! The origin's side of the host's sends. A send is copied into a batch. It has left when the provider needs no more progress
+//! for it; before that, it would not arrive while the host computes.
 
 use std::ptr::NonNull;
 
@@ -14,11 +14,11 @@ use crate::fabric::msg::wire::{Form, Header, UNKNOWN};
 use crate::fabric::policy::in_window;
 use crate::peer::endpoint::Endpoint;
 
-/// Bytes of unanswered batches that the provider hands on when they are posted, although it reports that later: an empty socket's buffer
-/// has room for them.
+/// Unanswered bytes that the provider passes to the socket when they are posted, although it reports this later: an empty
+/// socket buffer has room for them.
 pub(crate) const HANDED_ON: usize = 16 * 1024;
 
-/// When a send is to leave.
+/// When to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
     /// Before the call returns; otherwise nothing is sent, and the call returns [`Status::TEMP_OUT_OF_RESOURCE`].
@@ -27,7 +27,7 @@ pub enum Leaves {
     Later,
 }
 
-/// Where a send is.
+/// The state of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// The provider has it, and hands it on without progress.

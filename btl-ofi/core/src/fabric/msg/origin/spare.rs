@@ -1,4 +1,4 @@
-//! Batches that are not in use, and memory for their messages.
+//! Unused batches, and memory for their messages.
 
 use crate::fabric::msg::batch::Batch;
 use crate::fabric::msg::origin::Origin;

@@ -1,4 +1,4 @@
-//! Answers as targets should not send them.
+//! Tests with answers that targets should not send.
 
 #![allow(
     clippy::unwrap_used,
@@ -298,8 +298,8 @@ fn receipts_cover_messages_of_the_host() {
     assert!(side.line().is_due(), "a receipt answers nothing");
 }
 
-/// A message of the host that left is lost if the receipts for two questions do not have it, of which the second one came after
-/// the first receipt.
+/// A host message that was sent is lost if the receipts for two questions lack it, and the second question came after the first
+/// receipt.
 #[test]
 fn what_two_receipts_do_not_have_is_lost() {
     let mut side = Side::new();
@@ -346,7 +346,7 @@ fn what_may_still_come_is_not_lost() {
     assert!(!side.is_lost());
 }
 
-/// An answer is lost if its batch was executed, and the target has none that it would still send.
+/// An answer is lost if its batch was executed and the target no longer holds an answer to send.
 #[test]
 fn answers_are_lost() {
     let mut side = Side::new();
@@ -375,7 +375,7 @@ fn a_receipt_for_what_was_not_sent_is_refused() {
     assert_eq!(side.line().unanswered.len(), 1, "an old one covers nothing");
 }
 
-/// Whatever a target says, a receipt ends no operation, and what is still unanswered is counted as it is.
+/// For any content, a receipt ends no operation, and the count of unanswered batches stays right.
 #[test]
 fn receipts_of_a_hostile_target_do_no_harm() {
     let mut state = 7u64;

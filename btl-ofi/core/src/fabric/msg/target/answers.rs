@@ -1,4 +1,4 @@
-//! Answers from when they are made until the provider has sent them.
+//! Answers, from their creation until the provider has sent them.
 
 use libfabric_sys as ffi;
 use libfabric_sys::fi_addr_t;
@@ -11,7 +11,7 @@ use crate::fabric::msg::target::Target;
 use crate::fabric::msg::target::pauses::PROMPT;
 use crate::op::marked::Message;
 
-/// Failures after which an answer is sent again only when its origin asks whether the connection stands.
+/// After this many failures, an answer is sent again only when its origin asks whether the connection works.
 pub(super) const MOST_FAILURES: u32 = 16;
 
 /// An answer, or a receipt, that the provider has not sent yet.
@@ -28,7 +28,7 @@ pub(super) struct Answer {
     pub(super) failures: u32,
 }
 
-/// Words of all answers that are parked: 64 MiB. Further ones are abandoned.
+/// Maximum words of all parked answers: 64 MiB. Further answers are abandoned.
 const MOST_PARKED: usize = 8 << 20;
 
 /// Numbers of free answers. Answers in the first list have memory for their words.
@@ -57,7 +57,7 @@ impl Parked {
     }
 }
 
-/// What became of an answer that was handed to the provider.
+/// The outcome of handing an answer to the provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Posted {
     /// The provider has it.
@@ -68,7 +68,7 @@ pub(super) enum Posted {
     Over,
 }
 
-/// Who gets an answer.
+/// The receiver of an answer.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Receiver {
     /// The answer is free.

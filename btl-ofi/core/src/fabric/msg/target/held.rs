@@ -1,7 +1,7 @@
-//! Batches that wait at their target: those that came before their turn, and those of origins whose answers have not left.
+//! Batches that wait at their target: early batches, and batches of origins whose answers have not been sent.
 //!
-//! An origin waits for [`MOST_DUE`] answers at most. Its next batch may come before the provider has told that an answer has left,
-//! so a batch beyond that is kept, not refused. Receipts count it as executed: it will be.
+//! An origin waits for at most [`MOST_DUE`] answers. Its next batch may arrive before the provider reports that an answer was
+//! sent, so a batch above this limit is kept, not refused. Receipts count the batch as executed, because it will be.
 
 use std::collections::VecDeque;
 
@@ -12,12 +12,12 @@ use crate::fabric::msg::target::{Client, Target};
 use crate::fabric::msg::wire::{Header, Kind};
 use crate::mem::regions::Regions;
 
-/// Words of all batches that wait: 64 MiB. More are refused.
+/// Maximum words of all waiting batches: 64 MiB. Further batches are refused.
 pub(super) const MOST_HELD: usize = 8 << 20;
-/// Words of all answers that have not left, from which on there is one for each origin at a time.
+/// From this many words of unsent answers on, each origin has only one answer made at a time.
 pub(super) const MOST_OWED: usize = 8 << 20;
 
-/// Batches that wait.
+/// The waiting batches.
 #[derive(Default)]
 pub(super) struct Held {
     words: usize,

@@ -1,9 +1,9 @@
-//! Pauses of clients to whom no answer can be sent: the provider takes none, or each one fails.
+//! Pauses of clients that answers cannot be sent to: the provider takes none, or each answer fails.
 //!
-//! Their answers wait, and one of them is tried from time to time. The first [`PROMPT`] tries come one in each call of progress:
-//! a provider without room mostly has some again soon. Then the pause, counted in calls, doubles with each try. It stays short:
-//! a provider may count what it refuses, so that fewer tries make a living client wait longer. A client that is in vain tried
-//! [`LAST`] times and for [`PATIENCE`] costs nothing any more: its answers are parked, until its process asks.
+//! The client's answers wait, and one of them is tried from time to time. Each of the first [`PROMPT`] calls of progress tries
+//! once: a provider without room usually has some again soon. After these, the pause, counted in calls, doubles with each try.
+//! It stays short: a provider may count its refusals, so fewer tries make a living client wait longer. After [`LAST`] failed
+//! tries and [`PATIENCE`], a client causes no more work: its answers are parked until its process asks.
 
 use std::time::{Duration, Instant};
 
@@ -11,18 +11,19 @@ use crate::fabric::msg::port::Port;
 use crate::fabric::msg::target::Target;
 use crate::fabric::msg::target::answers::{Posted, Receiver};
 
-/// The number of tries after which tries no longer come in each call.
+/// Number of tries that are made in consecutive calls.
 pub(super) const PROMPT: u32 = 64;
 /// The longest pause is 2 to this power calls of progress.
 pub(super) const LONGEST: u32 = 3;
 /// Tries after which the time is noted.
 const TIMED: u32 = PROMPT;
-/// Tries, and time since [`TIMED`] of them, after both of which the answers are parked. Time alone says nothing: on a busy machine
-/// a second may hold a few calls of progress, and a living client that is parked gets its answers only as it asks for them.
+/// Number of tries, and time since the first [`TIMED`] tries; after both, the answers are parked. Time alone is no criterion:
+/// on a busy machine a second may contain only a few calls of progress, and a parked living client gets its answers only by
+/// asking.
 const LAST: u32 = PROMPT + 1000;
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A receiver that is not sent anything for the moment.
+/// A receiver whose sends are paused.
 struct Paused {
     receiver: Receiver,
     /// Tries in vain.
@@ -33,7 +34,7 @@ struct Paused {
     since: Option<Instant>,
 }
 
-/// Receivers that are not sent anything for the moment, and their answers.
+/// Receivers whose sends are paused, and their answers.
 #[derive(Default)]
 pub(super) struct Pauses {
     list: Vec<Paused>,

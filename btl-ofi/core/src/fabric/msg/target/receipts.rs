@@ -1,12 +1,12 @@
-//! Receipts: what a target tells an origin of its batches, besides answers. An origin asks for one where answers are late, and a
-//! target that leaves gives one.
+//! Receipts: reports of a target to an origin about its batches, besides answers. An origin asks for a receipt if answers are
+//! late; a target that closes sends one unasked.
 
 use crate::fabric::msg::port::Port;
 use crate::fabric::msg::target::answers::Receiver;
 use crate::fabric::msg::target::{Client, Target};
 use crate::fabric::msg::wire::{Header, Kind, UNKNOWN};
 
-/// Receipts that have not left: most to one origin, and most to those of which nothing but questions came.
+/// Maximum receipts that have not left: to one origin, and in total to origins that only ask.
 const MOST_TO_ONE: usize = 2;
 const MOST_TO_STRANGERS: usize = 64;
 

@@ -1,4 +1,4 @@
-//! Batches as origins should not send them, and answers that cannot be sent.
+//! Tests with batches that origins should not send, and with answers that cannot be sent.
 
 #![allow(clippy::expect_used, reason = "tests fail by panicking")]
 
@@ -72,7 +72,7 @@ fn come_as(target: &mut Target, port: &Port, header: Header) -> Result<(), &'sta
     target.execute(port, batch, buffer, &Lock::new(Regions::default(), false))
 }
 
-/// All answers leave that the provider has, and what waited for that is executed.
+/// Lets the provider send all its answers, and executes the batches that waited for this.
 fn leave(target: &mut Target, port: &Port) {
     for number in 0..target.answers.len() as u32 {
         if target.answers[number as usize].is_due {

@@ -1,4 +1,4 @@
-//! Whether the Open MPI that loaded this library is the one that it was built for.
+//! Checks that the Open MPI that loaded this library is the one that the library was built for.
 
 use std::ffi::CStr;
 

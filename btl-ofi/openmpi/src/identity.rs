@@ -1,4 +1,4 @@
-//! The name and the description of the component `btl`, and how the structures of both components spell theirs.
+//! The name and the description of the component `btl`, and the encoding of names in the structures of both components.
 
 use std::ffi::{CStr, c_char, c_int};
 

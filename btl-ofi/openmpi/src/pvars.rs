@@ -1,6 +1,6 @@
-//! The transport's counters as performance variables of MPI_T: `btl_ofi_<carrier>_operations` and so on for the transport of the
-//! component btl, `osc_ofi_rs_<carrier>_operations` for those of windows, summed over all peers. A handle shows what was counted
-//! since it was allocated.
+//! The transport's counters as performance variables of MPI_T, summed over all peers: `btl_ofi_<carrier>_operations` and so on
+//! for the transport of the component btl, `osc_ofi_rs_<carrier>_operations` for the transports of windows. A handle shows the
+//! counts since its allocation.
 
 use std::ffi::{CString, c_int, c_ulonglong, c_void};
 use std::ptr::null_mut;

@@ -1,8 +1,8 @@
 //! The counters of this transport, in a file that `host-stub stats` reads (`plugin_api::counters` has its layout).
 //!
-//! Each peer has a slot, by its offset in [`Endpoint::counters`](crate::peer::endpoint::Endpoint::counters), in each context's
-//! [share](crate::peer::share); peers for which there is none have slot 0 in common. The counting thread holds the lock of the
-//! context, or counts by [`add`] as if other threads counted, too.
+//! Each peer has a slot in each context's [share](crate::peer::share), at the offset in
+//! [`Endpoint::counters`](crate::peer::endpoint::Endpoint::counters). Peers without a slot of their own share slot 0. The
+//! counting thread holds the context's lock, or counts by [`add`] as if other threads counted, too.
 
 use std::alloc::{self, Layout};
 use std::ffi::c_void;
@@ -31,11 +31,10 @@ mod report;
 
 const PAGE: usize = 4096;
 const SLOT: usize = size_of::<PeerCounters>();
-/// What lies before the slots of a share.
+/// The header before the slots of a share.
 const HEAD: usize = offset_of!(CountersShare, peers);
 
-/// Adds to a counter. `shared` says that another thread may add at the same time; without it no locked instruction is
-/// used.
+/// Adds to a counter. `shared`: another thread may add at the same time; if false, no locked instruction is used.
 #[inline(always)]
 pub(crate) fn add(counter: &AtomicU64, n: u64, shared: bool) {
     if shared {
@@ -48,7 +47,7 @@ pub(crate) fn add(counter: &AtomicU64, n: u64, shared: bool) {
     }
 }
 
-/// The counters of a transport, for its parts, which the table outlives (`Transport::close`).
+/// The counters of a transport, for use by its parts. The table outlives them (`Transport::close`).
 #[derive(Clone, Copy)]
 pub(crate) struct CountersRef(NonNull<Front>);
 
@@ -125,7 +124,7 @@ unsafe impl Send for CounterTable {}
 // SAFETY: as above; everything else is locked.
 unsafe impl Sync for CounterTable {}
 
-/// Which slots are in use.
+/// The slots in use.
 struct Slots {
     used: u32,
     free: Vec<u32>,

@@ -11,15 +11,16 @@ use crate::peer::outstanding::{OutstandingCount, Pair, Phase, Total};
 use crate::peer::route::{Atomics, Route, Transfers};
 use crate::peer::share::{PAIRS, Share};
 
-/// Mark of a peer from which a get was made, where fetching atomics need that (`Policy::fetch_alone`).
+/// Mark of a peer from which a get was made, for providers whose fetching atomics need this (`Policy::fetch_alone`).
 pub(crate) const WAS_READ: u8 = 1;
 /// Mark of a peer to which an operation was posted through the provider although its route says otherwise (device memory).
 pub(crate) const OFF_ROUTE: u8 = 2;
 /// Mark of a peer on this machine, maybe in another container.
 pub(crate) const SAME_MACHINE: u8 = 4;
-/// Mark of a peer at which a part of an operation completed. The counts do not tell that while the operation is outstanding.
+/// Mark of a peer at which a part of an outstanding operation completed. The counts do not change until the whole operation
+/// completes.
 pub(crate) const PART: u8 = 8;
-/// Mark of a peer to which an operation waits for a copy of this process. The time is not the peer's silence.
+/// Mark of a peer to which an operation waits for a copy of this process. This time does not count as the peer's silence.
 pub(crate) const COPY: u8 = 16;
 /// Mark of a peer whose address was removed from the provider's address vector.
 pub(crate) const REMOVED: u8 = 32;
@@ -409,7 +410,7 @@ impl Endpoint {
 /// Whether a field holds this value.
 ///
 /// # Safety
-/// `T` is false only where calls never overlap.
+/// `T` is false only if calls never overlap.
 #[inline(always)]
 unsafe fn is<const T: bool>(field: &AtomicU8, value: u8) -> bool {
     if T {

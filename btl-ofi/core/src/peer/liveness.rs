@@ -1,4 +1,4 @@
-//! Whether the process of a local peer still runs, and still has the transport that was connected.
+//! Whether a local peer's process still runs, and still has the transport that was connected.
 //!
 //! Some providers (shm among them) never report the death of a peer: operations to it stay outstanding for ever. A
 //! peer's address blob names its process, so the process id of a local peer can be polled.
@@ -7,7 +7,7 @@ use crate::base::cma::Refused;
 use crate::base::sys;
 use crate::peer::reach::Probe;
 
-/// A process on this node: its id, and its start time, since ids are reused.
+/// A process on this node: its id and its start time, because ids are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessId {
     pub(crate) pid: u32,
@@ -89,7 +89,7 @@ pub(crate) enum Standing {
     Changed,
 }
 
-/// Checks a process, and its memory if a probe of it could be read before.
+/// Checks a process, and its memory if its probe was readable before.
 pub(crate) fn standing(process: ProcessId, probe: Option<Probe>) -> Standing {
     let state = process.state();
     let (Some(probe), State::Runs | State::Stopped) = (probe, state) else {
@@ -165,13 +165,13 @@ fn namespace(link: &str) -> u64 {
     }
 }
 
-/// What the kernel chose when it started.
+/// The boot id, which the kernel chooses when it starts.
 fn boot() -> Option<String> {
     let boot = sys::read("/proc/sys/kernel/random/boot_id").ok()?;
     Some(String::from_utf8_lossy(&boot).trim().to_owned())
 }
 
-/// A number of what identifies something: every process of one build computes the same.
+/// A hash of identifying data: every process of one build computes the same hash.
 fn number(of: &impl std::hash::Hash) -> u64 {
     use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
     BuildHasherDefault::<DefaultHasher>::default().hash_one(of)
@@ -194,8 +194,8 @@ fn shows_own_ids() -> bool {
     ids.is_none_or(|ids| ids.split_ascii_whitespace().count() == 1)
 }
 
-/// The state of a process's main thread, or of another thread. Not `/proc/<pid>/stat`: QEMU, which runs programs of other
-/// processors, invents that file for the program's own process, with another start.
+/// The state of a process's main thread, or of another thread. Does not read `/proc/<pid>/stat`: QEMU, which runs programs
+/// of other processors, emulates this file for the program's own process, with another start time.
 fn thread(id: u32) -> Option<Stat> {
     stat(&format!("/proc/{id}/task/{id}"))
 }

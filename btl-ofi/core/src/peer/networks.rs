@@ -1,6 +1,6 @@
-//! Whether two processes can meet on a network: their endpoints have IP addresses, chosen when they opened, before they
-//! knew each other. Peers that cannot meet are refused when they are connected, with what both sides have and the
-//! parameter to set; otherwise an operation would wait for ever for a connection that nobody answers.
+//! Whether two processes can meet on a network. Their endpoints have IP addresses, which were chosen before the processes knew
+//! each other. A peer that cannot be met is refused when it is connected; the error names the addresses of both sides and the
+//! parameter to set. Otherwise an operation would wait for ever for a connection that nobody answers.
 //!
 //! | the peer | result |
 //! | --- | --- |
@@ -20,7 +20,7 @@ use crate::base::interfaces::{Interface, Interfaces, Lists, Network, list};
 use crate::base::sys;
 use crate::peer::address::{MAX_INTERFACE_NAME, MAX_INTERFACES};
 
-/// What a process publishes of its networks.
+/// The networks that a process publishes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Networks {
     /// See [`crate::peer::liveness::network`].
@@ -119,9 +119,9 @@ impl Networks {
     }
 }
 
-/// The ways from several interfaces of this process to those of a peer, by their addresses: each leads to the first one on its
-/// network that none before leads to, or to that with its number where addresses are no IP addresses. One of both sides
-/// may take the network to be larger; they agree even so.
+/// Pairs interfaces of this process with interfaces of a peer. By IP addresses, an interface gets the peer's first interface
+/// on its network that has no partner yet; without IP addresses, the one with the same number. The two sides may assume
+/// different sizes of the network, and still agree.
 pub(crate) fn pair(
     networks: &Networks,
     own: &[Option<IpAddr>],
@@ -178,7 +178,7 @@ pub(crate) fn meet(own: &Networks, peer: &Networks, lists: &Lists) -> Result<Mee
     }
 }
 
-/// Why an address means nothing to other nodes; `None` if it may mean something.
+/// Why an address is useless for other nodes; `None` if it may be useful.
 fn confined(address: IpAddr) -> Option<&'static str> {
     if address.is_loopback() {
         Some("a loopback address")
@@ -191,7 +191,7 @@ fn confined(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// What to set, and what both sides have.
+/// The parameter to set, and the addresses of both sides.
 fn advice(own: &Networks, peer: &Networks) -> String {
     let common = own.in_common(peer);
     let advice = match common.first() {

@@ -1,4 +1,4 @@
-//! The ways to a peer over further rails, and the words by which a process is asked to close a rail.
+//! The paths to a peer over further rails, and the words by which peers ask a process to close a rail.
 
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -22,19 +22,20 @@ unsafe impl Send for Track {}
 // SAFETY: as above; the other fields are plain numbers.
 unsafe impl Sync for Track {}
 
-/// The ways to a peer over further rails.
+/// The paths to a peer over further rails.
 pub(crate) type Tracks = [Option<Track>; MAX_RAILS - 1];
 
-/// The value of the words below when a rail is to be closed, and when it is closed.
+/// The value of a word below that asks for a close, or that confirms a close.
 pub(crate) const CLOSED: u64 = 1;
 
 /// Rails beyond the first.
 pub(crate) const FURTHER: usize = MAX_RAILS - 1;
 
-/// The words of each rail: whether it is to be closed, which peers write; then whether it is closed, which they read.
+/// The words of all rails: first those that ask to close a rail, which peers write; then those that confirm a close,
+/// which peers read.
 pub(crate) type Fence = [AtomicU64; 2 * FURTHER];
 
-/// Where a peer is asked to close a rail.
+/// Address of the word that asks a peer to close a rail.
 pub(crate) fn asked_at(fence: Target, rail: usize) -> Target {
     Target {
         address: fence.address + (8 * rail) as u64,
@@ -42,7 +43,7 @@ pub(crate) fn asked_at(fence: Target, rail: usize) -> Target {
     }
 }
 
-/// Where a peer says that a rail is closed.
+/// Address of the word by which a peer confirms that a rail is closed.
 pub(crate) fn closed_at(fence: Target, rail: usize) -> Target {
     asked_at(fence, FURTHER + rail)
 }

@@ -5,8 +5,8 @@
 //! announces a *probe*: the address of a word and the word's value. This process reads the probe when it connects the peer, in
 //! each check of the failure detector, and before it revokes a ring transfer and makes the transfer by CMA. If the word has
 //! another value or is not mapped, the peer's transport is gone. Checks are at least `btl_ofi_peer_check_interval` apart. For a
-//! host that never polls, every 256th copy asks whether one is due. Between them a copy may still reach memory that is no
-//! longer the peer's, if the other program has memory mapped at the same addresses and runs as the same user.
+//! host that never polls, every 256th copy tests whether a check is due. Between checks a copy may still access memory that is
+//! no longer the peer's, if the new program has memory mapped at the same addresses and runs as the same user.
 //!
 //! **Permission** may be lost later: by `PR_SET_DUMPABLE`, by a seccomp filter, or because the main thread ends (the
 //! kernel then finds no memory under the process id). From then on puts and gets to that peer go through its ring,
@@ -65,7 +65,7 @@ pub(crate) struct Reach {
     pub(crate) segment: Option<File>,
 }
 
-/// Permits CMA to this process where Yama requires that. Returns the reason if this process can still reach no other.
+/// Permits CMA to this process if Yama requires that. Returns the reason if this process cannot reach any other process.
 /// `probe` belongs to this process.
 pub(crate) fn prepare(probe: Probe) -> Option<String> {
     let scope = scope(SCOPE);
@@ -85,7 +85,7 @@ fn scope(path: &str) -> Option<u32> {
     str::from_utf8(&text).ok()?.trim().parse().ok()
 }
 
-/// Whether a process needs the consent of this one, unless it is an ancestor.
+/// Whether a process needs the consent of this process, unless it is an ancestor.
 fn asks_for_consent(scope: Option<u32>) -> bool {
     scope == Some(1)
 }
@@ -146,8 +146,8 @@ pub(crate) fn reason(found: Result<bool, Refused>) -> String {
     }
 }
 
-/// A random value that other memory is unlikely to hold. Not a secret. The name of the endpoint tells processes of cloned
-/// virtual machines apart, which may be equal in all else, random numbers included.
+/// A random value that other memory is unlikely to hold. Not a secret. The endpoint's name distinguishes processes of cloned
+/// virtual machines, which may be equal in everything else, random numbers included.
 pub(crate) fn probe_value(endpoint: &[u8]) -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one((std::process::id(), endpoint))

@@ -1,5 +1,5 @@
-//! The route of requests to a peer: what makes its puts and gets, and what executes its atomics. Decided when the peer
-//! is connected, by one table, from facts; no other module decides it.
+//! The route of requests to a peer: the carrier of its puts and gets, and the executor of its atomics. One table decides it
+//! from facts when the peer is connected; no other module does.
 //!
 //! | peer | puts and gets | atomics |
 //! | --- | --- | --- |
@@ -12,15 +12,15 @@
 //! atomics would not exclude them (`Facts::processor_atomics`). And with `btl_ofi_same_node` off, at either side, the
 //! second row does not apply, nor does the first unless messages or the provider require it.
 //!
-//! **Same node is what was proved**: a word of the peer's memory was read, and held the random value that the peer announced
-//! (`peer::reach`). Equal names, boot ids and process ids prove nothing.
+//! **A peer counts as local only after proof**: a word of the peer's memory was read and held the random value that the peer
+//! announced (`peer::reach`). Equal names, boot ids and process ids prove nothing.
 //!
-//! **Atomicity.** Origins of one window may take different routes. The ring's responder, the own thread, origins that map
-//! the memory and the software of the providers in question all change an element by one atomic instruction, so they exclude each other without a
-//! common lock.
+//! **Atomicity.** Origins of one window may take different routes. The ring's responder, the own thread, origins that map the
+//! memory, and the software of the providers concerned all change an element by one atomic instruction. So they exclude each
+//! other without a common lock.
 
-/// The carrier of puts and gets to a peer. Once the peer is connected, only `engine::cma_refused` and `engine::liveness` change
-/// it, when the kernel no longer reaches the peer's memory or the peer seems to be gone.
+/// The carrier of puts and gets to a peer. After the connect, only `engine::cma_refused` and `engine::liveness` change it: when
+/// the kernel no longer reaches the peer's memory, or the peer seems to be dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Transfers {
@@ -39,8 +39,8 @@ pub(crate) enum Transfers {
     Message = 5,
 }
 
-/// What executes the atomics to a peer. Settled before the first atomic is posted, and the same while the peer is
-/// connected, so that atomics keep their order.
+/// The executor of the atomics to a peer. It is fixed before the first atomic is posted and stays while the peer is connected,
+/// so that atomics keep their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Atomics {
@@ -78,7 +78,7 @@ impl Transfers {
     }
 }
 
-/// What is known about a peer when it is connected.
+/// The facts about a peer at the time of its connect.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Facts {
     /// The peer is this transport itself.

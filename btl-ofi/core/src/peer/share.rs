@@ -1,9 +1,10 @@
-//! Shares: where each of several contexts counts its operations to a peer.
+//! Shares: each of several contexts counts its operations to a peer in its own share.
 //!
-//! If threads counted in the same place, its cache line would go from core to core with each operation. So with several
-//! contexts each has a share of every peer, on cache lines that no other context writes for each operation: a [`Pair`] of outstanding
-//! operations behind the chunk of memory in which the peer's endpoint lies (`peer::table`), and a slot of counters
-//! (`plugin_api::counters`). With one context, or where calls never overlap, there is one share, and the pair lies in the endpoint.
+//! If threads counted at one place, the place's cache line would move between cores with each operation. So with several
+//! contexts each context has a share of every peer, on cache lines that no other context writes for each operation. A share
+//! consists of a [`Pair`] of outstanding counts behind the chunk of memory with the peer's endpoint (`peer::table`), and a slot
+//! of counters (`plugin_api::counters`). With one context, or if calls never overlap, there is one share, and the pair lies in
+//! the endpoint.
 //!
 //! ```text
 //! chunk of endpoints        pairs of share 0          pairs of share 1
@@ -20,8 +21,8 @@ use crate::peer::outstanding::Pair;
 
 /// Bytes from a chunk of endpoints to the pairs of share 0, and the alignment of the chunk.
 pub(crate) const CHUNK: usize = 64 << 10;
-/// Bytes from a share's pairs to the next one's: two cache lines more than they take, so that the pairs of a peer do not all fall
-/// in one set of a processor's cache.
+/// Bytes from a share's pairs to the next share's: two cache lines more than their size, so that the pairs of a peer do not all
+/// fall into one set of a processor's cache.
 pub(crate) const PAIRS: usize = CHUNK / align_of::<Endpoint>() * size_of::<Pair>() + 128;
 
 /// The number of shares of a transport with `contexts` contexts. `threaded`: calls may overlap.

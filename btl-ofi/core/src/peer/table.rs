@@ -1,10 +1,9 @@
 //! The table of all peers: the memory of endpoints, and the index from the host's process numbers.
 //!
-//! Operations name endpoints by address, so endpoints lie in chunks that never move. Local peers have their own
-//! chunks: only they carry the data by which their process is reached, and only their processes are checked by the
-//! failure detector. The [index](index) takes nothing for peers that are connected in the order of their numbers. So a
-//! million remote peers take 48 bytes each. With several contexts the pairs of counters of each context follow a chunk
-//! (`peer::share`).
+//! Operations name endpoints by address, so endpoints lie in chunks that never move. Local peers have their own chunks: only
+//! they have the data for access to their process, and the failure detector checks only their processes. The [index](index)
+//! takes no memory for peers that are connected in the order of their numbers. So a million remote peers take 48 bytes each.
+//! With several contexts, the pairs of counters of each context follow a chunk (`peer::share`).
 
 mod index;
 
@@ -20,14 +19,14 @@ use crate::peer::endpoint::{Endpoint, LocalPeer};
 use crate::peer::reach::{Probe, Reach};
 use crate::peer::share;
 
-/// Number of endpoints in a chunk, large enough that the overhead of each chunk counts for little. Unused endpoints are
-/// not touched, so they take no memory.
+/// Number of endpoints in a chunk, so large that the overhead of a chunk is small. Unused endpoints are never written, so they
+/// take no memory.
 const CHUNK: usize = 1024;
 /// Set in the words of the index for local peers.
 const LOCAL: u32 = 1 << 31;
 
-/// Memory for values that keep their address until the table is dropped. A value that is given back stays readable
-/// until a later value takes its place.
+/// Memory for values that keep their address until the table is dropped. A returned value stays readable until a later value
+/// takes its place.
 struct Places<T> {
     chunks: Vec<Chunk<T>>,
     /// If there are several shares, their pairs follow each chunk.
@@ -149,7 +148,7 @@ pub(crate) struct Endpoints {
     index: Index,
 }
 
-/// In two lists, because both together would be filled up to a multiple of 8 bytes.
+/// In two lists, because padding would round both together up to a multiple of 8 bytes.
 #[derive(Default)]
 struct Reached {
     /// At address 0 where memory was not readable.

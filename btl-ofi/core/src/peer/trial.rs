@@ -1,10 +1,10 @@
 //! A trial connection: whether the process of a peer on another node still listens.
 //!
-//! For providers that connect by TCP when they first send, and that answer `FI_EAGAIN` while the connection is not made.
-//! Some never report that it is refused, but try again at each call. A peer's address there is the one at which
-//! its process listens, from before the peer publishes it until the transport closes. A refused connection therefore
-//! proves that the peer is gone; nothing else does. Nothing is sent. At most one trial of a peer is open at a time: while
-//! it is, its end tells that the process may have died.
+//! For providers that connect by TCP at the first send, and return `FI_EAGAIN` while the connection is not established.
+//! Some never report a refused connection, but try again at each call. A peer listens at its address from before it
+//! publishes the address until its transport closes. So a refused connection proves that the peer is dead; nothing else
+//! does. A trial sends no data. A peer has at most one open trial at a time. If an open trial breaks, the process may
+//! have died.
 
 use std::ffi::c_int;
 use std::os::fd::OwnedFd;
@@ -12,11 +12,11 @@ use std::os::fd::OwnedFd;
 use crate::base::error::CallError;
 use crate::base::sys;
 
-/// A connection that was begun.
+/// A connection that was started.
 #[derive(Debug)]
 pub(crate) struct Trial(OwnedFd);
 
-/// What is known of the process at an address.
+/// The known state of the process at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listener {
     /// No process listens there.

@@ -1,4 +1,4 @@
-//! The module that Open MPI has.
+//! The module that is given to Open MPI.
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};

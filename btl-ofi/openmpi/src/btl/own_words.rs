@@ -1,13 +1,13 @@
-//! Who changes the words of this process's own windows.
+//! Decides who changes the words of this process's own windows.
 //!
-//! For a compare-and-swap on its own window a rank passes no handle, and after NOT_SUPPORTED makes it by loads and stores under
-//! osc/rdma's lock. Both ways lose updates where the peers choose the other one:
-//! - Memory of the program (MPI_Win_create): peers come with a handle, and do not take the lock. So the component must execute
-//!   it.
-//! - Memory of MPI_Win_allocate, if all ranks are on one node: it lies in a segment that one rank makes and registers, and all
-//!   map. Peers come without a handle, are refused, and take the lock. So the component must refuse.
+//! For a compare-and-swap on its own window a rank passes no handle. After NOT_SUPPORTED, it makes the swap by loads and stores
+//! under osc/rdma's lock. Executing and refusing both lose updates if the peers do the opposite:
+//! - Memory of the program (MPI_Win_create): peers pass a handle, and do not take the lock. So the component must execute the
+//!   swap.
+//! - Memory of MPI_Win_allocate, if all ranks are on one node: the memory lies in a segment that one rank makes and registers,
+//!   and that all ranks map. Peers pass no handle, are refused, and take the lock. So the component must refuse.
 //!
-//! 4.1.4 does not tell the component which one it is. Its segments are found by their names.
+//! 4.1.4 does not tell the component which kind a window is. The component recognises the segments by their names.
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};

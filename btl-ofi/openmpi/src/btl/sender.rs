@@ -1,8 +1,9 @@
-//! The sender's name, at the end of messages that Open MPI answers through the sender's endpoint ([`ANSWERED_TAGS`]): the
-//! requests of active-message RDMA (5.0, 6.0), by which osc/rdma makes a window whose processes no BTL reaches all.
+//! The sender's name, at the end of messages that Open MPI answers through the sender's endpoint ([`ANSWERED_TAGS`]). These
+//! are the requests of active-message RDMA (5.0, 6.0). osc/rdma uses it for windows on which no single BTL reaches all
+//! processes.
 //!
-//! Processes are added on demand, so a target may not have added the origin. Open MPI ends the process on a request without an
-//! endpoint. By the name the receiver adds the sender first.
+//! Processes are added on demand, so a target may not have added the origin. Open MPI aborts the process on a request without
+//! an endpoint. So the receiver first adds the sender, which it finds by the name.
 
 use std::ptr;
 

@@ -1,4 +1,4 @@
-//! Long puts and gets that found no room and were taken all the same. Progress posts them (`entries::kept`).
+//! Long puts and gets that found no room and were accepted anyway. Progress posts them (`entries::kept`).
 
 use std::collections::VecDeque;
 use std::ffi::c_void;

@@ -1,5 +1,5 @@
-//! The descriptors and transfers that found no room, in the order of their calls. Each endpoint has a queue of its own, so
-//! that a peer without room delays its own only.
+//! The descriptors and transfers that found no room, in the order of their calls. Each endpoint has its own queue, so a peer
+//! without room delays only its own queue.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;

@@ -1,5 +1,5 @@
-//! How many calls of each kind the program made on windows, as performance variables of MPI_T. Windows whose ranks share memory
-//! make many of them without the transport, whose counters do not show them.
+//! Counts the program's calls on windows by kind, as performance variables of MPI_T. Windows whose ranks share memory make many
+//! calls without the transport; the transport's counters do not show these calls.
 
 use std::ffi::{c_int, c_ulonglong, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};

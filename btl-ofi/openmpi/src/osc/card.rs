@@ -1,4 +1,4 @@
-//! The numbers by which the ranks of a window tell each other what they are.
+//! The cards: numbers by which the ranks of a window describe themselves to each other.
 
 use crate::osc::transport::Scope;
 

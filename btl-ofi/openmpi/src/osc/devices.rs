@@ -1,7 +1,7 @@
-//! Memory of devices: whether windows look for it, what a transport knows of it, and the copy functions of the program.
+//! Memory of devices: whether windows look for such memory, how a transport handles it, and the program's copy functions.
 //!
-//! By default the CUDA driver is looked for with each window that is made and all memory that is attached, and only among the
-//! libraries that the process has loaded: a program without CUDA starts no driver, and its calls look up no buffer.
+//! By default each new window and each attached memory looks for the CUDA driver, and only among the libraries that the
+//! process has loaded. So a program without CUDA starts no driver, and its calls look up no buffer.
 
 use std::borrow::Cow;
 use std::ffi::c_void;

@@ -1,4 +1,4 @@
-//! Errors of the engine as codes of Open MPI.
+//! Converts errors of the engine to codes of Open MPI.
 
 use std::ffi::c_int;
 

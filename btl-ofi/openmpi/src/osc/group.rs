@@ -1,4 +1,4 @@
-//! The ranks of a window as the engine sees them. The communicator is used only while the window is made.
+//! The ranks of a window in the engine's terms. The communicator is used only during the window's creation.
 
 use std::ptr::null_mut;
 use std::sync::Arc;

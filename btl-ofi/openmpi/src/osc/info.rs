@@ -1,4 +1,4 @@
-//! Hints of a window's creation, from Open MPI's info.
+//! Reads the hints of a window's creation from Open MPI's info.
 
 use std::ffi::CStr;
 use std::fmt::Write as _;

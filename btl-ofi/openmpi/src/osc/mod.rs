@@ -1,10 +1,11 @@
-//! The component `osc`: Open MPI's windows, straight on the window engine.
+//! The component `osc`: Open MPI's windows, directly on the window engine.
 //!
-//! - `component`: what Open MPI looks up; `params`, `log`; `published`: which processes have the component.
-//! - `select`: how the ranks of a window agree, by `card`s; `ucx`: when another component serves it better; `transport`: the one transport of all windows, with its `services`; `group`: the
-//!   ranks of a window as the engine sees them.
-//! - `module`: the functions of a window; `calls` counts theirs; `convert`, `shape` and `ops`: datatypes and operations; `request`; `progress`, `progress_thread`; `info`; `error`.
-//! - `devices`: memory of devices; `program`: what `openmpi_ofi_rs.h` has for programs.
+//! - `component`: the structure that Open MPI looks up; `params`, `log`; `published`: which processes have the component.
+//! - `select`: how the ranks of a window agree, by `card`s; `ucx`: whether another component serves the window better;
+//!   `transport`: the transports of all windows, with their `services`; `group`: the ranks of a window in the engine's terms.
+//! - `module`: the functions of a window; `calls` counts their calls; `convert`, `shape` and `ops`: datatypes and operations;
+//!   `request`; `progress`, `progress_thread`; `info`; `error`.
+//! - `devices`: memory of devices; `program`: the functions of `openmpi_ofi_rs.h` for programs.
 
 mod calls;
 mod card;

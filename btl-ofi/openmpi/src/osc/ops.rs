@@ -1,4 +1,4 @@
-//! Operations of MPI as the engine's.
+//! Converts operations of MPI to operations of the engine.
 
 use std::ffi::c_int;
 

@@ -1,4 +1,4 @@
-//! The parameters: those of this component, and those of the transport, which the component btl registers unless it is not
+//! The parameters of this component, and those of the transport. The component btl registers the transport's, unless it is not
 //! loaded or not opened.
 
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
-//! What a program asks of the component itself, by the inline functions of `openmpi_ofi_rs.h`: the level of device support, and
-//! copy functions of its own. The level is a variable of MPI_T too.
+//! Requests of a program to the component itself, by the inline functions of `openmpi_ofi_rs.h`: the level of device support,
+//! and copy functions of the program. The level is also a variable of MPI_T.
 //!
-//! A program may call before MPI_Init, while nothing of Open MPI is up.
+//! A program may make these requests before MPI_Init, when no part of Open MPI is initialised.
 
 use std::ffi::{c_int, c_ulonglong, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};

@@ -1,4 +1,4 @@
-//! Progress: what Open MPI's progress calls while there are windows, and how the calls of windows wait.
+//! Progress: the function that Open MPI's progress calls while windows exist, and the waits of window calls.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,6 @@
-//! The progress thread (`osc_ofi_rs_progress_thread`): it serves the operations of other processes while this one computes. It makes
-//! the transport's progress only, and with it runs Open MPI's functions of operations, which compute alone. Open MPI's requests are
-//! completed by calls of the program, since other threads may not enter Open MPI where it was not initialised for them.
+//! The progress thread (`osc_ofi_rs_progress_thread`): it serves the operations of other processes while this process computes.
+//! It makes only the transport's progress, which also runs Open MPI's operation functions; these only compute. Calls of the
+//! program complete Open MPI's requests, because other threads may not enter Open MPI unless it was initialised for them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! Which processes have this component. Each publishes a number when Open MPI opens its components; where one has not, all ranks
-//! of a window leave it to another component.
+//! Records which processes have this component. Each process publishes a number when Open MPI opens its components. If a
+//! process has published none, all ranks of a window leave it to another component.
 
 use std::collections::HashMap;
 use std::ffi::c_int;

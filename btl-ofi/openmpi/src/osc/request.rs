@@ -1,4 +1,4 @@
-//! Requests: those of the engine that are under way, each with the one that the program has. Progress completes them.
+//! Requests: the outstanding requests of the engine, each with the program's request. Progress completes them.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,16 +1,16 @@
-//! How the ranks of a window make it together, or leave it together to another component.
+//! How the ranks of a window create it together, or leave it together to another component.
 //!
-//! Open MPI has no second choice when a component's `select` fails, so what a rank cannot is agreed on first: in one exchange among
-//! processes that know each other, in three where some meet for the first time (what each is; addresses; whether all were
-//! reached).
+//! Open MPI has no second choice if a component's `select` fails. So the ranks first agree on what every rank can do: in one
+//! exchange among processes that know each other, in three exchanges if some meet for the first time (the cards; addresses;
+//! whether all were reached).
 //!
 //! Ranks of one node meet by the transport without a provider ([`Scope::Node`]). A rank proposes this if Open MPI places all
 //! ranks on its node. If proposals differ, or memory does not reach a rank, all ranks see this in the exchanges, and meet again
 //! by the transport that reaches all.
 //!
-//! Then the engine makes the window, with exchanges of its own, and fails on all ranks alike. If some rank cannot make the
-//! window, all delegate to the component of the next lower priority. If all say in the first exchange that osc/ucx serves
-//! the window better ([`ucx`]), all delegate to osc/ucx.
+//! Then the engine creates the window, with exchanges of its own, and fails on all ranks alike. If some rank cannot create the
+//! window, all ranks delegate to the component of the next lower priority. If all ranks report in the first exchange that
+//! osc/ucx serves the window better ([`ucx`]), all delegate to osc/ucx.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;

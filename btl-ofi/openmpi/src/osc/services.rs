@@ -1,5 +1,5 @@
-//! What a transport's table of functions asks of its host: parameters, the exchange of addresses, log lines. The addresses
-//! are exchanged by [`select`](super::select); this keeps them, for each transport by itself.
+//! The services that a transport's table of functions needs from its host: parameters, the exchange of addresses, log
+//! lines. [`select`](super::select) exchanges the addresses; this module keeps them, separately for each transport.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_void};

@@ -1,7 +1,8 @@
-//! Where the bytes of types with gaps lie, kept for the calls to come: a program makes few types and many calls with them.
+//! The positions of the bytes of types with gaps, kept for later calls: a program makes few types and many calls with them.
 //!
-//! A shape is found again by what the type's description says, not by the type's address: a program may free a type and get another at
-//! its place. Each thread keeps the shapes of its own calls, so no call waits for another thread's, and up to [`MOST_BYTES`] of them.
+//! A shape is found by the content of the type's description, not by the type's address: a program may free a type and get
+//! another one at the same address. Each thread keeps the shapes of its own calls, in up to [`MOST_BYTES`] bytes, so no call
+//! waits for another thread.
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};

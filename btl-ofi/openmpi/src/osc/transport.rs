@@ -1,6 +1,6 @@
-//! The transports of this process's windows: each opened with the first window that needs it, closed when Open MPI ends. One has
-//! no provider and serves windows whose ranks memory reaches, so a program on one node never opens libfabric; the other serves all
-//! others. Each is the transport's table of functions, linked into this file.
+//! The transports of this process's windows. Each is opened with the first window that needs it, and closed when Open MPI ends.
+//! One transport has no provider and serves windows whose ranks it reaches by memory, so a program on one node never opens
+//! libfabric. The other transport serves all other windows. Each is the transport's table of functions, linked into this file.
 
 use std::any::Any;
 use std::collections::HashMap;

@@ -1,7 +1,8 @@
-//! Whether osc/ucx serves a window better than this component: where processors would make this component's puts, over TCP, and UCX
-//! reaches a network card that makes them itself. Then libfabric has no provider for the card, or was built without it.
+//! Whether osc/ucx serves a window better than this component. It does if processors would make this component's puts, over
+//! TCP, and UCX reaches a network card that makes puts itself. In this case libfabric has no provider for the card, or was
+//! built without it.
 //!
-//! Each rank says so of itself, and all must: a window has one component.
+//! Each rank decides for itself, and all must agree: a window has one component.
 
 use std::ffi::{CStr, c_int};
 use std::fs::{self, OpenOptions};

@@ -1,5 +1,5 @@
-//! The transport's parameters `btl_ofi_*`, as far as both components read them alike: their names and defaults, and the check of
-//! a value.
+//! The part of the transport's parameters `btl_ofi_*` that both components read alike: their names and defaults, and the check
+//! of a value.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! The names `btl_ofi_*` of a component that is named `ofi_rs`: users give these, and the C component, if it is loaded too,
-//! registers some of them.
+//! The names `btl_ofi_*` of the parameters of the component `ofi_rs`. Users set these names; the C component, if it is loaded
+//! too, registers some of them.
 
 use std::ffi::{CStr, CString};
 

@@ -1,5 +1,5 @@
-//! Appending to the file that the user named (`btl_ofi_stats_file`). It may lie in a folder like `/tmp`, where others may have
-//! put something else under its name, and it may not grow for ever.
+//! Appends to the file that the user named (`btl_ofi_stats_file`). The file may lie in a folder like `/tmp`, where another
+//! user may have put something else under the name. The file must not grow without limit.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
@@ -65,7 +65,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether this is what stands behind stdout or stderr, which often is a pipe to a launcher.
+/// Whether this file is stdout or stderr, which is often a pipe to a launcher.
 fn is_own_output(found: &Metadata) -> bool {
     let (stdout, stderr) = (io::stdout(), io::stderr());
     [stdout.as_fd(), stderr.as_fd()].into_iter().any(|output| {

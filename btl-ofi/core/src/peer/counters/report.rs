@@ -24,7 +24,7 @@ fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// What all contexts counted; `None` for a peer without traffic.
+/// The sum over all contexts; `None` for a peer without traffic.
 fn peer(shares: &[Share], slot: usize) -> Option<Value> {
     let sum = |of: &dyn Fn(&PeerCounters) -> &AtomicU64| -> u64 {
         let each = shares.iter().map(|share| read(of(&share.peers[slot])));

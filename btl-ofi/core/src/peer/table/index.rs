@@ -1,17 +1,17 @@
 //! The index of peers: from the host's process numbers to the places of endpoints.
 //!
-//! Hosts number their processes from 0 and connect them in that order, so numbers and places follow each other in long *runs*,
-//! which take no memory for each peer. A number in no run has a word in a hash table. A run may name a place that has another
-//! peer since, so the caller compares the number that stands there.
+//! Hosts number their processes from 0 and connect them in this order, so numbers and places follow each other in long *runs*,
+//! which take no memory for each peer. A number outside of all runs has a word in a hash table. A run may name a place that
+//! another peer uses now, so the caller compares the number stored at the place.
 
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-/// Runs that are kept. Numbers that come in no order make many short ones.
+/// Maximum number of runs. Numbers in random order make many short runs.
 const MOST_RUNS: usize = 1024;
 
-/// Numbers that follow each other, with words that do so too.
+/// Consecutive numbers with consecutive words.
 struct Run {
     proc: u64,
     word: u32,

@@ -1,4 +1,4 @@
-//! The table beside maps and lists.
+//! Tests of the table against maps and lists.
 
 use super::*;
 use crate::peer::liveness::ProcessId;
@@ -97,7 +97,7 @@ fn what_reaches_a_peer_goes_with_it() {
     assert_eq!(probe(&peers, 4), None);
 }
 
-/// Connects and releases in any order, beside a map.
+/// Connects and releases peers in random order, and compares with a map.
 #[test]
 fn the_index_is_a_map() {
     let mut state = 1u64;

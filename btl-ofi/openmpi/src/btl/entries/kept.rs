@@ -1,7 +1,7 @@
 //! Puts and gets of pml/ob1 that find no room. ob1 repeats a refused get only after some later completion of its own, which may
-//! never come, and sends through messages what a put was to move. So the component takes such a transfer and posts it in a
-//! later progress. Transfers no longer than a message that is sent at once are refused as before: ob1 has hardly any, and
-//! osc/rdma, which repeats refused transfers, should make progress instead of filling memory with them.
+//! never come; it sends the data of a refused put through messages. So the component keeps such a transfer and posts it in a
+//! later progress. Transfers no longer than an immediately sent message are still refused: ob1 has hardly any, and osc/rdma,
+//! which repeats refused transfers, should make progress instead of filling memory with them.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;

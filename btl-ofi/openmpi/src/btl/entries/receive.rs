@@ -1,4 +1,4 @@
-//! Messages that arrive.
+//! Received messages.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null};

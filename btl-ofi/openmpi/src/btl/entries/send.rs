@@ -1,10 +1,10 @@
-//! Two-sided messages: descriptors, their sending, and messages that go at once. pml/ob1 relies on these rules:
+//! Two-sided messages: descriptors, their sending, and messages sent at once. pml/ob1 relies on these rules:
 //! - `send` returns 1 if the message has left. Then it calls the descriptor's function only if the descriptor asks for
 //!   that always. It returns 0 if the function will be called later.
-//! - A message that is said to have left arrives although this process does not enter Open MPI again: MPI_Send may have returned.
-//! - "Out of resource" from `send` is followed by another attempt only after some later completion, which may never come. So
-//!   `send` keeps a descriptor that finds no room, and returns 0.
-//! - `sendi` may fail for lack of room; Open MPI then resets the convertor and sends the descriptor that it is given.
+//! - A message reported as sent arrives even if this process does not enter Open MPI again: MPI_Send may have returned.
+//! - After "out of resource" from `send`, ob1 tries again only after some later completion, which may never come. So `send`
+//!   keeps a descriptor that finds no room, and returns 0.
+//! - `sendi` may fail for lack of room; Open MPI then resets the convertor and sends the descriptor from `sendi`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull, null, null_mut};

@@ -1,5 +1,5 @@
-//! Accumulates. The element type alone decides what computes an element: the engine, of types that it knows; of all others Open MPI's
-//! own function for operation and type.
+//! Accumulates. The element type alone decides how an element is computed: the engine computes types that it knows; for all
+//! other types Open MPI's own function for operation and type does.
 
 use std::ffi::{c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! Epochs, and what else concerns a whole window.
+//! Epochs, and other calls on a whole window.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{MutexGuard, PoisonError};

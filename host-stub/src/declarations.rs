@@ -1,5 +1,5 @@
-//! Every parameter of the host, for lists of them and for finding names that mean nothing. Each is declared by the layer that
-//! reads it. Beside them, the parameters that are gone.
+//! Every parameter of the host, for lists of parameters and for finding unknown names. The layer that reads a parameter
+//! declares it. Removed parameters are listed here too.
 
 use mca_params::{Declaration, Removed};
 

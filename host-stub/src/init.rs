@@ -1,4 +1,4 @@
-//! The beginning of a job.
+//! Starts a job.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A process's part in a job: who it is, the transport it talks through, and its peers.
+//! A process's part in a job: its rank, its transport, and its peers.
 
 mod devices;
 mod error;

@@ -1,4 +1,4 @@
-//! Where log lines go: to stderr, each with the rank it comes from.
+//! Log lines: each goes to stderr, with the rank that it comes from.
 
 use std::fmt;
 

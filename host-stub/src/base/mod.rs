@@ -1,4 +1,5 @@
-//! What every layer stands on: settings, messages, and with them the base of the window engine.
+//! The foundation of every layer: settings and messages, and with them the base of the window
+//! engine.
 //!
 //! - [`params`] and [`log`]: the plugin's and the host's settings and messages.
 //! - [`trace`]: the file of a trace.

@@ -1,8 +1,8 @@
 //! The file of a trace, which a rank writes (`host_trace`) and `host-stub trace` reads.
 //!
-//! What lives here: the layout that writer and reader share. A file is a [`Head`] and then [`Record`]s up to its end, all in
-//! the byte order of the machine that wrote it. Records come in the order of their ends. A file may end within a record: its
-//! writer was killed, or the disk was full.
+//! This module holds the layout that writer and reader share. A file is a [`Head`] and then [`Record`]s up to its end, all in
+//! the byte order of the machine that wrote the file. Records are in the order of their ends. A file may end within a record if
+//! its writer was killed or the disk was full.
 //!
 //! Times are nanoseconds of `CLOCK_MONOTONIC`, which all processes of a host share. The head has both clocks at one moment.
 

@@ -1,4 +1,4 @@
-//! What the launcher told a process through its environment.
+//! The data that the launcher passes to a process through its environment.
 
 use super::BootstrapError;
 use super::protocol::MAX_RANKS;

@@ -1,8 +1,8 @@
-//! How the processes of a job learn of each other: rank, size, published data, and a fence.
+//! How the processes of a job find each other: rank, size, published data, and a fence.
 //!
-//! [`from_environment`] finds what this process was started by: the [`local`] launcher, one with a
-//! server of PMIx ([`pmix`]), or nobody ([`Singleton`]). Nothing here knows the transport; a wait here gets a function to
-//! call meanwhile, because a peer's operation may need this process's progress.
+//! [`from_environment`] finds out who started this process: the [`local`] launcher, a launcher with a PMIx server
+//! ([`pmix`]), or nobody ([`Singleton`]). This module does not know the transport. A wait here gets a function that it
+//! calls while waiting, because a peer's operation may need this process's progress.
 
 mod environment;
 pub mod local;

@@ -1,11 +1,10 @@
 //! The public calls of a communicator.
 //!
-//! Buffers are raw, as in MPI: elements of `datatype`, without alignment. A null send buffer means
-//! that the operand is where the result will be (MPI_IN_PLACE), at the root where there is one.
-//! On a device they may be too, named as any call's buffers are ([`crate::device`]); the third way is
-//! [`CollArgs::on_device`].
-//! Every rank calls the collectives of a communicator in the same order, with the same counts, types,
-//! operations and roots; what happens otherwise is an error or a wait without end.
+//! Buffers are raw, as in MPI: elements of `datatype`, without alignment. A null send buffer means that the operand is
+//! in the receive buffer (MPI_IN_PLACE), at the root if the call has one. Buffers may be on a device, named as in any
+//! other call ([`crate::device`]); the third way is [`CollArgs::on_device`]. Every rank calls the collectives of a
+//! communicator in the same order, with the same counts, types, operations and roots. Otherwise a call returns an
+//! error or waits for ever.
 
 use plugin_api::Datatype;
 

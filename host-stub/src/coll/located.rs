@@ -1,5 +1,5 @@
-//! Collectives with buffers that may be on a device: where they are is found out before the call goes on. An entry of the
-//! communicator's table sees buffers on a device if it takes them, and otherwise host memory in their place
+//! Collectives with buffers that may be on a device. The call first finds out where they are. An entry of the communicator's
+//! table gets device buffers if it takes them, and otherwise host memory in their place
 //! ([`CollTable::call`](super::CollTable::call)).
 
 use super::{CollArgs, CollRequest, Collective};

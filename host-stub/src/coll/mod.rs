@@ -2,11 +2,11 @@
 //!
 //! - Public calls (`calls`) check their arguments and go through the table that the communicator
 //!   points to ([`CollTable`]).
-//! - Layers override entries of that table when a communicator is made, and restore it when it is
-//!   freed; a table knows the one that it overrides.
+//! - Layers override entries of that table when a communicator is made, and restore them when it is
+//!   freed; a table refers to the table that it overrides.
 //! - The first table is the host's default (`defaults`): published `algorithms` as schedules over
 //!   one-sided operations.
-//! - [`node`] is a layer over it: ranks of one node through shared memory.
+//! - [`node`] is a layer above the default table: ranks of one node use shared memory.
 
 pub(crate) mod algorithms;
 mod calls;

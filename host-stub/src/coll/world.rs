@@ -1,4 +1,4 @@
-//! The first communicator, and what the host gives it: its own collectives, and its layer for a node.
+//! The first communicator, and the host's defaults for it: its collectives, and its layer for a node.
 
 use std::sync::Arc;
 

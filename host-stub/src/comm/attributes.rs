@@ -1,4 +1,4 @@
-//! What layers keep with a communicator.
+//! Data that layers attach to a communicator.
 
 use std::any::Any;
 use std::sync::{Arc, PoisonError, RwLock};

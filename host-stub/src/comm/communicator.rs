@@ -1,4 +1,4 @@
-//! A communicator: who is in it, and its end.
+//! A communicator: its members, and its end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,22 +1,21 @@
-//! Context numbers: each rank knows which it has in use, and the ranks of a new communicator take
-//! the lowest that all have free.
+//! Context numbers: each rank knows the numbers that it uses, and the ranks of a new communicator take the lowest number that
+//! is free on all of them.
 //!
-//! Threads of one process agree with other ranks at the same time, on numbers for other communicators and in an order of
-//! their own. One thread at a time offers the numbers of the process, for the time of an exchange; the others offer an
-//! empty mask. If any rank has offered an empty mask, all ranks of the agreement try again. Of several threads the one with
-//! the lowest turn goes first, on every rank (Gropp and Thakur, "Thread-Safety in an MPI Implementation: Requirements and
-//! Analysis", 2007). No thread queues, or takes the numbers, before a first exchange has shown that all ranks have begun the
-//! agreement. So every agreement ends:
+//! Threads of one process agree with other ranks at the same time, on numbers for different communicators and in different
+//! orders. Only one thread at a time offers the numbers of the process, during one exchange; the others offer an empty mask. If
+//! any rank has offered an empty mask, all ranks of the agreement try again. The thread with the lowest turn goes first, on
+//! every rank (Gropp and Thakur, "Thread-Safety in an MPI Implementation: Requirements and Analysis", 2007). No thread queues
+//! or takes the numbers before a first exchange has shown that all ranks have begun the agreement. So every agreement ends:
 //!
-//! 1. A thread in the first exchange may wait for the program of another process, which may wait for another thread here.
-//!    It holds nothing, and goes before nobody.
-//! 2. Once all ranks have begun an agreement, each goes from exchange to exchange and waits for nothing else. So every
-//!    further exchange ends, and the numbers come back.
-//! 3. Of the agreements that all their ranks have begun, take the one with the lowest turn. It becomes the first in the
-//!    queue at each of its ranks. From then on no other takes the numbers there, and those that are taken come back (2). So
-//!    an exchange comes in which all its ranks offer theirs, and that ends it. Then the same holds for the next turn.
+//! 1. A thread in the first exchange may wait for the program of another process, which may wait for another thread of this
+//! process. The first thread holds no numbers and is in no queue, so it delays nobody.
+//! 2. Once all ranks have begun an agreement, each rank goes from exchange to exchange and waits for nothing else. So every
+//! further exchange ends, and the numbers are returned.
+//! 3. Consider the agreements that all their ranks have begun. The one with the lowest turn becomes the first in the queue at
+//! each of its ranks. From then on no other agreement takes the numbers there, and taken numbers are returned (2). So in some
+//! exchange all its ranks offer their numbers, and this exchange ends the agreement. Then the same holds for the next turn.
 //!
-//! An agreement with a lower turn that begins meanwhile goes first. A program begins finitely many.
+//! An agreement with a lower turn that begins later goes first. A program begins only finitely many.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

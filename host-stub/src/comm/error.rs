@@ -1,4 +1,4 @@
-//! What calls on communicators fail with.
+//! The errors of calls on communicators.
 
 pub use crate::schedule::{CommError, CommResult};
 

@@ -1,5 +1,5 @@
-//! What ranks of a communicator tell each other to make things: bytes of any length, from each to
-//! all. Not for speed.
+//! Exchanges among the ranks of a communicator during creations: bytes of any length, from each
+//! rank to all. Not optimised for speed.
 
 use std::sync::Arc;
 

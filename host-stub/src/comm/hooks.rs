@@ -1,4 +1,4 @@
-//! What layers want to be called for: every communicator that is made, and every one that goes.
+//! The hooks of layers: called for every communicator that is made, and for every one that is freed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! A communicator as what windows are made over.
+//! A communicator as the set of ranks that windows are made over.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a process keeps for all its communicators.
+//! A process's data for all its communicators.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -1,10 +1,9 @@
-//! Conditions: what a thread or a task sleeps on, and a completion signals.
+//! Conditions: a thread or a task sleeps on a condition until a completion signals it.
 //!
-//! Wait and signal alternate, starting with wait. The condition is *on* at first; a wait turns it
-//! off and blocks until a signal turns it on. A signal may come before its waiter sleeps, even
-//! before the call of wait: one such signal is kept (the queue has length one), and that wait returns
-//! at once. Everything is in one word, so that misuse is noticed by the same instruction that would
-//! otherwise succeed, and leaves the word as it was:
+//! Wait and signal alternate, starting with wait. The condition is *on* at first; a wait turns it off and blocks
+//! until a signal turns it on. A signal may come before its waiter sleeps, even before the call of wait. One such
+//! signal is kept (the queue has length one), and the wait returns at once. The whole state is one word, so the
+//! instruction that would otherwise succeed also detects misuse, and leaves the word unchanged:
 //!
 //! | bits | |
 //! | --- | --- |

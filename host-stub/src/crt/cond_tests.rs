@@ -1,5 +1,5 @@
-//! Conditions by themselves. In a file of their own, because the model checker's tests build the
-//! conditions without them.
+//! Tests of conditions alone. They are in a separate file, because the model checker's tests build
+//! the conditions without them.
 
 use std::time::Duration;
 

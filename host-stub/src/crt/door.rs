@@ -1,4 +1,5 @@
-//! How the calls of windows wait, and are watched: the engine's traits over the runtime.
+//! How window calls wait, and are watched while they wait: implements the engine's traits with the
+//! runtime.
 
 use std::sync::Arc;
 

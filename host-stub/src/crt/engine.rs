@@ -1,5 +1,5 @@
-//! What makes a job's progress: the transport's, and that of everything else that moves by itself
-//! ([`Source`]). How calls wait for it is told in `waits`.
+//! Makes a job's progress: the transport's, and that of every other [`Source`]. `waits` describes how calls wait for
+//! it.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};

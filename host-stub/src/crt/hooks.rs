@@ -1,8 +1,9 @@
-//! What a tasking runtime lends to the host, so that a task can wait without its thread.
+//! The functions that a tasking runtime gives to the host, so that a task can wait without blocking its
+//! thread.
 //!
-//! A runtime that can take a task off its thread
-//! and put it back (fibers, coroutines) gives `suspend` and `resume`; one that can only run another
-//! task for a while (`taskyield` under LLVM's libomp) gives `yield`.
+//! A runtime that can take a task off its thread and put it back (fibers, coroutines) gives `suspend` and
+//! `resume`. A runtime that can only run another task for a while (`taskyield` under LLVM's libomp) gives
+//! `yield`.
 
 use std::ffi::c_void;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,4 +1,4 @@
-//! Thread levels: what a program promises, what it is given, and the check that it keeps to it.
+//! Thread levels: the level that a program requests, the level that it gets, and the check that the program respects it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

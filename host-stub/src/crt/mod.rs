@@ -1,16 +1,16 @@
-//! The common runtime: what is blocked when a call blocks, and who makes progress meanwhile.
+//! The common runtime: decides what a blocking call blocks, and which thread makes progress while it blocks.
 //!
 //! - [`Mode`]: master, thread or task, chosen by `OMP_EXTERNAL` or [`set_external`] before init.
-//! - [`Level`]: how threads and tasks may call, and the [`Checker`] that sees to it.
+//! - [`Level`]: how threads and tasks may call, and the [`Checker`] that enforces this.
 //! - [`Cond`], [`wait`] and [`signal`]: the two-function interface between the host and a tasking
 //!   runtime (`crt_cond_t`, `crt_wait`, `crt_signal`). Conditions belong to threads or tasks and are
 //!   attached to requests, whose completion signals.
-//! - [`Hooks`]: what a tasking runtime lends so that a waiting task leaves its thread.
+//! - [`Hooks`]: the functions of a tasking runtime by which a waiting task leaves its thread.
 //! - [`Engine`]: progress, of the transport and of every [`Source`], and the one way to wait for it,
 //!   through which all blocking calls of the host go (`waits`, `tasks`). The wait queue passes the progress token
 //!   among the waiters (`wait_queue`), with or without a progress thread (`progress_thread`).
 //!
-//! Nothing here knows windows or collectives; they say what they wait for ([`Blocking`]).
+//! This module knows no windows or collectives; they state what they wait for ([`Blocking`]).
 
 mod completion;
 mod cond;

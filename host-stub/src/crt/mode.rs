@@ -1,6 +1,8 @@
-//! What a blocking call blocks: the program's choice, `OMP_EXTERNAL` or [`set_external`].
+//! The mode: selects what a blocking call blocks. The program chooses by `OMP_EXTERNAL` or
+//! [`set_external`].
 //!
-//! The choice is the process's, made before the first job is joined, and kept from then on.
+//! The choice holds for the whole process. It is made before the first job is joined, and never
+//! changes afterwards.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -1,4 +1,4 @@
-//! How a loop over shared memory paces itself: looks, then lets others run, then sleeps.
+//! How a loop over shared memory paces itself: it polls, then yields the processor, then sleeps.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! What conditions and the hand-over of progress are made of. The model checker's tests build the
-//! same files over loom's versions of these.
+//! The primitives under conditions and the hand-over of progress. The model checker's tests build
+//! the same files with loom's versions of these primitives.
 
 pub(super) use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence,

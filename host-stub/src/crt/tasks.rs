@@ -1,5 +1,4 @@
-//! How a task waits: suspended by its runtime's hooks, or between its looks at what it waits for while
-//! other tasks of its thread run.
+//! How a task waits: its runtime's hooks suspend it, or it lets other tasks of its thread run between its polls.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What the host can do about devices, in four levels: who calls, and whose memory.
+//! The host's device support, in four levels: which side calls, and whose memory is used.
 
 use std::fmt;
 

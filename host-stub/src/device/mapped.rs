@@ -1,4 +1,4 @@
-//! Rings that a device reaches.
+//! Rings that a device can access.
 
 use std::sync::Arc;
 

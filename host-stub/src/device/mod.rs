@@ -1,10 +1,10 @@
-//! Device memory from the host's side: which memory is where, in three ways for the caller to say so,
-//! and what the host can do about it.
+//! Device memory from the host's side: the location of memory, three ways in which the caller can state it, and the host's
+//! device support.
 //!
 //! A call with an address takes any of these, and does the same:
 //!
-//! 1. the device pointer, or a host pointer that is mapped on a device, by [`Devices::associate`] or by
-//!    the program's OpenMP: the host looks where it is;
+//! 1. the device pointer, or a host pointer that is mapped on a device, by [`Devices::associate`] or by the program's OpenMP:
+//! the host looks the location up;
 //! 2. a location that [`Devices::encode_location`] made, device and address in 64 bits;
 //! 3. either pointer with a layout marked [`on_device`](crate::win::Layout::on_device), or
 //!    [`CollArgs::on_device`](crate::coll::CollArgs::on_device) for a collective.
@@ -12,8 +12,8 @@
 //! Collectives work on host memory: buffers on a device go through copies, by the default algorithms in fragments
 //! (`schedule/staging.rs`).
 //!
-//! The host looks only once it knows of a device at all, or a location was encoded, or a layout marked. The registry of devices is the
-//! crate `osc-devices`, which Open MPI's component has too; here is what a host has beside it.
+//! The host looks locations up only once it knows any device, a location was encoded, or a layout was marked. The registry of
+//! devices is the crate `osc-devices`, which Open MPI's component uses too; this module adds the host's parts.
 
 mod level;
 mod mapped;

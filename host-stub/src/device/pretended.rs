@@ -1,6 +1,6 @@
-//! A device for machines without one: memory whose pages no load and no store may touch at its address,
-//! so that whatever reaches for it other than by a copy function faults. The functions reach it through
-//! a second mapping. They answer to the interface number of CUDA, which providers know.
+//! A simulated device for machines without one. No load or store may access the pages of its memory at
+//! their address, so every access other than by a copy function faults. The copy functions use a second
+//! mapping. They use the interface number of CUDA, which providers know.
 
 mod copies;
 

@@ -1,4 +1,4 @@
-//! The ring, with threads in the place of a device and of a proxy.
+//! Tests of the ring, with threads as device and proxy.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The devices of a job, and what the parameters make of them.
+//! The devices of a job, and their settings from parameters.
 
 use std::sync::Arc;
 

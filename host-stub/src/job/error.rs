@@ -1,4 +1,4 @@
-//! Why a job could not be joined, or went wrong.
+//! The reasons why a process could not join a job, or why the job failed.
 
 use plugin_api::Status;
 

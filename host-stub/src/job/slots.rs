@@ -1,4 +1,4 @@
-//! What layers above keep with a job, found by its type.
+//! Data that upper layers attach to a job, found by its type.
 
 use std::any::Any;
 use std::error::Error;

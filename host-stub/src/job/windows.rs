@@ -1,4 +1,4 @@
-//! A job as what windows are made over.
+//! A job as the set of ranks that windows are made over.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Starts the processes of a job on this machine and answers for how they end.
+//! Starts the processes of a job on this machine and reports how they end.
 //!
-//! [`launch`] runs the ranks, serves the sockets they find each other through, and ends the whole
-//! job when one of them fails. Afterwards nothing of the job is left: no process and no
-//! shared-memory segment. When the launcher itself is killed, the job's processes are too.
+//! [`launch`] runs the ranks, serves the sockets by which they find each other, and ends the whole job when one of them
+//! fails. Afterwards nothing of the job is left: no process and no shared-memory segment. If the launcher itself is
+//! killed, the job's processes are killed too.
 
 mod group;
 mod output;

@@ -1,4 +1,4 @@
-//! Ranks' output with the rank before each line.
+//! Prints the ranks' output with the rank before each line.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};

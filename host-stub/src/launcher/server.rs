@@ -1,7 +1,7 @@
-//! The launcher's end of the ranks' sockets: where ranks publish, look up, and wait for each other.
+//! The launcher's end of the ranks' sockets: ranks publish, look up, and wait for each other here.
 //!
-//! One thread serves all of them without blocking. A rank that sends what is not the protocol loses its connection, with the
-//! reason sent back.
+//! One thread serves all sockets without blocking. A rank that violates the protocol loses its connection; the server first
+//! sends it the reason.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};

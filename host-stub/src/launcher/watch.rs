@@ -1,4 +1,4 @@
-//! The launcher's watch over a job: what happens to its ranks, what that means, and its end.
+//! The launcher's supervision of a job: events of its ranks, their consequences, and the job's end.
 
 use std::io;
 use std::time::{Duration, Instant};

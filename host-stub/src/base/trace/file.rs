@@ -1,6 +1,5 @@
-//! Writing a trace: records gather in a buffer that a thread of its own
-//! writes to the file. Records that come while the buffer is full are counted and lost. The calls of the host never wait for
-//! the disk.
+//! Writes a trace: records gather in a buffer that a separate thread writes to the file. Records that arrive while the buffer
+//! is full are counted and lost. The calls of the host never wait for the disk.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! libpmix, opened at run time, and its calls with lengths and errors in Rust's terms.
+//! libpmix, opened at run time. Its calls have lengths and errors as Rust types.
 //!
 //! Only this file calls the library.
 

@@ -1,14 +1,14 @@
 //! An exchange among all ranks through published keys.
 //!
-//! What a rank has to say goes out in pieces, one a round: put, commit, fence, read the others'.
-//! Where a key may be put again ([`Keys::Again`]), two things that were measured shape it:
-//! - A commit sends everything the process ever put. So the keys are few and used again and again:
-//!   two of each size, in turns. A key is written again two rounds later, after a fence that every
-//!   reader entered when it had read.
+//! A rank sends its bytes in pieces, one in each round: put, commit, fence, read the other ranks'
+//! pieces. If a key may be put again ([`Keys::Again`]), two measured facts shape the rounds:
+//! - A commit sends everything that the process ever put. So the keys are few and reused: two of each
+//!   size, alternately. A key is written again two rounds later, after a fence that every reader
+//!   entered after its read.
 //! - A server (4.2, store `ds21`) loses a key whose value changes its length. So every value of a key
-//!   is as long as the first, filled up.
+//!   is padded to the length of the first.
 //!
-//! Elsewhere ([`Keys::Once`]) every round has a key of its own.
+//! Otherwise ([`Keys::Once`]) every round has a key of its own.
 
 use super::super::{BootstrapError, Lost, Progress};
 use super::client::{Client, Item, Owner};

@@ -1,8 +1,8 @@
 //! A rank of a job that `mpirun`, `prterun`, `srun` or another launcher with a PMIx server started.
 //!
-//! libpmix is opened when such a launcher is found in the environment, and not linked. `abi` and
-//! `client` are its interface, `quirks` how its versions and the servers differ; `exchange` and `published` make of it what a [`Bootstrap`]
-//! gives.
+//! libpmix is not linked. It is opened when the environment names such a launcher. `abi` and `client` are its interface, and
+//! `quirks` lists differences among its versions and among servers; `exchange` and `published` use it to implement a
+//! [`Bootstrap`].
 
 mod abi;
 mod client;

@@ -1,4 +1,4 @@
-//! Which ranks share a node, as far as the launcher says.
+//! The ranks that share a node, as reported by the launcher.
 
 use std::sync::OnceLock;
 

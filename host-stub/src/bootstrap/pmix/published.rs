@@ -1,9 +1,10 @@
-//! What ranks publish under keys, for all that ask.
+//! The items that ranks publish under keys, for all ranks that ask.
 //!
-//! The items of a rank travel together: at a fence, a rank whose items have changed puts them all
-//! under keys that are never written again (see [`exchange`](super::exchange) for why), and then
-//! one value of constant length that says which and how long, under one key, or where a key cannot
-//! be put again ([`Keys::Once`]) under a new key at every fence. Others read them when first asked.
+//! The items of a rank travel together. At a fence, a rank whose items have changed puts them all
+//! under keys that are never written again (reason: [`exchange`](super::exchange)). Then it puts
+//! one value of constant length with the keys and the length of the items, under one key, or under
+//! a new key at every fence if a key cannot be put again ([`Keys::Once`]). Other ranks read the
+//! items at the first request.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,4 +1,4 @@
-//! How versions of libpmix and launchers' servers differ, as far as it was measured.
+//! Measured differences among versions of libpmix and among launchers' servers.
 
 /// Set by every server, with its version.
 const SERVER_VERSION_ENV: &str = "PMIX_VERSION";

@@ -1,4 +1,4 @@
-//! Fields into frames and back; every length is checked before it is believed.
+//! Converts fields to frames and back; every length is checked before it is used.
 
 use super::{MAX_KEY, MAX_TEXT, ProtocolError, check_key};
 

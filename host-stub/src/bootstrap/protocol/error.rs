@@ -1,4 +1,4 @@
-//! What can be wrong with a message.
+//! The errors in a message.
 
 use std::fmt;
 

@@ -1,9 +1,9 @@
-//! What a rank and its launcher say to each other over the launcher's socket.
+//! The protocol between a rank and its launcher over the launcher's socket.
 //!
 //! A frame is its length (32 bits, little-endian, without itself) and a body; a body is a code and
-//! fields. Every length is checked against its limit before anything is allocated for it. Both
-//! sides decode with the functions here, so a malformed message is a [`ProtocolError`] that says
-//! what is wrong.
+//! fields. Every length is checked against its limit before any memory is allocated for it. Both
+//! sides decode with the functions here, so a malformed message becomes a [`ProtocolError`] that
+//! names the error.
 
 mod codec;
 mod error;

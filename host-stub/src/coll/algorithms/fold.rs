@@ -1,4 +1,4 @@
-//! Counts of ranks that are no power of two: the first ranks are folded in pairs, so that a power
+//! Numbers of ranks that are no power of two: the first ranks are folded in pairs, so that a power
 //! of two remains, and unfolded at the end (Rabenseifner and Träff, "More Efficient Reduction
 //! Algorithms for Non-Power-of-Two Number of Processors", 2004).
 

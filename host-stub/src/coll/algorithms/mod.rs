@@ -2,7 +2,7 @@
 //! or numbers of ranks better ([`crate::comm::table`]).
 //!
 //! Buffers are raw: the caller that starts the collective vouches for them (see [`crate::schedule`]).
-//! Rank `r` of `n` is meant where nothing else is said.
+//! Unless stated otherwise, the algorithms are described for rank `r` of `n`.
 
 mod allreduce;
 mod alltoall;

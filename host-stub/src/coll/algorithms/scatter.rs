@@ -1,4 +1,4 @@
-//! Scatter from a root. `all` is the root's buffer, `mine` where this rank's block goes.
+//! Scatter from a root. `all` is the root's buffer, and `mine` receives this rank's block.
 
 use super::at;
 use crate::schedule::Plan;

@@ -1,4 +1,4 @@
-//! The counters of the ranks, and where their slots are.
+//! The counters of the ranks, and the positions of their slots.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,14 +1,13 @@
-//! A layer over the default collectives: barrier, and short broadcasts, reduces and allreduces, of communicators whose ranks
-//! share a node go through memory that all of them have mapped. It uses what any layer has: hooks, an override, an
+//! A layer over the default collectives, for communicators whose ranks share a node. Barriers, and short broadcasts, reduces
+//! and allreduces, use memory that all ranks have mapped. The layer uses only what any layer has: hooks, an override, an
 //! attribute.
 //!
-//! Every rank has a line of counters and two slots for each size class, which it alone writes. A
-//! collective is a row of steps, numbered alike at every rank; in a step some ranks fill their
-//! slot and say so (`ready`), and each says when it has read all that it
-//! wanted (`done`). A slot is filled again two steps later, when everybody is done with it, so the
-//! filling of one overlaps with the reading of the other.
+//! Every rank has a line of counters, and two slots for each size class that only this rank writes. A collective is a
+//! sequence of steps, numbered alike at every rank. In a step some ranks fill their slot and signal this (`ready`), and each
+//! rank signals when it has finished its reads (`done`). A slot is filled again two steps later, when every rank is done
+//! with it, so the filling of one slot overlaps with the reading of the other.
 //!
-//! Longer ones, the other collectives and all nonblocking entries stay those of the table below.
+//! Longer transfers, the other collectives and all nonblocking entries remain those of the overridden table.
 
 mod exchange;
 mod layer;

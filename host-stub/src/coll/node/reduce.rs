@@ -1,5 +1,5 @@
-//! Reductions through shared memory: each rank shows its operand, and the ranks that need the result
-//! combine all operands.
+//! Reductions through shared memory: each rank copies its operand to its slot, and the ranks that
+//! need the result combine all operands.
 
 use super::lines::Mark;
 use super::state::Steps;

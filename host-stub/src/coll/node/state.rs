@@ -1,4 +1,4 @@
-//! What the layer keeps with a communicator, and the steps of its collectives.
+//! The layer's state of a communicator, and the steps of its collectives.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What a collective is called with.
+//! The arguments of a collective.
 
 use plugin_api::Datatype;
 

@@ -1,4 +1,4 @@
-//! The lists of blocks that v forms of collectives are called with.
+//! The lists of blocks that are arguments of v forms of collectives.
 
 use plugin_api::Datatype;
 

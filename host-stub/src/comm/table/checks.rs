@@ -1,4 +1,4 @@
-//! Whether a collective can be as it is called: found out before anything is sent.
+//! Checks the arguments of a collective before anything is sent.
 
 use super::args::{CollArgs, Collective};
 use super::blocks::BlockList;

@@ -1,5 +1,5 @@
-//! Collectives that layers run themselves. Their requests drive them, and so does the end of their
-//! communicator, which waits for all of them.
+//! Collectives that layers run themselves. Two things drive them: their requests, and the end of their communicator, which
+//! waits for all of them.
 
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 

@@ -1,9 +1,9 @@
-//! The table that the collectives of a communicator go through ([`CollTable`]): the arguments of its functions
-//! (`args`, `blocks`), the communicator as the calling rank sees it (`view`), what the
-//! nonblocking ones return (`request`; `layered` for requests that layers run, `placed` and `staged` for buffers of devices), which tables a process has (`tables`), and how layers change the one of a
-//! communicator (`overriding`).
+//! The table of a communicator's collectives ([`CollTable`]): the arguments of its functions (`args`, `blocks`), the
+//! communicator as the calling rank sees it (`view`), the requests of nonblocking calls (`request`; `layered` for requests that
+//! layers run, `placed` and `staged` for buffers of devices), the tables of a process (`tables`), and the way in which layers
+//! change a communicator's table (`overriding`).
 //!
-//! What the host's own functions do is above, in [`crate::coll`], which gives the first table.
+//! The host's own functions are above, in [`crate::coll`], which provides the first table.
 
 mod args;
 mod blocks;

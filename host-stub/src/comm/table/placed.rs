@@ -1,5 +1,5 @@
-//! Buffers of collectives that may be on a device: where they are, and host memory in their place for entries that do not
-//! take them.
+//! Buffers of collectives that may be on a device: their locations, and host memory in their place for entries that take
+//! no device buffers.
 
 use super::args::{CollArgs, Collective};
 use super::request::CollRequest;

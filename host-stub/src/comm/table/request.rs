@@ -1,4 +1,4 @@
-//! Collectives under way.
+//! Outstanding collectives.
 
 use std::sync::Arc;
 

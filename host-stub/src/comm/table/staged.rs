@@ -1,4 +1,4 @@
-//! Buffers of a collective on a device, and their bytes in host memory meanwhile.
+//! Device buffers of a collective, and the host memory that holds their bytes during the collective.
 
 use plugin_api::IoVec;
 

@@ -1,4 +1,4 @@
-//! The tables of a process, and the one that a communicator points to.
+//! The tables of a process, and the table that a communicator points to.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};

@@ -6,7 +6,7 @@
  * each other and not against the target's processor (no BTL_ATOMIC_GLOB). Every operation is done
  * when its call returns; its callback waits in a queue for progress or flush, as with a real device.
  *
- * Built as it stands it is a good plugin of this ABI, with -DFUTURE one of the next minor, with
+ * Built as it stands it is a good plugin of ABI 1.1, with -DFUTURE one of ABI 1.2, with
  * -DWANTS_REGISTRATION one that puts and gets only from and to registered memory. One of these makes
  * it one that a loader must refuse:
  *   -DBAD_MAGIC -DBAD_MAJOR -DBAD_SIZE -DBAD_ENTRY          the component's table
@@ -84,8 +84,6 @@ struct module {
     size_t waiting;
     btl_error_fn error_callback;
     void *error_context;
-    btl_apply_fn combine; /* set before the first apply */
-    void *combine_context;
     _Atomic uint64_t posted, completed, failed, again;
 };
 
@@ -95,6 +93,7 @@ struct btl_component {
     uint64_t queue_depth;
     uint64_t delay; /* nanoseconds from an operation to its callback: CMA_DELAY_US, for measuring waits */
     uint64_t breaking; /* CMA_BREAKING_BYTES: progress fails from an operation of this size on */
+    uint64_t failing;  /* CMA_FAILING_BYTES: puts and gets of this size end with BTL_ERROR */
     _Atomic bool broken;
     _Atomic uint32_t calls; /* of progress, to look for ended peers now and then */
 };
@@ -356,7 +355,6 @@ static btl_status check_remote(struct module *module, btl_endpoint *endpoint,
 }
 
 #include "plugin_operations.h"
-#include "plugin_apply.h"
 #include "plugin_peers.h"
 #include "plugin_tables.h"
 #include "plugin_component.h"

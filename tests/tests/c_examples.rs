@@ -59,8 +59,8 @@ fn compile_with(name: &str, folder: &str, variant: &str, options: &[String]) -> 
     out
 }
 
-/// Where the calls of `host_calls.h` begin that use what an older `host_coll_args_t` does not have.
-const NEWER_CALLS: &str = "/* Brings `count` elements of every rank to everyone, who";
+/// The first call of `host_calls.h` that uses fields which an older `host_coll_args_t` does not have.
+const NEWER_CALL: &str = "static inline int host_allgatherv(";
 
 /// Compiles `tables.c` with `host_stub.h` as it was, or will be: each change replaces one text of it. An older one has no
 /// calls with lists of blocks.
@@ -69,7 +69,8 @@ fn compile_with_header(variant: &str, changes: &[(&str, &str)]) -> PathBuf {
     let mut text = std::fs::read_to_string(include.join("host_stub.h")).unwrap();
     let mut calls = std::fs::read_to_string(include.join("host_calls.h")).unwrap();
     if variant == "OLDER" {
-        calls.truncate(calls.find(NEWER_CALLS).unwrap());
+        let newer = calls.find(NEWER_CALL).unwrap();
+        calls.truncate(calls[..newer].rfind("/*").unwrap());
         calls.push_str("#endif\n");
     }
     for (old, new) in changes {

@@ -17,8 +17,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use common::ranks::passes_with;
 use host_stub::crt::{CAN_YIELD, Hooks, Level, set_hooks};
-use host_stub::win::{Assertion, Datatype, Info, Layout, Target, Window};
+use host_stub::win::{Assertion, Custom, CustomOp, Datatype, Info, Layout, Target, Window};
 use host_stub::{Job, JobOptions};
+use plugin_api::Status;
 
 /// A fetched word takes longer than it takes to begin another task; only the tasks' thread makes progress.
 const SLOW: [(&str, &str); 2] = [
@@ -79,6 +80,14 @@ fn run_all(tasks: impl Iterator<Item = Task>, patience: u64) -> usize {
     DEEPEST.swap(0, Ordering::Relaxed)
 }
 
+/// Adds words.
+unsafe fn add(_: u32, size: usize, elements: *mut u8, operands: *const u8, count: usize) -> Status {
+    assert_eq!((size, count), (8, 1));
+    // SAFETY: there is one element, aligned as a word.
+    unsafe { *elements.cast::<u64>() += *operands.cast::<u64>() };
+    Status::SUCCESS
+}
+
 fn join() -> Arc<Job> {
     let hooks = Hooks {
         claims: CAN_YIELD,
@@ -88,7 +97,8 @@ fn join() -> Arc<Job> {
     };
     // SAFETY: the functions stay, and do what the table says.
     unsafe { set_hooks(Some(&hooks)) }.expect("hooks");
-    let options = JobOptions::default().task_multiple();
+    let mut options = JobOptions::default().task_multiple();
+    options.arithmetic = Some(add);
     let job = Job::init(options).expect("init");
     assert_eq!(job.runtime().provided(), Level::TaskMultiple);
     assert!(JOB.set(Arc::clone(&job)).is_ok());
@@ -101,6 +111,53 @@ fn info() -> Info {
 
 fn word() -> Layout {
     Layout::contiguous(Datatype::Uint64, 1)
+}
+
+#[test]
+fn tasks_of_a_thread_update_under_one_lock() {
+    passes_with(2, "rank_updates_in_tasks", &SLOW);
+}
+
+#[test]
+#[ignore = "a rank of tasks_of_a_thread_update_under_one_lock"]
+fn rank_updates_in_tasks() {
+    const TASKS: u64 = 8;
+    let job = join();
+    let window = Arc::new(Window::allocate_with(&job, 64, 1, &info()).expect("a window"));
+    window.lock_all(Assertion::empty()).expect("lock_all");
+    let tasks = (0..TASKS).map(|_| {
+        let window = Arc::clone(&window);
+        let task = move || {
+            let row = Layout::contiguous(Datatype::Uint8, 8);
+            let target = Target {
+                rank: 0,
+                displacement: 17,
+                layout: &row,
+            };
+            let custom = Custom {
+                size: 8,
+                op: CustomOp::Combine(0),
+            };
+            let one = 1u64.to_ne_bytes();
+            // SAFETY: the operand lives until the call returns, which completes what is done under a lock.
+            unsafe { window.accumulate_custom(custom, (one.as_ptr(), &row), None, target) }
+                .expect("accumulate");
+        };
+        Box::new(task) as Task
+    });
+    run_all(tasks, 0);
+    window.unlock_all().expect("unlock_all");
+    job.barrier().expect("barrier");
+    let mut sum = [0; 8];
+    window.read_local(17, &mut sum).expect("read");
+    if job.rank() == 0 {
+        assert_eq!(u64::from_ne_bytes(sum), 2 * TASKS);
+    }
+    job.barrier().expect("barrier");
+    let window = Arc::into_inner(window).expect("the tasks are gone");
+    window.free().expect("free");
+    job.finalize().expect("finalize");
+    println!("passed");
 }
 
 #[test]

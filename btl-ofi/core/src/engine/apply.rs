@@ -18,7 +18,7 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use plugin_api::counters::Carrier;
-use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
+use plugin_api::{AtomicKind, AtomicOp, Status};
 
 use crate::core::context::{Carriers, State};
 use crate::engine::transport::Transport;
@@ -156,20 +156,14 @@ impl Transport {
         told && !apply.remote.is_device()
     }
 
-    /// Whether the typed atomics serve the type of the elements: read, replace and compare-and-swap, of which all others can be made. A
-    /// compare-and-swap of floating-point values compares bits, so those of integers of their size must be served, too.
+    /// Whether the typed atomics serve the type of the elements: read, replace and compare-and-swap, of which all others can be made.
     fn is_typed(&self, apply: &Apply<'_>) -> bool {
-        let is_served = |datatype| {
+        apply.change.datatype.is_some_and(|datatype| {
             let serves = |kind, op| self.atomics.table.count(kind, datatype, op) > 0;
             serves(AtomicKind::Fetch, AtomicOp::Read)
                 && serves(AtomicKind::Update, AtomicOp::Write)
                 && serves(AtomicKind::Compare, AtomicOp::Cswap)
-        };
-        let change = &apply.change;
-        let has_bits = |datatype: Datatype| !datatype.is_float() || is_served(change.bits());
-        change
-            .datatype
-            .is_some_and(|datatype| is_served(datatype) && has_bits(datatype))
+        })
     }
 
     /// Makes an apply to a peer whose atomics the provider makes.

@@ -297,12 +297,6 @@ fn meet(comm: &Comm, asked: &Asked, hints: &Hints, scope: Scope) -> Result<Met, 
             let why = opened.devices.lacking();
             lacking = why.map(|why| format!("device_num is {wanted}: {why}"));
         }
-        if !opened.takes_commands() {
-            lacking = Some(String::from(
-                "its provider takes no messages, by which other processes tell it to accumulate elements that are not aligned, or that no \
-                 atomic of the provider serves",
-            ));
-        }
     }
     let (state, said) = match (&opened, lacking) {
         (Err(reason), _) => (State::Refuses, reason.clone().into_bytes()),

@@ -301,12 +301,6 @@ impl Opened {
         flags.contains(ModuleFlags::SCATTERS)
     }
 
-    /// Whether accumulates come as commands from every rank. Without them, some of MPI's types could not be served.
-    pub(crate) fn takes_commands(&self) -> bool {
-        let flags = self.transport.attributes().flags;
-        flags.contains(ModuleFlags::APPLIES)
-    }
-
     /// The address of this process.
     pub(crate) fn address(&self) -> Vec<u8> {
         self.services.own_address()

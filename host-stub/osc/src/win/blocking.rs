@@ -358,6 +358,34 @@ impl Window {
         })
     }
 
+    /// Copies the start of a bounce buffer to remote memory.
+    pub(super) fn store_bytes(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        bounce: &mut Bounce,
+        remote: Remote,
+        len: usize,
+    ) -> WinResult<()> {
+        let limit = self.link.transport.attributes().put_limit;
+        self.move_bytes(call, peer, bounce, (len, limit), |at, step, context| {
+            // SAFETY: as in `fetch_bytes`.
+            unsafe {
+                self.link.transport.put(
+                    peer.endpoint,
+                    at.local,
+                    remote.address + at.offset as u64,
+                    std::ptr::null_mut(),
+                    remote.handle,
+                    step,
+                    Some(slot_done),
+                    context,
+                    std::ptr::null_mut(),
+                )
+            }
+        })
+    }
+
     fn move_bytes(
         &self,
         call: &'static str,

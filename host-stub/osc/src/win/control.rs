@@ -22,16 +22,18 @@ pub(super) struct Word(pub(super) usize);
 
 /// Locks of this rank's memory ([`super::lock_words`]).
 pub(super) const LOCK: Word = Word(0);
+/// The lock of changes of types that the engine does not know: 0, or the holder's rank plus one.
+pub(super) const ACCUMULATE_LOCK: Word = Word(LINE);
 /// How often any rank completed an access epoch to this one.
-pub(super) const COMPLETED: Word = Word(LINE);
+pub(super) const COMPLETED: Word = Word(2 * LINE);
 /// Version of the table of attached regions, odd while it changes; then the number of its slots.
-pub(super) const REGIONS_VERSION: Word = Word(2 * LINE);
+pub(super) const REGIONS_VERSION: Word = Word(3 * LINE);
 /// Counters of puts with notification ([`COUNTERS`] words).
-const NOTIFIED: usize = 3 * LINE;
+const NOTIFIED: usize = 4 * LINE;
 /// At the master, locks of all ranks' memory ([`super::lock_words`]).
-pub(super) const LOCK_OF_ALL: Word = Word(4 * LINE);
+pub(super) const LOCK_OF_ALL: Word = Word(5 * LINE);
 /// Barrier signals received, one word per round.
-const BARRIER: usize = 5 * LINE;
+const BARRIER: usize = 6 * LINE;
 /// Rounds of a barrier among as many ranks as a machine can number.
 const ROUNDS: usize = 64;
 /// Words in which a rank tells the others something: the first is a number, or the length of a refusal, whose text

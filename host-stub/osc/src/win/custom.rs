@@ -1,7 +1,7 @@
 //! Accumulates of elements of types that the engine does not know, by the [function](CombineFn) that the door registered.
 //!
-//! Who changes such an element is a fact of the window: where its ranks share a segment every rank, under the target's lock; else the
-//! target, by a command ([apply](super::btl::apply)). Elements that this module changes and those of types that the engine knows exclude
+//! Who changes such an element is a fact of the window: where its ranks share a segment every rank, under the target's lock; where
+//! commands reach every rank, the target ([apply](super::btl::apply)); else every rank, under the target's lock. Elements that this module changes and those of types that the engine knows exclude
 //! each other not at all, as MPI allows.
 
 use plugin_api::{AtomicOp, MOST_ELEMENT, Status};
@@ -123,9 +123,13 @@ impl Window {
         if target.layout.bytes() == 0 {
             return Ok(());
         }
-        if self.parts.shared.is_none() {
+        if self.parts.shared.is_none() && self.link.applies {
+            let (how, request) = (custom.how(), op.record);
             // SAFETY: the caller guarantees the buffers.
-            return unsafe { btl::apply::by_commands(self, &transfer, &custom.how(), op.record) };
+            return match unsafe { btl::apply::accumulate(self, &transfer, &how, request) }? {
+                true => Ok(()),
+                false => Err(transfer.failed(Status::NOT_SUPPORTED)),
+            };
         }
         let mut operands = Bounce::new(target.layout.bytes());
         if custom.op != CustomOp::NoOp {
@@ -139,7 +143,10 @@ impl Window {
             }
             self.change_here(custom, &transfer, elements, &mut operands)
         };
-        shm::change(self, &transfer, &mut change)
+        match self.parts.shared {
+            Some(_) => shm::change(self, &transfer, &mut change),
+            None => btl::locked::change(self, peer, &transfer, &mut change),
+        }
     }
 
     /// Changes elements, which are aligned for every type; whether it did.

@@ -183,18 +183,6 @@ pub enum WinError {
         /// Its answer.
         status: Status,
     },
-    /// The target's processor alone changes such elements, and no command reaches it.
-    #[error(
-        "{call} to rank {rank}: the elements are not aligned, or of a type of which the transport has no atomics, so the target's \
-         processor changes them by commands, which do not reach it: the plugin has no `apply`, or the provider takes no messages \
-         (its log says which); nothing was sent"
-    )]
-    NoCommands {
-        /// The call.
-        call: &'static str,
-        /// The target.
-        rank: usize,
-    },
     /// The transport did not register memory that a call was to expose; nothing is changed. The memory may
     /// be offered again: what was short may be there later.
     #[error("{call}: the memory was not registered: {reason}")]

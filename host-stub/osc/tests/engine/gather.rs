@@ -3,9 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use osc_engine::door::Group;
-use osc_engine::win::{
-    Assertion, Custom, CustomOp, Datatype, Layout, Op, Target, WinError, Window,
-};
+use osc_engine::win::{Assertion, Datatype, Layout, Op, Target, Window};
 
 use super::world::{Carried, World, on_world};
 use super::{NONE, allocate, get, members, one, own};
@@ -47,33 +45,6 @@ pub(super) fn on_a_pair(
         }
         window.free().unwrap();
     });
-}
-
-/// Words are changed by atomics; what commands alone change is refused, and the error says why.
-#[test]
-fn elements_without_atomics_are_refused_where_no_command_goes() {
-    let work = |window: &Window, _: &World| {
-        let layout = Layout::contiguous(Datatype::Uint8, 16);
-        let pair = [7u64; 2];
-        let custom = Custom {
-            size: 16,
-            op: CustomOp::Replace,
-        };
-        let target = Target {
-            rank: 1,
-            displacement: 0,
-            layout: &layout,
-        };
-        let origin = (pair.as_ptr().cast(), &layout);
-        // SAFETY: the values outlive the call, which changes nothing.
-        let refused = unsafe { window.accumulate_custom(custom, origin, None, target) };
-        let error = refused.expect_err("no command goes");
-        assert!(matches!(error, WinError::NoCommands { rank: 1, .. }));
-        assert!(error.to_string().contains("takes no messages"), "{error}");
-        accumulate(window, &3, 1, 1, Op::Sum);
-        window.flush(1).unwrap();
-    };
-    on_a_pair(Carried::Nothing, 1, work, &[0, 3]);
 }
 
 #[test]

@@ -1,55 +1,24 @@
-//! Accumulates as commands that the target's processor executes: for elements that are not aligned, for types that the
-//! transport's atomics do not serve, and for elements that lie in many places. Only results that lie in several places make a
-//! call wait here.
+//! Accumulates as commands to the target, whose processor makes them: elements that are not aligned, types that the transport's
+//! atomics do not serve, and elements that lie in many places. Nothing waits here
+//! but for results that lie in several places.
 
-use plugin_api::{ApplyRequest, ApplyRun, AtomicOp, ModuleFlags, Status};
+use plugin_api::{ApplyRequest, ApplyRun, AtomicOp, Status};
 
-use super::command::{is_not_supported, issue, post};
+use super::command::{issue, post};
 use super::how::How;
 use crate::win::bounce::Bounce;
 use crate::win::copy::unpack;
-use crate::win::error::{WinError, WinResult};
+use crate::win::error::WinResult;
 use crate::win::layout::Layout;
 use crate::win::request::request_state::RequestState;
 use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
-/// Makes an accumulate of elements that only commands may change.
+/// Makes an accumulate by commands. False, and nothing is done, where the transport's atomics alone may change the elements.
 ///
 /// # Safety
 /// The caller vouches for the transfer.
-pub(in crate::win) unsafe fn by_commands(
-    window: &Window,
-    transfer: &Transfer<'_>,
-    how: &How,
-    request: Option<&RequestState>,
-) -> WinResult<()> {
-    // SAFETY: the caller vouches for the transfer.
-    match unsafe { accumulate(window, transfer, how, request) }? {
-        true => Ok(()),
-        false => Err(refused(window, transfer)),
-    }
-}
-
-/// Explains why elements that only commands may change were not changed: no command reaches the target, or the target's
-/// function does not know the operation.
-#[cold]
-fn refused(window: &Window, transfer: &Transfer<'_>) -> WinError {
-    let flags = window.link.transport.attributes().flags;
-    match flags.contains(ModuleFlags::APPLIES) {
-        true => transfer.failed(Status::NOT_SUPPORTED),
-        false => WinError::NoCommands {
-            call: transfer.call,
-            rank: transfer.peer.rank,
-        },
-    }
-}
-
-/// Makes an accumulate by commands. False: nothing was done, because only the transport's atomics may change the elements.
-///
-/// # Safety
-/// The caller vouches for the transfer.
-pub(super) unsafe fn accumulate(
+pub(in crate::win) unsafe fn accumulate(
     window: &Window,
     transfer: &Transfer<'_>,
     how: &How,
@@ -100,7 +69,7 @@ unsafe fn to_several_places(
         ..*transfer
     };
     results.set_in_use(true);
-    // SAFETY: the packed results live until nothing uses them; the caller vouches for the rest.
+    // SAFETY: the packed results are kept until nothing uses them; the caller vouches for the rest.
     let issued = unsafe { issue(window, &one_place, how, None, &peer.accumulates) };
     let flushed = window.flush_accumulates(transfer.call, peer);
     results.set_in_use(!(peer.accumulates.is_idle() || flushed.is_ok()));
@@ -142,10 +111,6 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> W
         op: AtomicOp::Cswap as u32,
         code: 0,
     };
-    // SAFETY: the run and the operands are local values, and the caller vouches for the result.
-    let posted = unsafe { post(window, swap, swap.record, &values, &swap.peer.accumulates) };
-    posted.map_err(|error| match is_not_supported(&error) {
-        true => refused(window, swap),
-        false => error,
-    })
+    // SAFETY: run and operands are there, and the caller vouches for the result.
+    unsafe { post(window, swap, swap.record, &values, &swap.peer.accumulates) }
 }

@@ -67,6 +67,7 @@ pub(in crate::win) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult
         unit: wanted.unit,
         info: info.code(),
         rules: info.rules.code(),
+        applies: link.applies,
         hooks: context.hooks.count() as u64,
         device: info.device,
         process: Process::own(),
@@ -103,6 +104,7 @@ pub(in crate::win) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult
     }
     let classes = classes(&nodes, &intents);
     link.watch(&intents);
+    link.applies = intents.iter().all(|intent| intent.applies);
 
     let (asked, ranks) = ((wanted, &info), (&intents[..], &classes[..]));
     let mut window = match brought {

@@ -366,6 +366,13 @@ impl<'a> Plan<'a> {
         self.runs.check(self.address, covers)
     }
 
+    /// Address and bytes of the only block, if there is one alone and it is not listed. [Checked](Self::check) before.
+    #[inline]
+    pub(crate) fn only_block(&self) -> Option<(u64, usize)> {
+        let (offset, length) = self.runs.only_block()?;
+        Some((self.address.wrapping_add(offset), length as usize))
+    }
+
     /// The blocks in order: the address of each and its bytes. [Checked](Self::check) before.
     #[inline]
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, usize)> + Clone {

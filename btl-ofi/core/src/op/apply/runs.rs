@@ -284,6 +284,17 @@ impl<'a> Received<'a> {
         }
     }
 
+    /// Offset and bytes of the only block, if there is one alone and it is not listed.
+    #[inline]
+    pub(super) fn only_block(self) -> Option<(u64, u64)> {
+        match self {
+            Received::Any(&[offset, size, _]) if size >> 32 == 1 => {
+                Some((offset, size & 0xffff_ffff))
+            }
+            _ => None,
+        }
+    }
+
     /// The places of runs of one element each, counted in elements, if they are listed so.
     #[inline]
     pub(super) fn elements(self, size: usize) -> Option<&'a [u32]> {

@@ -102,6 +102,13 @@ pub(super) unsafe fn change_all<T: Target>(
     // The user's function takes many elements at once, except for atomics, which it takes one by
     // one.
     let has_atomics = T::HAS_ATOMICS && !(alone && own_arithmetic(change).is_none());
+    if let Some((address, bytes)) = plan.only_block()
+        && has_atomics
+        && change.is_atomic_at(address)
+    {
+        // SAFETY: as for each block below.
+        return unsafe { by_atomics(change, (address, bytes), &packed, (arithmetic, alone)) };
+    }
     for (address, bytes) in plan.blocks() {
         // SAFETY: the region has the block, which was checked, and packed operands and results have as many bytes left.
         unsafe {

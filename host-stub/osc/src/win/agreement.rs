@@ -1,9 +1,9 @@
-//! What the ranks of a window do together once it is made: they meet, and tell each other a number each. All of it
-//! goes by words of the window.
+//! Collective steps of the ranks of a finished window: they meet in a barrier, and exchange one number each. Both use words
+//! of the window.
 //!
-//! MPI asks for an order of the collective calls on one window only, so threads of a rank may be in such calls on
-//! different windows, or in a barrier of the job, in another order than those of another rank. Exchanges of the job or of a
-//! communicator have no name of a window, and would match calls on different ones.
+//! MPI requires an order only of the collective calls on one window. So threads of a rank may be in such calls on different
+//! windows, or in a barrier of the job, in another order than the threads of another rank. Exchanges of the job or of a
+//! communicator do not name a window, and would match calls on different windows.
 
 use std::sync::atomic::{Ordering, fence};
 

@@ -1,8 +1,8 @@
 //! Transport operations that a call waits for: single words of control blocks, and bytes to and
 //! from buffers of the window.
 //!
-//! An operation ends with its own target's failure only, never with that of another rank: a living target executes what was
-//! handed to the transport, so a wait that ended before would not know what became of a lock.
+//! An operation ends early only with its own target's failure, never with that of another rank: a living target executes
+//! all operations handed to the transport, so a wait that ended earlier would not know the state of a lock.
 
 use std::ffi::c_void;
 

@@ -1,4 +1,4 @@
-//! A window's own buffers for bytes on their way, and the count of what is packed in them.
+//! A window's own buffers for bytes in transfer, and the number of bytes packed in them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
-//! The peers that a flush of all has to look at: those to which something was issued since they were last found settled.
+//! The peers that a flush of all ranks must check: operations were issued to them since they were last found settled.
 //!
-//! A peer is listed after its count was raised, and taken off the list only by a look at its counts that follows. So a
-//! thread that finds its peer listed finds it there when it flushes, whatever other threads flush meanwhile.
+//! A peer is listed after its count was raised, and leaves the list only by a later check of its counts. So a thread
+//! that finds its peer listed still finds it listed when it flushes, even if other threads flush in between.
 
 use std::sync::PoisonError;
 
@@ -14,8 +14,8 @@ pub(super) struct Listed(AtomicUsize);
 impl Listed {
     #[inline(always)]
     pub(super) fn is_set(&self) -> bool {
-        // SeqCst, as the count that the caller raised: either this sees that the peer was taken off, or who took it off
-        // sees the count.
+        // SeqCst, like the raise of the count by the caller: either this thread sees that the peer was removed, or the
+        // removing thread sees the count.
         self.0.load(Ordering::SeqCst) != 0
     }
 }
@@ -27,7 +27,7 @@ pub(super) struct BusyPeers(Mutex<Lists>);
 #[derive(Default)]
 struct Lists {
     ranks: Vec<usize>,
-    /// What the last flush of all used, for the next.
+    /// The buffer of the last flush of all, for reuse by the next one.
     spare: Vec<usize>,
 }
 
@@ -48,8 +48,8 @@ impl BusyPeers {
         });
     }
 
-    /// Takes those off that are settled, and gives the others. `peer` gives whether a rank is listed, and whether it is
-    /// settled.
+    /// Removes the settled peers from the list, and returns the others. `peer` returns a rank's listed flag, and whether
+    /// the rank is settled.
     pub(super) fn unsettled<'a>(
         &self,
         peer: impl Fn(usize) -> Option<(&'a Listed, bool)>,
@@ -61,7 +61,7 @@ impl BusyPeers {
                 Some((listed, true)) => {
                     listed.0.store(0, Ordering::SeqCst);
                     fence(Ordering::SeqCst);
-                    // Another thread may have issued something that found it listed.
+                    // Another thread may have issued an operation while the peer was still listed.
                     let stays = peer(*rank).is_some_and(|(_, settled)| !settled);
                     if stays {
                         listed.0.store(1, Ordering::SeqCst);
@@ -75,7 +75,7 @@ impl BusyPeers {
         })
     }
 
-    /// Takes back what [`unsettled`](Self::unsettled) gave.
+    /// Takes back the list that [`unsettled`](Self::unsettled) returned.
     pub(super) fn give_back(&self, ranks: Vec<usize>) {
         self.with(|lists| lists.spare = ranks);
     }

@@ -1,4 +1,4 @@
-//! Lists of peers by one thread; `tests/pending_model.rs` has them under the model checker.
+//! Tests of the list of peers with one thread; `tests/pending_model.rs` runs the model checker.
 
 use super::busy::*;
 use super::pending::Pending;

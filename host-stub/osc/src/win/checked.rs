@@ -1,8 +1,8 @@
-//! The checks that every communication call passes before it goes through the window's table, and
-//! the [`Transfer`] they make of its arguments.
+//! The checks that every communication call passes before it goes through the window's table, and the
+//! [`Transfer`] that the checks make of the call's arguments.
 //!
-//! They are inlined into each call, always: as functions they would pass their results, which are
-//! large because errors are, through memory, and cost more than a store to shared memory does.
+//! The checks are always inlined into each call. As functions they would pass their results through memory,
+//! because errors make the results large, and this would cost more than a store to shared memory.
 
 use std::mem::MaybeUninit;
 

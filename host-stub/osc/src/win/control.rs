@@ -1,10 +1,9 @@
 //! The control block: words of one window at one rank, which every rank of the window reads and
 //! updates through the transport.
 //!
-//! The owner never stores to a word that peers update: the transport's atomics need not be atomic
-//! with respect to the processor. It only loads them, and updates them through the transport like
-//! everybody else. Words that only the owner writes (about attached regions, and what it tells the
-//! others) are read by peers with gets.
+//! The owner never stores to a word that peers update: the transport's atomics need not be atomic with respect to
+//! the processor. The owner only loads such words, and updates them through the transport like every other rank.
+//! Peers use gets to read words that only the owner writes (attached regions, and the owner's messages to peers).
 
 use std::sync::atomic::AtomicU64;
 

@@ -1,4 +1,4 @@
-//! Everything a window call can refuse or fail with.
+//! The errors of window calls.
 
 use plugin_api::{Datatype, Status};
 

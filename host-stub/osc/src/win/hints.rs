@@ -1,4 +1,4 @@
-//! MPI's hints on how a window is used (MPI 4.1, 12.2.1), and what each of them changes here.
+//! MPI's hints on how a window is used (MPI 4.1, 12.2.1), and the effect of each hint here.
 //!
 //! | key | value | effect |
 //! | --- | --- | --- |
@@ -24,7 +24,7 @@ pub(super) const KEYS: [&str; 6] = [
     "mpi_accumulate_granularity",
 ];
 
-/// Hints as given: `None` where nothing was said.
+/// Hints as given: `None` if the program did not give the hint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hints {
     no_locks: Option<bool>,
@@ -108,7 +108,7 @@ impl Hints {
         }
     }
 
-    /// What is in force where `before` was, once these are.
+    /// The hints in force after these hints were set; `before` was in force.
     pub(super) fn over(&self, before: InForce) -> InForce {
         InForce {
             no_locks: self.no_locks.unwrap_or(before.no_locks),
@@ -168,8 +168,8 @@ impl InForce {
         }
     }
 
-    /// Bytes that an accumulate updates under one hold of the target's lock: whole elements, and all that it
-    /// has where the program did not choose.
+    /// Bytes that an accumulate updates under one hold of the target's lock: whole elements, and the whole accumulate if the
+    /// program did not choose.
     pub(super) fn bytes_of_a_hold(self, datatype: Datatype) -> usize {
         match self.granularity as usize {
             0 => usize::MAX,

@@ -1,9 +1,8 @@
-//! Layers that replace functions of windows as they are made.
+//! Layers that replace functions of new windows.
 //!
 //! A layer registers a hook with the context of its windows. When a window has been made and its table filled, the hooks
-//! run in the order of their registration; each may replace entries of that window's table, and of
-//! no other's. When the window ends, what the hooks have to undo runs in the reverse order. Every
-//! rank registers the same hooks in the same order.
+//! run in the order of their registration; each may replace entries of this window's table only. When the window ends,
+//! the hooks' undo functions run in the reverse order. Every rank registers the same hooks in the same order.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};

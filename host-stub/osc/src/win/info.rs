@@ -1,4 +1,4 @@
-//! What a caller may ask of a window beyond its arguments: info keys.
+//! Info keys: a caller's requests to a window beyond its arguments.
 
 use std::fmt;
 

@@ -1,5 +1,4 @@
-//! Where the elements of one side of an operation lie: contiguous, strided or indexed, in whole
-//! elements of one type.
+//! The positions of the elements of one side of an operation: contiguous, strided or indexed, in whole elements of one type.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A window's view of its processes and the transport: progress, waiting, and noticing failure.
+//! A window's view of its processes and the transport: progress, waits, and failures.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

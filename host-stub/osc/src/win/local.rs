@@ -34,10 +34,10 @@ impl Window {
     /// ```
     ///
     /// # Safety
-    /// Nobody in this process accesses the same bytes meanwhile: no other local read or write, nothing
-    /// through [`base`](Self::base) or a reference made of it, and no operation of this process that
-    /// has this range as its origin buffer or its target. For other processes MPI's rules for local
-    /// stores in the open epoch hold.
+    /// Nobody in this process accesses the same bytes during the call: no other local read or write, no
+    /// access through [`base`](Self::base) or a reference made of it, and no operation of this process that
+    /// has this range as its origin buffer or its target. For other processes MPI's rules for local stores in
+    /// the open epoch hold.
     pub unsafe fn write_local(&self, offset: usize, from: &[u8]) -> WinResult<()> {
         let to = self.local("local write", offset, from.len())?;
         if self.parts.exposed.iface != hmem_iface::SYSTEM {

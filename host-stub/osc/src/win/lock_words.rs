@@ -1,8 +1,8 @@
 //! Passive-target locks, on two levels (the protocol of Gerstenberger, Besta, Hoefler, "Enabling Highly-Scalable Remote
 //! Memory Access Programming with MPI-3 One Sided", SC 2013, with waiting ranks that announce themselves).
 //!
-//! Each rank has a word for locks of its memory, and rank 0 of the window, the master, has one more for `lock_all`. A lock
-//! changes these words by additions and compare-and-swaps, wherever they lie:
+//! Each rank has a lock word for its memory. Rank 0 of the window, the master, has one more word for `lock_all`. A lock
+//! changes these words by additions and compare-and-swaps, on local and remote memory alike:
 //!
 //! | lock | master's word | target's word |
 //! | --- | --- | --- |
@@ -10,15 +10,15 @@
 //! | one target, shared | | [`SHARED`] |
 //! | one target, exclusive | [`ALONE`] | [`ALONE`] |
 //!
-//! A lock is held when its words had nothing that excludes it: [`ALONE`] for a shared lock; for an exclusive one [`SHARED`]
-//! in the master's word, anything in the target's. Exclusive locks of several targets stand beside each other in the
-//! master's word.
+//! A rank holds a lock if its words contained nothing that excludes the lock. [`ALONE`] excludes a shared lock. [`SHARED`] in
+//! the master's word excludes an exclusive lock, and so does any value in the target's word. Exclusive locks of several
+//! targets coexist in the master's word.
 //!
 //! A rank that waits for an exclusive lock of a target has [`WAITING`] in both words and holds neither. If it held one, it
 //! might wait for a second rank that waits for a third, and block the third from a lock that nobody has. While a rank waits,
-//! shared lockers stand back, so that a stream of them cannot block it. They stand back for [`LockWords::PATIENCE`] only:
-//! otherwise a rank with an exclusive lock of one target that wants a shared lock of another could wait behind a rank that
-//! waits for it. A call that fails takes back its additions to the words.
+//! shared lockers stand back, so that a stream of them cannot block it. They stand back only for [`LockWords::PATIENCE`].
+//! Otherwise deadlock is possible: a rank that holds an exclusive lock of one target and wants a shared lock of another could
+//! wait behind a rank that waits for it. A call that fails takes back its additions to the words.
 
 use std::time::{Duration, Instant};
 
@@ -26,42 +26,42 @@ use super::error::WinResult;
 
 /// Added for each shared holder.
 const SHARED: u64 = 1;
-/// Added for each rank that waits to hold alone.
+/// Added for each rank that waits for an exclusive lock.
 const WAITING: u64 = 1 << BITS;
-/// Added for each that holds alone.
+/// Added for each rank that holds an exclusive lock.
 const ALONE: u64 = 1 << (2 * BITS);
 /// Bits of each count.
 const BITS: u32 = 21;
 
-/// Ranks whose locks the counts of a word can tell apart.
+/// Maximum number of ranks whose locks the counts of a word can hold.
 pub(super) const MOST_RANKS: usize = (1 << BITS) - 1;
 
 /// The word of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockWord {
-    /// That of the master, of locks of all targets.
+    /// The master's word, of locks of all targets.
     Master = 0,
-    /// That of the target.
+    /// The target's word.
     Target = 1,
 }
 
 use LockWord::{Master, Target};
 
-/// The words that locks of one target consist of.
+/// The words that make up the locks of one target.
 pub(super) trait LockWords {
-    /// How long a shared locker lets others go before.
+    /// How long a shared locker stands back for other ranks.
     const PATIENCE: Duration;
 
-    /// Adds to a word; gives what was there.
+    /// Adds to a word; returns the old value.
     fn add(&self, word: LockWord, operand: u64) -> WinResult<u64>;
 
     /// Adds to a word without waiting for the answer. If the addition fails later, ranks that wait for the word get an error.
     fn give(&self, word: LockWord, operand: u64) -> WinResult<()>;
 
-    /// Replaces a word if it has a value; gives what was there.
+    /// Replaces a word if it has the expected value; returns the old value.
     fn swap_if(&self, word: LockWord, compare: u64, value: u64) -> WinResult<u64>;
 
-    /// Adds to the master's word and replaces the target's if it is 0, both at once. Gives what was there.
+    /// Adds to the master's word and replaces the target's word if it is 0, both at once. Returns the old values.
     fn add_and_swap(&self, operand: u64, value: u64) -> [WinResult<u64>; 2] {
         [self.add(Master, operand), self.swap_if(Target, 0, value)]
     }
@@ -71,7 +71,7 @@ const fn shared(word: u64) -> u64 {
     word & (WAITING - SHARED)
 }
 
-/// The part of a word that tells of waiting ranks.
+/// The part of a word that counts waiting ranks.
 const fn waiting(word: u64) -> u64 {
     word & (ALONE - WAITING)
 }
@@ -80,8 +80,8 @@ const fn alone(word: u64) -> u64 {
     word & !(ALONE - SHARED)
 }
 
-/// Locks the target shared, or with the master's word all targets. `back_off` waits, longer with each of the tries that it
-/// is told; its error ends the call.
+/// Takes a shared lock of the target, or of all targets with the master's word. `back_off` waits, longer for a higher number
+/// of tries; its error ends the call.
 pub(super) fn lock_shared<W: LockWords>(
     words: &W,
     word: LockWord,
@@ -96,7 +96,7 @@ pub(super) fn lock_shared<W: LockWords>(
     let mut tries = 0;
     while !is_free(words.add(word, SHARED)?) {
         words.give(word, SHARED.wrapping_neg())?;
-        // Only read meanwhile: a count that comes and goes would be in the way of those that this rank lets go before.
+        // Only reads the word here: a count that comes and goes would disturb the ranks that this rank lets go first.
         loop {
             back_off(tries)?;
             tries += 1;
@@ -108,12 +108,12 @@ pub(super) fn lock_shared<W: LockWords>(
     Ok(())
 }
 
-/// Gives back what [`lock_shared`] took.
+/// Releases the lock that [`lock_shared`] took.
 pub(super) fn unlock_shared(words: &impl LockWords, word: LockWord) -> WinResult<()> {
     words.give(word, SHARED.wrapping_neg())
 }
 
-/// Locks the target for this rank alone. `back_off` as in [`lock_shared`].
+/// Takes an exclusive lock of the target. `back_off` as in [`lock_shared`].
 pub(super) fn lock_alone(
     words: &impl LockWords,
     back_off: impl FnMut(u32) -> WinResult<()>,
@@ -129,15 +129,15 @@ pub(super) fn lock_alone(
     locked
 }
 
-/// Gives back what [`lock_alone`] took.
+/// Releases the lock that [`lock_alone`] took.
 pub(super) fn unlock_alone(words: &impl LockWords) -> WinResult<()> {
-    // Subtracted, not overwritten: others may have added themselves meanwhile.
+    // Subtracted, not overwritten: other ranks may have added to the words since.
     let given = [Target, Master].map(|word| words.give(word, ALONE.wrapping_neg()));
     let [target, master] = given;
     target.and(master)
 }
 
-/// A lock that is being taken, and what it has added to each word so far.
+/// A lock in acquisition, and the amounts added to each word so far.
 struct Claim<'w, W> {
     words: &'w W,
     added: [u64; 2],
@@ -177,7 +177,7 @@ impl<W: LockWords> Claim<'_, W> {
         }
     }
 
-    /// Holds a word no more, and is announced in it.
+    /// Stops holding a word, and is announced in the word as waiting.
     fn wait_in(&mut self, word: LockWord) -> WinResult<()> {
         let added = &mut self.added[word as usize];
         self.words.give(word, WAITING.wrapping_sub(*added))?;
@@ -185,7 +185,7 @@ impl<W: LockWords> Claim<'_, W> {
         Ok(())
     }
 
-    /// Takes the target's word, in which this rank is announced. `found` is what may be there.
+    /// Takes the target's word, in which this rank is announced. `found` is the value that the word may have.
     fn take_target(
         &mut self,
         mut found: u64,
@@ -193,7 +193,7 @@ impl<W: LockWords> Claim<'_, W> {
         back_off: &mut impl FnMut(u32) -> WinResult<()>,
     ) -> WinResult<()> {
         loop {
-            // This rank's own announcement may still be under way.
+            // This rank's own announcement may still be outstanding.
             let expected = waiting(found).max(WAITING);
             if found != expected {
                 back_off(*tries)?;
@@ -208,8 +208,8 @@ impl<W: LockWords> Claim<'_, W> {
         }
     }
 
-    /// Takes back what was added. Otherwise shared lockers would stand back for a rank that does not wait, or wait for one
-    /// that holds nothing.
+    /// Takes back the added amounts. Otherwise shared lockers would stand back for a rank that does not wait, or wait for a
+    /// rank that holds nothing.
     fn withdraw(&mut self) {
         for word in [Target, Master] {
             let added = std::mem::take(&mut self.added[word as usize]);

@@ -1,4 +1,4 @@
-//! Locks with real threads and with words that fail; `tests/lock_model.rs` has them under the model checker.
+//! Tests of locks with real threads and with words that fail; `tests/lock_model.rs` runs the model checker.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

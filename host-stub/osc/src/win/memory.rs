@@ -1,4 +1,4 @@
-//! Memory for the caller, to make windows of.
+//! Memory that callers allocate for their windows.
 
 use std::ptr::NonNull;
 

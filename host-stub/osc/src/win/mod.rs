@@ -1,11 +1,11 @@
 //! Windows: memory of all ranks of a group, open to one-sided access, with MPI's semantics.
 //!
-//! A [`Window`] is made of the caller's memory, of its own, or of memory attached later. Public
-//! calls (`calls`, `sync_calls`) check their arguments and the epoch (`checked`, `epoch`), then go
-//! through the functions that the window itself owns ([`RmaTable`]); those over the transport
-//! are in `btl`. Synchronisation is made of one-sided operations on a control block per rank.
+//! A [`Window`] uses the caller's memory, its own, or memory attached later. Public calls (`calls`,
+//! `sync_calls`) check their arguments and the epoch (`checked`, `epoch`), then go through the
+//! window's own functions ([`RmaTable`]); the functions over the transport are in `btl`.
+//! Synchronisation consists of one-sided operations on a control block per rank.
 //!
-//! Nothing here knows a provider; what differs between them is asked of the transport.
+//! No code here knows a provider; the transport reports the differences between providers.
 
 mod agreement;
 mod blocking;

@@ -1,16 +1,15 @@
 //! The table of windows in which some ranks' memory is accessible without the transport: puts and
 //! gets take the shortest path to each target, and everything else uses the transport.
 //!
-//! Why everything else: an accumulate must be atomic with respect to every other accumulate on the
-//! same element, from whatever rank. A rank on another node has only the transport, and what a
-//! transport does to an element (in the target's software under a lock of its own, or in a network
-//! card behind the processor's back) need not be atomic with respect to the processor's
-//! instructions. So all accumulates, fetching operations and compare-and-swaps of one window have
-//! one agent, the transport, and then each is atomic with respect to every other because the agent
-//! says so. The same holds for the words that locks and counters are made of. Puts and gets promise
-//! no atomicity (MPI 4.1, 12.7), so each may go its own way; what orders them with all else is the
-//! synchronisation call between, which here begins with a flush: it waits for the transport's
-//! operations and fences the processor's.
+//! Reason: an accumulate must be atomic with respect to every other accumulate on the same element,
+//! from any rank. A rank on another node has only the transport. The transport may change an
+//! element in the target's software under its own lock, or in a network card without the processor.
+//! Neither need be atomic with respect to the processor's instructions. So all accumulates,
+//! fetching operations and compare-and-swaps of one window use the transport, which makes each
+//! atomic with respect to every other. The same holds for the words of locks and counters. Puts and
+//! gets promise no atomicity (MPI 4.1, 12.7), so each may take its own path. A synchronisation call
+//! orders them with other operations. Here such a call begins with a flush, which waits for the
+//! transport's operations and fences the processor's.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -23,7 +22,7 @@ use super::table::RmaTable;
 use super::transfer::Transfer;
 use super::window::Window;
 
-/// The functions of a window with ranks near and far.
+/// The functions of a window with local and remote ranks.
 pub(super) const TABLE: RmaTable = RmaTable {
     put,
     get,
@@ -38,7 +37,7 @@ pub(super) const TABLE: RmaTable = RmaTable {
 
 fn flush(window: &Window, call: &'static str, rank: usize) -> WinResult<()> {
     let flushed = passive::flush(window, call, rank);
-    // What was stored here is seen by others before anything that this rank reads from here on.
+    // Other ranks see stores made here before any read that this rank makes from here on.
     fence(Ordering::SeqCst);
     flushed
 }

@@ -1,9 +1,9 @@
 //! Puts with notification, and waiting for them. No part of MPI (mpi-forum issue 59 asks for it).
 //!
 //! Each rank of a window has [`COUNTERS`] counters, which begin at zero and only grow. They lie beside the words of
-//! synchronisation: in the segment that all ranks share, or in the control block, where the transport raises them behind
-//! the bytes. These calls are no entries of the window's table: layers do not see them, except that transfers of several
-//! pieces go through its put and flush.
+//! synchronisation: in the segment that all ranks share, or in the control block, where the transport raises a counter after
+//! the bytes were written. These calls are not entries of the window's table. So layers do not see them, except transfers of
+//! several pieces, which use the table's put and flush.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! The parts of a window that go when it is freed.
+//! The parts of a window that are freed with it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ pub(super) struct Exposed {
     pub(super) memory: Memory,
 }
 
-/// Who holds a rank's memory.
+/// The owner of a rank's memory.
 pub(super) enum Memory {
     /// The caller, the segment that all ranks share, or nobody.
     Elsewhere,
@@ -42,13 +42,14 @@ pub(super) enum Memory {
     #[expect(dead_code, reason = "held so that both are dropped with the rest")]
     Device {
         memory: Box<dyn DeviceBuffer>,
-        /// The segment of this node's other ranks, which are reached there.
+        /// The segment of this node's other ranks, for access to their memory.
         beside: Option<Segment>,
     },
 }
 
 impl Exposed {
-    /// Closes the file of its node's segment, once all ranks have it; the transport has it, too, if it needs it.
+    /// Closes the file of the node's segment once all ranks have opened it. The transport also has the file open
+    /// if it needs it.
     pub(super) fn close_segment(&mut self) {
         if let Memory::Segment(segment)
         | Memory::Device {
@@ -60,7 +61,7 @@ impl Exposed {
         }
     }
 
-    /// The handle's bytes; none where nothing is registered.
+    /// The handle's bytes; none if nothing is registered.
     pub(super) fn handle_bytes(&self) -> Vec<u8> {
         self.registration
             .as_ref()
@@ -80,42 +81,42 @@ unsafe impl Sync for Exposed {}
 pub(super) struct SyncState {
     /// Barriers entered.
     pub(super) barriers: AtomicU64,
-    /// Completions that all exposure epochs so far wait for.
+    /// Number of completions that all exposure epochs so far await.
     pub(super) completions_due: AtomicU64,
     /// The group of the open start epoch.
     pub(super) group: Mutex<Vec<usize>>,
     /// Calls that completed operations, in a dynamic window.
     completions: AtomicU64,
-    /// Peers to which something is under way.
+    /// Peers with outstanding operations.
     pub(super) busy: BusyPeers,
-    /// Notices to peers under way.
+    /// Outstanding notifications to peers.
     pub(super) notices: Pending,
-    /// Locks given back whose targets have not answered.
+    /// Released locks whose targets have not answered.
     pub(super) releases: Pending,
 }
 
 impl SyncState {
-    /// How many calls have completed operations of this rank.
+    /// Number of calls that have completed operations of this rank.
     pub(super) fn completions(&self) -> u64 {
         self.completions.load(Ordering::SeqCst)
     }
 
-    /// Has the next operation to each target of a dynamic window look at its regions again.
+    /// Makes the next operation to each target of a dynamic window read the target's regions again.
     pub(super) fn count_completion(&self) {
         self.completions.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-/// What goes when the window was freed. Without `free` none of it may go: peers may still write it
-/// (see [`super::remains`]).
+/// Parts that are dropped after the window was freed. Without `free` none may be dropped: peers may still write
+/// to them (see [`super::remains`]).
 pub(super) struct Parts {
     pub(super) exposed: Exposed,
     pub(super) control: Control,
-    /// The segment, of a window whose ranks all share it.
+    /// The segment, if all ranks of the window share it.
     pub(super) shared: Option<Shared>,
     pub(super) attached: Attached,
     pub(super) peers: Box<[Peer]>,
-    /// The device of each rank's memory, as its info says.
+    /// The device of each rank's memory, from the rank's info.
     pub(super) devices: Box<[i32]>,
     pub(super) slots: Slots,
     pub(super) requests: RequestPool,

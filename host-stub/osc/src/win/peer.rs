@@ -1,4 +1,4 @@
-//! What a window knows of each rank, and how ranks tell each other when it is made.
+//! A window's data about each rank, and how ranks exchange it at creation.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64};

@@ -1,4 +1,4 @@
-//! Hostile window offers: an error, or an offer that says the same again.
+//! Tests with hostile window offers: each gives an error, or an offer that encodes to the same bytes.
 
 use std::fs;
 

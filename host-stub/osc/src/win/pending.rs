@@ -1,10 +1,9 @@
-//! Counting operations under way: what a flush waits for.
+//! Counts outstanding operations, for which flushes wait.
 //!
-//! A count is raised before an operation is handed to the transport and lowered by its callback,
-//! so it is never too low. Counts live in two cells: a flush directs new operations to the other
-//! cell and waits for the one it left, so operations that other threads issue later do not
-//! prolong it. A flush that is given up, because some rank was lost, leaves operations in its cell; the next flush begins
-//! when they have ended.
+//! A count is raised before an operation is handed to the transport and lowered by the operation's callback, so the count is
+//! never too low. Counts live in two cells: a flush directs new operations to the other cell and waits for the old cell, so
+//! operations that other threads issue later do not prolong the flush. A flush that is given up, because some rank was lost,
+//! leaves operations in its cell; the next flush begins when these have ended.
 
 use crate::win::sync::{AtomicBool, AtomicUsize, Ordering};
 

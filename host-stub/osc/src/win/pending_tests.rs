@@ -1,4 +1,4 @@
-//! Counting with real threads; `tests/pending_model.rs` has it under the model checker.
+//! Tests of counts with real threads; `tests/pending_model.rs` runs the model checker.
 
 use plugin_api::Status;
 

@@ -1,4 +1,4 @@
-//! The walk over the layouts of an operation at once, in pieces that are contiguous on every side.
+//! Walks all layouts of an operation together, in pieces that are contiguous on every side.
 
 use super::layout::{Layout, Segment, Shape};
 
@@ -76,7 +76,7 @@ impl<'a> Cursor<'a> {
 pub struct Piece {
     /// In the origin's buffer.
     pub origin: usize,
-    /// In the result buffer of a fetching call; equal to `origin` where there is none.
+    /// In the result buffer of a fetching call; equal to `origin` if the call has none.
     pub result: usize,
     /// From the target's displacement.
     pub target: usize,
@@ -113,7 +113,7 @@ impl<'a> Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// Hands the pieces out in groups of at most `most` bytes, which is whole elements.
+    /// Returns the pieces in groups of at most `most` bytes, which are whole elements.
     pub(super) fn in_groups<E>(
         mut self,
         most: usize,
@@ -130,7 +130,7 @@ impl Pieces<'_> {
         Ok(())
     }
 
-    /// Leaves out the next bytes, which are whole elements.
+    /// Skips the next bytes, which are whole elements.
     pub(super) fn pass_over(&mut self, mut bytes: usize) {
         while let Some(piece) = self.next_within(bytes) {
             bytes -= piece.len;

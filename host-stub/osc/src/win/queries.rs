@@ -1,4 +1,4 @@
-//! Calls that ask a window what it is, or change its hints: shared_query, set_info and get_info.
+//! Calls that query a window or change its hints: shared_query, set_info and get_info.
 
 use super::agreement::Said;
 use super::btl::passive;
@@ -11,9 +11,9 @@ use super::table::SharedPart;
 use super::window::Window;
 
 impl Window {
-    /// Where a rank's memory is in this process, to be read and written directly under MPI's rules
-    /// for the epoch. `None` asks for the first rank that has any memory (MPI_PROC_NULL).
-    /// [`WinError::BadArgument`]: it is not mapped here.
+    /// Returns the address of a rank's memory in this process, for direct reads and writes under MPI's rules for
+    /// the epoch. `None` asks for the first rank that has any memory (MPI_PROC_NULL). [`WinError::BadArgument`]:
+    /// the memory is not mapped here.
     pub fn shared_query(&self, rank: Option<usize>) -> WinResult<SharedPart> {
         (self.table.shared_query)(self, rank)
     }
@@ -31,7 +31,8 @@ impl Window {
         (self.table.set_info)(self, info)
     }
 
-    /// What is in force for the window: every key that [`Info`] describes and that concerns this window. Local.
+    /// The hints in force for the window: every key that [`Info`] describes and that concerns this window.
+    /// Local.
     pub fn get_info(&self) -> WinResult<Info> {
         (self.table.get_info)(self)
     }
@@ -96,7 +97,7 @@ pub(super) fn set_info(window: &Window, info: &Info) -> WinResult<()> {
     let call = "set_info";
     // Not by the table: layers see the calls of the program. Windows in one segment have nothing under way.
     let flushed = passive::flush_all(window, call);
-    // A rank that failed here still takes part in the exchange: the others wait for its word.
+    // A rank that failed here still takes part in the exchange, because the others wait for its entry.
     let mine = wanted(window, info).and_then(|wanted| match &flushed {
         Ok(()) => Ok(wanted),
         Err(error) => Err(error.to_string()),
@@ -128,7 +129,7 @@ pub(super) fn set_info(window: &Window, info: &Info) -> WinResult<()> {
     Ok(())
 }
 
-/// The rules that a rank asks for, or why it cannot have them.
+/// The rules that a rank requests, or why it cannot have them.
 fn wanted(window: &Window, info: &Info) -> Said {
     let now = get_info(window).map_err(|error| error.to_string())?;
     for key in info.keys().filter(|key| !InForce::is_key(key)) {

@@ -1,4 +1,4 @@
-//! What stays of a window that was dropped without being freed, as one must be after a rank failed.
+//! The parts that stay of a window that was dropped without `free`, as happens after a rank failed.
 
 use std::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Slots with real threads; `tests/pending_model.rs` has them under the model checker.
+//! Tests of slots with real threads; `tests/pending_model.rs` runs the model checker.
 
 use super::slots::*;
 

@@ -1,5 +1,5 @@
-//! Atomics by one name, so that the model checker can stand in for them: `tests/pending_model.rs` builds
-//! `busy`, `pending` and `slots` again over loom's.
+//! Names for atomics, so that the model checker can replace them: `tests/pending_model.rs` builds
+//! `busy`, `pending` and `slots` again with loom's atomics.
 
 pub(super) use std::sync::Mutex;
 pub(super) use std::sync::atomic::{

@@ -15,8 +15,8 @@ fn only(call: &'static str, given: Assertion, allowed: Assertion) -> WinResult<(
 }
 
 impl Window {
-    /// Ends the open fence epoch and begins the next. Collective. Completes this rank's operations,
-    /// and returns when every rank's operations to this one are complete.
+    /// Ends the open fence epoch and begins the next. Collective. Completes this rank's operations, and returns when
+    /// all operations of other ranks to this rank are complete.
     pub fn fence(&self, assertion: Assertion) -> WinResult<()> {
         let _entered = self.link.enter("fence")?;
         only("fence", assertion, Assertion::all() - Assertion::NOCHECK)?;
@@ -100,10 +100,10 @@ impl Window {
         unlocked
     }
 
-    /// Completes this rank's operations to a rank, there and here. In lock and lock_all epochs.
+    /// Completes this rank's operations to a rank, at the origin and at the target. In lock and lock_all epochs.
     #[inline]
     pub fn flush(&self, rank: usize) -> WinResult<()> {
-        // In most calls nothing is left to do after the table's function, so it is jumped to.
+        // In most calls nothing remains after the table's function, so the compiler makes a tail call.
         let plain = self.link.enters_freely() && self.epochs.is_locked_all();
         if plain && rank < self.link.size {
             return match self.link.is_quiet() {
@@ -114,7 +114,7 @@ impl Window {
         self.flush_checked(rank)
     }
 
-    /// A flush after which it is time to look for lost ranks.
+    /// A flush that also checks for lost ranks.
     #[cold]
     #[inline(never)]
     fn flush_and_look(&self, rank: usize) -> WinResult<()> {
@@ -132,7 +132,7 @@ impl Window {
         flushed.and(self.link.check_lost(call, Some(rank)))
     }
 
-    /// Completes this rank's operations to all ranks, there and here. In lock and lock_all epochs.
+    /// Completes this rank's operations to all ranks, at the origin and at the targets. In lock and lock_all epochs.
     pub fn flush_all(&self) -> WinResult<()> {
         let call = "flush_all";
         let _entered = self.link.enter(call)?;
@@ -141,7 +141,7 @@ impl Window {
         flushed.and(self.link.check_lost(call, None))
     }
 
-    /// Completes this rank's operations to a rank here: their buffers may be used again.
+    /// Completes this rank's operations to a rank at the origin: their buffers may be reused.
     pub fn flush_local(&self, rank: usize) -> WinResult<()> {
         let call = "flush_local";
         let _entered = self.link.enter(call)?;
@@ -150,7 +150,7 @@ impl Window {
         (self.table.flush_local)(self, call, rank)
     }
 
-    /// Completes this rank's operations to all ranks here: their buffers may be used again.
+    /// Completes this rank's operations to all ranks at the origin: their buffers may be reused.
     pub fn flush_local_all(&self) -> WinResult<()> {
         let call = "flush_local_all";
         let _entered = self.link.enter(call)?;
@@ -173,8 +173,8 @@ impl Window {
         }
     }
 
-    /// Opens an access epoch to a group of ranks. Returns when each has posted, or at once with
-    /// [`Assertion::NOCHECK`], which their posts then carry too.
+    /// Opens an access epoch to a group of ranks. Returns when each rank has posted, or at once with
+    /// [`Assertion::NOCHECK`]; the posts must then have this assertion too.
     pub fn start(&self, group: &[usize], assertion: Assertion) -> WinResult<()> {
         let _entered = self.link.enter("start")?;
         only("start", assertion, Assertion::NOCHECK)?;
@@ -191,8 +191,8 @@ impl Window {
         started
     }
 
-    /// Completes this rank's operations to the group of [`start`](Self::start), tells it so, and
-    /// closes the epoch.
+    /// Completes this rank's operations to the group of [`start`](Self::start), notifies the group, and closes the
+    /// epoch.
     pub fn complete(&self) -> WinResult<()> {
         let _entered = self.link.enter("complete")?;
         self.epochs.complete_begin()?;
@@ -202,7 +202,7 @@ impl Window {
         completed
     }
 
-    /// Opens this rank's memory to a group of ranks. Does not wait for them. Opens nothing where it fails.
+    /// Opens this rank's memory to a group of ranks without waiting for them. If the call fails, it opens nothing.
     pub fn post(&self, group: &[usize], assertion: Assertion) -> WinResult<()> {
         let _entered = self.link.enter("post")?;
         let allowed = Assertion::NOCHECK | Assertion::NOSTORE | Assertion::NOPUT;
@@ -216,8 +216,8 @@ impl Window {
         posted
     }
 
-    /// Waits until the whole group of [`post`](Self::post) has completed, and closes the exposure, also where the wait
-    /// fails: a rank of the group is lost, and would be waited for in vain again.
+    /// Waits until the whole group of [`post`](Self::post) has completed, and closes the exposure. A failed wait
+    /// closes the exposure too: a rank of the group is lost, and another wait would be in vain.
     pub fn wait(&self) -> WinResult<()> {
         let _entered = self.link.enter("wait")?;
         self.epochs.check_exposed("wait")?;
@@ -226,7 +226,8 @@ impl Window {
         waited
     }
 
-    /// Whether the whole group of [`post`](Self::post) has completed; if so, or if that fails, closes the exposure.
+    /// Whether the whole group of [`post`](Self::post) has completed. If so, or if the call fails, closes the
+    /// exposure.
     pub fn test(&self) -> WinResult<bool> {
         let _entered = self.link.enter("test")?;
         self.epochs.check_exposed("test")?;
@@ -237,7 +238,7 @@ impl Window {
         tested
     }
 
-    /// Orders this rank's local accesses of its memory with the accesses of others, and progresses.
+    /// Orders this rank's local accesses of its memory with the accesses of other ranks, and makes progress.
     pub fn sync(&self) -> WinResult<()> {
         let _entered = self.link.enter("sync")?;
         (self.table.sync)(self)

@@ -1,5 +1,5 @@
-//! The functions of one window. Every window owns a whole table from its creation on; public calls
-//! check their arguments and the epoch, then go through it without a further check.
+//! The functions of one window. Every window owns a whole table from its creation on. Public calls
+//! check their arguments and the epoch, then use the table without a further check.
 
 use super::epoch::{Assertion, FencePlan, LockKind};
 use super::error::WinResult;

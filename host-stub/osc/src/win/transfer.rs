@@ -1,4 +1,4 @@
-//! A communication call that passed its checks: what the entries of a window's table get.
+//! A communication call that passed its checks: the argument of the table's entries.
 
 use plugin_api::{Datatype, Handle, Status};
 

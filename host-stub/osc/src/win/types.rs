@@ -1,4 +1,4 @@
-//! Which accumulates the transport serves itself: asked once, when a window is made.
+//! The accumulates that the transport serves itself, queried once when a window is made.
 
 use plugin_api::{AtomicKind, AtomicOp, Datatype};
 

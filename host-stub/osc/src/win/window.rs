@@ -1,4 +1,4 @@
-//! A window: what it is, and how it ends. Its parts are in `parts`.
+//! A window: its properties, and its end. Its parts are in `parts`.
 
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, PoisonError};

@@ -1,4 +1,5 @@
-//! A window out of its parts: how this rank reaches each peer, and the table that follows from it.
+//! Assembles a window from its parts: how this rank reaches each peer, and the table that follows
+//! from this.
 
 use std::mem::ManuallyDrop;
 

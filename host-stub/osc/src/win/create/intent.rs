@@ -1,4 +1,4 @@
-//! What the ranks of a new window tell each other first, and which of them share memory.
+//! The intents that the ranks of a new window exchange first, and the ranks that share memory.
 
 use std::collections::HashMap;
 

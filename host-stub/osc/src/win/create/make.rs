@@ -1,16 +1,16 @@
 //! How the ranks of a group make a window together.
 //!
-//! In rounds of an exchange out of band, each of which every rank enters whatever became of it, so
-//! that all come to the same end:
+//! Ranks use rounds of an out-of-band exchange. Every rank enters each round, even after a failure of its own, so that
+//! all ranks reach the same result:
 //!
-//! 1. *Intents*: what each rank wants, where it runs, or why it cannot take part. Where no rank can share memory with
-//!    another in this window, whatever the others say, the offer goes with it, and this is the only round.
-//! 2. *Segments*, for memory that windows own: of the ranks of each node the first makes one and
-//!    tells the others where it is.
-//! 3. *Outcomes*: they have mapped it and taken memory for their parts, and say how it went; unless all ranks share one
-//!    segment, the offer goes with that. A segment that some rank could not open is given up by all its ranks together;
-//!    one for which there is no memory ends the creation everywhere.
-//! 4. *Offers*, where no offer went before or a segment was given up: registrations for the transport.
+//! 1. *Intents*: each rank's wishes and place, or why it cannot take part. If no rank can share memory with another in
+//! this window, whatever the other intents are, the offer is part of the intent, and this is the only round.
+//! 2. *Segments*, for memory that windows own: the first rank of each node makes a segment and tells the node's other
+//! ranks its location.
+//! 3. *Outcomes*: each rank has mapped the segment and allocated memory for its part, and reports the result. The offer
+//! is part of the outcome unless all ranks share one segment. If some rank could not open a segment, all its ranks give
+//! it up together. If there is no memory for a segment, the creation ends on every rank.
+//! 4. *Offers*, if no offer was sent before or a segment was given up: registrations for the transport.
 //! 5. *Hooks*, if layers have any: a failure on one rank undoes the window on all.
 
 use std::sync::Arc;

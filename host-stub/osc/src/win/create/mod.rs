@@ -1,4 +1,4 @@
-//! How windows are made: what each rank wants and brings, and what they come to.
+//! The creation of windows: each rank's wishes and memory, and the resulting window.
 
 pub(super) mod assemble;
 pub(super) mod create_calls;

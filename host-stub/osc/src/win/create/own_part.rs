@@ -1,4 +1,4 @@
-//! What this rank brings to a window that the transport serves: its memory, registered.
+//! This rank's registered memory for a window that the transport serves.
 
 use plugin_api::{Access, AtomicFlags, ModuleFlags, hmem_iface};
 

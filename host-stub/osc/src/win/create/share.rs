@@ -1,4 +1,4 @@
-//! How the ranks of a node come to one segment, or agree that they have none.
+//! How the ranks of a node set up one segment, or agree that they have none.
 
 use crate::base::{Card, NoSegment, Segment};
 use crate::door::HOST;

@@ -1,4 +1,4 @@
-//! What a rank asks for when a window is made.
+//! A rank's wishes for a new window.
 
 use crate::win::info::Info;
 use crate::win::kind::WindowKind;

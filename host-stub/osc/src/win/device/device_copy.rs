@@ -1,5 +1,5 @@
-//! Copies between packed host memory and the elements of a buffer: all blocks of a regular layout by
-//! one call, other layouts many runs at a time.
+//! Copies between packed host memory and the elements of a buffer: all blocks of a regular layout in one call, other
+//! layouts many runs at a time.
 
 use plugin_api::IoVec;
 

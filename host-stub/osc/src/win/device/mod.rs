@@ -1,4 +1,4 @@
-//! Buffers on devices: where they are, and what goes through host memory.
+//! Buffers on devices: their locations, and the calls that go through host memory.
 
 pub(super) mod device_copy;
 pub(super) mod located;

@@ -1,5 +1,5 @@
-//! The buffers of a call that lie on a device, or in several places, packed in host memory. The packed memory belongs to the operation: the call
-//! returns while the operation is under way, and what it fetched is unpacked when all its pieces have ended.
+//! A call's buffers on a device, or in several places, packed in host memory. The packed memory belongs to the operation: the
+//! call returns while the operation is outstanding, and the fetched bytes are unpacked when all its pieces have ended.
 
 use plugin_api::Status;
 

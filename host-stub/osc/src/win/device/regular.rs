@@ -1,4 +1,4 @@
-//! Which layouts are rows of equal blocks at regular distances, so that one call of a copy function moves all of them.
+//! Recognises layouts of equal blocks at regular distances, which one call of a copy function can move.
 
 use crate::transport::Blocks;
 use crate::win::layout::{Layout, Segment, Shape};

@@ -1,9 +1,9 @@
-//! The state machine of one window's epochs at one rank. Pure bookkeeping: it says what is allowed
-//! and remembers what is open; the synchronisation itself is done elsewhere.
+//! The state machine of one window's epochs at one rank. It only decides which calls are allowed
+//! and records the open epochs; other modules do the synchronisation.
 //!
-//! Communication calls ask it without a lock, by atomic loads. Synchronisation calls change it in
-//! two steps, `begin` and `end`, because they wait in between; while one is between its steps the
-//! state is "in a synchronisation call" and any other call is refused.
+//! Communication calls query the state without a lock, by atomic loads. Synchronisation calls
+//! change the state in two steps, `begin` and `end`, because they wait in between. Between the
+//! steps the state is "in a synchronisation call", and any other call is refused.
 
 mod locks;
 mod state;

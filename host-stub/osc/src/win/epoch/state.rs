@@ -1,4 +1,4 @@
-//! What is promised of an epoch, and the states a window can be in at one rank.
+//! Assertions about an epoch, and the states of a window at one rank.
 
 use bitflags::bitflags;
 

@@ -1,4 +1,4 @@
-//! The state machine, call by call.
+//! Tests of the state machine, call by call.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! What is counted of a request, and the pool in which a window keeps that: it grows by chunks and is reused, so a request
-//! costs no allocation once as many were under way before.
+//! The state of a request, and the window's pool of such states. The pool grows by chunks and reuses states, so a request
+//! needs no allocation if as many were outstanding before.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};

@@ -1,13 +1,13 @@
 //! Accumulates, fetching accumulates and compare-and-swap, by the processor's atomics.
 //!
-//! Elements that are aligned to their size, of every type, are updated by atomic instructions: those
-//! that exist (addition, bitwise operations, exchange), and compare-and-swap loops for the others.
-//! All are atomic with respect to each other. Elements that are not aligned are updated under a lock
-//! of the target in the segment, always. The two never meet at one element: MPI promises atomicity
-//! among accumulates of the same predefined type only (MPI 4.1, 12.7.1), and the same type at the
-//! same address is aligned or not for every origin.
+//! Elements of every type that are aligned to their size are updated by atomic instructions: existing ones (addition,
+//! bitwise operations, exchange), and compare-and-swap loops for other operations. All are atomic with respect to each
+//! other. Unaligned elements are always updated under a lock of the target in the segment. The two never meet at one
+//! element: MPI promises atomicity only among accumulates of the same predefined type (MPI 4.1, 12.7.1), and for one
+//! type every origin sees the same alignment of an address.
 //!
-//! Order: each is over when its call returns, so those of one origin are in the order of the calls.
+//! Order: each accumulate is complete when its call returns, so accumulates of one origin are in the order of the
+//! calls.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 

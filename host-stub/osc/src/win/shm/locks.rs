@@ -1,8 +1,8 @@
-//! Locks in the segment: the passive-target locks of each rank, and the lock of its updates that no
-//! processor's atomics serve.
+//! Locks in the segment: the passive-target locks of each rank, and the lock for those of its updates
+//! that no processor's atomics serve.
 //!
-//! Who waits looks after the other processes of the window: a holder that was killed ends the wait
-//! with an error. Its lock stays taken; the job is beyond repair.
+//! A waiting rank checks the other processes of the window: if a holder was killed, the wait ends
+//! with an error. The holder's lock stays taken; the job cannot recover.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;

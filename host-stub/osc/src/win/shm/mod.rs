@@ -1,9 +1,11 @@
-//! The table of windows whose ranks share one segment of memory: puts and gets are loads and
-//! stores, accumulates the processor's atomics, locks and counters words of the segment.
+//! The table of windows whose ranks share one segment of memory. Puts and gets are loads and
+//! stores, accumulates use the processor's atomics, and locks and counters are words of the
+//! segment.
 //!
-//! Every operation is over when its call returns, so there is nothing to flush: flushes order what
-//! was done with what follows. Nothing here uses the transport; only waiting loops make progress on
-//! it, and now and then a flush, because operations of other windows may need this process.
+//! Every operation is complete when its call returns, so a flush waits for nothing: it only orders
+//! earlier accesses before later ones. Nothing here uses the transport, except that waiting loops,
+//! and occasional flushes, make progress on it, because operations of other windows may need this
+//! process.
 
 mod atomics;
 mod locks;

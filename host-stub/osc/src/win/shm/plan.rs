@@ -1,4 +1,4 @@
-//! Where the parts of a segment lie: header, words of synchronisation, and each rank's memory.
+//! The layout of a segment: header, words of synchronisation, and each rank's memory.
 
 use crate::base::SEGMENT_HEADER;
 use crate::win::control::SAID_WORDS;

@@ -1,4 +1,4 @@
-//! Put and get: loads and stores. The address of a transfer is one of this process.
+//! Put and get as loads and stores. A transfer's address is valid in this process.
 
 use crate::win::copy::{load, store};
 use crate::win::error::WinResult;

@@ -1,7 +1,7 @@
 //! Flushes, fences and post-start-complete-wait over words of the segment.
 //!
-//! Counters only grow, each has one meaning, and a waiter knows the value to come, so nothing
-//! is ever reset.
+//! Each counter has one meaning and only grows. A waiter knows the value that it waits for, so no
+//! counter is ever reset.
 
 use std::sync::atomic::{Ordering, compiler_fence, fence as memory_fence};
 

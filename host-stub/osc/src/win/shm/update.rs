@@ -1,5 +1,5 @@
 //! The arithmetic of the shared-memory table: every operation on elements of every type, by the
-//! processor's atomics or, where they are not aligned, byte by byte under a lock that the caller holds.
+//! processor's atomics or, for unaligned elements, byte by byte under a lock that the caller holds.
 
 use std::sync::atomic::{
     AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering,

@@ -1,6 +1,5 @@
-//! The CUDA code on machines without a GPU: over `c/fake_cuda.c`, a fake of the driver's library that is
-//! found in its place. It shows that the right calls are made in the right state, and nothing of what a
-//! GPU makes of them.
+//! Tests the CUDA code on machines without a GPU, over `c/fake_cuda.c`, a fake of the driver's library that is found in its
+//! place. They show that the right calls are made in the right state, but not how a GPU executes them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

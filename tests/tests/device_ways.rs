@@ -1,5 +1,5 @@
-//! The ways to device memory that a provider's abilities and parameters decide on: direct where it takes
-//! registrations, fallen back where it refuses them, and who serves peers.
+//! Tests of the paths to device memory that a provider's capabilities and parameters select: direct if the provider
+//! takes registrations, staged if it refuses them, and which thread serves peers.
 
 use std::path::Path;
 use std::process::Command;

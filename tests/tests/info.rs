@@ -1,4 +1,4 @@
-//! What `host-stub info` says of providers that are refused, and of a libfabric that is too old.
+//! Tests the output of `host-stub info` for refused providers, and for a libfabric that is too old.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! Every link between the pages leads to a file that is there, and to a heading that it has.
+//! Every link between the documents leads to an existing file, and to an existing heading of the
+//! file.
 
 use std::fs;
 use std::path::{Path, PathBuf};

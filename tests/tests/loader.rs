@@ -1,4 +1,5 @@
-//! The Rust host's loader before every kind of file: what it takes, and what it says of the rest.
+//! Tests the Rust host's loader with every kind of file: which files it accepts, and its errors for
+//! the others.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! What peers publish comes from elsewhere: truncated, random and altered bytes make no endpoint, or
-//! one whose operations fail, and never a crash.
+//! Addresses from peers are untrusted input: truncated, random and altered bytes give no endpoint, or an endpoint whose
+//! operations fail, and never a crash.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,8 @@
-//! A component that opens and closes, or fails to, leaves nothing behind: 200 times each, comparing
-//! descriptors, threads, resident memory and shared memory files.
+//! A component that opens and closes, or fails to open, leaves nothing behind. Each test does this
+//! 200 times and compares descriptors, threads, resident memory and shared memory files.
 //!
-//! Each case runs in a process of its own, started by its test: what is counted is the process's.
+//! Each case runs in its own process, started by its test, because these counts are those of a
+//! process.
 
 use std::env;
 use std::process::Command;

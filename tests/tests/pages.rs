@@ -1,4 +1,4 @@
-//! Statements of the pages that a machine can check: files that they name, parameters and their defaults, their length.
+//! Statements in the documents that a machine can check: named files, parameters and their defaults, and length.
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Parameters that change what a module says of itself, and each change seen through the vtable.
+//! Parameters that change a module's attributes. Each change is read through the vtable.
 
 use std::sync::Mutex;
 

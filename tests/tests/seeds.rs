@@ -1,4 +1,4 @@
-//! Every place and test that docs/seeds.md names is there.
+//! Every place and test that docs/seeds.md names exists.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! `host-stub stats`: the counters of a running process, and what is no process with counters.
+//! `host-stub stats`: the counters of a running process, and its errors for processes without counters.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What the plugin's file shows to the dynamic linker.
+//! The symbols that the plugin's file exports to the dynamic linker.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Traces of jobs, and what `host-stub trace` makes of them.
+//! Traces of jobs, and the output of `host-stub trace` for them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;

@@ -1,4 +1,4 @@
-//! The data path allocates nothing: counted by the global allocator, over each real provider.
+//! The data path allocates nothing. The global allocator counts allocations, over each real provider.
 
 #![allow(
     clippy::unwrap_used,

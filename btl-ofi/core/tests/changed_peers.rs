@@ -1,5 +1,5 @@
 //! Peers on this node that change after they were connected: they execute another program, their main
-//! thread ends, or the kernel no longer lets their memory be reached.
+//! thread ends, or the kernel no longer permits access to their memory.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The mark of running callbacks under the model checker: every interleaving of two threads that deliver.
+//! The mark for running callbacks, under the model checker: every interleaving of two threads that run callbacks.
 
 #[path = "../src/core/delivering.rs"]
 mod delivering;

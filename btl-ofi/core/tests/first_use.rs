@@ -1,5 +1,5 @@
-//! Connections are made on first use: peers over TCP that are only connected by `connect` cost no descriptor, and no word
-//! with the network.
+//! Connections are made on first use: peers over TCP that were only connected by `connect` cost no descriptor and no
+//! network traffic.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! Children of fork: each call on a transport of the parent is an error at once, whichever thread of the parent was inside a call;
-//! the parent's connections stay whole; and a child may open a transport of its own.
+//! Children of fork: each call on a transport of the parent returns an error at once, whichever thread of the parent was inside
+//! a call. The parent's connections still work, and a child may open its own transport.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! A peer that is killed with operations outstanding: each is reported once, flushes end, and the
-//! other peers are not affected.
+//! A peer that is killed with outstanding operations: each operation is reported once, flushes end, and other peers are not
+//! affected.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Jobs whose processes are on several hosts, made of Linux namespaces. Skipped where hosts cannot be made.
+//! Jobs whose processes are on several hosts, made of Linux namespaces. Skipped if hosts cannot be made.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! The transport over a provider that fails by script: whatever happens, each operation is either
-//! done or reported as failed, exactly once; flush returns; nothing leaks; nothing hangs.
+//! The transport over a provider that fails by script. In every case each operation is either done or reported as failed,
+//! exactly once; flush returns; nothing leaks; nothing hangs.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! Ten thousand peers, most at addresses that no process has: what it costs to connect each, to put to it once and to release it,
-//! in memory, in calls of the provider and in processor time. docs/scale.md takes its bytes from here.
+//! Ten thousand peers, most at addresses without a process: the cost of connecting each, of one put to each and of its release,
+//! in memory, in calls of the provider and in processor time. The bytes in docs/scale.md are from this test.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! Peers and providers that say nothing more: with `btl_ofi_peer_timeout` set, each operation is
-//! reported once and flush returns; one that speaks again in time has lost nothing.
+//! Peers and providers that fall silent: with `btl_ofi_peer_timeout` set, each operation is reported once and flush returns;
+//! a peer that answers again in time has lost nothing.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! The way of an operation through a context, under the model checker: the lock, the pool of records and
-//! the tallies of the sources, put together as `rma::post`, `progress::poll` and `flush` do, over a
+//! The path of an operation through a context, under the model checker: the lock, the pool of records
+//! and the counts of the sources, combined as in `rma::post`, `progress::poll` and `flush`, over a
 //! provider that is a list.
 
 #![allow(

@@ -1,4 +1,4 @@
-//! What else happens during a large get: completions of other operations are taken, peers are served.
+//! Other work during a large get: completions of other operations are taken, and peers are served.
 
 #![allow(
     clippy::unwrap_used,

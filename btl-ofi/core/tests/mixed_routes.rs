@@ -1,5 +1,5 @@
-//! One window, reached by every route at once: its owner's own atomics, neighbours that map it, neighbours' rings, and the
-//! provider. Each operation is atomic with respect to all others, which the results show by counting.
+//! One window, accessed by every route at once: its owner's own atomics, local peers that map it, local peers' rings, and
+//! the provider. Each operation is atomic with respect to all others; the test proves this by counts.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! A ring that changes its owner while the target is stopped, perhaps in the middle of a piece of a large get.
+//! A ring that changes its owner while the target is stopped, possibly in the middle of a fragment of a large
+//! get.
 
 #![allow(
     clippy::unwrap_used,

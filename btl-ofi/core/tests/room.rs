@@ -1,6 +1,6 @@
-//! A small `/dev/shm`: what needs little of it works, and what cannot work says why.
+//! A small `/dev/shm`: features that need little of it work, and features that cannot work report the reason.
 //!
-//! Each test runs in a process of its own with a folder of its own there, which takes the right to mount.
+//! Each test runs in its own process with its own folder there, which requires the right to mount.
 
 #![allow(
     clippy::unwrap_used,

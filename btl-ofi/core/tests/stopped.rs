@@ -1,5 +1,5 @@
-//! A peer that is stopped: with a time set for it, it is given up, each operation to it is reported
-//! once, and nothing of it arrives any more should it come back. Without one, it is waited for.
+//! A stopped peer. With a timeout set, the peer fails, each operation to it is reported once, and
+//! nothing from it arrives later, even if it continues. Without a timeout, this process waits for it.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! Processes that a target does not know: those that are not of the job, and know its port alone; and those that know its key, and do
-//! not send what an origin would.
+//! Processes that a target does not know: processes outside the job that know only its port, and processes that know its key
+//! but do not send what an origin would send.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,6 @@
-//! Threads that put, get, fetch, flush and progress, on shared contexts and on their own, while others
-//! register and deregister memory: every value arrives, every callback runs once, every sum is right.
+//! Threads that put, get, fetch, flush and progress, on shared contexts and on their own, while other
+//! threads register and deregister memory: every value arrives, every callback runs once, every sum is
+//! right.
 //!
 //! `STRESS_SEED` repeats a run, `STRESS_ROUNDS` makes it longer.
 

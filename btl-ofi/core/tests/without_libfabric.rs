@@ -1,4 +1,5 @@
-//! The provider `memory`: two processes of one node need no libfabric, and a peer that memory does not reach is refused.
+//! The provider `memory`: two processes of one node need no libfabric, and a peer that cannot be reached by memory is
+//! refused.
 
 #![allow(
     clippy::unwrap_used,

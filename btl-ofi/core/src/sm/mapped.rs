@@ -1,17 +1,18 @@
 //! Memory of local peers that this process maps: regions in files of memory (`memfd_create`) that are sealed against
 //! shrinking. Operations on them are instructions of this process, without the owner and without the kernel.
 //!
-//! **Which.** The owner's host names the file when it registers the region. The owner marks the region's handle
-//! ([`Handle::is_shared`]), and keeps the region's number, and where it lies, in its segment while the region is registered
+//! **Which regions.** The owner's host names the file when it registers the region. The owner marks the region's handle
+//! ([`Handle::is_shared`]). While the region is registered, the owner's segment holds the region's number and location
 //! (`mem::shared`). At the first operation this process opens the file and maps the region (`region`).
 //!
-//! **Safety.** Before each access the number in the owner's segment is compared. So a deregistered region is refused, as
-//! the owner itself would do. An access that begins before the number is removed may end later, as with cross-memory
-//! attach. A mapping keeps the file, whatever the owner maps at its address later, so no other memory is reached; and
-//! the seal keeps the file's length, so no access is a fault.
+//! **Safety.** Before each access this process compares the number in the owner's segment. So it refuses a deregistered region,
+//! as the owner itself would do. An access that begins before the number is removed may end later, as with cross-memory attach.
+//! A mapping keeps the file, even if the owner later maps something else at the address, so no other memory is accessed. The
+//! seal keeps the file's length, so no access faults.
 //!
-//! **Not mapped.** That a region cannot be mapped is kept for some [sweeps](MappedRegions::sweep), so that few operations look for
-//! it again. Nothing tells when such a region ends, and what hindered may be over by then.
+//! **Not mapped.** If a region cannot be mapped, this is remembered for some [sweeps](MappedRegions::sweep), so that few
+//! operations try again. It is not remembered for ever, because nothing reports the end of such a region, and the obstacle may
+//! disappear.
 //!
 //! **Threads.** A mapping that is in use by another thread is not removed ([`MappedRegions::find`]).
 
@@ -29,10 +30,10 @@ use crate::peer::endpoint::Endpoint;
 
 pub(crate) use region::Mapping;
 
-/// Places in which a region may be.
+/// Number of places where a region may be stored.
 const WAYS: usize = 4;
 const SETS: usize = 256;
-/// Sweeps, one for each check of the peers, for which it is kept that a region cannot be mapped: a minute.
+/// Number of sweeps, one for each check of the peers, during which an unmappable region is remembered: a minute.
 const KEPT: u32 = 256;
 
 /// A region of a peer. `cookie` is written last, and the other fields only while it is 0 and nothing uses the slot.

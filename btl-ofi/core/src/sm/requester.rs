@@ -50,8 +50,8 @@ use transfers::Tuning;
 /// Alignment of the parts of the payload: a cache line.
 const LINE: usize = 64;
 
-/// The use of a slot. Operations of their own come first, up to [`Use::Get`]; of those, the ones that only the responder can
-/// execute, up to [`Use::Atomic`].
+/// The use of a slot. Uses up to [`Use::Get`] are operations of their own; of those, uses up to [`Use::Atomic`] can be executed
+/// only by the responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 enum Use {
     /// An apply, whose results have other bytes than its operands ([`Requester::results`]).

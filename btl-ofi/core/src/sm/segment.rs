@@ -19,8 +19,8 @@
 //! payload is 3.9 KiB, the rest of the ring's pages. It grows by up to 16 KiB when a longer vector finds every block
 //! busy.
 //!
-//! After a fork the child shares the mapping, as it shares the provider's mappings. It forgets the segment (`core::fork`), so
-//! neither its calls nor its exit or exec touch it.
+//! After a fork the child shares the mapping, like the provider's mappings. It forgets the segment (`core::fork`), so neither
+//! its calls nor its exit or exec access the segment.
 
 use std::fs::File;
 use std::mem::offset_of;
@@ -37,7 +37,7 @@ use crate::peer::liveness::{ProcessId, State};
 use crate::sm::pool::{BLOCKS, Owner};
 use crate::sm::ring::{Bells, RINGS, Slot, Watch};
 
-/// Commands that one requester may have outstanding.
+/// Maximum outstanding commands of one requester.
 pub(crate) const SLOTS: u32 = 128;
 /// Bytes of a block, which holds operands and results of vectors and transfers of more than one word.
 pub(crate) const PAYLOAD: usize = 64 * 1024;
@@ -57,7 +57,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO8");
 const TAKEN: u64 = 1 << 32;
 const SPENT: u32 = 33;
 
-/// The holder of a ring whose process left it with unanswered commands.
+/// The holder of a ring, left behind by a process with unanswered commands.
 const DESERTED: u64 = u64::MAX;
 
 /// The part that all requesters share.
@@ -197,7 +197,7 @@ impl Drop for Segment {
     }
 }
 
-/// Location of a peer's segment, or of another file of it.
+/// Location of a peer's segment, or of another file of the peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) pid: u32,
@@ -297,14 +297,14 @@ impl Place {
     }
 }
 
-/// Allocates and maps what a claimed ring uses.
+/// Allocates and maps the memory of a claimed ring.
 fn map_ring(file: &File, index: usize) -> io::Result<Mapped<Ring>> {
     let offset = offset_of!(Layout, rings) + index * size_of::<Ring>();
     allocate(file, offset, offset_of!(Ring, own) + OWN_SHORT)?;
     Mapped::new(file, offset)
 }
 
-/// A claimed ring of a peer's segment. Dropped without [`give_back`](Self::give_back) it stays taken.
+/// A claimed ring of a peer's segment. If dropped without [`give_back`](Self::give_back), the ring stays taken.
 pub(crate) struct Claim {
     front: Mapped<Front>,
     ring: Mapped<Ring>,

@@ -1,6 +1,6 @@
-//! Serves the rings of this process's segment: finds the commands of peers, has the responder execute them, and answers.
+//! Serves the rings of this process's segment: finds the peers' commands, lets the responder execute them, and answers.
 //!
-//! Runs under the lock of the transport's first context.
+//! All of this runs under the lock of the transport's first context.
 
 use plugin_api::Status;
 
@@ -189,7 +189,8 @@ fn execute(
     Ok(value)
 }
 
-/// Executes an apply. Its operands are copied first, because the origin may change them at any time. The results come to their place.
+/// Executes an apply. Copies the operands first, because the origin may change them at any time, and writes the results to the
+/// command's payload.
 #[inline(never)]
 fn apply(
     responder: &mut Responder,

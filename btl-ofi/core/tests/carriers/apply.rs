@@ -1,5 +1,5 @@
-//! Applies by each carrier: what they leave and return, against a model; their order among atomics; many at once; refusals; a peer
-//! that is killed.
+//! Applies by each carrier: their effects and results, against a model; their order among atomics; many at once; refusals; a
+//! killed peer.
 
 use btl_ofi::{Apply, Arithmetic, Change};
 use plugin_api::{ApplyRun, MOST_APPLIED};

@@ -1,4 +1,5 @@
-//! Puts and gets with handles of registrations that may have ended: targets refuse them, and where no target would look, the call does.
+//! Puts and gets with handles of registrations that may have ended: targets refuse them; if no target would check, the call
+//! refuses.
 
 use crate::common::prelude::*;
 

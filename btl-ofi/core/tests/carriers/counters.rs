@@ -1,4 +1,4 @@
-//! Counters: each operation counts once, at its peer, for what carried it.
+//! Counters: each operation counts once, at its peer, for its carrier.
 
 use btl_ofi::log;
 use plugin_api::counters::{CARRIERS, SLOTS};

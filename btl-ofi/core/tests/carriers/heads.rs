@@ -1,4 +1,5 @@
-//! Large transfers over TCP whose copies would be slow go in two parts, others in one; all bring the same bytes, and complete once.
+//! Large transfers over TCP: those whose copies would be slow are sent in two parts, others in one. All transfer the same
+//! bytes, and complete once.
 
 use crate::common::prelude::*;
 

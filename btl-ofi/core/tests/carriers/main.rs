@@ -1,4 +1,4 @@
-//! What carries operations between two transports: messages, streams, the provider; and what is counted of them.
+//! The carriers of operations between two transports: messages, streams, the provider; and their counters.
 
 #![allow(
     clippy::unwrap_used,

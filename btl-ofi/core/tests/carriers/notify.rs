@@ -1,5 +1,5 @@
-//! Puts with notification: the counter never comes before the bytes, over each provider and by each route; flushes wait for
-//! both parts; what is refused has no effect.
+//! Puts with notification: the counter never rises before the bytes arrive, over each provider and by each route; flushes
+//! wait for both parts; a refused put has no effect.
 
 mod threads;
 

@@ -1,5 +1,6 @@
 //! Two-sided messages of hosts: content and order over each provider, replies from within the receiving function, room,
-//! what has left without its sender, senders that leave at once, receivers that do not know the sender or release it, threads, and peers that end.
+//! messages that leave without their sender's progress, senders that leave at once, receivers that do not know the sender or
+//! release it, threads, and peers that end.
 
 mod ends;
 mod gate;

@@ -1,5 +1,5 @@
-//! Large transfers over TCP in pieces: many at a time bring the right bytes and complete once, whatever the window; those that wait
-//! are reported once when their peer is killed or released.
+//! Large transfers over TCP in pieces: many at a time transfer the right bytes and complete once, for every window. If their
+//! peer is killed or released, waiting transfers are reported once.
 
 mod callbacks;
 

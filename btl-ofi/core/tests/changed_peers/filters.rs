@@ -1,4 +1,4 @@
-//! Filters (seccomp) that forbid the system calls which reach into other processes.
+//! Filters (seccomp) that forbid the system calls for access to other processes.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Transports that make progress in a thread of their own, while the test does something else.
+//! Transports that make progress in their own thread while the test does other work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,5 +1,5 @@
-//! Operations in the words of the BTL and of the ABI, made as a door makes them: by the quick paths, else a request that is
-//! submitted.
+//! Operations in the terms of the BTL and of the ABI, made as a host makes them: by the fast paths, otherwise by submitting a
+//! request.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;

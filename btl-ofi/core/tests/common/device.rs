@@ -1,5 +1,5 @@
-//! A pretended device: memory of this process under addresses that nothing but the copy functions here
-//! understands.
+//! A simulated device: memory of this process under addresses that only the copy functions here
+//! understand.
 
 use std::ffi::c_void;
 use std::ptr;

@@ -1,4 +1,4 @@
-//! What the tests of the transport share.
+//! Code that the tests of the transport share.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 

@@ -1,4 +1,4 @@
-//! What an atomic does to an element, worked out plainly, for comparison.
+//! The effect of an atomic on an element, computed plainly, for comparison.
 
 use plugin_api::{AtomicOp, Datatype};
 

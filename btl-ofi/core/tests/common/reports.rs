@@ -1,4 +1,4 @@
-//! What a transport reports besides completions.
+//! A transport's reports besides completions.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Mutex;

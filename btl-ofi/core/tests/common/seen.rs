@@ -1,4 +1,4 @@
-//! What was reported of operations: how many succeeded and how many failed, and the last failure.
+//! The reports on operations: how many succeeded and how many failed, and the last failure.
 
 use std::ffi::c_void;
 use std::ptr;

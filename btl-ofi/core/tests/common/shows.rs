@@ -1,5 +1,5 @@
-//! "Complete" means visible at the target: operations of every kind, each looked at there without
-//! further progress once it is complete here.
+//! "Complete" means visible at the target: operations of every kind. The target checks the effect
+//! of each, without further progress, once the operation is complete at the origin.
 
 use super::Calls as _;
 use std::ffi::c_void;

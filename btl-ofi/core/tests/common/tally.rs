@@ -1,5 +1,5 @@
-//! Origins that change the words of one window by atomics of every width, and the count of what they did: each
-//! operation was atomic with respect to all others if the words hold what the counts say.
+//! Origins that change the words of one window by atomics of every width, and counts of their changes. If the
+//! words match the counts, each operation was atomic with respect to all others.
 
 use std::collections::HashSet;
 use std::ffi::c_void;

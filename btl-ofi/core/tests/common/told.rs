@@ -1,4 +1,4 @@
-//! Functions that a transport calls, as methods of what they are told to.
+//! Functions that a transport calls, as methods of their receivers.
 
 use std::ffi::c_void;
 use std::ptr;

@@ -1,4 +1,4 @@
-//! A peer that dies while this process copies device memory to another one: what is reported of it is reported with no lock held.
+//! A peer that dies while this process copies device memory to another peer: its reports are made with no lock held.
 
 use crate::common::pair::WORDS;
 

@@ -1,5 +1,5 @@
-//! Initiators that die with a lane of a target's mailbox: more of them than there are lanes, after which
-//! another still gets one.
+//! Origins that die with a lane of a target's mailbox: more of them than there are lanes. Afterwards
+//! another origin still gets a lane.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Child;

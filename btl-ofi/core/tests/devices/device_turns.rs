@@ -1,5 +1,5 @@
-//! Several initiators at a target's mailbox for device memory, and an initiator that gives its lane back
-//! in the midst of its work: each sees its operations in their order, and gets its turn.
+//! Several origins at a target's mailbox for device memory, and an origin that gives its lane back in the middle
+//! of its work: each sees its operations in order, and gets its turn.
 
 use crate::common::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What the kernel counts on a host.
+//! The kernel's counters on a host.
 
 /// Packets that an interface has sent.
 pub(crate) fn packets(interface: &str) -> u64 {

@@ -1,8 +1,9 @@
 //! Accumulates of elements of types that the engine does not know, by the [function](CombineFn) that the door registered.
 //!
-//! Who changes such an element is a fact of the window: where its ranks share a segment every rank, under the target's lock; where
-//! commands reach every rank, the target ([apply](super::btl::apply)); else every rank, under the target's lock. Elements that this module changes and those of types that the engine knows exclude
-//! each other not at all, as MPI allows.
+//! The window decides which rank changes such an element. If its ranks share a segment, every rank does, under the target's
+//! lock. Otherwise, if commands reach every rank, the target does ([apply](super::btl::apply)); if not, every rank does, under
+//! the target's lock. Elements that this module changes and elements of types that the engine knows do not exclude each other,
+//! as MPI allows.
 
 use plugin_api::{AtomicOp, MOST_ELEMENT, Status};
 

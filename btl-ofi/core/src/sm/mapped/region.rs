@@ -1,4 +1,4 @@
-//! One mapped region of a peer: opening the file that its owner named, and mapping it.
+//! One mapped region of a peer: opens the file that the region's owner named, and maps the region.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::mem::shared::{SharedRegions, is_aligned_alike, is_lasting};
 use crate::peer::reach::Probe;
 use crate::sm::segment::Place;
 
-/// A mapped region, with the part of its owner's segment that says whether it is registered.
+/// A mapped region, with the part of its owner's segment that shows whether the region is registered.
 pub(crate) struct Mapping {
     pages: Pages,
     cookie: u64,
@@ -106,7 +106,8 @@ impl Drop for Pages {
     }
 }
 
-/// Maps the bytes of a file from `offset` on that its owner has at `base`, if the file has `length` and keeps them.
+/// Maps the part of a file from `offset` on, which the owner has at `base`. Requires that the file has `length` and
+/// is sealed against shrinking.
 fn map(file: &File, offset: u64, (base, length): (u64, u64)) -> io::Result<Pages> {
     let other = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
     if !is_lasting(file) {

@@ -1,4 +1,4 @@
-//! Taking the answers of the responder.
+//! Reads the answers of the responder.
 
 use super::transfers::Wait;
 use super::{Done, Pending, Requester, Use, copy, refusal};

@@ -1,4 +1,4 @@
-//! Measured choice between the two ways of a large get: through the ring, where both sides copy, or by the kernel
+//! Measured choice between the two paths of a large get: through the ring, where both sides copy, or by the kernel
 //! alone.
 //!
 //! The ring moves the data between the caches of the two processors twice. On processors that share a cache it takes
@@ -14,14 +14,14 @@ const OUTLIER: u64 = 4;
 /// Gets between two trials: after the choice changed, and at most. The number doubles while the choice stays.
 const INTERVALS: (u32, u32) = (64, 4096);
 
-/// A way to make a large get.
+/// A path for a large get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Shared,
     Kernel,
 }
 
-/// Measurements of the two ways, for gets of one size class.
+/// Measurements of the two paths, for gets of one size class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Autotune {
     chosen: Way,

@@ -1,4 +1,5 @@
-//! What one poll of a ring found, collected under the lock and delivered after it.
+//! The completions that one poll of a ring found. They are collected under the lock and delivered after its
+//! release.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;

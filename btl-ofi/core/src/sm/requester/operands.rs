@@ -1,4 +1,4 @@
-//! Where the operands of an operation lie, and how they get there.
+//! The location of an operation's operands, and how they are copied to it.
 
 use std::ptr;
 

@@ -1,11 +1,12 @@
-//! Rings that nobody gave back: their processes were killed, or left them with unanswered commands. Once no other ring is to be
-//! had, a process claims one of these, when the responder has left it too.
+//! Reclaims rings that were never given back: their processes were killed, or left them with unanswered commands. If no other
+//! ring is free, a process claims such a ring once the responder has left it too.
 //!
-//! **Arbitration.** The claim word of such a ring stays taken. The holder's word decides: a process clears it before it gives its
-//! ring back, so a word that names a process that is gone says that it had the ring at its end, and one compare-and-swap on it
-//! gives the ring to one of those who find that.
+//! **Arbitration.** The claim word of such a ring stays taken, and the holder's word decides. A process clears the holder's
+//! word before it gives its ring back. So a word that names a dead process proves that the process still had the ring when it
+//! died. One compare-and-swap on this word gives the ring to one of the processes that find this.
 //!
-//! **Position.** The last owner took with it where it was. The slots tell: each holds the position of its last command.
+//! **Position.** The last owner's position is lost with it. The slots show the position: each holds the position of its last
+//! command.
 
 use std::fs::File;
 use std::io;
@@ -62,12 +63,12 @@ impl Place {
     }
 }
 
-/// The holder's word of a process.
+/// The holder's word for a process.
 pub(super) fn holder_of(process: ProcessId) -> u64 {
     u64::from(process.pid) | u64::from(process.started) << 32
 }
 
-/// The process of a holder's word.
+/// The process that a holder's word names.
 pub(super) fn process_of(holder: u64) -> ProcessId {
     ProcessId {
         pid: holder as u32,

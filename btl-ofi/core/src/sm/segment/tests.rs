@@ -146,7 +146,7 @@ fn a_ring_is_deserted_after_its_process_and_all_answers() {
     );
 }
 
-/// A process without a segment uses the provider, and says why.
+/// A process without a segment uses the provider, and logs the reason.
 #[test]
 fn a_segment_that_cannot_be_made_names_the_call() {
     for (call, before, errno, text) in [
@@ -267,7 +267,7 @@ fn a_segment_is_found_under_other_threads() {
     assert_eq!(allocated.unwrap(), OWN_LONG);
 }
 
-/// A holder's word that names a process that is gone.
+/// A holder's word that names a dead process.
 fn gone() -> u64 {
     let own = ProcessId::own();
     holder_of(ProcessId {
@@ -289,8 +289,8 @@ const DONE: Answer = Answer {
     value: 0,
 };
 
-/// The ring of a killed process serves another once the responder has left it, and one only. A command of which the responder
-/// was not told is found.
+/// The ring of a killed process serves one other process, and only one, once the responder has left it. The responder finds a
+/// command even if it was not notified of the command.
 #[test]
 fn a_ring_of_the_dead_is_claimed_once() {
     let (segment, mut claims) = full();
@@ -325,8 +325,8 @@ fn a_ring_of_the_dead_is_claimed_once() {
     assert_eq!(claim().map(taken).unwrap(), (8, 0, 0));
 }
 
-/// Where its last owner was, the slots say: in each lap, after the positions began again, with revoked commands at the end. A
-/// faulty process may have written anything.
+/// The slots show where the last owner was: in each lap, after the positions wrapped around, and with revoked commands at the
+/// end. A faulty process may have written any values.
 #[test]
 fn the_slots_tell_the_position() {
     let (segment, _claims) = full();

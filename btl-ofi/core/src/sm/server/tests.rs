@@ -1,4 +1,5 @@
-//! Applies that a faulty or hostile origin could leave in its ring: none makes the target panic, or access memory outside of its regions.
+//! Tests with applies that a faulty or hostile origin could leave in its ring. No apply makes the target panic, or access
+//! memory outside its regions.
 
 use plugin_api::{Access, AtomicOp};
 use proptest::prelude::*;
@@ -9,7 +10,7 @@ use crate::mem::regions::Known;
 use crate::sm::segment::{Claim, OWN, OWN_LONG, Place};
 
 const KEY: u64 = 5;
-/// Words of the target's region, between others that nothing may change.
+/// Words of the target's region, between guard words that must not change.
 const WORDS: usize = 32;
 const GUARD: usize = 64;
 const UNCHANGED: u64 = 0x5555_aaaa_5555_aaaa;

@@ -1,23 +1,22 @@
 //! Accumulates, fetching accumulates and compare-and-swap, by the transport's atomics.
 //!
-//! Who changes an element depends on its type and on its alignment only, so all ways that can meet at one element are
-//! atomic with respect to each other:
+//! The type of an element and its alignment alone decide which path changes the element. So all paths that can meet at one
+//! element are atomic with respect to each other:
 //!
-//! - A type of which the transport serves read, replace and compare-swap goes by transport
-//!   atomics; an operation that it does not serve becomes a compare-swap loop per element. Where the target's processor
-//!   executes those atomics, elements in many places are one command ([`super::apply`]), which changes each by the same
-//!   instructions.
-//! - Any other type, and elements that are not aligned to their size, are changed by the target's processor alone, by commands;
-//!   in a window where commands do not reach every rank, or would be refused, under the target's lock ([`super::locked`]), by all
-//!   ranks alike.
-//!   Under the hint `same_op`, an aligned operation that the transport serves goes by its atomics even then.
+//! - A type whose read, replace and compare-swap the transport serves takes the transport's atomics. An operation that the
+//!   transport does not serve becomes a compare-swap loop for each element. If the target's processor executes those atomics,
+//!   elements in many places are one command ([`super::apply`]), which changes each by the same instructions.
+//! - Any other type, and elements that are not aligned to their size, are changed by the target's processor alone, by commands.
+//!   In a window where commands do not reach every rank, or would be refused, all ranks change them under the target's lock
+//!   instead ([`super::locked`]). Under the hint `same_op`, an aligned operation that the transport serves takes the
+//!   transport's atomics even then.
 //!
-//! The two never meet at one element. MPI promises atomicity among accumulates of the same
-//! predefined type only (MPI 4.1, 12.7.1), and one type at one address is aligned or not for every origin.
-//! Other overlaps have undefined results in MPI.
+//! The two never meet at one element. MPI promises atomicity only among accumulates of the same predefined type (MPI 4.1,
+//! 12.7.1), and for one type every origin sees the same alignment of an address. Other overlaps have undefined results in MPI.
 //!
-//! Order: accumulates of one origin to one target take effect in the order of their calls. Ways that wait are in order
-//! by waiting, commands stay in order with each other and with the atomics that the target executes; for the others the transport keeps order, or each accumulate waits for the earlier ones to that target.
+//! Order: accumulates of one origin to one target take effect in the order of their calls. Paths that wait are in order by
+//! waiting. Commands stay in order with each other and with atomics that the target executes. For other accumulates the
+//! transport keeps order, or each accumulate waits for the earlier ones to its target.
 
 use std::ffi::c_void;
 
@@ -40,20 +39,20 @@ use crate::win::request::request_state::RequestState;
 use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
-/// Bytes of a run, on average, up to which runs are gathered in commands.
+/// Runs of at most this many bytes on average travel together as commands.
 const MOST_OF_A_RUN: usize = 1024;
 
-/// Bytes of the pieces of a long accumulate where messages may carry them. Two of them fill a message of the transport of 16,000 bytes, six one of
-/// 49,360, and sixteen one of 131,008: of the longest pieces that the transport takes, one, four and ten do, and the first leaves a quarter of
-/// its message empty.
+/// Bytes of each piece of a long accumulate that messages may carry. Two pieces fill a message of the transport of 16,000
+/// bytes, six a message of 49,360, and sixteen a message of 131,008. Of the longest pieces that the transport takes, one, four
+/// and ten fit these messages, and one leaves a quarter of the first message empty.
 const PIECE: usize = 7904;
 
 fn is_aligned(address: u64, datatype: Datatype) -> bool {
     address.is_multiple_of(datatype.size() as u64)
 }
 
-/// Lets an accumulate follow earlier ones to the target: waits for these, unless the transport keeps them in order or the program
-/// needs none.
+/// Lets an accumulate follow earlier ones to the target: waits for the earlier ones, unless the transport keeps them in order
+/// or the program needs no order.
 #[inline]
 fn keep_order(window: &Window, peer: &Peer, call: &'static str) -> WinResult<()> {
     match window.follows(peer) {
@@ -82,7 +81,7 @@ pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>) -> Win
     }
 }
 
-/// Apart, so that what most calls run knows at compile time that nothing counts the pieces.
+/// A separate function, so that the usual path knows at compile time that nothing counts its pieces.
 #[inline(never)]
 unsafe fn update_counted(
     window: &Window,
@@ -93,8 +92,8 @@ unsafe fn update_counted(
     unsafe { update(window, transfer, record) }
 }
 
-/// What is not one atomic of the transport for each element: elements that these do not serve are changed by the target's
-/// processor, or under its lock.
+/// Updates that are not one transport atomic for each element. The target's processor changes elements that the transport's
+/// atomics do not serve, or this rank changes them under the target's lock.
 #[inline(never)]
 unsafe fn otherwise(
     window: &Window,
@@ -129,8 +128,8 @@ unsafe fn otherwise(
     }
 }
 
-/// Lets an update follow others that are under way: gathers it, or has those before it leave and keeps the order. Whether it was
-/// gathered.
+/// Lets an update follow others that are outstanding: gathers the update, or sends the gathered ones and keeps the order.
+/// Returns whether the update was gathered.
 #[cold]
 #[inline(never)]
 unsafe fn behind_others(
@@ -181,8 +180,8 @@ unsafe fn update(
     unsafe { issue_whole(window, transfer, request) }
 }
 
-/// Whether elements lie in many places, so that one command for all of them costs less than one for each: its operands are
-/// copied once more. Results in many places go there by themselves.
+/// Whether elements lie in so many places that one command costs less than one atomic for each, although a command's operands
+/// are copied once more. False if the results lie in many places: those take another path.
 fn is_scattered(transfer: &Transfer<'_>) -> bool {
     let (origin, target) = (transfer.origin_layout, transfer.target_layout);
     let runs = origin.runs().max(target.runs());
@@ -236,7 +235,7 @@ fn whole(transfer: &Transfer<'_>) -> Piece {
     }
 }
 
-/// Issues a whole transfer: what a second try needs is in the transfer, and need not be kept during the first.
+/// Issues a whole transfer. A second try finds all its data in the transfer, so nothing more is kept during the first try.
 #[inline(always)]
 unsafe fn issue_whole(
     window: &Window,
@@ -255,7 +254,7 @@ unsafe fn issue_whole(
     unsafe { issue_again(window, transfer, counted, status) }
 }
 
-/// A whole transfer that the transport did not take at once.
+/// Issues again a whole transfer that the transport did not take at once.
 #[cold]
 #[inline(never)]
 unsafe fn issue_again(
@@ -323,8 +322,8 @@ unsafe fn post(
     }
 }
 
-/// Buffers of the caller that are not aligned to the element, which providers compute on as
-/// elements: the operation goes by way of aligned ones. Complete when it returns.
+/// An accumulate with buffers of the caller that are not aligned to the element. Providers compute on buffers as elements, so
+/// the operation uses aligned copies. It is complete when this call returns.
 #[cold]
 unsafe fn by_aligned_copies(
     window: &Window,

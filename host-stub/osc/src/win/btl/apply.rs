@@ -1,6 +1,6 @@
-//! Accumulates as commands to the target, whose processor makes them: elements that are not aligned, types that the transport's
-//! atomics do not serve, and elements that lie in many places. Nothing waits here
-//! but for results that lie in several places.
+//! Accumulates as commands that the target's processor executes: for elements that are not aligned, for types that the
+//! transport's atomics do not serve, and for elements that lie in many places. Only results that lie in several places make a
+//! call wait here.
 
 use plugin_api::{ApplyRequest, ApplyRun, AtomicOp, Status};
 
@@ -14,7 +14,7 @@ use crate::win::request::request_state::RequestState;
 use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
-/// Makes an accumulate by commands. False, and nothing is done, where the transport's atomics alone may change the elements.
+/// Makes an accumulate by commands. False: nothing was done, because only the transport's atomics may change the elements.
 ///
 /// # Safety
 /// The caller vouches for the transfer.

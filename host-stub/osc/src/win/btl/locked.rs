@@ -1,6 +1,5 @@
-//! Changes of a target's bytes under its accumulate lock: read, compute here, write back. For windows in which commands do not reach
-//! every rank.
-//! Complete, and so in order, when they return.
+//! Changes a target's bytes under the target's accumulate lock: reads them, computes at the origin, and writes them back. Used
+//! in windows where commands do not reach every rank. Each change is complete, and so in order, when its call returns.
 
 use crate::base::{Op, combine};
 use crate::win::blocking::Remote;
@@ -36,14 +35,14 @@ fn release(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
         .map(drop)
 }
 
-/// Runs `update` under the lock. The lock is given back whatever comes of it; the first error wins.
+/// Runs `update` under the lock. The lock is released in every case; the first error is returned.
 fn under_lock(
     window: &Window,
     call: &'static str,
     peer: &Peer,
     update: impl FnOnce() -> WinResult<()>,
 ) -> WinResult<()> {
-    // Taking the lock makes progress too.
+    // Taking the lock makes progress, too.
     keeping(window.link.waiter(), || {
         acquire(window, call, peer)?;
         let updated = update();
@@ -52,7 +51,7 @@ fn under_lock(
     })
 }
 
-/// Has the target's elements changed under its lock.
+/// Changes the target's elements under the target's lock.
 pub(in crate::win) fn change(
     window: &Window,
     peer: &Peer,
@@ -64,7 +63,7 @@ pub(in crate::win) fn change(
     let mut elements = Bounce::new(layout.bytes());
     let bytes = &mut elements.bytes_mut()[..layout.bytes()];
     let mut bounce = Bounce::new(CHUNK.min(bytes.len()));
-    // The pieces in the order of the layout, and where each lies among the packed bytes.
+    // The pieces in the order of the layout, and the place of each among the packed bytes.
     let pieces = || {
         let mut cursor = Cursor::new(layout);
         let mut done = 0;

@@ -1,9 +1,10 @@
-//! What a call keeps across its waits and gives back before it returns: a target's accumulate lock, or the turn to read a
-//! target's regions.
+//! A call may keep a target's accumulate lock, or the turn to read a target's regions, across its waits. It gives them back
+//! before it returns.
 //!
-//! What runs on the same thread during such a wait must not want it too: it would wait for the call that lies below it on
-//! the stack. So the call stays on its thread, which runs no other task meanwhile; its waits take as long as an operation of
-//! the transport, or as another thread or rank keeps the same thing. And the progress that it makes begins no operation.
+//! Other work on the same thread must not want the same lock or turn during such a wait: it would wait for the call below it
+//! on the stack. So the call stays on its thread, and the thread runs no other task until the call gives the lock or turn
+//! back. The call's waits last as long as an operation of the transport, or as another thread or rank keeps the same lock or
+//! turn. The progress that the call makes begins no operation.
 
 use std::cell::Cell;
 
@@ -13,12 +14,12 @@ thread_local! {
     static KEEPS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a window's call of this thread keeps something: the progress that it makes begins no operation then.
+/// Whether a window's call on this thread keeps a lock or a turn. If so, the progress that it makes begins no operation.
 pub fn is_kept() -> bool {
     KEEPS.get()
 }
 
-/// Runs the part of a call that takes something, keeps it and gives it back.
+/// Runs the part of a call that takes a lock or a turn, keeps it and gives it back.
 pub(in crate::win) fn keeping<R>(waiter: &dyn Waiter, part: impl FnOnce() -> R) -> R {
     struct Before(bool);
     impl Drop for Before {

@@ -4,7 +4,7 @@
 //! A call with an address takes any of these, and does the same:
 //!
 //! 1. the device pointer, or a host pointer that is mapped on a device, by [`Devices::associate`] or by the program's OpenMP:
-//! the host looks the location up;
+//!    the host looks the location up;
 //! 2. a location that [`Devices::encode_location`] made, device and address in 64 bits;
 //! 3. either pointer with a layout marked [`on_device`](crate::win::Layout::on_device), or
 //!    [`CollArgs::on_device`](crate::coll::CollArgs::on_device) for a collective.

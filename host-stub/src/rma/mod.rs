@@ -30,10 +30,10 @@
 //!   completed, the call still waits until nothing uses the buffers: the transport reports every operation, those to
 //!   lost ranks as failed.
 //! - *No code holds a reference to window memory*, because other ranks may write it at any time. Elements are copied
-//! in and out, and are plain data ([`bytemuck::Pod`]), of which all bytes are valid.
+//!   in and out, and are plain data ([`bytemuck::Pod`]), of which all bytes are valid.
 //! - *Threads of this process do not race.* [`Window::read`] and [`Window::write`] need exclusive access to the
-//! window, so that no epoch is open. Inside an epoch a rank reaches its own memory as any other, by [`Epoch::get`].
-//! An epoch stays on its thread, and no two that reach the same rank are open in a process at once.
+//!   window, so that no epoch is open. Inside an epoch a rank reaches its own memory as any other, by [`Epoch::get`].
+//!   An epoch stays on its thread, and no two that reach the same rank are open in a process at once.
 //!
 //! If two ranks access one element at the same time, the result is that of MPI, which may be undefined. It is never
 //! undefined behaviour of Rust.

@@ -4,12 +4,12 @@
 //! all ranks reach the same result:
 //!
 //! 1. *Intents*: each rank's wishes and place, or why it cannot take part. If no rank can share memory with another in
-//! this window, whatever the other intents are, the offer is part of the intent, and this is the only round.
+//!    this window, whatever the other intents are, the offer is part of the intent, and this is the only round.
 //! 2. *Segments*, for memory that windows own: the first rank of each node makes a segment and tells the node's other
-//! ranks its location.
+//!    ranks its location.
 //! 3. *Outcomes*: each rank has mapped the segment and allocated memory for its part, and reports the result. The offer
-//! is part of the outcome unless all ranks share one segment. If some rank could not open a segment, all its ranks give
-//! it up together. If there is no memory for a segment, the creation ends on every rank.
+//!    is part of the outcome unless all ranks share one segment. If some rank could not open a segment, all its ranks give
+//!    it up together. If there is no memory for a segment, the creation ends on every rank.
 //! 4. *Offers*, if no offer was sent before or a segment was given up: registrations for the transport.
 //! 5. *Hooks*, if layers have any: a failure on one rank undoes the window on all.
 

@@ -28,10 +28,15 @@ quick_entry! {
     ),
     WAY, {
         branch();
-        // Targets check messages anyway, and no host sets flags in a table without messages.
-        let flags = if WAY == OTHER { flags as usize } else { 0 };
-        if local_handle.addr() | flags != 0 {
+        if !local_handle.is_null() {
             return None;
+        }
+        // Targets check messages anyway, and no host sets flags in a table without messages.
+        if WAY == OTHER {
+            branch();
+            if flags != 0 {
+                return None;
+            }
         }
         // SAFETY: the host passes NULL or live objects of this module, and a buffer that stays valid until completion;
         // `T` is that of the module's table.
@@ -102,10 +107,15 @@ quick_entry! {
     ),
     WAY, {
         branch();
-        // Targets check messages anyway, and no host sets flags in a table without messages.
-        let flags = if WAY == OTHER { flags as usize } else { 0 };
-        if local_handle.addr() | flags != 0 {
+        if !local_handle.is_null() {
             return None;
+        }
+        // Targets check messages anyway, and no host sets flags in a table without messages.
+        if WAY == OTHER {
+            branch();
+            if flags != 0 {
+                return None;
+            }
         }
         // SAFETY: the host passes NULL or live objects of this module, and a buffer that stays valid until completion;
         // `T` is that of the module's table.

@@ -2,7 +2,7 @@
 
 mod copies;
 
-use std::{iter, ptr};
+use std::ptr;
 
 use plugin_api::{AtomicOp, Datatype, Status};
 
@@ -102,26 +102,44 @@ pub(super) unsafe fn change_all<T: Target>(
     // The user's function takes many elements at once, except for atomics, which it takes one by
     // one.
     let has_atomics = T::HAS_ATOMICS && !(alone && own_arithmetic(change).is_none());
-    if let Some((address, bytes)) = plan.only_block()
-        && has_atomics
-        && change.is_atomic_at(address)
-    {
-        // SAFETY: as for each block below.
-        return unsafe { by_atomics(change, (address, bytes), &packed, (arithmetic, alone)) };
+    let by = (arithmetic, alone, has_atomics);
+    if let Some(block) = plan.only_block() {
+        // SAFETY: the region has the block, which was checked, and there are as many packed operands and results.
+        return unsafe { change_block(target, change, block, &packed, by) };
     }
-    for (address, bytes) in plan.blocks() {
+    for block in plan.blocks() {
         // SAFETY: the region has the block, which was checked, and packed operands and results have as many bytes left.
-        unsafe {
-            if has_atomics && change.is_atomic_at(address) {
-                by_atomics(change, (address, bytes), &packed, (arithmetic, alone))?;
-            } else {
-                let block = Blocks::new(iter::once((address, bytes)));
-                by_copies(target, change, (block, bytes), packed, arithmetic)?;
-            }
-        }
-        packed.advance(bytes);
+        unsafe { change_block(target, change, block, &packed, by)? };
+        packed.advance(block.1);
     }
     Ok(())
+}
+
+/// Changes the elements of a block: by atomics, if such may change it and it is aligned, else on copies.
+///
+/// # Safety
+/// The region has the block; there are as many packed operands, and results unless NULL.
+#[inline(always)]
+unsafe fn change_block<T: Target>(
+    target: &T,
+    change: &Change,
+    block: (u64, usize),
+    packed: &Packed,
+    (arithmetic, alone, has_atomics): (Option<Arithmetic>, bool, bool),
+) -> Result<(), Status> {
+    // SAFETY: the caller guarantees the block, operands and results.
+    unsafe {
+        match has_atomics && change.is_atomic_at(block.0) {
+            true => by_atomics(change, block, packed, (arithmetic, alone)),
+            false => by_copies(
+                target,
+                change,
+                (Blocks::one(block), block.1),
+                *packed,
+                arithmetic,
+            ),
+        }
+    }
 }
 
 /// Changes single elements that are listed, if all of them are aligned and no function is needed; else does nothing. Returns whether

@@ -1,5 +1,6 @@
 //! Changes of elements on copies, by which the responder changes what no atomic does, and elements that lie in several blocks.
 
+use std::iter::{self, Empty};
 use std::mem::MaybeUninit;
 use std::ptr;
 
@@ -27,6 +28,15 @@ pub(super) struct Blocks<I> {
     blocks: I,
     /// What is left of the block that was taken in part: its address and bytes.
     rest: (u64, usize),
+}
+
+impl Blocks<Empty<(u64, usize)>> {
+    pub(super) fn one(block: (u64, usize)) -> Self {
+        Blocks {
+            blocks: iter::empty(),
+            rest: block,
+        }
+    }
 }
 
 impl<I: Iterator<Item = (u64, usize)>> Blocks<I> {

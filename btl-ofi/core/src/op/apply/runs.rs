@@ -50,6 +50,12 @@ fn total(runs: impl Iterator<Item = ApplyRun>, size: usize) -> Result<Total, Sta
     }
 }
 
+/// Whether runs are one element, which is not in parts.
+#[inline]
+fn is_one_element(runs: &[ApplyRun], size: usize) -> bool {
+    matches!(runs, [run] if run.count == 1 && run.length == size as u64)
+}
+
 /// Like [`total`], for `number` runs of `length` bytes.
 fn total_of_listed(number: u64, length: u64, size: usize) -> Result<Total, Status> {
     match number.checked_mul(length) {
@@ -117,8 +123,13 @@ impl<'a> Sent<'a> {
     }
 
     /// What the runs hold.
+    #[inline]
     pub(super) fn total(&self) -> Result<Total, Status> {
         match &self.list {
+            None if is_one_element(self.runs, self.size) => Ok(Total {
+                bytes: self.size,
+                in_parts: false,
+            }),
             Some(list) => total_of_listed(list.number as u64, list.length, self.size),
             None => total(self.runs.iter().copied(), self.size),
         }

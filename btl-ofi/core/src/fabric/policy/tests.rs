@@ -109,7 +109,7 @@ fn each_row_decides_its_policy() {
             ],
             u32::MAX,
         ),
-        ("verbs;ofi_rxd", &rxd, 64),
+        ("verbs;ofi_rxd", &rxd, 16),
         ("verbs", &["untracked"], u32::MAX),
     ];
     for (provider, expected, depth) in rows {

@@ -705,7 +705,7 @@ openmpi_test() {
     openmpi_build
     openmpi_compile_tests
     openmpi_check "ompi_info names the component" openmpi_shows_itself
-    openmpi_has_osc && openmpi_check "one setting" openmpi_readme
+    openmpi_check "one setting" openmpi_readme
     openmpi_check "package lists are fetched first" openmpi_fetches_lists
     openmpi_check "parameters arrive by their synonyms" openmpi_hears_parameters
     openmpi_check "libfabric is opened for who names the component" openmpi_opens_by_name

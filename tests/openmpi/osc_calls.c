@@ -131,7 +131,7 @@ static void accumulates(void)
         few[i].value = (short) (world_rank + i);
         few[i].gap = -1;
         few[i].place = world_rank;
-        fews[i].value = 0;
+        fews[i].value = -1;
         fews[i].gap = (short) (100 + i);
         fews[i].place = -1;
     }

@@ -87,7 +87,7 @@ impl Rank {
     }
 }
 
-/// What a put of `size` bytes moves.
+/// The bytes that a put of `size` bytes moves.
 fn pattern(size: usize) -> Vec<u8> {
     (0..size).map(|i| (i * 7 + i / 251 + size) as u8).collect()
 }

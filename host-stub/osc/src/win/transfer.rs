@@ -5,6 +5,7 @@ use plugin_api::{Datatype, Handle, Status};
 use super::error::WinError;
 use super::layout::Layout;
 use super::peer::Peer;
+use super::pieces::Piece;
 use super::request::request_state::RequestState;
 use crate::base::Op;
 
@@ -13,7 +14,7 @@ use crate::base::Op;
 pub struct Transfer<'a> {
     /// The call, for errors.
     pub call: &'static str,
-    /// What accumulates do; [`Op::Replace`] for puts and compare-and-swap, [`Op::NoOp`] for gets.
+    /// The operation of an accumulate; [`Op::Replace`] for puts and compare-and-swap, [`Op::NoOp`] for gets.
     pub op: Op,
     /// The target's rank.
     pub target: usize,
@@ -40,7 +41,7 @@ pub struct Transfer<'a> {
     pub result: *mut u8,
     /// Where elements lie in the result buffer; none for calls that fetch nothing.
     pub result_layout: Option<&'a Layout>,
-    /// What counts the pieces of a request form, and of a call without a request that uses buffers of the host in place of the
+    /// The count of the pieces of a request form, and of a call without a request that uses buffers of the host in place of the
     /// program's: when all have ended, the request or the call is complete.
     pub(super) record: Option<&'a RequestState>,
 }
@@ -59,6 +60,17 @@ impl<'a> Transfer<'a> {
             call: self.call,
             rank: self.peer.rank,
             status,
+        }
+    }
+
+    /// The whole call as a piece. All of its layouts are contiguous.
+    #[inline(always)]
+    pub(super) fn whole(&self) -> Piece {
+        Piece {
+            origin: 0,
+            result: 0,
+            target: 0,
+            len: self.target_layout.bytes(),
         }
     }
 

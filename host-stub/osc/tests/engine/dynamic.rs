@@ -69,7 +69,7 @@ fn puts_and_gets_that_targets_check_ask_for_nothing() {
                     };
                     assert_eq!(begun(&mut get_long), 2);
                 }
-                // What was refused once is not tried again: a put of 8 B, a get of 8 B or a longer one.
+                // A length that was refused once is not tried again: a put of 8 B, a get of 8 B or a longer one.
                 let wanted = match carried {
                     Carried::Nothing => 0,
                     Carried::Refused => 2,
@@ -293,7 +293,7 @@ fn what_was_refused_is_divided_where_regions_end() {
     }
 }
 
-/// What nobody repeats any more is a failure of its target's next flush.
+/// A refused operation that no flush can repeat any longer fails its target's next flush.
 #[test]
 fn refused_operations_of_an_epoch_that_failed_are_given_up() {
     let work = |window: &Window, there: u64| {

@@ -137,7 +137,7 @@ impl Core {
     }
 }
 
-/// What the post of an atomic needs: the record holds an operand by value, and the value to compare with.
+/// The needs of an atomic's post: the record holds an operand by value, and the value to compare with.
 fn needs(atomic: &Atomic, alone: bool) -> Needs {
     Needs {
         record: atomic.compares() || matches!(atomic.request.operands, Operands::Value(_)),

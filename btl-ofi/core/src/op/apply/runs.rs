@@ -12,7 +12,7 @@ fn unit(size: usize) -> u32 {
     size.trailing_zeros()
 }
 
-/// What some runs hold.
+/// The sum of some runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Total {
     /// Bytes of all elements.
@@ -31,7 +31,7 @@ impl Total {
     }
 }
 
-/// What some runs hold, which are whole elements together; an error if there are none, or more than a command takes.
+/// The sum of some runs, which are whole elements together; an error if there are none, or more than a command takes.
 fn total(runs: impl Iterator<Item = ApplyRun>, size: usize) -> Result<Total, Status> {
     let (mut total, mut in_parts) = (0u64, false);
     for run in runs {
@@ -122,7 +122,7 @@ impl<'a> Sent<'a> {
         }
     }
 
-    /// What the runs hold.
+    /// The sum of the runs.
     #[inline]
     pub(super) fn total(&self) -> Result<Total, Status> {
         match &self.list {

@@ -224,17 +224,6 @@ unsafe fn many_pieces(
     })
 }
 
-/// A whole transfer as a piece.
-#[inline(always)]
-fn whole(transfer: &Transfer<'_>) -> Piece {
-    Piece {
-        origin: 0,
-        result: 0,
-        target: 0,
-        len: transfer.target_layout.bytes(),
-    }
-}
-
 /// Issues a whole transfer. A second try finds all its data in the transfer, so nothing more is kept during the first try.
 #[inline(always)]
 unsafe fn issue_whole(
@@ -243,7 +232,7 @@ unsafe fn issue_whole(
     request: Option<&RequestState>,
 ) -> WinResult<()> {
     let counted = CountedOperation::begin(&transfer.peer.accumulates, request);
-    let (piece, context, data) = (whole(transfer), counted.context(), counted.data());
+    let (piece, context, data) = (transfer.whole(), counted.context(), counted.data());
     // SAFETY: the caller vouches for the transfer.
     let status = unsafe { post(window, transfer, &piece, context, data) };
     if counted.is_taken(status) {
@@ -263,7 +252,7 @@ unsafe fn issue_again(
     counted: CountedOperation<'_>,
     status: Status,
 ) -> WinResult<()> {
-    let (piece, context, data) = (whole(transfer), counted.context(), counted.data());
+    let (piece, context, data) = (transfer.whole(), counted.context(), counted.data());
     let (call, rank) = (transfer.call, transfer.peer.rank);
     let issued = window.tracked_again(call, rank, status, counted, || {
         // SAFETY: the caller vouches for the transfer.

@@ -63,7 +63,7 @@ unsafe fn transfer_pieces<const PUT: bool>(
             match request {
                 None => issue_whole::<PUT>(window, transfer),
                 Some(_) => {
-                    let (piece, handle) = (whole(transfer), transfer.local_handle);
+                    let (piece, handle) = (transfer.whole(), transfer.local_handle);
                     issue::<PUT>(window, peer, transfer, request, piece, handle)
                 }
             }
@@ -90,17 +90,6 @@ unsafe fn many_pieces<const PUT: bool>(
         // SAFETY: the piece lies inside both layouts; the handle, if there is one, covers the buffer.
         unsafe { issue::<PUT>(window, peer, transfer, request, piece, handle) }
     })
-}
-
-/// A whole transfer as a piece.
-#[inline(always)]
-fn whole(transfer: &Transfer<'_>) -> Piece {
-    Piece {
-        origin: 0,
-        result: 0,
-        target: 0,
-        len: transfer.origin_layout.bytes(),
-    }
 }
 
 #[inline(always)]
@@ -130,7 +119,7 @@ unsafe fn issue<const PUT: bool>(
 unsafe fn issue_whole<const PUT: bool>(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     let (peer, none) = (transfer.peer, std::ptr::null_mut());
     let counted = CountedOperation::begin(&peer.transfers, None);
-    let (piece, handle, context) = (whole(transfer), transfer.local_handle, counted.context());
+    let (piece, handle, context) = (transfer.whole(), transfer.local_handle, counted.context());
     // SAFETY: the caller vouches for the transfer.
     let status = unsafe { post::<PUT>(window, transfer, &piece, handle, context, none) };
     if counted.is_taken(status) {
@@ -150,7 +139,7 @@ unsafe fn issue_again<const PUT: bool>(
     counted: CountedOperation<'_>,
     status: Status,
 ) -> WinResult<()> {
-    let (piece, handle, context) = (whole(transfer), transfer.local_handle, counted.context());
+    let (piece, handle, context) = (transfer.whole(), transfer.local_handle, counted.context());
     let (call, rank) = (transfer.call, transfer.peer.rank);
     let issued = window.tracked_again(call, rank, status, counted, || {
         let none = std::ptr::null_mut();

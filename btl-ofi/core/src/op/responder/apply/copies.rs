@@ -26,7 +26,7 @@ struct Copies {
 #[derive(Clone)]
 pub(super) struct Blocks<I> {
     blocks: I,
-    /// What is left of the block that was taken in part: its address and bytes.
+    /// The rest of the block that was taken in part: its address and bytes.
     rest: (u64, usize),
 }
 

@@ -17,10 +17,10 @@ use crate::op::completion::Completion;
 use crate::peer::endpoint::Endpoint;
 
 impl Transport {
-    /// Quick path of an update of one word. `None`, before side effects, for anything unusual,
-    /// including unknown codes; the caller then calls [`submit`](Self::submit). `T` is [`is_threaded`](Self::is_threaded). `WAY` is
-    /// what it serves: peers whose atomics the provider executes, messages that gather, or else peers with a ring and new
-    /// messages.
+    /// Fast path of an update of one word. Returns `None`, before side effects, for anything unusual, including unknown
+    /// codes; the caller then calls [`submit`](Self::submit). `T` is [`is_threaded`](Self::is_threaded). `WAY` selects the
+    /// peers that the path serves: peers whose atomics the provider executes, peers with a current batch of messages, or
+    /// else peers with a ring and peers that need a new batch.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); the constants have the values named above. With [`PROVIDER`](crate::hints::PROVIDER),
@@ -60,7 +60,7 @@ impl Transport {
                 );
             }
             let (target, word) = self.word(1 << kind as u32, (op, flags), remote, at)?;
-            // With a constant, the compiler loads no part of it.
+            // The constant `None` spares the compiler the loads of `completion`.
             let completion = match WAY {
                 NO_CALLBACK => None,
                 _ => completion,
@@ -81,8 +81,8 @@ impl Transport {
         }
     }
 
-    /// Quick path of a fetch of one word, for callers without local handle. `None`, before side
-    /// effects, for anything unusual, including unknown codes.
+    /// Fast path of a fetch of one word, for callers without local handle. Returns `None`, before
+    /// side effects, for anything unusual, including unknown codes.
     ///
     /// # Safety
     /// As for [`try_atomic_op`](Self::try_atomic_op).
@@ -146,8 +146,8 @@ impl Transport {
         }
     }
 
-    /// Quick path of a compare-and-swap of one word, for callers without local handle. `None`, before side
-    /// effects, for anything unusual, including unknown flags.
+    /// Fast path of a compare-and-swap of one word, for callers without local handle. Returns `None`,
+    /// before side effects, for anything unusual, including unknown flags.
     ///
     /// # Safety
     /// As for [`try_atomic_op`](Self::try_atomic_op).
@@ -213,8 +213,8 @@ impl Transport {
         }
     }
 
-    /// Checks an AMO for the fast path, with the bit of its kind among [`Word::kinds`]; returns its target and
-    /// libfabric's codes.
+    /// Checks an AMO for the fast path. `bit` is the bit of its kind in [`Word::kinds`]. Returns the AMO's
+    /// target and libfabric's codes.
     #[inline(always)]
     fn word(
         &self,

@@ -1,5 +1,6 @@
-//! Applies: any operation on elements of any size and alignment, in runs of the target's memory ([`op::apply`](crate::op::apply)).
-//! Each is one command to the target's responder. The path depends on the peer's atomics:
+//! Applies: any operation on elements of any size and alignment, in runs of the target's memory
+//! ([`op::apply`](crate::op::apply)). Each apply is one command to the target's responder. The path depends on the peer's
+//! atomics:
 //!
 //! | atomics of the peer | path of an apply |
 //! | --- | --- |
@@ -11,8 +12,9 @@
 //! A put or get of several runs goes by message if small puts and gets do. This thread makes it if the peer is this transport
 //! ([`scatters`](Transport::scatters)).
 //!
-//! So commands of one origin to one target take effect in order, together with its atomics. This order does not hold in the
-//! last row, nor on device memory: there, either commands or atomics change an element, never both.
+//! So the commands of one origin to one target take effect in order, together with the origin's atomics. The order does not
+//! hold in the last row, nor on device memory: there, an element may be changed either by commands or by atomics, never by
+//! both.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -43,14 +45,15 @@ struct Encoded<'a> {
 }
 
 impl Transport {
-    /// Sets the function by which this process executes the operations of peers, and its own to itself, that no instruction of the
-    /// processor makes.
+    /// Sets the function that executes operations for which the processor has no instruction: operations of peers on this
+    /// process's memory, and operations of this process on its own memory.
     pub fn on_apply(&self, arithmetic: Option<Arithmetic>) {
         self.registrar.regions().arithmetic = arithmetic;
     }
 
-    /// Changes elements of a peer's memory, as [`Apply`] says. Returns what [`submit`](Self::submit) returns, and
-    /// [`Status::NOT_SUPPORTED`] if the elements are among those that the provider must change, or if no message reaches the peer.
+    /// Changes elements of a peer's memory as [`Apply`] describes. Returns the status that [`submit`](Self::submit) would
+    /// return, or [`Status::NOT_SUPPORTED`] if only the provider may change these elements, or if no message reaches the
+    /// peer.
     ///
     /// # Safety
     /// `endpoint` came from [`connect`](Self::connect). The operands are readable during the call, the results writable until completion.
@@ -63,7 +66,7 @@ impl Transport {
         self.after_refusal(endpoint, status)
     }
 
-    /// Hands an apply to what carries the atomics of the peer.
+    /// Sends an apply along the route of the peer's atomics.
     ///
     /// # Safety
     /// As for [`apply`](Self::apply).
@@ -140,9 +143,9 @@ impl Transport {
         }
     }
 
-    /// Whether a put or get of several runs is one command to the peer: where the target's processor makes puts and gets of their
-    /// length, told by a message, and where the peer is this transport. Other carriers reach memory by themselves and need no processor of the
-    /// target.
+    /// Whether one command carries a put or get of several runs. This is so if the target's processor executes puts and
+    /// gets of this length as messages, or if the peer is this transport. On other routes the origin accesses the memory
+    /// directly and needs no processor of the target.
     fn scatters(&self, peer: &Endpoint, apply: &Apply<'_>) -> bool {
         let (puts, gets) = self.setup.message_limits;
         let limit = match apply.change.op {
@@ -156,7 +159,8 @@ impl Transport {
         told && !apply.remote.is_device()
     }
 
-    /// Whether the typed atomics serve the type of the elements: read, replace and compare-and-swap, of which all others can be made.
+    /// Whether the typed atomics support read, replace and compare-and-swap on the elements' type. All other operations can
+    /// be built from these three.
     fn is_typed(&self, apply: &Apply<'_>) -> bool {
         apply.change.datatype.is_some_and(|datatype| {
             let serves = |kind, op| self.atomics.table.count(kind, datatype, op) > 0;
@@ -166,7 +170,7 @@ impl Transport {
         })
     }
 
-    /// Makes an apply to a peer whose atomics the provider makes.
+    /// Makes an apply to a peer whose atomics the provider executes.
     ///
     /// # Safety
     /// As for [`apply`](Self::apply).
@@ -182,7 +186,7 @@ impl Transport {
         unsafe {
             match key {
                 _ if peer.transfers() == Transfers::Copy => self.apply_here(endpoint, encoded),
-                // It takes no messages.
+                // The peer takes no messages.
                 0 => Status::NOT_SUPPORTED,
                 key if key == self.node.key => self.apply_here(endpoint, encoded),
                 _ => self.apply_by_message(endpoint, encoded),
@@ -242,7 +246,7 @@ impl Transport {
         Some(Status::SUCCESS)
     }
 
-    /// Adds an apply to what gathers for its target.
+    /// Adds an apply to the current batch of its target.
     ///
     /// # Safety
     /// As for [`apply`](Self::apply).
@@ -270,7 +274,7 @@ impl Transport {
             caller,
         } = encoded;
         let form = Form::of_apply(*carried);
-        // SAFETY: the line of a peer is removed before its endpoint is.
+        // SAFETY: the line of a peer is removed before its endpoint.
         let Ok((batch, full)) = (unsafe { messages.batch(endpoint, &form) }) else {
             drop(state);
             return self.untold(endpoint);
@@ -296,7 +300,7 @@ impl Transport {
         Status::SUCCESS
     }
 
-    /// Executes an apply to this transport itself.
+    /// Executes an apply on this transport's own memory.
     ///
     /// # Safety
     /// As for [`apply`](Self::apply).
@@ -314,7 +318,7 @@ impl Transport {
     }
 }
 
-/// Whether atomics may change an element of an apply.
+/// Whether an element of an apply is aligned, so that atomics may change it, too.
 fn has_atomic(apply: &Apply<'_>) -> bool {
     let first = |run: &plugin_api::ApplyRun| apply.address.wrapping_add(run.offset);
     let mut runs = apply.runs.iter();

@@ -1,4 +1,5 @@
-//! Atomics: checks, and the slow path by rings or by the provider. The fast paths are in `amo` (one word) and `typed_amo`.
+//! Atomics: checks, and the slow path by rings or by the provider. The fast paths are in `amo` (one word) and `typed_amo`
+//! (vectors).
 
 use std::ptr::NonNull;
 
@@ -14,7 +15,8 @@ use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Atomics;
 
 impl Transport {
-    /// Checks the target of the atomic `op`: support, size, alignment, bounds and access. `remote` is its region as host memory.
+    /// Checks the target of the atomic `op`: support, size, alignment, bounds and access. `remote` is the handle of its
+    /// region, as a region of host memory.
     #[inline(always)]
     pub(crate) fn check_atomic(
         &self,
@@ -35,7 +37,7 @@ impl Transport {
             return Err(Status::BAD_PARAM);
         }
         let target = remote.target(op.address, op.size as u64, self.quick.virtual_addresses)?;
-        // Nearly every region allows everything, which one comparison tells.
+        // Nearly every region allows every access, and one comparison shows this.
         if !remote.is_open() && !rights::allow_atomic(remote.access(), kind, code) {
             return Err(Status::PERM);
         }
@@ -57,7 +59,8 @@ impl Transport {
         })
     }
 
-    /// Executes the atomic `op`, whichever way it goes. An error is the refusal of a side that is not host memory: it may be device memory.
+    /// Executes the atomic `op` by any route. An error means that the target or a local buffer is not host memory, and may
+    /// be device memory.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit).
@@ -95,7 +98,7 @@ impl Transport {
         }
     }
 
-    /// Posts an atomic to the provider, whatever the route is: on device memory that the provider reaches.
+    /// Posts an atomic to the provider on any route, for device memory that the provider reaches.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); `op` is an atomic from host memory, and `remote` the handle of its target as

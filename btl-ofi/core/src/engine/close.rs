@@ -16,8 +16,8 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 const PARTING: Duration = Duration::from_millis(100);
 
 impl Transport {
-    /// Waits for outstanding operations, for at most 5 s. For doors that end registrations before they
-    /// [`close`](Self::close) the transport.
+    /// Waits for outstanding operations, for at most 5 s. Doors call this before they end their
+    /// registrations and [`close`](Self::close) the transport.
     pub fn flush_for_close(&self) {
         if self.is_copy() {
             return;
@@ -25,19 +25,20 @@ impl Transport {
         let until = Instant::now() + CLOSE_PATIENCE;
         self.flush_patiently(None);
         self.close_mailboxes(None);
-        // Peers wait for the answers of commands that were executed here, and for sends.
+        // Peers wait for answers to commands that this process executed, and for sends.
         self.wait_for_sends(None, until);
         self.part();
         self.act_on_failures();
     }
 
-    /// Makes progress until `is_done` holds, but no longer than a release waits. For doors that have something to send before they
-    /// release a peer or close the transport.
+    /// Makes progress until `is_done` returns true, but no longer than a release waits. Doors call this if they must send
+    /// something before they release a peer or close the transport.
     pub fn progress_until(&self, is_done: impl FnMut() -> bool) {
         self.wait_until(Instant::now() + self.patience(), is_done);
     }
 
-    /// Makes progress until `is_done` holds, or until the deadline. Later waits then end at once.
+    /// Makes progress until `is_done` returns true, or until the deadline. After a missed deadline, later waits end at
+    /// once.
     fn wait_until(&self, deadline: Instant, mut is_done: impl FnMut() -> bool) {
         while !is_done() {
             if Instant::now() >= deadline || self.is_copy() {
@@ -48,7 +49,7 @@ impl Transport {
         }
     }
 
-    /// How long a release waits: not at all once one has waited in vain.
+    /// How long a release waits. Zero after an earlier wait timed out.
     pub(crate) fn patience(&self) -> Duration {
         match self.detector.impatient.load(Ordering::Relaxed) {
             false => CLOSE_PATIENCE,
@@ -56,8 +57,8 @@ impl Transport {
         }
     }
 
-    /// Waits for outstanding operations to one peer or to all, for at most `CLOSE_PATIENCE`. After one timeout
-    /// later calls do not wait.
+    /// Waits for outstanding operations to one peer or to all, for at most `CLOSE_PATIENCE`. After one
+    /// timeout, later calls do not wait.
     pub(crate) fn flush_patiently(&self, peer: Option<&Endpoint>) -> Status {
         let status = self.flush_until(peer, Some(Instant::now() + self.patience()));
         if status == Status::TIMEOUT {
@@ -66,11 +67,11 @@ impl Transport {
         status
     }
 
-    /// Tells peers what was executed here and not answered, because this process leaves: they would take it for lost. They may have
-    /// left themselves, so this waits a short time only.
+    /// Sends the receipts that this process still owes for executed commands, because this process leaves. Without a
+    /// receipt, the peer would take a command for lost. The peer may have left itself, so the wait is short.
     pub(crate) fn part(&self) {
-        // A provider of one node takes messages to processes that have left: it misses nobody. Over shm 1.17 it must not be asked
-        // to, because an endpoint of the same process may be unmapped.
+        // A provider of one node delivers messages even to a process that has left, so no receipt is needed. Over shm 1.17
+        // a receipt must not be sent: the memory of an endpoint of the same process may already be unmapped.
         if !self.policy.has_messages() || self.policy.one_node {
             return;
         }
@@ -87,7 +88,8 @@ impl Transport {
         }
     }
 
-    /// Waits until answers and sends have left, or the sends to one peer, at most until `deadline`.
+    /// Waits until answers and sends to `endpoint`, or to all peers, have left, at most until
+    /// `deadline`.
     pub(crate) fn wait_for_sends(&self, endpoint: Option<NonNull<Endpoint>>, deadline: Instant) {
         self.wait_until(deadline, || {
             let state = self.contexts[0].state.lock();
@@ -100,10 +102,11 @@ impl Transport {
     /// their domain open until they are dropped, but peers no longer reach them through this transport's endpoints.
     ///
     /// # Errors
-    /// The provider's first refusal; the rest is closed nevertheless. [`Error::Forked`] in a child of fork, which closes nothing.
+    /// The provider's first error; everything else is closed nevertheless. [`Error::Forked`] in a child of fork, which
+    /// closes nothing.
     pub fn close(self) -> Result<(), Error> {
         if let Err(e) = self.check_copy() {
-            // Threads of the parent may have been changing it, so it is not even dropped.
+            // Threads of the parent may have been changing the transport at the fork, so it is not even dropped.
             std::mem::forget(self);
             return Err(e);
         }
@@ -134,29 +137,30 @@ impl Transport {
         hmem.close();
         drop((node.word.take(), node.fence.take(), registrar));
         let on_rails = rails.close();
-        // Live regions keep the device open, but what is outstanding uses memory that ends here.
+        // Live regions keep the device open, but outstanding operations use memory that is freed
+        // here.
         let ended = device.close_endpoints();
         let closed = match Arc::into_inner(device) {
             Some(device) => device.close(),
             // Live regions share the device; the last one closes it.
             None => Ok(()),
         };
-        // Peers find it as long as the allocator leaves it there.
+        // Peers may read the probe until the allocator reuses its memory.
         node.probe.store(0, Ordering::Relaxed);
         drop(entry);
-        // Dropped after the provider, which may still have written to this memory.
+        // Dropped after the provider, which may have written to this memory until it was closed.
         let memory = (contexts, scratch, peers, node, hmem, counters, compounds);
         match &ended {
             Ok(()) => drop(memory),
-            // The provider may still use it.
+            // The provider may still use the memory.
             Err(_) => std::mem::forget(memory),
         }
         ended.and(closed).and(on_rails)
     }
 
-    /// Returns the lanes in the mailboxes of a peer, or of all peers. Removes the mailboxes, because the endpoint of a released peer
-    /// may become another one's. Waits as [`flush_patiently`](Self::flush_patiently) does. Operations that are left then end with
-    /// the failure of the peer.
+    /// Returns the lanes that this process holds in the mailboxes of a peer, or of all peers. Removes the channels to these
+    /// mailboxes, because a new peer may get the endpoint's address after the release. Waits as
+    /// [`flush_patiently`](Self::flush_patiently) does. Operations that still remain end with the failure of the peer.
     pub(crate) fn close_mailboxes(&self, endpoint: Option<NonNull<Endpoint>>) {
         let deadline = Instant::now() + self.patience();
         loop {

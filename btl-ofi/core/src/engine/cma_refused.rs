@@ -40,7 +40,7 @@ impl Transport {
         };
         self.stop_cma(endpoint, lasting);
         match peer.transfers() {
-            // The peer still uses CMA: there was no memory to set up another path.
+            // The peer still uses CMA, because there was no memory to set up another path.
             Transfers::Kernel | Transfers::Doubted => {
                 Some(peer.failure().unwrap_or(Status::OUT_OF_RESOURCE))
             }
@@ -48,13 +48,15 @@ impl Transport {
         }
     }
 
-    /// Checks a peer that was found gone while nothing was outstanding, before an operation to it.
+    /// Checks a peer before an operation to it, if the peer was found dead while it had no outstanding
+    /// operations.
     #[cold]
     #[inline(never)]
     pub(crate) fn examine_doubted(&self, endpoint: NonNull<Endpoint>) -> Option<Status> {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
-        // EFAULT is not lasting, so `examine` returns it only if the peer lives and CMA to it is not forbidden.
+        // EFAULT is not lasting, so `examine` returns its status only if the peer lives and CMA to the peer is
+        // not forbidden.
         let status = self.examine(endpoint, Refused(libc::EFAULT))?;
         if peer.failure().is_none() && status == Refused(libc::EFAULT).status() {
             peer.set_transfers(Transfers::Kernel);
@@ -69,7 +71,7 @@ impl Transport {
     pub(crate) fn stop_cma(&self, endpoint: NonNull<Endpoint>, refused: Refused) {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
-        // The code below handles a failed peer and lack of memory.
+        // The code below handles a failed peer and a lack of memory.
         if peer.atomics() == Atomics::Unclaimed && self.claim_ring(endpoint).is_err() {
             return;
         }

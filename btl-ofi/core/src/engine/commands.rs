@@ -1,14 +1,15 @@
-//! Atomics as commands, by the route of the peer's atomics: by the peer's ring, as a message, or executed by this thread.
+//! Atomics as commands. By the route of the peer's atomics, a command goes to the peer's ring, travels as a message, or is
+//! executed by this thread.
 //!
 //! **Route.** `peer::route` decides for which peers atomics use a ring. The first atomic fixes the route: if the segment cannot
 //! be opened or has no free ring, all atomics to that peer take the route to other nodes. One peer never uses both routes, so
 //! atomics stay ordered. The transport advertises only atomics that both the provider and `op::element` support, so every route
 //! supports all advertised atomics.
 //!
-//! **Atomicity.** Three kinds of operations change a process's memory: commands in its segment, its own atomics to itself, and
-//! atomics that its provider executes for other processes. All three change each element by one atomic instruction, so they
-//! exclude each other for every route and every executing thread. If a provider is not known to do so, its peers have no such
-//! route.
+//! **Atomicity.** Three kinds of operations change a process's memory: commands in its segment, its own atomics to itself,
+//! and atomics that its provider executes for other processes. All three change each element by one atomic instruction, so
+//! they exclude each other for every route and every executing thread. Atomics go by a provider only if it is known to
+//! change elements this way.
 
 use std::ptr::NonNull;
 
@@ -20,8 +21,8 @@ use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Atomics;
 
 impl Transport {
-    /// Posts an atomic to a peer's ring, or as a message, or executes it if the peer is this transport. `None`, before side effects, for
-    /// anything unusual: the caller then calls [`command`](Self::command).
+    /// Posts an atomic to a peer's ring or as a message, or executes it if the peer is this transport. Returns `None`,
+    /// before side effects, for anything unusual; the caller then calls [`command`](Self::command).
     ///
     /// # Safety
     /// `endpoint` is live; the buffers of `atomic` are valid until completion.
@@ -34,7 +35,8 @@ impl Transport {
     ) -> Option<Status> {
         // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
         unsafe {
-            // The ring first: most callers have one, and messages mostly gather before they come here.
+            // The ring comes first: most callers have one, and most messages joined a batch before they could
+            // reach this call.
             let posted = self.try_ring_command(endpoint, caller, atomic);
             if posted.is_some() {
                 return posted;
@@ -50,8 +52,8 @@ impl Transport {
         }
     }
 
-    /// Posts an atomic to a peer by the route of its atomics, or executes it if the peer is this transport. `None` if the
-    /// provider executes the peer's atomics.
+    /// Posts an atomic to a peer by the route of its atomics, or executes it if the peer is this transport. Returns
+    /// `None` if the provider executes the peer's atomics.
     ///
     /// # Safety
     /// `endpoint` is live; the buffers of `atomic` are valid until completion.

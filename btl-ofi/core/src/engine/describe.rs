@@ -85,7 +85,7 @@ fn flags(policy: &Policy, attaches: bool, atomics: &AtomicTable, mode: Mode) -> 
     if policy.atomics_ordered {
         flags |= ModuleFlags::ATOMICS_ORDERED;
     }
-    // They reach every peer: by messages, or as every peer has a ring.
+    // Applies reach every peer: either by messages, or because every peer has a ring.
     if policy.has_messages() || policy.memory_only {
         flags |= ModuleFlags::APPLIES;
     }
@@ -95,7 +95,7 @@ fn flags(policy: &Policy, attaches: bool, atomics: &AtomicTable, mode: Mode) -> 
     if policy.is_by_commands() {
         flags |= ModuleFlags::SOLE_ATOMICS;
     }
-    // Flags hold for all peers.
+    // A flag is set only if it holds for all peers.
     if policy.one_node && attaches {
         flags |= ModuleFlags::RDMA_PASSIVE_TARGET;
     }
@@ -106,7 +106,7 @@ fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
 
-/// The labels of counters and traces: the provider, its domain and its network.
+/// The label of counters and traces: the provider, its domain and its network.
 pub(super) fn title(info: InfoRef<'_>, node: &Node) -> String {
     let place = node.networks.place();
     format!("{}, {}{place}", info.provider(), info.domain())

@@ -21,8 +21,8 @@ fn blocked_by(dead: u64) -> String {
 }
 
 impl Transport {
-    /// Marks a peer as failed, so that posts and flushes do not wait for it any more, and ends what concerns it. The caller holds no
-    /// lock, and has begun a report.
+    /// Marks a peer as failed, so that posts and flushes no longer wait for it, and ends its operations, rings and
+    /// messages. The caller holds no lock, and has begun a report.
     pub(crate) fn peer_failed(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -32,10 +32,10 @@ impl Transport {
     ) {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
-        // A released peer was ended by its release.
+        // A released peer was already ended by its release.
         let ended = !peer.is_connected() && cause != Cause::Released;
-        // Release: pairs with the fence in `wait_for_reports`, as the other stores that mark a peer or the module as failed do. The
-        // report was begun before.
+        // Release: pairs with the fence in `wait_for_reports`, like the other stores that mark a peer or the module as
+        // failed. The caller began its report before this store.
         if ended || !peer.fail(status) {
             return;
         }
@@ -44,11 +44,12 @@ impl Transport {
             .last_failure
             .store(status.0, Ordering::Relaxed);
         if let Some(process) = peer.process() {
-            // Under mpirun no launcher of this project removes the orphaned segments.
+            // Under mpirun, no launcher of this project removes the orphaned segments.
             shm_orphans::remove(self.node.id, process);
         }
         self.mapped.abandon(endpoint);
-        // Their buffers are written by this process only, so they keep nobody from going on.
+        // Only this process writes the buffers of messages, so messages can end before the
+        // endpoints are closed.
         self.abandon_messages(endpoint, status, why);
         self.fail_on_rails(peer.proc, why);
         let others = match cause {
@@ -91,12 +92,13 @@ impl Transport {
         );
     }
 
-    /// Fails every peer reached through the provider, which completes nothing more. The endpoints stay open, for the operations of
-    /// living peers on this process's memory; docs/failures.md says what may follow.
+    /// Fails every peer that the provider reaches, because the provider completes nothing more. The endpoints stay open,
+    /// for the operations of living peers on this process's memory; docs/failures.md describes the consequences.
     #[cold]
     fn fail_others(&self, dead: u64) {
         let others: Vec<NonNull<Endpoint>> = {
-            // A peer whose atomics go over to the provider does so under this lock: it sees the mark, or is found here.
+            // A peer whose atomics change to the provider's route changes under this lock. Either it sees `broken`, or it
+            // is found here.
             let _state = self.contexts[0].state.lock();
             if self.failures.broken.swap(true, Ordering::Relaxed) {
                 return;
@@ -109,9 +111,10 @@ impl Transport {
         self.report_broken(&blocked_by(dead), &others);
     }
 
-    /// Reports that the module is unusable, and the failure of operations outstanding at the `others`.
+    /// Reports that the module is unusable, and that the operations outstanding at the `others`
+    /// failed.
     fn report_broken(&self, what: &str, others: &[NonNull<Endpoint>]) {
-        // Pieces of what is reported now may be on their way over the rails.
+        // Fragments of operations that are reported here may be outstanding on the rails.
         self.close_rails(what);
         for endpoint in others {
             self.report_failed(*endpoint, Status::FATAL, what);
@@ -122,14 +125,14 @@ impl Transport {
         self.report_module(Status::FATAL, what);
     }
 
-    /// For a flush that saw a peer fail: waits until the device copies for it are over, and until the callbacks that other
-    /// threads run for it have returned. Does not wait on a thread that is inside such a callback itself.
-    /// The fence pairs with the Release stores that mark a peer or the module as failed, the load with the
+    /// A flush that saw a peer fail calls this. Waits until the device copies for the peer are over, and until the
+    /// callbacks that other threads run for the peer have returned. A thread that is itself inside such a callback does
+    /// not wait. The fence pairs with the Release stores that mark a peer or the module as failed. The load pairs with the
     /// Release in the drop of `Reporting`.
     #[cold]
     pub(crate) fn wait_for_reports(&self, deadline: Option<Instant>) {
         if self.is_copy() {
-            // The threads that report are the parent's.
+            // The threads that report belong to the parent process.
             return;
         }
         fence(Ordering::Acquire);
@@ -138,18 +141,19 @@ impl Transport {
             self.fail_staged(deadline);
         }
         while self.failures.reporting.load(Ordering::Acquire) > 0 && !Reporting::is_here() {
-            // A callback may wait for something that only its host brings about.
+            // A callback may wait for an event that only the host brings about.
             if deadline.is_some_and(|d| Instant::now() >= d) {
                 return;
             }
-            // Another thread may have found a failure, and make no progress itself.
+            // Another thread may have found a failure and make no progress itself.
             self.act_on_failures();
             std::thread::yield_now();
         }
     }
 
-    /// Fails the provider, whose completions cannot be read any more: closes the endpoints, so that it leaves the buffers
-    /// alone, and reports the operations outstanding there. The caller holds no lock.
+    /// Fails the provider, because its completions can no longer be read. Closes the endpoints, so that the provider no
+    /// longer accesses buffers, and reports the operations that were outstanding at the provider. The caller holds no
+    /// lock.
     #[cold]
     fn provider_failed(&self, what: &str) {
         self.failures.degraded.store(true, Ordering::Release);
@@ -168,7 +172,7 @@ impl Transport {
     #[inline(never)]
     pub(crate) fn act_on_failures(&self) -> usize {
         let mut n = 0;
-        // A thread that holds a lock of operations leaves them to the progress after it.
+        // A thread that holds a lock on operations leaves the failures to its next progress.
         while !self.is_quiet()
             && let Some((found, _reporting)) = self.take_found()
         {
@@ -194,10 +198,10 @@ impl Transport {
         n
     }
 
-    /// Fails a peer on the rails, because it failed. They are kept from touching the buffers of operations, because the
-    /// peer may live: only the first interface may have failed.
+    /// Fails a peer on the rails after it failed on the first interface. The peer may live and only the first interface
+    /// may be broken, so the rails must stop accessing the operations' buffers.
     fn fail_on_rails(&self, proc: u64, why: &str) {
-        // A release meanwhile keeps the endpoints that are read here.
+        // A release in another thread keeps the endpoints while these reports last.
         let _reporting: Vec<_> = self
             .rails
             .iter()
@@ -206,7 +210,8 @@ impl Transport {
         let tracks = self.rails.tracks(proc).map(|(tracks, _)| tracks);
         for track in tracks.into_iter().flatten().flatten() {
             if let Some(rail) = self.rails.get(track.rail) {
-                // Before the operations of this transport are reported, of which pieces may be on the rail.
+                // Before this transport reports its operations, because their fragments may be outstanding
+                // on the rail.
                 rail.peer_failed(track.endpoint, Cause::Silent, Status::UNREACH, why);
             }
         }

@@ -13,19 +13,20 @@ use crate::peer::counters::add;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::outstanding::Total;
 
-/// How long to poll without a completion before yielding the processor, which a peer may need in order to
-/// answer, in nanoseconds. An answer over shm takes about 1 us; a yield would double that.
+/// How long to poll without a completion before the thread yields the processor, in nanoseconds. A peer
+/// may need the processor in order to answer. An answer over shm takes about 1 us; a yield would double
+/// that.
 const SPIN: u64 = 20_000;
 /// Polls between two clock reads while spinning. A poll takes 10 ns (shm) to 1 us (tcp).
 const SPIN_CLOCK_POLLS: u32 = 32;
-/// Polls after which the clock is read even if completions arrive: they may be another thread's.
+/// Polls between two clock reads even if completions arrive, because they may be another thread's.
 const CLOCK_POLLS: u32 = 1024;
 
-/// A flush. It counts as a wait after [`SPIN_CLOCK_POLLS`] polls without a completion. Times are nanoseconds of
-/// `CLOCK_MONOTONIC`.
+/// A flush. It counts as a wait after the first [`SPIN_CLOCK_POLLS`] polls without a completion. Times are
+/// nanoseconds of `CLOCK_MONOTONIC`.
 struct Waiting<'a> {
     counters: &'a PeerCounters,
-    /// The time until which the counters have it, once it has begun.
+    /// The counters include the wait up to this time; `None` until the wait begins.
     counted: Option<u64>,
 }
 
@@ -77,11 +78,11 @@ impl Drop for Flushing<'_> {
 }
 
 impl Transport {
-    /// Waits until every operation that this thread issued before, to `endpoint` or to all peers, is complete
-    /// and its callback has run. Must not be called from callbacks.
+    /// Waits until every operation that this thread issued before, to `endpoint` or to all peers, is complete and its
+    /// callback has returned. Must not be called from callbacks.
     ///
-    /// Returns the status with which a peer that it waits for failed ([`Status::UNREACH`], or [`Status::FATAL`] if the module
-    /// can no longer be used), and [`Status::ERROR`] if operations without callback failed since the last flush.
+    /// Returns [`Status::UNREACH`] if a peer that this flush waits for failed, or [`Status::FATAL`] if the module can no
+    /// longer be used. Returns [`Status::ERROR`] if operations without callback failed since the last flush.
     pub fn flush(&self, endpoint: Option<&Endpoint>) -> Status {
         if self.policy.two_sided {
             return self.flush_with_sends(endpoint);
@@ -89,12 +90,13 @@ impl Transport {
         self.flush_until(endpoint, None)
     }
 
-    /// A flush with sends of the host.
+    /// A flush on a transport with two-sided messages.
     #[cold]
     fn flush_with_sends(&self, endpoint: Option<&Endpoint>) -> Status {
-        // A host that flushes again and again may never call progress, and a peer wait for what gathered.
+        // A host that only flushes may never call progress, and a peer may wait for a send in a batch
+        // that is not full.
         if self.send_gathered() {
-            // What is left waits for an answer.
+            // The sends that are left wait for an answer.
             self.poll(&self.contexts[0]);
         }
         self.flush_until(endpoint, None)
@@ -108,18 +110,18 @@ impl Transport {
         if let Some(peer) = endpoint {
             let status = self.wait_for(peer, deadline);
             let lost = match peer.lost.load(Ordering::Relaxed) {
-                // An exchange would take the cache line from threads that post to this peer.
+                // A swap would take the cache line from threads that post to this peer.
                 0 => 0,
                 _ => peer.lost.swap(0, Ordering::Relaxed),
             };
             if lost == 0 {
                 return status;
             }
-            // A flush of all peers in another thread may already have taken them from the total.
+            // A flush of all peers in another thread may already have reset the total.
             let rest = |sum: u32| Some(sum.saturating_sub(lost));
             let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
             let _ = self.failures.lost.fetch_update(set, fetch, rest);
-            // The peer's failure, if the operations failed with it.
+            // Returns the peer's failure if the operations failed with it.
             self.act_on_failures();
             let why = peer.failure().unwrap_or(Status::ERROR);
             return status.ok().map_or(status, |_| why);
@@ -147,15 +149,16 @@ impl Transport {
             }
         }
         if status.is_ok() && self.failures.degraded.load(Ordering::Relaxed) {
-            // A failed peer may have left nothing outstanding. In another thread, the callbacks of what was may still run.
+            // The failed peer may have left nothing outstanding. Callbacks for its earlier operations may still run in
+            // another thread.
             status = self.last_failure(deadline);
         }
         if self.failures.lost.load(Ordering::Relaxed) > 0 {
-            // The operations may have failed with a peer.
+            // The operations may have failed together with a peer.
             if self.act_on_failures() > 0 && status.is_ok() {
                 status = self.last_failure(deadline);
             }
-            // First those of the peers: what comes in between is reported twice, not never.
+            // The counts of the peers are cleared first: a loss in between is reported twice, but never lost.
             self.clear_failures();
             if self.failures.lost.swap(0, Ordering::Relaxed) == 0 {
                 return status;
@@ -165,7 +168,8 @@ impl Transport {
         status
     }
 
-    /// This flush reports the losses of every peer, so later flushes of one peer must not report them again.
+    /// Clears the lost counts of all peers, because this flush reports their losses and later flushes of one peer must
+    /// not report them again.
     #[cold]
     fn clear_failures(&self) {
         for peer in self.lock_peers().known.iter() {
@@ -173,8 +177,8 @@ impl Transport {
         }
     }
 
-    /// After a peer failed, the counts over all peers no longer reach zero: waits for each living peer that has operations
-    /// outstanding. The first flush after the failure reports it.
+    /// Flushes each living peer that has operations outstanding. After a peer failed, the counts over all peers no longer
+    /// reach zero. The first flush after the failure reports the failure.
     #[cold]
     fn flush_living(&self, deadline: Option<Instant>) -> Status {
         if self.is_copy() {
@@ -203,7 +207,8 @@ impl Transport {
         }
     }
 
-    /// Waits until what was posted to a peer is complete, the deadline passes, or the peer fails.
+    /// Waits until every operation posted to a peer is complete, the deadline passes, or the peer
+    /// fails.
     #[inline]
     fn wait_for(&self, peer: &Endpoint, deadline: Option<Instant>) -> Status {
         if peer.is_idle() {
@@ -216,7 +221,7 @@ impl Transport {
         let status = self.wait_long(count, deadline, || peer.failure());
         match peer.failure() {
             Some(why) if status.is_ok() => {
-                // All are over because the peer failed: in another thread, their callbacks may still run.
+                // All operations are over because the peer failed. Their callbacks may still run in another thread.
                 self.wait_for_reports(deadline);
                 why
             }
@@ -224,11 +229,11 @@ impl Transport {
         }
     }
 
-    /// Makes progress until the count settles, the deadline passes, or `stop` returns a status to stop with. In a child of fork
-    /// it returns [`Status::FATAL`]. A function of its own: a flush with nothing outstanding then saves no registers.
+    /// Makes progress until the count settles, the deadline passes, or `stop` returns a status. In a child of fork, returns
+    /// [`Status::FATAL`]. This is a separate function, so that a flush with nothing outstanding saves no registers.
     ///
-    /// The phase advances only after the first call of progress: that often ends all operations, and threads that post to
-    /// the peer read the phase.
+    /// The first call of progress comes before the phase advances. This call often ends all operations, and threads that
+    /// post to the peer read the phase.
     #[inline(never)]
     fn wait_long(
         &self,
@@ -268,7 +273,8 @@ impl Transport {
                 continue;
             }
             idle = idle.wrapping_add(1);
-            // No pause between polls: reading a queue takes long enough, and a pause would delay the answer.
+            // There is no pause between polls: reading a queue takes long enough, and a pause would delay
+            // the answer.
             if !yielding {
                 if !idle.is_multiple_of(SPIN_CLOCK_POLLS) {
                     continue;
@@ -286,7 +292,7 @@ impl Transport {
                 }
                 yielding = true;
             }
-            // A process that computes may take the processor for milliseconds at each yield.
+            // A process that computes may keep the processor for milliseconds after each yield.
             if idle.is_multiple_of(SPIN_CLOCK_POLLS) {
                 waiting.count();
             }
@@ -294,7 +300,7 @@ impl Transport {
         }
     }
 
-    /// The failure of a peer that no flush has returned, once its reports are over.
+    /// Returns the failure of a peer that no flush has returned yet, after its reports are over.
     #[cold]
     fn last_failure(&self, deadline: Option<Instant>) -> Status {
         self.wait_for_reports(deadline);

@@ -1,8 +1,8 @@
 //! Checks the peers: reports findings to the failure detector (`detector`), and acts on its verdicts.
 //!
 //! A process id, a start time and a word in the peer's memory show whether a local peer is dead (`reach`). A peer that is
-//! stopped, or that completes nothing for any reason, fails only if the user sets `btl_ofi_peer_timeout`: a debugger also stops
-//! peers, and they continue later.
+//! stopped, or that completes nothing for another reason, fails only if the user sets `btl_ofi_peer_timeout`. A debugger
+//! also stops peers, and they continue later.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -27,16 +27,16 @@ fn gone(why: &str) -> impl Fn(NonNull<Endpoint>) -> Failing {
 }
 
 impl Transport {
-    /// Makes the failure detector also report dead peers with no outstanding operations. For hosts in which no
-    /// process exits before all others made their last call; elsewhere a peer that exits normally would count
+    /// Lets the failure detector also report dead peers that have no outstanding operations. Only for hosts whose
+    /// processes exit after the last call of every process; otherwise a peer that exits normally would be reported
     /// as dead.
     pub fn watch_idle_peers(&self) {
         self.detector.watch_idle.store(true, Ordering::Relaxed);
     }
 
-    /// Checks the peers, because some time has passed without a completion (`quiet`), or because an operation failed or was refused: to the
-    /// `suspect`, if that is known. Returns the peers that have failed. The caller holds no lock, and has begun a report, which keeps the
-    /// endpoints that are found here.
+    /// Checks the peers: after some time without a completion (`quiet`), or after a failed or refused operation to
+    /// `suspect`, if that peer is known. Returns the peers that must fail. The caller holds no lock, and has begun a
+    /// report, which keeps the endpoints that this function finds.
     pub(crate) fn check(&self, suspect: Option<NonNull<Endpoint>>, quiet: bool) -> Vec<Failing> {
         let (elapsed, second) = self.detector.lock().tick(self.detector.now());
         let beats = self.policy.posts_messages();
@@ -69,7 +69,8 @@ impl Transport {
         failing
     }
 
-    /// Looks for the processes of local peers: of those that owe something, of the suspect, and of some others.
+    /// Checks whether the processes of local peers run: of peers that owe an answer, of the suspect, and of
+    /// some other peers.
     fn check_processes(&self, suspect: Option<NonNull<Endpoint>>) -> Vec<Failing> {
         let chosen: Vec<(NonNull<Endpoint>, ProcessId, Option<Probe>)> = {
             let peers = self.lock_peers();
@@ -80,7 +81,7 @@ impl Transport {
                 peer.failure().is_none() && (turn.contains(at) || is_suspect || watches.has(peer))
             });
             let others = due.filter_map(|(_, peer)| {
-                // This process itself runs, but the provider may still not complete the operations to itself.
+                // This process itself runs, but the provider may fail to complete its operations to itself.
                 let process = peer.process().filter(|process| *process != self.node.own)?;
                 Some((NonNull::from(peer), process, peers.probe(peer)))
             });
@@ -113,7 +114,8 @@ impl Transport {
         failing
     }
 
-    /// Tells of peers that owe an answer for long, and of those that answer again. Adds those that fail.
+    /// Logs peers that owe an answer for a long time, and peers that answer again. Adds the peers that
+    /// must fail to `failing`.
     fn check_silence(&self, failing: &mut Vec<Failing>) {
         let busy = |context: &Context| !context.count.total().is_idle();
         let busy = self.contexts.iter().any(busy);
@@ -161,7 +163,7 @@ impl Transport {
         );
     }
 
-    /// Ends a module that cannot accept its peers' connections.
+    /// Fails the provider if it cannot accept the connections of peers.
     fn check_connections(&self) {
         let name = self.device.name();
         let waits = name.is_ok_and(descriptors::keep_a_peer_waiting);

@@ -6,9 +6,10 @@
 //! | cross-memory attach, copy | the call copies the bytes before it returns; then the atomic is posted |
 //! | any other | the atomic is posted when the put has completed (`engine::compound::notices`) |
 //!
-//! A ring put is not used: the origin may revoke it and copy by cross-memory attach, while the ring goes on to the atomic.
+//! A ring put cannot carry the bytes: the origin may revoke the ring put and copy by cross-memory attach, while the target
+//! already goes on to the atomic in the ring.
 //!
-//! The atomic takes the route of the peer's atomics, so counters may also be read and changed by other atomics.
+//! The atomic takes the route of the peer's atomics, so other atomics may also read and change the counter.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -27,11 +28,13 @@ use crate::peer::endpoint::Endpoint;
 use crate::peer::route::{Atomics, Transfers};
 
 impl Transport {
-    /// Makes a put, and raises a counter at the target once the bytes of the put are visible there: a reader that sees the counter
-    /// raised also sees the bytes. The operation is complete when both are done; then the put's callback runs, and flushes
-    /// no longer wait for it. If the put fails, the counter is not raised. A put of no bytes raises the counter only.
+    /// Makes a put, and raises a counter at the target when the bytes of the put are visible there. A reader that sees the
+    /// raised counter also sees the bytes. The operation is complete after both steps. Then the put's callback runs, and
+    /// flushes no longer wait for the operation. If the put fails, the counter is not raised. A put of no bytes only raises
+    /// the counter.
     ///
-    /// Returns what [`submit`](Self::submit) returns. Notifications of several puts may come in any order.
+    /// Returns the status that [`submit`](Self::submit) would return. Notifications of several puts may arrive in any
+    /// order.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit).
@@ -66,7 +69,7 @@ impl Transport {
                 Ok(_) if op.size > self.setup.put_limit => Status::VALUE_OUT_OF_BOUNDS,
                 Ok(_) if op.size == 0 => self.atomic_by_route(endpoint, &Caller::of(op), &raise),
                 Ok(_) => self.put_by_route(endpoint, op, &raise),
-                // A side may be device memory. Otherwise the put is refused there.
+                // A buffer may be device memory. Otherwise `put_then_raise` refuses the put.
                 Err(_) => self.put_then_raise(endpoint, op, &raise),
             }
         };
@@ -101,7 +104,7 @@ impl Transport {
             let copies = matches!(transfers, Transfers::Copy | Transfers::Kernel);
             if copies
                 && peer.atomics() == Atomics::Unclaimed
-                // Before the copy, because it may be refused.
+                // Claimed before the copy, because the claim may be refused.
                 && let Err(status) = self.claim_ring(endpoint)
             {
                 return status;
@@ -148,7 +151,8 @@ impl Transport {
         }
     }
 
-    /// Puts to the memory of a local peer, mapped here or by CMA. `None` if the route of the peer has changed.
+    /// Puts to the memory of a local peer, by a mapping or by CMA. Returns `None` if the peer's route has
+    /// changed.
     ///
     /// # Safety
     /// `endpoint` is live, the local buffer is valid, and the target's bounds and rights were checked.
@@ -175,7 +179,8 @@ impl Transport {
         }
     }
 
-    /// Raises the counter behind bytes that are in place. Without room it is raised by a later progress.
+    /// Raises the counter after the bytes are in place. If there is no room, a later progress raises the
+    /// counter.
     ///
     /// # Safety
     /// `endpoint` is live.
@@ -192,7 +197,7 @@ impl Transport {
         }
     }
 
-    /// Adds a put and its notification to what gathers for their target.
+    /// Adds a put and its notification to the current batch of their target.
     ///
     /// # Safety
     /// `endpoint` is live, and its transfers and atomics travel as messages; the buffer of `put` is valid until completion.
@@ -262,11 +267,12 @@ impl Transport {
         match unsafe { self.execute(endpoint, &put) } {
             Status::SUCCESS => Status::SUCCESS,
             Status::COMPLETED => {
-                // SAFETY: the put is complete, and its callback does not run.
+                // SAFETY: the put is complete, and no callback runs for it.
                 unsafe { note(notified, Event::Visible) };
                 Status::SUCCESS
             }
-            // The peer may have failed during the call, and its operations been reported, this one included.
+            // The peer may have failed during the call. Then all its operations, including this one, have
+            // been reported.
             _ if self.withdraw_compound(notified) => Status::SUCCESS,
             refused => refused,
         }

@@ -51,9 +51,9 @@ use crate::sm::mapped::MappedRegions;
 use crate::sm::segment::{self, Segment};
 
 impl Transport {
-    /// Lists every provider that libfabric offers, and whether a transport opened at this thread level accepts it, or
-    /// the reason for refusal. Opens each acceptable provider for a moment, because some advertise what they do not
-    /// provide.
+    /// Lists every provider that libfabric offers. For each, says whether a transport opened at this thread level
+    /// accepts it, or why not. Opens each acceptable provider for a moment, because some providers advertise features
+    /// that they lack.
     ///
     /// # Errors
     /// libfabric is too old, or `fi_getinfo` fails.
@@ -67,19 +67,20 @@ impl Transport {
     /// [`Error::NoProvider`] lists every provider with the reason for its refusal; other errors name the
     /// libfabric call.
     pub fn open(options: &Options) -> Result<Transport, Error> {
-        // SAFETY: this level asks nothing of the caller.
+        // SAFETY: `Multiple` requires nothing of the caller.
         unsafe { Transport::open_at(options, ThreadLevel::Multiple) }
     }
 
-    /// [`open`](Self::open) for a host that promises a thread level. Below [`ThreadLevel::Multiple`] locks cost one branch.
+    /// [`open`](Self::open) for a host that promises a thread level. Below [`ThreadLevel::Multiple`], a lock costs one
+    /// branch.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
     ///
     /// # Safety
-    /// Below [`ThreadLevel::Multiple`], calls of the transport never overlap, nor do they overlap with the end of its regions,
-    /// and each sees what the one before it wrote: they are made by one thread, or the host orders them. The transport is
-    /// [`Sync`], so the compiler does not check this:
+    /// Below [`ThreadLevel::Multiple`], calls of the transport must not overlap with each other or with the end of its
+    /// regions, and each call must see the writes of the previous call. Either one thread makes all calls, or the host
+    /// orders them. The transport is [`Sync`], so the compiler does not check this:
     ///
     /// ```compile_fail,E0133
     /// # let options: btl_ofi::Options = todo!();
@@ -112,7 +113,8 @@ impl Transport {
         let registrar = Arc::new(registrar);
         let scratch = OwnMemory::new(scratch);
         node.word = register_word(&policy, &node.probe, &registrar)?;
-        // SAFETY: rails are called by calls of this transport only, of which the caller guarantees the same.
+        // SAFETY: only calls of this transport call the rails, and the caller guarantees the same for these
+        // calls.
         let (rails, fence) = unsafe { Rails::open(options, level, &chosen.rails, &registrar) }?;
         node.fence = fence;
         node.address = address(
@@ -129,7 +131,8 @@ impl Transport {
             let mut state = contexts[0].state.lock();
             let own = (counters.reference(), node.key);
             state.messages = Some(open_messages(&device, options, own)?);
-            // Polls that look after messages cost more, so those for applies alone begin with the first one.
+            // A poll that includes messages costs more. If messages carry only applies, such polls begin
+            // with the first apply.
             if policy.posts_messages() {
                 state.carriers = Carriers::Messages;
             }
@@ -197,7 +200,7 @@ impl Transport {
     }
 }
 
-/// The requirements of the provider's shape and of the options.
+/// The policy for this provider and these options.
 fn decide(info: InfoRef, options: &Options, atomics: &AtomicTable) -> Policy {
     let mut policy = policy::decide(info);
     policy.two_sided = options.two_sided();
@@ -205,33 +208,34 @@ fn decide(info: InfoRef, options: &Options, atomics: &AtomicTable) -> Policy {
         !options.provider.is_rail && policy::goes_by_message(info, options, atomics.by_provider);
     policy.applies =
         options.applies && !options.provider.is_rail && policy::carries_applies(info, options);
-    // Processors of this transport then execute all atomics, and rings and messages keep their order.
+    // Processors of this transport then execute all atomics, and rings and messages keep the order of
+    // commands.
     policy.atomics_ordered |= policy.messages;
     policy
 }
 
-/// What the door fills in.
+/// A module without tables; the door fills them in.
 const NO_TABLE: Module = Module {
     vtable: std::ptr::null(),
     attributes: std::ptr::null(),
 };
 
-/// Callbacks of parts of operations.
+/// The callbacks that the transport passes for parts of operations.
 static PARTS: &[CompletionFn] = &[part_ended, told];
 
-/// No failure so far.
+/// The state of a transport without failures.
 fn failures(options: &Options) -> Failures {
     Failures {
         of: named(options),
         parts: PARTS,
         every: options.reports_every_failure,
-        // A check of the peers, which is due now and then, allocates nothing.
+        // Reserved here, so that the periodic check of the peers allocates nothing.
         found: Mutex::new(VecDeque::with_capacity(8)),
         ..Failures::default()
     }
 }
 
-/// The prefix of a transport's messages: its interface, if another transport has chosen that.
+/// The prefix of a transport's log messages: its interface, if it is a rail of another transport.
 fn named(options: &Options) -> String {
     let place = options.provider.place.as_ref();
     place.map_or_else(String::new, |place| format!("rail {}: ", place.domain))
@@ -246,7 +250,8 @@ fn setup(
     threaded: bool,
 ) -> Setup {
     let stream_window = policy::stream_window(info, options);
-    // Slower paths take those that may be divided, and those that the failure detector counts.
+    // The slow path takes transfers that may be divided, and transfers that the failure detector
+    // counts.
     let quick_limit = |limit| match (stream_window, options.peers.timeout_ms) {
         (NO_WINDOW, 0) => rails.quick_limit(limit),
         (NO_WINDOW, _) => rails.quick_limit(limit).min(LONG - 1),
@@ -275,8 +280,7 @@ fn setup(
     }
 }
 
-/// Words of the memory for results that no caller uses. It fits the largest update, for providers where updates are posted as
-/// fetches.
+/// Words of memory for results that no caller uses. If the provider posts updates as fetches, the largest update fits.
 fn words_of_scratch(policy: &Policy, atomics: &mut AtomicTable) -> usize {
     if !policy.updates_fetch {
         return 1;
@@ -285,9 +289,9 @@ fn words_of_scratch(policy: &Policy, atomics: &mut AtomicTable) -> usize {
     atomics.largest_update().div_ceil(8).max(1)
 }
 
-/// Finds out how this process and its local peers can reach each other, and creates the segment in which peers leave atomics
-/// and ring puts and gets for this process. Without a segment, their atomics take the route to other nodes, and their
-/// transfers use CMA. Also returns a text that tells how completions are generated.
+/// Finds out how this process and its local peers can reach each other. Also creates this process's segment, into which
+/// local peers put atomics and ring puts and gets. Without a segment, atomics of local peers take the route to other nodes,
+/// and their transfers use CMA. Also returns a text that describes how completions are generated.
 fn join_node(
     info: InfoRef<'_>,
     name: &[u8],
@@ -327,14 +331,14 @@ fn join_node(
     (node, segment, completion)
 }
 
-/// The words by which peers ask this process to close rails.
+/// The target of requests that ask this process to close rails.
 fn fence_of(words: Option<&Region>, virtual_addresses: bool) -> Target {
     let handle = words.map(Region::handle);
     let found = handle.and_then(|h| h.target(h.base(), h.length(), virtual_addresses).ok());
     found.unwrap_or_default()
 }
 
-/// The address blob of this process.
+/// The published address of this process, in bytes.
 fn address(
     (info, name): (InfoRef<'_>, Vec<u8>),
     registrar: &Registrar,
@@ -368,7 +372,7 @@ fn address(
     Ok(blob.encode())
 }
 
-/// The transmit contexts; the first has the rings.
+/// Makes the transmit contexts; the first one has the rings.
 fn make_contexts(
     device: &Device,
     threaded: bool,
@@ -404,7 +408,7 @@ fn make_contexts(
     Ok(contexts.into_boxed_slice())
 }
 
-/// The messages of the first context.
+/// Opens the messages of the first context.
 fn open_messages(
     device: &Device,
     options: &Options,
@@ -464,7 +468,7 @@ fn announce(options: &Options, device: &Device, capabilities: &Capabilities, net
     );
 }
 
-/// Logs that applies do not go by messages.
+/// Logs that messages carry no applies.
 #[cold]
 fn tell_of_no_applies(info: InfoRef<'_>) {
     tracing::info!(
@@ -474,7 +478,7 @@ fn tell_of_no_applies(info: InfoRef<'_>) {
     );
 }
 
-/// Milliseconds between two liveness checks: at most a quarter of the peer timeout, so that a failure is found at most a
+/// Milliseconds between two liveness checks. At most a quarter of the peer timeout, so that a failure is found at most a
 /// quarter late.
 fn check_interval(options: &Options) -> u64 {
     let interval = u64::from(options.peers.check_ms);

@@ -1,4 +1,4 @@
-//! Peers: connecting from published addresses, lookup, release.
+//! Peers: connect from published addresses, look up, release.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -24,13 +24,13 @@ use crate::sm::ring::RINGS;
 use crate::sm::segment::Place;
 
 impl Transport {
-    /// Makes a peer from the bytes that it published, or finds it if process `proc` is connected already. The
+    /// Makes a peer from the bytes that it published, or finds it if process `proc` is already connected. The
     /// endpoint lives until the transport closes, or until [`disconnect`](Self::disconnect) was called as often
     /// as `connect`. This process itself is a peer like any other.
     ///
     /// # Errors
-    /// [`Error::Modex`] if the bytes are no address, or one of another kind of endpoint; the provider's
-    /// refusal.
+    /// [`Error::Modex`] if the bytes are no address, or an address of another kind of endpoint; otherwise the
+    /// provider's refusal.
     pub fn connect(&self, blob: &[u8], proc: u64) -> Result<NonNull<Endpoint>, Error> {
         self.check_copy()?;
         self.expect_puts()?;
@@ -86,7 +86,7 @@ impl Transport {
         });
         let endpoint = kept.inspect_err(|_| {
             self.counters.give_back(slot);
-            // The reason why the peer cannot be made is told instead.
+            // The error that is returned says why the peer cannot be made.
             let _ = self.device.addresses().remove(address);
         })?;
         if let (Some(word), true) = (blob.word, self.policy.by_order) {
@@ -96,7 +96,7 @@ impl Transport {
         if uses_provider {
             self.node.uses_fabric.store(true, Ordering::Relaxed);
         }
-        // The lock of a context comes before that of the peers.
+        // The order of locks: a context before the peers.
         drop(peers);
         self.expect_sends(endpoint);
         if uses_provider {
@@ -105,7 +105,7 @@ impl Transport {
         Ok(endpoint)
     }
 
-    /// Decodes what a peer published; refuses a peer that this transport cannot reach.
+    /// Decodes the bytes that a peer published. Refuses a peer that this transport cannot reach.
     fn decode(&self, blob: &[u8]) -> Result<(Blob, Meeting), String> {
         if self.failures.broken.load(Ordering::Relaxed) {
             return Err(String::from(
@@ -150,7 +150,7 @@ impl Transport {
         Ok((blob, meeting))
     }
 
-    /// Refuses a peer of another node, with a provider that serves one node only.
+    /// Refuses a peer of another node if the provider serves one node only.
     fn check_node(&self, blob: &Blob) -> Result<(), String> {
         let provider = &blob.provider;
         let elsewhere = |why: &str| {
@@ -167,7 +167,7 @@ impl Transport {
         if policy::keeps_files(provider) && !shm_room::has_file(&blob.address) {
             return elsewhere("the file of its endpoint is not in this process's /dev/shm");
         }
-        // Another process has its id here: nodes may be clones with equal numbers.
+        // Another process here has the peer's process id: cloned nodes may have equal node numbers.
         match blob.probe().is_in(blob.process.pid) {
             Ok(false) | Err(Refused(libc::EFAULT)) => {
                 elsewhere("the process here that has its process id is another one")
@@ -176,11 +176,11 @@ impl Transport {
         }
     }
 
-    /// Whether a peer is a process of this node, for all that its process id tells. Equal node numbers prove nothing, because
-    /// clones of a virtual machine have them, and neither does a process that has its id.
+    /// Whether a peer is a process of this node. Equal node numbers do not prove it, because clones of a virtual machine
+    /// share them. A process with the same process id does not prove it, either.
     fn is_here(&self, blob: &Blob, meeting: Meeting) -> bool {
         let claims = self.node.id != 0 && blob.node == self.node.id
-            // A number that is no process id would name a process group to kill(2).
+            // To kill(2), a number that is no process id would name a process group.
             && libc::pid_t::try_from(blob.process.pid).is_ok_and(|pid| pid > 0);
         let here = claims
             && (self.policy.one_node
@@ -223,7 +223,7 @@ impl Transport {
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
         let mut peers = self.lock_peers();
         if peer.disconnect_unless_last() {
-            // Connected again meanwhile, perhaps by a callback during the flush.
+            // The peer was connected again meanwhile, perhaps by a callback during the flush.
             return Status::SUCCESS;
         }
         let unconfirmed = self.remove_puts(&mut guards, endpoint);
@@ -241,18 +241,20 @@ impl Transport {
             self.count_abandoned(state, endpoint, &ended);
         }
         if outstanding > 0 {
-            // Operations of several parts no longer post: the address is removed. All contexts are locked, as posts
-            // require.
+            // Operations of several parts post no further part: the peer's address is removed. All contexts are locked,
+            // which prevents posts.
             peer.fail(Status::TIMEOUT);
             self.streams.fail_waiting(endpoint);
         }
-        // A late completion may still name the endpoint, or a thread that reports failures or hands messages to the host.
+        // The endpoint may still be named by a late completion, or by a thread that reports failures or hands messages to
+        // the host.
         let reporting = self.failures.reporting.load(Ordering::Acquire) > 0;
         let flushing = self.failures.flushing.load(Ordering::Acquire) > 0;
         let named = unconfirmed.is_named || reporting || delivering || flushing;
         let late = outstanding + unconfirmed.number > 0 || named;
         if !late {
-            // With the contexts locked: under their locks, threads count to the common slot without locked instructions.
+            // Under the locks of the contexts: threads count in the common slot under these locks, without locked
+            // instructions.
             self.counters.give_back(peer.counters);
         }
         drop(guards);
@@ -286,7 +288,7 @@ impl Transport {
                 channel.remove(endpoint);
             }
         }
-        // Transfers that waited end with this.
+        // This ends transfers that waited for room.
         self.advance_compounds();
         if flushed == Status::UNREACH {
             Status::SUCCESS
@@ -295,8 +297,8 @@ impl Transport {
         }
     }
 
-    /// Decides the route to a peer whose process id is one of this node. Returns the peer, and how to reach its memory
-    /// if that can be read.
+    /// Decides the route to a peer whose process id is of this node. Returns the peer. If its memory can be read, also
+    /// returns how to reach the memory.
     fn place_local(&self, address: ffi::fi_addr_t, proc: u64, blob: &Blob) -> Placed {
         let (pid, probe) = (blob.process.pid, blob.probe());
         let own = blob.process == self.node.own && self.is_own_probe(blob);
@@ -328,7 +330,7 @@ impl Transport {
                 descriptor,
                 nonce,
             };
-            // An error is reported when the segment is used.
+            // A failure to open the segment is reported when the segment is used.
             place.open().ok()
         });
         let readable = facts.reached || probe.is_in(pid) == Ok(true);
@@ -340,7 +342,8 @@ impl Transport {
     }
 }
 
-/// Why memory alone does not serve a peer, given `connected` connected peers; `None` if it does.
+/// Returns why memory alone does not serve a peer while `connected` peers are connected; `None` if
+/// it does.
 fn beyond_memory(placed: &Placed, connected: usize) -> Option<&'static str> {
     let Placed::Local(peer, reach) = placed else {
         return Some("it is on another node, or in a container that hides it");
@@ -352,7 +355,7 @@ fn beyond_memory(placed: &Placed, connected: usize) -> Option<&'static str> {
     if peer.endpoint.atomics() == Atomics::Unclaimed && segment.is_none() {
         return Some("its segment cannot be opened");
     }
-    // Each of them claims a ring here.
+    // Each connected process claims a ring here.
     (connected >= RINGS).then_some("as many processes are connected as have rings here")
 }
 
@@ -377,7 +380,7 @@ mod tests {
             Placed::Remote(Endpoint::new(0, 1, Route::decide(Facts::default()))),
             local(Transfers::Fabric, Atomics::Unclaimed),
             local(Transfers::Kernel, Atomics::Fabric),
-            // Its segment was not opened.
+            // The peer's segment was not opened.
             local(Transfers::Kernel, Atomics::Unclaimed),
         ] {
             assert!(beyond_memory(&beyond, 0).is_some());

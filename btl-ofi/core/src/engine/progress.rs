@@ -1,12 +1,12 @@
-//! Progress: reads completion queues under their locks and runs callbacks without a lock.
+//! Progress: reads completion queues under their locks, and runs callbacks without a lock.
 
 use crate::engine::transport::Transport;
 
 impl Transport {
-    /// Makes progress: polls this thread's context. If that finds nothing, and at intervals otherwise, it also
-    /// polls one other context, in turn, so that the operations of a thread that stopped polling still
-    /// complete. Runs callbacks; callbacks may call it. Returns the number of completed operations, or more where it
-    /// served peers: 0 if nothing happened.
+    /// Makes progress: polls this thread's context. If the poll finds nothing, and otherwise at intervals, also
+    /// polls one other context, in turn. So the operations of a thread that stopped polling still complete. Runs
+    /// callbacks; callbacks may call `progress`. Returns the number of completed operations, plus work done for
+    /// peers; 0 if nothing happened.
     #[inline(always)]
     pub fn progress(&self) -> usize {
         // Checked first, so that the poll can be a tail call.
@@ -28,7 +28,8 @@ impl Transport {
             + self.advance_compounds()
             + self.drive()
             + self.act_on_failures();
-        // This process may make no further progress, but peers wait for what was posted here.
+        // This process may make no further progress, but peers wait for the messages that it posted
+        // here.
         self.send_gathered();
         done
     }

@@ -1,4 +1,4 @@
-//! Peers on further rails: connects and releases them there.
+//! Peers on further rails: connects and releases them on each rail.
 
 use crate::core::failures::Reporting;
 use crate::detector::Cause;
@@ -10,8 +10,8 @@ use plugin_api::Status;
 use std::sync::PoisonError;
 
 impl Transport {
-    /// Finds the ways to a peer over further rails: each rail of this process leads to one of the peer's on its network, or
-    /// to that with its number where addresses are no IP addresses.
+    /// Finds the paths to a peer over further rails. Each rail of this process leads to a rail of the peer on the same
+    /// network. If addresses are no IP addresses, it leads to the peer's rail with the same number.
     pub(crate) fn connect_rails(&self, proc: u64, peer: &Blob) {
         if self.rails.is_empty() || peer.rails.is_empty() {
             return;
@@ -50,7 +50,8 @@ impl Transport {
         all.insert(proc, (tracks, peer.fence));
     }
 
-    /// Releases a peer on the rails, whose ways were [taken](Rails::take_tracks). If operations are `outstanding`, it fails.
+    /// Releases a peer on the rails. The caller [took](Rails::take_tracks) the peer's `tracks` from the table. If
+    /// operations are `outstanding`, the peer fails on the rails.
     pub(crate) fn disconnect_rails(&self, tracks: Option<Tracks>, outstanding: bool) {
         for track in tracks.into_iter().flatten().flatten() {
             let Some(rail) = self.rails.get(track.rail) else {
@@ -66,7 +67,8 @@ impl Transport {
                     tracing::warn!("{}removing process {}: {e}", rail.failures.of, peer.proc);
                 }
             } else {
-                // SAFETY: `connect_rails` connected the endpoint, and the table had it once.
+                // SAFETY: `connect_rails` connected the endpoint, and only the removed table entry
+                // named it.
                 unsafe { rail.disconnect(track.endpoint) };
             }
         }

@@ -1,6 +1,6 @@
 //! Rails: further interfaces of this node that carry parts of large transfers (`engine::compound::stripes`). Each rail is a
-//! transport of its own that makes only puts and gets, by its provider. A rail's peers are those peers of this transport that
-//! have a rail on the same network.
+//! separate transport that makes only puts and gets, by its provider. The peers of a rail are the peers of this transport
+//! that have a rail on the same network.
 //!
 //! Each process with rails has two words for each rail. A peer writes [`CLOSED`] into the first word to ask this process to
 //! close the rail, and reads from the second word whether the rail is closed (reason: `engine::compound::stripes`).
@@ -21,18 +21,18 @@ use crate::fabric::registration::Registrar;
 use crate::mem::handle::Target;
 use crate::peer::rails::{CLOSED, FURTHER, Fence, Tracks};
 
-/// Smallest transfer that is divided: below it, two pieces take as long as one.
+/// Smallest transfer that is divided. Below this size, two fragments take as long as the whole transfer.
 const SMALLEST: usize = 128 * 1024;
-/// Polls of the first interface for each poll of one rail, while no transfer of this process uses them. A peer's transfer may
-/// use them, and many providers serve it only in a poll. If the host polls seldom, each of its polls also polls the rails: a
-/// peer takes a rail for broken if the rail moves nothing while the first interface answers.
+/// Polls of the first interface for each poll of one rail, while no transfer of this process uses them. A transfer of a
+/// peer may use the rails, and many providers serve it only in a poll. If the host polls seldom, each of its polls also
+/// polls the rails, because a peer counts a rail as failed if the rail moves nothing while the first interface answers.
 const INTERVAL: u32 = 4;
 
 /// The rails of a transport beyond its own interface.
 #[derive(Default)]
 pub(crate) struct Rails {
     rails: Vec<Transport>,
-    /// The ways to each peer, by process number, and where it is asked to close its rails.
+    /// The paths to each peer by its process number, and the target of requests to close its rails.
     pub(super) tracks: RwLock<HashMap<u64, (Tracks, Target)>>,
     fence: Box<Fence>,
     polls: Polls,
@@ -46,7 +46,7 @@ struct Polls {
 }
 
 impl Polls {
-    /// Notes a poll. Returns whether the rails are due.
+    /// Counts a poll. Returns whether the rails must be polled, too.
     fn is_due(&self, now: u64) -> bool {
         let number = self.number.load(Ordering::Relaxed).wrapping_add(1);
         self.number.store(number, Ordering::Relaxed);
@@ -57,8 +57,8 @@ impl Polls {
 }
 
 impl Rails {
-    /// Opens a transport for each place. Goes without those that cannot be opened, and, where peers find rails by number, without
-    /// those behind.
+    /// Opens a transport for each place. Skips a place whose transport cannot be opened. If peers find rails by number,
+    /// also skips all places after it.
     ///
     /// # Safety
     /// As for [`Transport::open_at`].
@@ -90,12 +90,12 @@ impl Rails {
         Ok((rails, Some(words)))
     }
 
-    /// Whether there is none.
+    /// Whether there are no further rails.
     pub(crate) fn is_empty(&self) -> bool {
         self.rails.is_empty()
     }
 
-    /// What they publish.
+    /// The addresses that the rails publish.
     pub(crate) fn published(&self) -> Vec<Vec<u8>> {
         let each = self.rails.iter();
         each.map(|rail| rail.address().to_vec()).collect()
@@ -106,7 +106,7 @@ impl Rails {
         self.rails.get(rail)
     }
 
-    /// The largest transfer that is never divided, of those up to `limit`.
+    /// The largest transfer, up to `limit`, that is never divided.
     pub(crate) fn quick_limit(&self, limit: usize) -> usize {
         match self.rails.is_empty() {
             true => limit,
@@ -119,14 +119,15 @@ impl Rails {
         size >= SMALLEST && !self.rails.is_empty()
     }
 
-    /// The largest piece that every rail moves.
+    /// Size of the largest fragment that every rail supports.
     pub(crate) fn piece_limit(&self) -> usize {
         let each = self.rails.iter();
         let each = each.map(|rail| rail.setup.put_limit.min(rail.setup.get_limit));
         each.min().unwrap_or(usize::MAX)
     }
 
-    /// Registers memory with the rails, in order. Transfers to it do not use those from the first one on that refuses.
+    /// Registers memory with the rails, in order, until a rail refuses. Transfers to this memory use only the rails
+    /// before that one.
     pub(crate) fn register(&self, base: *mut c_void, length: usize, access: Access) -> Vec<Region> {
         let each = self.rails.iter().map_while(|rail| {
             let region = rail.registrar.register_own(base, length, access);
@@ -137,7 +138,7 @@ impl Rails {
         each.collect()
     }
 
-    /// The ways to a peer that work.
+    /// The working paths to a peer.
     pub(crate) fn tracks(&self, proc: u64) -> Option<(Tracks, Target)> {
         let tracks = self.tracks.read().unwrap_or_else(PoisonError::into_inner);
         let (mut found, fence) = *tracks.get(&proc)?;
@@ -148,20 +149,20 @@ impl Rails {
         Some((found, fence))
     }
 
-    /// The transports.
+    /// The transports of the rails.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Transport> {
         self.rails.iter()
     }
 
-    /// Closes them; the error is the first one.
+    /// Closes the rails, and returns the first error.
     pub(crate) fn close(self) -> Result<(), Error> {
         let closed = self.rails.into_iter().map(Transport::close);
         closed.fold(Ok(()), Result::and)
     }
 
-    /// Removes and returns the tracks of a peer that is released. With operations `outstanding`, each rail also removes the peer
-    /// from its own peers, because it gives the peer up. The caller holds the lock under which the peer is released, so a
-    /// thread that connects the process again makes new tracks.
+    /// Removes and returns the tracks of a peer that is released. With operations `outstanding`, each rail also removes the
+    /// peer from its own peers, because the rail gives the peer up. The caller holds the lock under which the peer is
+    /// released, so a thread that connects the process again makes new tracks.
     pub(crate) fn take_tracks(&self, proc: u64, outstanding: bool) -> Option<Tracks> {
         let taken = {
             let mut tracks = self.tracks.write().unwrap_or_else(PoisonError::into_inner);
@@ -169,7 +170,7 @@ impl Rails {
         };
         for track in taken.into_iter().flatten().flatten() {
             if outstanding && let Some(rail) = self.get(track.rail) {
-                // Operations still name it there.
+                // Operations on the rail still name the endpoint.
                 rail.lock_peers().remove(proc, true);
                 rail.detector.lock().abandon(proc);
             }
@@ -177,7 +178,8 @@ impl Rails {
         taken
     }
 
-    /// Polls the rails: always while transfers go over them (`in_use`), or if the host polls seldom, else at intervals.
+    /// Polls the rails. Polls every time if transfers go over the rails (`in_use`) or if the host polls seldom,
+    /// otherwise at intervals.
     pub(crate) fn progress(&self, in_use: bool) -> usize {
         let Rails { rails, polls, .. } = self;
         if rails.is_empty() {
@@ -191,14 +193,14 @@ impl Rails {
         rails.iter().map(Transport::progress).sum()
     }
 
-    /// Closes the rails that peers ask for.
+    /// Closes the rails that peers ask this process to close.
     fn close_asked(&self) {
         let Rails { rails, fence, .. } = self;
         for (number, rail) in rails.iter().enumerate() {
             let (asked, closed) = (&fence[number], &fence[FURTHER + number]);
             let is = |word: &AtomicU64| word.load(Ordering::Relaxed) == CLOSED;
             if is(asked) && !is(closed) && rail.close_rail("a peer says that it failed") {
-                // Release: a peer that reads this finds nothing written over the rail later.
+                // Release: after a peer has read this value, the rail writes nothing more.
                 closed.store(CLOSED, Ordering::Release);
             }
         }
@@ -209,7 +211,7 @@ impl Rails {
 mod tests {
     use super::*;
 
-    /// Polls by a host that computes between two of them, and by one that does not.
+    /// The first host computes between two polls, the second does not.
     #[test]
     fn who_polls_seldom_polls_rails_each_time() {
         for (pause, due) in [(ticks::LONG + 1, 100), (ticks::LONG / 100, 25)] {

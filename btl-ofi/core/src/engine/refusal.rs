@@ -1,4 +1,4 @@
-//! Posts that the provider refused: acts on the failures that they found, and returns the status to the caller.
+//! Posts that the provider refused: acts on the failures behind them, and returns the status to the caller.
 
 use crate::base::guarded::guarded;
 use crate::carrier::provider::post::Posting;
@@ -14,7 +14,7 @@ impl Transport {
     /// Finishes a post with the provider's return code.
     ///
     /// # Safety
-    /// `T` is whether the transport was opened for threads, and [`begin`](Self::begin) or
+    /// `T` says whether the transport was opened for threads. [`begin`](Self::begin) or
     /// [`begin_untracked`](Self::begin_untracked) made the posting.
     #[inline(always)]
     pub(crate) unsafe fn end<const T: bool>(
@@ -25,7 +25,8 @@ impl Transport {
         let Posting { context, state, .. } = posting;
         if rc != 0 {
             state.leak();
-            // Without threads nothing else needs the context after the call, so it is looked up again instead of kept.
+            // Without threads nothing else needs the context after the call. So the context is looked up again instead
+            // of kept in a register.
             let context = if T { context } else { self.context_as::<T>() };
             return Some(self.unposted_on_fast_path(context, rc));
         }
@@ -38,7 +39,7 @@ impl Transport {
     #[cold]
     #[inline(never)]
     fn unposted_on_fast_path(&self, context: &Context, rc: isize) -> Status {
-        // SAFETY: the caller left the context locked for this.
+        // SAFETY: the caller left the context locked for this call.
         let state = unsafe { context.state.make_guard_unchecked() };
         let endpoint = attempted(&state);
         guarded(|| {
@@ -50,8 +51,9 @@ impl Transport {
         })
     }
 
-    /// Acts on the failures that a refused post may have found, and returns what its caller is told: the peer's failure, if that is
-    /// why it was refused. The caller holds no lock, except perhaps one of operations ([`quietly`](Self::quietly)).
+    /// Acts on failures that a refused post may have found. Returns the caller's status: the peer's failure if it caused
+    /// the refusal, otherwise `status`. The caller holds no lock, except perhaps a lock on operations
+    /// ([`quietly`](Self::quietly)).
     #[cold]
     #[inline(never)]
     pub(crate) fn after_refusal(&self, endpoint: NonNull<Endpoint>, status: Status) -> Status {
@@ -67,7 +69,7 @@ impl Transport {
 fn attempted(state: &State) -> Option<NonNull<Endpoint>> {
     let pointer = state.attempt.pointer;
     let tag = Tag::from_untracked(pointer).or_else(|| {
-        // SAFETY: `begin` took the record from the pool, and the operation was not undone.
+        // SAFETY: `begin` took the record from the pool, and the operation was not withdrawn.
         NonNull::new(pointer.cast()).map(|record| unsafe { Record::tag(record) })
     });
     tag.and_then(|tag| NonNull::new(tag.endpoint()))

@@ -10,8 +10,8 @@ use plugin_api::Access;
 use std::ffi::c_void;
 
 impl Transport {
-    /// Finds a region of this process that contains `size` bytes at `address` and allows atomics, and returns its handle. For
-    /// hosts that access their own memory without a handle.
+    /// Finds a region of this process that contains `size` bytes at `address` and allows atomics, and returns its handle.
+    /// Hosts call this to access their own memory without a handle.
     #[cold]
     pub fn own_handle(&self, address: u64, size: u64) -> Option<Handle> {
         if self.is_copy() {
@@ -23,13 +23,13 @@ impl Transport {
 
     /// Registers `length` bytes at `base`. See [`Region`].
     ///
-    /// For accesses of peers the first and the last word are tried, which changes nothing: memory that is to be written and can only
-    /// be read is refused, and memory that is not mapped. Memory that its owner takes away later, while it is registered, is
-    /// the owner's mistake: it gets the signal (SIGSEGV, SIGBUS) of the access that it makes for a peer.
+    /// Tries an access to the first and to the last word, which changes nothing. Refuses memory that is not mapped, and
+    /// read-only memory if peers are to write to it. The owner must not unmap registered memory: if it does, this process
+    /// gets the signal (SIGSEGV, SIGBUS) of an access that it makes for a peer.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for memory that peers cannot use as `access` says. Else the provider's refusal. With
-    /// [`OUT_OF_RESOURCE`](plugin_api::Status::OUT_OF_RESOURCE) the caller may free something and try again.
+    /// [`Error::Invalid`] for memory that peers cannot use as `access` says. Otherwise the provider's refusal. After
+    /// [`OUT_OF_RESOURCE`](plugin_api::Status::OUT_OF_RESOURCE), the caller may free something and try again.
     ///
     /// # Safety
     /// The memory stays mapped until the region is closed. Peers may access it as `access` allows.
@@ -77,21 +77,22 @@ impl Transport {
             .register((base, length), (access, by_commands), rails, None)
     }
 
-    /// [`register`](Self::register) for memory that is a shared mapping of a file. Local peers map it too, and make their
-    /// operations by instructions of their own, if the file is one in memory (`memfd_create`) that is sealed against
-    /// shrinking (`F_SEAL_SHRINK`). Otherwise they reach it as other memory; a line of the log says why.
+    /// [`register`](Self::register) for memory that is a shared mapping of a file. If the file is in memory
+    /// (`memfd_create`) and sealed against shrinking (`F_SEAL_SHRINK`), local peers map it, too, and access it with their
+    /// own instructions. Otherwise peers access it like other memory, and a log line says why.
     ///
-    /// The descriptor is duplicated (with `O_CLOEXEC`) and kept until the region is closed, so the caller may close its own
-    /// after this call. If no descriptor is left for that, peers do not map the memory.
+    /// The descriptor is duplicated (with `O_CLOEXEC`), and the duplicate is kept until the region is closed. So the caller
+    /// may close its own descriptor after this call. If the process has no free descriptor for the duplicate, peers do not
+    /// map the memory.
     ///
-    /// A page of the file that is not allocated is allocated by its first access, and without memory left for it this is a
-    /// fault (SIGBUS) of the process that makes the access. So allocate the pages before (`fallocate`).
+    /// The first access to a page of the file allocates it. If no memory is left, the accessing process gets a SIGBUS. So
+    /// allocate the pages beforehand (`fallocate`).
     ///
     /// # Errors
-    /// As for [`register`](Self::register). [`Error::Invalid`] if the memory cannot be at this place of the file.
+    /// As for [`register`](Self::register). [`Error::Invalid`] if the memory cannot be at this offset of the file.
     ///
     /// # Safety
-    /// As for [`register`](Self::register). The memory is a shared mapping of the file at this place.
+    /// As for [`register`](Self::register). The memory is a shared mapping of the file at this offset.
     pub unsafe fn register_shared(
         &self,
         base: *mut c_void,

@@ -16,10 +16,10 @@ use crate::op::completion::Completion;
 use crate::peer::endpoint::Endpoint;
 
 impl Transport {
-    /// Quick path of a put (`PUT`) or get, for callers without local handle. `None`, before side effects, for
-    /// anything unusual; the caller then calls
-    /// [`submit`](Self::submit). `T` is [`is_threaded`](Self::is_threaded). `WAY` is what it serves: peers whose transfers the
-    /// provider makes, messages that gather, or else peers of this node and new messages.
+    /// Fast path of a put (`PUT`) or get, for callers without local handle. Returns `None`, before side effects, for
+    /// anything unusual; the caller then calls [`submit`](Self::submit). `T` is [`is_threaded`](Self::is_threaded). `WAY`
+    /// selects the peers that the path serves: peers whose transfers the provider makes, peers with a current batch of
+    /// messages, or else peers of this node and peers that need a new batch.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); the constants have the values named above. With [`PROVIDER`](crate::hints::PROVIDER) and
@@ -40,7 +40,7 @@ impl Transport {
         let to = (remote, remote_address);
         // SAFETY: the caller guarantees that `T` is the transport's threading.
         if WAY == OTHER && !unsafe { peer.sends_transfers_on_node::<T>() } {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that `T` is the transport's threading.
             if unsafe { peer.sends_transfers_by_message::<T>() } {
                 // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
                 return unsafe {
@@ -89,7 +89,7 @@ impl Transport {
             let at = (peer.address, target.address, remote.key());
             let rc = if PUT {
                 let message = posting.state.message.put((local, size), at, pointer);
-                // Read first, so that `self` need not stay in its register.
+                // Read before the call is set up, so that `self` need not stay in its register.
                 let delivered = self.quick.delivered;
                 (context.calls.writemsg)(context.tx, message, delivered)
             } else {
@@ -120,7 +120,7 @@ impl Transport {
         unsafe { peer.is_well::<T>() }.then_some(())
     }
 
-    /// The status of an inline copy; `None` if the caller must try another way.
+    /// The status of an inline copy; `None` if the caller must try another path.
     #[inline(always)]
     fn copied<const T: bool>(
         &self,

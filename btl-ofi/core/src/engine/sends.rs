@@ -1,4 +1,4 @@
-//! Two-sided messages of the host: bytes with a tag. A function of the peer's host receives them (BTL's `send` and active
+//! Two-sided messages of the host: bytes with a tag. The peer's host receives them by a function (BTL's `send` and active
 //! messages). `fabric::msg` carries them.
 
 use std::ptr::NonNull;
@@ -12,17 +12,18 @@ use crate::fabric::msg::{LARGEST_SEND, Leaves, Sent};
 use crate::peer::endpoint::Endpoint;
 
 impl Transport {
-    /// Sends `size` bytes with a tag to the host of a peer, whose function for messages gets them in the peer's progress.
-    /// `fill` writes the bytes to the address that it is given, which is aligned to 8; it must not call the transport.
+    /// Sends `size` bytes with a tag to a peer. The peer's progress passes them to its host's function for messages.
+    /// `fill` writes the bytes to the address that it receives, which is aligned to 8; it must not call the transport.
     ///
-    /// When this returns, nothing of the caller's is used any more. Whether the message has left is what it returns: until then it
-    /// arrives only if this process makes progress, and [`has_sent`](Self::has_sent) tells when that is over. Messages to one peer
-    /// arrive in the order in which they were sent. Messages of a peer that fails are lost; the failure is reported.
+    /// When this call returns, the transport no longer uses the caller's memory. The result says whether the message has
+    /// left. A message that has not left arrives only if this process makes progress; [`has_sent`](Self::has_sent) returns
+    /// whether it has left. Messages to one peer arrive in the order of their sends. Messages to a peer that fails are
+    /// lost; the failure is reported.
     ///
     /// [`Status::NOT_SUPPORTED`]: `btl_ofi_mode` is 0. [`Status::BAD_PARAM`]: `size` exceeds
-    /// [`send_limit`](crate::Capabilities::send_limit). [`Status::TEMP_OUT_OF_RESOURCE`]: too much waits for this peer, or with
-    /// [`Leaves::Now`] the message cannot leave at once; make progress and try again. [`Status::UNREACH`]: the peer is gone.
-    /// After an error nothing is sent; with [`Leaves::Now`], `fill` may have run.
+    /// [`send_limit`](crate::Capabilities::send_limit). [`Status::TEMP_OUT_OF_RESOURCE`]: too many messages wait for this
+    /// peer, or with [`Leaves::Now`] the message cannot leave at once; make progress and try again. [`Status::UNREACH`]:
+    /// the peer is gone. After an error nothing is sent; with [`Leaves::Now`], `fill` may have run.
     ///
     /// # Safety
     /// `endpoint` came from [`connect`](Self::connect) and was not released. `fill` writes `size` bytes.
@@ -51,10 +52,10 @@ impl Transport {
         let Some(messages) = &mut state.messages else {
             return Err(Status::NOT_SUPPORTED);
         };
-        // What else goes to the peer may be ahead in the provider's queue.
+        // Other requests to the peer may be ahead in the provider's queue.
         let is_alone = peer.is_idle();
         // SAFETY: the caller guarantees a live endpoint and that `fill` writes `size` bytes; the line of a peer is removed
-        // before its endpoint is.
+        // before its endpoint.
         let sent = unsafe { messages.send(endpoint, (tag, size, leaves), is_alone, fill) };
         let failures = messages.has_failures();
         match sent {
@@ -73,7 +74,7 @@ impl Transport {
         sent
     }
 
-    /// Whether a message that was sent to a peer has left: the provider has handed it on, or the peer failed and nothing leaves.
+    /// Whether a message to a peer has left: the provider has sent it on, or the peer failed and nothing more leaves.
     ///
     /// # Safety
     /// `endpoint` came from [`connect`](Self::connect) and was not released.
@@ -85,9 +86,9 @@ impl Transport {
         has_failed || messages.is_none_or(|messages| messages.has_sent(endpoint, sent))
     }
 
-    /// Sets the function that receives the messages of peers. With `None`, messages are dropped. The function runs in progress,
-    /// on any thread that makes progress, for one message at a time. It may send, connect peers and post operations; it
-    /// must not wait, because no further message arrives until it returns.
+    /// Sets the function that receives the messages of peers. With `None`, messages are dropped. The function runs in
+    /// progress, on any thread that makes progress, one message at a time. It may send, connect peers and post operations.
+    /// It must not wait, because no further message arrives until it returns.
     pub fn on_receive(&self, receive: Option<Receive>) {
         *self
             .receive
@@ -95,7 +96,7 @@ impl Transport {
             .unwrap_or_else(std::sync::PoisonError::into_inner) = receive;
     }
 
-    /// Notes the address of a connected peer, by which its messages name it.
+    /// Records the address of a connected peer; messages from the peer carry this address.
     pub(crate) fn expect_sends(&self, endpoint: NonNull<Endpoint>) {
         if self.policy.two_sided
             && let Some(messages) = &mut self.contexts[0].state.lock().messages
@@ -104,8 +105,8 @@ impl Transport {
         }
     }
 
-    /// Sends what gathered, without waiting for the next progress. Returns whether something is left. Does nothing while another
-    /// thread uses the context.
+    /// Sends batches that are not full, without waiting for the next progress. Returns whether something is left to send.
+    /// Does nothing while another thread uses the context.
     pub fn send_gathered(&self) -> bool {
         if !self.policy.has_messages() {
             return false;
@@ -125,8 +126,8 @@ impl Transport {
         false
     }
 
-    /// Sends what gathered, as far as there is room on the way, and reads nothing. For operations that peers wait for, but not this
-    /// process, which may make no progress for long.
+    /// Sends batches that are not full, as far as there is room, and reads nothing. For operations that only peers wait
+    /// for: this process may make no progress for a long time.
     pub fn send_now(&self) {
         if !self.policy.has_messages() {
             return;

@@ -1,4 +1,4 @@
-//! The one general entry of operations.
+//! The general entry of all operations.
 
 use std::ptr::NonNull;
 
@@ -9,14 +9,14 @@ use crate::op::request::{Action, Op};
 use crate::peer::endpoint::Endpoint;
 
 impl Transport {
-    /// Executes a request: posts it, completes it, or refuses it. Callers with the common case at hand try the quick
-    /// paths first ([`try_transfer`](Self::try_transfer) and its like), which do the same faster or nothing at all.
+    /// Executes a request: posts it, completes it, or refuses it. For common cases, callers try the fast paths first
+    /// ([`try_transfer`](Self::try_transfer) and similar functions). A fast path does the same faster, or does
+    /// nothing.
     ///
-    /// Returns [`Status::SUCCESS`] for a posted operation, whose completion is told by its callback or by
-    /// [`flush`](Self::flush); [`Status::COMPLETED`], if the transport
-    /// [answers at once](Self::answer_at_once), for one that is complete, whose callback does not run; a status that
-    /// [says "again"](Status::is_again) for one that was not posted for lack of room; any other status for one that
-    /// was refused.
+    /// Returns [`Status::SUCCESS`] for a posted operation: its callback or [`flush`](Self::flush) reports the
+    /// completion. Returns [`Status::COMPLETED`] for an operation that is already complete, if the transport [answers
+    /// at once](Self::answer_at_once); no callback runs then. Returns a status that [says "again"](Status::is_again)
+    /// if there was no room to post the operation. Any other status means that the operation was refused.
     ///
     /// # Safety
     /// `endpoint` came from [`connect`](Self::connect). The buffers are readable, or writable where the request writes
@@ -33,7 +33,7 @@ impl Transport {
         self.after_refusal(endpoint, status)
     }
 
-    /// [`submit`](Self::submit) for callers that act on failures themselves, or that may not.
+    /// [`submit`](Self::submit) for callers that act on failures themselves, or that must not act on them.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit).
@@ -53,7 +53,7 @@ impl Transport {
             };
             match status {
                 Ok(status) => status,
-                // A side is on a device.
+                // A buffer is on a device.
                 Err(_) if op.is_checked() => Status::NOT_SUPPORTED,
                 Err(refusal) => self.submit_device(endpoint, refusal, op),
             }

@@ -1,4 +1,4 @@
-//! Puts and gets: the general path, whichever way they go. The quick paths are in `rma`.
+//! Puts and gets: the slow path, by any route. The fast paths are in `rma`.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -19,7 +19,8 @@ use crate::peer::route::Transfers;
 use crate::sm::segment::PAYLOAD;
 
 impl Transport {
-    /// Makes a put or get, whichever way it goes. An error is the refusal of a side that is not host memory: it may be device memory.
+    /// Makes a put or get by any route. An error means that the target or the local buffer is not host memory, and may be
+    /// device memory.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit).
@@ -61,8 +62,8 @@ impl Transport {
         Ok(unsafe { self.carry(endpoint, caller, op, put, target) })
     }
 
-    /// Whether a command makes a transfer, so that the target looks whether its region is registered still. A transfer by ring is one, too,
-    /// but the kernel makes it if the target does not begin in time.
+    /// Whether the target makes the transfer by a command, and so checks that its region is still registered. A transfer by
+    /// ring is also a command, but CMA makes it if the target does not begin in time.
     fn checks_keys(&self, peer: &Endpoint, put: bool, size: usize) -> bool {
         let (puts, gets) = self.setup.message_limits;
         match peer.transfers() {
@@ -71,7 +72,7 @@ impl Transport {
         }
     }
 
-    /// Hands a transfer that was checked to the carrier that the peer's route names.
+    /// Passes a checked transfer to the carrier of the peer's route.
     ///
     /// # Safety
     /// `endpoint` is live, and the local buffer is valid until completion.
@@ -168,8 +169,8 @@ impl Transport {
             })
     }
 
-    /// Makes a transfer by CMA, or through the ring while the target is quick. `None` if the caller must try
-    /// another way.
+    /// Makes a transfer by CMA, or through the ring while the target answers fast. Returns `None` if the
+    /// caller must try another path.
     ///
     /// # Safety
     /// As for [`transfer`](Self::transfer), after its checks of the handles and bounds.
@@ -213,7 +214,7 @@ impl Transport {
         Some(self.complete_copy(endpoint, caller, (Carrier::Cma, size)))
     }
 
-    /// Gets from a peer by CMA, with the target's help where that is faster.
+    /// Gets from a peer by CMA. The target copies a share where that is faster.
     ///
     /// # Safety
     /// `endpoint` is live; `local` is writable for `size` bytes.
@@ -245,7 +246,8 @@ impl Transport {
             }
             let waited_for = self.serve_without_lock();
             let share = if begun.got < BYTES_PER_LOCK {
-                // The target pauses, perhaps briefly. Do not wait for the bytes that it may have begun.
+                // The target pauses, perhaps briefly. This process does not wait for bytes that the
+                // target may have begun to copy.
                 PAYLOAD
             } else if waited_for {
                 BYTES_PER_LOCK
@@ -267,7 +269,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Makes a put or get to this transport itself, by a copy in this thread.
+    /// Makes a put or get to this transport itself, by a copy in the calling thread.
     ///
     /// # Safety
     /// The local buffer is valid for `size` bytes; `remote_address` lies in the handle's bounds.
@@ -283,7 +285,7 @@ impl Transport {
     ) -> Status {
         let local: *mut u8 = caller.local_address.cast();
         let window: *mut u8 = ptr::with_exposed_provenance_mut(remote_address as usize);
-        // The lock on the regions keeps the window registered; it is released between two parts.
+        // The lock on the regions keeps the window registered. It is released between two parts.
         for start in (0..size).step_by(BYTES_PER_LOCK) {
             let part = BYTES_PER_LOCK.min(size - start);
             let (local, window) = (local.wrapping_add(start), window.wrapping_add(start));

@@ -18,17 +18,17 @@ use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::policy::Policy;
 use crate::peer::address::Blob;
 
-/// An open transport. It belongs to the process that opened it: a child of fork gets errors, and may open one of its own
-/// (docs/failures.md). Opened with [`ThreadLevel::Multiple`](plugin_api::ThreadLevel::Multiple), every method may be called from several threads at
-/// once; otherwise from one thread at a time. Callbacks run with no lock held.
+/// An open transport. It belongs to the process that opened it. A child of fork gets errors, and may open a transport of
+/// its own (docs/failures.md). With [`ThreadLevel::Multiple`](plugin_api::ThreadLevel::Multiple), several threads may call
+/// any method at once; otherwise only one thread at a time may call. Callbacks run with no lock held.
 #[repr(C)]
 pub struct Transport {
-    // First, so that a pointer to the transport is a pointer to the core, and to the module in it.
+    // The first field, so that a pointer to the transport is also a pointer to the core, and to the module in the core.
     pub(crate) core: Core,
     /// Further interfaces, for large transfers.
     pub(crate) rails: Rails,
     pub(crate) atomics: Atomics,
-    /// Operations that are made of others.
+    /// Operations that consist of other operations.
     pub(crate) compounds: Compounds,
     pub(crate) streams: Streams,
     pub(crate) hmem: Hmem,
@@ -55,7 +55,7 @@ impl DerefMut for Transport {
     }
 }
 
-/// The atomics that are supported, in the forms in which the paths look them up.
+/// The supported atomics, in the forms in which the paths look them up.
 pub(crate) struct Atomics {
     pub(crate) table: AtomicTable,
     pub(crate) words: Words,
@@ -73,12 +73,13 @@ impl Atomics {
 }
 
 impl Transport {
-    /// Whether calls may overlap: the transport was opened with [`ThreadLevel::Multiple`](plugin_api::ThreadLevel::Multiple).
+    /// Whether calls may overlap, because the transport was opened with
+    /// [`ThreadLevel::Multiple`](plugin_api::ThreadLevel::Multiple).
     pub fn is_threaded(&self) -> bool {
         self.setup.threaded
     }
 
-    /// Whether memory alone reaches peers: the provider is `memory`, which the user or the host names.
+    /// Whether the transport reaches peers by memory alone. The user or the host then names the provider `memory`.
     pub fn is_by_memory_alone(&self) -> bool {
         self.policy.memory_only
     }
@@ -88,8 +89,8 @@ impl Transport {
         self.policy.posts_messages()
     }
 
-    /// Makes inline completions return [`COMPLETED`](plugin_api::Status::COMPLETED); no callback runs then. For
-    /// doors whose callers know that status.
+    /// Lets inline completions return [`COMPLETED`](plugin_api::Status::COMPLETED); no callback runs then. For
+    /// doors whose callers know this status.
     pub fn answer_at_once(&mut self) {
         self.setup.answers_at_once = true;
     }
@@ -99,7 +100,7 @@ impl Transport {
         self.setup.owner.store(owner, Ordering::Relaxed);
     }
 
-    /// Sets the function that receives failures which no callback reports.
+    /// Sets the function that receives failures that no callback reports.
     pub fn on_error(&self, report: Option<ErrorReport>) {
         *self
             .failures
@@ -113,12 +114,12 @@ impl Transport {
         &self.capabilities
     }
 
-    /// The bytes that peers need in order to [`connect`](Self::connect).
+    /// The bytes that a peer needs to [`connect`](Self::connect).
     pub fn address(&self) -> &[u8] {
         &self.node.address
     }
 
-    /// Most elements of one typed AMO; `None` if the provider does not support it.
+    /// Maximum elements of one typed AMO; `None` if the provider does not support it.
     pub fn atomic_count(
         &self,
         kind: AtomicKind,
@@ -131,7 +132,7 @@ impl Transport {
         }
     }
 
-    /// Whether the probe in an address is this transport's own.
+    /// Whether the probe in an address is this transport's probe.
     pub(crate) fn is_own_probe(&self, blob: &Blob) -> bool {
         blob.probe() == known_by(&self.node.probe)
     }

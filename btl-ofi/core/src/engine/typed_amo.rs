@@ -16,7 +16,7 @@ use crate::op::responder::{Command, what};
 use crate::peer::endpoint::Endpoint;
 
 impl Transport {
-    /// Quick path of an update, for callers without local handle. `None`, before side
+    /// Fast path of an update, for callers without local handle. Returns `None`, before side
     /// effects, for anything unusual, including unknown codes. The constants are those of
     /// [`try_atomic_op`](Self::try_atomic_op).
     ///
@@ -69,7 +69,7 @@ impl Transport {
         }
     }
 
-    /// Quick path of a fetch, for callers without local handles. `None`, before side
+    /// Fast path of a fetch, for callers without local handles. Returns `None`, before side
     /// effects, for anything unusual, including unknown codes. The constants are those of
     /// [`try_atomic_op`](Self::try_atomic_op).
     ///
@@ -133,7 +133,7 @@ impl Transport {
         }
     }
 
-    /// Checks a typed AMO for the fast path; returns its target and its size in bytes.
+    /// Checks a typed AMO for the fast path. Returns its target and its size in bytes.
     #[inline(always)]
     fn elements<const WAY: Way>(
         &self,

@@ -15,7 +15,7 @@ use crate::op::request::{Caller, Operands, Request};
 use crate::op::responder::{self, Command};
 use crate::peer::endpoint::Endpoint;
 
-/// An AMO without its target.
+/// The operands of an AMO, without its target.
 pub(super) struct WordOperands {
     pub(super) kind: AtomicKind,
     pub(super) operand: u64,
@@ -23,8 +23,8 @@ pub(super) struct WordOperands {
 }
 
 impl Transport {
-    /// The fast path of an AMO that its target executes: to the message that gathers for the peer with `WAY` [`MESSAGE`], else
-    /// to the peer's ring or to a new message.
+    /// The fast path of an AMO that its target executes. With `WAY` [`MESSAGE`], the AMO joins the peer's current batch;
+    /// otherwise it goes to the peer's ring or into a new batch.
     ///
     /// # Safety
     /// `endpoint` is live, and `result` is NULL, or writable until completion; `T` is the transport's threading.

@@ -22,7 +22,8 @@ pub(crate) struct Word {
     pub(super) op: u64,
     /// Size in bytes, minus one.
     pub(super) mask: u64,
-    /// One bit per [`AtomicKind`] that the provider serves, and one that a ring serves, [`RING`] higher.
+    /// One bit per [`AtomicKind`] that the provider supports. The bits of the kinds that a ring supports
+    /// are [`RING`] higher.
     pub(super) kinds: u64,
 }
 

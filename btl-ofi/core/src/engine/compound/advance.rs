@@ -59,7 +59,8 @@ impl Transport {
         Ok(compound)
     }
 
-    /// Removes an operation without posted parts. Returns whether it was reported before, with its peer's failure.
+    /// Removes an operation without posted parts. Returns whether the operation was already reported, with its peer's
+    /// failure.
     pub(crate) fn withdraw_compound(&self, compound: NonNull<Compound>) -> bool {
         let (context, finished) = self.remove_compound(compound);
         self.lower(&self.contexts[context], finished.tag, 1);
@@ -68,8 +69,8 @@ impl Transport {
 
     /// Removes an operation. Returns the index of its context and what its callback needs. The caller lowers the counts.
     fn remove_compound(&self, compound: NonNull<Compound>) -> (usize, Finished) {
-        // SAFETY: the operation lives until it is dropped below. A shared reference: `watch` may hold another one, and the lock on
-        // the parts, until the list forgets the operation.
+        // SAFETY: the operation lives until it is dropped below. The reference is shared, because `watch` may hold another
+        // one, and the lock on the parts, until the operation is removed from the list.
         let (context, record) = unsafe {
             let compound = compound.as_ref();
             (compound.context, compound.record)
@@ -95,8 +96,8 @@ impl Transport {
         (context, finished)
     }
 
-    /// Takes the first step of an operation that has just begun: one of its own, so that a caller inside a callback runs none.
-    /// Returns the status for the caller.
+    /// Takes the first step of an operation that has just begun. Only this operation advances, so no callback of another
+    /// operation runs inside the caller's callback. Returns the status for the caller.
     pub(crate) fn start_compound(&self, at: NonNull<Compound>) -> Status {
         match self.act(at, Event::Room) {
             Next::Parts => Status::SUCCESS,
@@ -104,13 +105,14 @@ impl Transport {
                 self.compounds.0.put_off((at, event));
                 Status::SUCCESS
             }
-            // The peer may have failed during the call, and its operations been reported, this one included.
+            // The peer may have failed during the call. Then all its operations, including this one, have
+            // been reported.
             Next::End(_) if self.withdraw_compound(at) => Status::SUCCESS,
             Next::End(status) => status,
         }
     }
 
-    /// Acts on what happened to compound operations. Returns the number of steps.
+    /// Acts on the events of compound operations. Returns the number of steps.
     pub(crate) fn advance_compounds(&self) -> usize {
         let queue = &self.compounds.0;
         if !queue.noted.load(Ordering::Relaxed) {
@@ -143,7 +145,7 @@ impl Transport {
         let Some(endpoint) = NonNull::new(compound.tag.endpoint()) else {
             return Next::End(Status::ERROR);
         };
-        // Another thread is at it: that comes back later.
+        // Another thread holds the operation. The event is handled again later.
         let mut parts = match compound.parts.try_lock() {
             Ok(parts) => parts,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

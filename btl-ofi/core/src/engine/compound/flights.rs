@@ -1,4 +1,5 @@
-//! The outstanding pieces of large transfers to each peer, and the transfers that wait for room.
+//! The outstanding fragments of large transfers to each peer, and the transfers that wait for room
+//! in the window.
 
 use crate::engine::compound::state::{Compound, Event, note};
 use crate::engine::compound::stream::Asked;
@@ -8,35 +9,36 @@ use std::collections::{HashMap, VecDeque};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Maximum transfers to a peer that wait or are outstanding. A further transfer is refused with
+/// Maximum number of transfers to a peer that wait or are outstanding. A further transfer is refused with
 /// [`Status::TEMP_OUT_OF_RESOURCE`].
 const MOST: u32 = 1024;
 
-/// The outstanding bytes to each peer, and the transfers that wait.
+/// The outstanding bytes to each peer, and the transfers that wait for room.
 #[derive(Default)]
 pub(crate) struct Streams(Mutex<HashMap<NonNull<Endpoint>, Flight>>);
 
-// SAFETY: the pointers to endpoints are keys, and nothing follows them. Those to compound operations are passed on, under the rules of
-// `engine::compound::note`.
+// SAFETY: the pointers to endpoints are keys, and are never dereferenced. Pointers to compound operations are passed on,
+// under the rules of `engine::compound::note`.
 unsafe impl Send for Streams {}
-// SAFETY: as above; the map is locked.
+// SAFETY: the map is behind a lock.
 unsafe impl Sync for Streams {}
 
 /// The transfers to one peer.
 #[derive(Default)]
 pub(super) struct Flight {
-    /// All that are not over.
+    /// Number of transfers that have not ended.
     transfers: u32,
-    /// Bytes on the way, or about to be, as they count in the window.
+    /// Bytes in the window: outstanding fragments, and fragments that are about to be posted.
     bytes: usize,
-    /// The one that has begun and is not on the way as a whole: the others come behind it.
+    /// The transfer that has begun and has fragments left to post. All other transfers wait behind it.
     current: Option<NonNull<Compound>>,
-    /// Those that wait for room; the current one is the first.
+    /// Transfers that wait for room; if the current transfer waits, it is the first.
     waiting: VecDeque<(NonNull<Compound>, Asked)>,
 }
 
 impl Flight {
-    /// Counts the next piece of the operation whose turn it is, if there is room. A piece that is larger than the window goes alone.
+    /// Adds the next fragment of an operation to the window if there is room. A fragment that is larger than the window is
+    /// sent alone.
     pub(super) fn take(
         &mut self,
         compound: NonNull<Compound>,
@@ -57,7 +59,7 @@ impl Streams {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts another transfer to a peer; false if there are too many.
+    /// Counts another transfer to a peer. Returns false if there are too many.
     pub(super) fn begin(&self, endpoint: NonNull<Endpoint>) -> bool {
         let mut flights = self.lock();
         let transfers = &mut flights.entry(endpoint).or_default().transfers;
@@ -66,7 +68,7 @@ impl Streams {
         may
     }
 
-    /// A transfer is over.
+    /// Removes a transfer that has ended.
     pub(super) fn end(&self, endpoint: NonNull<Endpoint>, compound: Option<NonNull<Compound>>) {
         let mut flights = self.lock();
         if let Some(flight) = flights.get_mut(&endpoint) {
@@ -79,8 +81,8 @@ impl Streams {
         }
     }
 
-    /// Counts the next piece of an operation as on the way. If others come first, or there is no room, returns false, and the
-    /// operation waits.
+    /// Adds the next fragment of an operation to the window. Returns false, and lets the operation wait, if others come
+    /// first or there is no room.
     pub(super) fn enter(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -101,14 +103,15 @@ impl Streams {
         false
     }
 
-    /// A piece is no longer on the way.
+    /// Removes a fragment that is no longer outstanding from the window.
     pub(super) fn leave(&self, endpoint: NonNull<Endpoint>, size: usize) {
         if let Some(flight) = self.lock().get_mut(&endpoint) {
             flight.bytes = flight.bytes.saturating_sub(in_window(size));
         }
     }
 
-    /// The operation whose turn it is, if it waits and there is room, which counts as its own from here on.
+    /// Returns the operation that may post next, if it waits and there is room. The room is reserved for
+    /// it.
     pub(super) fn called(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -125,12 +128,13 @@ impl Streams {
         Some(compound)
     }
 
-    /// Has every operation to a peer that waits go on. The peer has failed, so they end.
+    /// Gives every waiting operation to a failed peer an event. The operations then end with the
+    /// failure.
     pub(crate) fn fail_waiting(&self, endpoint: NonNull<Endpoint>) {
         if let Some(flight) = self.lock().get_mut(&endpoint) {
             for (compound, asked) in flight.waiting.drain(..) {
                 flight.bytes += asked.counted;
-                // SAFETY: an operation that waits is not over before it was called.
+                // SAFETY: a waiting operation cannot end before it gets this event.
                 unsafe { note(compound, Event::Room) };
             }
         }

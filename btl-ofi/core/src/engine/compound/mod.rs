@@ -2,17 +2,17 @@
 //!
 //! | operation | parts |
 //! | --- | --- |
-//! | a put with notification, where one cannot carry both | the put, then the atomic (`notices`) |
-//! | a large transfer over several rails | pieces (`stripes`) |
-//! | a large transfer over TCP | pieces (`streams`) |
+//! | a put with notification, if one operation cannot carry both | the put, then the atomic (`notices`) |
+//! | a large transfer over several rails | fragments (`stripes`) |
+//! | a large transfer over TCP | fragments (`streams`) |
 //!
 //! A compound operation has its own record with the caller's completion, and counts as outstanding from the call on. Its parts
 //! count as operations of their own. So a flush that begins between two parts also waits for the later part, and the failure of
 //! a peer is reported from the record as for any operation.
 //!
-//! The callback of a part only records an event, and progress acts on the event. Meanwhile the operation is locked against
-//! other threads, so nothing may be polled: a poll runs callbacks (`core::quiet`). The next progress retries parts that found
-//! no room.
+//! The callback of a part only records an event, and progress acts on the event. Meanwhile other threads are locked out of
+//! the operation, so this thread must not poll: a poll runs callbacks (`core::quiet`). The next progress retries parts for
+//! which the provider had no room.
 
 pub(super) mod advance;
 pub(super) mod flights;

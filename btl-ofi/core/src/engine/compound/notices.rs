@@ -1,5 +1,5 @@
-//! Puts with notification in two parts: the atomic is posted when the put has completed. Each is a compound operation
-//! (`compound`).
+//! Puts with notification in two parts: the atomic is posted after the put has completed. Each such put is a compound
+//! operation (`compound`).
 
 use std::ptr::{self, NonNull};
 
@@ -15,7 +15,7 @@ pub(crate) const PUT: usize = 0;
 const RAISE: usize = 1;
 
 impl Transport {
-    /// Has progress raise the counter of a put that is complete.
+    /// Lets progress raise the counter of a completed put.
     #[cold]
     pub(crate) fn raise_later(
         &self,
@@ -33,7 +33,7 @@ impl Transport {
         }
     }
 
-    /// The next step of a put with notification, after this event.
+    /// Takes the next step of a put with notification after an event.
     pub(crate) fn advance_notice(
         &self,
         (at, endpoint): (NonNull<Compound>, NonNull<Endpoint>),

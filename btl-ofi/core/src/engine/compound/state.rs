@@ -18,7 +18,7 @@ use crate::op::tag::Tag;
 
 /// The parts of an operation.
 pub(crate) enum Parts {
-    /// A put, then the atomic that notifies.
+    /// A put, then the atomic that notifies the target.
     Notified(Atomic),
     /// Fragments of a transfer over one interface.
     Streamed(Stream),
@@ -29,21 +29,22 @@ pub(crate) enum Parts {
 /// An event of an operation.
 #[derive(Clone, Copy)]
 pub(crate) enum Event {
-    /// The bytes are visible: the counter is to be raised.
+    /// The bytes of the put are visible, so the counter must be raised.
     Visible,
-    /// Pieces are to be posted. A transfer over one interface has room for the next one in its window.
+    /// Fragments must be posted. A transfer over one interface has room for its next fragment in the
+    /// window.
     Room,
-    /// A part ended: the number says which one, as its operation numbers them.
+    /// A part ended with this status. The number identifies the part within its operation.
     Part(usize, Status),
 }
 
 /// The next step of an operation.
 pub(crate) enum Next {
-    /// It waits for parts that are outstanding.
+    /// The operation waits for outstanding parts.
     Parts,
-    /// It found no room: the next progress tries again with this event.
+    /// The provider had no room: the next progress repeats the step with this event.
     Again(Event),
-    /// It is over.
+    /// The operation is over.
     End(Status),
 }
 
@@ -51,11 +52,11 @@ pub(crate) enum Next {
 pub(crate) struct Compound {
     /// The operation record, with the caller's completion, in the pool of `context`.
     pub(super) record: NonNull<Record>,
-    /// Index of the context that counts it.
+    /// Index of the context that counts the operation.
     pub(super) context: usize,
     pub(super) tag: Tag,
     pub(super) parts: Mutex<Parts>,
-    /// What is told if it fails without a callback.
+    /// The text to report if the operation fails and has no callback.
     pub(super) what: &'static str,
     pub(super) queue: Arc<Queue>,
 }
@@ -67,21 +68,21 @@ pub(crate) struct Compounds(pub(super) Arc<Queue>);
 #[derive(Default)]
 pub(super) struct Queue {
     pub(super) lists: Mutex<Lists>,
-    /// Those of them that go over several rails.
+    /// Number of operations that go over several rails.
     pub(super) striped: AtomicU32,
     /// Whether there are events. Changes under the lock.
     pub(super) noted: AtomicBool,
 }
 
-/// What happened to an operation.
+/// An event, and the operation that it belongs to.
 pub(super) type Noted = (NonNull<Compound>, Event);
 
 #[derive(Default)]
 pub(super) struct Lists {
     pub(super) all: HashMap<NonNull<Record>, NonNull<Compound>>,
-    /// What happened, in order.
+    /// Events, in order.
     events: VecDeque<Noted>,
-    /// What the next progress tries again.
+    /// Events that the next progress handles again.
     again: VecDeque<Noted>,
 }
 
@@ -96,20 +97,21 @@ impl Queue {
         self.noted.store(true, Ordering::Relaxed);
     }
 
-    /// Keeps an event for the next progress.
+    /// Keeps an event until the next progress.
     pub(super) fn put_off(&self, event: Noted) {
         let mut lists = self.lock();
         lists.again.push_back(event);
         self.noted.store(true, Ordering::Relaxed);
     }
 
-    /// Has what was put off come again.
+    /// Moves the events that were put off back to the other events.
     pub(super) fn resume(&self) {
         let Lists { events, again, .. } = &mut *self.lock();
         events.append(again);
     }
 
-    /// Takes the next event. One at a time: callbacks run between two, and may make progress, which acts on the others.
+    /// Takes the next event. Only one at a time: callbacks run after each event, and may make progress, which handles
+    /// the remaining events.
     pub(super) fn next(&self) -> Option<Noted> {
         let mut lists = self.lock();
         let next = lists.events.pop_front();
@@ -120,18 +122,18 @@ impl Queue {
 }
 
 impl Compounds {
-    /// Whether a record is of a compound operation.
+    /// Whether a record belongs to a compound operation.
     pub(crate) fn has(&self, record: NonNull<Record>) -> bool {
         self.0.lock().all.contains_key(&record)
     }
 
-    /// Operations that go over several rails.
+    /// Number of operations that go over several rails.
     pub(crate) fn striped(&self) -> u32 {
         self.0.striped.load(Ordering::Relaxed)
     }
 
-    /// Tells transfers over several rails, which may be silent, that `passed` milliseconds went by. Time beyond one pause
-    /// between two questions was spent elsewhere and is not counted.
+    /// Tells transfers over several rails that `passed` milliseconds went by, because their rails may be silent. At most
+    /// one `PAUSE` is counted; the process spent more time than that outside of progress.
     pub(crate) fn watch(&self, passed: u64) {
         let others = self.striped();
         if others == 0 {
@@ -143,7 +145,7 @@ impl Compounds {
         for at in all.values() {
             // SAFETY: operations live until they are removed from the list, which is locked.
             let parts = unsafe { at.as_ref() }.parts.try_lock();
-            // One whose parts are in use is told later.
+            // A transfer whose parts are in use is told at the next check.
             if let Ok(mut parts) = parts
                 && let Parts::Striped(stripe) = &mut *parts
                 && stripe.pass(passed, others)
@@ -167,7 +169,7 @@ impl Drop for Compounds {
 
 /// Records an event of an operation for progress.
 ///
-/// # Safety
+/// Records an event of an operation for progress.
 /// `compound` is an operation in progress that cannot end before this event.
 pub(crate) unsafe fn note(compound: NonNull<Compound>, event: Event) {
     // SAFETY: the caller guarantees that the operation lives; its queue does not change.
@@ -192,7 +194,7 @@ pub(crate) unsafe extern "C" fn part_ended(
     }
 }
 
-/// The context and data for posting a part with this number and this local buffer.
+/// The completion context and data of a part with this number and this local buffer.
 pub(crate) fn part((at, number): (NonNull<Compound>, usize), local: *mut c_void) -> Caller {
     let completion = Completion {
         function: part_ended,

@@ -1,4 +1,4 @@
-//! The state of a transfer that one interface carries in pieces.
+//! The state of a large transfer in fragments over one interface.
 
 use crate::fabric::policy::{NO_WINDOW, PACKET, in_window};
 use crate::mem::handle::Target;
@@ -6,34 +6,37 @@ use crate::op::request::Op;
 use plugin_api::Status;
 use std::ffi::c_void;
 
-/// Largest and smallest piece. A first piece ([`head`]) or a last piece may be smaller.
+/// Sizes of the largest and the smallest fragment. The first fragment ([`head`]) or the last one
+/// may be smaller.
 pub(super) const LARGEST_PIECE: usize = 4 * PACKET - PAGE;
 pub(super) const SMALLEST_PIECE: usize = 16 * 1024;
-/// Largest transfer that may be sent whole.
+/// Size of the largest transfer that may be sent whole.
 pub(super) const LARGEST_WHOLE: usize = 320 * 1024;
-/// Bytes that a piece leaves free in its last packet for the header.
+/// Bytes that a fragment leaves free for the header in its last packet.
 pub(super) const PAGE: usize = 4096;
 
-/// A transfer in pieces.
+/// A transfer in fragments.
 pub(crate) struct Stream {
     pub(super) put: bool,
     pub(super) local: *mut c_void,
     pub(super) target: Target,
     pub(super) size: usize,
-    /// Bytes of the first piece if it is a short one, else 0, and of the others but the last.
+    /// Size of a short first fragment (0 if there is none), and size of the other fragments except
+    /// the last.
     pub(super) head: usize,
     pub(super) piece: usize,
-    /// Where the next piece begins.
+    /// Offset of the next fragment.
     pub(super) next: usize,
-    /// Pieces on the way.
+    /// Number of outstanding fragments.
     pub(super) pieces: u32,
     /// Whether it waits for [`Event::Room`].
     pub(super) waits: bool,
-    /// What the transfer ends with.
+    /// The status with which the transfer will end.
     pub(super) status: Status,
 }
 
-// SAFETY: the pointer is to the caller's buffer, which is valid until completion; whichever thread makes progress may post it.
+// SAFETY: the pointer is to the caller's buffer, which is valid until completion; any thread that makes progress may post
+// it.
 unsafe impl Send for Stream {}
 
 impl Stream {
@@ -57,7 +60,7 @@ impl Stream {
         }
     }
 
-    /// Bytes of the next piece; 0 if there is none.
+    /// Size of the next fragment; 0 if there is none.
     pub(super) fn next_size(&self) -> usize {
         let left = self.size - self.next;
         match self.next {
@@ -66,7 +69,7 @@ impl Stream {
         }
     }
 
-    /// What the next piece asks of the window.
+    /// The room that the next fragment needs in the window.
     pub(super) fn asks(&self) -> Asked {
         let size = self.next_size();
         Asked {
@@ -75,7 +78,7 @@ impl Stream {
         }
     }
 
-    /// Notes the end of a piece.
+    /// Records the end of a fragment.
     pub(super) fn end_piece(&mut self, status: Status) {
         self.pieces -= 1;
         if !status.is_ok() {
@@ -84,8 +87,8 @@ impl Stream {
     }
 }
 
-/// Bytes of the pieces of a transfer: two pieces fit in every window but the smallest. A transfer that is little longer than a
-/// piece is sent whole if no other transfer uses the connection.
+/// Size of the fragments of a transfer. Two fragments fit in every window except the smallest. A transfer that is little
+/// longer than a fragment is sent whole if no other transfer uses the connection.
 pub(super) fn piece_of(size: usize, is_busy: bool, window: usize) -> usize {
     if window == NO_WINDOW || !is_busy && size <= LARGEST_WHOLE.min(window) {
         return size;
@@ -96,7 +99,8 @@ pub(super) fn piece_of(size: usize, is_busy: bool, window: usize) -> usize {
     }
 }
 
-/// A piece that needs room: the bytes that it counts in the window, and whether it is the last piece.
+/// A fragment that needs room in the window: the bytes that it takes, and whether it is the last
+/// fragment.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     pub(super) counted: usize,

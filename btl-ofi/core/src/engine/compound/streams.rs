@@ -1,17 +1,19 @@
-//! Large transfers over TCP within a machine are sent in pieces, of which only a few are outstanding to a peer at a time.
+//! Large transfers over TCP within a machine are sent in fragments. Only a few fragments are outstanding to a peer at a
+//! time.
 //!
-//! A transport that posts all its data to the provider at once fills the buffers of the connection. TCP then always has more
-//! data than it sends, and sends at the rate that its congestion control estimates. Under BBR, between processes of one
-//! machine, this is a third of the connection's bandwidth (Reno has no such rate). Moreover, later data waits behind all of
-//! these bytes, even a single word.
+//! A transport that posts all its data to the provider at once fills the buffers of the connection. TCP then always has
+//! more data than it sends, and sends at the rate that its congestion control estimates. Under BBR, between processes of
+//! one machine, this is a third of the connection's bandwidth (Reno has no such rate). Moreover, data that is posted later
+//! waits behind all of these bytes, even if it is a single word.
 //!
-//! So a transfer is divided into pieces, and the outstanding pieces to a peer fit in one window (`btl_ofi_stream_window`).
-//! Further transfers to the peer wait, in order. Each transfer is a compound operation (`compound`) whose parts are the pieces.
+//! So a transfer is divided into fragments, and the outstanding fragments to a peer fit in one window
+//! (`btl_ofi_stream_window`). Further transfers to the peer wait, in order. Each transfer is a compound operation
+//! (`compound`), and its fragments are the parts.
 //!
 //! Transfers to other machines have no window (`policy::window_to`): networks differ in the bytes that they hold, and the
 //! kernel sizes its buffers accordingly.
 //!
-//! A transfer over an idle connection may begin with a short piece, which speeds up the copies of the rest ([`head`]).
+//! A transfer over an idle connection may begin with a short fragment, which speeds up the copies of the rest ([`head`]).
 
 mod head;
 
@@ -28,13 +30,13 @@ use crate::op::request::Caller;
 use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 
-/// Smallest transfer that counts in the window. A smaller one fits in one packet of loopback, and would gain less than a
-/// compound operation costs.
+/// Smallest transfer that counts in the window. A smaller transfer fits in one packet of loopback, and would gain less
+/// than a compound operation costs.
 pub(crate) const SMALLEST: usize = 64 * 1024;
 
 impl Transport {
-    /// Makes a transfer in pieces, if it is a large one over TCP for which that is good; else `None`. `endpoint` is live, and the local buffer is valid
-    /// until completion.
+    /// Makes a transfer in fragments if it is large, goes over TCP, and gains by the division; otherwise returns `None`.
+    /// `endpoint` is live, and the local buffer is valid until completion.
     #[inline]
     pub(crate) fn stream(
         &self,
@@ -65,7 +67,7 @@ impl Transport {
         Some(self.start_stream(endpoint, caller, stream, window))
     }
 
-    /// Begins a transfer, and posts what has room.
+    /// Begins a transfer, and posts the fragments that have room.
     fn start_stream(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -76,7 +78,7 @@ impl Transport {
         let first = stream.asks();
         match self.begin_compound(endpoint, caller, Parts::Streamed(stream)) {
             Ok(at) if self.streams.enter(endpoint, (at, first), window) => self.start_compound(at),
-            // It waits.
+            // The transfer waits.
             Ok(_) => Status::SUCCESS,
             Err(status) => {
                 self.streams.end(endpoint, None);
@@ -85,7 +87,7 @@ impl Transport {
         }
     }
 
-    /// The next step of a transfer, after this event.
+    /// Takes the next step of a transfer after an event.
     pub(crate) fn advance_stream(
         &self,
         (at, endpoint): (NonNull<Compound>, NonNull<Endpoint>),
@@ -109,7 +111,7 @@ impl Transport {
             let size = stream.next_size();
             let status = self.post_stream(at, endpoint, stream, size);
             if status.is_again() {
-                // It keeps its room.
+                // The transfer keeps its room in the window.
                 stream.waits = true;
                 return Next::Again(Event::Room);
             }
@@ -129,7 +131,7 @@ impl Transport {
             self.streams.end(endpoint, Some(at));
         }
         while let Some(called) = self.streams.called(endpoint, window) {
-            // SAFETY: an operation that waits is not over before it was called.
+            // SAFETY: a waiting operation cannot end before it gets this event.
             unsafe { note(called, Event::Room) };
         }
         match is_over {
@@ -138,7 +140,7 @@ impl Transport {
         }
     }
 
-    /// Posts a piece. The number of the part is that of its bytes.
+    /// Posts a fragment. The part's number is the fragment's size in bytes.
     fn post_stream(
         &self,
         at: NonNull<Compound>,
@@ -152,8 +154,8 @@ impl Transport {
             address: stream.target.address + stream.next as u64,
             key: stream.target.key,
         };
-        // SAFETY: endpoints outlive the operations that name them; the caller of the operation guarantees the local buffer until its
-        // completion, and the piece lies inside it.
+        // SAFETY: endpoints outlive the operations that name them; the caller of the operation guarantees the local buffer
+        // until its completion, and the fragment lies inside it.
         unsafe {
             match stream.put {
                 true => self.post_put(endpoint, &caller, size, target),

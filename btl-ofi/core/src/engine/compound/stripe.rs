@@ -1,4 +1,4 @@
-//! The state of a transfer over several rails: its lanes, its pieces, and its next steps.
+//! The state of a transfer over several rails: its lanes, its fragments, and its next steps.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -11,66 +11,68 @@ use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::rails::CLOSED;
 
-/// Outstanding pieces of one lane, so that the lane is never idle between two pieces.
+/// Maximum outstanding fragments of one lane. Two keep the lane busy between the end of one fragment and the start of
+/// another.
 pub(super) const DEPTH: usize = 2;
-/// Limits for a silent rail, in this order: milliseconds of silence after which this process asks the peer over the first
-/// interface whether it is alive, milliseconds between such questions, and answers after which the rail has failed. This number
-/// is high because a peer that seldom makes progress may answer at each poll, and need several polls to end a piece.
+/// Limits for a silent rail. The first two are in milliseconds: the silence after which this process asks the peer over the
+/// first interface whether it is alive, and the pause between two such questions. The third is the number of answers after
+/// which the rail has failed. This number is high, because a peer that seldom makes progress may answer at each poll and
+/// still need several polls to end a fragment.
 pub(super) const QUESTION: u64 = 2000;
 pub(crate) const PAUSE: u64 = 1000;
 pub(super) const ANSWERS: u32 = 8;
-/// The index of a control operation among the pieces.
+/// The number that a control operation has in place of a fragment's index.
 pub(super) const CONTROL: usize = usize::MAX;
 
-/// The transfer of an operation.
+/// A transfer over several rails.
 pub(crate) struct Stripe {
     pub(super) put: bool,
     pub(super) local: *mut c_void,
     /// The target on the first interface.
     pub(super) target: Target,
     pub(super) size: usize,
-    /// Bytes of a piece.
+    /// Size of a fragment in bytes.
     pub(super) piece: usize,
-    /// Where the next piece begins.
+    /// Offset of the next fragment.
     pub(super) next: usize,
-    /// Pieces that failed, and can be made again.
+    /// Fragments that failed and may be posted again.
     pub(super) again: Vec<Range>,
     pub(super) lanes: [Option<Lane>; MAX_RAILS],
     pub(super) pieces: [Option<Piece>; MAX_RAILS * DEPTH],
     pub(super) control: Control,
-    /// Where control operations put what they get.
+    /// Control operations write what they get into this word.
     pub(super) word: Box<AtomicU64>,
-    /// Whether [`Event::Room`] is to come.
+    /// Whether an [`Event::Room`] will follow.
     pub(super) called: bool,
-    /// What the transfer ends with.
+    /// The status with which the transfer will end.
     pub(super) status: Status,
 }
 
 // SAFETY: the pointers are to the caller's buffer, which is valid until completion, and to endpoints, which live until they
-// are disconnected; whichever thread makes progress may post to them.
+// are disconnected; any thread that makes progress may post to them.
 unsafe impl Send for Stripe {}
 
-/// A part of the transfer: its offset, and its bytes.
+/// A range of the transfer: its offset and its size in bytes.
 pub(super) type Range = (usize, usize);
 
 /// A path to the peer.
 #[derive(Clone, Copy)]
 pub(super) struct Lane {
-    /// This process's rail and the peer's, by their numbers; `None` for the first interface.
+    /// Numbers of this process's rail and of the peer's rail; `None` for the first interface.
     pub(super) rail: Option<(usize, usize)>,
     pub(super) endpoint: NonNull<Endpoint>,
     pub(super) key: u64,
-    /// Where the peer is asked to close its rail.
+    /// The target of requests that ask the peer to close its rail.
     pub(super) fence: Target,
     pub(super) state: State,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// No piece has ended for `silent` milliseconds, and the peer has sent `answers` answers over the first
-    /// interface.
+    /// No fragment has ended for `silent` milliseconds, and the peer has sent `answers` answers over the
+    /// first interface.
     Works { silent: u64, answers: u32 },
-    /// It takes no pieces any more.
+    /// The lane takes no more fragments.
     Failed(Status),
 }
 
@@ -79,7 +81,7 @@ pub(super) const WORKS: State = State::Works {
     answers: 0,
 };
 
-/// An outstanding piece, or a failed piece that waits until the peer has closed its rail.
+/// An outstanding fragment, or a failed fragment that waits until the peer has closed its rail.
 #[derive(Clone, Copy)]
 pub(super) struct Piece {
     pub(super) lane: usize,
@@ -87,30 +89,31 @@ pub(super) struct Piece {
     pub(super) failed: bool,
 }
 
-/// Control work of this operation, besides moving pieces.
+/// The operation's control work, besides its fragments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Control {
     Nothing,
-    /// No further question for this many milliseconds.
+    /// No further question is sent for this many milliseconds.
     Wait(u64),
-    /// To be posted.
+    /// The request is still to be posted.
     Wanted(Request),
     Posted(Request),
 }
 
-/// The request to the peer over the first interface.
+/// A request to the peer over the first interface.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
-    /// Whether it is there.
+    /// Asks whether the peer is alive.
     Answer,
-    /// To close its rail of a lane.
+    /// Asks the peer to close its rail of a lane.
     Close(usize),
-    /// Whether it has closed it.
+    /// Asks whether the peer has closed its rail of a lane.
     Check(usize),
 }
 
 impl Lane {
-    /// The first interface. `fence` is where the peer is asked to close rails.
+    /// The lane of the first interface. `fence` is the target of requests that ask the peer to
+    /// close rails.
     pub(super) fn first(peer: &Endpoint, target: Target, fence: Target) -> Lane {
         Lane {
             rail: None,
@@ -123,7 +126,7 @@ impl Lane {
 }
 
 impl Stripe {
-    /// A transfer over these lanes, in pieces of the given size.
+    /// A transfer over these lanes, in fragments of `piece` bytes.
     pub(super) fn new(
         (op, put, target): (&Op<'_>, bool, Target),
         lanes: [Option<Lane>; MAX_RAILS],
@@ -146,7 +149,7 @@ impl Stripe {
         }
     }
 
-    /// Notes the end of the part in a place.
+    /// Records the end of the part with this index.
     pub(crate) fn end_part(&mut self, place: usize, status: Status) {
         if place == CONTROL {
             return self.end_control(status);
@@ -181,12 +184,12 @@ impl Stripe {
         }
     }
 
-    /// Notes the end of the control operation.
+    /// Records the end of the control operation.
     pub(super) fn end_control(&mut self, status: Status) {
         let ended = std::mem::replace(&mut self.control, Control::Nothing);
         if !status.is_ok() {
             self.status = status;
-            // Where the peer failed, the provider may still write to the word.
+            // If the peer failed, the provider may still write to the word.
             Box::leak(std::mem::take(&mut self.word));
             return;
         }
@@ -213,7 +216,7 @@ impl Stripe {
         }
     }
 
-    /// Makes the failed pieces of a lane again over the others.
+    /// Lets other lanes repeat the failed fragments of a lane.
     pub(super) fn repeat(&mut self, lane: usize) {
         for piece in &mut self.pieces {
             if let Some(failed) = piece.filter(|p| p.failed && p.lane == lane) {
@@ -226,14 +229,15 @@ impl Stripe {
         }
     }
 
-    /// Notes that [`Event::Room`] came.
+    /// Records that [`Event::Room`] came.
     pub(crate) fn come(&mut self) {
         self.called = false;
     }
 
-    /// Notes that `passed` milliseconds went by, with so many `others` in progress. Returns whether [`Event::Room`] is to come.
+    /// Records that `passed` milliseconds went by, while `others` transfers over several rails are in progress. Returns
+    /// whether the caller must add an [`Event::Room`].
     pub(crate) fn pass(&mut self, passed: u64, others: u32) -> bool {
-        // Those before this one in the rail's queue end first.
+        // Fragments of other transfers that are earlier in the rail's queue end first.
         let patience = QUESTION * (1 + u64::from(others) / 8);
         let mut question = false;
         for (number, lane) in self.lanes.iter_mut().enumerate() {
@@ -254,7 +258,7 @@ impl Stripe {
                 left => Control::Wait(left),
             };
         }
-        // What found no room is tried again, because nothing else may come.
+        // A request that found no room is tried again, because no other event may come.
         let due = match self.control {
             Control::Wanted(_) => true,
             Control::Nothing => question,
@@ -266,7 +270,7 @@ impl Stripe {
         due && !std::mem::replace(&mut self.called, true)
     }
 
-    /// Whether nothing of it is outstanding.
+    /// Whether no part of the transfer is outstanding.
     pub(super) fn is_idle(&self) -> bool {
         !matches!(self.control, Control::Posted(_))
             && self.pieces.iter().flatten().all(|p| p.failed)
@@ -276,7 +280,8 @@ impl Stripe {
         self.next >= self.size && self.again.is_empty() && self.pieces.iter().all(Option::is_none)
     }
 
-    /// The lane with the fewest pieces, if it takes another one; none of those that are `full`.
+    /// The working lane with the fewest fragments, if it takes another one. Lanes that are `full`
+    /// are left out.
     pub(super) fn free_lane(&self, full: &[bool; MAX_RAILS]) -> Option<(usize, Lane)> {
         let busy = |lane| {
             self.pieces
@@ -293,14 +298,14 @@ impl Stripe {
         (busy < DEPTH).then_some((at, lane))
     }
 
-    /// The next piece to post.
+    /// The range of the next fragment to post.
     pub(super) fn next_range(&self) -> Option<Range> {
         let left = self.size - self.next;
         let next = (left > 0).then_some((self.next, self.piece.min(left)));
         self.again.last().copied().or(next)
     }
 
-    /// Takes what [`next_range`](Self::next_range) returns.
+    /// Takes the range that [`next_range`](Self::next_range) returns.
     pub(super) fn take_range(&mut self) {
         if self.again.pop().is_none() {
             self.next += self.piece.min(self.size - self.next);

@@ -1,15 +1,16 @@
-//! Large transfers over several rails. A transfer is divided into pieces. The lanes are the first interface and the rails. A
-//! lane takes the next piece as soon as it has ended one, so a faster lane moves more, and no lane's speed need be known. Each
-//! transfer is a compound operation (`compound`).
+//! Large transfers over several rails. A transfer is divided into fragments. The lanes are the first interface and the
+//! rails. A lane takes the next fragment as soon as one of its fragments has ended. So a faster lane moves more, and no
+//! lane's speed must be known. Each transfer is a compound operation (`compound`).
 //!
 //! # A rail that fails
 //!
-//! A failed piece is repeated over the other lanes. After the transfer is complete, the failed rail must not write bytes of a
-//! get to the buffer, nor bytes of a put to the target. So this process closes its rail at once. Before it repeats pieces of a
-//! put, it asks the peer to close the peer's rail, too (`rails`), and waits until that rail is closed.
+//! A failed fragment is repeated over the other lanes. After the transfer is complete, the failed rail must not write late
+//! bytes: neither of a get to the local buffer, nor of a put to the target. So this process closes its rail at once. Before
+//! it repeats fragments of a put, it also asks the peer to close the peer's rail (`rails`), and waits until that rail is
+//! closed.
 //!
-//! A broken connection may report no error for many minutes. So a rail has also failed if it ends none of its pieces for some
-//! ten seconds while the peer answers over the first interface.
+//! A broken connection may report no error for many minutes. So a rail counts as failed, too, if it ends none of its
+//! fragments for some ten seconds while the peer answers over the first interface.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -28,22 +29,23 @@ use crate::engine::compound::stripe::{
     ANSWERS, CONTROL, Control, Lane, Piece, Range, Request, State, Stripe, WORKS,
 };
 
-/// Pieces of a transfer for each lane, if all lanes are equally fast.
+/// Fragments of a transfer per lane, if all lanes are equally fast.
 const SHARE: usize = 4;
-/// Smallest and largest piece. All pieces except the last are multiples of the smallest.
+/// Sizes of the smallest and the largest fragment. All fragments except the last are multiples of a page.
 const SMALLEST: usize = 64 * 1024;
 const LARGEST: usize = 1024 * 1024;
 const PAGE: usize = 4096;
 
-/// Maximum of these operations at a time, because every progress checks each. A further operation is refused with
-/// [`Status::TEMP_OUT_OF_RESOURCE`].
+/// Maximum of these operations at a time, because every progress checks each of them. A further operation is
+/// refused with [`Status::TEMP_OUT_OF_RESOURCE`].
 const MOST: u32 = 64;
 
-/// The word, as the source of a put, that asks a peer to close a rail.
+/// The source of the put that asks a peer to close a rail.
 static ASKED: u64 = CLOSED;
 
 impl Transport {
-    /// Divides a transfer of a peer that has further rails; `None` if the region has none.
+    /// Plans the lanes and fragments of a transfer to a peer with further rails. Returns `None` if the region is
+    /// registered on none of them.
     pub(crate) fn plan(
         &self,
         peer: &Endpoint,
@@ -76,7 +78,8 @@ impl Transport {
         Some(Stripe::new((op, put, target), lanes, piece))
     }
 
-    /// Makes a transfer in pieces. `endpoint` is live, and the local buffer is valid until completion.
+    /// Makes a transfer in fragments. `endpoint` is live, and the local buffer is valid until
+    /// completion.
     pub(crate) fn stripe(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -93,7 +96,7 @@ impl Transport {
         }
     }
 
-    /// Posts what an operation has to post: pieces to all lanes that take some, and a control operation.
+    /// Posts the fragments for which lanes have room, and a control operation if one is due.
     pub(crate) fn post_pieces(&self, at: NonNull<Compound>, stripe: &mut Stripe) -> Next {
         self.close_failed_rails(stripe);
         let mut full = [false; MAX_RAILS];
@@ -122,11 +125,13 @@ impl Transport {
                 lane.state = State::Failed(status);
             }
         }
-        // Otherwise the end of what is outstanding, or the event that is to come, tries again.
+        // Otherwise the end of an outstanding part, or the event that will follow, calls this
+        // function again.
         if stripe.called || !stripe.is_idle() {
             return Next::Parts;
         }
-        // Even if it is over: no event may follow, not even one from `watch_rails`.
+        // Set even if the operation is over, so that no other event follows, not even one from
+        // `Compounds::watch`.
         stripe.called = true;
         match stripe.status.is_ok() && !stripe.is_done() {
             true => Next::Again(Event::Room),
@@ -134,7 +139,7 @@ impl Transport {
         }
     }
 
-    /// Closes the rails of this process that failed, or that have been silent for too long.
+    /// Closes this process's rails that failed, or that have been silent for too long.
     fn close_failed_rails(&self, stripe: &mut Stripe) {
         for number in 1..MAX_RAILS {
             let Some(lane) = &mut stripe.lanes[number] else {
@@ -145,7 +150,7 @@ impl Transport {
             };
             match lane.state {
                 State::Works { silent, answers } if answers >= ANSWERS => {
-                    // Its pieces end with this, and the lane fails by them.
+                    // This ends the rail's fragments, and the lane fails with them.
                     rail.close_rail(&format!(
                         "process {} has not answered over it for {silent} ms, but over the first interface",
                         // SAFETY: endpoints outlive the operations that name them.
@@ -157,9 +162,9 @@ impl Transport {
                     let closed = rail.close_rail(&format!("a transfer over it failed [{status}]"));
                     match (stripe.put, closed) {
                         (false, true) => stripe.repeat(number),
-                        // Late bytes could overwrite those of a repeated piece.
+                        // Late bytes could overwrite the bytes of a repeated fragment.
                         (false, false) => stripe.status = status,
-                        // The peer is to close its rail first.
+                        // The peer must close its rail first.
                         (true, _) => {}
                     }
                 }
@@ -211,7 +216,7 @@ impl Transport {
         !status.is_again()
     }
 
-    /// Posts a piece to a lane.
+    /// Posts a fragment to a lane.
     fn post_piece(
         &self,
         at: (NonNull<Compound>, usize),
@@ -231,8 +236,8 @@ impl Transport {
             address: stripe.target.address + offset as u64,
             key: lane.key,
         };
-        // SAFETY: the endpoint is connected as long as the operation is outstanding; the caller of the operation guarantees the
-        // local buffer until its completion, and the piece lies inside it.
+        // SAFETY: the endpoint is connected as long as the operation is outstanding; the caller of the operation guarantees
+        // the local buffer until its completion, and the fragment lies inside it.
         unsafe {
             match stripe.put {
                 true => transport.post_put(lane.endpoint, &caller, size, target),

@@ -24,8 +24,8 @@ use crate::mem::handle::Handle;
 use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 
-/// Requests after which a lane is returned even if more requests wait, because other origins may wait for a lane. They carry 8
-/// or 16 MiB of data, so the cost of taking a lane is negligible.
+/// Requests after which a lane is returned even if more requests wait, because other origins may wait for a lane. These
+/// requests carry 8 or 16 MiB of data, so the cost of taking a lane is negligible.
 const TURN: usize = 64;
 
 /// Memory of a channel that the provider reads and writes. It never moves, and is freed after the provider.
@@ -46,7 +46,7 @@ struct Buffers {
 /// State of a channel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The target's mailbox header was not read yet.
+    /// The header of the target's mailbox has not been read yet.
     Unknown,
     Reading,
     /// No lane is taken.
@@ -54,7 +54,7 @@ enum State {
     Taking,
     Taken,
     Returning,
-    /// The target is unreachable, or its mailbox unusable.
+    /// The target is unreachable, or its mailbox is unusable.
     Dead(Status),
 }
 
@@ -65,13 +65,14 @@ pub(super) struct Channel {
     pub(super) mailbox: Handle,
     buffers: NonNull<Buffers>,
     plan: Plan,
-    /// Bytes of a fragment that both sides support.
+    /// Fragment size in bytes that both sides support.
     fragment: usize,
     state: State,
     lane: usize,
     /// Identifies this process to the owner of the mailbox.
     holder: Holder,
-    /// The expected owner word; while a lane is taken, the number of the last request.
+    /// While a lane is taken, the number of the last request; otherwise the owner word that this
+    /// process expects.
     number: u64,
     /// Requests left before the lane is returned for others.
     turn: usize,
@@ -181,7 +182,8 @@ impl Channel {
                     Stand::Pending => 0,
                     Stand::Done => {
                         self.to(State::Free);
-                        // Does not take it again immediately: another origin may wait for it.
+                        // The lane is not taken again immediately, because another origin may wait
+                        // for it.
                         return steps + 1;
                     }
                     Stand::Failed(status) => self.to(State::Dead(status)),
@@ -269,8 +271,8 @@ impl Channel {
             Stand::Failed(status) => return self.to(State::Dead(status)),
             Stand::Done => {}
         }
-        // It answers, even if it has no lane left.
-        // SAFETY: endpoints live as long as operations to them.
+        // The peer answers, even if it has no free lane. SAFETY: endpoints live as long as
+        // operations to them.
         unsafe { self.endpoint.as_ref() }.part_completed();
         // SAFETY: the atomic is complete, so the provider no longer writes the word.
         let found = unsafe { (*self.buffers.as_ptr()).word };
@@ -282,19 +284,19 @@ impl Channel {
             // Another origin holds this lane; the next one may be free.
             self.lane = (self.lane + 1) % self.plan.lanes;
             self.number = 0;
-            // Request numbers are per lane: this lane's replies would match requests of the next lane.
-            // SAFETY: no lane is taken, so no get of the replies is in progress.
+            // Request numbers are per lane, so replies of this lane could match requests of the next
+            // lane. SAFETY: no lane is taken, so no get of the replies is in progress.
             unsafe { (*self.buffers.as_ptr()).replies = [0; SLOTS * REPLY] };
             self.state = State::Free;
-            // Not immediately: the lane's holder may need this processor.
+            // The next lane is not tried immediately, because the lane's holder may need this processor.
             return 0;
         }
         self.number = found;
         self.to(State::Free)
     }
 
-    /// Fails every operation of the channel. One with a transfer in progress ends when that transfer does, because until
-    /// then the provider uses its buffers.
+    /// Fails every operation of the channel. An operation with a transfer in progress ends together with the transfer,
+    /// because the provider uses the buffers until then.
     fn fail_all(&mut self, status: Status, work: &mut Work) -> usize {
         let mut steps = 0;
         let fail = |op: &mut Staged| {
@@ -316,7 +318,7 @@ impl Channel {
                     self.jobs[slot] = Some(job);
                     continue;
                 }
-                // A transfer to a peer that failed is reported while the provider may still use the buffer.
+                // The failed peer's transfer is reported while the provider may still use the buffer.
                 if let Some(bounce) = job.bounce.take_if(|_| peer_failed) {
                     work.pool.abandon(bounce);
                 }

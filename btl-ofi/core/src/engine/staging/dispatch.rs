@@ -1,4 +1,5 @@
-//! Dispatch of operations on device memory: finds the location of each side, and then the operation's path.
+//! Dispatch of operations on device memory: finds the location of each buffer, and then the operation's
+//! path.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -18,8 +19,8 @@ use crate::op::request::{Action, Op};
 use crate::peer::endpoint::Endpoint;
 
 impl Transport {
-    /// Handles an operation that the host memory path refused with `refusal`: dispatches it if one of its
-    /// handles is of device memory, otherwise returns `refusal`.
+    /// Handles an operation that the path for host memory refused with `refusal`. Dispatches it if one of
+    /// its handles is of device memory; otherwise returns `refusal`.
     ///
     /// # Safety
     /// `endpoint` is live; the buffers are valid until completion; the handles are NULL or readable.
@@ -141,7 +142,7 @@ impl Transport {
         }
         if remote.is_direct() && !local.is_device() && !result.is_device() {
             // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
-            // completion; the local side is host memory.
+            // completion; the local buffers are host memory.
             return unsafe { self.plain(endpoint, op) };
         }
         if let (false, Side::Device(region, ..)) = (remote.is_staged(), &local)
@@ -219,7 +220,8 @@ impl Transport {
         Status::SUCCESS
     }
 
-    /// Posts the operation to the provider, which reaches the device memory of the peer. No other way does.
+    /// Posts the operation to the provider, which reaches the peer's device memory. Only the provider
+    /// reaches it.
     ///
     /// # Safety
     /// `endpoint` is live; the local buffers are host memory and valid until completion.
@@ -255,7 +257,7 @@ impl Transport {
         }
     }
 
-    /// Puts or gets between local and remote device memory that the provider reaches at both sides.
+    /// Makes a put or get between local and remote device memory, if the provider reaches both.
     ///
     /// # Safety
     /// `endpoint` is live; the local buffer is valid until completion, and `descriptor` is of its registration.

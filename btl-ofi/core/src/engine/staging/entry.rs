@@ -18,22 +18,22 @@ use crate::mem::cuda;
 use crate::mem::handle::Handle;
 
 impl Transport {
-    /// Sets the copy functions for device memory; `None` restores this crate's own functions. They apply to all
-    /// regions alike, whenever these were registered and whichever side copies: an operation that begins after this call
-    /// uses them for its local buffers, and a request of a peer that is served after it uses them for the target.
-    /// An operation under way keeps the functions with which it began for its local buffers.
+    /// Sets the copy functions for device memory; `None` restores this crate's own functions. The functions apply to all
+    /// regions. An operation that begins after this call uses them for its local buffers. A peer's request that is
+    /// served after this call uses them for the target. An operation in progress keeps the functions with which it began
+    /// for its local buffers.
     ///
-    /// The functions are also offered to the provider, whose copies use them immediately if it takes them. In place
-    /// of a function that is not set, the provider then calls this crate's own, because it cannot be told to use its
-    /// own again (man fi_domain). So a single function is offered only if this crate's own reach every kind of device
-    /// memory that the provider reaches.
+    /// The functions are also offered to the provider. If it accepts them, its copies use them immediately. For a
+    /// function that is not set, the provider then calls this crate's function, because it cannot be told to use its own
+    /// again (man fi_domain). So an incomplete set of functions is offered only if this crate's functions reach every
+    /// kind of device memory that the provider reaches.
     pub fn set_overrides(&self, ops: Option<&OverrideOps>) {
         let copier = ops.map_or_else(Copier::default, Copier::new);
         let regions = self.registrar.device_regions();
-        // Held meanwhile: of two changes at once, the provider and the transport take the same one last.
+        // The offer stays locked: of two concurrent changes, the provider and the transport end with the same one.
         let mut offer = self.offer();
         regions.set_copier(copier);
-        // Asked last, because counting the devices starts their driver.
+        // `stands_in` is evaluated last, because counting the devices starts their driver.
         let stands_in = || cuda::devices() > 0 && regions.all_direct(copy::reaches);
         let fits = copier.is_complete() || (copier.is_overridden() && stands_in());
         if !fits && !offer.is_taken() {
@@ -84,7 +84,7 @@ impl Transport {
         let copier = self.copier();
         let cuda = iface == hmem_iface::CUDA && length > 0;
         let ours = cuda && !copier.is_overridden();
-        // The device that owns the pointer, whichever device the caller names.
+        // The device that owns the memory, whichever device the caller names.
         let device = match ours {
             true => cuda::device_of(base as u64).unwrap_or(device),
             false => device,
@@ -98,7 +98,8 @@ impl Transport {
                 Err(e) => self.fall_back(iface, &e),
             }
         }
-        // From now on bounce buffers are pinned, which copies by the user's functions need as much as ours.
+        // From now on, bounce buffers are pinned. Copies by the user's functions need this as much as
+        // copies by this crate.
         let met = cuda && cuda::meet(base as u64);
         let reached = copier.may_reach(iface) && (met || !ours);
         if !reached {
@@ -171,7 +172,8 @@ impl Transport {
         offer.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the provider has functions for both ways to memory of this kind: its own, or those that it took.
+    /// Whether the provider has functions for both directions to memory of this kind: its own functions, or the
+    /// ones that it accepted.
     fn has_copies(&self, copier: Copier, iface: u32) -> bool {
         copier.is_complete() || copy::reaches(iface) || !self.offer().is_taken()
     }
@@ -233,7 +235,8 @@ impl Transport {
         unsafe { self.copier().copy_to(iov, iface, count, offset, src, size) }
     }
 
-    /// `copy_from_hmem_strided` with the current functions; of blocks at regular distances of kind `iface`.
+    /// `copy_from_hmem_strided` with the current functions. Copies from blocks at regular distances in
+    /// memory of kind `iface`.
     ///
     /// # Safety
     /// `dest` is writable for `size` bytes; the blocks are memory of that kind.

@@ -1,5 +1,5 @@
-//! Operations between local device memory and memory that the provider reaches at the peer: in fragments,
-//! through bounce buffers.
+//! Operations between local device memory and peer memory that the provider reaches. Data goes in
+//! fragments through bounce buffers.
 
 use std::ptr;
 
@@ -17,7 +17,7 @@ use crate::op::request::{Action, NOWHERE, Op};
 /// data leaves the core's cache before it is sent (measured over tcp).
 const DEPTH: usize = 2;
 
-/// A fragment in its bounce buffer.
+/// A fragment in a bounce buffer.
 struct Fragment {
     offset: usize,
     len: usize,
@@ -25,7 +25,7 @@ struct Fragment {
     /// Receives the result of a fetching atomic.
     result: Option<Bounce>,
     posted: bool,
-    /// Whether the last step was begun, the copy to the device.
+    /// Whether the last step has begun, which copies to the device.
     writes: bool,
 }
 
@@ -34,17 +34,17 @@ struct Fragment {
 enum Step {
     Waits,
     Over,
-    /// Complete, but the provider may still use the buffers.
+    /// The transfer is over, but the provider may still use the buffers.
     Lost,
 }
 
 impl Fragment {
-    /// The buffer of the last step: it has what was fetched.
+    /// The buffer that holds the fetched data for the last step.
     fn fetched(&mut self) -> &mut Bounce {
         self.result.as_mut().unwrap_or(&mut self.bounce)
     }
 
-    /// The result of the copy that was started last; `None` while it is under way.
+    /// The result of the latest copy; `None` while the copy is in progress.
     fn copied(&mut self) -> Option<Result<(), CopyError>> {
         match self.writes {
             true => self.fetched().copied(),
@@ -76,7 +76,7 @@ impl Local {
         }
     }
 
-    /// Advances the operation as far as possible now; returns the number of steps.
+    /// Advances the operation as far as possible now. Returns the number of steps.
     pub(super) fn advance(&mut self, t: &Transport, work: &mut Work) -> usize {
         let Work { ops, pool, .. } = work;
         let Some(op) = ops.at(self.op) else { return 0 };
@@ -131,7 +131,7 @@ impl Local {
             if !matches!(op.action, Action::Get) {
                 let into = fragment.bounce.pointer();
                 // SAFETY: the source is valid for the operation's size, and the buffer has room for a fragment. Both
-                // stay until the copy is over, since the fragment does.
+                // stay until the copy is over, because the fragment does.
                 match unsafe { op.local.start_read(fragment.offset, into, len) } {
                     Ok(copy) => fragment.bounce.keep_for(copy),
                     Err(error) => {
@@ -147,8 +147,8 @@ impl Local {
                     op.live += 1;
                     self.fragments.push(fragment);
                 }
-                // Returned immediately, so that the next fragment uses the same buffer, which is still in the
-                // cache.
+                // The buffer is returned immediately, so that the next fragment uses the same buffer while it
+                // is in the cache.
                 over => fragment.end(over, pool),
             }
         }
@@ -214,14 +214,14 @@ fn step(t: &Transport, op: &mut Staged, fragment: &mut Fragment) -> Step {
                 None => Step::Over,
             }
         }
-        // It failed: nothing more is written for its caller.
+        // The operation failed, so nothing more is written for its caller.
         Stand::Done if !op.status.is_ok() => Step::Over,
         Stand::Done => {
             let (offset, len) = (fragment.offset, fragment.len);
             let buffer = fragment.fetched();
             let from = buffer.pointer();
-            // SAFETY: the buffer has the fragment; the destination is valid for the operation's size. Both stay until
-            // the copy is over, since the fragment does.
+            // SAFETY: the buffer holds the fragment; the destination is valid for the operation's size. Both stay
+            // until the copy is over, because the fragment does.
             let started = unsafe {
                 match op.action {
                     Action::Get => op.local.start_write(offset, from, len),

@@ -17,8 +17,8 @@ use crate::op::request::Action;
 use crate::op::responder::{self, Command, GET, PUT};
 use crate::peer::endpoint::Endpoint;
 
-/// Location of a local buffer. A device location has the copy functions that were set when the operation
-/// began.
+/// Location of a local buffer. A device location includes the copy functions that were set when the
+/// operation began.
 #[derive(Clone)]
 pub(super) enum Side {
     Nowhere,
@@ -32,7 +32,7 @@ impl Side {
         matches!(self, Side::Device(..))
     }
 
-    /// The address of the bytes from `offset` on, if a transfer can use them without a copy.
+    /// The address of the bytes from `offset` on, if a transfer can use the buffer without a copy.
     pub(super) fn host(&self, offset: usize) -> Option<*mut u8> {
         match self {
             Side::Host(base) => Some(base.wrapping_add(offset)),
@@ -96,12 +96,13 @@ impl Side {
 }
 
 impl Side {
-    /// Whether [`start_read`](Self::start_read) of `size` bytes may be complete later.
+    /// Whether a copy by [`start_read`](Self::start_read) of `size` bytes may complete after the
+    /// call.
     pub(super) fn reads_later(&self, size: usize) -> bool {
         matches!(self, Side::Device(region, _, copier) if copier.reads_later(region.iface, size))
     }
 
-    /// Starts a copy as [`read`](Self::read) makes it. Returns an event if the copy is not complete yet.
+    /// Starts the copy of [`read`](Self::read). Returns an event if the copy is not complete yet.
     ///
     /// # Safety
     /// As for [`read`](Self::read); both memories stay until the event is over.
@@ -122,7 +123,7 @@ impl Side {
         }
     }
 
-    /// Starts a copy as [`write`](Self::write) makes it. Returns an event if the copy is not complete yet.
+    /// Starts the copy of [`write`](Self::write). Returns an event if the copy is not complete yet.
     ///
     /// # Safety
     /// As for [`write`](Self::write); both memories stay until the event is over.
@@ -148,7 +149,7 @@ impl Side {
 pub(super) struct Staged {
     /// The operation record, with the caller's completion, in the pool of `context`.
     pub(super) record: NonNull<Record>,
-    /// Index of the context that counts it.
+    /// Index of the context that counts the operation.
     pub(super) context: usize,
     pub(super) endpoint: NonNull<Endpoint>,
     pub(super) action: Action,
@@ -157,12 +158,12 @@ pub(super) struct Staged {
     pub(super) remote: Handle,
     pub(super) address: u64,
     pub(super) size: usize,
-    /// Bytes whose fragments were begun.
+    /// Bytes of the fragments that have begun.
     pub(super) next: usize,
     /// Fragments in progress.
     pub(super) live: u32,
     pub(super) status: Status,
-    /// Reason of a failure.
+    /// The reason of a failure.
     pub(super) what: String,
 }
 
@@ -171,7 +172,7 @@ pub(super) struct Staged {
 unsafe impl Send for Staged {}
 
 impl Staged {
-    /// Records the first failure. No further fragment begins after it.
+    /// Records the first failure. After it, no further fragment begins.
     pub(super) fn fail(&mut self, status: Status, what: impl FnOnce() -> String) {
         if self.status.is_ok() {
             self.status = status;
@@ -188,7 +189,7 @@ impl Staged {
         self.live == 0 && self.next >= self.size
     }
 
-    /// Bytes of the next fragment.
+    /// Size of the next fragment in bytes.
     pub(super) fn fragment(&self, most: usize) -> usize {
         (self.size - self.next).min(most)
     }
@@ -204,7 +205,7 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Ends a fragment of an operation, and gives its buffer back.
+    /// Ends a fragment of an operation, and returns its buffer to the pool.
     pub(super) fn end_fragment(&mut self, index: usize, bounce: Option<Bounce>) {
         if let Some(bounce) = bounce {
             self.pool.give_back(bounce);
@@ -255,7 +256,7 @@ impl StagedOps {
 }
 
 impl Staged {
-    /// The command on `len` bytes of the operation's target, from `offset` on.
+    /// The command on `len` bytes of the operation's target, at `offset`.
     pub(super) fn command(&self, offset: usize, len: usize) -> Command {
         let (what, count, compare) = match self.action {
             Action::Put => (PUT, len, 0),

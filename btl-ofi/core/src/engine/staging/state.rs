@@ -27,10 +27,10 @@ use crate::peer::liveness::{State, standing};
 /// A transport's operations on device memory, and its mailbox.
 #[derive(Default)]
 pub(crate) struct Hmem {
-    /// Operations that the driver did not accept yet.
+    /// Operations that the driver has not accepted yet.
     incoming: Mutex<VecDeque<Box<Staged>>>,
     driver: Mutex<Driver>,
-    /// Set once the fallback after a refused device registration was logged.
+    /// Set after the first log message about a refused device registration.
     pub(super) said_fall_back: AtomicBool,
     serving: Mutex<Option<Serving>>,
 }
@@ -51,7 +51,7 @@ struct Driver {
     locals: Vec<Local>,
 }
 
-/// After this time a flush logs the operations that it waits for.
+/// After this time, a flush logs the operations that it waits for.
 const LONG_COPY: Duration = Duration::from_secs(10);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -59,13 +59,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Hmem {
-    /// The server of the mailbox, unless another thread makes it.
+    /// The mailbox's server; `None` while another thread creates it.
     fn server(&self) -> Option<Arc<MailboxServer>> {
         let serving = self.serving.try_lock().ok()?;
         serving.as_ref().map(|serving| Arc::clone(&serving.server))
     }
 
-    /// The mailbox for peers' requests on staged regions, and whether a thread serves it; created on first use.
+    /// Returns the mailbox for peers' requests on staged regions, and whether a thread serves it. The first
+    /// call creates it.
     pub(super) fn mailbox(
         &self,
         slow: &SlowWork,
@@ -145,7 +146,7 @@ impl Hmem {
 }
 
 impl Driver {
-    /// Gives an operation to its channel, or to the local ones.
+    /// Gives an operation to the channel of its mailbox, or to the local operations.
     fn accept(&mut self, op: Box<Staged>, own: Holder) {
         let (endpoint, remote) = (op.endpoint, op.remote);
         let index = self.work.ops.insert(op);
@@ -203,8 +204,8 @@ impl Driver {
 }
 
 impl Driver {
-    /// Removes the channels of a peer, or of all, that have nothing left to do; with `late`, those that only have a lane to return,
-    /// too. Returns whether nothing is left that may still be done, and how many lanes were not returned.
+    /// Removes the channels of a peer, or of all peers, that have nothing left to do. With `late`, also removes channels
+    /// that only have a lane to return. Returns whether all work is done, and how many lanes were not returned.
     fn close_channels(
         &mut self,
         endpoint: Option<NonNull<Endpoint>>,
@@ -212,7 +213,8 @@ impl Driver {
         late: bool,
     ) -> (bool, usize) {
         let is_meant = |c: &Channel| endpoint.is_none_or(|endpoint| c.endpoint == endpoint);
-        // SAFETY: the endpoint of a channel is connected, or was released while operations named it, which keeps its memory.
+        // SAFETY: the endpoint of a channel is connected, or was released while operations named it; such a release keeps
+        // its memory.
         let is_living = |c: &Channel| unsafe { c.endpoint.as_ref() }.failure().is_none();
         let is_over = |c: &mut Channel| {
             let returns = c.is_busy() && is_living(c) && !late;
@@ -234,19 +236,19 @@ impl Driver {
 }
 
 impl Transport {
-    /// Serves peers, and advances this process's operations on device memory as far as possible. Returns early
-    /// if another thread drives them. Returns the number of steps.
+    /// Serves peers, and advances this process's operations on device memory as far as possible. If another
+    /// thread drives the operations, only serves peers. Returns the number of steps.
     #[cold]
     #[inline(never)]
     pub(crate) fn drive(&self) -> usize {
         let mut steps = self.hmem.server().map_or(0, |server| server.serve());
-        // Transfers that are started must not run callbacks while the driver is locked: a callback may issue operations on
-        // device memory.
+        // The start of a transfer must not run callbacks while the driver is locked, because a callback may issue
+        // operations on device memory.
         let Some(advanced) = self.quietly(|| self.advance_staged()) else {
             return steps;
         };
         steps += advanced;
-        // One at a time: its callback may wait for the next (`fail_staged`).
+        // Operations are taken one at a time, because a callback may wait for the next operation (`fail_staged`).
         while let Some(op) = self.take_staged() {
             self.slow.release();
             self.finish(&op);
@@ -255,7 +257,7 @@ impl Transport {
         steps
     }
 
-    /// The driver, unless another thread has it.
+    /// The driver; `None` while another thread has it.
     fn driver(&self) -> Option<MutexGuard<'_, Driver>> {
         match self.hmem.driver.try_lock() {
             Ok(driver) => Some(driver),
@@ -264,7 +266,8 @@ impl Transport {
         }
     }
 
-    /// Advances operations on device memory, unless another thread does. Returns the number of steps.
+    /// Advances operations on device memory. Returns the number of steps, or `None` while another
+    /// thread advances them.
     fn advance_staged(&self) -> Option<usize> {
         let mut driver = self.driver()?;
         let own = Holder {
@@ -279,15 +282,15 @@ impl Transport {
         Some(driver.advance(self))
     }
 
-    /// Takes an operation on device memory that is over, unless another thread advances them: it takes what is over then.
+    /// Returns a finished operation on device memory; `None` while another thread holds the driver.
     fn take_staged(&self) -> Option<Box<Staged>> {
         let mut driver = self.driver()?;
         let Work { over, ops, .. } = &mut driver.work;
         std::iter::from_fn(|| over.pop_front()).find_map(|i| ops.take_over(i))
     }
 
-    /// Waits until the copies of operations on device memory to failed peers are over, and reports these operations: a copy uses
-    /// the caller's buffer until then.
+    /// Waits until the copies of operations on device memory to failed peers are over, and reports these operations. Until
+    /// then, a copy uses the caller's buffer.
     #[cold]
     pub(crate) fn fail_staged(&self, deadline: Option<Instant>) {
         let mut warning = Some(Instant::now() + LONG_COPY);
@@ -307,7 +310,7 @@ impl Transport {
         }
     }
 
-    /// Whether operations on device memory to failed peers are under way.
+    /// Whether operations on device memory to failed peers are in progress.
     fn has_failed_staged(&self) -> bool {
         self.contexts.iter().any(|context| {
             let state = context.state.lock();
@@ -322,7 +325,7 @@ impl Transport {
         })
     }
 
-    /// Whether a record is of an operation on device memory that needs copies.
+    /// Whether a record belongs to an operation on device memory that needs copies.
     ///
     /// # Safety
     /// The record is in use. The caller holds the lock of its pool.
@@ -331,8 +334,8 @@ impl Transport {
         unsafe { Record::tag(record) }.is_whole() && !self.compounds.has(record)
     }
 
-    /// Releases lanes of dead processes. Only connected local peers are looked at: the numbers in a request or an owner word do
-    /// not prove that a process runs on this node.
+    /// Releases lanes of dead processes. Only connected local peers are checked: the numbers in a request or an owner word
+    /// do not prove that a process runs on this node.
     #[cold]
     pub(crate) fn release_lost_lanes(&self) {
         let Some(server) = self.hmem.server() else {
@@ -345,7 +348,7 @@ impl Transport {
             local.any(|peer| {
                 peer.process().is_some_and(|process| {
                     let node = self.node.id;
-                    // A peer that failed may live, and go on in its lane.
+                    // A failed peer may still live and continue in its lane.
                     let is_gone =
                         || standing(process, known.probe(peer.proc)).state() == State::Gone;
                     Holder { node, process }.has(word) && is_gone()

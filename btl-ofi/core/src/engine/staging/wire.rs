@@ -1,5 +1,5 @@
-//! Transfers of host memory behind operations on device memory: the transport's own puts, gets and atomics,
-//! with a completion flag.
+//! Transfers of host memory for operations on device memory. They are the transport's own puts, gets and
+//! atomics, with a completion flag.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -14,7 +14,7 @@ use crate::op::request::{Action, Buffer, Op};
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Transfers;
 
-/// In progress. Any other value of a flag is the final status.
+/// In progress. Every other value of a flag is the final status.
 const PENDING: i32 = 1;
 
 /// Result of starting a transfer.
@@ -61,7 +61,7 @@ pub(crate) unsafe extern "C" fn told(
 fn started(flag: &AtomicI32, status: Status) -> Start {
     match status {
         Status::SUCCESS => Start::Started,
-        // Completed inline: no callback runs.
+        // The transfer completed inline: no callback runs.
         Status::COMPLETED => {
             flag.store(0, Ordering::Relaxed);
             Start::Started
@@ -71,7 +71,7 @@ fn started(flag: &AtomicI32, status: Status) -> Start {
     }
 }
 
-/// The best length of a fragment to a peer. If the transport copies the data itself, messages cost little, and
+/// The best length of a fragment to a peer. If the transport itself copies the data, messages cost little, and
 /// half the length uses the cache better.
 pub(super) fn best_fragment(peer: &Endpoint) -> usize {
     match peer.transfers() {
@@ -106,7 +106,7 @@ impl Transport {
                     } => {
                         let what = (kind, datatype, code, compare);
                         match self.policy.serves_atomics_itself() {
-                            // A thread of the target may serve the mailbox in its owner's place, which a ring would wait for.
+                            // A thread of the target may serve the mailbox for its owner. A ring would wait for the owner.
                             true => Ok(self.atomic_by_fabric(endpoint, op, op.remote, what)),
                             false => self.atomic(endpoint, op, what),
                         }

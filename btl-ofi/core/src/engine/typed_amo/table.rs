@@ -1,17 +1,18 @@
-//! The table of typed AMOs, by which fast paths look them up.
+//! The table in which fast paths look up typed AMOs.
 
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::policy::Policy;
 use plugin_api::{AtomicKind, AtomicOp, Datatype};
 
-/// Rows and columns of the table; more than there are types and operations.
+/// Number of rows and of columns. It exceeds the number of types and of operations.
 const CODES: usize = 16;
 
-/// What the fast path supports of one type and operation.
+/// The fast path's support of one type and operation.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Served {
-    /// Most elements of an update and of a fetch, by a ring and by the provider.
+    /// Maximum elements. The first index is 0 for a ring and 1 for the provider; the second is the
+    /// kind: update or fetch.
     pub(super) most: [[u32; 2]; 2],
     /// Log2 of the element's size in bytes.
     pub(super) shift: u32,

@@ -9,7 +9,7 @@ use plugin_api::Status;
 
 const WINDOW: usize = 544 * 1024;
 
-/// An address that stands for a peer or an operation, and is never dereferenced.
+/// An address that stands for a peer or an operation. It is never dereferenced.
 fn name<T>(number: usize) -> NonNull<T> {
     NonNull::new(ptr::without_provenance_mut(number * 64)).expect("not 0")
 }
@@ -21,7 +21,8 @@ fn bytes(streams: &Streams, endpoint: NonNull<Endpoint>) -> usize {
         .map_or(0, |flight| flight.bytes)
 }
 
-/// The pieces of a transfer over a busy connection, or over an idle one with a short first piece.
+/// Sizes of the fragments of a transfer, over a busy connection or over an idle one with a short
+/// first fragment.
 fn pieces(size: usize, (is_busy, head): (bool, usize), window: usize) -> Vec<usize> {
     let mut stream = Stream {
         put: true,
@@ -71,7 +72,7 @@ fn transfers_are_divided_by_size_and_window() {
     }
 }
 
-/// Two to four pieces fit in every window except the smallest and the largest.
+/// Two to four fragments fit in every window except the smallest and the largest.
 #[test]
 fn a_window_has_room_for_two_pieces() {
     for window in (2 * SMALLEST_PIECE..=WINDOW).step_by(1000) {
@@ -89,8 +90,8 @@ fn asks(size: usize, is_last: bool) -> Asked {
     }
 }
 
-/// A window takes pieces until it is full. Operations begin in order, and an operation that has begun precedes the
-/// others.
+/// A window takes fragments until it is full. Operations begin in order, and an operation that has begun precedes
+/// the others.
 #[test]
 fn operations_wait_in_order() {
     let streams = Streams::default();
@@ -102,18 +103,19 @@ fn operations_wait_in_order() {
         assert!((0..count).all(|_| streams.begin(peer)));
     }
     assert!(streams.enter(peer, (a, more), WINDOW));
-    // There is room, but it is for the one that has begun.
+    // There is room, but only the operation that has begun may use it.
     assert!(!streams.enter(peer, (b, last), WINDOW));
     assert_eq!(streams.called(peer, WINDOW), None);
     assert!(streams.enter(peer, (a, more), WINDOW));
     assert!(!streams.enter(peer, (a, last), WINDOW));
     assert!(!streams.enter(peer, (c, more), WINDOW));
-    // Another peer has a window of its own.
+    // Each peer has its own window.
     assert!(streams.enter(other, (d, last), WINDOW));
     streams.leave(peer, piece);
     assert_eq!(streams.called(peer, WINDOW), Some(a));
     assert_eq!(streams.called(peer, WINDOW), None);
-    // The room of the one that is called is its own: nobody takes it before it posts.
+    // The room is reserved for the operation that `called` returns: no other takes it before the
+    // post.
     streams.leave(peer, piece);
     assert_eq!(streams.called(peer, WINDOW), Some(b));
     assert!(!streams.enter(peer, (d, last), WINDOW));
@@ -121,7 +123,7 @@ fn operations_wait_in_order() {
     streams.end(peer, Some(a));
     assert_eq!(streams.called(peer, WINDOW), Some(c));
     assert_eq!(streams.called(peer, WINDOW), None);
-    // The one that has begun ends, because a piece failed.
+    // The operation that has begun ends, because one of its fragments failed.
     streams.leave(peer, piece);
     streams.end(peer, Some(c));
     assert_eq!(streams.called(peer, WINDOW), Some(d));
@@ -131,12 +133,12 @@ fn operations_wait_in_order() {
         streams.end(peer, Some(over));
     }
     assert!(streams.lock().is_empty());
-    // A late end is no trouble.
+    // An end that is reported late does no harm.
     streams.leave(peer, piece);
     streams.end(peer, Some(a));
 }
 
-/// A piece that is larger than the window goes alone. Without a window nothing waits.
+/// A fragment that is larger than the window is sent alone. Without a window, no fragment waits.
 #[test]
 fn any_piece_finds_room() {
     let streams = Streams::default();
@@ -149,7 +151,7 @@ fn any_piece_finds_room() {
     assert!(streams.enter(peer, (a, last), NO_WINDOW));
 }
 
-/// Each peer has its own limit of transfers at a time, whatever the other peers do.
+/// Each peer has its own limit of transfers, independent of other peers.
 #[test]
 fn a_peer_has_a_limit_of_its_own() {
     let streams = Streams::default();

@@ -1,26 +1,27 @@
-//! The short first piece of a large transfer over TCP, sent if the whole transfer would be copied slowly.
+//! The short first fragment of a large transfer over TCP. It is sent if the processor would copy the whole transfer
+//! slowly.
 //!
-//! An x86 processor copies slowly (`rep movsb`) if the destination lies 1 to 31 bytes behind its source, both counted within a
-//! page. The lower 12 bits of the addresses are the same, so loads seem to depend on recent stores. The kernel copies sent data
-//! into its own pages, and copies received data out of them. Over an idle connection, such a page begins with the provider's
-//! header, and the data follows.
+//! An x86 processor copies slowly (`rep movsb`) if the destination lies 1 to 31 bytes behind the source, with both
+//! addresses taken modulo the page size. Then the lower 12 bits of the addresses overlap, and loads seem to depend on
+//! recent stores. The kernel copies sent data into its own pages, and copies received data out of them. Over an idle
+//! connection, such a page begins with the provider's header, and the data follows the header.
 //!
-//! So memory at the beginning of a page is slow to get (headers of 16 bytes). A large block of malloc, which lies 16 bytes
-//! behind the beginning, is slow to put (40 bytes). A get of 512 KiB takes about 200 us instead of 150. A first piece of
-//! [`HEAD`] bytes, sent right before the rest, shifts the rest to a fast distance. Over a busy connection the position of the
-//! data is unknown, and changes.
+//! So a get is slow to memory at the beginning of a page (the header has 16 bytes). A put is slow from a large block of
+//! malloc, which lies 16 bytes behind the beginning of a page (the header has 40 bytes). A slow get of 512 KiB takes about
+//! 200 us instead of 150. A first fragment of [`HEAD`] bytes, sent right before the rest, shifts the rest to a distance at
+//! which copies are fast. Over a busy connection the position of the data is unknown, and changes.
 
 use crate::fabric::quirks::Headers;
 use crate::mem::handle::Target;
 use crate::op::request::Op;
 
-/// Bytes of the first piece.
+/// Bytes of the first fragment.
 const HEAD: usize = 64;
-/// Smallest transfer for which the gain exceeds the cost of one more piece.
+/// Smallest transfer for which the gain exceeds the cost of one more fragment.
 const SMALLEST: usize = 128 * 1024;
 
 const PAGE: u64 = 4096;
-/// From this distance on, copies are fast.
+/// Copies are fast at this distance and beyond.
 const FAR: u64 = 32;
 
 /// Whether a copy between two addresses is slow.
@@ -38,7 +39,7 @@ fn is_slow(Headers { put, get }: Headers, op: &Op<'_>, is_put: bool) -> bool {
     collides(from, header) || collides(header, to)
 }
 
-/// Bytes of a short first piece for a transfer over an idle connection; 0: no short piece.
+/// Size of a short first fragment for a transfer over an idle connection; 0 for no short fragment.
 pub(super) fn of(headers: Headers, (op, put, _): &(&Op<'_>, bool, Target)) -> usize {
     let is_large = cfg!(target_arch = "x86_64") && op.size >= SMALLEST;
     match is_large && is_slow(headers, op, *put) {

@@ -10,8 +10,8 @@ use crate::op::responder::{Command, PUT};
 
 impl Channel {
     /// Handles a failed transfer between the caller's buffer and the slot. The buffer may be the cause, so the
-    /// operation fails and the lane continues. Returns whether the job is complete; `None` if the channel's own
-    /// transfer failed.
+    /// operation fails and the lane continues. Returns whether the job is complete, or `None` if the failed
+    /// transfer is the channel's own.
     pub(super) fn fail_data(
         &self,
         op: &mut Staged,
@@ -38,8 +38,8 @@ impl Channel {
         }
     }
 
-    /// Makes the request of a job whose data is not sent one without effect. The owner executes requests in the order of
-    /// their numbers, so this number needs one.
+    /// Replaces the request of a job whose data is not sent by a request without effect. The owner executes requests in
+    /// the order of their numbers, so this number must have a request.
     pub(super) fn without_effect(&self, op: &Staged, job: &mut Job, slot: usize) {
         let nothing = Request {
             number: job.number,

@@ -18,20 +18,21 @@ use crate::op::request::{Action, Op};
 /// Stage of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Its data is to be sent, or is being sent.
+    /// The data is still to be sent, or is being sent.
     Data { posted: bool },
-    /// The request is to be sent, or is being sent.
+    /// The request is still to be sent, or is being sent.
     Request { posted: bool },
     /// The target executes it.
     Reply,
-    /// Its result is to be fetched, or is being fetched.
+    /// The result is still to be fetched, or is being fetched.
     Fetch { posted: bool },
-    /// Its result is being copied to the device. It no longer needs its slot.
+    /// The result is being copied to the device. The job no longer needs its slot.
     Write,
 }
 
 impl Stage {
-    /// Whether its transfer was posted. The slot's flag says whether it is over.
+    /// Whether the transfer of this stage was posted. The slot's flag says whether the transfer is
+    /// over.
     pub(super) fn is_posted(self) -> bool {
         match self {
             Stage::Data { posted } | Stage::Request { posted } | Stage::Fetch { posted } => posted,
@@ -79,7 +80,8 @@ impl Channel {
             }
         }
         steps += self.begin(t, work);
-        // Also returned while data is copied for the next requests, because other origins wait for a lane.
+        // The lane is returned even while data for the next requests is copied, because other origins wait
+        // for a lane.
         let over = self.turn == 0 || !self.waiting.wants_slot(&mut work.ops, self.fragment);
         if over && !self.polling && self.jobs.iter().all(Option::is_none) {
             let at = self.at(self.plan.owner(self.lane));
@@ -96,7 +98,7 @@ impl Channel {
         steps
     }
 
-    /// Ends a job that is complete.
+    /// Ends a completed job.
     fn end_job(&self, job: Job, work: &mut Work) {
         if work.ops.at(job.op).is_some_and(|op| op.status.is_ok()) {
             // SAFETY: endpoints live as long as operations to them.
@@ -127,7 +129,8 @@ impl Channel {
         steps
     }
 
-    /// Begins fragments: they get requests while slots are free, and the data of further ones is copied.
+    /// Begins fragments. Fragments get requests while slots are free; for further fragments, only the
+    /// data is copied.
     pub(super) fn begin(&mut self, t: &Transport, work: &mut Work) -> usize {
         let mut steps = 0;
         loop {
@@ -148,7 +151,8 @@ impl Channel {
         }
     }
 
-    /// Gives a fragment the next request of the lane, and posts what comes first, its data or the request.
+    /// Gives a fragment the next request of the lane, and posts the first transfer: the data or the
+    /// request.
     fn request(&mut self, t: &Transport, work: &mut Work, draft: Draft) -> Result<(), Status> {
         let Some(op) = work.ops.at(draft.op) else {
             return Ok(());
@@ -186,13 +190,14 @@ impl Channel {
         };
         self.number = job.number;
         self.turn -= 1;
-        // Never complete here: the reply was not read yet.
+        // The job is never complete here, because its reply was not read yet.
         let stepped = self.step(t, op, &mut job, slot).map(drop);
         self.jobs[slot] = Some(job);
         stepped
     }
 
-    /// Advances a job as far as possible; returns whether it is complete. An error fails the channel.
+    /// Advances a job as far as possible. Returns whether the job is complete. An error fails the
+    /// channel.
     fn step(
         &self,
         t: &Transport,
@@ -242,12 +247,13 @@ impl Channel {
                 (Stand::Done, stage @ Stage::Request { .. }) => *stage = Stage::Reply,
                 (Stand::Done, Stage::Fetch { .. }) => {
                     let side = fetched(op);
-                    // A host buffer was fetched to directly; the bounce buffer may hold the operands.
+                    // A host buffer received the fetched data directly, and the bounce buffer may still
+                    // hold the operands.
                     if side.host(job.offset).is_none()
                         && let Some(bounce) = &mut job.bounce
                     {
-                        // SAFETY: the bounce buffer has the fragment; the destination is valid for the whole
-                        // operation. The job keeps both until the copy is complete.
+                        // SAFETY: the bounce buffer holds the fragment; the destination is valid for the
+                        // whole operation. The job keeps both until the copy is complete.
                         match unsafe { side.start_write(job.offset, bounce.pointer(), job.len) } {
                             Ok(None) => {}
                             Ok(copy) => {

@@ -1,4 +1,4 @@
-//! The replies of a lane: when to read them, and how they advance a job.
+//! The replies of a lane: when this process reads them, and how they advance a job.
 
 use plugin_api::Status;
 
@@ -11,8 +11,8 @@ use crate::hmem::mailbox::{REPLY, SLOTS, open_reply};
 use crate::op::request::{Action, Op};
 
 impl Channel {
-    /// Whether to read the replies, which costs the target as much as a small request: if no fragment can begin
-    /// before a reply arrives, or if every job waits for its reply.
+    /// Whether to read the replies. A read costs the target as much as a small request, so it is done only if
+    /// no fragment can begin before a reply arrives, or if every job waits for its reply.
     fn wants_replies(&self) -> bool {
         let waits = |job: &Job| job.stage == Stage::Reply;
         let mut jobs = self.jobs.iter().flatten();
@@ -21,7 +21,7 @@ impl Channel {
         blocked || (oldest.is_some() && jobs.all(waits))
     }
 
-    /// Checks a job's reply. `None` without reply; otherwise whether the job is complete.
+    /// Checks a job's reply. Returns `None` without a reply; otherwise whether the job is complete.
     pub(super) fn replied(&self, op: &mut Staged, job: &mut Job, slot: usize) -> Option<bool> {
         if self.polling {
             // The provider is writing the replies.

@@ -1,8 +1,9 @@
 //! Fragments that have no request yet.
 //!
-//! A fragment gets a request, with a number and a slot, once its data is in host memory. The owner executes requests in the order of
-//! their numbers. A request that waited for a stream of the program would therefore delay all later requests, and its lane all other
-//! origins. Atomics keep the order in which they were issued. Other fragments may overtake: the oldest whose data is ready goes first.
+//! A fragment gets a request, with a number and a slot, once its data is in host memory. The owner executes requests in the
+//! order of their numbers. A request that waited for a stream of the program would therefore delay all later requests, and
+//! its lane all other origins. Atomics keep the order in which they were issued. Other fragments may overtake: the oldest
+//! fragment whose data is ready goes first.
 
 use std::collections::VecDeque;
 
@@ -14,7 +15,8 @@ use crate::hmem::bounce::{Bounce, Pool};
 use crate::hmem::mailbox::{FRAGMENT, INLINE, SLOTS};
 use crate::op::request::Action;
 
-/// Maximum bytes of fragments in progress in one lane. More would only evict each other from the cache.
+/// Maximum bytes of fragments in progress in one lane. Larger amounts would evict each other from the
+/// cache.
 const UNDER_WAY: usize = 4 * FRAGMENT;
 
 /// An operation: its sequence number in issue order, and its index.
@@ -28,14 +30,14 @@ pub(super) struct Draft {
     pub(super) offset: usize,
     pub(super) len: usize,
     pub(super) bounce: Option<Bounce>,
-    /// Whether a stream copies its data to the buffer.
+    /// Whether a stream is copying the fragment's data to the buffer.
     is_copied: bool,
 }
 
-/// Fragments that have requests: their number, and their bytes.
+/// Fragments that have requests: their number and their bytes.
 pub(super) type InSlots = (usize, usize);
 
-/// Operations with fragments to begin, and fragments that were begun.
+/// Operations with fragments that have not begun, and fragments that have begun.
 #[derive(Default)]
 pub(super) struct Waiting {
     issued: u64,
@@ -43,7 +45,7 @@ pub(super) struct Waiting {
     /// Puts whose data a stream copies.
     copied: VecDeque<Entry>,
     others: VecDeque<Entry>,
-    /// What was begun of `atomics` and `copied` before it can get a request.
+    /// Fragments of `atomics` and `copied` that have begun and have no request yet.
     drafts: VecDeque<Draft>,
 }
 
@@ -63,8 +65,8 @@ fn is_streamed(op: &Staged, len: usize) -> bool {
     !reads(op) && !is_inline(op, len) && op.local.reads_later(len)
 }
 
-/// Begins the next fragment of an operation: takes a bounce buffer if the fragment needs one, and starts the copy of its data.
-/// `None` if no buffer is free, or if the copy failed; the operation then holds the failure.
+/// Begins the next fragment of an operation: takes a bounce buffer if the fragment needs one, and starts the copy of its
+/// data. Returns `None` if no buffer is free or if the copy failed. After a failed copy, the operation holds the failure.
 fn begin((issued, index): Entry, op: &mut Staged, len: usize, pool: &mut Pool) -> Option<Draft> {
     let sends = !reads(op) && !is_inline(op, len) && op.local.host(op.next).is_none();
     let returns = matches!(op.action, Action::Get) || op.action.fetches();
@@ -82,7 +84,7 @@ fn begin((issued, index): Entry, op: &mut Staged, len: usize, pool: &mut Pool) -
     }
     if let Some(bounce) = draft.bounce.as_mut().filter(|_| sends) {
         // SAFETY: the buffer has room for a fragment; the source is valid for the whole operation. Both stay until
-        // the copy is over, since the draft does.
+        // the copy is over, because the draft does.
         match unsafe { op.local.start_read(op.next, bounce.pointer(), len) } {
             Ok(copy) => {
                 draft.is_copied = copy.is_some();
@@ -121,7 +123,7 @@ impl Waiting {
         !self.others.is_empty() || self.ready().is_some() || self.plain_atomic(ops, most).is_some()
     }
 
-    /// The draft whose data is there and that was issued first.
+    /// The oldest draft whose data is in host memory.
     fn ready(&self) -> Option<(u64, usize)> {
         let first_atomic = self.drafts.iter().position(|draft| draft.is_atomic);
         let drafts = self.drafts.iter().enumerate();
@@ -130,7 +132,7 @@ impl Waiting {
         ready.map(|(i, d)| (d.issued, i)).min()
     }
 
-    /// The atomic that comes next, if no stream copies its data.
+    /// The next atomic, if no stream copies its data.
     fn plain_atomic(&self, ops: &mut StagedOps, most: usize) -> Option<Entry> {
         let entry = *self.atomics.front()?;
         let op = ops.at(entry.1)?;
@@ -138,7 +140,8 @@ impl Waiting {
         (is_next && !is_streamed(op, op.fragment(most))).then_some(entry)
     }
 
-    /// The fragment, of at most `most` bytes, that gets the next request. `None` if there is none whose data is there.
+    /// Takes the fragment, of at most `most` bytes, that gets the next request. Returns `None` if no fragment has its
+    /// data in host memory.
     pub(super) fn take(
         &mut self,
         work: &mut Work,
@@ -166,12 +169,12 @@ impl Waiting {
                 return Some(draft);
             }
         }
-        // Also if an earlier operation found no buffer: drafts may have them all.
+        // A ready draft is taken even if an earlier operation found no buffer, because drafts may hold all buffers.
         self.drafts.remove(ready?.1)
     }
 
-    /// Begins to copy the data of a fragment of at most `most` bytes, if there is one and room for it. Returns whether something was
-    /// done.
+    /// Begins to copy the data of a fragment of at most `most` bytes, if there are a fragment and room. Returns whether it
+    /// made a step.
     pub(super) fn fetch(&mut self, work: &mut Work, most: usize, (number, bytes): InSlots) -> bool {
         if self.drafts.len() + number >= SLOTS {
             return false;
@@ -185,7 +188,7 @@ impl Waiting {
                 continue;
             };
             let len = op.fragment(most);
-            // It gets its request in its order (`take`).
+            // A plain atomic gets its request in issue order (`take`).
             let is_plain_atomic =
                 matches!(op.action, Action::Atomic { .. }) && !is_streamed(op, len);
             if is_plain_atomic || (bytes > 0 && bytes + len > UNDER_WAY) {
@@ -203,8 +206,8 @@ impl Waiting {
         false
     }
 
-    /// Asks for the copies under way, and removes the operations that have nothing left here.
-    /// Returns the number of steps.
+    /// Polls the copies in progress, and removes operations that have nothing left here. Returns
+    /// the number of steps.
     pub(super) fn look(&mut self, work: &mut Work) -> usize {
         let (mut steps, mut at) = (0, 0);
         while let Some(draft) = self.drafts.get_mut(at) {
@@ -236,7 +239,8 @@ impl Waiting {
         steps + self.settle(work)
     }
 
-    /// Removes operations without a fragment to begin. At once: when such an operation is over, its index may become another's.
+    /// Removes operations that have no fragment left to begin. This is done at once: after such an operation is over,
+    /// another operation may get its index.
     pub(super) fn settle(&mut self, work: &mut Work) -> usize {
         let mut steps = 0;
         for queue in [&mut self.atomics, &mut self.copied, &mut self.others] {
@@ -255,7 +259,7 @@ impl Waiting {
         steps
     }
 
-    /// Fails every operation with something left here. It ends when its copies do.
+    /// Fails every operation that has fragments here. Each operation ends when its copies end.
     pub(super) fn fail(&self, ops: &mut StagedOps, mut fail: impl FnMut(&mut Staged)) {
         let queues = [&self.atomics, &self.copied, &self.others];
         let waiting = queues.into_iter().flatten().map(|(_, index)| *index);

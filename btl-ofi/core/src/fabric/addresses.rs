@@ -1,10 +1,10 @@
 //! The addresses of other processes in the provider's address vector.
 //!
-//! A process may be a connected peer and an origin of messages at the same time. Providers differ for an address that is
-//! inserted twice: shm (1.17) returns the first entry, and forgets it at the first removal. So if messages are used, an address
-//! is inserted once, and this table counts its uses.
+//! A process may be a connected peer and an origin of messages at the same time. Providers treat an address that is
+//! inserted twice differently: shm (1.17) returns the first entry, and forgets the entry at its first removal. So if
+//! messages are used, an address is inserted once, and this table counts its uses.
 //!
-//! An entry holds the key of its process, which every message to that process carries (`msg`). A connect sets it.
+//! An entry holds the key of its process, which every message to that process carries (`msg`). A connect sets the key.
 //!
 //! A job may have a million processes, and the provider keeps their names. So this table keeps no names: it reads two names
 //! back from the provider to compare them.
@@ -22,7 +22,7 @@ use crate::base::error::{CallError, check};
 /// The entries of an address vector.
 pub(crate) struct Addresses {
     av: *mut ffi::fid_av,
-    /// The counted entries; `None` if each insertion is an entry of its own.
+    /// The counted entries; `None` if each insertion makes an entry of its own.
     counted: Mutex<Option<Counted>>,
 }
 
@@ -42,7 +42,7 @@ impl Addresses {
         }
     }
 
-    /// A table with this name, which has enough uses to stay.
+    /// A table with this name; the name has enough uses to stay in the table.
     #[cfg(test)]
     pub(crate) fn that_keep(name: &[u8]) -> Addresses {
         Addresses {
@@ -51,7 +51,7 @@ impl Addresses {
         }
     }
 
-    /// Counts the uses of each address from now on. To be called before the first insertion.
+    /// Counts the uses of each address from now on. Must be called before the first insertion.
     pub(crate) fn count(&self) {
         *self.lock() = Some(Counted::default());
     }
@@ -60,7 +60,8 @@ impl Addresses {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the name of an entry; returns its length, `None` if that cannot be had.
+    /// Reads the name of an entry, and returns the name's length; `None` if the provider does not
+    /// return the name.
     fn name(&self, address: fi_addr_t, name: &mut [u8]) -> Option<usize> {
         let mut length = name.len();
         // SAFETY: the address vector is live, and has the entry; the buffer has `length` bytes.
@@ -69,7 +70,8 @@ impl Addresses {
         (found == 0 && length <= name.len()).then_some(length)
     }
 
-    /// The entry of an address; `None` if the provider does not accept it.
+    /// Inserts an address and returns its entry; `None` if the provider does not accept the
+    /// address.
     ///
     /// # Safety
     /// The address has the provider's format and length.
@@ -94,14 +96,15 @@ impl Addresses {
         Ok(Some(address))
     }
 
-    /// Notes the key of the process at a counted address. The last one holds: a process that takes another's place has its address.
+    /// Sets the key of the process at a counted address. A later key replaces an earlier one, because a new process may
+    /// have got the address.
     pub(crate) fn set_key(&self, address: fi_addr_t, key: u64) {
         if let Some(counted) = &mut *self.lock() {
             counted.set_key(address, key);
         }
     }
 
-    /// The key of the process at an address; 0 if none was noted.
+    /// The key of the process at an address; 0 if no key was set.
     pub(crate) fn key(&self, address: fi_addr_t) -> u64 {
         let counted = self.lock();
         counted.as_ref().map_or(0, |counted| counted.key(address))
@@ -116,7 +119,7 @@ impl Addresses {
             return Ok(());
         }
         let mut address = address;
-        // SAFETY: the address vector is live, and has the entry, whose last use this was.
+        // SAFETY: the address vector is live and has the entry, and this was the entry's last use.
         check("fi_av_remove", unsafe {
             ffi::fi_av_remove(self.av, &mut address, 1)
         })

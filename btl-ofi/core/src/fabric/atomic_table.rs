@@ -1,4 +1,4 @@
-//! The atomics that the provider serves, queried once by `fi_query_atomic`.
+//! The atomics that the provider supports, queried once by `fi_query_atomic`.
 
 use libfabric_sys as ffi;
 use plugin_api::{AtomicFlags, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags};
@@ -29,9 +29,9 @@ const TYPES: usize = Datatype::ALL.len();
 const OPS: usize = AtomicOp::ALL.len();
 const KINDS: usize = AtomicKind::ALL.len();
 
-/// Elements per call for each kind, datatype and operation; 0 where the provider does not serve the combination.
+/// Elements per call for each kind, datatype and operation; 0 if the provider does not support the combination.
 pub(crate) struct AtomicTable {
-    /// Whether the provider serves them; else only targets do, when messages bring them.
+    /// Whether the provider executes the atomics; otherwise only targets execute them, and messages carry them.
     pub(crate) by_provider: bool,
     counts: [[[u32; OPS]; TYPES]; KINDS],
 }
@@ -82,7 +82,7 @@ impl AtomicTable {
         table
     }
 
-    /// What targets execute when messages bring them the atomics.
+    /// The atomics that a target executes when messages carry them.
     pub(crate) fn of_targets() -> AtomicTable {
         let mut table = AtomicTable {
             by_provider: false,
@@ -129,13 +129,13 @@ impl AtomicTable {
         bytes.max().unwrap_or(0)
     }
 
-    /// Elements per call; 0 if the combination is not served.
+    /// Elements per call; 0 if the combination is not supported.
     #[inline]
     pub(crate) fn count(&self, kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> u32 {
         self.counts[kind as usize][datatype as usize][op as usize]
     }
 
-    /// Description of the first atomic that a usable provider must serve and this one does not.
+    /// Description of the first atomic that a usable provider must support and this provider lacks.
     pub(crate) fn missing(&self) -> Option<&'static str> {
         if self.count(AtomicKind::Fetch, Datatype::Uint64, AtomicOp::Sum) == 0 {
             return Some("a fetching 64-bit sum");
@@ -146,7 +146,7 @@ impl AtomicTable {
         None
     }
 
-    /// The BTL's flags for the served atomics.
+    /// The BTL's flags for the supported atomics.
     pub(crate) fn flags(&self) -> AtomicFlags {
         let mut flags = AtomicFlags::empty();
         let mut words_32 = true;

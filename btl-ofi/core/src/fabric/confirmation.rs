@@ -1,4 +1,5 @@
-//! Puts that go by order: their completion means sent, and a read that is posted behind them confirms them.
+//! Puts that go by order: their completion means only that they were sent, and a read that is posted behind them confirms
+//! them.
 //!
 //! When the completion of a put arrives, the put keeps its record and counts as *reported*. One read per peer and context
 //! confirms all puts to the peer that were reported before it was posted: the provider guarantees that the read follows them.
@@ -15,8 +16,8 @@ use crate::op::marked::Marked;
 use crate::op::record::Record;
 use crate::peer::endpoint::Endpoint;
 
-/// Replaces the provider's `fi_writemsg` if puts go by order: marks the put, and requests no delivery-complete, because the
-/// provider does not offer it or completes before delivery.
+/// Replaces the provider's `fi_writemsg` if puts go by order. Marks the put and does not request delivery-complete: the
+/// provider does not offer it, or completes before delivery.
 ///
 /// # Safety
 /// As for `fi_writemsg`. The context of the message is a record.
@@ -106,21 +107,21 @@ impl Puts {
 /// The unconfirmed puts to one peer.
 #[derive(Debug, Default)]
 struct Unconfirmed {
-    /// Reported, and not covered by a read.
+    /// Puts that were reported, and that no read covers.
     reported: Puts,
-    /// Covered by the read.
+    /// Puts that the outstanding read covers.
     covered: Puts,
     /// The read whose end confirms the covered puts.
     read: Option<NonNull<Record>>,
-    /// Reads outstanding, this one or others whose puts were taken from them.
+    /// Outstanding reads: this read, and reads whose puts were removed by `abandon`.
     outstanding: u32,
 }
 
-/// The unconfirmed puts of one context. Guarded by the context's lock.
+/// The unconfirmed puts of one context. The context's lock guards them.
 #[derive(Debug, Default)]
 pub(crate) struct Confirmations {
     peers: HashMap<NonNull<Endpoint>, Unconfirmed>,
-    /// Peers to which a read is to be posted.
+    /// Peers to which a read must be posted.
     due: VecDeque<NonNull<Endpoint>>,
 }
 
@@ -128,14 +129,14 @@ pub(crate) struct Confirmations {
 unsafe impl Send for Confirmations {}
 
 impl Confirmations {
-    /// Makes room for `peers` peers, so that reported puts allocate nothing.
+    /// Reserves room for `peers` peers, so that reported puts allocate nothing.
     pub(crate) fn reserve(&mut self, peers: usize) -> Result<(), TryReserveError> {
         self.peers
             .try_reserve(peers.saturating_sub(self.peers.len()))?;
         self.due.try_reserve(peers.saturating_sub(self.due.len()))
     }
 
-    /// Takes a put that the provider completed.
+    /// Adds a put that the provider completed.
     ///
     /// # Safety
     /// The record is in use for a put, and was not reported before. The caller holds the pool's lock.
@@ -148,34 +149,36 @@ impl Confirmations {
         if unconfirmed.reported.is_empty() && unconfirmed.read.is_none() {
             self.due.push_back(endpoint);
         }
-        // SAFETY: the caller guarantees a put that was not reported, so in no list, and holds the lock.
+        // SAFETY: the caller guarantees a put that was not reported, so it is in no list, and holds the
+        // lock.
         unsafe { unconfirmed.reported.push(record) };
     }
 
-    /// Whether a read is to be posted.
+    /// Whether a read must be posted.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// The number of peers to which a read is to be posted.
+    /// The number of peers to which a read must be posted.
     pub(crate) fn due(&self) -> usize {
         self.due.len()
     }
 
-    /// Has the [`next`](Self::next) peer come after the others.
+    /// Moves the [`next`](Self::next) peer behind the others.
     pub(crate) fn put_off(&mut self) {
         if !self.due.is_empty() {
             self.due.rotate_left(1);
         }
     }
 
-    /// The peer to which a read is to be posted next.
+    /// The peer to which the next read must be posted.
     pub(crate) fn next(&self) -> Option<NonNull<Endpoint>> {
         self.due.front().copied()
     }
 
-    /// Notes that the read to the [`next`](Self::next) peer is posted, with this record.
+    /// Records that the read to the [`next`](Self::next) peer was posted with this operation
+    /// record.
     pub(crate) fn begin(&mut self, read: NonNull<Record>) {
         let next = self.due.pop_front();
         if let Some(unconfirmed) = next.and_then(|peer| self.peers.get_mut(&peer)) {
@@ -185,7 +188,7 @@ impl Confirmations {
         }
     }
 
-    /// Notes that a read to a peer ended, and returns the puts that it covered.
+    /// Records that a read to a peer ended, and returns the puts that the read covered.
     pub(crate) fn end(&mut self, peer: NonNull<Endpoint>, read: NonNull<Record>) -> Puts {
         let Some(unconfirmed) = self.peers.get_mut(&peer) else {
             return Puts::default();
@@ -201,7 +204,7 @@ impl Confirmations {
         std::mem::take(&mut unconfirmed.covered)
     }
 
-    /// Returns all puts that are to be confirmed at a peer. A read that is outstanding confirms nothing then.
+    /// Returns all unconfirmed puts to a peer. An outstanding read then confirms nothing.
     pub(crate) fn abandon(&mut self, peer: NonNull<Endpoint>) -> Puts {
         let Some(unconfirmed) = self.peers.get_mut(&peer) else {
             return Puts::default();
@@ -213,8 +216,8 @@ impl Confirmations {
         puts
     }
 
-    /// Removes a peer that has nothing to confirm, and returns whether a read to it is outstanding, which may still name
-    /// it.
+    /// Removes a peer without unconfirmed puts. Returns whether a read to the peer is outstanding, because such a read
+    /// may still name the peer.
     pub(crate) fn remove(&mut self, peer: NonNull<Endpoint>) -> bool {
         match self.peers.entry(peer) {
             Entry::Occupied(entry) if entry.get().outstanding > 0 => true,

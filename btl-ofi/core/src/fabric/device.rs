@@ -24,12 +24,13 @@ const MIN_CQ_SIZE: usize = 1024;
 const MAX_NAME: usize = 1024;
 
 /// The objects that stay open while the module or one of its registrations lives. Fields drop in order: contexts and
-/// endpoint before the queues and the vector that they are bound to, and those before the domain.
+/// endpoint first, then the queues and the vector that they are bound to, then the domain.
 pub(crate) struct Device {
     ends: Mutex<Ends>,
     /// One per transmit context.
     queues: Vec<Owned<ffi::fid_cq>>,
-    /// Whether messages may be received: they complete in the first queue, whose entries then tell their lengths.
+    /// Whether messages may be received. They complete in the first queue, and its entries then contain the lengths
+    /// of messages.
     may_receive: bool,
     av: Owned<ffi::fid_av>,
     addresses: Arc<Addresses>,
@@ -38,28 +39,31 @@ pub(crate) struct Device {
     info: Info,
     /// The user's copy functions; the domain uses them until it is closed.
     pub(crate) offer: Mutex<Offer>,
-    /// The endpoint's address, once it was asked for: every connect compares it with the peer's.
+    /// The endpoint's address after the first request for it; every connect compares it with the peer's address.
     name: OnceLock<Vec<u8>>,
 }
 
 /// The objects that operations are posted to. Closed before all others; [`Device::close_endpoints`] closes only these.
 #[derive(Default)]
 struct Ends {
-    /// Regions that are bound to the endpoint. First, because the endpoint cannot be closed before them.
+    /// Regions that are bound to the endpoint. The first field, because the endpoint cannot be closed before these
+    /// regions.
     regions: HashMap<NonNull<ffi::fid_mr>, Owned<ffi::fid_mr>>,
     /// The transmit contexts of a scalable endpoint; empty for a plain endpoint.
     contexts: Vec<Owned<ffi::fid_ep>>,
     rx: Option<Owned<ffi::fid_ep>>,
     endpoint: Option<Owned<ffi::fid_ep>>,
-    /// The provider's first refusal to close one of them: it may still access buffers.
+    /// The provider's first refusal to close one of the objects. The provider may then still access
+    /// buffers.
     refused: Option<CallError>,
 }
 
-// SAFETY: the keys are pointers to objects that the values own, and that are not tied to a thread.
+// SAFETY: the keys are pointers to objects that the values own, and these objects are not tied to a
+// thread.
 unsafe impl Send for Ends {}
 
 impl Ends {
-    /// Closes them in order and passes each result to `note`.
+    /// Closes the objects in order, and passes each result to `note`.
     fn close(self, mut note: impl FnMut(&str, Result<(), CallError>)) {
         for region in self.regions.into_values() {
             note("a bound region", region.close());
@@ -85,7 +89,7 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// Opens all objects for one provider. On an error it closes those already open.
+    /// Opens all objects for one provider. On an error, closes the objects that are already open.
     pub(crate) fn open(mut info: Info, options: &Options) -> Result<Device, Error> {
         let name = info.get().provider();
         let doing = |what: &str| format!("opening {what} of provider {name}");
@@ -144,9 +148,8 @@ impl Device {
             offer: Mutex::default(),
             name: OnceLock::new(),
         };
-        // Each operation requests delivery-complete itself, so that gets need not wait for it. The entry keeps what was
-        // offered.
-        // SAFETY: `device` owns the info, and its tx_attr was allocated with it.
+        // Each operation requests delivery-complete itself, so that gets need not wait for it. The entry keeps the
+        // offered flags. SAFETY: `device` owns the info, and its tx_attr was allocated with it.
         let offered = unsafe { std::mem::take(&mut (*(*raw).tx_attr).op_flags) };
         if scalable {
             device.open_scalable(options.contexts.number.min(most), &doing)?;
@@ -165,7 +168,7 @@ impl Device {
         Ok(device)
     }
 
-    /// Whether the entries of a transmit context's queue tell the lengths of messages.
+    /// Whether the queue entries of a transmit context contain the lengths of messages.
     pub(crate) fn tells_lengths(&self, number: usize) -> bool {
         self.may_receive && number == 0
     }
@@ -286,9 +289,9 @@ impl Device {
     /// nothing during or after this call.
     ///
     /// # Errors
-    /// The provider's first refusal, now or earlier: it may still access buffers.
+    /// The provider's first refusal, now or in an earlier call. The provider may then still access buffers.
     pub(crate) fn close_endpoints(&self) -> Result<(), Error> {
-        // Locked until they are closed, because a second caller relies on that too.
+        // Locked until the objects are closed, because a second caller also relies on the close.
         let mut ends = self.ends();
         let Ends { refused, .. } = &mut *ends;
         let mut refused = refused.take();
@@ -308,8 +311,8 @@ impl Device {
         refused.map_or(Ok(()), Err).doing(name)
     }
 
-    /// Binds a region to the endpoint, enables it, and keeps it. Returns its name for [`close_bound`](Self::close_bound), and
-    /// what `read` finds in it.
+    /// Binds a region to the endpoint, enables it, and keeps it. Returns the pointer that names the region in
+    /// [`close_bound`](Self::close_bound), and the result of `read`.
     pub(super) fn bind<T>(
         &self,
         region: Owned<ffi::fid_mr>,
@@ -328,13 +331,14 @@ impl Device {
         })?;
         // SAFETY: `region` is live, and bound to its endpoint.
         check("fi_mr_enable", unsafe { ffi::fi_enable(region.fid()) })?;
-        // Under the lock: another thread may close it with the endpoint as soon as it is kept.
+        // Under the lock: after the insertion, another thread may close the region together with the endpoint.
         let found = read(&region);
         ends.regions.insert(at, region);
         Ok((at, found))
     }
 
-    /// Closes a region that [`bind`](Self::bind) kept, unless it was closed with the endpoint.
+    /// Closes a region that [`bind`](Self::bind) kept, unless it was already closed with the
+    /// endpoint.
     pub(super) fn close_bound(&self, region: NonNull<ffi::fid_mr>) -> Result<(), CallError> {
         let kept = self.ends().regions.remove(&region);
         kept.map_or(Ok(()), Owned::close)
@@ -361,7 +365,7 @@ impl Device {
         !self.ends().contexts.is_empty()
     }
 
-    /// This endpoint's address, which peers use.
+    /// This endpoint's address; peers connect to it.
     pub(crate) fn name(&self) -> Result<&[u8], Error> {
         match self.name.get() {
             Some(name) => Ok(name),
@@ -400,7 +404,7 @@ impl Device {
         })
     }
 
-    /// Closes all objects, children first, and returns the first error; it logs the others.
+    /// Closes all objects, children first. Returns the first error, and logs the others.
     pub(crate) fn close(self) -> Result<(), Error> {
         let Device {
             ends,

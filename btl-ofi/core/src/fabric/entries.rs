@@ -1,5 +1,5 @@
-//! The entries from which a provider is chosen: libfabric's offers for our hints, queried in every form that some provider
-//! needs.
+//! The entries from which a provider is chosen: libfabric's offers for our hints. The query is made in every form that
+//! some provider needs.
 
 use libfabric_sys as ffi;
 
@@ -19,8 +19,9 @@ struct Form {
     op_flags: u64,
 }
 
-/// Entries that libfabric offers for our hints, in its order: first those with atomics, then others with messages; of each
-/// first with the present mode bits, then with the two old modes for providers that support only those.
+/// Entries that libfabric offers for our hints, in its order. Entries with atomics come first, then others with messages.
+/// In each group, entries with the present mode bits come first, then entries of providers that support only the two old
+/// modes.
 pub(super) fn offers(options: &Options, calling: Calling) -> Result<Vec<Info>, Error> {
     let api = api()?;
     let mut found = Found::default();
@@ -40,8 +41,8 @@ pub(super) fn offers(options: &Options, calling: Calling) -> Result<Vec<Info>, E
             if is_old(form.mr_mode) && hides_modes(api, form.caps, &name)? {
                 continue;
             }
-            // A provider may have another domain for users that ask for no order, without any. Without the answer, the
-            // entry is refused by name.
+            // A provider may have separate domains with and without order, and a query that requests no order returns
+            // the one without. If the query for the order returns no entry, the first entry is refused with a reason.
             if policy::needs_read_order(info) {
                 let list = query(api, Some(&name), |h| hints(h, READ_ORDER))?;
                 let before = found.entries.len();
@@ -78,7 +79,7 @@ fn forms() -> impl Iterator<Item = Form> {
 
 /// Whether a provider that was offered under an old mode requires registration modes that the old mode does not report.
 /// libfabric's common functions return the old mode in place of these (prov/util, `fi_alter_domain_attr`). A provider that
-/// knows the present bits reports its requirements if it may require everything.
+/// knows the present bits reports its requirements when the query allows every mode.
 fn hides_modes(api: u32, caps: u64, name: &str) -> Result<bool, Error> {
     let list = query(api, Some(name), |h| {
         *h.caps = caps;
@@ -99,7 +100,8 @@ struct Found {
 }
 
 impl Found {
-    /// Whether an entry may be kept. A provider is kept only with the attributes under which it occurred first.
+    /// Whether an entry may be kept. A provider's entries are kept only if they have the attributes of its
+    /// first entry.
     fn admits(&self, info: InfoRef<'_>, form: Form) -> bool {
         let name = info.provider();
         let atomics = form.caps == CAPS[0];
@@ -115,7 +117,7 @@ impl Found {
         })
     }
 
-    /// Keeps an entry that is admitted.
+    /// Keeps an entry if it is admitted.
     fn keep(&mut self, info: InfoRef<'_>, form: Form) -> Result<(), Error> {
         if self.admits(info, form) {
             let copy = info.duplicate();

@@ -32,7 +32,7 @@ fids! {
 }
 
 /// Owns a fid and closes it when dropped. Every libfabric object begins with its `struct fid`, so one pointer serves
-/// for both. A child of fork closes nothing, because that could change what its parent uses.
+/// for both. A child of fork closes nothing, because a close could affect objects that its parent uses.
 pub(crate) struct Owned<T: Fid> {
     object: NonNull<T>,
     birth: Birth,
@@ -81,12 +81,13 @@ impl<T: Fid> Owned<T> {
         closed
     }
 
-    /// Closes the object, which nothing uses from then on.
+    /// Closes the object; nothing uses it afterwards.
     fn end(&self) -> Result<(), CallError> {
         if !self.birth.is_here() {
             return Ok(());
         }
-        // SAFETY: `self` owns the fid; `close` forgets `self` and `drop` ends it, so nothing closes it again.
+        // SAFETY: `self` owns the fid. `close` forgets `self` and `drop` is the last use, so nothing closes
+        // it again.
         check("fi_close", unsafe { ffi::fi_close(self.fid()) })
     }
 }
@@ -102,7 +103,7 @@ impl<T: Fid> Drop for Owned<T> {
 /// A list of `fi_info`, freed when dropped.
 pub(crate) struct InfoList {
     head: *mut ffi::fi_info,
-    /// What `head` lies in, if this crate made it and not libfabric.
+    /// The allocation that contains `head` if this crate made the entry; `None` if libfabric did.
     made: Option<NonNull<memory::Entry>>,
 }
 
@@ -112,7 +113,7 @@ unsafe impl Send for InfoList {}
 unsafe impl Sync for InfoList {}
 
 impl InfoList {
-    /// A list of libfabric's, which the caller hands over.
+    /// A list that libfabric allocated. The caller passes its ownership.
     fn of(head: *mut ffi::fi_info) -> InfoList {
         InfoList { head, made: None }
     }
@@ -164,7 +165,8 @@ pub(crate) struct InfoRef<'a> {
 impl<'a> InfoRef<'a> {
     /// An owned copy of this entry alone.
     pub(crate) fn duplicate(self) -> Result<Info, CallError> {
-        // SAFETY: `info` is a live entry; fi_dupinfo copies it with all that it points to.
+        // SAFETY: `info` is a live entry; fi_dupinfo copies it with everything that its pointers
+        // reach.
         let copy = unsafe { ffi::fi_dupinfo(self.info) };
         if copy.is_null() {
             return Err(CallError {
@@ -201,19 +203,19 @@ impl<'a> InfoRef<'a> {
         unsafe { &*self.info.tx_attr }
     }
 
-    /// Whether any of the mode words says that the provider writes to the contexts of operations.
+    /// Whether any of the mode words says that the provider writes to operation contexts.
     pub(crate) fn claims_contexts(self) -> bool {
         let claims = ffi::FI_CONTEXT | ffi::FI_CONTEXT2;
         (self.info.mode | self.domain_attr().mode | self.tx_attr().mode) & claims != 0
     }
 
-    /// The address of endpoints of this entry, in the entry's format; empty if it has none.
+    /// The source address of the entry, in the entry's format; empty if it has none.
     pub(crate) fn source(self) -> &'a [u8] {
         if self.info.src_addr.is_null() {
             return &[];
         }
-        // SAFETY: fi_getinfo and fi_dupinfo give an address that is not NULL `src_addrlen` bytes, and it lives as long as
-        // the entry.
+        // SAFETY: an address from fi_getinfo or fi_dupinfo that is not NULL has `src_addrlen` bytes, and it lives as long
+        // as the entry.
         unsafe { std::slice::from_raw_parts(self.info.src_addr.cast(), self.info.src_addrlen) }
     }
 
@@ -326,10 +328,10 @@ impl Hints {
         self
     }
 
-    /// Asks for one provider by name.
+    /// Restricts the query to one provider by name.
     pub(crate) fn provider(self, name: &CStr) -> Hints {
         // SAFETY: fi_allocinfo allocated `fabric_attr`; its name is NULL or from strdup, and fi_freeinfo frees the
-        // new one.
+        // new name.
         unsafe {
             let fabric = &mut *(*self.info.head).fabric_attr;
             libc::free(fabric.prov_name.cast());

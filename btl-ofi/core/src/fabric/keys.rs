@@ -13,9 +13,10 @@ const LONG: usize = size_of::<u64>();
 
 /// The keys of one provider.
 pub(super) enum Keys {
-    /// Numbers of 64 bits that nobody can guess: providers over TCP let anybody use a key.
+    /// Random numbers of 64 bits, because a provider over TCP lets any process that guesses a key use it.
     Random,
-    /// Small and dense: shorter keys can be guessed anyway, and some providers serve small ones better (cxi, fi_cxi(7)).
+    /// Small and dense numbers. Shorter keys can be guessed anyway, and some providers handle small keys better (cxi,
+    /// fi_cxi(7)).
     Dense(Dense),
 }
 
@@ -32,7 +33,8 @@ struct State {
 }
 
 impl Keys {
-    /// For a provider with keys of `bytes` bytes; 0 if it does not say.
+    /// The kind of keys for a provider with keys of `bytes` bytes; 0 if the provider does not
+    /// report the size.
     pub(super) fn of(bytes: usize) -> Keys {
         if bytes >= LONG {
             return Keys::Random;

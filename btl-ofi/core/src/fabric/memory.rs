@@ -1,6 +1,6 @@
-//! The provider `memory`: libfabric's objects for a transport that reaches all peers by memory. It carries no data and needs
-//! no libfabric, so it opens at once. Rings, mapped memory and cross-memory attach make all operations. A peer that they do
-//! not reach is refused when it is connected (`engine::peers`).
+//! The provider `memory`: libfabric's objects for a transport that reaches all peers by memory. It carries no data and
+//! needs no libfabric, so it opens at once. Rings, mapped memory and cross-memory attach make all operations. A peer that
+//! they do not reach is refused when this process connects it (`engine::peers`).
 //!
 //! It is used only if the user names it (`btl_ofi_provider_include`).
 
@@ -17,18 +17,18 @@ use crate::base::params::Options;
 pub(crate) const NAME: &str = "memory";
 const NAME_C: &CStr = c"memory";
 const DOMAIN_NAME: &CStr = c"node";
-/// The address of every endpoint: addresses need not differ, because processes identify peers.
+/// The address of every endpoint. Addresses need not differ, because processes identify peers.
 const ADDRESS: &[u8] = NAME_C.to_bytes_with_nul();
 
 const NOT_SERVED: isize = -(ffi::FI_ENOSYS as isize);
 const NOTHING: isize = -(ffi::FI_EAGAIN as isize);
 
-/// Whether the user names the provider.
+/// Whether the user named the provider.
 pub(crate) fn is_named(options: &Options) -> bool {
     options.provider.include.iter().any(|name| name == NAME)
 }
 
-/// The error of a transport that cannot be opened with this provider.
+/// The error if no transport can be opened with this provider.
 pub(crate) fn refused(why: String) -> Error {
     Error::NoProvider {
         wanted: String::new(),
@@ -36,7 +36,7 @@ pub(crate) fn refused(why: String) -> Error {
     }
 }
 
-/// Why the provider cannot be used with these options.
+/// The reason why the provider cannot be used with these options; `None` if it can.
 pub(crate) fn refusal(options: &Options) -> Option<String> {
     if !options.peers.same_node {
         return Some(String::from("btl_ofi_same_node is off"));
@@ -45,7 +45,7 @@ pub(crate) fn refusal(options: &Options) -> Option<String> {
     options.two_sided().then(|| String::from(why))
 }
 
-/// The entry that libfabric would return, with all that it points to.
+/// The entry that libfabric would return, with all structures that it points to.
 pub(super) struct Entry {
     info: ffi::fi_info,
     tx: ffi::fi_tx_attr,
@@ -85,21 +85,22 @@ impl Entry {
         }
     }
 
-    /// What the entry looks like to others.
+    /// The `fi_info` in the entry.
     pub(super) fn info(entry: NonNull<Entry>) -> *mut ffi::fi_info {
-        // SAFETY: the entry lives, and this makes a pointer only.
+        // SAFETY: the entry lives, and this only makes a pointer.
         unsafe { &raw mut (*entry.as_ptr()).info }
     }
 
     /// # Safety
-    /// The entry came from [`new`](Self::new), and nothing uses it any more.
+    /// The entry came from [`new`](Self::new), and nothing uses it afterwards.
     pub(super) unsafe fn free(entry: NonNull<Entry>) {
-        // SAFETY: `new` made it with `Box::into_raw`, and the caller guarantees that nobody frees it again.
+        // SAFETY: `new` made it with `Box::into_raw`, and the caller guarantees that nothing frees it
+        // again.
         drop(unsafe { Box::from_raw(entry.as_ptr()) });
     }
 }
 
-/// Opens the fabric, in `fi_fabric`'s place. Its functions open the other objects.
+/// Opens the fabric in place of `fi_fabric`. Its functions open the other objects.
 ///
 /// # Safety
 /// `out` is writable.
@@ -109,11 +110,12 @@ pub(super) unsafe fn open_fabric(out: *mut *mut ffi::fid_fabric) -> c_int {
     0
 }
 
-/// An object that is never written, so all transports may share it. Its functions get only its address.
+/// An object that is never written, so that all transports may share it. Its functions use only its
+/// address.
 #[repr(transparent)]
 struct Shared<T>(T);
 
-// SAFETY: nothing writes the object or what it points to, and its functions keep no state.
+// SAFETY: nothing writes the object or the memory that it points to, and its functions keep no state.
 unsafe impl<T> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
@@ -267,7 +269,7 @@ static REGION: Shared<ffi::fi_ops> = Shared(ffi::fi_ops {
     ops_set: None,
 });
 
-/// Each region is an object of its own, because it holds its key.
+/// Each region is a separate object, because it holds its key.
 unsafe extern "C" fn register(
     _: *mut ffi::fid,
     attr: *const ffi::fi_mr_attr,
@@ -332,7 +334,8 @@ unsafe extern "C" fn read_error(
 }
 
 unsafe extern "C" fn name(_: *mut ffi::fid, out: *mut c_void, length: *mut usize) -> c_int {
-    // SAFETY: the caller passes a readable and writable length, and so much room (man fi_cm).
+    // SAFETY: the caller passes a readable and writable length, and a buffer of that length (man
+    // fi_cm).
     unsafe {
         let room = length.replace(ADDRESS.len());
         if room < ADDRESS.len() {

@@ -1,8 +1,8 @@
 //! Passes the user's copy functions to the provider (`FI_SET_OPS_HMEM_OVERRIDE`, man fi_domain).
 //!
-//! libfabric's functions receive one kind of memory and one device for all runs; the user's receive a kind per run.
-//! libfabric passes no context pointer. A fixed number of static function pairs translates, one pair per domain with
-//! overrides.
+//! libfabric's functions receive one kind of memory and one device for all runs; the user's functions receive a kind
+//! per run. libfabric passes no context pointer, so the translation uses a fixed number of static function pairs,
+//! one pair for each domain with overrides.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use plugin_api::IoVec;
 
 use crate::mem::copy::Copier;
 
-/// Runs whose kinds fit in a buffer on the stack.
+/// The kinds of this many runs fit in a buffer on the stack.
 const STACK_RUNS: usize = 16;
 /// Domains of one process that can have overrides at the same time.
 const PAIRS: usize = 4;
@@ -39,7 +39,7 @@ fn take(copier: Copier) -> Option<usize> {
     })
 }
 
-/// `struct fi_hmem_override_ops`, the same in every release that has it.
+/// `struct fi_hmem_override_ops`; it is the same in every release that has it.
 #[repr(C)]
 struct ProviderOps {
     size: usize,
@@ -49,7 +49,7 @@ struct ProviderOps {
         unsafe extern "C" fn(c_int, u64, *const IoVec, usize, u64, *const c_void, usize) -> isize,
 }
 
-/// Calls with an array of `count` equal kinds.
+/// Runs `call` with an array of `count` equal kinds.
 fn with_kinds<R>(iface: c_int, count: usize, call: impl FnOnce(*const u32) -> R) -> R {
     let iface = u32::try_from(iface).unwrap_or(u32::MAX);
     if count <= STACK_RUNS {
@@ -104,7 +104,7 @@ static OPS: [ProviderOps; PAIRS] = [ops::<0>(), ops::<1>(), ops::<2>(), ops::<3>
 pub(crate) struct Offer {
     pair: Option<usize>,
     taken: bool,
-    /// The last answer of fi_set_ops; 0 before the first.
+    /// The last return code of fi_set_ops; 0 before the first call.
     answer: c_int,
 }
 
@@ -113,8 +113,8 @@ impl Offer {
         self.taken
     }
 
-    /// Whether the provider uses the functions that are set: 0, or the error with which it refused them. -FI_ENOSYS
-    /// for functions that it was not offered.
+    /// Returns 0 if the provider uses the functions that are set; otherwise the error with which it refused them,
+    /// or -FI_ENOSYS if they were not offered.
     pub(crate) fn answer(&self) -> c_int {
         match (self.taken, self.answer) {
             (true, _) => 0,
@@ -123,7 +123,7 @@ impl Offer {
         }
     }
 
-    /// Makes the provider use `copier` from now on. Returns the result of fi_set_ops.
+    /// Lets the provider use `copier` from now on. Returns the result of fi_set_ops.
     ///
     /// # Safety
     /// `domain` is live.
@@ -134,7 +134,7 @@ impl Offer {
         self.pair = Some(pair);
         *lock(pair) = Some(copier);
         if self.taken {
-            // The provider has this pair already; the pair now calls the new functions.
+            // The provider already has this pair; the pair now calls the new functions.
             return 0;
         }
         let ops: *const ProviderOps = &OPS[pair];

@@ -1,4 +1,5 @@
-//! The other interfaces of the chosen provider: those that serve as rails, and why the first one is preferred to each.
+//! The other interfaces of the chosen provider: the ones that serve as rails, and the reasons why the chosen interface
+//! is preferred.
 
 use crate::base::params::{Options, Place};
 use crate::fabric::device::Device;
@@ -16,7 +17,7 @@ pub(super) fn place(info: InfoRef<'_>) -> Place {
     }
 }
 
-/// The interfaces that serve as rails beside the chosen one, the preferred first.
+/// The interfaces that serve as rails beside the chosen one, in order of preference.
 pub(super) fn rails(
     device: &Device,
     rest: &[Info],
@@ -46,7 +47,7 @@ pub(super) fn rails(
     found
 }
 
-/// The interfaces that the chosen provider has besides its own, with the reasons against them.
+/// The other interfaces of the chosen provider, each with the reason against it.
 pub(super) fn passed_over(
     device: &Device,
     rest: &[Info],

@@ -4,13 +4,14 @@ use std::ffi::c_void;
 
 /// Words that the provider may read and write until its endpoints are closed.
 pub(crate) struct OwnMemory {
-    /// From a box. A pointer, because the provider accesses the words while this process holds references to `self`.
+    /// The pointer of a box. It is a raw pointer, because the provider accesses the words while this process holds
+    /// references to `self`.
     words: *mut [u64],
 }
 
 // SAFETY: the memory belongs to this object.
 unsafe impl Send for OwnMemory {}
-// SAFETY: a shared `OwnMemory` gives copies of a pointer only.
+// SAFETY: a shared `OwnMemory` only copies a pointer.
 unsafe impl Sync for OwnMemory {}
 
 impl OwnMemory {

@@ -1,5 +1,5 @@
-//! Completion policy: makes a completion mean "visible at the target" with each provider, and decides how the provider's quirks
-//! (`quirks`) affect operations. No other module decides this.
+//! Completion policy: decides for each provider how a completion comes to mean "visible at the target", and how the
+//! provider's quirks (`quirks`) affect operations. No other module makes these decisions.
 //!
 //! | path | asked of the provider | used for |
 //! | --- | --- | --- |
@@ -10,13 +10,13 @@
 //! | by order | a plain completion, and a read behind it (`confirmation`) | puts, where delivery-complete is missing or means sent, and reads come behind puts |
 //! | returned | a plain completion | gets, fetching atomics: data returned; updates by shm itself, and where puts go by order |
 //!
-//! `peer::route` selects the path of each peer. `sm::channel` holds the rings; `carrier::ring::transfers` chooses ring put and
-//! ring get while the target is fast.
+//! `peer::route` selects the path of each peer. `sm::channel` holds the rings. `carrier::ring::transfers` chooses ring put
+//! and ring get while the target answers fast.
 //!
-//! Each operation yields a completion-queue entry. The entry of an operation with a callback carries the address of
-//! its operation record. The entry of an untracked operation carries its endpoint and the phases that count it
-//! (`peer::outstanding`). It needs no record, unless the provider uses the context itself (`FI_CONTEXT`,
-//! `FI_CONTEXT2`), or puts go by order: a put that is completed keeps its record until it is confirmed.
+//! Each operation yields a completion-queue entry. The entry of an operation with a callback carries the address of its
+//! operation record. The entry of an untracked operation carries its endpoint and the phases that count it
+//! (`peer::outstanding`). It needs no record, unless the provider uses the context itself (`FI_CONTEXT`, `FI_CONTEXT2`), or
+//! puts go by order: a completed put then keeps its record until it is confirmed.
 
 use libfabric_sys as ffi;
 
@@ -35,32 +35,33 @@ pub(crate) const DELIVERED: u64 = (ffi::FI_DELIVERY_COMPLETE | ffi::FI_COMPLETIO
 pub(crate) struct Policy {
     /// Whether puts go by order: a read that is posted behind completed puts confirms them (`confirmation`).
     pub(crate) by_order: bool,
-    /// Whether the provider's atomics are executed by processors, each element by one atomic instruction. Then those
-    /// of this crate may be mixed with them.
+    /// Whether processors execute the provider's atomics, each element by one atomic instruction. Then this crate's
+    /// atomics may change the same elements.
     pub(crate) processor_atomics: bool,
     /// Whether small transfers and atomics to peers of other nodes travel as messages (`fabric::msg`).
     pub(crate) messages: bool,
-    /// Whether the host sends and receives messages of its own (`btl_ofi_mode`).
+    /// Whether the host sends and receives two-sided messages (`btl_ofi_mode`).
     pub(crate) two_sided: bool,
-    /// Whether messages are open beside the provider's own atomics, for applies.
+    /// Whether messages are open for applies, although the provider executes atomics itself.
     pub(crate) applies: bool,
     /// Whether all peers of this provider are on this node.
     pub(crate) one_node: bool,
-    /// Whether the provider carries nothing, so that memory must reach every peer.
+    /// Whether the provider carries no data, so that memory must reach every peer.
     pub(crate) memory_only: bool,
     /// Whether the provider executes operations of peers without calls of this process (FI_PROGRESS_AUTO).
     pub(crate) serves_itself: bool,
-    /// Whether a poll that finds nothing makes system calls.
+    /// Whether a poll that finds no completion makes system calls.
     pub(crate) polls_kernel: bool,
-    /// The headers before the data, where that goes by a stream of the kernel (`engine::compound::streams`).
+    /// Sizes of the headers before the data, if the data goes through a stream of the kernel
+    /// (`engine::compound::streams`).
     pub(crate) headers: Option<Headers>,
-    /// Whether the provider says nothing of a peer that refuses its connection, at the address that the peer published.
+    /// Whether the provider reports no error if a peer refuses its connection.
     pub(crate) hides_refusals: bool,
-    /// Whether an operation that has neither a callback nor an operand to keep goes without a record (untracked).
+    /// Whether an operation without callback and without an operand to keep gets no operation record (untracked).
     pub(crate) untracked: bool,
     /// Whether updates are posted as fetching atomics whose results are discarded.
     pub(crate) updates_fetch: bool,
-    /// Most outstanding operations of one context.
+    /// Maximum outstanding operations of one context.
     pub(crate) depth: u32,
     /// Whether a fetching atomic may be posted only to a context with no outstanding operation, and only to a peer
     /// from which this process has read before.
@@ -125,7 +126,7 @@ fn goes_by_order(info: InfoRef<'_>) -> bool {
     needs_read_order(info) && orders_reads(info)
 }
 
-/// Whether nothing confirms puts, unless reads come behind them.
+/// Whether only a read behind them can confirm puts.
 pub(crate) fn needs_read_order(info: InfoRef<'_>) -> bool {
     let quirks = Quirks::of(&info.provider());
     let confirmed = confirms(info) && quirks.loses_order_by().is_none();
@@ -159,9 +160,9 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         depth: quirks.depth(),
         fetch_alone,
         self_by_copy: quirks.has(Trait::CrashesOnItself),
-        // A fetching atomic that is posted alone waits for the operations before it.
+        // A fetching atomic that must be posted alone waits for the operations before it.
         dead_peer_blocks: quirks.has(Trait::BlocksOnMissingAnswer) || fetch_alone,
-        // An error without context may be of a read that confirms puts.
+        // An error without context may belong to a read that confirms puts.
         reports_for_others: quirks.has(Trait::ReportsForOthers) || by_order,
         updates_fetch: quirks.has(Trait::FreesUpdatesTwice) || by_order,
         atomics_ordered: orders_atomics(info) || quirks.has(Trait::OrdersAtomics),
@@ -169,14 +170,14 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
 }
 
 impl Policy {
-    /// Whether the provider executes atomics of peers without calls of this process. Not where atomics go as messages: that
-    /// provider may refuse them, even if it advertises FI_ATOMIC.
+    /// Whether the provider executes atomics of peers without calls of this process. False if atomics go as messages: such
+    /// a provider may refuse atomics, even if it advertises FI_ATOMIC.
     pub(crate) fn serves_atomics_itself(&self) -> bool {
         self.serves_itself && !self.messages
     }
 
-    /// Whether atomics of all peers come as commands, to their ring or as messages, so that the provider executes none of them. A peer
-    /// that does not exchange messages is refused where this process does.
+    /// Whether all atomics of peers arrive as commands, in their ring or as messages, so that the provider executes none.
+    /// If this process exchanges messages, it refuses a peer that does not.
     pub(crate) fn is_by_commands(&self) -> bool {
         self.messages || self.memory_only
     }
@@ -186,13 +187,13 @@ impl Policy {
         self.messages || self.two_sided
     }
 
-    /// Whether the transport posts receives and sends messages, for whatever purpose.
+    /// Whether the transport posts receives and sends messages, for any purpose.
     pub(crate) fn has_messages(&self) -> bool {
         self.posts_messages() || self.applies
     }
 
-    /// Describes in one line how completions come to be, with the ways of one node if `local`, or the reason why there are
-    /// none. Messages carry puts of up to `limit` bytes.
+    /// Describes in one line how completions are made. With `local` `Ok`, includes the paths within a node; otherwise
+    /// includes the reason why there are none. Messages carry puts of up to `limit` bytes.
     pub(crate) fn describe(&self, local: Result<(), &str>, limit: usize) -> String {
         let mut parts: Vec<&str> = Vec::new();
         if local.is_ok() {
@@ -248,7 +249,7 @@ impl Policy {
     }
 }
 
-/// The reason why peers of this node must not be reached by memory with this provider, if the user gave one.
+/// The reason why memory must not reach peers of this node with this provider, if the user gave one.
 pub(crate) fn keeps_apart(info: InfoRef<'_>, options: &Options) -> Option<String> {
     if !options.peers.same_node {
         return Some(String::from("btl_ofi_same_node is off"));
@@ -285,8 +286,8 @@ pub(crate) fn longest_answer(info: InfoRef<'_>) -> usize {
     }
 }
 
-/// Words of the longest batch of large commands, which gathers while another one is on the way: over TCP, a message and its answer take
-/// longer than 16 KB of their bytes.
+/// Words of the longest batch of large commands, which collects commands while another batch is outstanding. Over TCP, a
+/// message and its answer take longer than 16 KB of their bytes.
 pub(crate) fn longest_batch(info: InfoRef<'_>) -> usize {
     match prefers_messages(info) && info.ep_attr().max_msg_size >= 8 * LONG_BATCH {
         true => LONG_BATCH,
@@ -294,9 +295,9 @@ pub(crate) fn longest_batch(info: InfoRef<'_>) -> usize {
     }
 }
 
-/// Largest put, and largest get, in bytes that travels as a message. Gets may be longer where answers are long: the target copies
-/// the bytes of a put once more than the provider would, those of a get only as often. None where only the provider's atomics
-/// are forgone: its transfers need no progress of the target.
+/// Sizes in bytes of the largest put and the largest get that travel as a message. Gets may be longer if answers may be
+/// long. The target copies the bytes of a put once more than the provider would, but those of a get equally often. Both are
+/// 0 if only the provider's atomics are forgone: its transfers need no progress of the target.
 pub(crate) fn message_limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {
     if forgoes_atomics(&info.provider()) {
         return (0, 0);
@@ -308,7 +309,8 @@ pub(crate) fn message_limits(info: InfoRef<'_>, options: &Options) -> (usize, us
     }
 }
 
-/// Bytes on the way to a peer of this machine at a time, by large transfers and by messages each; [`NO_WINDOW`] away from TCP.
+/// Maximum outstanding bytes to a peer of this machine: large transfers and messages may each have this many. [`NO_WINDOW`]
+/// without TCP.
 pub(crate) fn stream_window(info: InfoRef<'_>, options: &Options) -> usize {
     match (
         Quirks::of(&info.provider()).headers(),
@@ -319,8 +321,8 @@ pub(crate) fn stream_window(info: InfoRef<'_>, options: &Options) -> usize {
     }
 }
 
-/// The window to a peer: other machines have none. The pace that it avoids is one of connections inside a machine, and the kernel
-/// sizes its buffers by what the network holds.
+/// The window to a peer. Peers on other machines have none. The window avoids a pace that TCP sets inside a machine.
+/// Between machines, the kernel sizes its buffers by the capacity of the network.
 pub(crate) fn window_to(peer: &Endpoint, window: usize) -> usize {
     match peer.has(SAME_MACHINE) {
         true => window,
@@ -328,16 +330,17 @@ pub(crate) fn window_to(peer: &Endpoint, window: usize) -> usize {
     }
 }
 
-/// The window has no limit.
+/// A window without limit.
 pub(crate) const NO_WINDOW: usize = usize::MAX;
 
 /// Bytes of a packet of loopback, and of other connections inside a machine.
 pub(crate) const PACKET: usize = 64 * 1024;
-/// No less than the bytes of the provider's header before a message.
+/// At least the size of the provider's header before a message.
 pub(crate) const PACKET_HEADER: usize = 64;
 
-/// Returns how much `bytes`, sent at once, count in the window: whole packets of loopback. TCP counts packets. The header may
-/// push a few bytes out of the last full packet into one more packet. Less than a packet shares a packet with other sends.
+/// Returns how many bytes `bytes` bytes, sent at once, take in the window: whole packets of loopback. TCP counts packets.
+/// The header may push a few bytes out of the last full packet into one more packet. A send of less than a packet shares a
+/// packet with other sends.
 pub(crate) const fn in_window(bytes: usize) -> usize {
     match bytes < PACKET {
         true => bytes,
@@ -362,22 +365,22 @@ pub(crate) fn limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {
         narrow(options.offer.put_limit),
         narrow(options.offer.get_limit),
     );
-    // The order that is promised holds for puts up to this size.
+    // The provider guarantees the order only for puts up to this size.
     match needs_read_order(info) {
         true => (put.min(info.ep_attr().max_order_raw_size), get),
         false => (put, get),
     }
 }
 
-/// Whether to request access to device memory from the provider. Not where CMA or our local copies replace its
-/// transfers: neither works on device memory. Nor where puts go by order: a read of host memory does not prove that bytes
-/// before it have reached a device.
+/// Whether to request access to device memory from the provider. False if CMA or this crate's copies replace its
+/// transfers, because neither works on device memory. Also false if puts go by order: a read of host memory does not
+/// prove that earlier bytes have reached a device.
 pub(crate) fn takes_devices(info: InfoRef<'_>) -> bool {
     let quirks = Quirks::of(&info.provider());
     quirks.copied_by_cma().is_none() && !quirks.has(Trait::CrashesOnItself) && !goes_by_order(info)
 }
 
-/// Whether a request for ordered atomics leaves the provider's puts as fast.
+/// Whether the provider's puts stay as fast when ordered atomics are requested.
 pub(crate) fn wants_atomic_order(info: InfoRef<'_>) -> bool {
     !Quirks::of(&info.provider()).has(Trait::OrderCosts)
 }
@@ -394,7 +397,7 @@ pub(crate) fn keeps_files(provider: &str) -> bool {
     Quirks::of(provider).has(Trait::KeepsFiles)
 }
 
-/// Whether a variable of libfabric is set to a value that libfabric takes as true.
+/// Whether a variable of libfabric is set to a value that libfabric reads as true.
 fn is_set(variable: &str) -> bool {
     std::env::var(variable).is_ok_and(|value| is_true(&value))
 }

@@ -11,7 +11,7 @@ use crate::fabric::fids::{Hints, HintsMut, Info, InfoList, InfoRef};
 use crate::fabric::msg::wire;
 use crate::fabric::ranking::source;
 
-/// Oldest supported release, the one whose headers the bindings were made for.
+/// The oldest supported release; the bindings were made from its headers.
 pub(super) const OLDEST_API: u32 = ffi::version(1, 14);
 
 /// Newest API version for which this code was written.
@@ -22,13 +22,13 @@ pub(super) const SUPPORTED_MR: u32 = ffi::FI_MR_VIRT_ADDR
     | ffi::FI_MR_ALLOCATED
     | ffi::FI_MR_PROV_KEY
     | ffi::FI_MR_ENDPOINT
-    // Concerns buffers of collective operations, which this transport does not use.
+    // This mode concerns buffers of collective operations, which this transport does not use.
     | ffi::FI_MR_COLLECTIVE;
 
-/// Every present bit of registration modes.
+/// All present bits of registration modes.
 pub(super) const EVERY_MR: u32 = !OLD_MR;
 
-/// The two old modes, which are combined with no other.
+/// The two old modes, which cannot be combined with other modes.
 const OLD_MR: u32 = ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE;
 
 /// Orders among atomics that keep accumulates ordered without a wait.
@@ -52,7 +52,7 @@ impl Calling {
     }
 }
 
-/// The API version to request. Fails without a libfabric that can be used.
+/// The API version to request. Fails if no usable libfabric is found.
 pub(super) fn api() -> Result<u32, Error> {
     let unusable = |found: String| {
         let reason = format!(
@@ -76,18 +76,19 @@ pub(super) fn api() -> Result<u32, Error> {
     Ok(installed.min(NEWEST_API))
 }
 
-/// The capabilities to request: RMA and atomics, or RMA and messages, with which the transport makes atomics itself.
+/// The capabilities to request: RMA with atomics, or RMA with messages. With messages, the transport makes the
+/// atomics itself.
 pub(super) const CAPS: [u64; 2] = [
     (ffi::FI_RMA | ffi::FI_ATOMIC) as u64,
     (ffi::FI_RMA as u64) | ffi::FI_MSG as u64,
 ];
 
-/// Whether the provider advertises atomics. Some do so and have none (`AtomicTable::missing`).
+/// Whether the provider advertises atomics. Some providers advertise atomics and have none (`AtomicTable::missing`).
 pub(super) fn has_atomics(info: InfoRef<'_>) -> bool {
     info.raw().caps & CAPS[0] == CAPS[0]
 }
 
-/// Whether this is one of the old registration modes.
+/// Whether the mode is one of the two old registration modes.
 pub(super) fn is_old(mr_mode: u32) -> bool {
     mr_mode & OLD_MR != 0
 }
@@ -121,16 +122,16 @@ pub(crate) fn link_speed(info: InfoRef<'_>) -> u32 {
     })
 }
 
-/// Whether the provider takes messages as long as those of the transport.
+/// Whether the provider accepts messages as long as the transport's longest.
 pub(crate) fn takes_messages(info: InfoRef<'_>, options: &Options) -> bool {
     info.raw().caps & u64::from(ffi::FI_MSG) != 0
         && info.ep_attr().max_msg_size >= wire::longest(options.two_sided())
-        // Contexts of messages are numbers (`op::marked`), and no place for a provider to write to.
+        // The contexts of messages are numbers (`op::marked`), so the provider must not write to them.
         && !info.claims_contexts()
 }
 
-/// Asks libfabric for the entry of `info` (same provider, domain and addresses) with the hints that `more` adds. The entry keeps
-/// those of its message orders that are in `orders`. `None` if no such entry `fits`.
+/// Asks libfabric for the entry of `info` (same provider, domain and addresses) with the hints that `more` adds. The entry
+/// keeps only those of its message orders that are in `orders`. `None` if no such entry `fits`.
 pub(super) fn richer_entry(
     info: &Info,
     (options, calling): (&Options, Calling),
@@ -142,7 +143,7 @@ pub(super) fn richer_entry(
     let info = info.get();
     let (name, domain) = (info.provider(), info.domain());
     let mr_mode = info.domain_attr().mr_mode as u32;
-    // The old modes are not combined with the present bits.
+    // The old modes cannot be combined with the present bits.
     let allowed = match is_old(mr_mode) {
         true => mr_mode,
         false => mr_mode | SUPPORTED_MR,
@@ -188,7 +189,8 @@ pub(super) fn query(
     ask().doing(|| String::from("asking libfabric for providers"))
 }
 
-/// Makes libfabric load and initialise its providers, by a query that finds none. Later queries show a failure.
+/// Makes libfabric load and initialise its providers, by a query that matches none. If this fails, later
+/// queries report the failure.
 pub(super) fn initialise() {
     if let Ok(api) = api() {
         let _ = query(api, Some("none"), |_| ());
@@ -207,7 +209,7 @@ pub(super) fn write_hints(
     *h.mode = ffi::FI_CONTEXT | ffi::FI_CONTEXT2;
     h.ep.type_ = ffi::FI_EP_RDM;
     h.domain.mr_mode = mr_mode as i32;
-    // One thread at a time uses each context (endpoint and queue); this is the weakest sufficient model. A host that
+    // One thread at a time uses each context (endpoint and queue). This is the weakest sufficient model. A host that
     // never calls from two threads at once needs no locks.
     h.domain.threading = if calling.threaded {
         ffi::FI_THREAD_COMPLETION

@@ -1,9 +1,9 @@
 //! Quirks of providers, as data: the only place that names providers. `policy` asks for traits and decides how they affect
 //! operations.
 //!
-//! A provider may match several rows of [`QUIRKS`] and has the traits of all: libfabric joins the names of layers, so
-//! that `tcp;ofi_rxm` is rxm over tcp. To describe a provider, add a row or a trait to its row, with the reason and
-//! where it was read or observed; to act on something new, add a [`Trait`]. Versions are those of libfabric.
+//! A provider may match several rows of [`QUIRKS`] and has the traits of all of them, because libfabric joins the names of
+//! layers: `tcp;ofi_rxm` is rxm over tcp. To describe a provider, add a row, or add a trait to its row, with the reason
+//! and its source. To describe a new behaviour, add a [`Trait`]. Versions are those of libfabric.
 
 use libfabric_sys as ffi;
 
@@ -14,78 +14,81 @@ use crate::fabric::memory;
 /// A peculiarity that changes the transport's behaviour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Trait {
-    /// It is refused, for this reason: it does not do what it says, and nothing else in its answers tells that.
+    /// The provider is refused, for this reason: it breaks a promise, and its other attributes do not show this.
     NotServed(&'static str),
-    /// Delivery-complete is sound from this version of the provider on.
+    /// Delivery-complete works correctly from this version of the provider on.
     SoundFrom(u32),
-    /// It reports delivery when it has only sent the data. Reads come behind the puts before them on a connection, and so
-    /// confirm them, unless this variable of libfabric asks for several connections to a peer.
+    /// The provider reports delivery when it has only sent the data. On one connection, reads come behind the puts before
+    /// them and so confirm them. This fails if this variable of libfabric requests several connections to a peer.
     ConfirmsSending { unless_several: &'static str },
-    /// Opened with atomics, it refuses a registration inside a live one, and forgets the live one: atomics of peers to that
-    /// fail from then on. So it is opened without, and targets execute atomics.
+    /// If the provider is opened with atomics, it refuses a registration inside a live one and forgets the live one. Peers'
+    /// atomics to that region then fail. So it is opened without atomics, and targets execute them.
     LosesRegions,
-    /// Its puts and gets are replaced by CMA, unless this variable of libfabric forbids CMA.
+    /// CMA replaces the provider's puts and gets, unless this variable of libfabric forbids CMA.
     CopiedByCma { unless: &'static str },
-    /// Processors execute its atomics, each element by one atomic instruction. NICs do not execute atomics in this
-    /// way; for other providers this is unknown.
+    /// Processors execute the provider's atomics, each element by one atomic instruction. NICs do not execute atomics in
+    /// this way; it is unknown for other providers.
     ProcessorAtomics,
-    /// All its peers are on this node.
+    /// All peers of the provider are on this node.
     OneNode,
-    /// It carries nothing: peers that memory does not reach are refused.
+    /// The provider carries no data: a peer that memory does not reach is refused.
     MemoryOnly,
-    /// It keeps its endpoints as files in `/dev/shm` (`shm_room`, `shm_orphans`).
+    /// The provider keeps its endpoints as files in `/dev/shm` (`shm_room`, `shm_orphans`).
     KeepsFiles,
-    /// A poll that finds nothing makes system calls.
+    /// A poll that finds no completion makes system calls.
     PollsKernel,
-    /// It connects by TCP when it first sends, at the address that a peer published. While it is not connected, it says
-    /// `FI_EAGAIN`, also if the peer refuses the connection, and tries again at each call.
+    /// The provider connects by TCP at its first send, to the address that a peer published. Until it is connected, it
+    /// returns `FI_EAGAIN`, even if the peer refuses the connection, and tries again at each call.
     HidesRefusals,
-    /// It makes RMA and atomics in software, and acknowledges each operation: messages serve small ones better.
+    /// The provider makes RMA and atomics in software, and acknowledges each operation. Messages are faster for small
+    /// operations.
     PrefersMessages,
-    /// Its data goes through a stream of the kernel. The data of a put, and of the answer to a get, follows headers of the
-    /// given sizes.
+    /// The provider's data goes through a stream of the kernel. The data of a put, and of the answer to a get, follows
+    /// headers of the given sizes.
     Streams(Headers),
-    /// It sends a message of more than 16 KiB, its own header included, in parts, which takes it longer than two messages.
+    /// The provider sends a message of more than 16 KiB, with its own header, in parts. This takes longer than two
+    /// messages.
     SendsInParts,
-    /// An update with delivery-complete is answered twice, and a fetching atomic is not.
+    /// The provider answers an update with delivery-complete twice, and a fetching atomic once.
     FreesUpdatesTwice,
-    /// Atomics from one origin to one target take effect in order without a request for it.
+    /// The provider executes atomics from one origin to one target in order, without a request for order.
     OrdersAtomics,
-    /// A request for any order makes its puts slower.
+    /// A request for any order makes the provider's puts slower.
     OrderCosts,
-    /// A missing answer blocks the later ones.
+    /// A missing answer blocks all later answers.
     BlocksOnMissingAnswer,
     /// An error without context may belong to an operation of a peer.
     ReportsForOthers,
-    /// Transfers to this process itself crash it.
+    /// A transfer to this process itself crashes the provider.
     CrashesOnItself,
-    /// Transfers must fit in one packet, of the provider's inject size.
+    /// A transfer must fit in one packet, of the provider's inject size.
     SinglePackets,
-    /// Most outstanding operations of one context.
+    /// Maximum outstanding operations of one context.
     Depth(u32),
-    /// Only one fetching atomic at a time has the right result, only to a peer from which was read before, and only while
-    /// no other processor changes the element.
+    /// A fetching atomic returns the right result only if it is the only one outstanding, if this process has read from
+    /// the peer before, and if no other processor changes the element meanwhile.
     MixesUpFetches,
-    /// It needs this variable in the environment.
+    /// The provider needs this environment variable.
     Needs(Setting),
 }
 
-/// Bytes of the headers before the data of a put, and of the answer to a get.
+/// Sizes in bytes of the headers before the data of a put, and before the data in the answer to a get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Headers {
     pub(crate) put: u64,
     pub(crate) get: u64,
 }
 
-/// Those of tcp and net (1.17, seen by `strace`; a header of 16 bytes, and for a put the 24 of its target).
+/// The headers of tcp and net (1.17, seen with `strace`): 16 bytes, and for a put another 24 bytes for its
+/// target.
 const OF_TCP: Headers = Headers { put: 40, get: 16 };
 
-/// Names of providers, compared with the name that libfabric gives.
+/// Patterns for the names of providers, compared with libfabric's name.
 enum Names {
     Exact(&'static str),
     Prefix(&'static str),
     Suffix(&'static str),
-    /// All of these occur in the name.
+    /// All of these strings occur in the name.
     Containing(&'static [&'static str]),
 }
 
@@ -102,15 +105,16 @@ const QUIRKS: &[Row] = &[
             Trait::KeepsFiles,
             // libfabric's common functions (prov/util, util_atomic.c, compare-and-swap loops).
             Trait::ProcessorAtomics,
-            // shm copies by `process_vm_writev` too, but then notifies the target through a command queue, for
+            // shm also copies by `process_vm_writev`, but then notifies the target through a command queue, for
             // counters and completions that this transport does not use. The queue costs more than the copy, and once
             // it is full, a target without progress blocks all operations.
             Trait::CopiedByCma {
                 unless: "FI_SHM_DISABLE_CMA",
             },
-            // shm returns the buffer of an update with delivery-complete to the target's pool twice: at the target,
-            // and when the answer is read (prov/shm of 1.17, smr_progress_inject_atomic and smr_progress_resp_entry).
-            // Two operations then share a buffer, and the process crashes. A fetching atomic returns its buffer once.
+            // shm returns the buffer of an update with delivery-complete to the target's pool twice: first at the
+            // target, and again when the origin reads the answer (prov/shm of 1.17, smr_progress_inject_atomic and
+            // smr_progress_resp_entry). Two operations then share a buffer, and the process crashes. A fetching
+            // atomic returns its buffer once.
             Trait::FreesUpdatesTwice,
             // shm executes all atomics to one target through that target's one command queue, first in, first out
             // (prov/shm).
@@ -137,10 +141,10 @@ const QUIRKS: &[Row] = &[
         traits: &[
             // libfabric's common functions (prov/util, util_atomic.c, compare-and-swap loops).
             Trait::ProcessorAtomics,
-            // sockets reports an error without context for an operation that a peer began towards this process and
-            // did not finish because it died (observed with 1.17). Errors of this process's operations always carry
-            // their context (prov/sockets, sock_pe_report_tx_error). To attribute such an error to this process would
-            // fail an operation to a living peer that is about to complete.
+            // sockets reports an error without context if a peer began an operation towards this process and died
+            // before its end (observed with 1.17). Errors of this process's operations always carry their context
+            // (prov/sockets, sock_pe_report_tx_error). If this process took such an error for its own, it would fail
+            // an operation to a living peer that is about to complete.
             Trait::ReportsForOthers,
             Trait::Needs(Setting {
                 variable: "FI_SOCKETS_PE_WAITTIME",
@@ -149,14 +153,14 @@ const QUIRKS: &[Row] = &[
             }),
         ],
     },
-    // These poll sockets, each time by a system call, below other layers too.
+    // These providers poll sockets, each time with a system call, and also below other layers.
     Row {
         names: Names::Prefix("sockets"),
         traits: &[Trait::PollsKernel],
     },
     Row {
         names: Names::Prefix("tcp"),
-        // A killed peer on another host, observed with 1.17.
+        // Observed with 1.17 after a peer on another host was killed.
         traits: &[
             Trait::PollsKernel,
             Trait::HidesRefusals,
@@ -170,7 +174,7 @@ const QUIRKS: &[Row] = &[
     },
     Row {
         names: Names::Prefix("net"),
-        // A killed peer on another host, observed with 1.17.
+        // Observed with 1.17 after a peer on another host was killed.
         traits: &[
             Trait::PollsKernel,
             Trait::HidesRefusals,
@@ -181,7 +185,8 @@ const QUIRKS: &[Row] = &[
     Row {
         names: Names::Prefix("efa"),
         traits: &[
-            // In libfabric's numbering of provider versions. Open MPI's btl/ofi refuses older ones too.
+            // This is libfabric's numbering of provider versions. Open MPI's btl/ofi also refuses older
+            // versions.
             Trait::SoundFrom(ffi::version(112, 0)),
             // libfabric's common functions (prov/util, util_atomic.c, compare-and-swap loops).
             Trait::ProcessorAtomics,
@@ -192,29 +197,31 @@ const QUIRKS: &[Row] = &[
         traits: &[
             // libfabric's common functions (prov/util, util_atomic.c, compare-and-swap loops).
             Trait::ProcessorAtomics,
-            // An answer of 16 KiB takes 46 to 83 us, one of 12 KiB 22 to 35 us (observed with 1.17 over tcp).
+            // An answer of 16 KiB takes 46 to 83 us, an answer of 12 KiB takes 22 to 35 us (observed with 1.17 over
+            // tcp).
             Trait::SendsInParts,
         ],
     },
     Row {
         names: Names::Containing(&["verbs", "ofi_rxm"]),
         traits: &[
-            // rxm passes puts and reads on to one reliable connection of verbs (prov/rxm, rxm_rma.c), in which a read is
-            // executed behind the puts before it (InfiniBand). Several connections: libfabric 2.
+            // rxm passes puts and reads to one reliable connection of verbs (prov/rxm, rxm_rma.c). On this connection, a
+            // read is executed behind the puts before it (InfiniBand). libfabric 2 can use several connections.
             Trait::ConfirmsSending {
                 unless_several: "FI_OFI_RXM_NUM_MSG_EPS",
             },
-            // The cache of verbs gives memory inside a live registration the key of that (prov/verbs, verbs_mr.c). With
-            // atomics, rxm lists regions by key: it refuses a key that is listed, and on the way out takes it off the list
-            // (prov/rxm, rxm_mr_regattr; libfabric's issue 9133). Its atomics are executed by the target's processor too.
+            // The cache of verbs gives memory inside a live registration the key of that registration (prov/verbs,
+            // verbs_mr.c). With atomics, rxm lists regions by key. It refuses a key that is already listed, and its error
+            // path removes the key from the list (prov/rxm, rxm_mr_regattr; libfabric's issue 9133). The target's
+            // processor executes rxm's atomics, too.
             Trait::LosesRegions,
         ],
     },
     Row {
         names: Names::Prefix("opx"),
-        // Its fi_getinfo returns the flags of the hints (prov/opx, fi_opx_fillinfo). A write completes when its packets are
-        // acknowledged, whatever was asked, and a target acknowledges a packet whose key it does not know after dropping
-        // it (fi_opx_hfi1.c, FI_OPX_HFI_DPUT_OPCODE_PUT).
+        // opx's fi_getinfo returns the flags of the hints (prov/opx, fi_opx_fillinfo). A write completes when its packets
+        // are acknowledged, whatever completion was requested. A target that does not know a packet's key drops the packet
+        // and acknowledges it (fi_opx_hfi1.c, FI_OPX_HFI_DPUT_OPCODE_PUT).
         traits: &[Trait::NotServed(
             "it returns FI_DELIVERY_COMPLETE as it was asked and promises nothing by it: a put that its target drops \
              completes as if it had arrived",
@@ -225,20 +232,20 @@ const QUIRKS: &[Row] = &[
         traits: &[
             // libfabric's common functions (prov/util, util_atomic.c, compare-and-swap loops).
             Trait::ProcessorAtomics,
-            // rxd crashes when a process sends more than one packet to itself (1.17). Its progress is manual, so
-            // accesses of peers to this process's memory happen in its own calls; transfers to itself are copies.
+            // rxd crashes when a process sends more than one packet to itself (1.17). Its progress is manual, so it
+            // accesses this process's memory for peers only during this process's calls. Transfers to itself are copies.
             Trait::CrashesOnItself,
             // rxd crashes when transfers of more than one packet run in both directions between two processes (1.17).
             Trait::SinglePackets,
-            // rxd hangs when about a thousand operations are outstanding between two processes ("could not get tx
-            // entry"). When the target's socket has no room and drops datagrams, puts complete that never arrived, or hang
-            // (1.17). A socket of 208 KiB (net.core.rmem_default) holds 277 of them: 64 operations of three origins are too
-            // many, and 16 are faster.
+            // rxd hangs if about a thousand operations are outstanding between two processes ("could not get tx entry"). If
+            // the target's socket has no room and drops datagrams, puts that never arrived complete, or puts hang (1.17). A
+            // socket of 208 KiB (net.core.rmem_default) holds 277 datagrams. So 64 operations from each of three origins
+            // are too many, and 16 are also faster.
             Trait::Depth(16),
-            // rxd assigns results of fetching atomics to the wrong operations when two are outstanding (observed with
-            // 1.17: of 256 fetching adds of 1, some return a neighbour's value). It crashes when a fetching atomic is
-            // the first message to a peer. It returns an old value that it reads apart from the atomic: values are fetched
-            // twice when others change the element meanwhile (observed with 1.17, `tests/mixed_routes.rs`).
+            // rxd assigns results of fetching atomics to the wrong operations when two are outstanding (observed with 1.17:
+            // of 256 fetching adds of 1, some return a neighbour's value). It crashes if a fetching atomic is the first
+            // message to a peer. It reads the returned old value separately from the atomic, so two atomics return the same
+            // value if other processors change the element meanwhile (observed with 1.17, `tests/mixed_routes.rs`).
             Trait::MixesUpFetches,
         ],
     },
@@ -254,7 +261,8 @@ impl Names {
         }
     }
 
-    /// Whether the user's lists admit such a provider. True where the lists cannot tell: they name how names begin.
+    /// Whether the user's lists may admit a provider with this name. True for a pattern that the lists cannot
+    /// decide, because they contain beginnings of names.
     fn are_admitted(&self, options: &Options) -> bool {
         match self {
             Names::Exact(start) | Names::Prefix(start) => options.admits(start).is_ok(),
@@ -263,10 +271,10 @@ impl Names {
     }
 }
 
-/// The quirks of one provider. They do not depend on its version.
+/// The quirks of one provider. They do not depend on the provider's version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quirks {
-    /// Bit `i`: row `i` of the table describes the provider.
+    /// Bit `i` is set if row `i` of the table describes the provider.
     rows: u32,
 }
 
@@ -287,7 +295,7 @@ impl Quirks {
         self.traits().any(|found| *found == wanted)
     }
 
-    /// First version whose delivery-complete is sound, if there are others.
+    /// The first version whose delivery-complete works correctly, if earlier versions do not.
     pub(crate) fn sound_from(self) -> Option<u32> {
         self.traits().find_map(|t| match t {
             Trait::SoundFrom(version) => Some(*version),
@@ -295,7 +303,7 @@ impl Quirks {
         })
     }
 
-    /// The reason why the provider is refused, if it is.
+    /// The reason why the provider is refused, if there is one.
     pub(crate) fn not_served(self) -> Option<&'static str> {
         self.traits().find_map(|t| match t {
             Trait::NotServed(why) => Some(*why),
@@ -303,7 +311,8 @@ impl Quirks {
         })
     }
 
-    /// The variable that asks for several connections, of a provider that reports delivery when it has only sent the data.
+    /// The environment variable that requests several connections, for a provider that reports delivery when it has only
+    /// sent the data.
     pub(crate) fn loses_order_by(self) -> Option<&'static str> {
         self.traits().find_map(|t| match t {
             Trait::ConfirmsSending { unless_several } => Some(*unless_several),
@@ -311,7 +320,7 @@ impl Quirks {
         })
     }
 
-    /// For a provider whose puts and gets CMA replaces: the environment variable by which the user forbids CMA.
+    /// The environment variable with which the user forbids CMA, for a provider whose puts and gets CMA replaces.
     pub(crate) fn copied_by_cma(self) -> Option<&'static str> {
         self.traits().find_map(|t| match t {
             Trait::CopiedByCma { unless } => Some(*unless),
@@ -319,7 +328,7 @@ impl Quirks {
         })
     }
 
-    /// The headers before the data, of a provider whose data goes by a stream of the kernel.
+    /// Sizes of the headers before the data, for a provider whose data goes through a stream of the kernel.
     pub(crate) fn headers(self) -> Option<Headers> {
         self.traits().find_map(|t| match t {
             Trait::Streams(headers) => Some(*headers),
@@ -327,7 +336,7 @@ impl Quirks {
         })
     }
 
-    /// Most outstanding operations of one context.
+    /// Maximum outstanding operations of one context.
     pub(crate) fn depth(self) -> u32 {
         let limits = self.traits().filter_map(|t| match t {
             Trait::Depth(limit) => Some(*limit),
@@ -369,7 +378,7 @@ pub(crate) fn admits(options: &Options, wanted: Trait) -> bool {
     admitted(options).any(|found| *found == wanted)
 }
 
-/// Variables that the providers which the user's lists admit need in the environment.
+/// Environment variables for the providers that the user's lists admit.
 pub(crate) fn needs(options: &Options) -> impl Iterator<Item = &'static Setting> {
     admitted(options).filter_map(Trait::setting)
 }

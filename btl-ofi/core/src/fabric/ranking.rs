@@ -1,6 +1,6 @@
-//! The interfaces of providers whose addresses are IP addresses: libfabric lists such a provider once per address, in an
-//! order of its own. Entries are ranked here by the rule of `base::interfaces`, and refused by the user's lists. Entries of
-//! other providers that are on one fabric are ranked by their distance to this process.
+//! The interfaces of providers whose addresses are IP addresses. libfabric lists such a provider once per address, in its
+//! own order. The rule of `base::interfaces` ranks the entries here, and the user's lists may refuse them. Entries of other
+//! providers that are on one fabric are ranked by their distance to this process.
 
 use std::net::IpAddr;
 
@@ -12,10 +12,10 @@ use crate::peer::address::socket_ip;
 use crate::peer::liveness;
 use crate::peer::networks::Networks;
 
-/// Folders of `/sys/class` with devices that providers without IP addresses name.
+/// Folders of `/sys/class` with the devices that providers without IP addresses use as domains.
 const DEVICE_CLASSES: [&str; 2] = ["infiniband", "cxi"];
 
-/// The machine's interfaces, for one selection. The default knows none.
+/// The machine's interfaces, for one selection. The default contains no interface.
 #[derive(Default)]
 pub(crate) struct Ranking {
     interfaces: Interfaces,
@@ -25,15 +25,15 @@ pub(crate) struct Ranking {
 /// The sort key of an entry among those of its provider: rank of its interface, then its fabric, then its distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    /// The largest number if it has no interface.
+    /// Rank of its interface, or the largest number without an interface.
     interface: usize,
-    /// The place of the first entry on its fabric.
+    /// The position of the first entry with the same fabric.
     fabric: usize,
     locality: Locality,
 }
 
 impl Ranking {
-    /// Looks at the machine. If this fails, libfabric's order stays.
+    /// Reads the machine's interfaces. If this fails, libfabric's order stays.
     pub(super) fn find() -> Ranking {
         let found = Interfaces::find().inspect_err(|e| {
             tracing::warn!(
@@ -46,18 +46,20 @@ impl Ranking {
         }
     }
 
-    /// The networks on which peers may meet this process, whose endpoint is called `name`.
+    /// The networks on which peers may meet this process. `name` is the address of this process's
+    /// endpoint.
     pub(crate) fn networks(&self, info: InfoRef<'_>, name: &[u8]) -> Networks {
         let endpoint = socket_ip(info.raw().addr_format, name);
         Networks::publish(liveness::network(), endpoint, &self.interfaces)
     }
 
-    /// The interface of an entry, and its place in the ranking.
+    /// The interface of an entry, and its rank.
     fn of(&self, info: InfoRef<'_>) -> Option<(usize, &Interface)> {
         self.interfaces.with(source(info)?)
     }
 
-    /// How near a device is that has the name of a domain, with the provider's ending or without.
+    /// How near the device of a domain is. The domain's name is the device's name, perhaps with an
+    /// ending of the provider.
     fn locality_of_domain(&self, domain: &str) -> Locality {
         let device = domain.split('-').next().unwrap_or_default();
         if device.is_empty() || device.contains(['/', '.']) {
@@ -70,8 +72,8 @@ impl Ranking {
         each.max().unwrap_or(Locality::Near)
     }
 
-    /// Sorts the entries of each provider by their interfaces. Providers keep their places, and entries without an
-    /// interface come after those with one, in the order of their fabrics.
+    /// Sorts the entries of each provider by their interfaces. Each provider keeps its positions. Entries without
+    /// an interface come after entries with one, in the order of their fabrics.
     pub(super) fn arrange(&self, entries: Vec<Info>) -> Vec<Info> {
         let infos = entries.iter().map(Info::get);
         let fabrics: Vec<String> = infos.clone().map(InfoRef::fabric).collect();
@@ -101,8 +103,8 @@ impl Ranking {
         }
     }
 
-    /// Why an entry is not taken although it is usable: an earlier one of its provider, with the address `chosen`, is.
-    /// `None` if one of them has no interface.
+    /// The reason why a usable entry is not taken: an earlier entry of its provider, with the address `chosen`, is
+    /// preferred. `None` if one of the two entries has no interface.
     pub(super) fn not_preferred(&self, info: InfoRef<'_>, chosen: IpAddr) -> Option<String> {
         let (_, interface) = self.of(info)?;
         let (_, preferred) = self.interfaces.with(chosen)?;
@@ -121,8 +123,8 @@ impl Ranking {
         Some(format!("{preferred} is preferred to {interface}{why}"))
     }
 
-    /// Whether an entry may be a rail beside the entry `chosen`: its interface is of the same kind, and at least half as
-    /// fast, if that is asked. Entries without an interface are taken to be alike.
+    /// Whether an entry may be a rail beside the entry `chosen`: its interface is of the same kind and, with `as_fast`,
+    /// at least half as fast. Entries without an interface count as equal.
     pub(super) fn suits_as_rail(
         &self,
         info: InfoRef<'_>,
@@ -135,7 +137,7 @@ impl Ranking {
         other.kind == first.kind && (!as_fast || other.speed >= first.speed / 2)
     }
 
-    /// Interfaces that are down, with their state, where `chosen` is an entry with an IP address.
+    /// Interfaces that are down, each with its state; empty if `chosen` has no IP address.
     pub(super) fn down(&self, chosen: InfoRef<'_>) -> Vec<(String, String)> {
         let provider = chosen.provider();
         let down = self.interfaces.down.iter();
@@ -148,7 +150,7 @@ impl Ranking {
     }
 }
 
-/// The order of entries, given their provider names and ranks: each provider keeps its places.
+/// The order of entries by rank. Each provider keeps its positions.
 fn order(names: &[String], ranks: &[Rank]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..names.len()).collect();
     for (first, name) in names.iter().enumerate() {
@@ -211,7 +213,8 @@ mod tests {
             locality,
         };
         let (of_none, far, near) = (usize::MAX, Far, Near);
-        // The second fabric of a has the nearest device, and the interface comes first in any case.
+        // The second fabric of provider a has the nearest device. An entry with an interface comes
+        // first in any case.
         let ranks = [
             rank(of_none, 0, far),
             rank(of_none, 1, far),

@@ -9,7 +9,7 @@ use crate::fabric::registered::Registered;
 use crate::fabric::registration::Registrar;
 use crate::mem::handle::Handle;
 
-/// A registered region. Dropping it deregisters.
+/// A registered region. Dropping it deregisters the memory.
 pub struct Region {
     // Closed before the key is returned (see Drop).
     pub(super) mr: Option<Registered>,
@@ -20,7 +20,8 @@ pub struct Region {
     pub(super) registrar: Arc<Registrar>,
     /// The same memory on further rails.
     pub(super) rails: Vec<Region>,
-    /// The file by which peers map the region. Closed last: until the region is withdrawn, they open it.
+    /// The file through which peers map the region. It is closed last, because peers open it until the
+    /// region is withdrawn.
     pub(super) _file: Option<File>,
 }
 
@@ -33,7 +34,8 @@ impl Region {
     /// Deregisters and reports the result.
     ///
     /// # Errors
-    /// The provider refused to close the region; its key is not reused then. [`Error::Forked`] in a child of fork, which changes nothing.
+    /// The provider refused to close the region; the region's key is then not reused. [`Error::Forked`] in a child of fork;
+    /// nothing changes then.
     pub fn close(mut self) -> Result<(), Error> {
         self.registrar.birth.check()?;
         self.remove_device();
@@ -67,7 +69,8 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         if !self.registrar.birth.is_here() {
-            // The registration is the parent's, and so are the tables, which a thread of it may have locked.
+            // The registration belongs to the parent. So do the tables, which a thread of the parent may
+            // have locked at the fork.
             std::mem::forget(self.mr.take());
             return;
         }

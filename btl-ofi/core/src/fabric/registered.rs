@@ -1,5 +1,5 @@
-//! A region at the provider. A region bound to the endpoint (`FI_MR_ENDPOINT`) must be closed before the endpoint, which may
-//! have to be closed at any time. So the device owns such regions, and closes them right before the endpoint.
+//! A region at the provider. A region bound to the endpoint (`FI_MR_ENDPOINT`) must be closed before the endpoint, and the
+//! endpoint may have to be closed at any time. So the device owns such regions, and closes them right before the endpoint.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -11,28 +11,30 @@ use crate::fabric::device::Device;
 use crate::fabric::fids::Owned;
 use crate::mem::device_regions::Descriptor;
 
-/// A region at the provider. Dropping it closes it.
+/// An open region of the provider. Dropping it closes it.
 pub(crate) enum Registered {
     Free(Owned<ffi::fid_mr>),
     Bound(Bound),
 }
 
-/// The parts that a registration takes from a region that is ready for use.
+/// The fields of a region that a registration reads when the region is ready for use.
 pub(super) struct Fields {
-    /// [`ffi::FI_KEY_NOTAVAIL`] if the provider has none.
+    /// [`ffi::FI_KEY_NOTAVAIL`] if the provider has no key.
     pub(super) key: u64,
     pub(super) descriptor: Descriptor,
 }
 
-/// A region that the device keeps, until it is closed with the endpoint.
+/// A region that the device keeps until it is closed, at the latest together with the endpoint.
 pub(crate) struct Bound {
     region: NonNull<ffi::fid_mr>,
     device: Arc<Device>,
 }
 
-// SAFETY: the pointer only names an object of libfabric to the device, which is not tied to a thread.
+// SAFETY: the pointer is only a name of an object of libfabric for the device, and this object is not
+// tied to a thread.
 unsafe impl Send for Bound {}
-// SAFETY: as for `Send`; a shared `Bound` gives no access.
+// SAFETY: the pointer is only a name of an object of libfabric for the device; a shared `Bound` gives
+// no access to the object.
 unsafe impl Sync for Bound {}
 
 impl Registered {
@@ -45,7 +47,8 @@ impl Registered {
     /// Binds a region to the device's endpoint, and enables it.
     ///
     /// # Errors
-    /// The provider's refusal, or -FI_ESHUTDOWN once the endpoint is closed; the region is closed then.
+    /// The provider's refusal, or -FI_ESHUTDOWN if the endpoint is already closed. In both cases the
+    /// region is closed.
     pub(super) fn bound(
         region: Owned<ffi::fid_mr>,
         device: &Arc<Device>,
@@ -59,7 +62,7 @@ impl Registered {
     pub(super) fn close(self) -> Result<(), CallError> {
         match self {
             Registered::Free(region) => region.close(),
-            // Dropping it then finds nothing to close.
+            // The drop that follows finds the region already closed.
             Registered::Bound(bound) => bound.device.close_bound(bound.region),
         }
     }

@@ -1,5 +1,5 @@
-//! Memory registration in every mode that the transport supports. Assigns keys where the provider does not (no
-//! `FI_MR_PROV_KEY`).
+//! Memory registration in every mode that the transport supports. Assigns keys if the provider assigns none
+//! (no `FI_MR_PROV_KEY`).
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -37,7 +37,7 @@ pub(crate) struct Registrar {
     /// Registered device memory.
     pub(super) devices: Arc<DeviceRegions>,
     regions: Lock<Regions>,
-    /// Where peers see which regions they may map, if there are any peers that may.
+    /// The list in which peers find the regions that they may map; `None` if no peer may map regions.
     pub(super) shared: Option<Announced>,
 }
 
@@ -70,9 +70,9 @@ impl Registrar {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// Registers `length` bytes at `base`. The caller passes memory that exists, as `FI_MR_ALLOCATED` requires; its
-    /// pages need not be touched before. Commands alone change elements in it if so said. `rails` is the same memory on further rails.
-    /// Local peers may map it by `file`, from this byte on.
+    /// Registers `length` bytes at `base`. The caller passes existing memory, as `FI_MR_ALLOCATED` requires; its pages need
+    /// not be touched before. With `by_commands`, only commands change elements in the memory. `rails` is the same memory
+    /// on further rails. Local peers may map it through `file`, beginning at the file's offset.
     pub(crate) fn register(
         self: &Arc<Self>,
         (base, length): (*mut c_void, usize),
@@ -143,8 +143,8 @@ impl Registrar {
         self.register((base, length), (access, false), Vec::new(), None)
     }
 
-    /// Registers device memory with a provider that accesses it itself. Passes FI_HMEM_DEVICE_ONLY, unless the
-    /// provider refuses the flag (opx returns -FI_EINVAL).
+    /// Registers device memory with a provider that accesses the memory itself. Passes FI_HMEM_DEVICE_ONLY,
+    /// unless the provider refuses the flag (opx returns -FI_EINVAL).
     pub(crate) fn register_direct(
         self: &Arc<Self>,
         base: *mut c_void,
@@ -313,7 +313,7 @@ fn keys_of(rails: &[Region]) -> RailKeys {
     keys
 }
 
-/// The address of memory that does not extend beyond the address space.
+/// Returns `base` as an address. Refuses memory that extends beyond the address space.
 fn in_memory(base: *mut c_void, length: usize) -> Result<u64, Error> {
     let address = base as u64;
     if address.checked_add(length as u64).is_none() {
@@ -328,7 +328,7 @@ fn in_memory(base: *mut c_void, length: usize) -> Result<u64, Error> {
 fn access_flags(access: Access) -> u64 {
     // Every region is also the origin of puts.
     let mut flags = ffi::FI_WRITE;
-    // Requested only if the region is written: a provider that pins pages then requires the right to write them, and
+    // Requested only if the provider writes the region. A provider that pins pages then requires write access, and
     // refuses read-only memory such as constants and files.
     if access.intersects(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC) {
         flags |= ffi::FI_READ;

@@ -1,5 +1,5 @@
-//! Requests beyond the hints of all providers. Each takes the provider's entry with one more capability if its other
-//! attributes are the same.
+//! Requests beyond the hints of all providers. Each takes the provider's entry with one more capability, if the
+//! entry's other attributes are the same.
 
 use libfabric_sys as ffi;
 
@@ -13,8 +13,8 @@ use crate::fabric::query::{
 };
 use crate::mem::cuda;
 
-/// Requests ordered atomics where that costs nothing: takes the provider's ordered entry if its other attributes are
-/// the same.
+/// Requests ordered atomics if they cost nothing: takes the provider's ordered entry if its other attributes are the
+/// same.
 pub(super) fn with_atomic_order(
     info: Info,
     options: &Options,
@@ -30,8 +30,8 @@ pub(super) fn with_atomic_order(
     Ok(better.unwrap_or(info))
 }
 
-/// Requests messages, where they serve better than the provider's own atomics and small transfers, where it
-/// has no atomics, or where the host needs them.
+/// Requests messages if they are faster than the provider's own atomics and small transfers, if the
+/// provider has no atomics, or if the host needs messages.
 pub(super) fn with_messages(
     info: Info,
     options: &Options,
@@ -52,10 +52,11 @@ pub(super) fn with_messages(
     Ok(better.unwrap_or(info))
 }
 
-/// Requests device memory where there may be some: takes the provider's entry with FI_HMEM if its other attributes
-/// are the same. Not for providers whose transfers are replaced by copies (`policy::takes_devices`).
+/// Requests access to device memory if there may be devices: takes the provider's entry with FI_HMEM if its other
+/// attributes are the same. Does nothing for providers whose transfers are replaced by copies
+/// (`policy::takes_devices`).
 pub(super) fn with_devices(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
-    // FI_MR_HMEM is not combined with the old modes.
+    // FI_MR_HMEM cannot be combined with the old modes.
     let old = is_old(info.get().domain_attr().mr_mode as u32);
     let wanted = options.devices.by_provider;
     let never = wanted == Some(false) || (wanted.is_none() && !cuda::has_driver());
@@ -67,10 +68,11 @@ pub(super) fn with_devices(info: Info, options: &Options, calling: Calling) -> R
         *h.caps |= ffi::FI_HMEM;
     });
     match better {
-        // The devices are counted last: that starts their driver, which costs a process files and time.
+        // The devices are counted last, because the count starts their driver, which costs open files
+        // and time.
         Ok(Some(better)) if wanted.is_some() || cuda::devices() > 0 => Ok(better),
         Ok(_) => Ok(info),
-        // Device memory is optional: without it the entry stays as it is.
+        // Device memory is optional, so without it the entry stays as it is.
         Err(why) => {
             tracing::info!("no access to device memory was asked of the provider: {why}");
             Ok(info)
@@ -78,14 +80,15 @@ pub(super) fn with_devices(info: Info, options: &Options, calling: Calling) -> R
     }
 }
 
-/// [`richer_entry`] with the orders that the entry was asked for.
+/// Calls [`richer_entry`] with the orders that the entry's query requested.
 fn richer(
     info: &Info,
     asked: (&Options, Calling),
     fits: impl Fn(InfoRef<'_>) -> bool,
     more: impl FnOnce(&mut HintsMut<'_>),
 ) -> Result<Option<Info>, Error> {
-    // The order of reads is asked for only where they confirm puts: providers may be slower with it.
+    // The order of reads is requested only if reads confirm puts, because it may make a provider
+    // slower.
     let orders = match policy::needs_read_order(info.get()) {
         true => ATOMIC_ORDER | READ_ORDER,
         false => ATOMIC_ORDER,

@@ -65,9 +65,10 @@ pub struct Candidate {
 pub(crate) struct Chosen {
     pub(crate) device: Device,
     pub(crate) atomics: AtomicTable,
-    /// Refused entries, each with the reason: providers that libfabric lists before the chosen one, and its other interfaces.
+    /// Refused entries, each with the reason: providers that libfabric lists before the chosen one, and other interfaces of
+    /// the chosen one.
     pub(crate) passed_over: Vec<(String, String)>,
-    /// Its other interfaces that serve as rails.
+    /// Other interfaces of the chosen provider that serve as rails.
     pub(crate) rails: Vec<Place>,
     pub(crate) ranking: Ranking,
 }
@@ -140,7 +141,8 @@ fn by_memory(options: &Options) -> Result<Chosen, Error> {
     })
 }
 
-/// The lists that narrowed the choice, the parameter's and libfabric's own, for the end of a sentence.
+/// The lists that narrowed the choice (the parameter's list and libfabric's own), as the end of a
+/// sentence.
 fn wanted(options: &Options, filter: Option<&str>) -> String {
     let include = options.provider.include.join(",");
     let lists = [
@@ -191,7 +193,7 @@ fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Err
             }),
         }
     };
-    // The address of each provider's first entry that is usable.
+    // The address of each provider's first usable entry.
     let mut taken: HashMap<String, IpAddr> = HashMap::new();
     for info in ranking.arrange(offers(options, calling)?) {
         let (name, domain) = (info.get().provider(), info.get().domain());
@@ -244,14 +246,14 @@ fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Err
     Ok(candidates)
 }
 
-/// The lock on opening endpoints that are files, taken if the options admit a provider of such: other processes may
-/// otherwise use the same space.
+/// The lock for the opening of endpoints that are files; `None` if the options admit no provider with such
+/// endpoints. Without the lock, other processes could use the same space.
 fn turn(options: &Options) -> Option<Turn> {
     let admitted = quirks::admits(options, Trait::KeepsFiles);
     if !admitted {
         return None;
     }
-    // The providers are initialised by the first query, which takes longer than the others together.
+    // The first query initialises the providers, and takes longer than all later queries together.
     Turn::take(initialise)
 }
 
@@ -344,7 +346,7 @@ fn try_open(
     }
     let info = with_devices(info, options, calling).map_err(|e| e.to_string())?;
     let device = Device::open(info, options).map_err(|e| e.to_string())?;
-    // A provider may grant atomics to fi_query_atomic for which it was not opened.
+    // fi_query_atomic may grant atomics that the provider was not opened for.
     let advertised = has_atomics(device.info());
     let atomics = match advertised {
         true => AtomicTable::query(&device),
@@ -352,7 +354,7 @@ fn try_open(
     };
     match atomics.missing() {
         None => Ok((device, atomics)),
-        // Rails make no atomics.
+        // Rails need no atomics.
         Some(_) if options.provider.is_rail => Ok((device, atomics)),
         Some(_) if takes_messages(device.info(), options) => {
             Ok((device, AtomicTable::of_targets()))

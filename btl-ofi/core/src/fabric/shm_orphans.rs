@@ -1,8 +1,8 @@
 //! Orphaned segments: finds and removes the files of dead processes in `/dev/shm`.
 //!
 //! The shm provider names an endpoint's segments after its address. Our address names the process: node (kernel and
-//! process-id namespace, see `peer::liveness`), process id and start time. A name therefore tells whether its owner
-//! is gone, and a file of another program, of another container or of a reused process id never matches.
+//! process-id namespace, see `peer::liveness`), process id and start time. So a name shows whether its owner is
+//! dead. A file of another program, of another container or of a reused process id never matches.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,14 +14,14 @@ use crate::peer::liveness::{ProcessId, State};
 const FOLDER: &str = "/dev/shm";
 const PREFIX: &str = "btl_ofi.";
 
-/// Prefix of this process's file names in `/dev/shm`; a `:` or a `.` follows. `None` where the process cannot be
+/// Prefix of this process's file names in `/dev/shm`; a `:` or a `.` follows. `None` if the process cannot be
 /// distinguished from others.
 pub(crate) fn name(node: u64, process: ProcessId) -> Option<String> {
     (node != 0 && process.started != 0)
         .then(|| format!("{PREFIX}{node:016x}.{}.{}", process.pid, process.started))
 }
 
-/// The process that a file name belongs to, if the process runs on this node.
+/// The process that a file name belongs to, if it is a process of this node.
 fn owner(name: &str, node: u64) -> Option<ProcessId> {
     let rest = name.strip_prefix(PREFIX)?;
     let end = rest.find(':').unwrap_or(rest.len());
@@ -52,14 +52,14 @@ fn sweep(folder: &Path, node: u64, wanted: impl Fn(ProcessId) -> bool) {
         let Some(process) = file.to_str().and_then(|name| owner(name, node)) else {
             continue;
         };
-        // Metadata of the entry itself, not of a link's target.
+        // Metadata of the entry itself, not of the target of a link.
         let ours = entry
             .metadata()
             .is_ok_and(|m| m.uid() == user && m.is_file());
         if ours && wanted(process) && process.state() == State::Gone {
             match fs::remove_file(entry.path()) {
                 Ok(()) => tracing::debug!("removed {} of a dead process", entry.path().display()),
-                // Another process removed it first.
+                // Another process removed the file first.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
                 Err(e) => tracing::warn!("cannot remove {}: {e}", entry.path().display()),
             }

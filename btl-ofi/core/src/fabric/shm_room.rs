@@ -1,14 +1,14 @@
 //! Space in `/dev/shm`, where the shm provider keeps a file of 16 MiB per endpoint.
 //!
-//! libfabric (1.17) offers shm only if `/dev/shm` has 16 MiB free per processor, whatever the sizes of the queues:
-//! 256 staging buffers of 32 KiB, rounded up to a power of two. It then writes to the file without allocation of its
-//! pages, so a full `/dev/shm` kills the process (SIGBUS). At opening it writes 3.8 MiB, nearly all of it zeros after
-//! the endpoint's name that are never read. It writes staging buffers only for operations that go through the
-//! provider.
+//! libfabric (1.17) offers shm only if `/dev/shm` has 16 MiB free per processor, whatever the sizes of the queues
+//! are. A file has 256 staging buffers of 32 KiB, rounded up to a power of two. It then writes to the file without
+//! allocating its pages, so a full `/dev/shm` kills the process (SIGBUS). When it opens an endpoint, it writes 3.8
+//! MiB. Nearly all of this is zeros behind the endpoint's name, which are never read. It writes to the staging
+//! buffers only for operations that go through the provider.
 //!
-//! Where space is short, processes therefore open endpoints in [turns](Turn), after a check of the free space. Then
-//! [`trim`] frees the zeros and allocates the pages that are used at any time, some 0.3 MiB. [`allocate`] allocates
-//! the rest before the first operation that goes through the provider. A shortage is the error of a call.
+//! So if space is short, processes open endpoints in [turns](Turn), after a check of the free space. Then [`trim`]
+//! frees the zeros and allocates the pages that may be used at any time, some 0.3 MiB. [`allocate`] allocates the
+//! rest before the first operation that goes through the provider. So a shortage becomes the error of a call.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -21,21 +21,23 @@ use crate::base::sys::{self, Space};
 const FOLDER: &str = "/dev/shm";
 /// Space that libfabric 1.17 uses per endpoint and requires per processor.
 const REGION: u64 = 16 << 20;
-/// With less free space, processes that open at the same time may take each other's space. It suffices for as many
-/// endpoints as one process can have peers (256).
+/// With less free space than this, processes that open endpoints at the same time may take each other's space. It
+/// suffices for as many endpoints as one process can have peers (256).
 const AMPLE: u64 = 256 * REGION;
 /// Longest wait for a turn. A turn of another process takes milliseconds, unless that process is stopped.
 const TURN: Duration = Duration::from_secs(10);
-/// Tries, a millisecond apart, between two looks at whose turn it is.
+/// Number of tries, a millisecond apart, between two checks of who holds the lock.
 const TRIES: u32 = 100;
-/// Holes up to this size hold queues and tables and are allocated at opening. Longer holes are staging buffers.
+/// Holes up to this size contain queues and tables, and are allocated when the endpoint is opened. Longer holes
+/// are staging buffers.
 const SMALL_HOLE: u64 = 512 << 10;
-/// Zeros kept after the last nonzero byte, where libfabric later writes the name of a socket.
+/// Number of zeros that are kept after the last nonzero byte. libfabric later writes the name of a socket
+/// there.
 const MARGIN: u64 = 16 << 10;
 const PAGE: u64 = 4096;
 const CHUNK: usize = 64 << 10;
 
-/// The space of `/dev/shm`.
+/// The space in `/dev/shm`.
 fn measure() -> Result<Space, CallError> {
     sys::space(c"/dev/shm")
 }
@@ -79,20 +81,20 @@ pub(crate) fn no_room() -> Option<String> {
             mib(REGION),
             remedy(4 * REGION)
         )),
-        // libfabric reports other errors of the folder.
+        // libfabric reports other errors with the folder.
         _ => None,
     }
 }
 
-/// A lock on endpoint opening that excludes other processes; dropping it unlocks.
+/// A lock on the opening of endpoints, which excludes other processes. Dropping it unlocks.
 pub(crate) struct Turn {
     _folder: File,
 }
 
 impl Turn {
-    /// Waits for the lock where space is short, after `prepare`, which does what needs no lock. `None` where there is
-    /// enough space for all processes, or another process holds the lock for too long. Any process may lock the folder, so
-    /// one of another user that holds the lock at two looks is not waited for.
+    /// Waits for the lock if space is short. Calls `prepare` first, for work that needs no lock. Returns `None` if there
+    /// is enough space for all processes, or if another process holds the lock for too long. Any process may lock the
+    /// folder. So a process of another user that holds the lock at two consecutive checks is not waited for.
     pub(crate) fn take(prepare: impl FnOnce()) -> Option<Turn> {
         if measure().ok()?.free >= AMPLE {
             return None;
@@ -100,7 +102,7 @@ impl Turn {
         prepare();
         let folder = File::open(FOLDER).ok()?;
         let deadline = Instant::now() + TURN;
-        // A blocking flock would wait for ever for a stopped process.
+        // A blocking flock would wait forever for a stopped process.
         let (mut tries, mut before) = (0u32, Vec::new());
         while !sys::try_lock(&folder).ok()? {
             if Instant::now() >= deadline {
@@ -124,7 +126,7 @@ impl Turn {
     }
 }
 
-/// The processes that hold a lock on a file, as far as this one sees them.
+/// The processes that hold a lock on a file and that this process can see.
 fn holders(file: &File) -> Vec<u32> {
     let Ok(found) = file.metadata() else {
         return Vec::new();
@@ -133,7 +135,7 @@ fn holders(file: &File) -> Vec<u32> {
     let wanted = format!("{major:02x}:{minor:02x}:{}", found.ino());
     let locks = sys::read("/proc/locks").unwrap_or_default();
     let locks = String::from_utf8_lossy(&locks);
-    // 1: FLOCK  ADVISORY  WRITE 1234 00:1a:1 0 EOF
+    // The format of a line: 1: FLOCK ADVISORY WRITE 1234 00:1a:1 0 EOF
     let holds = |line: &str| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
         let [_, "FLOCK", _, _, pid, at, ..] = fields[..] else {
@@ -144,7 +146,7 @@ fn holders(file: &File) -> Vec<u32> {
     locks.lines().filter_map(holds).collect()
 }
 
-/// Whether a process is seen to have another effective user than this one.
+/// Whether a process has another effective user than this process; false if this cannot be read.
 fn is_of_another_user(pid: u32) -> bool {
     let status = sys::read(&format!("/proc/{pid}/status")).unwrap_or_default();
     let status = String::from_utf8_lossy(&status);
@@ -154,7 +156,7 @@ fn is_of_another_user(pid: u32) -> bool {
     effective.is_some_and(|user: u32| user != sys::effective_user())
 }
 
-/// Opens the file of the shm endpoint with this address. Refuses other addresses.
+/// Opens the file of the shm endpoint with this address. Refuses addresses that name no file.
 fn open(address: &[u8]) -> io::Result<File> {
     let other = || io::Error::new(ErrorKind::InvalidInput, "not the address of a file");
     let text = address.strip_prefix(b"fi_shm://").unwrap_or(address);
@@ -176,12 +178,12 @@ fn open(address: &[u8]) -> io::Result<File> {
 }
 
 /// Whether the file of the shm endpoint with this address can be found. True for addresses that name no file, and for
-/// files that this process may not open: libfabric reports what becomes of those.
+/// files that this process may not open: libfabric reports errors of these.
 pub(crate) fn has_file(address: &[u8]) -> bool {
     !open(address).is_err_and(|e| e.kind() == ErrorKind::NotFound)
 }
 
-/// Allocates the pages from `from` to `to`, if that is a range.
+/// Allocates the pages from `from` to `to`. Does nothing if the range is empty.
 fn fill(file: &File, from: u64, to: u64) -> Result<(), CallError> {
     if from < to {
         sys::allocate(file, from, to - from)
@@ -231,8 +233,8 @@ pub(crate) fn trim(address: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Allocates the pages that this endpoint, ours or a peer's, uses for operations through the provider. Pages that it
-/// does not use stay free. The error describes a lack of space.
+/// Allocates the pages that an endpoint, ours or a peer's, uses for operations through the provider. Unused pages
+/// stay free. The error text describes the lack of space.
 pub(crate) fn allocate(address: &[u8]) -> Result<(), String> {
     match allocate_file(address) {
         Err(e) if matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
@@ -242,7 +244,7 @@ pub(crate) fn allocate(address: &[u8]) -> Result<(), String> {
                 remedy(4 * REGION)
             ))
         }
-        // libfabric cannot open such a file either, and reports that.
+        // libfabric cannot open such a file either, and reports the error.
         _ => Ok(()),
     }
 }

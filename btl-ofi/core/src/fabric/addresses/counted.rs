@@ -1,8 +1,8 @@
 //! The uses of each entry of an address vector.
 //!
-//! Most providers number their entries from some address on, with small gaps. Such an entry takes 12 bytes for its count and
-//! key, and about 10 in a table by names; its name is read from the provider. Entries of other providers are kept with their
-//! names.
+//! Most providers number their entries from a first address on, with small gaps. Such an entry takes 12 bytes for its count
+//! and key, and about 10 bytes in a table by names. Its name is read back from the provider. Entries of other providers are
+//! kept with their names.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -12,7 +12,7 @@ use libfabric_sys::fi_addr_t;
 
 /// The longest name that this table reads back.
 const LONGEST: usize = 256;
-/// Numbers that a provider may leave out between two entries.
+/// Maximum numbers that a provider leaves out between two entries.
 const GAP: usize = 16;
 
 /// Reads the name of an entry into a buffer and returns its length; `None` if the provider does not return the name.
@@ -28,12 +28,13 @@ struct Other {
 /// The entries in use.
 #[derive(Default)]
 pub(super) struct Counted {
-    /// The address of the first numbered entry, and the uses of all from there on: 0 for those that are not in use.
+    /// The address of the first numbered entry, and the number of uses of each entry from there on; 0 for an unused
+    /// entry.
     first: fi_addr_t,
     uses: Vec<u32>,
-    /// The keys of their processes.
+    /// The keys of the entries' processes, at the same indices.
     keys: Vec<u64>,
-    /// The places of numbered entries in `uses`, by their names.
+    /// The indices of numbered entries in `uses`, by their names.
     by_name: HashTable<u32>,
     others: HashMap<Box<[u8]>, Other>,
     other_names: HashMap<fi_addr_t, Box<[u8]>>,
@@ -41,7 +42,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// A table with this name at address 0, which has enough uses to stay.
+    /// A table with this name at address 0; the name has enough uses to stay in the table.
     #[cfg(test)]
     pub(super) fn that_keep(name: &[u8]) -> Counted {
         let mut counted = Counted::default();
@@ -58,7 +59,7 @@ impl Counted {
         counted
     }
 
-    /// Begins another use of a name that is in use already.
+    /// Adds a use to a name that is in the table; `None` if it is not.
     pub(super) fn use_again(&mut self, name: &[u8], names: &Names<'_>) -> Option<fi_addr_t> {
         let first = self.first;
         let is_its = |place: &u32| has_name(names, first + u64::from(*place), name);
@@ -71,7 +72,7 @@ impl Counted {
         Some(other.address)
     }
 
-    /// Notes the first use of a name.
+    /// Adds a name with its first use.
     pub(super) fn add(&mut self, name: &[u8], address: fi_addr_t, names: &Names<'_>) {
         match self
             .place(address)
@@ -101,7 +102,7 @@ impl Counted {
         }
     }
 
-    /// Notes the key of an entry's process.
+    /// Sets the key of an entry's process.
     pub(super) fn set_key(&mut self, address: fi_addr_t, key: u64) {
         if let Some(name) = self.other_names.get(&address) {
             if let Some(other) = self.others.get_mut(name) {
@@ -114,7 +115,7 @@ impl Counted {
         }
     }
 
-    /// The key of an entry's process; 0 if none was noted.
+    /// The key of an entry's process; 0 if no key was set.
     pub(super) fn key(&self, address: fi_addr_t) -> u64 {
         if let Some(name) = self.other_names.get(&address) {
             return self.others.get(name).map_or(0, |other| other.key);
@@ -124,7 +125,7 @@ impl Counted {
         kept.copied().unwrap_or(0)
     }
 
-    /// The place for a new entry: a free one, or one shortly behind the last.
+    /// The index for a new entry: an unused index, or one shortly behind the last.
     fn place(&mut self, address: fi_addr_t) -> Option<u32> {
         if self.uses.is_empty() {
             self.first = address;
@@ -137,7 +138,8 @@ impl Counted {
         is_free.then_some(place)
     }
 
-    /// Ends one use of an entry, which is still in the address vector. Returns whether others are left.
+    /// Ends one use of an entry that is still in the address vector. Returns whether the entry has uses
+    /// left.
     pub(super) fn end_use(&mut self, address: fi_addr_t, names: &Names<'_>) -> bool {
         if let Some(name) = self.other_names.get(&address) {
             let Some(other) = self.others.get_mut(name) else {
@@ -181,7 +183,7 @@ fn has_name(names: &Names<'_>, address: fi_addr_t, name: &[u8]) -> bool {
 /// The hash of an entry's name.
 fn hash(hasher: &RandomState, names: &Names<'_>, address: fi_addr_t) -> u64 {
     let mut buffer = [0; LONGEST];
-    // Only entries whose names could be read have places.
+    // Only entries whose names could be read have an index.
     let length = names(address, &mut buffer).unwrap_or(0);
     hasher.hash_one(&buffer[..length])
 }

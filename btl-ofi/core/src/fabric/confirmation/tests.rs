@@ -43,7 +43,7 @@ impl Bench {
         put
     }
 
-    /// Posts the read that is due next; it must be to this peer.
+    /// Posts the read that is due next. The read must be to this peer.
     fn read(&mut self, peer: usize) -> NonNull<Record> {
         assert_eq!(self.confirmations.next(), Some(endpoint(peer)));
         let read = self.take(peer);
@@ -149,11 +149,11 @@ fn puts_are_marked_and_ask_for_no_delivery() {
     ep.rma = &raw mut ops;
     let flags = u64::from(ffi::FI_COMPLETION);
     let all = flags | u64::from(ffi::FI_DELIVERY_COMPLETE);
-    // SAFETY: the endpoint has the function that is called.
+    // SAFETY: the endpoint has the called function.
     assert!(unsafe { writemsg_to_confirm(&mut ep, &message, all) } < 0);
     assert_eq!(*SEEN.lock().unwrap(), None, "no record");
     message.context = record.as_ptr().cast();
-    // SAFETY: the endpoint has the function that is called.
+    // SAFETY: the endpoint has the called function.
     assert_eq!(unsafe { writemsg_to_confirm(&mut ep, &message, all) }, -7);
     let context = Marked::Put(record).context().addr();
     assert_eq!(*SEEN.lock().unwrap(), Some((context, flags)));

@@ -1,4 +1,4 @@
-//! A batch: commands that gather for one target until they are sent, and the steps that follow their answer.
+//! A batch: commands for one target that are sent together, and the steps that follow their answer.
 
 mod ending;
 
@@ -20,24 +20,25 @@ const FIRST_WORDS: usize = 128;
 
 /// An operation of a batch that has a callback or a result.
 struct Pending {
-    /// Its number in the batch.
+    /// The operation's number in the batch.
     entry: u32,
-    /// Where its result begins among the words of results, and the number of its bytes; 0 if it has none.
+    /// The first word of its result among the words of results, and the result's size in bytes; 0 if it
+    /// has none.
     at: u32,
     size: u32,
-    /// Where the result goes.
+    /// The destination of the result.
     result: *mut u8,
     finished: Finished,
 }
 
 impl Pending {
-    /// Words of its result.
+    /// Size of its result in words.
     fn words(&self) -> u32 {
         self.size.div_ceil(size_of::<u64>() as u32)
     }
 }
 
-/// Numbers of untracked operations in each phase that counts them: the context's phases and, within each, the peer's.
+/// Counts of untracked operations by phase: the index is the context's phase, then the peer's.
 type Untracked = [[u32; 2]; 2];
 
 /// Memory for the message of a batch, and for its operations that have a callback or a result.
@@ -50,43 +51,46 @@ pub(super) struct Memory {
 /// A batch of a line.
 #[derive(Default)]
 pub(crate) struct Batch {
-    /// The message.
+    /// The words of the message.
     pub(super) words: Vec<u64>,
-    /// What it counts in the window of its line, once it was sent.
+    /// The bytes that it takes in the window of its line after it was sent.
     pub(super) counted: usize,
-    /// Most words of the batch, and as many of them as there is memory for; most words if what it takes beyond is large.
+    /// Maximum words of the batch; the part of them for which memory is allocated; and the maximum words if the commands
+    /// beyond are large.
     most: usize,
     limit: usize,
     longest: usize,
-    /// Most words of the answer, without its header.
+    /// Maximum words of the answer, without its header.
     most_answered: u32,
     entries: u32,
-    /// The entries that are sends, which are not reported.
+    /// Number of entries that are sends; they have no completion.
     sends: u32,
-    /// Words of results, and one for each entry: those of the answer if all entries fail.
+    /// Words of results plus one word per entry, which names the entry if it fails.
     answered: u32,
-    /// Key and cookie of the last command's region; no cookie is 0.
+    /// Key and cookie of the last command's region. A cookie is never 0.
     region: (u64, u64),
     pending: Vec<Pending>,
     untracked: Untracked,
     pub(super) sequence: u32,
-    /// Whether the answer to a later batch covers it ([`Kind::Unanswered`]).
+    /// Whether the answer to a later batch covers this batch ([`Kind::Unanswered`]).
     pub(super) unanswered: bool,
     /// Whether the provider still reads the message.
     pub(super) held: bool,
-    /// Whether its operations are over although the provider still reads the message.
+    /// Whether the batch's operations are over although the provider still reads the message.
     pub(super) over: bool,
-    /// The line that sends it: its number and its cookie, since another line may have the number later.
+    /// The number and the cookie of the line that sends the batch. The cookie is needed because another line may get
+    /// the number later.
     pub(super) line: u32,
     pub(super) cookie: u64,
 }
 
-// SAFETY: the pointers are data for the issuers of the operations. They are followed only under the context's lock.
+// SAFETY: the pointers are data for the issuers of the operations, and are dereferenced only under the context's lock.
 unsafe impl Send for Batch {}
 
 impl Batch {
-    /// Makes the batch empty, for a line. `origin` is this process, for an origin's first batch. The batch and its answer have at
-    /// most `most` words each, the batch `longest` with [large commands](Self::has_long_room).
+    /// Begins an empty batch for a line. `origin` is this process if this is the origin's first batch. The batch and its
+    /// answer have at most `most` words each; with [large commands](Self::has_long_room), the batch has at most `longest`
+    /// words.
     pub(super) fn begin(
         &mut self,
         (line, cookie): (u32, u64),
@@ -112,7 +116,8 @@ impl Batch {
         (self.line, self.cookie) = (line, cookie);
     }
 
-    /// Takes the memory of a batch whose message the provider does not read, and that has no operations; `None` if it has none.
+    /// Takes the memory of a batch that has no operations and whose message the provider does not read; `None` if the batch
+    /// has no memory.
     pub(super) fn take_memory(&mut self) -> Option<Memory> {
         let words = std::mem::take(&mut self.words);
         let pending = std::mem::take(&mut self.pending);
@@ -130,24 +135,24 @@ impl Batch {
         self.answered - self.entries
     }
 
-    /// Whether nobody waits for the answer to any of its entries.
+    /// Whether all entries are sends, so that no caller waits for the answer.
     pub(super) fn has_only_sends(&self) -> bool {
         self.entries == self.sends
     }
 
-    /// What its message counts in the window of a line.
+    /// The bytes that the message takes in the window of a line.
     #[inline]
     pub(super) fn in_window(&self) -> usize {
         in_window(size_of_val(&*self.words))
     }
 
-    /// Whether it has no entries. Only heartbeats and messages of another kind are sent so.
+    /// Whether the batch has no entries. Only heartbeats and messages of other kinds are sent without entries.
     pub(super) fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
-    /// Whether a command of this form has room, and memory is there for it, so that [`push`](Self::push) makes no call, nor
-    /// [`expect`](Self::expect), if that `is_expected`.
+    /// Whether a command of this form has room and memory. Then [`push`](Self::push) makes no call, and with `is_expected`
+    /// neither does [`expect`](Self::expect).
     #[inline(always)]
     pub(super) fn takes_at_once(&self, form: &Form, is_expected: bool) -> bool {
         branch();
@@ -180,7 +185,8 @@ impl Batch {
         self.answered + (form.results as u32) < self.most_answered
     }
 
-    /// Whether a send of this form has room: a batch with nothing else may be as long as the longest send.
+    /// Whether a send of this form has room. A batch that has no other entry may be as long as the longest
+    /// send.
     pub(super) fn has_room_for_send(&self, form: &Form) -> bool {
         self.has_room(form)
             || self.has_only_sends()
@@ -188,17 +194,18 @@ impl Batch {
                 && self.has_room_in_answer(form)
     }
 
-    /// Adds a command that has room, with its operands. One of [`count`](Self::count) and [`expect`](Self::expect) follows.
+    /// Adds a command that has room, with its operands. The caller must then call [`count`](Self::count) or
+    /// [`expect`](Self::expect).
     ///
     /// # Safety
-    /// The operands are readable for `size` bytes, for which the form was made.
+    /// The operands are readable for `size` bytes, and the form was made for this size.
     #[inline(always)]
     pub(crate) unsafe fn push(
         &mut self,
         (command, form): (&Command, &Form),
         (operands, size): (Operands, usize),
     ) {
-        // SAFETY: the command has room, of which `write_operands` writes the operands. The caller guarantees the operands.
+        // SAFETY: the command has room, and `write_operands` writes its operands. The caller guarantees the operands.
         unsafe {
             let at = self.begin_entry(command, form);
             write_operands(at, form, (operands, size));
@@ -206,11 +213,11 @@ impl Batch {
         }
     }
 
-    /// Adds a put that has room together with a notification, and both. They are one operation, which the notification's
-    /// answer ends. One of [`count`](Self::count) and [`expect`](Self::expect) follows.
+    /// Adds a put and a notification; the two together have room. They are one operation, which ends with the
+    /// notification's answer. The caller must then call [`count`](Self::count) or [`expect`](Self::expect).
     ///
     /// # Safety
-    /// The operands of the put, whose form it is, are readable. The notification has one word by value.
+    /// The operands of the put are readable, and `form` is the form of the put. The notification has one word by value.
     pub(super) unsafe fn push_notified(
         &mut self,
         (put, form): (&Request, &Form),
@@ -243,7 +250,7 @@ impl Batch {
             compare: 0,
         };
         let form = Form::of_send(size);
-        // SAFETY: there is room for all words, of which the last one may be filled in part only. The caller guarantees that
+        // SAFETY: there is room for all words; `fill` may write only a part of the last word. The caller guarantees that
         // `fill` writes its bytes.
         unsafe {
             let at = self.begin_entry(&command, &form);
@@ -256,7 +263,8 @@ impl Batch {
         self.sends += 1;
     }
 
-    /// Writes a command without its operands, whose place it returns. [`end_entry`](Self::end_entry) follows.
+    /// Writes a command without its operands, and returns the operands' place. The caller must then call
+    /// [`end_entry`](Self::end_entry).
     ///
     /// # Safety
     /// The command has room.
@@ -273,13 +281,14 @@ impl Batch {
         }
     }
 
-    /// Counts a command whose operands were written to this place.
+    /// Counts a command after its operands were written to this place.
     ///
     /// # Safety
     /// [`begin_entry`](Self::begin_entry) returned the place, and all words of operands were written.
     #[inline(always)]
     unsafe fn end_entry(&mut self, operands: *mut u64, form: &Form) {
-        // SAFETY: the words before this place and those of the operands were written, in the memory of `words`.
+        // SAFETY: all words of the message up to the end of these operands were written, in the memory of
+        // `words`.
         unsafe {
             let end = operands.add(form.operands);
             self.words
@@ -289,8 +298,8 @@ impl Batch {
         self.entries += 1;
     }
 
-    /// Makes room for this many more words: for a whole packet, as a batch of more than a few entries mostly is, then for a full batch,
-    /// then for the longest one.
+    /// Makes room for `words` more words. Grows first to a packet, because a batch of several entries mostly takes one,
+    /// then to a full batch, then to the longest batch.
     #[cold]
     #[inline(never)]
     fn make_room(&mut self, words: usize) {
@@ -305,16 +314,18 @@ impl Batch {
         self.limit = self.words.capacity().min(self.most);
     }
 
-    /// Counts the last command as an untracked operation, by the phases of context and peer.
+    /// Counts the last command as an untracked operation in these phases of the context and the peer.
     #[inline(always)]
     pub(crate) fn count(&mut self, context: Phase, peer: Phase) {
         self.untracked[(context & 1) as usize][(peer & 1) as usize] += 1;
     }
 
-    /// The operation of the last command is `finished` when it is answered, and its result goes to `result`.
+    /// Registers the end of the last command: its answer ends the operation `finished`, and its result goes
+    /// to `result`.
     ///
     /// # Safety
-    /// `result` is NULL, or writable for `size` bytes until the operation is over. The form is that of the command.
+    /// `result` is NULL, or writable for `size` bytes until the operation is over. `form` is the form of the
+    /// command.
     #[inline(always)]
     pub(crate) unsafe fn expect(
         &mut self,
@@ -331,7 +342,7 @@ impl Batch {
         });
     }
 
-    /// Writes the header, for the target that has this key; the batch is then complete.
+    /// Writes the header for the target with this key. The batch is then complete.
     pub(super) fn seal(
         &mut self,
         kind: Kind,
@@ -371,7 +382,7 @@ unsafe fn write_operands(at: *mut u64, form: &Form, (operands, size): (Operands,
         if form.operands == 0 {
             return;
         }
-        // The last word may be filled in part only.
+        // The operands may fill only a part of the last word.
         at.add(form.operands - 1).write(0);
         match operands {
             Operands::Value(value) => {

@@ -11,11 +11,12 @@ use crate::mem::regions::Regions;
 use crate::op::responder::{APPLY, COUNT, Command, NOTIFY, Responder, SEND};
 use crate::peer::endpoint::Endpoint;
 
-/// The inbox for a peer's sends; the peer, if this process has connected it; and the batch's receive buffer, if the batch is
-/// still in it.
+/// The inbox for a peer's sends; the peer, if this process has connected it; and the batch's receive buffer, if the batch
+/// is still in its buffer.
 type Sends<'a> = (&'a mut Inbox, Option<NonNull<Endpoint>>, Option<Buffer>);
 
-/// Checks all entries of a batch, which begin at word `first`, before the first one is executed. Its answer may have `most_answered` words.
+/// Checks all entries of a batch, which begin at word `first`. Nothing is executed before all entries are checked. Its
+/// answer may have `most_answered` words.
 pub(super) fn check(
     header: &Header,
     (words, first): (&[u64], usize),
@@ -47,7 +48,8 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Executes a [checked](check) batch of a peer and writes its answer, for the origin that has this key. Puts its sends into the inbox.
+/// Executes a [checked](check) batch of a peer, and writes its answer for the origin with this key. Puts its sends into the
+/// inbox.
 pub(super) fn execute(
     (responder, mut sends): (&mut Responder, Option<Sends<'_>>),
     regions: &Lock<Regions>,
@@ -120,7 +122,7 @@ pub(super) fn execute(
         if let Err(status) = done {
             failures.push(failure(number, status));
             if form.results > 0 {
-                // It has none.
+                // A failed entry has no results.
                 result -= form.results;
                 answer[result..result + form.results].fill(0);
             }
@@ -158,8 +160,8 @@ fn put_all(
     loop {
         let from = words[put.operands..].as_ptr().cast::<u8>();
         let done = match &window {
-            // SAFETY: the operands lie in the message, which has all of their words, and whose memory no command may name. The
-            // caller has locked the region table.
+            // SAFETY: the operands lie in the message, which has all of their words. No command may name the message's
+            // memory. The caller has locked the region table.
             Ok(window) => unsafe { window.put(from, put.address, put.size) },
             Err(status) => Err(*status),
         };
@@ -179,8 +181,8 @@ fn failure(number: u32, Status(status): Status) -> u64 {
     u64::from(number) | u64::from(status as u32) << 32
 }
 
-/// Executes a notification, unless the entry before it failed. Then the notification takes over that failure: the origin
-/// counts the two as one operation.
+/// Executes a notification, unless the entry before it failed. If that entry failed, the notification gets the same
+/// status, because the origin counts the two as one operation.
 #[inline(never)]
 fn notify(
     responder: &mut Responder,

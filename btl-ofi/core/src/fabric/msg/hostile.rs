@@ -1,5 +1,5 @@
-//! Tests with batches that a faulty or hostile origin could send. No batch makes the target panic, access memory outside its
-//! regions, or answer more than was asked for.
+//! Tests with batches that a faulty or hostile origin could send. No batch makes the target panic, access memory outside
+//! its regions, or answer more than the batch asked for.
 
 use std::cell::RefCell;
 
@@ -18,21 +18,22 @@ use crate::op::apply::{Apply, Area, Carried, Change};
 use crate::op::responder::{self, APPLY, Command, GET, NOTIFY, PUT, Responder, SEND};
 
 pub(super) const KEY: u64 = 7;
-/// The target's, and the origin's.
+/// The keys of the target and of the origin.
 pub(super) const OWN_KEY: u64 = 0x6b65_795f_6f66_5f74;
 const ORIGIN_KEY: u64 = 0x6b65_795f_6f66_5f6f;
-/// Words of a window, between words that nothing may change.
+/// Words of a window, and words around the window that nothing may change.
 pub(super) const WORDS: usize = 64;
 pub(super) const GUARD: usize = 256;
 const UNCHANGED: u64 = 0x5555_aaaa_5555_aaaa;
 pub(super) const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// Memory of the target: a window, registered, with memory around it that is not; and the buffer in which messages come.
+/// Memory of the target: a registered window between guard words that are not registered, and the buffer that receives
+/// messages.
 pub(super) struct Memory {
     pub(super) words: Vec<u64>,
     pub(super) handle: Handle,
     pub(super) regions: Lock<Regions>,
-    /// It is as the message before left it.
+    /// The buffer keeps the bytes of the previous message.
     buffer: RefCell<Vec<u64>>,
 }
 
@@ -120,7 +121,7 @@ fn batch(memory: &Memory) -> Vec<u64> {
     message(&commands)
 }
 
-/// A batch of these commands. The operands are ones.
+/// A batch of these commands. All operands are ones.
 fn message(commands: &[Command]) -> Vec<u64> {
     let mut words = vec![0; Header::WORDS];
     let (mut region, mut results) = ((0, 0), 0);
@@ -149,7 +150,7 @@ pub(super) fn read(answer: &mut [u64]) -> (Header, &mut [u64]) {
     Header::read(answer, bytes, ORIGIN_KEY).unwrap()
 }
 
-/// The failures that a target answers to these commands.
+/// The failures in the target's answer to these commands.
 pub(super) fn failures(memory: &Memory, commands: &[Command]) -> Vec<(u32, Status)> {
     let mut answer = treat(memory, &message(commands)).unwrap();
     let (header, words) = read(&mut answer);
@@ -158,10 +159,10 @@ pub(super) fn failures(memory: &Memory, commands: &[Command]) -> Vec<(u32, Statu
     named.iter().map(of).collect()
 }
 
-/// The word that has the length in its lower half.
+/// The header word that has the message's length in its lower half.
 const LENGTH: usize = 5;
 
-/// Gives the bytes of a message to a target. Returns the answer if the message is a valid batch.
+/// Passes the bytes of a message to a target. Returns the answer if the message is a valid batch.
 pub(super) fn treat(memory: &Memory, bytes: &[u64]) -> Option<Vec<u64>> {
     let mut buffer = memory.buffer.borrow_mut();
     let length = bytes.len().min(MOST_ANSWER);
@@ -196,9 +197,10 @@ fn each_kind_is_executed_and_answered() {
     assert_eq!((header.kind, header.entries), (Kind::Answer, 0));
     let results = &words[Header::WORDS..];
     let one = ONES;
-    // The put writes 13 bytes, so the get of words 1 to 3 finds 5 of them in its first word.
+    // The put writes 13 bytes. So the first word of the get, which reads words 1 to 3, has 5 of
+    // these bytes.
     let got = u64::MAX << 40 | one & 0xff_ffff_ffff;
-    // Three halves fill one and a half words; the rest is what the origin sent.
+    // Three operands of half a word fill one and a half words; the origin sent the rest.
     assert_eq!(results, [got, 0, 0, 0, one << 32, 42, 0]);
     assert_eq!(memory.words[GUARD + 4..GUARD + 6], [one; 2]);
     assert_eq!(memory.words[GUARD + 9], one, "zero was expected and found");
@@ -206,7 +208,8 @@ fn each_kind_is_executed_and_answered() {
     assert!(memory.is_intact());
 }
 
-/// A put and its notification are one operation: both are executed, or the answer names only the notification as failed.
+/// A put and its notification are one operation: either both are executed, or the answer names only the notification as
+/// failed.
 #[test]
 fn a_notification_shares_the_fate_of_its_put() {
     let memory = Memory::new();
@@ -239,7 +242,7 @@ fn a_notification_shares_the_fate_of_its_put() {
         (2, bounds),
         (5, bounds),
         (7, Status::PERM),
-        // Nothing of a hostile origin is executed behind its own failure either.
+        // A notification behind a failed notification fails, too. Only a hostile origin sends this.
         (10, bounds),
         (12, Status::BAD_PARAM),
     ];
@@ -254,7 +257,8 @@ fn a_notification_shares_the_fate_of_its_put() {
     assert!(Form::of(8 << 16, 1).is_none());
 }
 
-/// Gets whose results fit in an answer are executed, which the window is too small for; more of them are refused as a whole.
+/// Gets whose results fit in an answer are executed, and fail because the window is too small. A batch whose results do not
+/// fit is refused as a whole.
 #[test]
 fn answers_have_a_longest_length() {
     let memory = Memory::new();
@@ -306,7 +310,8 @@ fn refused_entries_are_named_and_the_others_executed() {
     assert!(memory.is_intact());
 }
 
-/// A message without the key is ignored, whatever its bytes are and whatever the previous message left in the buffer.
+/// A message without the key is ignored, whatever its other bytes are and whatever the previous message left in the
+/// buffer.
 #[test]
 fn strangers_are_not_listened_to() {
     let memory = Memory::new();
@@ -320,7 +325,8 @@ fn strangers_are_not_listened_to() {
         assert!(treat(&memory, &words).is_none());
     }
     assert!(memory.words[GUARD..GUARD + WORDS].iter().all(|w| *w == 0));
-    // One that is right lies in the buffer; every byte that is not the stranger's own is there.
+    // The buffer holds a complete valid batch. So the bytes behind a short message are right, and
+    // only the number of received bytes shows that the message is too short.
     assert!(treat(&memory, &whole).is_some());
     let buffer = &mut *memory.buffer.borrow_mut();
     for bytes in 0..8 * Header::WORDS {
@@ -334,7 +340,7 @@ fn strangers_are_not_listened_to() {
     }
 }
 
-/// A header that claims the length of a batch that came before does not execute that one again.
+/// A header that claims the length of an earlier batch does not execute that batch again.
 #[test]
 fn earlier_messages_are_not_executed_again() {
     let memory = Memory::new();
@@ -350,7 +356,7 @@ fn earlier_messages_are_not_executed_again() {
     }
 }
 
-/// Every prefix, and every batch whose header says another length.
+/// A target refuses every prefix of a batch, and every batch whose header gives another length.
 #[test]
 fn parts_of_a_batch_are_refused() {
     let memory = Memory::new();
@@ -358,7 +364,7 @@ fn parts_of_a_batch_are_refused() {
     for end in 0..whole.len() {
         let mut words = whole[..end].to_vec();
         if end >= Header::WORDS {
-            // The header says the length that the message has.
+            // The header gives the true length of the message.
             words[LENGTH] = words[LENGTH] >> 32 << 32 | end as u64;
         }
         assert!(treat(&memory, &words).is_none(), "{end} words");
@@ -371,7 +377,7 @@ fn parts_of_a_batch_are_refused() {
     assert!(memory.words[GUARD..GUARD + WORDS].iter().all(|w| *w == 0));
 }
 
-/// The answer to a batch that was accepted has the form that its header and the batch give.
+/// The answer to an accepted batch has the form that the header and the batch determine.
 fn holds(memory: &Memory, words: &[u64]) -> Result<(), TestCaseError> {
     if let Some(mut answer) = treat(memory, words) {
         let most = answer.len();
@@ -412,7 +418,7 @@ proptest! {
         let header = Header { kind: Kind::Batch, cookie: 0, line: 0, client: 0, sequence: 0, entries: count, results };
         header.write(OWN_KEY, &mut words);
         holds(&memory, &words)?;
-        // Entries that begin like real ones.
+        // Words that look like the beginning of real entries.
         let codes = [PUT, GET, responder::what(AtomicKind::Fetch, 7, 2), NOTIFY];
         words[Header::WORDS..].iter_mut().step_by(3).zip(codes.iter().cycle()).for_each(|(w, code)| {
             *w = *w & (7 << 32) | u64::from(*code);
@@ -445,7 +451,7 @@ fn transfer(op: AtomicOp) -> Change {
     }
 }
 
-/// A batch with an apply of two runs, which fetches unless it is a put, behind a put.
+/// A batch with a put, and behind it an apply of two runs. The apply fetches, unless it is a put.
 fn batch_of_apply(memory: &Memory, change: Change) -> Vec<u64> {
     let runs = [(1, 8), (40, 16)].map(|(offset, length)| ApplyRun {
         offset,
@@ -456,7 +462,7 @@ fn batch_of_apply(memory: &Memory, change: Change) -> Vec<u64> {
     batch_of_runs(memory, change, &runs)
 }
 
-/// The same with three runs that are listed.
+/// The same batch with three runs that are listed.
 fn batch_of_listed(memory: &Memory, change: Change) -> Vec<u64> {
     let runs = [80, 8, 40].map(|offset| ApplyRun {
         offset,
@@ -507,7 +513,7 @@ fn an_apply_is_answered_with_the_old_values() {
     assert_eq!((header.entries, header.results), (0, 6));
     assert_eq!(words[Header::WORDS..], [ONES >> 8, 0, 0, 0, 0, 0]);
     assert_eq!(memory.words[GUARD + 5..GUARD + 7], [ONES; 2]);
-    // The target has no function for additions of elements that are not aligned, so it changes none.
+    // The target has no function for additions on unaligned elements, so it changes none.
     let memory = Memory::new();
     let mut answer = treat(
         &memory,
@@ -530,7 +536,8 @@ fn an_apply_is_answered_with_the_old_values() {
     assert!(possible(12289, 0).is_none() && possible(40, 12289).is_none());
 }
 
-/// Runs of one length take half a word each, in the order in which they were given; one of them outside is refused with all others.
+/// Runs of one length take half a word each, and are executed in the order in which they are listed. If one of them is out
+/// of bounds, all are refused.
 #[test]
 fn listed_runs_are_executed() {
     let memory = Memory::new();
@@ -582,7 +589,7 @@ fn a_transfer_of_runs_is_executed() {
     let mut answer = treat(&memory, &batch_of_apply(&memory, transfer(AtomicOp::Write))).unwrap();
     let (header, _) = read(&mut answer);
     assert_eq!((header.entries, header.results), (0, 0));
-    // The runs from bytes 1, 25, 40 and 64 on.
+    // The runs at bytes 1, 25, 40 and 64.
     assert_eq!(memory.words[GUARD + 1], ONES >> 56);
     assert_eq!(memory.words[GUARD + 5..GUARD + 7], [ONES; 2]);
     assert_eq!(memory.words[GUARD + 8..GUARD + 11], [ONES, ONES, 0]);
@@ -590,7 +597,8 @@ fn a_transfer_of_runs_is_executed() {
     let (header, words) = read(&mut answer);
     assert_eq!((header.entries, header.results), (0, 6));
     assert_eq!(words[Header::WORDS..], [ONES; 6]);
-    // A target that knows no transfers of runs sees an unknown bit, as this one sees the next.
+    // An older target without transfers of runs sees an unknown bit, just as this target sees the
+    // next bit as unknown.
     let mut words = batch_of_apply(&memory, transfer(AtomicOp::Write));
     let first = 1 << 32 | 0xff << 40 | (AtomicOp::Write as u64) << 48 | 1 << 56;
     let first = words.iter().position(|word| *word == first).unwrap();
@@ -625,7 +633,7 @@ proptest! {
             false => batch_of_apply(&memory, changed),
         };
         for (at, shift, value) in changes {
-            // Behind the header: what it announces holds.
+            // The corrupt word lies behind the header, so that the header stays valid.
             let at = Header::WORDS + at.index(words.len() - Header::WORDS);
             words[at] ^= u64::from(value).rotate_left(shift);
         }
@@ -633,7 +641,8 @@ proptest! {
     }
 }
 
-/// Compares the origin's knowledge of its own commands with the target's findings.
+/// Compares the form that the origin knows for its own commands with the form that the target
+/// computes.
 #[test]
 fn both_sides_see_the_same_form() {
     let codes = AtomicKind::ALL.iter().flat_map(|&kind| {

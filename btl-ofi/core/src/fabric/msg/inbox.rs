@@ -1,4 +1,5 @@
-//! Sends from peers that wait for the host. Progress hands them to the host without the lock.
+//! Sends from peers that wait for the host. Progress passes them to the host without holding the
+//! lock.
 
 use std::collections::HashMap;
 use std::ptr::{self, NonNull};
@@ -7,19 +8,19 @@ use libfabric_sys::fi_addr_t;
 
 use crate::peer::endpoint::Endpoint;
 
-/// Words after which no more messages are received until the host has taken the waiting sends, and the words that each send
-/// counts besides its bytes.
+/// After this many words, no more messages are received until the host has taken the waiting sends. Each send counts its
+/// bytes and `WORDS_OF_ONE` words more.
 const MOST_WORDS: usize = 128 * 1024;
 const WORDS_OF_ONE: usize = size_of::<Sent>() / 8;
 
 /// Sends of at least this many bytes stay in their receive buffer instead of being copied.
 const KEPT: usize = 4096;
 
-/// Where the bytes of a send lie.
+/// The location of a send's bytes.
 enum Place {
-    /// In [`Arrived::bytes`], from this word on.
+    /// In [`Arrived::bytes`], beginning at this word.
     Copied(usize),
-    /// In the buffer of a receive, which is one of [`Arrived::kept`].
+    /// In the buffer of a receive that is listed in [`Arrived::kept`].
     Received(*const u64),
 }
 
@@ -30,12 +31,13 @@ struct Sent {
     place: Place,
 }
 
-/// Sends, in the order in which they came.
+/// Sends, in the order of their arrival.
 #[derive(Default)]
 pub(crate) struct Arrived {
     sends: Vec<Sent>,
     bytes: Vec<u64>,
-    /// Receives whose buffers hold sends, and are not posted until those were handed to the host.
+    /// Receives whose buffers hold sends. They are posted again after the host has taken these
+    /// sends.
     kept: Vec<u32>,
 }
 
@@ -48,7 +50,7 @@ pub(crate) struct Incoming<'a> {
 }
 
 impl Arrived {
-    /// The sends, in the order in which they came.
+    /// The sends, in the order of their arrival.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Incoming<'_>> {
         self.sends.iter().map(|sent| {
             let at = match sent.place {
@@ -59,7 +61,7 @@ impl Arrived {
                 endpoint: sent.endpoint,
                 tag: sent.tag,
                 // SAFETY: the words have at least `size` bytes. The words of a receive are not written before `Inbox::next`
-                // takes this back, and the carrier lives as long as its transport, which hands the sends over.
+                // takes `self` back. The carrier lives as long as its transport, which passes the sends to the host.
                 bytes: unsafe { std::slice::from_raw_parts(at.cast::<u8>(), sent.size) },
             }
         })
@@ -79,34 +81,34 @@ pub(super) struct Buffer {
     pub(super) words: *const u64,
 }
 
-/// The connected peer that sends, as found after a number of changes of the connected peers. Other peers may have been released
-/// since.
+/// The connected peer that sends, valid while the inbox has counted this number of changes of its connected peers. After
+/// more changes, the peer may have been released.
 #[derive(Default)]
 pub(super) struct Sender {
     peer: Option<NonNull<Endpoint>>,
     seen: u64,
 }
 
-/// Received sends that were not handed to the host yet.
+/// Received sends that the host has not taken yet.
 #[derive(Default)]
 pub(super) struct Inbox {
     waiting: Arrived,
-    /// An empty list, so that its allocation is used again.
+    /// An empty list, kept so that its allocation is reused.
     spare: Arrived,
-    /// The thread that hands sends to the host. One at a time does, so that they keep their order.
+    /// The thread that passes sends to the host. Only one thread at a time passes sends, so that they keep their order.
     deliverer: Option<usize>,
-    /// Receives whose buffers are kept, and how many may be: the others are there for answers, which the host's function may
-    /// depend on.
+    /// Number of receives whose buffers are kept, and its maximum. The other receives are left for answers, on which the
+    /// host's function may depend.
     kept: usize,
     most_kept: usize,
     /// The connected peers, by their entries in the address vector; each endpoint has one entry.
     peers: HashMap<fi_addr_t, NonNull<Endpoint>>,
-    /// How often they changed.
+    /// Number of changes of `peers`.
     changes: u64,
 }
 
 impl Inbox {
-    /// An inbox of a carrier with `receives` receives.
+    /// An inbox of a carrier that has `receives` receives.
     pub(super) fn new(receives: usize) -> Inbox {
         Inbox {
             most_kept: receives / 2,
@@ -114,8 +116,8 @@ impl Inbox {
         }
     }
 
-    /// Adds a send of `size` bytes, which are the operands `words`; these begin at word `at` of the buffer, if the message is still
-    /// in one.
+    /// Adds a send of `size` bytes with the operands `words`. If the message is still in its receive buffer, `buffer` has
+    /// the buffer and the word at which the operands begin.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -141,7 +143,7 @@ impl Inbox {
         });
     }
 
-    /// Keeps the buffer of a receive, unless too many are kept.
+    /// Keeps the buffer of a receive, unless too many buffers are kept.
     fn keep(&mut self, receive: u32) -> bool {
         if self.keeps(receive) {
             return true;
@@ -154,7 +156,7 @@ impl Inbox {
         true
     }
 
-    /// Whether sends of the message that came last, in the buffer of this receive, are still there.
+    /// Whether the buffer of this receive still holds sends of the latest message.
     #[inline]
     pub(super) fn keeps(&self, receive: u32) -> bool {
         self.waiting.kept.last() == Some(&receive)
@@ -166,14 +168,15 @@ impl Inbox {
         !self.waiting.sends.is_empty()
     }
 
-    /// Whether nothing more is to be received.
+    /// Whether nothing more may be received.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         let Arrived { sends, bytes, .. } = &self.waiting;
         bytes.len() + WORDS_OF_ONE * sends.len() >= MOST_WORDS
     }
 
-    /// What `thread` is to hand to the host now, unless a thread does that already. [`next`](Self::next) must follow.
+    /// Returns the sends that `thread` must pass to the host now; `None` while another thread passes sends. The
+    /// caller must then call [`next`](Self::next).
     #[inline]
     pub(super) fn begin(&mut self, thread: usize) -> Option<Arrived> {
         if self.deliverer.is_some() || self.waiting.sends.is_empty() {
@@ -189,8 +192,8 @@ impl Inbox {
         self.deliverer
     }
 
-    /// Takes back what was handed to the host, and has `post` post the receives whose buffers were kept. Returns what came
-    /// meanwhile; `None` ends the delivery.
+    /// Takes back the sends that the host has taken, and calls `post` for each receive whose buffer was kept. Returns the
+    /// sends that arrived meanwhile; `None` ends the delivery.
     pub(super) fn next(&mut self, mut done: Arrived, post: impl FnMut(u32)) -> Option<Arrived> {
         self.kept -= done.kept.len();
         done.kept.drain(..).for_each(post);
@@ -208,14 +211,15 @@ impl Inbox {
         std::mem::replace(&mut self.waiting, spare)
     }
 
-    /// Notes a connected peer and its address.
+    /// Adds a connected peer and its address.
     pub(super) fn connect(&mut self, address: fi_addr_t, endpoint: NonNull<Endpoint>) {
         self.changes += 1;
         self.peers.insert(address, endpoint);
     }
 
-    /// Removes a peer that is released. Its waiting sends become sends of a process that is not connected. Sends that a thread
-    /// is handing over still name the peer, so its place stays unused meanwhile (`Transport::disconnect`).
+    /// Removes a peer that is released. Its waiting sends become sends of an unconnected process. Sends that a thread is
+    /// passing to the host still name the endpoint, so the endpoint's memory is not reused meanwhile
+    /// (`Transport::disconnect`).
     pub(super) fn disconnect(&mut self, address: fi_addr_t, endpoint: NonNull<Endpoint>) {
         self.changes += 1;
         for sent in &mut self.waiting.sends {
@@ -257,7 +261,8 @@ mod tests {
         inbox.push((None, 7), (words, 8 * words.len()), Some((buffer, 0)));
     }
 
-    /// Long sends stay in up to half of the receives, short ones and further ones are copied, and all come in order.
+    /// Long sends stay in up to half of the receives. Short sends and further long ones are copied. All arrive in
+    /// order.
     #[test]
     fn half_of_the_receives_is_kept() {
         let messages: Vec<Vec<u64>> = (0..6)
@@ -276,7 +281,7 @@ mod tests {
             let stays = std::ptr::eq(sent.bytes.as_ptr().cast(), words.as_ptr());
             assert_eq!(stays, [0, 2].contains(&words[0]), "{}", words[0]);
         }
-        // What comes meanwhile finds no receive that may be kept.
+        // A send that arrives meanwhile finds no receive that may be kept.
         push(&mut inbox, &messages[0], 20);
         assert!(!inbox.keeps(20));
         let mut posted = Vec::new();
@@ -296,7 +301,7 @@ mod tests {
         assert_eq!(posted, [10, 12, 10]);
     }
 
-    /// Several sends of one message keep its buffer once.
+    /// Several sends of one message keep its buffer only once.
     #[test]
     fn a_buffer_is_kept_once() {
         let words = vec![1u64; LONG];

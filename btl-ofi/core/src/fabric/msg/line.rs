@@ -1,4 +1,4 @@
-//! A line: the origin's side of the messages to one target. It gathers commands in a batch and sends batches in order.
+//! A line: the origin's side of the messages to one target. It adds commands to a batch and sends batches in order.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -8,35 +8,35 @@ use libfabric_sys::fi_addr_t;
 use crate::fabric::msg::wire::{Kind, UNKNOWN};
 use crate::peer::endpoint::Endpoint;
 
-/// Maximum unanswered batches of a line, and maximum batches whose answer may be due. The target keeps batches that arrive
-/// early.
+/// Maximum number of unanswered batches of a line, and maximum number of batches whose answer may be due. The target keeps
+/// batches that arrive early.
 pub(super) const WINDOW: usize = 64;
 pub(super) const MOST_DUE: usize = 8;
-/// Maximum full batches that wait for the window; further commands are refused for the moment.
+/// Maximum number of full batches that wait for the window. Further commands are refused for the moment.
 pub(super) const MOST_WAITING: usize = 4;
-/// An operation batch with room left is sent only while fewer answers than this are due: with more to send, more commands
-/// gather.
+/// An operation batch with room left is sent only while fewer answers than this are due. With more answers due, the batch
+/// collects more commands.
 pub(super) const EAGER: usize = 2;
-/// A send is posted at once while fewer batches than this are unanswered; otherwise sends gather until the next progress. The
-/// number exceeds that of consecutive unanswered batches, which an idle line may have: the next send on an idle line must not
-/// wait for a progress, which the host may not make for long.
+/// A send is posted at once while fewer batches than this are unanswered. Otherwise it waits in a batch until the next
+/// progress. The number exceeds the number of consecutive unanswered batches that an idle line may have: the next send on
+/// an idle line must not wait for progress, which the host may not make for a long time.
 const EAGER_SENDS: usize = 12;
 const _: () = assert!(EAGER_SENDS > MOST_UNANSWERED + 1 && EAGER_SENDS < WINDOW);
 /// Maximum consecutive send batches without an answer. The next batch asks for an answer, which covers them.
 const MOST_UNANSWERED: usize = 7;
 
-/// From the second check without an answer on, the origin asks the target for its progress. The pause between questions
+/// At the second check without an answer, the origin asks the target for a receipt. The pause between two questions
 /// doubles, up to about a minute of checks at the default interval.
 const FIRST_KNOCK: (u32, u32) = (2, 1);
 const MOST_PAUSE: u32 = 256;
 
-/// The caller that requests to send a batch before it is full.
+/// The caller that asks to send a batch before it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asker {
     Progress,
     /// A send that was just added.
     Send,
-    /// A call whose effect peers wait for, and after which this process may compute.
+    /// A call whose effect peers wait for. This process may compute afterwards.
     Peers,
 }
 
@@ -55,39 +55,40 @@ pub(super) struct Line {
     pub(super) key: u64,
     /// Identifies the line together with its number.
     pub(super) cookie: u64,
-    /// The target's number of this client, once its first answer has told it.
+    /// The target's number of this client; unknown before the first answer.
     pub(super) client: u32,
-    /// The batch that gathers commands.
+    /// The batch to which commands are added.
     pub(super) current: Option<u32>,
-    /// Complete batches that are to be sent.
+    /// Complete batches that were not sent yet.
     pub(super) waiting: VecDeque<u32>,
-    /// Batches that were sent and are not answered.
+    /// Batches that were sent and not answered yet.
     pub(super) unanswered: VecDeque<u32>,
-    /// How many of them the answer to a later batch will cover, and how many such batches were sent last in a row.
+    /// Number of these batches that the answer to a later batch will cover, and the latest consecutive batches of
+    /// this kind.
     covered: usize,
     row: Row,
-    /// Bytes of the batches that are not answered, and how many there may be when one is sent.
+    /// Bytes of the unanswered batches, and the limit of these bytes when a batch is sent.
     bytes: usize,
     window: usize,
     /// The number of the next batch.
     pub(super) sequence: u32,
-    /// Checks that still pass before the next question, and those between the last two.
+    /// Number of checks before the next question, and the number of checks between the last two questions.
     knock: (u32, u32),
-    /// The number of the last question, the number of the first batch that had not left then, and the batch that was missing
-    /// when the one before was answered.
+    /// The number of the last question; the number of the first batch that had not left then; and the batch that was
+    /// missing when the question before it was answered.
     pub(super) question: u32,
     pub(super) left: u32,
     pub(super) missing: Option<u32>,
-    /// Whether the provider took no message of the line when it was asked last.
+    /// Whether the provider refused the line's last message for lack of room.
     pub(super) stuck: bool,
-    /// Whether a heartbeat was sent and no answer came since.
+    /// Whether a heartbeat was sent, and no answer has arrived since.
     pub(super) asked: bool,
-    /// Whether the carrier's list of lines with something to send has it.
+    /// Whether the line is in the carrier's list of lines that have something to send.
     pub(super) listed: bool,
 }
 
 impl Line {
-    /// `window`: bytes after which nothing is sent before an answer.
+    /// `window`: unanswered bytes above which nothing is sent before an answer arrives.
     pub(super) fn new(
         (endpoint, address): (NonNull<Endpoint>, fi_addr_t),
         (key, cookie): (u64, u64),
@@ -117,21 +118,21 @@ impl Line {
         }
     }
 
-    /// Notes an answer, which tells the client number.
+    /// Records an answer, which contains the client number.
     pub(super) fn is_answered(&mut self, client: u32) {
         self.client = client;
         (self.stuck, self.asked) = (false, false);
         self.knock = FIRST_KNOCK;
     }
 
-    /// Whether batches were sent that the answer to a later one covers.
+    /// Whether the answer to a later batch will cover batches that were sent.
     #[inline]
     pub(super) fn has_covered(&self) -> bool {
         self.covered > 0
     }
 
-    /// Moves the batches that the answer to the one at `position` covers to `taken`: of those before it, which the target has
-    /// executed, because it keeps their order, those that are not answered themselves.
+    /// Moves the unanswered batches before `position` that have no answer of their own to `taken`. The answer to the batch
+    /// at `position` covers them, because the target executes batches in order.
     pub(super) fn take_covered(
         &mut self,
         position: usize,
@@ -147,8 +148,9 @@ impl Line {
         self.covered -= taken.len() - before;
     }
 
-    /// The kind of a batch of `bytes` bytes that is to be sent now; a caller may wait for an answer to its entries. A window
-    /// has two answers, and behind the first one is room for another batch like this, so that the window does not run empty.
+    /// The kind in which a batch of `bytes` bytes must be sent now. `is_awaited` says that a caller may wait for the
+    /// answer. Two answers are due per window, and after the first of them there is room for another batch of this size. So
+    /// the window does not run empty.
     pub(super) fn kind(&self, is_awaited: bool, bytes: usize) -> Kind {
         let Row { count, bytes: row } = self.row;
         let more = count < MOST_UNANSWERED
@@ -161,7 +163,7 @@ impl Line {
         }
     }
 
-    /// Notes that the first waiting batch was sent, in this kind and with `bytes` bytes.
+    /// Records that the first waiting batch was sent, with this kind and size.
     pub(super) fn is_sent(&mut self, kind: Kind, bytes: usize) {
         self.unanswered.extend(self.waiting.pop_front());
         self.sequence = self.sequence.wrapping_add(1);
@@ -175,7 +177,7 @@ impl Line {
         self.bytes += bytes;
     }
 
-    /// Notes that a batch of `bytes` bytes was answered.
+    /// Records that a batch of `bytes` bytes was answered.
     pub(super) fn has_arrived(&mut self, bytes: usize) {
         self.bytes -= bytes;
     }
@@ -190,13 +192,13 @@ impl Line {
         all
     }
 
-    /// Batches whose answer is due.
+    /// Number of batches whose answer is due.
     #[inline]
     fn due(&self) -> usize {
         self.unanswered.len() - self.covered
     }
 
-    /// Bytes of the batches that are not answered: long ones count whole packets.
+    /// Bytes of the unanswered batches. Long batches count as whole packets.
     #[inline]
     pub(super) fn unanswered_bytes(&self) -> usize {
         self.bytes
@@ -207,8 +209,8 @@ impl Line {
         self.due() > 0
     }
 
-    /// Counts one check of the line. Returns whether the target is to be asked now: batches are unanswered, and the pause, which
-    /// doubles each time, is over.
+    /// Counts one check of the line. Returns whether the origin must ask the target now: batches are unanswered, and the
+    /// pause is over. The pause doubles each time.
     pub(super) fn is_to_knock(&mut self) -> bool {
         let (left, pause) = self.knock;
         if self.unanswered.is_empty() {
@@ -223,12 +225,14 @@ impl Line {
         false
     }
 
-    /// How many answers may be due. The first batch alone introduces this process to the target.
+    /// Maximum number of answers that may be due. The first batch is sent alone, because it introduces this process to
+    /// the target.
     fn most_due(&self) -> usize {
         if self.client == UNKNOWN { 1 } else { MOST_DUE }
     }
 
-    /// Whether a complete batch that counts `bytes` bytes may be sent. If no answer is due, nothing would make room for it.
+    /// Whether a complete batch that takes `bytes` bytes of the window may be sent. If no answer is due, the batch may
+    /// exceed the window, because no answer would make room for it.
     #[inline]
     pub(super) fn may_send(&self, bytes: usize) -> bool {
         let due = self.due();
@@ -236,9 +240,9 @@ impl Line {
         has_room && due < self.most_due() && self.unanswered.len() < WINDOW
     }
 
-    /// Whether the batch that gathers may be sent before it is full. Nobody waits for the answer to one that has only
-    /// sends. So the next progress sends it, even if many answers are due: a process that shares its processor with the target
-    /// would wait long for them.
+    /// Whether the current batch may be sent before it is full. No caller waits for the answer to a batch that has only
+    /// sends. So the next progress sends it, even if many answers are due: a process that shares its processor with the
+    /// target would wait long for these answers.
     #[inline]
     pub(super) fn may_send_early(
         &self,
@@ -253,7 +257,7 @@ impl Line {
         may && self.waiting.is_empty() && self.may_send(bytes)
     }
 
-    /// Whether something is to be sent, now or after an answer.
+    /// Whether something must be sent, now or after an answer.
     pub(super) fn has_more(&self) -> bool {
         self.current.is_some() || !self.waiting.is_empty()
     }

@@ -1,10 +1,10 @@
 //! Messages: the carrier of commands between nodes.
 //!
 //! Providers that execute RMA and atomics in software send a request and an acknowledgement for each operation. Here many
-//! operations share one message, and one answer covers them all. An origin has a [`Line`] to each target. Commands gather in
-//! the line's current [`Batch`]. The batch is sent when it is full, or by the next progress call while few batches are
-//! unanswered: a single operation is sent at once, and with more operations, more of them gather. The target's progress hands
-//! the commands to its responder (`op::responder`), which also serves the rings.
+//! operations share one message, and one answer covers them all. An origin has a [`Line`] to each target. Commands are
+//! added to the line's current [`Batch`]. The batch is sent when it is full, or by the next progress call while few batches
+//! are unanswered. So a single operation is sent at once, and with more operations, more of them share a batch. The
+//! target's progress passes the commands to its responder (`op::responder`), which also serves the rings.
 //!
 //! **Complete means visible**: the answer is sent after the target's processor has executed the batch.
 //!
@@ -12,29 +12,30 @@
 //! early until its turn. So the commands of one origin are executed in the order in which they were issued. The transport does
 //! not request `FI_ORDER_SAS`: rxm offers it, but lets a short message overtake a message that rxm sends in parts (1.17).
 //!
-//! **Room.** A line has at most [`WINDOW`](line::WINDOW) unanswered batches and at most [`MOST_WAITING`](line::MOST_WAITING)
-//! waiting ones; then it refuses commands for the moment. Over TCP within a machine, the line also sends nothing while
-//! `btl_ofi_stream_window` bytes are unanswered (reason: `engine::compound::streams`). The provider keeps messages for which no
-//! receive is posted (`FI_RM_ENABLED`), and returns `FI_EAGAIN` to the sender if it cannot; a later progress sends the rest.
+//! A line has at most [`WINDOW`](line::WINDOW) unanswered batches and at most [`MOST_WAITING`](line::MOST_WAITING) waiting
+//! batches. Beyond these limits it refuses commands for the moment. Over TCP within a machine, the line also sends nothing
+//! more while `btl_ofi_stream_window` bytes are unanswered (reason: `engine::compound::streams`). The provider keeps
+//! messages for which no receive is posted (`FI_RM_ENABLED`). If it cannot, it returns `FI_EAGAIN` to the sender, and a
+//! later progress sends the rest.
 //!
-//! **Introduction.** A target also answers origins that it did not connect itself: an origin's first batch carries the origin's
-//! key and endpoint address, and is sent alone; the answer gives the origin its client number.
+//! **Introduction.** A target also answers origins that it did not connect itself. An origin's first batch carries the
+//! origin's key and endpoint address, and is sent alone. The answer gives the origin its client number.
 //!
 //! **Strangers.** Providers over TCP accept messages from any process. Each process has a random key, published with its
 //! address. Every message to the process begins with the key; other messages are ignored. The provider reports the length of a
 //! message.
 //!
-//! **Sends.** The host's own messages (two-sided) travel in the same batches. Their bytes are copied when they are sent, so no
-//! operation waits for them. Most batches that hold only sends are not answered: the answer to a later batch covers them, or a
-//! receipt. At the target they go to the [inbox](inbox), from which progress hands them to the host without the lock.
+//! **Sends.** The host's own messages (two-sided) travel in the same batches. Their bytes are copied into a batch, so no
+//! operation waits for them. Most batches that hold only sends get no answer: the answer to a later batch, or a receipt,
+//! covers them. At the target they go to the [inbox](inbox), and progress passes them to the host without the lock.
 //!
 //! **Notifications.** A put and the notification behind it travel in one batch. The target executes the notification after
 //! the put, and only if the put succeeded.
 //!
-//! **Buffers.** The origin copies results out of the answer, so the operations of a failed peer can be reported at once. Only
-//! the message itself stays until the provider has sent it.
+//! **Buffers.** The origin copies results out of the answer, so the operations of a failed peer can be reported at once.
+//! Only the message itself is kept until the provider has sent it.
 //!
-//! All of this is used under the lock of the first context.
+//! All of this code runs under the lock of the first context.
 
 mod batch;
 mod execute;
@@ -91,14 +92,14 @@ pub(crate) struct Provider {
     pub(crate) format: u32,
     /// Number of receives to keep posted.
     pub(crate) receives: usize,
-    /// Whether the host sends and receives messages of its own.
+    /// Whether the host sends and receives two-sided messages.
     pub(crate) two_sided: bool,
-    /// Words of the longest answer, and of most batches: [`MOST_WORDS`](wire::MOST_WORDS) or
+    /// Maximum words of an answer and of most batches: [`MOST_WORDS`](wire::MOST_WORDS) or
     /// [`MOST_ANSWER`](wire::MOST_ANSWER).
     pub(crate) answer: usize,
-    /// Words of the longest batch of large commands, no less than `answer`.
+    /// Maximum words of a batch of large commands, not less than `answer`.
     pub(crate) longest: usize,
-    /// Bytes on the way to a peer after which it is sent nothing before an answer.
+    /// Unanswered bytes to a peer above which nothing is sent before an answer arrives.
     pub(crate) window: usize,
     pub(crate) counters: CountersRef,
 }
@@ -111,11 +112,11 @@ pub(crate) struct Messages {
     target: Target,
     /// This process's key: the first word of every message to it.
     key: u64,
-    /// Whether a message came without the key.
+    /// Whether a message without the key has arrived.
     has_met_strangers: bool,
 }
 
-// SAFETY: the pointers are the provider's objects and the endpoints of peers, which are tied to no thread. They are used
+// SAFETY: the pointers are the provider's objects and the endpoints of peers, and are tied to no thread. They are used
 // only under the context's lock.
 unsafe impl Send for Messages {}
 
@@ -162,8 +163,8 @@ impl Messages {
         Ok(messages)
     }
 
-    /// The batch that gathers for a peer, if the last command was for it too, and a command of this form fits without beginning
-    /// another batch and without allocating; nor does [`expect`](Batch::expect) allocate then.
+    /// The peer's current batch if the last command was to the same peer, and if a command of this form fits without a new
+    /// batch and without an allocation. [`expect`](Batch::expect) then allocates nothing either.
     #[inline(always)]
     pub(crate) fn gathering(
         &mut self,
@@ -180,9 +181,9 @@ impl Messages {
         batch.takes_at_once(form, is_expected).then_some(batch)
     }
 
-    /// The batch for a peer, with room for a command of this form: [`Batch::push`] must follow. The flag says that this began
-    /// another batch, because one was full. An error comes before side effects: [`Status::TEMP_OUT_OF_RESOURCE`] if there is
-    /// no room at the moment.
+    /// The batch for a peer, with room for a command of this form. The caller must then call [`Batch::push`]. The flag says
+    /// that a new batch was begun because the last one was full. An error comes before side effects:
+    /// [`Status::TEMP_OUT_OF_RESOURCE`] if there is no room at the moment.
     ///
     /// # Safety
     /// `endpoint` is live until [`remove`](Self::remove).
@@ -195,11 +196,12 @@ impl Messages {
         unsafe { self.origin.batch(&self.port, endpoint, form) }
     }
 
-    /// Adds a put and, behind it in the same batch, a notification: an update with one word by value. They are one operation:
-    /// [`Batch::count`] or [`Batch::expect`] must follow. Otherwise as [`batch`](Self::batch).
+    /// Adds a put and, behind it in the same batch, a notification: an update with one word by value. They are one
+    /// operation, and the caller must then call [`Batch::count`] or [`Batch::expect`]. Otherwise the same as
+    /// [`batch`](Self::batch).
     ///
     /// # Safety
-    /// As for [`batch`](Self::batch); the operands of the put, whose form it is, are readable.
+    /// As for [`batch`](Self::batch); the operands of the put are readable, and `form` is its form.
     pub(crate) unsafe fn gather_notified(
         &mut self,
         endpoint: NonNull<Endpoint>,
@@ -213,8 +215,9 @@ impl Messages {
         }
     }
 
-    /// Sends bytes of the host with a tag: at once if the line to the peer is idle, else gathered with others. They are
-    /// copied, so nothing of the caller's is used afterwards. After an error nothing is sent; [`Leaves::Now`] may have called `fill`.
+    /// Sends bytes of the host with a tag. Sends them at once if the line to the peer is idle; otherwise they share a batch
+    /// with other commands. The bytes are copied, so the transport does not use the caller's memory afterwards. After an
+    /// error nothing is sent; [`Leaves::Now`] may have called `fill`.
     ///
     /// # Safety
     /// `endpoint` is live until [`remove`](Self::remove). The size is at most [`LARGEST_SEND`], and `fill` writes that
@@ -239,14 +242,14 @@ impl Messages {
         self.origin.has_sent(endpoint, sent)
     }
 
-    /// Sends of peers that this thread, which has a number, is to hand to the host now; `None` if there are none, or if a
-    /// thread is doing so. [`next_delivery`](Self::next_delivery) must follow.
+    /// Returns the sends of peers that this thread must pass to the host now; `None` if there are none, or while another
+    /// thread passes sends. The caller must then call [`next_delivery`](Self::next_delivery).
     #[inline]
     pub(crate) fn begin_delivery(&mut self, thread: usize) -> Option<Arrived> {
         self.target.inbox.as_mut()?.begin(thread)
     }
 
-    /// The number of the thread that is handing sends to the host.
+    /// The number of the thread that is passing sends to the host.
     #[inline]
     pub(crate) fn deliverer(&self) -> Option<usize> {
         self.target.inbox.as_ref()?.deliverer()
@@ -264,24 +267,24 @@ impl Messages {
         target.inbox.as_mut()?.next(done, post)
     }
 
-    /// Whether so much waits for the host that nothing more is to be received.
+    /// Whether so many sends wait for the host that nothing more may be received.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.target.inbox.as_ref().is_some_and(|i| i.is_full())
     }
 
-    /// Notes the address of a connected peer's endpoint, so that its sends name it.
+    /// Records the address of a connected peer's endpoint, so that the peer's sends name it.
     pub(crate) fn connect(&mut self, endpoint: NonNull<Endpoint>) {
         self.target.connect(endpoint);
     }
 
-    /// Whether something is to be sent or posted.
+    /// Whether something must be sent or posted.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         self.origin.has_work() || self.target.has_unsent() || self.receives.has_unposted()
     }
 
-    /// Sends what may be sent, and posts receives that had no room before.
+    /// Sends everything that may be sent, and posts receives that had no room before.
     #[inline(never)]
     pub(crate) fn send_waiting(&mut self) {
         self.receives.post_waiting(&self.port);
@@ -289,13 +292,13 @@ impl Messages {
         self.origin.send_waiting(&self.port, Asker::Progress);
     }
 
-    /// Sends what gathered, as far as the lines have room: peers wait for it.
+    /// Sends the current batches as far as the lines have room, because peers wait for them.
     pub(crate) fn send_for_peers(&mut self) {
         self.origin.send_waiting(&self.port, Asker::Peers);
     }
 
     /// Handles the completion of a message; `bytes` is the size of a received message. Executes the commands of a batch, or
-    /// ends the operations that an answer covers; the caller then [takes](Self::ended) them.
+    /// ends the operations that an answer covers. The caller then [takes](Self::ended) these operations.
     pub(crate) fn completed(
         &mut self,
         (message, bytes): (Message, usize),
@@ -305,9 +308,10 @@ impl Messages {
             Message::Receive(number) => {
                 self.received((number, bytes), regions);
                 if self.target.keeps(number) {
-                    // It is posted when the host has taken what came.
+                    // The receive is posted again after the host has taken the sends in its buffer.
                 } else if self.target.has_sends() {
-                    // The host waits for what came: the next progress posts the receive again.
+                    // The host waits for the sends that arrived, so the receive is posted by the
+                    // next progress.
                     self.receives.post_later(number);
                 } else {
                     self.receives.post(number, &self.port);
@@ -335,7 +339,8 @@ impl Messages {
     }
 
     fn received(&mut self, (number, bytes): (u32, usize), regions: &Lock<Regions>) {
-        // SAFETY: the receive to the buffer has ended, and what handles its content does not use the buffers.
+        // SAFETY: the receive to the buffer has ended, and the code that handles the content does not use the
+        // buffers.
         let buffer = unsafe { self.receives.words(number) };
         let handled = match Header::read(buffer, bytes, self.key) {
             Err(Unread::Stranger) => {
@@ -363,7 +368,8 @@ impl Messages {
         }
     }
 
-    /// Notes a message of a process that does not know this one's key. It is told once: who sends one may send many.
+    /// Records a message of a process that does not know this process's key. Only the first such message is logged,
+    /// because its sender may send many.
     #[cold]
     #[inline(never)]
     fn meet_stranger(&mut self) {
@@ -374,19 +380,19 @@ impl Messages {
         }
     }
 
-    /// Operations that are over and were not taken yet.
+    /// Operations that are over and that the caller has not taken yet.
     #[inline]
     pub(crate) fn ended(&mut self) -> &mut Ended {
         &mut self.origin.ended
     }
 
-    /// Whether operations or peers failed that were not taken yet.
+    /// Whether operations or peers failed that the caller has not taken yet.
     #[inline]
     pub(crate) fn has_failures(&self) -> bool {
         self.origin.has_failures()
     }
 
-    /// The endpoints are closed: nothing is sent or posted any more.
+    /// Called after the endpoints are closed: nothing more is sent or posted.
     #[cold]
     pub(crate) fn close(&mut self) {
         self.port.closed = true;
@@ -395,7 +401,7 @@ impl Messages {
         self.target.close();
     }
 
-    /// A peer to which a message could not be sent, or was lost.
+    /// Takes a peer to which a message could not be sent, or to which a message was lost.
     pub(crate) fn take_broken(&mut self) -> Option<(NonNull<Endpoint>, Broken)> {
         self.origin.broken.pop()
     }
@@ -406,30 +412,30 @@ impl Messages {
         self.origin.abandon(endpoint, status)
     }
 
-    /// Removes the line to a peer that is released. Returns the operations that were not over, which fail.
+    /// Removes the line to a released peer. Returns its unfinished operations, which fail.
     pub(crate) fn remove(&mut self, endpoint: NonNull<Endpoint>, status: Status) -> Ended {
         self.target.disconnect(endpoint);
         self.origin.remove(&self.port, endpoint, status)
     }
 
-    /// Asks peers whose answers are late for receipts, to learn whether the connection still stands, and whether something was
-    /// lost with an earlier one; `all`: also peers with batches of which no answer is due.
+    /// Asks peers with late answers for receipts, to learn whether the connection works and whether a message was lost on
+    /// an earlier connection. With `all`, also asks peers whose unanswered batches have no answer due.
     #[cold]
     pub(crate) fn send_alive(&mut self, all: bool) {
         self.origin.send_alive(&self.port, all);
     }
 
-    /// Peers that were heard over messages: they answered this process, or sent it a batch.
+    /// Peers that were heard over messages: they answered this process, or sent a batch to it.
     pub(crate) fn heard(&self) -> Heard {
         self.origin.heard(self.target.origins().collect())
     }
 
-    /// Peers that were asked by heartbeats and have not answered since.
+    /// Peers that got a heartbeat and have not answered since.
     pub(crate) fn asked(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
         self.origin.asked()
     }
 
-    /// Sends a heartbeat to a peer: an empty batch, which its process answers in its progress.
+    /// Sends a heartbeat to a peer: an empty batch, which the peer's progress answers.
     ///
     /// # Safety
     /// `endpoint` is live until [`remove`](Self::remove).
@@ -439,7 +445,8 @@ impl Messages {
         unsafe { self.origin.ask(&self.port, endpoint) };
     }
 
-    /// Removes the line to a peer that left, if heartbeats alone are unanswered there. Returns whether it was so.
+    /// Removes the line to a peer that left, if only heartbeats are unanswered on it. Returns whether the line
+    /// was removed.
     #[cold]
     pub(crate) fn remove_idle(&mut self, endpoint: NonNull<Endpoint>) -> bool {
         self.origin.remove_idle(&self.port, endpoint)
@@ -450,12 +457,12 @@ impl Messages {
         self.origin.has_line(endpoint)
     }
 
-    /// Peers for which the provider took no message when it was asked last.
+    /// Peers for which the provider refused the last message for lack of room.
     pub(crate) fn stuck(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
         self.origin.stuck()
     }
 
-    /// Tells peers what was executed here and not answered yet, because this process leaves.
+    /// Sends receipts for executed commands that no answer covers, because this process leaves.
     #[cold]
     pub(crate) fn part(&mut self) {
         if !self.port.closed {
@@ -468,8 +475,8 @@ impl Messages {
         !self.port.closed && self.target.owes_receipts()
     }
 
-    /// Whether answers or sends are not sent yet, or the provider still reads them: sends to one peer, or all of both. No
-    /// count of operations has them.
+    /// Whether answers or sends are not sent yet, or the provider still reads them. With `endpoint`, only sends to that
+    /// peer count. These messages are in no count of operations.
     pub(crate) fn is_sending(&self, endpoint: Option<NonNull<Endpoint>>) -> bool {
         let answers = endpoint.is_none() && self.target.owes_answers();
         !self.port.closed && (answers || self.origin.is_sending(endpoint))

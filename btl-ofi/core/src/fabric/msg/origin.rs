@@ -32,12 +32,12 @@ use crate::peer::endpoint::Endpoint;
 /// The line number of a message whose failure concerns no line.
 const NOBODY: u32 = u32::MAX;
 
-/// Why nothing more is sent to a peer.
+/// The reason why nothing more is sent to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// A message could not be sent: the provider's code.
+    /// A message could not be sent; the code is the provider's.
     Code(isize),
-    /// A batch that had left did not arrive, or its answer did not.
+    /// A batch left but did not arrive, or its answer did not arrive.
     Lost,
 }
 
@@ -47,28 +47,28 @@ pub(super) struct Origin {
     own: Introduction,
     /// The addresses of targets, with their keys.
     addresses: Arc<Addresses>,
-    /// Words of the longest answer and of most batches, and of the longest batch.
+    /// Words of the longest answer and of most batches; words of the longest batch.
     lengths: (usize, usize),
     /// Bytes of unanswered batches after which a line sends nothing.
     window: usize,
     lines: Vec<Option<Line>>,
     free_lines: Vec<u32>,
     by_endpoint: HashMap<NonNull<Endpoint>, u32>,
-    /// Where the next command probably goes.
+    /// The line that the next command probably uses.
     pub(super) last: Last,
     /// Lines with something to send.
     listed: Vec<u32>,
     pub(super) batches: Vec<Batch>,
-    /// Batches that are free, and memory for batches: at most for [`SPARE`](super::places::SPARE).
+    /// Unused batches, and memory for at most [`SPARE`](super::places::SPARE) batches.
     free_batches: Vec<u32>,
     spare: Vec<Memory>,
-    /// Batches that an answer covers, while it is handled.
+    /// The batches that an answer covers, while this process handles the answer.
     answered: Vec<u32>,
     random: RandomState,
     cookies: u64,
-    /// Operations that are over and were not taken yet.
+    /// Operations that are over and that the caller has not taken yet.
     pub(super) ended: Ended,
-    /// Peers to which a message could not be sent, or was lost.
+    /// Peers to which a message could not be sent, or to which a message was lost.
     pub(super) broken: Vec<(NonNull<Endpoint>, Broken)>,
     counters: CountersRef,
 }
@@ -105,7 +105,7 @@ impl Origin {
     /// [`Messages::gather_notified`](super::Messages::gather_notified).
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Messages::gather_notified`](super::Messages::gather_notified).
     pub(super) unsafe fn gather_notified(
         &mut self,
         port: &Port,
@@ -121,7 +121,7 @@ impl Origin {
         Ok((batch, full))
     }
 
-    /// Completes the line's current batch, if it has one, and begins another.
+    /// Completes the line's current batch, if there is one, and begins another batch.
     fn next_batch(&mut self, port: &Port, number: u32) -> Result<u32, Status> {
         if port.closed {
             return Err(Status::FATAL);
@@ -159,7 +159,7 @@ impl Origin {
         !self.listed.is_empty()
     }
 
-    /// Sends what may be sent.
+    /// Sends everything that may be sent.
     pub(super) fn send_waiting(&mut self, port: &Port, asker: Asker) {
         for at in (0..self.listed.len()).rev() {
             let number = self.listed[at];
@@ -174,12 +174,12 @@ impl Origin {
         }
     }
 
-    /// The endpoints are closed: nothing is sent any more.
+    /// Called after the endpoints are closed: nothing more is sent.
     pub(super) fn close(&mut self) {
         self.listed.clear();
     }
 
-    /// A batch could not be sent.
+    /// Handles a batch that could not be sent.
     #[cold]
     pub(super) fn failed(&mut self, number: u32, code: i32) {
         let batch = &self.batches[number as usize];
@@ -191,7 +191,8 @@ impl Origin {
         self.sent(number);
     }
 
-    /// Whether sends to a peer, or to any, wait, or the provider still reads them. No count of operations has them.
+    /// Whether sends to a peer, or to any peer, wait to be sent, or the provider still reads them. These sends are
+    /// in no count of operations.
     pub(super) fn is_sending(&self, endpoint: Option<NonNull<Endpoint>>) -> bool {
         let is_read = |n: &u32| self.batches[*n as usize].held;
         let sends = |line: &Line| line.has_more() || line.unanswered.iter().any(is_read);
@@ -258,11 +259,11 @@ impl Origin {
             .get_mut(header.line as usize)
             .and_then(Option::as_mut);
         let Some(line) = line.filter(|line| line.cookie == header.cookie) else {
-            // Its line was abandoned.
+            // The answer's line was removed.
             return Ok(());
         };
         let batches = &self.batches;
-        // Nothing else is answered by itself.
+        // Only these batches have an answer of their own.
         let is_answered = |n: &u32| {
             let batch = &batches[*n as usize];
             batch.sequence == header.sequence && !batch.unanswered
@@ -296,7 +297,7 @@ impl Origin {
         Ok(())
     }
 
-    /// Whether operations or peers failed that were not taken yet.
+    /// Whether operations or peers failed that the caller has not taken yet.
     #[inline]
     pub(super) fn has_failures(&self) -> bool {
         !self.ended.refused.is_empty() || !self.ended.lost.is_empty() || !self.broken.is_empty()
@@ -319,7 +320,7 @@ impl Origin {
         ended
     }
 
-    /// Removes the line to a peer that is released. Returns the operations that were not over, which fail.
+    /// Removes the line to a released peer. Returns its unfinished operations, which fail.
     pub(super) fn remove(
         &mut self,
         port: &Port,

@@ -31,7 +31,7 @@ pub(super) const EAGAIN: isize = -(ffi::FI_EAGAIN as isize);
 
 #[cfg(test)]
 thread_local! {
-    /// Sends that [`Port::that_takes`] took or refused on this thread.
+    /// Number of sends that a [`Port::that_takes`] accepted or refused on this thread.
     pub(super) static SENDS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Port {
     rx: *mut ffi::fid_ep,
     send: Send,
     receive: Receive,
-    /// Whether the endpoints were closed. Nothing is posted then.
+    /// Whether the endpoints were closed. After that, nothing is posted.
     pub(super) closed: bool,
 }
 
@@ -67,13 +67,13 @@ impl Port {
         })
     }
 
-    /// One whose sends leave at once.
+    /// A port whose sends leave at once.
     #[cfg(test)]
     pub(super) fn that_takes_all() -> Port {
         Port::that_takes(true)
     }
 
-    /// One whose provider takes all sends, or none.
+    /// A port whose provider accepts all sends, or none.
     #[cfg(test)]
     pub(super) fn that_takes(all: bool) -> Port {
         unsafe extern "C" fn returns<const CODE: isize>(
@@ -118,7 +118,7 @@ impl Port {
         unsafe { (self.receive)(self.rx, at, size, none, from, context) }
     }
 
-    /// Sends words that stay as they are until the send completes.
+    /// Sends words. The words must not change until the send completes.
     pub(super) fn send(&self, words: &[u64], to: ffi::fi_addr_t, message: Message) -> isize {
         if self.closed {
             return EAGAIN;

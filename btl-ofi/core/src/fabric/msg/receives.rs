@@ -1,4 +1,4 @@
-//! A carrier's receives: their buffers, and those that must be posted.
+//! A carrier's receives: their buffers, and the receives that must still be posted.
 
 use crate::base::error::{CallError, check};
 use crate::fabric::msg::port::{EAGAIN, Port};
@@ -7,7 +7,7 @@ use crate::fabric::own::OwnMemory;
 #[derive(Default)]
 pub(super) struct Receives {
     buffers: Vec<OwnMemory>,
-    /// Buffers whose receive is to be posted.
+    /// Buffers whose receive must be posted.
     unposted: Vec<u32>,
 }
 
@@ -26,7 +26,7 @@ impl Receives {
         }
     }
 
-    /// Posts a receive again: by the next progress, if there is no room at the moment.
+    /// Posts a receive again. If there is no room, the next progress posts it.
     pub(super) fn post(&mut self, number: u32, port: &Port) {
         if self.try_to_post(number, port) != 0 {
             self.unposted.push(number);
@@ -37,7 +37,7 @@ impl Receives {
         port.receive(&self.buffers[number as usize], number)
     }
 
-    /// Has the next progress post a receive.
+    /// Leaves a receive to the next progress, which posts it.
     pub(super) fn post_later(&mut self, number: u32) {
         self.unposted.push(number);
     }
@@ -47,7 +47,7 @@ impl Receives {
         !self.unposted.is_empty()
     }
 
-    /// Posts the receives that had no room before, until there is none.
+    /// Posts the receives that had no room before, until the room ends.
     pub(super) fn post_waiting(&mut self, port: &Port) {
         while let Some(number) = self.unposted.pop() {
             if self.try_to_post(number, port) != 0 {
@@ -57,7 +57,7 @@ impl Receives {
         }
     }
 
-    /// Nothing is posted any more.
+    /// Called after the endpoints are closed: nothing more is posted.
     pub(super) fn close(&mut self) {
         self.unposted.clear();
     }
@@ -70,8 +70,8 @@ impl Receives {
     /// The words of a buffer.
     ///
     /// # Safety
-    /// No receive is posted to it, and no other reference to the words is used meanwhile. The words are used no longer than
-    /// the carrier lives.
+    /// No receive is posted to the buffer, and no other reference to its words is used meanwhile. The words are used no
+    /// longer than the carrier lives.
     pub(super) unsafe fn words<'a>(&self, number: u32) -> &'a mut [u64] {
         // SAFETY: the buffers live as long as the carrier; the caller guarantees that nothing else uses this one.
         unsafe { &mut *self.buffers[number as usize].words() }

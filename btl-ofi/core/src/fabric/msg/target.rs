@@ -27,33 +27,34 @@ use crate::op::responder::Responder;
 use crate::peer::address::check_form;
 use crate::peer::endpoint::Endpoint;
 
-/// Maximum origins at a time: more than the ranks of any job, each of which has one line.
+/// Maximum number of origins at a time. This exceeds the ranks of any job, and each rank has one line.
 const MOST_CLIENTS: usize = 1 << 20;
 
-/// An origin that sends batches here. It stays until its farewell or, if none arrives (the origin died, or its provider could
-/// not send it), until the transport closes: some hundred bytes, an entry of the address vector, and its parked answers (at
-/// most [`MOST_DUE`](crate::fabric::msg::line::MOST_DUE)).
+/// An origin that sends batches here. It is kept until its farewell. If no farewell arrives (the origin died, or its
+/// provider could not send it), it is kept until the transport closes: some hundred bytes, an entry of the address vector,
+/// and its parked answers (at most [`MOST_DUE`](crate::fabric::msg::line::MOST_DUE)).
 pub(super) struct Client {
     pub(super) address: fi_addr_t,
     /// The origin's key: the first word of every message to it.
     pub(super) key: u64,
-    /// What identifies its line at the origin.
+    /// The number and the cookie that identify the line at the origin.
     pub(super) line: u32,
     pub(super) cookie: u64,
-    /// The connected peer that has its address, if the host takes sends.
+    /// The connected peer with this address, if the host receives sends.
     sender: Sender,
-    /// The number of the batch that comes next.
+    /// The number of the next batch.
     pub(super) sequence: u32,
-    /// Batches that wait ([`held`]).
+    /// Batches that wait for their turn ([`held`]).
     early: Vec<(Header, Vec<u64>)>,
-    /// Whether [`Held::clients`] has it, because its next batch waits.
+    /// Whether the client is in [`Held::clients`], because its next batch waits.
     is_held: bool,
-    /// How many of its answers were made and have not left, and how many of these are [parked](Target::parked).
+    /// Number of its answers that were made and have not left, and how many of these are
+    /// [parked](Target::parked).
     due: u8,
     parked: u8,
-    /// Whether it is sent nothing for the moment.
+    /// Whether nothing is sent to the client for the moment.
     paused: bool,
-    /// Whether batches were executed that no answer covers.
+    /// Whether the latest executed batch has no answer that covers it.
     has_covered: bool,
 }
 
@@ -71,9 +72,9 @@ pub(super) struct Target {
     /// Words of the longest answer.
     most_answered: usize,
     responder: Responder,
-    /// Sends of peers, if the host takes them.
+    /// Sends of peers, if the host receives them.
     pub(super) inbox: Option<Box<Inbox>>,
-    /// Batches that were executed.
+    /// Number of executed batches.
     #[cfg(test)]
     pub(super) served: u64,
     clients: Vec<Option<Client>>,
@@ -82,11 +83,11 @@ pub(super) struct Target {
     free_answers: Free,
     /// Answers that the next progress sends.
     unsent: VecDeque<u32>,
-    /// Origins for which the provider had no room, and their answers.
+    /// Origins for which the provider had no room, and the answers to them.
     pauses: Pauses,
-    /// Answers that could not be sent. An origin has at most `MOST_DUE` here.
+    /// Answers whose send failed. An origin has at most `MOST_DUE` answers here.
     parked: Parked,
-    /// Batches that wait.
+    /// Batches that wait for their turn.
     held: Held,
     /// Number of receipts that have not left.
     receipts: usize,
@@ -132,20 +133,21 @@ impl Target {
         self.inbox.as_ref().is_some_and(|inbox| inbox.has_sends())
     }
 
-    /// Whether sends of the message that came last are still in the buffer of this receive.
+    /// Whether the buffer of this receive still holds sends of the latest message.
     #[inline]
     pub(super) fn keeps(&self, receive: u32) -> bool {
         let inbox = self.inbox.as_ref();
         inbox.is_some_and(|inbox| inbox.keeps(receive))
     }
 
-    /// The endpoints are closed: nothing is sent any more.
+    /// Called after the endpoints are closed: nothing more is sent.
     pub(super) fn close(&mut self) {
         self.unsent.clear();
         self.pauses.clear();
     }
 
-    /// Executes a batch, which is in this buffer, when its turn comes, and those that waited for it.
+    /// Executes the batch in this buffer when its turn comes, and then the batches that waited for
+    /// it.
     pub(super) fn execute(
         &mut self,
         port: &Port,
@@ -179,7 +181,7 @@ impl Target {
         Ok(())
     }
 
-    /// Executes the batch that is a client's next one, and sends its answer.
+    /// Executes the next batch of a client, and sends its answer.
     fn execute_next(
         &mut self,
         port: &Port,
@@ -243,7 +245,8 @@ impl Target {
         }
     }
 
-    /// Makes an origin known, whose first batch this is. Returns its number, and the word at which the entries begin.
+    /// Adds the origin of a first batch as a client. Returns the client's number, and the word at which the batch's
+    /// entries begin.
     #[cold]
     fn introduce(&mut self, header: &Header, words: &[u64]) -> Result<(u32, usize), &'static str> {
         if header.sequence != 0 {
@@ -313,7 +316,7 @@ impl Target {
         Ok(())
     }
 
-    /// Notes the address of a connected peer's endpoint, so that its sends name it.
+    /// Records the address of a connected peer's endpoint, so that the peer's sends name it.
     pub(super) fn connect(&mut self, endpoint: NonNull<Endpoint>) {
         if let Some(inbox) = &mut self.inbox {
             // SAFETY: the caller has just connected the peer.

@@ -1,11 +1,12 @@
 //! The format of messages between two transports.
 //!
-//! A message is a sequence of 64-bit words in the byte order of the machine, which is the same for all processes of a job. It
-//! begins with a [`Header`]. The header's first word is the key that the receiver has published with its address. A sender
-//! without this key is no process of the job, and the rest of its message is not read. A *batch* carries commands to a target:
-//! after the header of its first batch, an origin sends its own key and the address of its endpoint; then the entries follow.
-//! An *answer* covers one batch. After its header come the failed entries, one word each (number, status), and then the results
-//! of all successful entries that have results, in order. A *receipt* reports a target's progress with a line.
+//! A message is a sequence of 64-bit words in the byte order of the machine, which is the same for all processes of a job.
+//! It begins with a [`Header`]. The header's first word is the key of the receiver, which the receiver published with its
+//! address. A sender without this key is no process of the job, and the rest of its message is not read. A *batch* carries
+//! commands to a target. In its first batch, an origin sends its own key and the address of its endpoint behind the header.
+//! Then the entries follow. An *answer* covers one batch. Behind its header come the failed entries, one word each (number,
+//! status), and then the results of all successful entries that have results, in order. A *receipt* reports a target's
+//! progress with a line.
 //!
 //! The words of an entry are: code and count (one word); address, key and cookie of the region, unless the region is that of
 //! the previous entry ([`SAME_REGION`]); for a compare-and-swap, the value to compare with; and the operands, padded to whole
@@ -30,21 +31,21 @@ pub(crate) const LARGEST: usize = 12 * 1024;
 /// The ratio between the largest get and the largest put, and the bytes of the largest get.
 pub(crate) const GETS_OVER_PUTS: usize = 4;
 pub(super) const LARGEST_GET: usize = GETS_OVER_PUTS * LARGEST;
-/// Words of the longest batch where messages of several packets cost more: a header, the longest address of an endpoint, and one largest
-/// command. With its own header, rxm sends up to 16 KiB as one packet, which costs the least.
+/// Words of the longest batch if messages of several packets cost more. It holds a header, the longest address of an
+/// endpoint, and one largest command. With its own header, rxm sends up to 16 KiB as one packet, which costs the least.
 pub(crate) const MOST_WORDS: usize = 2000;
-/// Words of the longest answer elsewhere: a header, three gets of 16 KiB or a largest one, and a word for each that names it if it
-/// fails. Batches are as long there: four largest commands in one message.
+/// Words of the longest answer otherwise. It holds a header, three gets of 16 KiB or one largest get, and for each get one
+/// word that names it if it fails. Batches are then of the same length: four largest commands in one message.
 pub(crate) const MOST_ANSWER: usize =
     Header::WORDS + LARGEST_GET / 8 + GETS_OVER_PUTS * LONGEST_ENTRY;
-/// Words of the longest batch of large commands: two packets of loopback, as a window counts them.
+/// Words of the longest batch of large commands: two packets of loopback, as the window counts them.
 pub(crate) const LONG_BATCH: usize = (2 * PACKET - PACKET_HEADER) / 8;
 /// A command with at least this many words of operands is large.
 pub(super) const LARGE_OPERANDS: usize = 128;
-/// Bytes of the longest send: 128 KiB and a header of the host's. Over net a message of that size takes 0.6 of the time that a
-/// read takes which the receiver begins when it knows of the message.
+/// Bytes of the longest send: 128 KiB and the host's header. Over net, a message of this size takes 0.6 times as long as a
+/// read that the receiver begins after it learns of the message.
 pub(crate) const LARGEST_SEND: usize = 128 * 1024 + 256;
-/// Words of the longest message where there are sends: a batch that has nothing else may be as long.
+/// Words of the longest message with sends; a batch that has only sends may be as long.
 pub(super) const LONG_WORDS: usize = MOST_WORDS + (LARGEST_SEND - LARGEST) / 8;
 /// Longest address of an endpoint, in bytes.
 const LONGEST_ADDRESS: usize = 1024;
@@ -57,16 +58,17 @@ const _: () = assert!(MOST_WORDS <= MOST_ANSWER && MOST_ANSWER <= LONG_BATCH);
 const _: () = assert!(LONG_BATCH <= LONG_WORDS);
 /// Words of an entry without its operands.
 const LONGEST_ENTRY: usize = 5;
-/// Words of an entry that name its region, unless it is that of the entry before.
+/// Words of an entry that name its region. They are absent if the previous entry has the same
+/// region.
 pub(crate) const REGION_WORDS: usize = 2;
 
 /// The second word's lower half: the letters BTM and the version of this format.
 const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x09");
 
-/// Set in the code of an entry whose region is that of the entry before.
+/// Set in the code of an entry that has the region of the previous entry.
 const SAME_REGION: u32 = 1 << 31;
 
-/// The client number in a batch whose origin does not know its number yet.
+/// The client number in a batch whose origin does not know its client number yet.
 pub(super) const UNKNOWN: u32 = u32::MAX;
 
 /// The kinds of messages.
@@ -77,14 +79,14 @@ pub(super) enum Kind {
     Batch = 1,
     /// The answer to a batch.
     Answer = 2,
-    /// The answer to a batch with invalid content, of which no entry was executed.
+    /// The answer to a batch with invalid content; none of its entries was executed.
     Refusal = 3,
     /// The origin will send no more batches.
     Farewell = 4,
-    /// Asks for a receipt. The origin also learns by it whether the connection still stands. Behind the header it has the
-    /// origin's key and the address of its endpoint, if the origin does not know its number yet.
+    /// Asks for a receipt. The origin also learns whether the connection still works. If the origin does not know its
+    /// client number yet, its key and the address of its endpoint follow the header.
     Alive = 5,
-    /// Sends only. It is not answered: the answer to a later batch covers it.
+    /// Only sends. This kind gets no answer: the answer to a later batch covers it.
     Unanswered = 6,
     /// Tells an origin which of its batches were executed, and how many answers are still to come.
     Receipt = 7,
@@ -99,22 +101,22 @@ pub(crate) struct Header {
     /// The origin's number of the line, and the target's number of the client at the line's other end.
     pub(super) line: u32,
     pub(super) client: u32,
-    /// Number of the batch on its line; of a receipt, of the first batch that was not executed.
+    /// In a batch, its number on the line; in a receipt, the number of the first batch that was not executed.
     pub(super) sequence: u32,
-    /// Of a batch, the number of entries; of an answer, the number of entries that failed; of a receipt, the number of answers
+    /// In a batch, the number of entries; in an answer, the number of failed entries; in a receipt, the number of answers
     /// that have not left.
     pub(super) entries: u32,
-    /// Words of results that the answer has. Of a question, its number, from 1 on; of a receipt, the number of the question, and 0 if
-    /// there was none.
+    /// In a batch or answer, the words of results in the answer. In a question, its number, which begins at 1; in a
+    /// receipt, the number of the question, or 0 without a question.
     pub(super) results: u32,
 }
 
-/// Why a message is ignored.
+/// The reason why a message is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unread {
-    /// Its sender does not know this process's key.
+    /// The sender does not know this process's key.
     Stranger,
-    /// It makes no sense.
+    /// The message is malformed.
     Wrong(&'static str),
 }
 
@@ -122,7 +124,8 @@ impl Header {
     /// Words of the header, with the key.
     pub(crate) const WORDS: usize = 6;
 
-    /// Writes the header of a message whose words are complete, for the process that has this key.
+    /// Writes the header of a message whose other words are complete, for the process with this
+    /// key.
     pub(super) fn write(&self, key: u64, words: &mut [u64]) {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let length = words.len() as u32;
@@ -182,7 +185,8 @@ impl Header {
     }
 }
 
-/// What an origin tells a target that has not connected it: its key, and the address of its endpoint.
+/// The data that an origin sends to a target that may not have connected it: the origin's key and the
+/// address of its endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Introduction {
     pub(super) key: u64,
@@ -216,7 +220,7 @@ pub(super) fn take_introduction(words: &[u64]) -> Result<(Introduction, usize), 
     Ok((Introduction { key, address }, 2 + used))
 }
 
-/// The parts of a command that its code and count determine.
+/// The parts of a command's layout that its code and count determine.
 #[derive(Clone, Copy)]
 pub(crate) struct Form {
     compares: bool,
@@ -227,10 +231,12 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// The form of a command of this process that is known to be executable, with the bytes of its elements.
+    /// The form of a command of this process. The command is known to be executable; `size` is the size of
+    /// its elements in bytes.
     #[inline(always)]
     pub(crate) fn known(what: u32, size: usize) -> Form {
-        // Fewer instructions than `div_ceil`: the size is far from the largest number.
+        // This takes fewer instructions than `div_ceil`. The addition does not overflow, because the size is
+        // far from the largest number.
         let words = size.wrapping_add(7) >> 3;
         let part = |has| if has { words } else { 0 };
         let kind = what >> 16;
@@ -258,8 +264,8 @@ impl Form {
         results: 0,
     };
 
-    /// The room of a put of this form and a notification behind it, as if both were one command. Its result is the word
-    /// that names the second entry if it fails.
+    /// The form of a put together with the notification behind it, as if both were one command. Its result is the word
+    /// that names the notification if it fails.
     pub(super) fn with_notice(self) -> Form {
         Form {
             operands: self.operands + Form::NOTICE.words(),
@@ -334,11 +340,11 @@ impl Form {
     }
 }
 
-/// Writes an entry without its operands, and returns the operands' place. `region` is the previous entry's region, and becomes
-/// the region of this entry.
+/// Writes an entry without its operands, and returns the place of the operands. `region` is the previous entry's region,
+/// and is set to the region of this entry.
 ///
 /// # Safety
-/// There is room for the [words](Form::words) of the form.
+/// There is room for the form's [words](Form::words).
 #[inline(always)]
 pub(super) unsafe fn write_entry(
     at: *mut u64,
@@ -369,14 +375,15 @@ pub(super) unsafe fn write_entry(
 }
 
 impl Form {
-    /// Words of the entry if its region has to be named.
+    /// Words of the entry if it has to name its region.
     #[inline]
     pub(crate) fn words(&self) -> usize {
         2 + REGION_WORDS + usize::from(self.compares) + self.operands
     }
 }
 
-/// Bytes of the longest message that every provider must take, with sends of the host or without.
+/// Bytes of the longest message that every provider must accept. `two_sided` says whether messages
+/// contain sends.
 pub(crate) fn longest(two_sided: bool) -> usize {
     8 * if two_sided { LONG_WORDS } else { MOST_WORDS }
 }

@@ -18,7 +18,7 @@ fn options(values: &[(&str, Value)]) -> Options {
     .unwrap()
 }
 
-/// An offer of a provider of this name and version, which confirms delivery or not.
+/// An offer of a provider with this name and version. `confirms` says whether it confirms delivery.
 fn offer(provider: &str, version: u32, confirms: bool) -> Info {
     let name = CString::new(provider).unwrap();
     let hints = Hints::new().unwrap().provider(&name).with(|h| {
@@ -37,7 +37,7 @@ fn policy(provider: &str) -> Policy {
     decide(ordered(offer(provider, 0, true), LARGEST).get())
 }
 
-/// The name of each yes-or-no decision that is yes.
+/// The names of all decisions that are true.
 fn decisions(policy: &Policy) -> Vec<&'static str> {
     let all = [
         ("by_order", policy.by_order),
@@ -132,7 +132,7 @@ fn efa_is_refused_before_its_confirmations_are_sound() {
     assert_eq!(judge("verbs", ffi::version(111, 30)), Ok(()));
 }
 
-/// What the provider promises of the order of reads changes an offer so.
+/// Adds a promised order of reads, for puts up to `most` bytes, to an offer.
 fn ordered(info: Info, most: usize) -> Info {
     // SAFETY: fi_allocinfo allocated the attributes, and `info` owns them.
     unsafe {
@@ -164,7 +164,8 @@ fn puts_go_by_order_where_nothing_else_confirms_them() {
     }
 }
 
-/// A number in the environment is read when a provider is judged; no test sets one, since others may read it then.
+/// Providers read this number from the environment when they are judged. No test sets it, because other tests may
+/// read it at the same time.
 #[test]
 fn several_connections_lose_the_order() {
     assert_eq!(Quirks::of("tcp;ofi_rxm").loses_order_by(), None);
@@ -190,7 +191,7 @@ fn a_provider_confirms_puts_or_keeps_reads_behind_them() {
         why.contains("FI_DELIVERY_COMPLETE") && why.contains("FI_ORDER_RMA_RAW"),
         "{why}"
     );
-    // A report of delivery that means sent counts for nothing.
+    // A confirmation of delivery has no effect if it only means that the data was sent.
     let sent = offer("verbs;ofi_rxm", 0, true);
     assert_eq!(refusal(sent.get()), Err(why));
     assert_eq!(refusal(ordered(sent, LARGEST).get()), Ok(()));

@@ -51,7 +51,7 @@ fn a_provider_has_the_traits_of_its_layers() {
     }
 }
 
-/// A row that matches nothing, or a trait that no row has, is dead.
+/// A row that matches no known provider, or a trait that is in no row, is dead.
 #[test]
 fn every_row_describes_a_provider() {
     let known = [

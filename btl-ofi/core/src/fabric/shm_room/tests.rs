@@ -55,7 +55,7 @@ fn with_space(script: Script, free: u64) -> Script {
     script.answers("statvfs", Space { free, size })
 }
 
-/// The default of docker: 64 MiB, with many processors.
+/// A folder of 64 MiB, which is docker's default, is a shortage on a machine with many processors.
 #[test]
 fn a_small_folder_is_a_shortage() {
     let script = Script::new().answers("sysconf", 8u64);
@@ -133,7 +133,7 @@ fn another_users_lock_is_not_waited_for() {
     );
     let status = |user: u32| format!("Name:\tx\nUid:\t1\t{user}\t1\t1\n").into_bytes();
     let own = sys::effective_user();
-    // A script fails the test if a call of it is not made.
+    // A script fails the test if one of its calls is not made.
     let mut script = refused(with_space(Script::new(), MIB), 2 * TRIES);
     for _ in 0..2 {
         script = script
@@ -151,7 +151,7 @@ fn another_users_lock_is_not_waited_for() {
     let script = script.answers("flock", ());
     assert!(Turn::take(|| ()).is_some(), "of this user");
     drop(script);
-    // Two looks between turns, when nobody holds the lock, or a process that has just ended.
+    // Two checks between the turns find no holder of the lock, or a process that has just ended.
     let script = refused(with_space(Script::new(), MIB), 2 * TRIES)
         .answers("/proc/locks", Vec::<u8>::new())
         .answers("/proc/locks", locks.into_bytes())
@@ -161,7 +161,7 @@ fn another_users_lock_is_not_waited_for() {
     drop(script);
 }
 
-/// The file of an endpoint with data behind a short hole; removed when dropped.
+/// The file of an endpoint, with data behind a short hole. Dropping it removes the file.
 struct Endpoint(String);
 
 impl Endpoint {

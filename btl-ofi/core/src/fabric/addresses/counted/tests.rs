@@ -3,12 +3,12 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-/// An address vector: names by address. Addresses lie a given step apart.
+/// An address vector: names by address. Two consecutive addresses differ by `step`.
 struct Vector {
     names: RefCell<BTreeMap<fi_addr_t, Vec<u8>>>,
     next: fi_addr_t,
     step: u64,
-    /// Whether it tells names, and whether it pads them.
+    /// Whether the vector returns names, and whether it pads them.
     tells: bool,
     pads: bool,
 }
@@ -36,7 +36,8 @@ fn name(number: u32) -> Vec<u8> {
     format!("process {number}").into_bytes()
 }
 
-/// Adds and ends random uses of a few names, as `Addresses` does, and compares with a list of the uses.
+/// Adds and ends random uses of a few names, as `Addresses` does. Compares the counts with a plain list
+/// of the uses.
 fn like_a_list(mut vector: Vector, reuses: bool, seed: u64) -> Counted {
     let mut counted = Counted::default();
     let mut model: BTreeMap<u32, (fi_addr_t, u32)> = BTreeMap::new();

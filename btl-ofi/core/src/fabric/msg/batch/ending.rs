@@ -13,13 +13,13 @@ use crate::peer::endpoint::Endpoint;
 /// Operations that have ended and are reported after the lock is released.
 #[derive(Default)]
 pub(crate) struct Ended {
-    /// Those with a callback that were executed.
+    /// Executed operations that have a callback.
     pub(crate) finished: Vec<Finished>,
-    /// Those that were refused, with the reason.
+    /// Refused operations, with the reason.
     pub(crate) refused: Vec<(Finished, Status)>,
-    /// Untracked operations that are over, failed ones included.
+    /// Untracked operations that are over, including failed ones.
     pub(crate) untracked: Vec<(Tag, u32)>,
-    /// Numbers of untracked operations that failed, with the reason.
+    /// Counts of untracked operations that failed, with the reason.
     pub(crate) lost: Vec<(Tag, u32, Status)>,
 }
 
@@ -33,7 +33,8 @@ impl Ended {
 }
 
 impl Batch {
-    /// Whether an answer has as many results as this batch asks for, without those of the entries that it names as failed.
+    /// Whether an answer has the results that this batch asks for, except the results of the entries that the answer names
+    /// as failed.
     pub(crate) fn is_answered_by(&self, answer: &Header, words: &[u64]) -> bool {
         let failures = answer.entries as usize;
         answer.entries <= self.entries
@@ -42,7 +43,7 @@ impl Batch {
                 || self.has_without(&words[Header::WORDS..][..failures]) == answer.results)
     }
 
-    /// Words of results without those of the entries that failed.
+    /// Words of results, without the results of the failed entries.
     #[cold]
     fn has_without(&self, failures: &[u64]) -> u32 {
         let mut failures = failures.iter().map(|word| *word as u32).peekable();
@@ -56,8 +57,8 @@ impl Batch {
         results
     }
 
-    /// Ends the operations with their answer, whose [form is right](Self::is_answered_by): writes the results, and notes
-    /// how each operation is to be reported.
+    /// Ends the operations with their answer. [`is_answered_by`](Self::is_answered_by) has checked the answer. Writes
+    /// the results, and records how each operation must be reported.
     pub(crate) fn answer(
         &mut self,
         endpoint: NonNull<Endpoint>,
@@ -72,7 +73,7 @@ impl Batch {
         let (mut unnamed, mut left_out) = (0, 0);
         let mut why = Status::ERROR;
         for p in self.pending.drain(..) {
-            // Failures of untracked operations before this one.
+            // Failures of untracked operations that come before this operation.
             while failures
                 .next_if(|(entry, _)| *entry < p.entry)
                 .is_some_and(|(_, status)| {
@@ -90,7 +91,7 @@ impl Batch {
                 None => {
                     let from = results[(p.at - left_out) as usize..].as_ptr().cast::<u8>();
                     // SAFETY: the issuer keeps the buffer writable until the operation is over. The results have as many
-                    // words as this batch asks for, without those of the failed entries before, which cover those of each
+                    // words as this batch asks for, without those of failed entries, so they cover the result of each
                     // operation.
                     unsafe { ptr::copy_nonoverlapping(from, p.result, p.size as usize) };
                     match p.finished.function {
@@ -103,7 +104,7 @@ impl Batch {
         for (_, status) in failures {
             (unnamed, why) = (unnamed + 1, status);
         }
-        // A target that lies may name entries that nobody waits for.
+        // A faulty target may name entries for which no operation waits.
         let unnamed = unnamed.min(self.untracked.iter().flatten().sum());
         if unnamed > 0 {
             ended

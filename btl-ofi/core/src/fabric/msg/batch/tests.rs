@@ -1,4 +1,4 @@
-//! Tests that a target takes full batches.
+//! Tests that a target accepts full batches.
 
 use std::ptr::{self, NonNull};
 
@@ -16,8 +16,8 @@ use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::{Facts, Route};
 
-/// An answer has no result words for failed entries; the origin still finds the results of the others. It ignores an
-/// answer whose length does not fit the failures that the answer names.
+/// An answer has no result words for failed entries; the origin still finds the results of the others. The origin
+/// ignores an answer whose length does not match the failures that it names.
 #[test]
 fn failed_gets_are_answered_without_bytes() {
     let mut memory = Memory::new();
@@ -105,7 +105,8 @@ fn the_shortest_sends() {
     }
 }
 
-/// Large commands fill the longest batch, and nothing else has room in it then. Its target takes it.
+/// Large commands fill the longest batch. After that, no other command has room in it. The target
+/// accepts the batch.
 #[test]
 fn large_commands_until_there_is_no_room() {
     let small = Form::known(PUT, 8 * LARGE_OPERANDS - 8);
@@ -139,7 +140,8 @@ fn large_commands_until_there_is_no_room() {
     }
 }
 
-/// Until a batch is full, the fast path takes the same commands as the slow path, once there is memory.
+/// Until a batch is full, the fast path accepts the same commands as the slow path, if memory is
+/// allocated.
 #[test]
 fn commands_until_there_is_no_room() {
     for (what, size) in [
@@ -177,7 +179,7 @@ fn commands_until_there_is_no_room() {
             batch.count(0, 0);
         }
         assert!(!batch.takes_at_once(&form, false), "{what:#x} {size}");
-        // All but those for which the memory grew.
+        // The fast path accepts all commands except those for which the memory grew.
         assert!(quick + 3 >= batch.entries, "{what:#x} {size}: {quick}");
         assert_eq!(checked(&mut batch), Ok(()), "{what:#x} {size}");
     }

@@ -8,11 +8,12 @@ use crate::mem::handle::Handle;
 use crate::mem::regions::Known;
 use crate::op::responder::{Command, GET, PUT};
 
-/// A region of the same memory that allows no puts, and one that is not registered.
+/// The keys of a region of the same memory that allows no puts, and of a region that is not
+/// registered.
 const READ_ONLY: u64 = 8;
 const UNKNOWN: u64 = 9;
 
-/// An entry: its region, whether it is a put, its first byte in the window, and its bytes.
+/// An entry: its region, whether it is a put, its offset in the window, and its size in bytes.
 type Entry = (u64, bool, u64, u32);
 
 fn command(memory: &Memory, (key, put, first, size): Entry) -> Command {
@@ -35,7 +36,7 @@ fn read_only(memory: &Memory) -> Handle {
     Handle::new(base, length, READ_ONLY, Access::REMOTE_READ, 1)
 }
 
-/// Executes entries in one batch, and compares with what each one does alone.
+/// Executes entries in one batch, and compares the effect with that of each entry in a batch alone.
 fn executed(entries: &[Entry]) -> Result<(), TestCaseError> {
     let memory = Memory::new();
     {

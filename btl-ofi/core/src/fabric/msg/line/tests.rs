@@ -1,13 +1,13 @@
 use super::*;
 
-/// A line without a real target; the imagined target knows this process.
+/// A line without a real target; the test acts as a target that knows this process.
 fn line(window: usize) -> Line {
     let mut line = Line::new((NonNull::dangling(), 0), (2, 1), window);
     line.client = 0;
     line
 }
 
-/// Numbers below `n`, the same ones for the same seed.
+/// Returns random numbers below `n`; equal seeds give equal numbers.
 fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed;
     move |n| {
@@ -18,7 +18,7 @@ fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// Answers the oldest batch whose answer is due, which also covers those before it.
+/// Answers the oldest batch whose answer is due. The answer also covers the batches before it.
 fn answer(line: &mut Line, batches: &[(usize, Kind)]) {
     let is_asked = |n: &u32| batches[*n as usize].1 == Kind::Batch;
     let position = line.unanswered.iter().position(is_asked);
@@ -33,8 +33,8 @@ fn answer(line: &mut Line, batches: &[(usize, Kind)]) {
     }
 }
 
-/// For all sends and all windows: a line that may not send waits for an answer that is due, and the unanswered bytes
-/// exceed the window by at most one message.
+/// Tests all sizes of sends and windows. A line that may not send has an answer due, and the unanswered bytes exceed
+/// the window by at most one message.
 #[test]
 fn a_line_that_waits_has_an_answer_due() {
     for seed in 0..50 {

@@ -1,4 +1,4 @@
-//! A peer's current batch, which commands to the peer are added to.
+//! A peer's current batch, to which commands for the peer are added.
 
 use std::hash::BuildHasher;
 use std::ptr::NonNull;
@@ -36,14 +36,15 @@ impl Origin {
     /// [`Messages::batch`](crate::fabric::msg::Messages::batch).
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Messages::batch`](crate::fabric::msg::Messages::batch).
     pub(crate) unsafe fn batch(
         &mut self,
         port: &Port,
         endpoint: NonNull<Endpoint>,
         form: &Form,
     ) -> Result<(&mut Batch, bool), Status> {
-        // The pieces of a large operation gather in longer messages once the first one is on the way.
+        // While the first fragment of a large operation is outstanding, further fragments share longer
+        // messages.
         let (number, full) = self.batch_for(port, endpoint, |batch, line| {
             batch.has_room(form) || batch.has_long_room(form) && line.is_due()
         })?;
@@ -73,7 +74,7 @@ impl Origin {
         Ok((batch, full))
     }
 
-    /// The line to a peer, made if there is none.
+    /// Returns the number of the line to a peer. Makes the line if there is none.
     pub(super) fn line_to(&mut self, endpoint: NonNull<Endpoint>) -> u32 {
         if self.last.endpoint == Some(endpoint) {
             return self.last.line;

@@ -1,5 +1,5 @@
-//! Heartbeats: batches without entries, which targets answer like other batches. They do not count as operations, so no flush
-//! waits for one.
+//! Heartbeats: batches without entries, which targets answer like other batches. Heartbeats are not counted as operations,
+//! so no flush waits for one.
 
 use std::collections::HashSet;
 use std::ptr::NonNull;
@@ -15,14 +15,14 @@ use crate::peer::endpoint::Endpoint;
 
 /// Peers that were heard from over messages.
 pub(crate) struct Heard {
-    /// Those that have answered this process.
+    /// Peers that have answered this process.
     targets: HashSet<NonNull<Endpoint>>,
-    /// The addresses of those that have sent it batches.
+    /// Addresses of processes that have sent batches to this process.
     origins: HashSet<fi_addr_t>,
 }
 
 impl Heard {
-    /// Whether the peer has answered on its present line.
+    /// Whether the peer has answered on its current line.
     pub(crate) fn answered(&self, peer: &Endpoint) -> bool {
         self.targets.contains(&NonNull::from(peer))
     }
@@ -33,7 +33,7 @@ impl Heard {
 }
 
 impl Origin {
-    /// Peers that have answered this process, and those at these addresses.
+    /// The peers that have answered this process, together with the `origins`.
     pub(crate) fn heard(&self, origins: HashSet<fi_addr_t>) -> Heard {
         let lines = self.lines.iter().flatten();
         let introduced = lines.filter(|line| line.client != UNKNOWN);
@@ -43,14 +43,14 @@ impl Origin {
         }
     }
 
-    /// Peers that were asked and have not answered since.
+    /// Peers that got a heartbeat and have not answered since.
     pub(crate) fn asked(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
         let asked = self.lines.iter().flatten().filter(|line| line.asked);
         asked.map(|line| line.endpoint)
     }
 
-    /// Sends a heartbeat to a peer. If an answer of the peer is due, that one is awaited; a line with something else to send
-    /// gets none.
+    /// Sends a heartbeat to a peer. If an answer of the peer is due, this answer takes the heartbeat's place. A line with
+    /// something else to send gets no heartbeat.
     ///
     /// # Safety
     /// The endpoint is live.
@@ -77,9 +77,9 @@ impl Origin {
         self.send_line(port, number, Asker::Progress);
     }
 
-    /// Removes the line to a peer if nothing is outstanding on it but heartbeats. Returns whether it was so; the next command
-    /// begins another line. Sends that have left are outstanding until an answer or a receipt covers them: the provider took them, but
-    /// perhaps the peer did not get them. One that leaves in good order sends the receipt.
+    /// Removes the line to a peer if only heartbeats are outstanding on it. Returns whether the line was removed; the next
+    /// command makes another line. Sends that have left are outstanding until an answer or a receipt covers them: the
+    /// provider has them, but the peer may not have got them. A peer that leaves in good order sends the receipt.
     #[cold]
     pub(crate) fn remove_idle(&mut self, port: &Port, endpoint: NonNull<Endpoint>) -> bool {
         let number = self.by_endpoint.get(&endpoint);
@@ -90,7 +90,7 @@ impl Origin {
             all.all(|n| self.batches[*n as usize].is_empty())
         });
         if idle {
-            // Heartbeats are no operations, so none ends with this.
+            // Heartbeats are not operations, so the removal ends none.
             let _ = self.remove(port, endpoint, Status::UNREACH);
         }
         idle

@@ -1,8 +1,8 @@
-//! Messages without entries: an origin asks a target for the state of its line, or says farewell.
-//! A batch may be lost without an error: over TCP a send is complete once its bytes are in the socket, and if the connection is
-//! broken, the next send makes another one. So if an answer is late, or if no answer covers some batches, the origin asks for a
-//! receipt. Messages may overtake each other. So a batch that was sent, or its answer, counts as lost only if the receipts for
-//! two questions lack it, and the second question was asked after the first was answered.
+//! Messages without entries: an origin asks a target for the state of its line, or tells the target that it leaves. A batch
+//! may be lost without an error. Over TCP, a send is complete when its bytes are in the socket; if the connection breaks
+//! then, the next send makes another connection. So if an answer is late, or if no answer covers some batches, the origin
+//! asks for a receipt. Messages may overtake each other. So a batch that was sent, or its answer, counts as lost only if
+//! the receipts for two questions lack it, and the second question was asked after the first was answered.
 
 use std::collections::HashSet;
 use std::ptr::NonNull;
@@ -14,15 +14,15 @@ use crate::fabric::msg::wire::{Header, Kind, UNKNOWN};
 use crate::op::marked::Message;
 use crate::peer::endpoint::Endpoint;
 
-/// Maximum lines that one check asks although no answer is due there. Later checks ask the others.
+/// Maximum number of lines that one check asks although no answer is due on them. Later checks ask the other lines.
 const MOST_QUIET: usize = 8;
 
 impl Origin {
-    /// Asks each peer with unanswered batches for a receipt; unless `all`, only if an answer is due. If the connection is broken,
-    /// the error of this message names the line.
+    /// Asks each peer with unanswered batches for a receipt. Without `all`, asks only peers whose answer is due. If
+    /// the connection is broken, the error of this message identifies the line.
     #[cold]
     pub(crate) fn send_alive(&mut self, port: &Port, all: bool) {
-        // One at a time: a target that takes nothing leaves the provider's queue to others.
+        // Only one question per line is outstanding, so a target that takes nothing leaves the provider's queue to others.
         let sent = self.batches.iter().filter(|b| b.held && b.is_empty());
         let sent: HashSet<u64> = sent.map(|batch| batch.cookie).collect();
         let mut quiet = if all { 0 } else { MOST_QUIET };
@@ -53,7 +53,7 @@ impl Origin {
         let line = self.lines.get_mut(header.line as usize);
         let line = line.and_then(Option::as_mut);
         let Some(line) = line.filter(|line| line.cookie == header.cookie) else {
-            // Its line was abandoned.
+            // The receipt's line was removed.
             return Ok(());
         };
         if is_before(line.sequence, header.sequence) {
@@ -87,13 +87,14 @@ impl Origin {
         Ok(())
     }
 
-    /// Peers for which the provider took no message when it was asked last.
+    /// Peers for which the provider refused the last message for lack of room.
     pub(crate) fn stuck(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
         let stuck = self.lines.iter().flatten().filter(|line| line.stuck);
         stuck.map(|line| line.endpoint)
     }
 
-    /// Sends a message without entries, and returns the provider's code. An error is told to the line `to_tell`.
+    /// Sends a message without entries on line `number`, and returns the provider's code. A later error of the
+    /// message is reported on the line `to_tell`.
     pub(super) fn send_empty(
         &mut self,
         port: &Port,
@@ -141,7 +142,7 @@ impl Origin {
     }
 }
 
-/// Whether one number of a batch comes before another.
+/// Whether batch number `one` comes before batch number `other`.
 pub(super) fn is_before(one: u32, other: u32) -> bool {
     (other.wrapping_sub(one) as i32) > 0
 }

@@ -1,5 +1,5 @@
-//! The origin's side of the host's sends. A send is copied into a batch. It has left when the provider needs no more progress
-//! for it; before that, it would not arrive while the host computes.
+//! The origin's side of the host's sends. A send is copied into a batch. The send has left when the provider needs no more
+//! progress for it. Before that, it would not arrive while the host computes.
 
 use std::ptr::NonNull;
 
@@ -14,25 +14,26 @@ use crate::fabric::msg::wire::{Form, Header, UNKNOWN};
 use crate::fabric::policy::in_window;
 use crate::peer::endpoint::Endpoint;
 
-/// Unanswered bytes that the provider passes to the socket when they are posted, although it reports this later: an empty
-/// socket buffer has room for them.
+/// The provider passes this many unanswered bytes to the socket when they are posted, although it reports the completion
+/// later: an empty socket buffer has room for them.
 pub(crate) const HANDED_ON: usize = 16 * 1024;
 
-/// When to send.
+/// When a send must leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
-    /// Before the call returns; otherwise nothing is sent, and the call returns [`Status::TEMP_OUT_OF_RESOURCE`].
+    /// Before the call returns. If it cannot, nothing is sent and the call returns [`Status::TEMP_OUT_OF_RESOURCE`].
     Now,
-    /// As soon as there is room on the way to the peer.
+    /// As soon as the line to the peer has room.
     Later,
 }
 
 /// The state of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// The provider has it, and hands it on without progress.
+    /// The provider has the send, and delivers it without progress.
     Left,
-    /// It leaves by progress. The line's cookie, and the number of the batch.
+    /// The send leaves during later progress. Contains the line's cookie and the number of the
+    /// batch.
     In(u64, u32),
 }
 
@@ -40,7 +41,7 @@ impl Origin {
     /// [`Messages::send`](crate::fabric::msg::Messages::send).
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Messages::send`](crate::fabric::msg::Messages::send).
     pub(crate) unsafe fn send(
         &mut self,
         port: &Port,
@@ -84,7 +85,7 @@ impl Origin {
         Ok(Sent::In(line.cookie, batch))
     }
 
-    /// Removes the batch of a send that was alone on its line, and did not leave.
+    /// Removes the batch of a send that did not leave. The batch is the only one on its line.
     #[cold]
     fn take_back(&mut self, number: u32, batch: u32) {
         if let Some(line) = &mut self.lines[number as usize] {
@@ -103,7 +104,7 @@ impl Origin {
         };
         let line = self.by_endpoint.get(&endpoint);
         let line = line.and_then(|line| self.lines[*line as usize].as_ref());
-        // The line may have been removed, and another made.
+        // The line may have been removed, and another line may have its number.
         let line = line.filter(|line| line.cookie == cookie);
         line.is_none_or(|line| is_before(batch, self.first_held(line)))
     }
@@ -118,8 +119,8 @@ impl Origin {
 }
 
 impl Line {
-    /// Whether a batch of one send, of `bytes` bytes, is likely to leave at once: nothing waits, and the target and the provider
-    /// have room. The first batch may have to wait for a connection.
+    /// Whether a batch with one send, of `bytes` bytes, is likely to leave at once: nothing waits on the line, and the
+    /// target and the provider have room. A first batch may have to wait for a connection, so it is not likely to leave.
     fn may_send_now(&self, bytes: usize) -> bool {
         let idle = !self.has_more() && !self.stuck && self.client != UNKNOWN;
         let handed_on = self.unanswered_bytes().saturating_add(bytes) <= HANDED_ON;

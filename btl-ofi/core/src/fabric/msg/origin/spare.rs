@@ -5,7 +5,7 @@ use crate::fabric::msg::origin::Origin;
 use crate::fabric::msg::places::SPARE;
 
 impl Origin {
-    /// A batch that is not in use.
+    /// Takes an unused batch, or makes a new one.
     pub(super) fn take_batch(&mut self) -> u32 {
         let number = self.free_batches.pop().unwrap_or_else(|| {
             self.batches.push(Batch::default());
@@ -17,13 +17,13 @@ impl Origin {
         number
     }
 
-    /// Makes a batch free whose message the provider does not read.
+    /// Returns a batch to the unused ones. The provider does not read its message.
     pub(super) fn free_batch(&mut self, number: u32) {
         self.keep_memory(number);
         self.free_batches.push(number);
     }
 
-    /// Keeps the memory of a batch that no longer needs it for other batches.
+    /// Keeps the memory of a batch that no longer needs it, so that other batches can use it.
     fn keep_memory(&mut self, number: u32) {
         if let Some(memory) = self.batches[number as usize].take_memory()
             && self.spare.len() < SPARE
@@ -32,19 +32,19 @@ impl Origin {
         }
     }
 
-    /// The provider no longer reads a batch.
+    /// Handles the end of a send: the provider no longer reads the batch.
     pub(crate) fn sent(&mut self, number: u32) {
         let batch = &mut self.batches[number as usize];
         batch.held = false;
         if batch.over {
             self.free_batch(number);
         } else if batch.unanswered {
-            // It has no operations, and the answer that covers it may come late.
+            // The batch has no operations, and the answer that covers it may come late.
             self.keep_memory(number);
         }
     }
 
-    /// Notes that the operations of a batch are over.
+    /// Records that the operations of a batch are over.
     pub(super) fn end_batch(&mut self, number: u32) {
         let batch = &mut self.batches[number as usize];
         batch.over = true;

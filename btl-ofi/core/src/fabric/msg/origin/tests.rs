@@ -1,4 +1,4 @@
-//! Tests with answers that targets should not send.
+//! Tests with answers that a target should not send.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use crate::op::responder::PUT;
 use crate::peer::counters::CounterTable;
 use crate::peer::route::{Facts, Route};
 
-/// An origin, and a peer whose target knows it.
+/// An origin, and the endpoint of a peer whose target knows the origin.
 struct Side {
     _table: CounterTable,
     peer: Box<Endpoint>,
@@ -34,7 +34,7 @@ impl Side {
         side
     }
 
-    /// One that has not introduced itself.
+    /// An origin that has not introduced itself.
     fn stranger() -> Side {
         let table = CounterTable::new("test", 1, None).expect("counters");
         let peer = Box::new(Endpoint::new(0, 1, Route::decide(Facts::default())));
@@ -69,7 +69,8 @@ impl Side {
         self.try_to_send_beside(size, leaves, true)
     }
 
-    /// `is_alone`: nothing else may be ahead of it in the provider's queue.
+    /// Tries to send a message of the host. `is_alone` says that nothing else is ahead of it in the
+    /// provider's queue.
     fn try_to_send_beside(
         &mut self,
         size: usize,
@@ -93,7 +94,7 @@ impl Side {
         self.origin.has_sent(self.peer(), sent)
     }
 
-    /// Puts a word, behind a message of the host in the same batch.
+    /// Puts a word, behind a host message in the same batch.
     fn put(&mut self) {
         let (peer, form) = (self.peer(), Form::word(AtomicKind::Update));
         let command = Command {
@@ -115,7 +116,8 @@ impl Side {
         self.leave();
     }
 
-    /// Puts so many bytes at a time until that many batches have left, and returns their words. No progress is made meanwhile.
+    /// Repeats puts of `size` bytes until `batches` batches have left, and returns the words of these batches. Makes no
+    /// progress meanwhile.
     fn put_until_left(&mut self, size: usize, batches: usize) -> Vec<usize> {
         let (peer, form) = (self.peer(), Form::known(PUT, size));
         let command = Command {
@@ -140,7 +142,7 @@ impl Side {
         self.line().unanswered.iter().map(words).collect()
     }
 
-    /// The provider has sent everything.
+    /// Lets the provider send everything.
     fn leave(&mut self) {
         for number in 0..self.origin.batches.len() {
             if self.origin.batches[number].held {
@@ -153,7 +155,7 @@ impl Side {
         self.origin.lines[0].as_ref().unwrap()
     }
 
-    /// Asks for a receipt, as the checks do after a while. The provider sends the question, and nothing else.
+    /// Asks for a receipt, like the checks after a while. The provider sends only the question.
     fn ask(&mut self) {
         let before = self.line().question;
         while self.line().question == before {
@@ -167,7 +169,8 @@ impl Side {
         }
     }
 
-    /// Gives the receipt for the last question: the number of the batch that comes next, and how many answers come.
+    /// Gives the receipt for the last question: `sequence` is the number of the next batch, and `answers` is the
+    /// number of answers that are still to come.
     fn told(&mut self, sequence: u32, answers: u32) -> Result<(), &'static str> {
         self.told_of(self.line().question, sequence, answers)
     }
@@ -191,7 +194,7 @@ impl Side {
         !broken.is_empty()
     }
 
-    /// Answers the batch with a number, of which these entries failed.
+    /// Answers the batch with this number; the entries in `failed` failed.
     fn answer(&mut self, sequence: u32, failed: &[u32]) -> Result<(), &'static str> {
         let header = Header {
             kind: Kind::Answer,
@@ -224,7 +227,7 @@ fn an_answer_to_what_is_not_answered_is_ignored() {
     assert_eq!(side.origin.ended.untracked.len(), 1);
 }
 
-/// While an answer is due, large commands gather in long messages, and small ones in short ones.
+/// While an answer is due, large commands share long messages, and small commands share short ones.
 #[test]
 fn large_commands_gather_while_others_are_on_the_way() {
     for (size, longest) in [(8192, LONG_BATCH), (1024, LONG_BATCH), (1016, MOST_WORDS)] {
@@ -248,7 +251,7 @@ fn a_number_that_was_not_sent_is_ignored() {
     assert!(side.line().is_due() && side.origin.ended.untracked.is_empty());
 }
 
-/// A message of the host cannot fail, so only counted operations fail.
+/// A host message cannot fail, so only counted operations fail.
 #[test]
 fn no_more_fails_than_is_counted() {
     let mut side = Side::new();
@@ -261,7 +264,7 @@ fn no_more_fails_than_is_counted() {
     assert!(untracked.iter().map(|(_, n)| *n).eq([1]));
 }
 
-/// Messages of the host that wait to be covered keep no memory.
+/// Host messages that wait for an answer or receipt keep no memory.
 #[test]
 fn sends_that_have_left_keep_no_memory() {
     let mut side = Side::new();
@@ -275,7 +278,7 @@ fn sends_that_have_left_keep_no_memory() {
     }
 }
 
-/// A receipt covers what was executed and needs no answer.
+/// A receipt covers batches that were executed and have no answer of their own.
 #[test]
 fn receipts_cover_messages_of_the_host() {
     let mut side = Side::new();
@@ -286,7 +289,7 @@ fn receipts_cover_messages_of_the_host() {
     assert_eq!(side.told(3, 0), Ok(()));
     assert_eq!(side.line().unanswered.len(), 1);
     assert!(side.line().has_covered() && !side.is_lost());
-    // From a target that leaves, without a question.
+    // A target that leaves sends this receipt without a question.
     assert_eq!(side.told_of(0, 4, 0), Ok(()));
     assert!(side.line().unanswered.is_empty() && !side.line().has_covered());
     for _ in 0..1000 {
@@ -298,15 +301,15 @@ fn receipts_cover_messages_of_the_host() {
     assert!(side.line().is_due(), "a receipt answers nothing");
 }
 
-/// A host message that was sent is lost if the receipts for two questions lack it, and the second question came after the first
-/// receipt.
+/// A host message that has left is lost if the receipts for two questions lack it, and the second question came after the
+/// first receipt.
 #[test]
 fn what_two_receipts_do_not_have_is_lost() {
     let mut side = Side::new();
     side.send();
     side.ask();
     side.ask();
-    // One of an earlier question counts for nothing, and the same receipt twice counts once.
+    // The receipt for an earlier question has no effect, and the same receipt twice counts once.
     let last = side.line().question;
     assert_eq!(side.told_of(last - 1, 1, 0), Ok(()));
     assert_eq!(side.told(1, 0), Ok(()));
@@ -318,7 +321,7 @@ fn what_two_receipts_do_not_have_is_lost() {
     assert!(side.is_lost());
 }
 
-/// A batch that comes late is not lost, nor one that the provider still reads, nor one that left after the question.
+/// A batch is not lost if it arrives late, if the provider still reads it, or if it left after the question.
 #[test]
 fn what_may_still_come_is_not_lost() {
     let mut side = Side::new();
@@ -346,7 +349,7 @@ fn what_may_still_come_is_not_lost() {
     assert!(!side.is_lost());
 }
 
-/// An answer is lost if its batch was executed and the target no longer holds an answer to send.
+/// An answer is lost if its batch was executed and the target has no unsent answer left.
 #[test]
 fn answers_are_lost() {
     let mut side = Side::new();
@@ -375,7 +378,8 @@ fn a_receipt_for_what_was_not_sent_is_refused() {
     assert_eq!(side.line().unanswered.len(), 1, "an old one covers nothing");
 }
 
-/// For any content, a receipt ends no operation, and the count of unanswered batches stays right.
+/// Whatever a receipt contains, it ends no operation, and the count of unanswered batches stays
+/// right.
 #[test]
 fn receipts_of_a_hostile_target_do_no_harm() {
     let mut state = 7u64;
@@ -412,7 +416,8 @@ fn receipts_of_a_hostile_target_do_no_harm() {
     }
 }
 
-/// A peer that takes nothing any more has left if heartbeats alone are unanswered: sends that left, or failed, may be lost.
+/// A peer that takes no more messages has left in good order only if nothing but heartbeats is unanswered: sends that left,
+/// or failed, may be lost.
 #[test]
 fn sends_are_outstanding_until_they_are_covered() {
     let mut side = Side::new();

@@ -11,7 +11,7 @@ use crate::fabric::msg::target::Target;
 use crate::fabric::msg::target::pauses::PROMPT;
 use crate::op::marked::Message;
 
-/// After this many failures, an answer is sent again only when its origin asks whether the connection works.
+/// After this many failures, an answer is sent again only when its origin asks for a receipt.
 pub(super) const MOST_FAILURES: u32 = 16;
 
 /// An answer, or a receipt, that the provider has not sent yet.
@@ -20,18 +20,18 @@ pub(super) struct Answer {
     pub(super) words: Vec<u64>,
     pub(super) receiver: Receiver,
     pub(super) is_receipt: bool,
-    /// Whether its words count in [`Target::owed_words`].
+    /// Whether the answer's words count in [`Target::owed_words`].
     pub(super) is_owed: bool,
-    /// Whether its client has it in [`Client::due`](super::Client::due).
+    /// Whether the answer counts in its client's [`Client::due`](super::Client::due).
     pub(super) is_due: bool,
-    /// How often it could not be sent.
+    /// Number of failed sends.
     pub(super) failures: u32,
 }
 
 /// Maximum words of all parked answers: 64 MiB. Further answers are abandoned.
 const MOST_PARKED: usize = 8 << 20;
 
-/// Numbers of free answers. Answers in the first list have memory for their words.
+/// Numbers of free answers. The answers in the first list have memory for their words.
 #[derive(Default)]
 pub(super) struct Free {
     spare: Vec<u32>,
@@ -44,7 +44,7 @@ impl Free {
     }
 }
 
-/// Answers that could not be sent.
+/// Answers whose send failed.
 #[derive(Default)]
 pub(super) struct Parked {
     numbers: Vec<u32>,
@@ -57,26 +57,27 @@ impl Parked {
     }
 }
 
-/// The outcome of handing an answer to the provider.
+/// The outcome of a post of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Posted {
-    /// The provider has it.
+    /// The provider has the answer.
     Left,
-    /// The provider has no room for it.
+    /// The provider has no room for the answer.
     Again,
-    /// It failed, or nobody gets it. It was dealt with.
+    /// The send failed, or the answer has no receiver any more. No further step is needed.
     Over,
 }
 
 /// The receiver of an answer.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Receiver {
-    /// The answer is free.
+    /// The answer is unused.
     #[default]
     Nobody,
-    /// A client, by its number and cookie.
+    /// A client, by its number and its cookie.
     Client(u32, u64),
-    /// An origin that asks, and none of whose batches came: this entry of the address vector, which goes with the answer.
+    /// An origin that asked for a receipt before any of its batches arrived. The entry of the address vector is removed
+    /// together with the answer.
     Stranger(fi_addr_t),
 }
 
@@ -98,7 +99,7 @@ impl Target {
         self.owed_words * size_of::<u64>()
     }
 
-    /// Says whether an answer is not sent yet, or the provider still reads it.
+    /// Sets whether an answer is unsent or still read by the provider.
     pub(super) fn owe(&mut self, number: u32, is_owed: bool) {
         let answer = &mut self.answers[number as usize];
         match (std::mem::replace(&mut answer.is_owed, is_owed), is_owed) {
@@ -108,7 +109,7 @@ impl Target {
         }
     }
 
-    /// Sends the answers that the provider had no room for.
+    /// Sends the answers for which the provider had no room.
     pub(crate) fn send_waiting(&mut self, port: &Port) {
         for _ in 0..self.unsent.len() {
             let Some(number) = self.unsent.pop_front() else {
@@ -121,13 +122,13 @@ impl Target {
         }
     }
 
-    /// The provider no longer reads an answer.
+    /// Handles the end of a send: the provider no longer reads the answer.
     #[inline]
     pub(crate) fn sent(&mut self, number: u32) {
         self.free_answer(number);
     }
 
-    /// An answer that is not in use, for this receiver.
+    /// Takes an unused answer for this receiver.
     pub(super) fn take_answer(&mut self, receiver: Receiver) -> u32 {
         let free = &mut self.free_answers;
         let number = free.spare.pop().or_else(|| free.bare.pop());
@@ -140,7 +141,7 @@ impl Target {
         number
     }
 
-    /// Makes an answer free that the provider does not read.
+    /// Returns an answer to the unused ones. The provider does not read it.
     pub(super) fn free_answer(&mut self, number: u32) {
         self.owe(number, false);
         self.held.answer_left();
@@ -168,12 +169,12 @@ impl Target {
             free.bare.push(number);
         }
         if self.answers.len() > 2 * SPARE && free.len() == self.answers.len() {
-            // None is in use, so no number is known to the provider.
+            // No answer is in use, so the provider knows none of the numbers.
             (self.answers, self.free_answers) = (Vec::new(), Free::default());
         }
     }
 
-    /// Takes out the answers to a client that could not be sent.
+    /// Removes the parked answers of a client from the list, and returns them.
     #[cold]
     pub(super) fn take_parked(&mut self, receiver: Receiver) -> Vec<u32> {
         let answers = &self.answers;
@@ -200,7 +201,7 @@ impl Target {
         }
     }
 
-    /// Hands an answer to the provider.
+    /// Posts an answer to the provider.
     pub(super) fn post_answer(&mut self, port: &Port, number: u32) -> Posted {
         let answer = &self.answers[number as usize];
         let address = match answer.receiver {
@@ -213,7 +214,8 @@ impl Target {
             Receiver::Stranger(address) => Some(address),
         };
         let Some(address) = address else {
-            // Its origin left without waiting for it, and the address is no longer in the address vector.
+            // The origin left without waiting for the answer, and its address is no longer in the address
+            // vector.
             self.free_answer(number);
             return Posted::Over;
         };
@@ -239,7 +241,7 @@ impl Target {
             return;
         }
         if !peer_is_gone(code) && answer.failures < MOST_FAILURES {
-            // The failure was not a lack of room.
+            // The failure was not caused by a lack of room.
             let tries = PROMPT + answer.failures;
             self.keep_back(number, tries);
             return;
@@ -248,8 +250,8 @@ impl Target {
         self.park(number);
     }
 
-    /// Keeps an answer until its origin asks. Receipts are not kept, and no more answers than an origin may
-    /// wait for.
+    /// Keeps an answer until its origin asks for a receipt. Receipts are not kept, and neither are more
+    /// answers than an origin may wait for.
     #[cold]
     pub(super) fn park(&mut self, number: u32) {
         let answer = &self.answers[number as usize];

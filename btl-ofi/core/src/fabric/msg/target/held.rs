@@ -1,7 +1,8 @@
 //! Batches that wait at their target: early batches, and batches of origins whose answers have not been sent.
 //!
-//! An origin waits for at most [`MOST_DUE`] answers. Its next batch may arrive before the provider reports that an answer was
-//! sent, so a batch above this limit is kept, not refused. Receipts count the batch as executed, because it will be.
+//! An origin waits for at most [`MOST_DUE`] answers. Its next batch may arrive before the provider reports that an answer
+//! was sent. So a batch above this limit is kept, not refused. A receipt counts such a batch as executed, because it will
+//! be executed.
 
 use std::collections::VecDeque;
 
@@ -14,7 +15,7 @@ use crate::mem::regions::Regions;
 
 /// Maximum words of all waiting batches: 64 MiB. Further batches are refused.
 pub(super) const MOST_HELD: usize = 8 << 20;
-/// From this many words of unsent answers on, each origin has only one answer made at a time.
+/// From this many words of unsent answers on, only one answer is made per origin at a time.
 pub(super) const MOST_OWED: usize = 8 << 20;
 
 /// The waiting batches.
@@ -23,12 +24,12 @@ pub(super) struct Held {
     words: usize,
     /// Clients whose next batch waits until an answer has left.
     clients: VecDeque<u32>,
-    /// Whether one has left since they were looked at.
+    /// Whether an answer has left since these clients were last checked.
     is_due: bool,
 }
 
 impl Held {
-    /// Notes that an answer has left.
+    /// Records that an answer has left.
     #[inline]
     pub(super) fn answer_left(&mut self) {
         self.is_due |= !self.clients.is_empty();
@@ -45,19 +46,20 @@ impl Held {
 }
 
 impl Client {
-    /// Whether its next batch, of this kind, may be executed now, while `owed_words` words of answers have not left.
+    /// Whether the client's next batch, of this kind, may be executed now. `owed_words` words of answers have not
+    /// left.
     #[inline]
     pub(super) fn may_execute(&self, kind: Kind, owed_words: usize) -> bool {
         let most = if owed_words < MOST_OWED { MOST_DUE } else { 1 };
         usize::from(self.due) < most || kind == Kind::Unanswered
     }
 
-    /// Whether its batch with a number waits.
+    /// Whether the client's batch with this number waits.
     fn has(&self, sequence: u32) -> bool {
         self.early.iter().any(|(h, _)| h.sequence == sequence)
     }
 
-    /// The number of the next batch that has not come.
+    /// The number of the first batch that has not arrived.
     pub(super) fn missing(&self) -> u32 {
         let mut next = self.sequence;
         while self.has(next) {
@@ -98,7 +100,7 @@ impl Target {
         Ok(())
     }
 
-    /// Executes the batches of a client whose turn has come.
+    /// Executes the waiting batches of a client whose turn has come.
     pub(super) fn execute_waiting(&mut self, port: &Port, number: u32, regions: &Lock<Regions>) {
         while let Some(client) = &mut self.clients[number as usize]
             && let Some(at) = (client.early.iter()).position(|(h, _)| h.sequence == client.sequence)
@@ -119,7 +121,7 @@ impl Target {
         }
     }
 
-    /// Executes the batches of clients whose answers have left.
+    /// Executes the waiting batches of clients whose answers have left.
     #[cold]
     pub(crate) fn execute_held(&mut self, port: &Port, regions: &Lock<Regions>) {
         self.held.is_due = false;

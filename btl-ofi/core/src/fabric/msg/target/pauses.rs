@@ -1,9 +1,10 @@
-//! Pauses of clients that answers cannot be sent to: the provider takes none, or each answer fails.
+//! Pauses of clients whose answers cannot be sent: the provider takes no answer, or each answer fails.
 //!
-//! The client's answers wait, and one of them is tried from time to time. Each of the first [`PROMPT`] calls of progress tries
-//! once: a provider without room usually has some again soon. After these, the pause, counted in calls, doubles with each try.
-//! It stays short: a provider may count its refusals, so fewer tries make a living client wait longer. After [`LAST`] failed
-//! tries and [`PATIENCE`], a client causes no more work: its answers are parked until its process asks.
+//! The client's answers wait, and one answer is tried from time to time. Each of the first [`PROMPT`] calls of progress
+//! tries once, because a provider without room usually has room again soon. After these, the pause, counted in calls,
+//! doubles with each try. The pause stays short: a provider may count its refusals, so fewer tries would make a living
+//! client wait longer. After [`LAST`] failed tries and [`PATIENCE`], a client causes no more work: its answers are parked
+//! until its process asks.
 
 use std::time::{Duration, Instant};
 
@@ -11,26 +12,26 @@ use crate::fabric::msg::port::Port;
 use crate::fabric::msg::target::Target;
 use crate::fabric::msg::target::answers::{Posted, Receiver};
 
-/// Number of tries that are made in consecutive calls.
+/// Number of tries in consecutive calls of progress.
 pub(super) const PROMPT: u32 = 64;
 /// The longest pause is 2 to this power calls of progress.
 pub(super) const LONGEST: u32 = 3;
-/// Tries after which the time is noted.
+/// Number of tries after which the time is recorded.
 const TIMED: u32 = PROMPT;
-/// Number of tries, and time since the first [`TIMED`] tries; after both, the answers are parked. Time alone is no criterion:
-/// on a busy machine a second may contain only a few calls of progress, and a parked living client gets its answers only by
-/// asking.
+/// The answers are parked after this number of tries and this time since the first [`TIMED`] tries. Time alone is no
+/// criterion: on a busy machine a second may contain only a few calls of progress, and a parked living client gets its
+/// answers only by asking.
 const LAST: u32 = PROMPT + 1000;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A receiver whose sends are paused.
 struct Paused {
     receiver: Receiver,
-    /// Tries in vain.
+    /// Number of failed tries.
     tries: u32,
-    /// The call of progress in which it is tried again.
+    /// The call of progress that makes the next try.
     due: u32,
-    /// When [`TIMED`] tries had failed.
+    /// The time when [`TIMED`] tries had failed.
     since: Option<Instant>,
 }
 
@@ -38,9 +39,9 @@ struct Paused {
 #[derive(Default)]
 pub(super) struct Pauses {
     list: Vec<Paused>,
-    /// In the order in which they are to be sent.
+    /// The answers, in the order in which they must be sent.
     answers: Vec<u32>,
-    /// Calls of progress with a pause.
+    /// Number of calls of progress while there are pauses.
     calls: u32,
     /// The call in which the next pause ends.
     due: u32,
@@ -51,7 +52,7 @@ fn is_over(due: u32, calls: u32) -> bool {
 }
 
 impl Pauses {
-    /// Whether nobody is paused.
+    /// Whether no receiver is paused.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
@@ -62,7 +63,7 @@ impl Pauses {
         self.answers.clear();
     }
 
-    /// Begins a pause after `tries` tries in vain.
+    /// Begins a pause after `tries` failed tries.
     fn begin(&mut self, receiver: Receiver, tries: u32, since: Option<Instant>) {
         let since = match since {
             None if tries >= TIMED => Some(Instant::now()),
@@ -84,7 +85,8 @@ impl Pauses {
 }
 
 impl Target {
-    /// Keeps an answer until the pause of its receiver is over, which begins now if there is none.
+    /// Keeps an answer until the pause of its receiver is over. If the receiver has no pause,
+    /// begins one.
     #[cold]
     pub(super) fn keep_back(&mut self, number: u32, tries: u32) {
         let receiver = self.answers[number as usize].receiver;
@@ -177,7 +179,7 @@ impl Target {
 
 #[cfg(test)]
 impl Target {
-    /// Lets the time pass after which a client that was tried often enough is parked.
+    /// Lets the time pass after which a client with enough failed tries is parked.
     pub(super) fn lose_patience(&mut self) {
         for paused in &mut self.pauses.list {
             paused.since = paused.since.and_then(|since| since.checked_sub(PATIENCE));

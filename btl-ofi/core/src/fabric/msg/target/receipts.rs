@@ -1,18 +1,18 @@
-//! Receipts: reports of a target to an origin about its batches, besides answers. An origin asks for a receipt if answers are
-//! late; a target that closes sends one unasked.
+//! Receipts: a target's reports to an origin about its batches, besides answers. An origin asks for a receipt if answers
+//! are late; a target that closes sends one unasked.
 
 use crate::fabric::msg::port::Port;
 use crate::fabric::msg::target::answers::Receiver;
 use crate::fabric::msg::target::{Client, Target};
 use crate::fabric::msg::wire::{Header, Kind, UNKNOWN};
 
-/// Maximum receipts that have not left: to one origin, and in total to origins that only ask.
+/// Maximum number of receipts that have not left: to one origin, and in total to origins that have only asked for receipts.
 const MOST_TO_ONE: usize = 2;
 const MOST_TO_STRANGERS: usize = 64;
 
 impl Target {
-    /// Handles a receipt query: an origin asks how far this process has come with its batches. Sends again the answers that
-    /// could not be sent.
+    /// Handles a receipt query: an origin asks which of its batches this process has executed. Also sends parked answers to
+    /// the origin again.
     #[cold]
     pub(crate) fn asked(
         &mut self,
@@ -21,7 +21,7 @@ impl Target {
         words: &[u64],
     ) -> Result<(), &'static str> {
         let number = match header.client {
-            // The answer that tells the number is late, or its first batch is.
+            // Either the answer with the client's number is late, or the origin's first batch is.
             UNKNOWN => {
                 let is_of = |client: &Option<Client>| {
                     client.as_ref().is_some_and(|client| client.is_of(header))
@@ -64,27 +64,28 @@ impl Target {
             let answers = self.end_pause(receiver);
             self.unsent.extend(answers);
         }
-        // One that has not left may be for an earlier question. Its origin asks again.
+        // A receipt that has not left may be for an earlier question. The origin asks again.
         if self.receipts_to(|r| r == receiver) < MOST_TO_ONE {
             self.send_receipt(port, (receiver, key), header);
         }
         Ok(())
     }
 
-    /// The number of receipts that have not left.
+    /// The number of receipts to these receivers that have not left.
     fn receipts_to(&self, whom: impl Fn(Receiver) -> bool) -> usize {
         let receipts = self.answers.iter().filter(|answer| answer.is_receipt);
         receipts.filter(|answer| whom(answer.receiver)).count()
     }
 
-    /// This process leaves: tells origins what it has executed that no answer covers, so that they do not take it for lost.
+    /// Sends origins receipts for executed batches that no answer covers, because this process leaves. Without a receipt,
+    /// an origin would take such a batch for lost.
     #[cold]
     pub(crate) fn part(&mut self, port: &Port) {
         for number in 0..self.clients.len() {
             let Some(client) = &mut self.clients[number] else {
                 continue;
             };
-            // One that cannot be reached is not waited for.
+            // A client that cannot be reached gets no receipt.
             let is_lost = client.parked > 0;
             if !std::mem::take(&mut client.has_covered) || is_lost {
                 continue;
@@ -109,7 +110,8 @@ impl Target {
         self.receipts > 0
     }
 
-    /// Sends a receipt to a process with this key. The header has all but its kind and the number of answers that have not left.
+    /// Sends a receipt to a process with this key. The caller fills the header, except its kind and the number of answers
+    /// that have not left.
     fn send_receipt(&mut self, port: &Port, (receiver, key): (Receiver, u64), header: Header) {
         let answers = self.answers.iter().filter(|a| !a.is_receipt);
         let owed = answers.filter(|answer| answer.receiver == receiver).count();

@@ -1,4 +1,4 @@
-//! Tests with batches that origins should not send, and with answers that cannot be sent.
+//! Tests with batches that an origin should not send, and with answers that cannot be sent.
 
 #![allow(clippy::expect_used, reason = "tests fail by panicking")]
 
@@ -16,7 +16,7 @@ use crate::fabric::msg::wire::{Introduction, MOST_WORDS, push_introduction};
 const COOKIE: u64 = 0x1234;
 /// The key of the origins.
 const KEY: u64 = 0x5678;
-/// The address of the origins, and the target's.
+/// The address of the origins, which is also the target's.
 const NAME: [u8; 16] = [1; 16];
 
 /// A target that knows one origin.
@@ -57,7 +57,7 @@ fn header(kind: Kind, sequence: u32) -> Header {
     }
 }
 
-/// Hands an empty batch with a number to the target.
+/// Passes an empty batch with this number to the target.
 fn come(target: &mut Target, port: &Port, sequence: u32) -> Result<(), &'static str> {
     come_as(target, port, header(Kind::Batch, sequence))
 }
@@ -72,7 +72,7 @@ fn come_as(target: &mut Target, port: &Port, header: Header) -> Result<(), &'sta
     target.execute(port, batch, buffer, &Lock::new(Regions::default(), false))
 }
 
-/// Lets the provider send all its answers, and executes the batches that waited for this.
+/// Lets the provider send all answers, and executes the batches that waited for this.
 fn leave(target: &mut Target, port: &Port) {
     for number in 0..target.answers.len() as u32 {
         if target.answers[number as usize].is_due {
@@ -84,7 +84,8 @@ fn leave(target: &mut Target, port: &Port) {
     }
 }
 
-/// The receipts that have not left: the number of the next batch, of the answers that are still to come, and of the question.
+/// The receipts that have not left. For each: the number of the next batch, the number of answers still to come, and the
+/// number of the question.
 fn receipts(target: &Target) -> Vec<(u32, u32, u32)> {
     let receipts = target.answers.iter().filter(|answer| answer.is_receipt);
     let read = receipts.map(|receipt| {
@@ -114,8 +115,8 @@ fn each_number_waits_once() {
     come(&mut target, &port, last).expect_err("it was executed");
 }
 
-/// For an origin that takes no answers, the target makes as many answers as the origin may wait for. Further batches wait, up
-/// to the window, and are executed in order as answers leave.
+/// If an origin takes no answers, the target makes only as many answers as the origin may wait for. Further batches wait,
+/// up to the window, and are executed in order as answers leave.
 #[test]
 fn origins_take_their_answers() {
     let (mut target, port) = (target(), Port::that_takes_all());
@@ -150,7 +151,7 @@ fn origins_take_their_answers() {
     assert_eq!(come(&mut target, &port, executed + window), Ok(()));
 }
 
-/// While very many words of answers have not left, each origin has one made at a time.
+/// While very many words of answers have not left, only one answer is made per origin at a time.
 #[test]
 fn all_origins_share_a_bound() {
     let (mut target, port) = (target(), Port::that_takes_all());
@@ -164,7 +165,8 @@ fn all_origins_share_a_bound() {
     assert_eq!(target.served, 3);
 }
 
-/// Batches that wait are bounded together. One that leaves takes its own along.
+/// The waiting batches of all origins share one limit. The batches of an origin that leaves are
+/// removed.
 #[test]
 fn few_batches_wait() {
     let (mut target, port) = (target(), Port::that_takes_all());
@@ -190,7 +192,7 @@ fn few_batches_wait() {
     assert_eq!(early(&mut target, 1), Ok(()));
 }
 
-/// The memory of many answers at once is given back when they have left, except for a reserve.
+/// The memory of many simultaneous answers is freed after they have left, except for a reserve.
 #[test]
 fn answers_give_their_memory_back() {
     const ORIGINS: u64 = 1000;
@@ -218,7 +220,7 @@ fn answers_give_their_memory_back() {
     assert!(!target.owes_answers());
 }
 
-/// Questions without end leave few receipts that nobody takes.
+/// Any number of questions leaves only few unsent receipts.
 #[test]
 fn receipts_are_few() {
     let (mut target, port) = (target(), Port::that_takes_all());
@@ -245,7 +247,8 @@ fn receipts_are_few() {
     assert_eq!(receipts(&target).len(), 2 + taken);
 }
 
-/// An answer that cannot be sent stays until its origin asks, and nobody waits for it when the transport closes.
+/// An answer that cannot be sent is kept until its origin asks, and the close of the transport does not wait for
+/// it.
 #[test]
 fn an_answer_that_cannot_be_sent_is_kept() {
     let (mut target, port) = (target(), Port::that_takes_all());
@@ -278,7 +281,7 @@ fn an_answer_that_cannot_be_sent_is_kept() {
     assert!(!target.has_unsent() && !target.owes_answers() && target.owed_bytes() == 0);
 }
 
-/// Makes `calls` calls of progress with answers that wait.
+/// Makes `calls` calls of progress with waiting answers.
 fn progress(target: &mut Target, port: &Port, calls: u32) {
     for _ in 0..calls {
         if target.has_unsent() {
@@ -287,8 +290,8 @@ fn progress(target: &mut Target, port: &Port, calls: u32) {
     }
 }
 
-/// The provider takes nothing for a hundred origins. Each origin is tried rarely and finally abandoned, so that no
-/// close waits for it. An origin that then asks is alive.
+/// The provider takes no messages to a hundred origins. Each origin is tried rarely and finally abandoned, so that
+/// no close waits for it. An origin that then asks is alive.
 #[test]
 fn origins_that_cannot_be_reached_cost_little() {
     const ORIGINS: u64 = 100;
@@ -333,8 +336,8 @@ fn origins_that_cannot_be_reached_cost_little() {
     assert_eq!(SENDS.get(), before + 9, "eight answers and a receipt");
 }
 
-/// An origin for which there is room again gets its answers, in their order, after the pause; what comes meanwhile
-/// is sent behind. One that leaves is not tried.
+/// If there is room again for an origin, it gets its answers in order after the pause. An answer that is made
+/// meanwhile is sent behind them. An origin that leaves is not tried.
 #[test]
 fn a_pause_ends_when_there_is_room() {
     let (mut target, nothing) = (target(), Port::that_takes(false));
@@ -365,8 +368,8 @@ fn a_pause_ends_when_there_is_room() {
     assert!(!target.has_unsent());
 }
 
-/// However many origins have answers that cannot be sent, each answer is kept, until its origin asks or leaves. More of one
-/// origin than it may wait for are not.
+/// However many origins have answers that cannot be sent, each answer is kept until its origin asks or leaves. Answers
+/// beyond the number that an origin may wait for are not kept.
 #[test]
 fn each_origin_has_room_for_its_answers() {
     const ORIGINS: u64 = 100;
@@ -401,7 +404,8 @@ fn each_origin_has_room_for_its_answers() {
     assert_eq!(target.free_answers.len(), free + 8);
 }
 
-/// A receipt says what was executed, and what is still to be answered. One that fails is not kept.
+/// A receipt contains the number of executed batches, and the number of batches that are still to
+/// be answered. A receipt whose send fails is not kept.
 #[test]
 fn receipts_say_what_was_executed() {
     let (mut target, port) = (target(), Port::that_takes_all());
@@ -415,7 +419,7 @@ fn receipts_say_what_was_executed() {
     };
     assert_eq!(target.asked(&port, &question, &[]), Ok(()));
     assert_eq!(receipts(&target), [(2, 1, 5)]);
-    // The origin does not know its number yet.
+    // The origin does not know its client number yet.
     let unknown = Header {
         client: UNKNOWN,
         results: 6,
@@ -435,7 +439,7 @@ fn receipts_say_what_was_executed() {
     assert!(!target.owes_answers());
 }
 
-/// A question of an origin from which nothing came needs an address for its answer.
+/// A question of an origin from which nothing else came must contain an address for the receipt.
 #[test]
 fn strangers_say_where_they_are() {
     let (mut target, port) = (target(), Port::that_takes_all());
@@ -469,7 +473,7 @@ fn strangers_say_where_they_are() {
     assert!(target.answers[0].receiver == Receiver::Nobody);
 }
 
-/// A target that leaves tells its origins what no answer covers, once.
+/// A target that leaves sends each origin one receipt for batches that no answer covers.
 #[test]
 fn a_target_that_leaves_gives_receipts() {
     let (mut target, port) = (target(), Port::that_takes_all());

@@ -1,4 +1,4 @@
-//! The entries of a batch, as its target reads them.
+//! The entries of a batch, which its target reads here.
 
 use super::{Form, LARGEST, SAME_REGION};
 use crate::op::responder::{Command, PUT, SEND};
@@ -18,11 +18,11 @@ pub(crate) struct Entry {
     pub(crate) form: Form,
 }
 
-/// A put to the region of the entry before.
+/// A put to the region of the previous entry.
 #[derive(Clone, Copy)]
 pub(crate) struct NextPut {
     pub(crate) address: u64,
-    /// Bytes, at least one.
+    /// Number of bytes, at least one.
     pub(crate) size: usize,
     /// The word at which the bytes begin.
     pub(crate) operands: usize,
@@ -34,13 +34,13 @@ impl Entries {
         Entries { at, region: None }
     }
 
-    /// Key and cookie of the region of the entry before.
+    /// Key and cookie of the previous entry's region.
     pub(crate) fn region(&self) -> Option<(u64, u64)> {
         self.region
     }
 
-    /// The next entry if it is a put to the region of the entry before, as most entries are. `None`, and nothing changes, for
-    /// any other one, which is left to [`next`](Self::next).
+    /// Returns the next entry if it is a put to the region of the previous entry. Most entries are such puts. For any other
+    /// entry, returns `None` and changes nothing; the caller then calls [`next`](Self::next).
     #[inline(always)]
     pub(crate) fn next_put(&mut self, words: &[u64]) -> Option<NextPut> {
         let &[first, address] = words.get(self.at..)?.first_chunk()?;
@@ -49,7 +49,7 @@ impl Entries {
             return None;
         }
         let operands = self.at + 2;
-        // Fewer instructions than `div_ceil`: the size was checked.
+        // This takes fewer instructions than `div_ceil`. The size was already checked.
         let end = operands + (size.wrapping_add(7) >> 3);
         if end > words.len() {
             return None;
@@ -62,7 +62,7 @@ impl Entries {
         })
     }
 
-    /// The next entry; `None` at the end.
+    /// Returns the next entry; `None` at the end.
     #[inline]
     pub(crate) fn next(&mut self, words: &[u64]) -> Result<Option<Entry>, &'static str> {
         const CUT: &str = "an entry is cut off";

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 /// `from` is readable and `window` is writable for `size` bytes. The ranges do not overlap.
 #[inline]
 pub(crate) unsafe fn put(from: *const u8, window: *mut u8, size: usize) {
-    // SAFETY: the caller guarantees both ranges; the word in the window is checked to be aligned.
+    // SAFETY: the caller guarantees both ranges; the window's word was checked for alignment.
     unsafe {
         match size {
             8 if window.cast::<u64>().is_aligned() => {
@@ -35,7 +35,7 @@ pub(crate) unsafe fn put(from: *const u8, window: *mut u8, size: usize) {
 /// `window` is readable and `to` is writable for `size` bytes. The ranges do not overlap.
 #[inline]
 pub(crate) unsafe fn get(window: *const u8, to: *mut u8, size: usize) {
-    // SAFETY: the caller guarantees both ranges; the word in the window is checked to be aligned.
+    // SAFETY: the caller guarantees both ranges; the window's word was checked for alignment.
     unsafe {
         match size {
             8 if window.cast::<u64>().is_aligned() => {
@@ -58,7 +58,7 @@ pub(crate) unsafe fn get(window: *const u8, to: *mut u8, size: usize) {
 #[cold]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, size: usize) {
     let apart = (from as usize).abs_diff(to as usize) >= size;
-    // SAFETY: the caller guarantees both ranges; words that do not overlap and are aligned are accessed as words.
+    // SAFETY: the caller guarantees both ranges. Only aligned words that do not overlap are accessed as words.
     unsafe {
         match size {
             8 if apart && aligned(from, to, 8) => {
@@ -76,8 +76,9 @@ fn aligned(from: *const u8, to: *const u8, size: usize) -> bool {
     (from as usize | to as usize).is_multiple_of(size)
 }
 
-/// A word in a window, aligned to its size, that others change atomically. Every load acquires, every store releases,
-/// and the others do both: they pair with the atomics of other threads and processes on the same word.
+/// A word in a window, aligned to its size, that other threads and processes change atomically. Loads acquire, stores
+/// release, and all other accesses do both. They pair with the atomics of other threads and processes on the same
+/// word.
 pub(crate) trait Word: Sized {
     /// # Safety
     /// `at` is aligned, and can be read.

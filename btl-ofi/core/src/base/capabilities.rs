@@ -4,7 +4,7 @@ use std::ffi::{CString, c_void};
 
 use plugin_api::{AtomicFlags, ErrorFn, ModuleFlags};
 
-/// What a module offers; constant for the module's life.
+/// The capabilities of a module; they stay the same for the module's life.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
     /// Abilities, after `btl_ofi_flags` masks them.
@@ -17,7 +17,7 @@ pub struct Capabilities {
     pub get_limit: usize,
     /// Largest send, bytes; 0 if the host cannot send (`btl_ofi_mode`).
     pub send_limit: usize,
-    /// Preference among transports to one peer; the highest wins.
+    /// Preference among the transports to a peer; the transport with the highest value is used.
     pub exclusivity: u32,
     /// Latency in microseconds.
     pub latency: u32,
@@ -25,8 +25,9 @@ pub struct Capabilities {
     pub bandwidth: u32,
     /// Number of transmit contexts.
     pub contexts: usize,
-    /// Whether a registration covers the pages that back its memory when it is made (FI_MR_ALLOCATED). If so, the
-    /// host must deregister before the memory returns to the system. Otherwise a registration covers addresses only.
+    /// Whether a registration covers the physical pages that its memory has at the time of the registration
+    /// (FI_MR_ALLOCATED). If so, the host must deregister before the memory returns to the system. Otherwise a
+    /// registration covers addresses only.
     pub registers_pages: bool,
     /// Provider name, as `fi_info` prints it.
     pub provider: CString,
@@ -49,6 +50,5 @@ pub struct ErrorReport {
 
 // SAFETY: only the host's function follows the pointer, and the host allows that function on any progressing thread.
 unsafe impl Send for ErrorReport {}
-// SAFETY: a shared `ErrorReport` gives no access but copies of two pointers; only the host's function follows
-// `context`.
+// SAFETY: a shared `ErrorReport` only copies two pointers; only the host's function follows `context`.
 unsafe impl Sync for ErrorReport {}

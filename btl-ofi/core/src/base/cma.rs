@@ -12,7 +12,8 @@ use plugin_api::Status;
 use crate::base::error::{CallError, status_of};
 use crate::base::{sys, usable};
 
-/// Why a copy failed: an `errno` (positive), or a status with which the target refused (negative).
+/// The reason of a failed copy: an `errno` (positive), or the status with which the target refused
+/// (negative).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused(pub(crate) i32);
 
@@ -22,8 +23,8 @@ impl Refused {
         Refused(status.0)
     }
 
-    /// Whether every later copy to that process would fail too: the kernel forbids access, or finds no memory under
-    /// the process id. False for a refusal by the target, which is negative.
+    /// Whether every later copy to this process would also fail, because the kernel forbids access or finds no
+    /// memory under the process id. A status of the target is negative, so it is never lasting.
     pub(crate) fn is_lasting(self) -> bool {
         matches!(
             self.0,
@@ -43,7 +44,8 @@ impl Refused {
     }
 }
 
-/// The caller's own buffer cannot be used. The error equals that of a range that the kernel rejects at once.
+/// The caller's own buffer cannot be used. The error is the same as for a range that the kernel rejects at
+/// once.
 const OWN_BUFFER: i32 = libc::EINVAL;
 
 /// Copies `size` bytes at `local` to `remote` in process `pid`.
@@ -76,11 +78,11 @@ pub(crate) unsafe fn read(
     unsafe { copy::<true>(pid, local, remote, size) }
 }
 
-/// Copies until `size` bytes are copied: to `local` if `WRITES`, else from it.
+/// Copies `size` bytes in one or more calls: to `local` if `WRITES`, else from it.
 ///
 /// # Safety
-/// `local` is readable for `size` bytes, and writable too if `WRITES`. If not, process `pid` permits writes to its
-/// `size` bytes at `remote`.
+/// `local` is readable for `size` bytes, and writable too if `WRITES`. Without `WRITES`, process `pid` permits
+/// writes to its `size` bytes at `remote`.
 #[inline]
 unsafe fn copy<const WRITES: bool>(
     pid: u32,
@@ -111,7 +113,7 @@ unsafe fn copy<const WRITES: bool>(
 /// The refusal for a call that failed when the next byte to copy was at `local`.
 #[cold]
 fn refusal(error: CallError, local: *mut c_void, writes: bool) -> Refused {
-    // The kernel copies as far as both sides are usable. If the fault is in our buffer, it is at this byte.
+    // The kernel copies as far as both sides are usable. A fault in our buffer is therefore at this byte.
     if error.code == libc::EFAULT && !usable::is_usable(local as u64, writes) {
         return Refused(OWN_BUFFER);
     }

@@ -3,13 +3,13 @@
 
 use crate::base::sys;
 
-/// Most descriptors that are asked for. With this number, programs that look at every possible descriptor before they start
-/// other programs need milliseconds.
+/// Maximum descriptors that this process asks for. With this number, a program that checks every possible descriptor before
+/// it starts another program needs milliseconds.
 const MOST: u64 = 1 << 20;
 /// The most descriptors of one connection of tcp;ofi_rxm.
 const FEW: u64 = 4;
 const OWN: &str = "/proc/self/fd";
-/// Descriptors among which the provider's listening socket is looked for.
+/// Number of descriptors that are searched for the provider's listening socket.
 const LOOKED_AT: i32 = 4096;
 
 /// Raises the soft limit to the hard one.
@@ -26,11 +26,11 @@ pub(crate) fn raise_limit() {
     }
 }
 
-/// Says so if this process has hardly any descriptors left.
+/// Returns a warning if this process has hardly any descriptors left.
 pub(crate) fn shortage() -> Option<String> {
     let (limit, _) = sys::descriptor_limits().ok()?;
     let left = match sys::names(OWN) {
-        // One of them is the folder.
+        // One of the open descriptors is the folder's.
         Ok(open) => limit.saturating_sub(open.len().saturating_sub(1) as u64),
         Err(e) if e.code == libc::EMFILE => 0,
         Err(_) => return None,
@@ -43,12 +43,12 @@ pub(crate) fn shortage() -> Option<String> {
     })
 }
 
-/// Whether a peer's connection to the listening socket with this address waits because this process has no descriptor for it. A
-/// provider does not report that: to the peer it looks like silence.
+/// Whether a peer's connection to the listening socket with this address waits because this process has no descriptor for
+/// it. The provider does not report this, so this process looks silent to the peer.
 pub(crate) fn keep_a_peer_waiting(address: &[u8]) -> bool {
     let is_short =
         sys::is_descriptor_left().is_err_and(|e| [libc::EMFILE, libc::ENFILE].contains(&e.code));
-    // Opened early, so its number is low.
+    // The provider opened the socket early, so its number is low.
     is_short && (0..LOOKED_AT).any(|descriptor| sys::connection_waits(descriptor, address))
 }
 
@@ -68,7 +68,7 @@ mod tests {
             ((MOST, u64::MAX), false),
         ] {
             let script = Script::new().answers(LIMITS, limits);
-            // A script fails the test if a call of it is not made.
+            // A script fails the test if one of its calls is not made.
             let _script = match raised {
                 true => script.answers("setrlimit", ()),
                 false => script,

@@ -22,7 +22,7 @@ impl Setting {
     }
 }
 
-/// Sets the missing variables, if this process has one thread. Values that the user set stay.
+/// Sets the missing variables, if this process has one thread. Variables that the user set keep their values.
 pub(crate) fn prepare(settings: impl Iterator<Item = &'static Setting>) {
     for setting in settings {
         if setting.is_missing() && has_one_thread() {
@@ -48,7 +48,7 @@ pub(crate) fn advice(
     ))
 }
 
-/// The names by which the user limits the providers that libfabric loads, if he does.
+/// The value of libfabric's variable that limits the providers to load, if the user set it.
 pub(crate) fn filter() -> Option<String> {
     let names = std::env::var_os("FI_PROVIDER")?;
     (!names.is_empty()).then(|| names.to_string_lossy().into_owned())

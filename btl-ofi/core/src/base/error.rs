@@ -11,7 +11,7 @@ use plugin_api::Status;
 pub struct CallError {
     /// C name of the call.
     pub call: &'static str,
-    /// The error number, positive: an `errno`, or an `FI_E*`, which has the same value where both exist.
+    /// The error number, positive: an `errno` or an `FI_E*`. Where both exist, they have the same value.
     pub code: i32,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for CallError {
 impl std::error::Error for CallError {}
 
 impl From<CallError> for io::Error {
-    /// Keeps kind and message; the message names the call.
+    /// The error keeps its kind and its message; the message names the call.
     fn from(error: CallError) -> io::Error {
         io::Error::new(io::Error::from_raw_os_error(error.code).kind(), error)
     }
@@ -91,7 +91,8 @@ pub(crate) fn status_of(code: i32) -> Status {
         fi(ffi::FI_EHOSTUNREACH),
         fi(ffi::FI_ENETUNREACH),
         fi(ffi::FI_ESHUTDOWN),
-        // Providers cancel what is queued for a connection that breaks. This crate cancels nothing itself.
+        // A provider cancels the requests that wait for a connection when the connection breaks. This
+        // crate itself cancels nothing.
         libc::ECANCELED,
         libc::EPIPE,
         libc::ESRCH,
@@ -115,7 +116,8 @@ pub(crate) fn peer_is_gone(code: i32) -> bool {
     status_of(code) == Status::UNREACH
 }
 
-/// The error of anything but a data operation. Displays as one line, except [`NoProvider`](Self::NoProvider).
+/// The error of a call that is not a data operation. It displays as one line, except
+/// [`NoProvider`](Self::NoProvider).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::base::error::Error;
 
-/// Forks from the first process that opened a transport down to this one.
+/// Number of forks between the first process that opened a transport and this process.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 /// The value of [`FORKS`] when a refusal was last logged.
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// The process in which an object was made.
+/// The process in which an object was made, as a number of forks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Birth {
     forks: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Birth {
 }
 
 impl Birth {
-    /// For an object that is made now.
+    /// The birth of an object that is made now.
     pub(crate) fn now() -> Birth {
         Birth {
             forks: FORKS.load(Ordering::Relaxed),
@@ -36,10 +36,10 @@ impl Birth {
         self.forks == FORKS.load(Ordering::Relaxed)
     }
 
-    /// The refusal of what this process may not do with the object.
+    /// Refuses an operation on the object in a process that did not make it.
     ///
     /// # Errors
-    /// [`Error::Forked`] in a child of the process that made it.
+    /// [`Error::Forked`] in a child of the process that made the object.
     pub(crate) fn check(self) -> Result<(), Error> {
         match self.is_here() {
             true => Ok(()),
@@ -52,7 +52,7 @@ impl Birth {
         Error::Forked { owner: self.pid }
     }
 
-    /// Logs the refusal, once in a process, for calls that return a status only.
+    /// Logs the refusal once per process, for calls that only return a status.
     #[cold]
     pub(crate) fn tell(self) {
         let forks = FORKS.load(Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl Birth {
     }
 }
 
-/// Counts a fork, in the child.
+/// Counts a fork. The child calls this.
 pub(crate) fn count() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! For the doors: what keeps their quick paths short. Nothing here changes what a program computes.
+//! For the doors: helpers that keep their fast paths short. Nothing here changes the results of a program.
 //!
 //! The functions of the plugin's table (`btl-ofi/plugin/src/module/rma.rs`) are an example.
 
@@ -7,8 +7,8 @@ use plugin_api::Status;
 #[doc(inline)]
 pub use crate::quick_entry;
 
-/// Keeps two branches apart. The compiler otherwise merges their conditions: flags that are set and combined take
-/// more instructions than branches that are never taken.
+/// Keeps two branches apart. Without this, the compiler merges their conditions, and code that sets and combines
+/// flags takes more instructions than branches that are never taken.
 #[inline(always)]
 pub fn branch() {
     #[cfg(not(miri))]
@@ -18,8 +18,8 @@ pub fn branch() {
     }
 }
 
-/// The same status. The compiler loads the number of a success only where it is returned. Otherwise it loads it before the provider's
-/// call, into a register that it must then save.
+/// Returns the same status. The compiler then loads the value of `SUCCESS` only where it is returned. Without this, the
+/// compiler loads the value before the provider's call, into a register that it must then save.
 #[inline(always)]
 pub fn late_success(status: Status) -> Status {
     #[cfg(not(miri))]
@@ -34,34 +34,36 @@ pub fn late_success(status: Status) -> Status {
     status
 }
 
-/// What the quick path of a request is for.
+/// The peers and requests that the fast path of a request is for.
 pub type Way = u8;
 /// Peers that the provider serves.
 pub const PROVIDER: Way = 0;
-/// Requests that join a message which gathers for the peer.
+/// Requests that join the peer's current batch of messages.
 pub const MESSAGE: Way = 1;
-/// Other peers, and requests that begin a message.
+/// Other peers, and requests that begin a batch.
 pub const OTHER: Way = 2;
 /// Peers that the provider serves, for requests without callback.
 pub const NO_CALLBACK: Way = 3;
 
-/// Whether the way is one for peers that the provider serves.
+/// Whether the provider serves the peers of this way.
 pub(crate) const fn is_by_provider(way: Way) -> bool {
     way == PROVIDER || way == NO_CALLBACK
 }
 
-/// Defines a function of a door's table, `$name`, in three functions or four; `$slow` is written beside them. All have the same
-/// arguments in the same order, so that the compiler makes a call of the next one a jump (a tail call):
-/// - `$name`, with `$way` [`PROVIDER`], only asks `$route`, a method of [`Endpoint`](crate::Endpoint), whether the provider
-///   serves the endpoint, and jumps to `$direct` or `$other`. It saves no register, which it would if it did more, and it calls a
-///   pointer, because the compiler makes one call of a function a jump, not several. With `$way` [`MESSAGE`], for
-///   transports that use messages, it is `$quick`, and jumps to `$other` where that returned `None`;
-/// - `$direct` is `$quick` with `$way` [`PROVIDER`], `$other` with [`OTHER`];
-/// - `$no_callback`, which an entry may have, takes the place of `$direct` for requests whose `$callback` is NULL. It is `$quick` with
-///   [`NO_CALLBACK`], and jumps to `$direct` where that returned `None`. Such a request has fewer registers to save;
-/// - `$slow` serves everything else, after `$quick` returned `None`, before any side effect.
+/// Defines an entry `$name` of a door's table, in three or four functions. The door writes `$slow` beside them. All
+/// functions have the same arguments in the same order, so that the compiler turns a call of the next function into a jump
+/// (a tail call):
+/// - `$name` with `$way` [`PROVIDER`] only calls `$route`, a method of [`Endpoint`](crate::Endpoint). `$route` says whether
+///   the provider serves the endpoint. Then `$name` jumps to `$direct` or `$other`. It does no more than this, so it saves
+///   no register. It calls a function pointer, because the compiler turns only one call of a function into a jump. With
+///   `$way` [`MESSAGE`], for transports that use messages, it is `$quick`, and jumps to `$other` if `$quick` returned
+///   `None`;
+/// - `$direct` is `$quick` with `$way` [`PROVIDER`], and `$other` is `$quick` with [`OTHER`];
+/// - `$no_callback` is optional. It takes the place of `$direct` for requests whose `$callback` is NULL. It is `$quick`
+///   with [`NO_CALLBACK`], and jumps to `$direct` if `$quick` returned `None`. Such a request has fewer registers to save;
+/// - `$slow` serves everything else, after `$quick` returned `None` before any side effect.
 ///
-/// The constant `T` means that calls may overlap. A door's table has the functions of its case.
+/// The constant `T` says whether calls may overlap. A door's table has the functions for its threading.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! quick_entry {
@@ -84,10 +86,12 @@ macro_rules! quick_entry {
                 if $endpoint.is_null() {
                     $slow
                 } else if $way == $crate::hints::PROVIDER
-                    // SAFETY: the host passes NULL or a live endpoint; `T` is that of the module's table.
+                    // SAFETY: the host passes NULL or a live endpoint; `T` is the threading of the module's
+                    // table.
                     && unsafe { (*$endpoint.cast::<$crate::Endpoint>()).$route::<T>() }
                 {
-                    // A branch, where the compiler would choose the address by the condition, with one instruction more.
+                    // Without this branch, the compiler selects the address by the condition, which takes one
+                    // instruction more.
                     $crate::hints::branch();
                     'chosen: {
                         $(
@@ -101,7 +105,8 @@ macro_rules! quick_entry {
                 } else {
                     $other::<T>
                 };
-            // SAFETY: the arguments are the host's own, unchanged, and a quick path did nothing.
+            // SAFETY: the arguments are the host's own and unchanged, and the fast path did
+            // nothing.
             unsafe { next($module, $endpoint, $($arg),*) }
         }
 
@@ -137,7 +142,8 @@ macro_rules! quick_entry {
             if let Some(status) = fast {
                 return status;
             }
-            // SAFETY: the arguments are the host's own, unchanged, and the quick path did nothing.
+            // SAFETY: the arguments are the host's own and unchanged, and the fast path did
+            // nothing.
             unsafe { $next($($arg),*) }
         }
     };

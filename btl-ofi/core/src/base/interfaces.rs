@@ -29,7 +29,8 @@ mod tests;
 
 pub(crate) use lists::Lists;
 
-/// Mbit/s that an interface of unknown speed is ranked by: below the NICs of clusters, above tunnels.
+/// The speed in Mbit/s by which an interface of unknown speed is ranked: below the NICs of clusters,
+/// above tunnels.
 const UNKNOWN_SPEED: u32 = 1000;
 
 /// Kind of an interface's address, in the order of preference.
@@ -38,19 +39,20 @@ const UNKNOWN_SPEED: u32 = 1000;
 pub(crate) enum Kind {
     Network = 0,
     PointToPoint = 1,
-    /// A bridge without a port that leaves the node, or an interface named like one.
+    /// A bridge whose ports all stay within the node, or an interface with the name of such a
+    /// bridge.
     NodeBridge = 2,
     LinkLocal = 3,
     Loopback = 4,
 }
 
 impl Kind {
-    /// Whether the address may be valid on other nodes, and be of this node alone.
+    /// Whether the address may be valid on other nodes and belong to this node alone.
     pub(crate) fn reaches_nodes(self) -> bool {
         matches!(self, Kind::Network | Kind::PointToPoint)
     }
 
-    /// Why an address of this kind is not preferred; `None` for a network.
+    /// The reason why an address of this kind is not preferred; `None` for a network.
     pub(crate) fn drawback(self) -> Option<&'static str> {
         match self {
             Kind::Network => None,
@@ -117,7 +119,7 @@ impl fmt::Display for Network {
 pub(crate) struct Interface {
     pub(crate) name: String,
     pub(crate) address: IpAddr,
-    /// At most the number of the address's bits.
+    /// Length of the network's prefix, at most the number of bits of the address.
     pub(crate) prefix: u8,
     pub(crate) kind: Kind,
     /// Mbit/s; 0 if unknown.
@@ -130,12 +132,12 @@ impl Interface {
         Network::of(self.address, self.prefix)
     }
 
-    /// Whether an address is on the network of this one.
+    /// Whether `address` is on this interface's network.
     pub(crate) fn shares(&self, address: IpAddr) -> bool {
         self.network().is_some_and(|n| n.contains(address))
     }
 
-    /// How near it is to the processors of this process.
+    /// How near the interface is to the processors of this process.
     pub(crate) fn locality(&self, processors: &Processors) -> Locality {
         let folder = node_bridge::folder(&self.name);
         folder.map_or(Locality::Near, |folder| {
@@ -168,14 +170,14 @@ impl fmt::Display for Interface {
 /// The interfaces of this process's network namespace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interfaces {
-    /// Those that are up and running, the preferred first.
+    /// Interfaces that are up and running, in order of preference.
     pub(crate) usable: Vec<Interface>,
-    /// Names of those that are down and have an address.
+    /// Names of interfaces that are down and have an address.
     pub(crate) down: Vec<String>,
 }
 
 impl Interfaces {
-    /// Looks at the machine.
+    /// Reads the interfaces of the machine.
     pub(crate) fn find() -> Result<Interfaces, CallError> {
         let mut found = Interfaces::default();
         for raw in sys::interface_addresses()? {
@@ -203,14 +205,14 @@ impl Interfaces {
         Ok(found)
     }
 
-    /// The interface that has an address, with its place among the usable ones.
+    /// The usable interface with this address, and its rank.
     pub(crate) fn with(&self, address: IpAddr) -> Option<(usize, &Interface)> {
         let mut usable = self.usable.iter().enumerate();
         usable.find(|(_, interface)| interface.address == address)
     }
 }
 
-/// All interfaces, for messages.
+/// The names of all interfaces, for log messages.
 pub(crate) fn list(interfaces: &[Interface]) -> String {
     let each: Vec<String> = interfaces.iter().map(Interface::to_string).collect();
     match each.is_empty() {

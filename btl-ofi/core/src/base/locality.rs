@@ -7,14 +7,15 @@ use std::ops::RangeInclusive;
 
 use crate::base::sys;
 
-/// The nearest first.
+/// How near a device is, from the nearest on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Locality {
-    /// All processors of this process are local to the device, or nothing is known of it.
+    /// All processors of this process are local to the device, or the device's processors are
+    /// unknown.
     Near,
-    /// Some are.
+    /// Some processors of this process are local to the device.
     Partly,
-    /// None is.
+    /// No processor of this process is local to the device.
     Far,
 }
 
@@ -23,7 +24,8 @@ pub(crate) enum Locality {
 pub(crate) struct Processors(Vec<RangeInclusive<u32>>);
 
 impl Processors {
-    /// Those of the main thread, to which a launcher bound it. None if `/proc` cannot be read; then every device is near.
+    /// The processors of the main thread, to which a launcher bound it. Empty if `/proc` cannot be read; then every
+    /// device is near.
     pub(crate) fn own() -> Processors {
         let status = sys::read("/proc/self/status").unwrap_or_default();
         let status = String::from_utf8_lossy(&status);

@@ -18,8 +18,8 @@ const SPINS: u32 = 64;
 /// A value that one thread at a time may use.
 pub(crate) struct Lock<T> {
     held: AtomicBool,
-    /// Number of threads in `lock_contended`. Only those threads write it, so an uncontended lock does not pay for
-    /// it.
+    /// Number of threads in `lock_contended`. Only these threads write it, so an uncontended lock costs nothing
+    /// more.
     waiting: AtomicU32,
     /// Whether calls may overlap.
     threaded: bool,
@@ -30,8 +30,8 @@ pub(crate) struct Lock<T> {
 }
 
 // SAFETY: only a Guard reaches `value`, and one Guard exists at a time. Either `held` excludes other threads, or the
-// host promises (thread level below MULTIPLE) that calls never overlap; no Guard lives across a callback, so none
-// nests.
+// host promises (thread level below MULTIPLE) that calls never overlap. No Guard lives across a callback, so no lock
+// is nested.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -57,8 +57,8 @@ impl<T> Lock<T> {
         Some(self.taken())
     }
 
-    /// Locks, and waits for the holder if there is one. A holder keeps the lock for about one provider call, so a
-    /// short spin nearly always suffices. After the spin the thread yields, since the holder may need this core.
+    /// Locks. Waits if another thread holds the lock. A holder keeps the lock for about one provider call, so a short
+    /// spin nearly always suffices. After the spin the thread yields, because the holder may need this processor.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         match self.try_lock() {
@@ -67,9 +67,9 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Whether a thread waits for the lock, as far as known. A holder that makes many provider calls or long copies
-    /// checks this. If a thread waits, the holder unlocks and then does other work for a while: a thread that locks
-    /// again at once nearly always wins against the waiters.
+    /// Whether a thread waits for the lock. The result may be out of date. A holder that makes many provider calls
+    /// or long copies checks this. If a thread waits, the holder unlocks and then does other work for a while: a
+    /// thread that locks again at once nearly always wins against the waiters.
     #[inline]
     pub(crate) fn is_waited_for(&self) -> bool {
         // Relaxed pairs with nothing: the result is advice.
@@ -115,18 +115,19 @@ impl<T> Lock<T> {
         self.holder.end();
     }
 
-    /// A guard in place of one that was [leaked](Guard::leak).
+    /// Makes a guard in place of a [leaked](Guard::leak) one.
     ///
     /// # Safety
-    /// This thread leaked its guard, and makes one other for it.
+    /// This thread leaked its guard, and makes one new guard for it.
     pub(crate) unsafe fn make_guard_unchecked(&self) -> Guard<'_, T> {
         Guard { lock: self }
     }
 
-    /// The value, in a child of fork. Its lock, which a thread of the parent may have held, is free from then on.
+    /// Returns the value in a child of fork. A thread of the parent may have held the lock; from now on it is
+    /// free.
     ///
     /// # Safety
-    /// This process has no other thread, and this one has no guard of the lock.
+    /// This process has no other thread, and this thread has no guard of the lock.
     pub(crate) unsafe fn free_in_child(&self) -> *mut T {
         #[cfg(debug_assertions)]
         self.holder.end();
@@ -145,8 +146,8 @@ impl<T> Lock<T> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let mut spins = 0;
         loop {
-            // Relaxed read before the exchange in try_lock: it keeps the cache line shared while another thread holds
-            // the lock.
+            // A relaxed read comes before the exchange in try_lock. It keeps the cache line shared while another
+            // thread holds the lock.
             while self.held.load(Ordering::Relaxed) {
                 spins += 1;
                 if spins < SPINS {
@@ -163,8 +164,8 @@ impl<T> Lock<T> {
     }
 }
 
-/// Finds a thread that locks twice: it would wait for itself or, where calls never overlap, have two references to the
-/// value.
+/// Detects a thread that locks twice. Such a thread would wait for itself or, if calls never overlap, have two
+/// references to the value.
 #[cfg(debug_assertions)]
 #[derive(Default)]
 struct Holder(std::sync::atomic::AtomicUsize);
@@ -192,7 +193,8 @@ pub(crate) struct Guard<'a, T> {
 }
 
 impl<T> Guard<'_, T> {
-    /// Gives the guard up and leaves the lock locked, for [`Lock::make_guard_unchecked`]. (The names are lock_api's.)
+    /// Gives up the guard and leaves the lock locked. [`Lock::make_guard_unchecked`] makes a guard again. (The names
+    /// are those of the crate lock_api.)
     #[inline(always)]
     pub(crate) fn leak(self) {
         let _ = ManuallyDrop::new(self);

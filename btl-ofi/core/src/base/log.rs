@@ -17,12 +17,13 @@ pub type Sink = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 static SINKS: RwLock<Vec<(LogLevel, Sink)>> = RwLock::new(Vec::new());
 static INSTALLED: OnceLock<()> = OnceLock::new();
 
-/// A sink that receives lines until this is dropped. A line that another thread logs at that moment may still come.
+/// A sink that receives lines until this value is dropped. A line that another thread logs at the time of the drop may
+/// still arrive.
 #[must_use = "dropping it ends the lines"]
 pub struct Route(Sink);
 
-/// Sends lines up to `level` to `sink`, besides those that get them already. A `tracing` subscriber that the process already
-/// has stays in place and receives the lines instead.
+/// Sends lines up to `level` to `sink`. Other sinks still receive them. A `tracing` subscriber that the process already has
+/// stays in place and receives the lines instead.
 pub fn route(level: LogLevel, sink: Sink) -> Route {
     INSTALLED.get_or_init(|| {
         // Fails when the process already has a subscriber. That subscriber then receives the lines.
@@ -43,7 +44,8 @@ impl Drop for Route {
             sinks.remove(at);
         }
         if sinks.is_empty() {
-            // A plugin that is unloaded takes the list with it, but not the list's memory.
+            // A plugin that is unloaded frees the list, but not the list's memory, so the memory is
+            // freed here.
             *sinks = Vec::new();
         }
     }
@@ -77,7 +79,7 @@ impl Subscriber for Router {
 
     fn event(&self, event: &Event<'_>) {
         let level = level_for(*event.metadata().level());
-        // Copied: a sink may log, or add and remove sinks.
+        // Copied, because a sink may log, or add and remove sinks.
         let sinks = SINKS.read().unwrap_or_else(PoisonError::into_inner).clone();
         let mut line = Line(String::new());
         event.record(&mut line);

@@ -10,19 +10,19 @@ use crate::base::sys;
 /// A mapping of shared memory; dropping it unmaps.
 pub(crate) struct Mapped<T> {
     at: NonNull<T>,
-    /// Bytes of the mapping before `at`. A mapping begins at a page of this machine, which may be larger than the one
-    /// that layouts of files count in (64 KiB on some).
+    /// Bytes of the mapping before `at`. A mapping begins at a page of this machine, and such a page may be larger
+    /// than the pages in which files are laid out (64 KiB on some machines).
     before: usize,
 }
 
-// SAFETY: the mapping belongs to this value, as the value of a box, and is tied to no thread.
+// SAFETY: the mapping belongs to this value, like the value of a box, and is tied to no thread.
 unsafe impl<T: Send> Send for Mapped<T> {}
-// SAFETY: a shared mapping gives access to the `T` only.
+// SAFETY: a shared mapping only gives access to the `T`.
 unsafe impl<T: Sync> Sync for Mapped<T> {}
 
 impl<T> Mapped<T> {
-    /// Maps a `T` at `offset` bytes into a file, a multiple of its alignment. `T` consists of atomics and cells, for
-    /// which any bytes are valid.
+    /// Maps a `T` in a file at `offset` bytes. `offset` is a multiple of its alignment. `T` consists of atomics and
+    /// cells, for which any bytes are valid.
     pub(crate) fn new(file: impl AsFd, offset: usize) -> io::Result<Mapped<T>> {
         let before = offset % sys::page_size()?;
         let from = (offset - before) as u64;
@@ -59,7 +59,7 @@ impl<T> Drop for Mapped<T> {
 
 /// Allocates pages, so that a later access cannot fail.
 pub(crate) fn allocate(file: impl AsFd, offset: usize, size: usize) -> io::Result<()> {
-    // Growth beyond the limit raises a signal (SIGXFSZ) instead of an error.
+    // Growth beyond the limit raises a signal (SIGXFSZ) instead of returning an error.
     let limit = sys::file_size_limit()?;
     if limit < (offset + size) as u64 {
         return Err(io::Error::new(

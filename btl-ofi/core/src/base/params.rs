@@ -16,34 +16,34 @@ mod places;
 use declarations::{DECLARATIONS, REMOVED};
 pub(crate) use places::Place;
 
-/// Providers that are used only when the user names them: Open MPI's default of `opal_common_ofi_provider_exclude`.
+/// Providers that are used only if the user names them: Open MPI's default of `opal_common_ofi_provider_exclude`.
 pub(crate) const DEFAULT_EXCLUDE: &str = "shm,sockets,tcp,udp,rstream,usnic,net";
 
-/// Largest value of `num_cq_read`: completions are read into an array on the stack.
+/// Largest value of `num_cq_read`, because completions are read into an array on the stack.
 pub(crate) const MAX_CQ_READ: usize = 64;
 /// Default of `btl_ofi_message_limit`.
 const MESSAGE_LIMIT: u64 = 4096;
 /// Default of `btl_ofi_stream_window`: eight and a half packets of loopback. Linux's first congestion window is ten.
 const STREAM_WINDOW: u64 = 544 * 1024;
-/// Most receive buffers for messages.
+/// Maximum number of receive buffers for messages.
 const MOST_RECEIVES: usize = 4096;
 
-/// Default of `btl_ofi_exclusivity`, and what it means when the transport carries the host's messages, too: below the
-/// transports of one node, above TCP.
+/// Default of `btl_ofi_exclusivity`, and the value that replaces it if the transport also carries the host's
+/// messages: below the transports of one node, above TCP.
 const EXCLUSIVITY: u64 = 64 * 1024 - 50;
 const EXCLUSIVITY_TWO_SIDED: u32 = 1024;
 
-/// What the transport offers.
+/// The services of the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Puts, gets and atomics.
     OneSided,
-    /// Messages of the host.
+    /// Two-sided messages of the host.
     TwoSided,
     Both,
 }
 
-/// Progress mode that the transport asks of the provider.
+/// Progress mode that the transport requests from the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgressMode {
     Unspecified,
@@ -52,7 +52,7 @@ pub(crate) enum ProgressMode {
 }
 
 impl Place {
-    /// What messages call it.
+    /// The place's name in log messages.
     pub(crate) fn title(&self) -> String {
         format!("{} on {}", self.provider, self.domain)
     }
@@ -68,16 +68,16 @@ pub struct Options {
     pub(crate) peers: Peers,
     pub(crate) messages: Messages,
     pub(crate) devices: Devices,
-    /// Where to write the counters when the transport closes.
+    /// The file to which the counters are written when the transport closes.
     pub(crate) stats_file: Option<PathBuf>,
     pub(crate) verbose: i32,
     /// See [`report_every_failure`](Options::report_every_failure).
     pub(crate) reports_every_failure: bool,
-    /// Whether messages are opened beside a provider's own atomics, for applies.
+    /// Whether messages are opened for applies, although the provider executes atomics itself.
     pub(crate) applies: bool,
 }
 
-/// Which provider is used, and how.
+/// The choice of the provider, and its settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Provider {
     pub(crate) include: Vec<String>,
@@ -87,11 +87,11 @@ pub(crate) struct Provider {
     pub(crate) progress_mode: ProgressMode,
     /// See [`need_limit`](Options::need_limit).
     pub(crate) smallest_limit: usize,
-    /// Most interfaces over which large transfers go; `None` for all that are about as fast as the first.
+    /// Maximum interfaces for large transfers; `None` for all that are about as fast as the first one.
     pub(crate) rails: Option<usize>,
-    /// The only interface to use, if another transport has chosen it.
+    /// The only interface to use, if another transport has already chosen it.
     pub(crate) place: Option<Place>,
-    /// Whether the transport is a rail of another one: it makes large transfers alone.
+    /// Whether the transport is a rail of another transport: it makes only large transfers.
     pub(crate) is_rail: bool,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct Contexts {
     pub(crate) progress_threshold: u32,
 }
 
-/// What the host is told of the module.
+/// Properties of the module that the host reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     pub(crate) exclusivity: u32,
@@ -115,12 +115,12 @@ pub(crate) struct Offer {
     pub(crate) bandwidth: u32,
 }
 
-/// Failure detection, and the ways to peers of this node.
+/// Failure detection, and the paths to peers of this node.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     pub(crate) check_ms: u32,
     pub(crate) timeout_ms: u32,
-    /// Whether local peers may be reached by memory.
+    /// Whether memory may reach local peers.
     pub(crate) same_node: bool,
 }
 
@@ -129,23 +129,23 @@ pub(crate) struct Peers {
 pub(crate) struct Messages {
     /// Number of receive buffers.
     pub(crate) receives: usize,
-    /// Largest put that travels as a message; gets may be [longer](crate::fabric::policy::message_limits). 0 for no messages
-    /// where the provider has atomics.
+    /// Largest put that travels as a message; gets may be [longer](crate::fabric::policy::message_limits). With 0, no
+    /// messages are used if the provider has atomics.
     pub(crate) limit: usize,
-    /// Bytes of large transfers that are on the way to a peer at a time over TCP; 0 for no limit.
+    /// Maximum outstanding bytes of large transfers to a peer over TCP; 0 for no limit.
     pub(crate) stream_window: usize,
 }
 
 /// Device memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Devices {
-    /// Whether to ask the provider to reach device memory itself; `None` for auto.
+    /// Whether to ask the provider to access device memory itself; `None` for auto.
     pub(crate) by_provider: Option<bool>,
-    /// Whether a thread of its own serves peers.
+    /// Whether a separate thread serves peers.
     pub(crate) thread: bool,
 }
 
-/// The values as the host resolved them, by name.
+/// The values by name, as the host resolved them.
 struct Values(Vec<(&'static str, Value)>);
 
 impl Values {
@@ -188,7 +188,7 @@ impl Values {
         })
     }
 
-    /// A path; empty for none.
+    /// A path; `None` if the value is empty.
     fn path(&self, name: &str) -> Result<Option<PathBuf>, Error> {
         let text = self.text(name)?;
         Ok((!text.is_empty()).then(|| PathBuf::from(text)))
@@ -211,7 +211,7 @@ impl Provider {
                 _ => ProgressMode::Unspecified,
             },
             smallest_limit: 0,
-            // No number means auto.
+            // A text that is no number means auto.
             rails: values.text("btl_ofi_rails")?.parse().ok(),
             place: None,
             is_rail: false,
@@ -280,7 +280,7 @@ impl Devices {
 }
 
 impl Options {
-    /// The same for a user that never has device memory: nobody looks for devices.
+    /// The same options for a user that never has device memory: devices are not searched for.
     pub fn without_devices(mut self) -> Options {
         self.devices = Devices {
             by_provider: Some(false),
@@ -289,15 +289,15 @@ impl Options {
         self
     }
 
-    /// Every parameter of the transport, and those that are gone.
+    /// Every parameter of the transport, and parameters that were removed.
     pub fn declarations() -> impl Iterator<Item = &'static Declaration> {
         DECLARATIONS.iter().chain(&REMOVED)
     }
 
-    /// Reads every parameter with `resolve`, which gets each declaration once.
+    /// Reads every parameter with `resolve`, which receives each declaration once.
     ///
     /// # Errors
-    /// [`Error::Parameter`] with the error of `resolve`, for a value of another type, or for any value of a parameter that is gone.
+    /// [`Error::Parameter`] if `resolve` fails, if a value has another type, or if a removed parameter has a value.
     pub fn resolve<E: StdError>(
         mut resolve: impl FnMut(&Declaration) -> Result<Value, E>,
     ) -> Result<Options, Error> {
@@ -344,14 +344,14 @@ impl Options {
         self.provider.smallest_limit = bytes;
     }
 
-    /// Passes failed operations to the host's error function even if they have a callback, before it runs: for hosts whose
-    /// callers may not look at the status.
+    /// Also passes failed operations with a callback to the host's error function, before the callback runs. For hosts
+    /// whose callers may not read the status.
     pub fn report_every_failure(&mut self) {
         self.reports_every_failure = true;
     }
 
-    /// Lets [applies](crate::Transport::apply) reach every peer: messages are opened also beside a provider that needs none, where it
-    /// takes them. For hosts that make applies.
+    /// Lets [applies](crate::Transport::apply) reach every peer. If the provider takes messages, they are opened even if it
+    /// does not need them. For hosts that make applies.
     pub fn need_applies(&mut self) {
         self.applies = true;
     }
@@ -368,8 +368,8 @@ impl Options {
 
     /// Checks a provider against the include and exclude lists; the error is the reason.
     ///
-    /// A provider is listed when its name begins with an entry, ignoring case. So `tcp` stands for `tcp;ofi_rxm` too
-    /// (the rule of `opal_common_ofi_is_in_list`).
+    /// A provider is listed when its name begins with an entry, ignoring case. So `tcp` also stands for
+    /// `tcp;ofi_rxm` (the rule of `opal_common_ofi_is_in_list`).
     pub(crate) fn admits(&self, provider: &str) -> Result<(), String> {
         let listed = |names: &[String]| {
             names.iter().any(|n| {

@@ -7,14 +7,15 @@ pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 pub(crate) use std::thread::yield_now;
 
-/// Tells running threads apart; never 0. 0 in a model, whose threads share one of the system's.
+/// A number that distinguishes running threads, never 0. In a model it is 0, because the model's threads share one thread
+/// of the system.
 #[cfg(debug_assertions)]
 pub(crate) fn thread_token() -> usize {
     thread_local!(static PLACE: u8 = const { 0 });
     PLACE.with(|place| std::ptr::from_ref(place).addr())
 }
 
-/// Runs a test once. The loom build replaces this function and runs the test through every interleaving.
+/// Runs a test once. The loom build replaces this function, and runs the test with every interleaving.
 #[cfg(test)]
 pub(crate) fn model(test: impl Fn() + Send + Sync + 'static) {
     test();

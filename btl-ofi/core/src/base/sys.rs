@@ -18,8 +18,8 @@ use std::io;
 
 use super::error::CallError;
 
-/// In unit tests, ends the function with the script's answer to a call, if there is one. The second argument
-/// distinguishes calls of one name in the script.
+/// In unit tests, returns the script's answer to a call, if there is one, from the enclosing function. The
+/// second argument distinguishes calls of one name in the script.
 #[cfg(test)]
 macro_rules! scripted {
     ($call:literal) => {
@@ -64,7 +64,7 @@ pub(crate) use process::{
 };
 pub(crate) use time::{block_signals, monotonic, with_signals_blocked};
 
-/// The error of a call that failed just now on this thread.
+/// The error of the call that just failed on this thread.
 #[cold]
 #[inline(never)]
 fn failed(call: &'static str) -> CallError {
@@ -78,7 +78,7 @@ fn from_io(call: &'static str, error: &io::Error) -> CallError {
     CallError { call, code }
 }
 
-/// The result of a call that returns -1 when it fails.
+/// The result of a call that returns -1 on failure.
 fn checked(call: &'static str, rc: libc::c_int) -> Result<libc::c_int, CallError> {
     if rc < 0 { Err(failed(call)) } else { Ok(rc) }
 }

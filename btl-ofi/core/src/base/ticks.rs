@@ -8,7 +8,7 @@ pub(crate) const LONG: u64 = if cfg!(target_arch = "x86_64") {
     10_000
 };
 
-/// The present time.
+/// The current time.
 #[inline(always)]
 pub(crate) fn now() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -32,7 +32,7 @@ mod tests {
     #[test]
     fn time_passes() {
         let before = now();
-        // A clock that stands still makes this loop endless.
+        // The test does not end if the clock stands still.
         while now().wrapping_sub(before) <= LONG {
             std::hint::spin_loop();
         }

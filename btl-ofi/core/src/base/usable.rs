@@ -6,7 +6,7 @@ use plugin_api::Access;
 use crate::base::error::Error;
 use crate::base::sys;
 
-/// Whether a byte can be read, or written (`writing`), now.
+/// Whether a byte can be read now or, if `writing`, written.
 #[cold]
 pub(crate) fn is_usable(at: u64, writing: bool) -> bool {
     // The aligned word around the address lies in the same page.
@@ -17,15 +17,15 @@ pub(crate) fn is_usable(at: u64, writing: bool) -> bool {
     }
 }
 
-/// Tries the first and the last word of `length` bytes at `base` for the accesses of peers. Pages of these words that have no
-/// memory yet get it.
+/// Checks that the first and the last word of `length` bytes at `base` permit the accesses of peers. If the pages of these
+/// words have no memory yet, they get it.
 ///
 /// # Errors
-/// [`Error::Invalid`] if they cannot be used so.
+/// [`Error::Invalid`] if a word does not permit the accesses.
 pub(crate) fn check(base: u64, length: u64, access: Access) -> Result<(), Error> {
     let writing = access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
     let reading = access.contains(Access::REMOTE_READ);
-    // Memory beyond the address space is refused elsewhere.
+    // Memory beyond the address space is refused by another check.
     let last = length
         .checked_sub(1)
         .and_then(|rest| base.checked_add(rest));
@@ -50,6 +50,6 @@ pub(crate) fn check(base: u64, length: u64, access: Access) -> Result<(), Error>
     })
 }
 
-/// Why memory cannot be read.
+/// The reason why memory cannot be read.
 const UNMAPPED: &str = "is not mapped, may not be read, or lies behind the end of its file; register memory after it is mapped, and \
                         keep it so until it is deregistered";

@@ -12,8 +12,8 @@ use crate::op::request::Caller;
 use crate::peer::endpoint::Endpoint;
 
 impl Core {
-    /// Has this thread change elements as the responders of peers' commands do, under the lock of the first context, and
-    /// completes the operation. An error of `change`, before side effects, refuses it.
+    /// Lets this thread change elements like the responder of peers' commands, under the lock of the first context, and
+    /// completes the operation. If `change` fails, before side effects, the operation is refused with its error.
     #[inline(always)]
     pub(crate) fn change_here(
         &self,
@@ -30,7 +30,7 @@ impl Core {
             return status;
         }
         let is_told = caller.completion.is_some() && !self.setup.answers_at_once;
-        // Before side effects: the caller repeats an operation that was refused.
+        // Reserved before side effects, because the caller repeats an operation that was refused.
         if is_told && state.ready.try_reserve(1).is_err() {
             return Status::OUT_OF_RESOURCE;
         }
@@ -53,7 +53,7 @@ impl Core {
         }
     }
 
-    /// Completes a transfer that this thread has made.
+    /// Completes a transfer that this thread has already made.
     #[inline(always)]
     pub(crate) fn complete_copy(
         &self,
@@ -69,7 +69,7 @@ impl Core {
         self.complete_empty(endpoint, *caller)
     }
 
-    /// Counts an operation that this thread has made, and has the peers checked at intervals.
+    /// Counts an operation that this thread has made, and starts a check of the peers at intervals.
     #[inline(always)]
     fn count_made(&self, peer: &Endpoint, carrier: Carrier, size: usize) {
         let carried = (peer, carrier, size);
@@ -78,15 +78,16 @@ impl Core {
         }
     }
 
-    /// Whether the quick path makes a transfer by CMA if the ring does not make it. Otherwise the slow path does, which asks for
-    /// the ring again.
+    /// Whether the fast path makes a transfer by CMA if the ring does not make it. Otherwise the slow path makes it, and
+    /// tries the ring again.
     #[inline(always)]
     pub(crate) fn copies_quickly(&self, completion: Option<Completion>) -> bool {
         completion.is_none() || self.setup.answers_at_once
     }
 
-    /// Completes an operation that needs no provider: immediately without callback, otherwise on the next
-    /// progress call. If this is refused for want of memory, the caller repeats a transfer that was made, with the same effect.
+    /// Completes an operation that needs no provider: immediately without callback, otherwise on the next progress call. If
+    /// memory for the callback is missing, this is refused, and the caller repeats the transfer. The repetition has the
+    /// same effect.
     #[cold]
     pub(crate) fn complete_empty(&self, endpoint: NonNull<Endpoint>, caller: Caller) -> Status {
         // SAFETY: the caller of the operation guarantees that `endpoint` is live.

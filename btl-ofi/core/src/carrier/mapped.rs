@@ -34,7 +34,7 @@ use crate::sm::requester::Requester;
 use crate::sm::segment::Place;
 
 impl Core {
-    /// Makes a put or get that was checked, if the memory can be mapped. `None`, before side effects, if it cannot.
+    /// Makes a checked put or get if the memory can be mapped. Returns `None`, before side effects, if it cannot.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); the handle is [shared](Handle::is_shared).
@@ -61,11 +61,12 @@ impl Core {
         Some(self.complete_copy(endpoint, caller, (Carrier::Copy, size)))
     }
 
-    /// Whether atomics to a peer may be executed here, on memory of it that this process maps.
+    /// Whether this thread may execute atomics to a peer on the peer's memory that this process maps.
     fn maps_atomics(&self, endpoint: NonNull<Endpoint>, remote: &Handle) -> bool {
         // SAFETY: the callers guarantee that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
-        // Else the provider's fetches, made by the target while this process changes the element, would be wrong.
+        // Otherwise the fetches that the provider makes at the target would return wrong values while this process
+        // changes the element.
         let indivisible = self.policy.messages || !self.policy.fetch_alone;
         remote.is_shared()
             && indivisible
@@ -73,8 +74,8 @@ impl Core {
             && matches!(peer.atomics(), Atomics::Ring | Atomics::Unclaimed)
     }
 
-    /// Executes an atomic that was checked, if the memory can be mapped and no atomic is on its way to the peer. `None`,
-    /// before side effects, if it takes the peer's ring.
+    /// Executes a checked atomic if the memory can be mapped and no atomic to the peer is outstanding. Returns `None`,
+    /// before side effects, if the atomic must take the peer's ring.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit).
@@ -91,8 +92,8 @@ impl Core {
         self.mapped_change(endpoint, caller, (remote, atomic.size), change)
     }
 
-    /// Makes a checked apply whose elements are changed by atomics alone, in the same way. `None` also if the elements need
-    /// more than instructions.
+    /// Makes a checked apply by instructions, in the same way, if atomics alone change its elements. Also returns `None` if
+    /// the processor has no instruction for the elements' change.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); the results are writable.
@@ -111,8 +112,8 @@ impl Core {
             plan.check(|address, size| used.place(address, size as usize).map(drop))?;
             let place = used.place(plan.address, 0)?;
             let moved = plan.moved_to(place.expose_provenance() as u64);
-            // SAFETY: the region has the elements at places as aligned as the owner's, stays mapped while it is used, and its
-            // file keeps its length. The caller guarantees the results.
+            // SAFETY: the region has the elements, with the same alignment as at the owner. It stays mapped while it is
+            // used, and its file keeps its length. The caller guarantees the results.
             unsafe { responder::change_by_instructions(&moved, results) };
             fence(Ordering::SeqCst);
             Ok(())
@@ -120,7 +121,8 @@ impl Core {
         self.mapped_change(endpoint, caller, (remote, plan.bytes()), change)
     }
 
-    /// Changes memory of a peer by instructions, if it can be mapped and no atomic is on its way to the peer.
+    /// Changes memory of a peer by instructions if the memory can be mapped and no atomic to the peer is
+    /// outstanding.
     #[inline(always)]
     fn mapped_change(
         &self,
@@ -151,10 +153,11 @@ impl Core {
         in_turn.then_some(status)
     }
 
-    /// A peer's region, mapped now if nothing is outstanding to the peer. `None` if it is not mapped.
+    /// Returns a peer's region. Maps it now if nothing is outstanding to the peer. Returns `None` if
+    /// the region is not mapped.
     ///
     /// # Errors
-    /// The peer is gone, or the region is no longer registered.
+    /// Fails if the peer failed, or if the region is no longer registered.
     fn find_or_map(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -178,7 +181,7 @@ impl Core {
         Ok(None)
     }
 
-    /// Maps a peer's region, or notes that it cannot be mapped.
+    /// Maps a peer's region, or records that it cannot be mapped.
     #[cold]
     fn map_region(&self, endpoint: NonNull<Endpoint>, remote: &Handle) -> Result<(), Status> {
         // SAFETY: the callers guarantee that `endpoint` is live.
@@ -191,7 +194,7 @@ impl Core {
                     let segment = Place {
                         pid: peer.pid(),
                         descriptor,
-                        // A process announces one value for both.
+                        // A process publishes one value as nonce and as probe.
                         nonce: probe.value,
                     };
                     Mapping::new(segment, probe, remote)
@@ -228,8 +231,8 @@ unsafe fn transfer(
     put: bool,
 ) -> Result<(), Status> {
     let window = used.place(address, size)?;
-    // SAFETY: the caller guarantees the local buffer; the region has the bytes, stays mapped while it is used, and its file
-    // keeps its length.
+    // SAFETY: the caller guarantees the local buffer; the region has the bytes and stays mapped while it is used, and its
+    // file keeps its length.
     unsafe {
         match put {
             true => access::put(local, window, size),
@@ -237,9 +240,9 @@ unsafe fn transfer(
         }
     }
     match put {
-        // A complete put is visible: this thread's later loads, too, come after it.
+        // A complete put is visible, so later loads of this thread must also come after it.
         true => fence(Ordering::SeqCst),
-        // Pairs with the stores of whatever fills the region: later loads of this thread come after the get.
+        // Pairs with the stores that fill the region: later loads of this thread come after the get.
         false => fence(Ordering::Acquire),
     }
     Ok(())
@@ -273,10 +276,10 @@ unsafe fn execute(used: &Use<'_>, atomic: &Request) -> Result<(), Status> {
         results: atomic.result.cast(),
         alone: false,
     };
-    // SAFETY: the caller guarantees the buffers; the region has the elements at a place as aligned as the owner's, stays
-    // mapped while it is used, and its file keeps its length.
+    // SAFETY: the caller guarantees the buffers. The region has the elements, with the same alignment as at the owner.
+    // It stays mapped while it is used, and its file keeps its length.
     unsafe { element::apply(&elements) };
-    // An update may be a plain store. Locked instructions order later loads on some processors only.
+    // An update may be a plain store. Locked instructions order later loads only on some processors.
     fence(Ordering::SeqCst);
     Ok(())
 }

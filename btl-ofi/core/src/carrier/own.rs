@@ -12,7 +12,7 @@ use crate::op::responder;
 use crate::peer::endpoint::Endpoint;
 
 impl Core {
-    /// Executes an atomic to this transport itself.
+    /// Executes an atomic on this transport's own memory.
     ///
     /// # Safety
     /// `endpoint` is live; the buffers of `atomic` are valid.

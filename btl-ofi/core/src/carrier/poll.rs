@@ -10,19 +10,20 @@ use crate::peer::share::Share;
 use plugin_api::Status;
 use std::sync::atomic::Ordering;
 
-/// Successful polls of the own context after which another context is polled too. A smaller number would take
-/// locks and cache lines from the threads of the other contexts more often.
+/// After this many successful polls of the own context, another context is polled, too. A smaller number would take locks
+/// and cache lines from the threads of the other contexts more often.
 const BUSY_POLLS: u32 = 8;
 
-/// If reading the queue makes system calls, it takes 20 to 50 times as long as a poll of the rings. It is then read at every
-/// poll while there is traffic (`Context::has_paused`), else when this many times its duration has passed since it was read;
-/// more where the provider serves peers itself and this process reaches none through it, because the queue holds nothing
-/// then. A count of polls would not do: a host may poll seldom.
+/// A read of the queue that makes system calls takes 20 to 50 times as long as a poll of the rings. While there is traffic
+/// (`Context::has_paused`), every poll reads such a queue. Otherwise a poll reads it when this many times the duration of a
+/// read has passed since the last read. The larger number applies if the provider serves peers itself and this process
+/// reaches no peer through it, because the queue then stays empty. A number of polls would be no measure, because a host
+/// may poll seldom.
 const COSTLY_PAUSE: u64 = 8;
 const COSTLY_PAUSE_IDLE: u64 = 64;
 
-/// Polls of a context without completion (in a row or not) after which the clock is read. Rare enough to cost
-/// nothing; often enough for a host that sleeps about 50 us between polls.
+/// After this many polls of a context without completion (in a row or not), the clock is read. This is rare enough to cost
+/// nothing, and frequent enough for a host that sleeps about 50 us between polls.
 const IDLE_CHECK: u32 = 1 << 10;
 
 impl Core {
@@ -56,7 +57,8 @@ impl Core {
         context
             .other_polls
             .store(other_polls.wrapping_add(1), Ordering::Relaxed);
-        // Any context except its own; every second time the first, which serves peers.
+        // Polls any other context. Every second time it is the first context, if that one serves
+        // peers.
         let other = match self.first_serves() && own != 0 && other_polls.is_multiple_of(2) {
             true => 0,
             false => (own + 1 + (other_polls / 2) as usize % (n - 1)) % n,
@@ -107,7 +109,7 @@ impl Core {
         self.poll_slow(context, state)
     }
 
-    /// Posts reads that confirm puts, sends what gathered, then polls rings and queue.
+    /// Posts reads that confirm puts, sends waiting messages, then polls rings and queue.
     #[inline(never)]
     fn poll_slow(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
         if state.confirmations.as_ref().is_some_and(|c| c.is_due()) {
@@ -124,7 +126,8 @@ impl Core {
                 }
             }
             if messages.is_full() {
-                // A thread, perhaps this one further up its stack, hands to the host what came before.
+                // A thread, perhaps this one further up its stack, is passing earlier sends to the
+                // host.
                 return 0;
             }
         }
@@ -137,7 +140,8 @@ impl Core {
         self.poll_rings_and_queue(context, state)
     }
 
-    /// Polls the rings, and the provider's queue where reading it makes system calls.
+    /// Polls the rings. Also polls the provider's queue if enough time has passed, because reading
+    /// it makes system calls.
     #[inline(never)]
     pub(crate) fn poll_rings_and_kernel(
         &self,
@@ -165,8 +169,8 @@ impl Core {
         n + found
     }
 
-    /// Polls the rings, and at intervals, or if nothing completes there and a peer is reached through the provider, the
-    /// provider's queue.
+    /// Polls the rings. Also polls the provider's queue at intervals, or if nothing completed in the rings and the
+    /// provider reaches a peer.
     #[inline(never)]
     pub(crate) fn poll_rings_and_queue(&self, context: &Context, state: Guard<'_, State>) -> usize {
         match self.poll_channel(context, state, true) {
@@ -175,8 +179,8 @@ impl Core {
         }
     }
 
-    /// Reads answers while batches are sent, so that both go on. Sends nothing: the batch that was just begun has one command,
-    /// and more are likely to come. While callbacks run, nothing is read, because callbacks would nest.
+    /// Reads answers while batches are sent, so that both advance. Sends nothing: the newest batch has only one command,
+    /// and more commands are likely to follow. Reads nothing while callbacks run, because callbacks would nest.
     #[cold]
     #[inline(never)]
     pub(crate) fn poll_while_sending(&self, context: &Context) {
@@ -201,7 +205,8 @@ impl Core {
         let check = state.idle.is_multiple_of(IDLE_CHECK);
         let unattributed = state.unattributed;
         drop(state);
-        // Also with nothing outstanding: the host may be waiting for a signal from a dead peer.
+        // This also runs with nothing outstanding, because the host may wait for a signal from a
+        // peer that is dead.
         if check {
             self.check_peers_now_and_then();
         }
@@ -218,7 +223,8 @@ impl Core {
         self.deliver_ready(context, ready)
     }
 
-    /// As [`poll_if_many`](Self::poll_if_many), after a post whose caller catches no panic.
+    /// The same as [`poll_if_many`](Self::poll_if_many), after a post whose caller catches no
+    /// panic.
     #[inline(always)]
     pub(crate) fn poll_after_post(&self, context: &Context) {
         if context.count.outstanding() > self.setup.progress_threshold {

@@ -58,7 +58,7 @@ impl Core {
         self.complete(context, state, n as usize)
     }
 
-    /// Completes the operation of the queue's only entry.
+    /// Completes the operation whose entry is the only one in the queue.
     ///
     /// # Safety
     /// `T` is the transport's threading.
@@ -76,8 +76,8 @@ impl Core {
             context.lower(tag, 1, T);
             return 1;
         }
-        // A completion without context is not for an operation of this transport. A completion of a free record
-        // is for an operation that was already reported as failed.
+        // A completion without context belongs to no operation of this transport. A completion of a free record
+        // belongs to an operation that was already reported as failed.
         if Marked::is(pointer) {
             return match Marked::of(pointer) {
                 Some(Marked::Message(message)) => {
@@ -124,7 +124,8 @@ impl Core {
             ..
         } = &mut *state;
         for (entry, pointer) in completions.contexts(n) {
-            // Counts untracked operations as done at once: consecutive ones with the same tag together.
+            // Counts untracked operations as done. Consecutive operations with the same tag are counted
+            // together.
             if pointer == run && length > 0 {
                 length += 1;
                 continue;
@@ -141,7 +142,7 @@ impl Core {
                 self.take_marked(marked, pool, messages, confirmations, &mut confirmed);
                 continue;
             }
-            // A completion without context is not for an operation of this transport.
+            // A completion without context belongs to no operation of this transport.
             let Some(record) = NonNull::new(pointer.cast::<Record>()) else {
                 stray += 1;
                 continue;
@@ -173,7 +174,8 @@ impl Core {
             unsafe { std::slice::from_raw_parts(finished.as_ptr().cast::<Finished>(), recorded) };
         self.deliver(context, finished, Status::SUCCESS);
         n += self.end_puts(context, confirmed, Status::SUCCESS, "");
-        // Last: it goes on while messages come, and a flush of another thread may wait for the above.
+        // The sends come last: their delivery continues while messages arrive, and a flush in another
+        // thread may wait for the operations above.
         n + self.deliver_arrived(context, arrived)
     }
 

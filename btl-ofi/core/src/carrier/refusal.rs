@@ -15,11 +15,11 @@ use crate::op::tag::Tag;
 use crate::peer::counters::add;
 use crate::peer::endpoint::Endpoint;
 
-/// Refused posts between two checks whether the peer still runs.
+/// After this many refused posts, this process checks whether the peer still runs.
 const AGAIN_CHECK: u64 = 4096;
 
 impl Core {
-    /// Undoes an operation that the provider refused.
+    /// Undoes an operation whose post the provider refused.
     #[cold]
     #[inline(never)]
     pub(crate) fn unposted(
@@ -41,21 +41,21 @@ impl Core {
         let Some(endpoint) = NonNull::new(tag.endpoint()) else {
             return Status::ERROR;
         };
-        // Under the lock: a post of another thread may count without a locked instruction.
-        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+        // Counted under the lock, because another thread's post may count without a locked
+        // instruction. SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let counters = self.quick.counters.of(peer, context.share);
         let carried = &counters.carried[Carrier::Provider as usize];
         carried.operations.fetch_sub(1, Ordering::Relaxed);
         carried.bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
-        // Under the lock, so that `count_activity` does not see it raised.
+        // Lowered under the lock, so that `count_activity` does not see the raised count.
         self.lower(context, tag, 1);
         drop(state);
         self.refused(endpoint, context, rc, count)
     }
 
-    /// Maps a refused post to a status. shm refuses for ever once a peer died with its command queue full, so
-    /// the peer is checked after every `AGAIN_CHECK` refusals.
+    /// Returns the status of a refused post. If a peer died with its command queue full, shm refuses forever,
+    /// so the peer is checked after every `AGAIN_CHECK` refusals.
     #[cold]
     #[inline(never)]
     pub(crate) fn refused(
@@ -74,7 +74,7 @@ impl Core {
             if count.is_multiple_of(AGAIN_CHECK) {
                 self.check_peers(Some(endpoint));
             }
-            // Completions free room in the provider. While this context's callbacks run, polling would nest.
+            // Completions free room in the provider. While this context's callbacks run, a poll would nest.
             if !self.must_not_poll(context) {
                 self.poll(context);
             }
@@ -87,7 +87,8 @@ impl Core {
         status
     }
 
-    /// Refuses an operation for which this transport has no room, as if the provider had none.
+    /// Refuses an operation because this transport has no room for it, with the same status as if
+    /// the provider had none.
     #[cold]
     pub(crate) fn refuse_for_now(&self, endpoint: NonNull<Endpoint>, context: &Context) -> Status {
         let count = {

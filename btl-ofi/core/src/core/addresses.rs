@@ -9,7 +9,7 @@ use libfabric_sys as ffi;
 use std::sync::atomic::Ordering;
 
 impl Core {
-    /// To be called before an operation is posted to the provider although the peer's route says otherwise.
+    /// Must be called before an operation is posted to the provider against the peer's route.
     pub(crate) fn leave_route(&self, peer: &Endpoint) {
         if !peer.uses_provider() {
             peer.mark(OFF_ROUTE);
@@ -25,8 +25,9 @@ impl Core {
         self.device.addresses().remove(peer.address)
     }
 
-    /// Allocates the shared memory that this endpoint and the endpoint at `address` need, before the first
-    /// operation through the provider touches it. Returns the reason of a failure.
+    /// Allocates the shared memory that this endpoint and the endpoint at `address` need. This comes
+    /// before the first operation through the provider, which uses this memory. Returns the reason if it
+    /// fails.
     pub(crate) fn allocate_for(&self, address: &[u8]) -> Result<(), String> {
         if !policy::keeps_files(&self.device.info().provider()) {
             return Ok(());
@@ -36,7 +37,7 @@ impl Core {
         shm_room::allocate(address)
     }
 
-    /// [`allocate_for`](Self::allocate_for) a connected peer.
+    /// [`allocate_for`](Self::allocate_for) the address of a connected peer.
     pub(crate) fn allocate_towards(&self, peer: &Endpoint) -> Result<(), String> {
         let name = self.address_of(peer).map_err(|e| e.to_string())?;
         let end = name.iter().position(|b| *b == 0);

@@ -7,7 +7,8 @@ use libfabric_sys as ffi;
 
 use crate::base::params::MAX_CQ_READ;
 
-/// Words of an entry that tells the length of a message, and the word that does.
+/// Words of an entry that contains the length of a message, and the index of the word with the
+/// length.
 const LONG: usize = size_of::<ffi::fi_cq_msg_entry>() / size_of::<*mut c_void>();
 const LENGTH: usize = std::mem::offset_of!(ffi::fi_cq_msg_entry, len) / size_of::<*mut c_void>();
 
@@ -18,15 +19,17 @@ const _: () = {
     assert!(offset_of!(ffi::fi_cq_msg_entry, op_context) == 0);
 };
 
-/// Room for [`MAX_CQ_READ`] entries in the format of one queue: of one word, or of three where messages are received.
+/// Room for [`MAX_CQ_READ`] entries in the format of one queue: entries of one word, or of three words if messages
+/// are received.
 pub(crate) struct Completions {
     words: [*mut c_void; LONG * MAX_CQ_READ],
-    /// Words of an entry.
+    /// Number of words of an entry.
     each: usize,
 }
 
 impl Completions {
-    /// For a queue whose entries tell the lengths of messages, or do not ([`Device::tells_lengths`](crate::fabric::device::Device::tells_lengths)).
+    /// Room for a queue. `tell_lengths` says whether its entries contain the lengths of messages
+    /// ([`Device::tells_lengths`](crate::fabric::device::Device::tells_lengths)).
     pub(crate) fn new(tell_lengths: bool) -> Completions {
         Completions {
             words: [ptr::null_mut(); LONG * MAX_CQ_READ],
@@ -34,7 +37,7 @@ impl Completions {
         }
     }
 
-    /// Where the provider writes entries.
+    /// The memory into which the provider writes entries.
     #[inline(always)]
     pub(crate) fn room(&mut self) -> *mut c_void {
         self.words.as_mut_ptr().cast()
@@ -67,7 +70,8 @@ impl Completions {
         })
     }
 
-    /// Bytes of the message that an entry of [`contexts`](Self::contexts) completes; 0 if the queue does not tell.
+    /// Size of the message that an entry of [`contexts`](Self::contexts) completes; 0 if the entries contain no
+    /// lengths.
     #[inline]
     pub(crate) fn length(&self, entry: usize) -> usize {
         match self.each {
@@ -88,7 +92,7 @@ mod tests {
             let room = completions.room();
             for n in 0..MAX_CQ_READ {
                 let op_context = ptr::without_provenance_mut(n + 1);
-                // SAFETY: the buffer has room for that many entries of either format.
+                // SAFETY: the buffer has room for this many entries of either format.
                 unsafe {
                     match tells {
                         true => {

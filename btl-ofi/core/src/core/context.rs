@@ -24,8 +24,8 @@ use crate::peer::share::Share;
 use crate::sm::channel::Channel;
 pub(crate) use message::Message;
 
-/// After a reading of the provider's queue that found something, every poll reads the queue for as long as this number of empty
-/// readings takes: several round trips over TCP.
+/// After a read of the provider's queue that found something, every poll reads the queue for as long as this many empty
+/// reads take: several round trips over TCP.
 const BUSY: u64 = 64;
 
 type Read = unsafe extern "C" fn(
@@ -129,10 +129,10 @@ unsafe extern "C" fn no_compare(
     NOT_SERVED
 }
 
-/// The ways by which peers' commands reach a context, other than its provider.
+/// The paths by which peers' commands reach a context, besides its provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carriers {
-    /// Not at all.
+    /// No other path.
     None,
     /// By rings.
     Rings,
@@ -140,14 +140,14 @@ pub(crate) enum Carriers {
     RingsAndKernel,
     /// By messages, and perhaps by rings.
     Messages,
-    /// By rings at most; but puts of this process are to be confirmed.
+    /// By rings at most, while puts of this process need confirmation.
     Confirmations,
 }
 
-/// Operations since the context was opened.
+/// Counts of operations since the context was opened.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counts {
-    /// Operations posted that no carrier counts (`plugin_api::counters`): staged ones, and sends.
+    /// Posted operations that no carrier counts (`plugin_api::counters`): staged operations, and sends.
     pub(crate) others: u64,
     pub(crate) completed: u64,
     pub(crate) failed: u64,
@@ -155,13 +155,13 @@ pub(crate) struct Counts {
     pub(crate) again: u64,
 }
 
-/// The operation that is being posted, kept for a refusal. It lies here and not in registers, because every post would have to
-/// save those around the provider's call.
+/// The operation that is being posted, kept in case of a refusal. It is kept here instead of in registers, because every
+/// post would have to save these registers around the provider's call.
 #[derive(Clone, Copy)]
 pub(crate) struct Attempt {
-    /// The context pointer that the provider was given.
+    /// The context pointer that the provider received.
     pub(crate) pointer: *mut c_void,
-    /// What was counted (`plugin_api::counters`).
+    /// The bytes that were counted (`plugin_api::counters`).
     pub(crate) bytes: usize,
 }
 
@@ -170,7 +170,8 @@ pub(crate) struct State {
     pub(crate) pool: Pool,
     pub(crate) attempt: Attempt,
     pub(crate) message: Message,
-    /// The provider's `fi_cq_read`; a function that reads nothing once the endpoints are closed (`carrier::provider::endpoints`).
+    /// The provider's `fi_cq_read`. After the endpoints are closed, a function that reads nothing
+    /// (`carrier::provider::endpoints`).
     pub(crate) read: CqRead,
     /// Zero-byte operations; the next progress call completes them.
     pub(crate) ready: Vec<Finished>,
@@ -182,11 +183,11 @@ pub(crate) struct State {
     pub(crate) carriers: Carriers,
     /// Messages with peers, if the transport uses them. Only the first context has them.
     pub(crate) messages: Option<Box<Messages>>,
-    /// Puts that are to be confirmed, where puts go by order.
+    /// Unconfirmed puts, if puts go by order.
     pub(crate) confirmations: Option<Box<Confirmations>>,
     /// Error completions that named no operation (`carrier::provider::unattributed`).
     pub(crate) unattributed: u32,
-    /// Polls without a completion.
+    /// Number of polls without a completion.
     pub(crate) idle: u32,
     pub(crate) counts: Counts,
     pub(crate) completions: Completions,
@@ -213,25 +214,25 @@ impl State {
 /// One transmit context. Aligned so that two contexts never share a cache line.
 #[repr(C, align(128))]
 pub(crate) struct Context {
-    /// First, so that a pointer to the context is a pointer to its lock.
+    /// The first field, so that a pointer to the context is a pointer to its lock.
     pub(crate) state: Lock<State>,
     pub(crate) tx: *mut ffi::fid_ep,
     pub(crate) cq: *mut ffi::fid_cq,
     pub(crate) calls: Calls,
     pub(crate) count: OutstandingCount,
-    /// Where this context counts its operations to a peer.
+    /// The share in which this context counts its operations to a peer.
     pub(crate) share: Share,
     /// Transfers completed inline, without the provider.
     pub(crate) direct: AtomicU64,
     pub(crate) delivering: Delivering,
-    /// Polls of this context by its threads. Used only with several contexts.
+    /// Number of polls of this context by its threads. Used only with several contexts.
     pub(crate) polls: AtomicU32,
     pub(crate) other_polls: AtomicU32,
-    /// When the provider's queue was last read, and how long a reading takes that finds nothing, in [`ticks`]. Used only
-    /// where a reading makes system calls.
+    /// The time of the last read of the provider's queue, and the duration of a read that finds nothing, in [`ticks`].
+    /// Used only if a read makes system calls.
     read_at: AtomicU64,
     read_takes: AtomicU64,
-    /// When a reading last found something.
+    /// The time of the last read that found something.
     found_at: AtomicU64,
 }
 
@@ -241,14 +242,14 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Creates a context and reads the functions from the provider's tables. `claimed`: the provider writes to the contexts of
-    /// operations; `tells_lengths`: the queue's entries have the lengths of messages.
+    /// Creates a context and reads the functions from the provider's tables. With `claimed`, the provider writes to
+    /// operation contexts. With `tells_lengths`, the queue's entries contain the lengths of messages.
     ///
     /// # Errors
     /// [`Error::Incomplete`] names a missing function.
     ///
     /// # Safety
-    /// `tx` and `cq` are live and outlive the context. The format of the queue is that which `tells_lengths` says.
+    /// `tx` and `cq` are live and outlive the context. The queue has the format that `tells_lengths` selects.
     pub(crate) unsafe fn new(
         tx: *mut ffi::fid_ep,
         cq: *mut ffi::fid_cq,
@@ -273,7 +274,8 @@ impl Context {
         }
         // SAFETY: the caller guarantees that `tx` and `cq` are live.
         let (rma, atomic, queue) = unsafe { ((*tx).rma, (*tx).atomic, (*cq).ops) };
-        // SAFETY: a live endpoint keeps its table valid. Without atomics it may have none, and messages carry them.
+        // SAFETY: a live endpoint keeps its table valid. Without atomics the endpoint may have no table, and
+        // messages carry atomics.
         let atomic = unsafe { atomic.as_ref() };
         let calls = Calls {
             read: entry!(rma, read, "fi_read"),
@@ -325,16 +327,17 @@ impl Context {
         Tag::new(NonNull::from(peer), own, peers)
     }
 
-    /// [`raise`](Self::raise) for a caller that keeps the phases: this context's, and the peer's.
+    /// [`raise`](Self::raise) for a caller that stores the phases. Returns this context's phase, then the
+    /// peer's phase.
     #[inline(always)]
     pub(crate) fn raise_both(&self, peer: &Endpoint, threaded: bool) -> (Phase, Phase) {
         let own = self.count.raise(self.count.pair(), threaded);
         (own, peer.raise(self.share, threaded))
     }
 
-    /// Lowers the outstanding counts of the peer, then of the context. The order matters to
-    /// `settle_unattributed`: when the context's count is zero except for the operations it accounts for, no
-    /// other operation may still be counted at a peer.
+    /// Lowers the outstanding counts of the peer, then of the context. `settle_unattributed` depends on this
+    /// order: when the context's count contains only the operations that it accounts for, no other operation
+    /// may still be counted at a peer.
     #[inline(always)]
     pub(crate) fn lower(&self, tag: Tag, n: u32, threaded: bool) {
         // SAFETY: endpoints outlive the operations whose tags name them.
@@ -345,7 +348,7 @@ impl Context {
         pair.lower(tag.context_phase(), n, threaded);
     }
 
-    /// Has puts go by order (`fabric::confirmation`). Every operation of the context must then have a record.
+    /// Makes puts go by order (`fabric::confirmation`). Every operation of the context then needs a record.
     pub(crate) fn put_by_order(&mut self) {
         self.calls.writemsg = writemsg_to_confirm;
         let mut state = self.state.lock();
@@ -353,8 +356,8 @@ impl Context {
         state.carriers = Carriers::Confirmations;
     }
 
-    /// Whether `times` the duration of a reading of the provider's queue has passed since the last one, or a reading found
-    /// something not long ago: then more is likely to come.
+    /// Whether the provider's queue should be read: `times` the duration of a read has passed since the last read, or a
+    /// recent read found something, so that more is likely to arrive.
     #[inline]
     pub(crate) fn has_paused(&self, times: u64) -> bool {
         let (now, takes) = (ticks::now(), self.read_takes.load(Ordering::Relaxed));
@@ -362,8 +365,8 @@ impl Context {
         since(&self.read_at) >= times * takes || since(&self.found_at) < BUSY * takes
     }
 
-    /// Notes a reading of the provider's queue that began at `before`, and the number of operations that it completed. One that
-    /// took twice as long as others found something too, because a provider also serves its peers' requests in it.
+    /// Records a read of the provider's queue that began at `before` and completed `completed` operations. A read that took
+    /// twice as long as others also found something, because a provider serves its peers' requests in it.
     #[inline]
     pub(crate) fn has_read(&self, before: u64, completed: usize) {
         let (now, takes) = (ticks::now(), self.read_takes.load(Ordering::Relaxed));
@@ -372,7 +375,7 @@ impl Context {
         let found = completed > 0 || self.found_at.load(Ordering::Relaxed) >= before;
         if found || took > 2 * takes && takes > 0 {
             self.found_at.store(now, Ordering::Relaxed);
-            // All readings may take longer from now on.
+            // The duration is raised a little, because all reads may take longer from now on.
             let takes = (takes + takes / 16 + 1).min(ticks::LONG);
             self.read_takes.store(takes, Ordering::Relaxed);
         } else {
@@ -381,7 +384,7 @@ impl Context {
         }
     }
 
-    /// Notes that a reading found something that completes no operation of this process: messages of peers.
+    /// Records that a read found messages of peers, which complete no operation of this process.
     #[inline]
     pub(crate) fn has_found(&self) {
         self.found_at.store(ticks::now(), Ordering::Relaxed);

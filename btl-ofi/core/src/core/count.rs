@@ -13,7 +13,8 @@ use crate::peer::reach::COPIES_PER_CHECK;
 use crate::peer::share::Share;
 
 thread_local! {
-    /// The thread's number, which tells it from others and selects its context; assigned on first use.
+    /// The thread's number, assigned on first use. It distinguishes threads and selects the thread's
+    /// context.
     static THREAD: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
@@ -38,7 +39,7 @@ impl Core {
         unsafe { &*self.quick.first }
     }
 
-    /// This thread's transmit context, for callers without the threading as a constant.
+    /// This thread's transmit context, for callers that do not have the threading as a constant.
     #[inline]
     pub(crate) fn context(&self) -> &Context {
         if self.setup.threaded {
@@ -53,13 +54,14 @@ impl Core {
         &self.contexts[self.own_index()]
     }
 
-    /// The counters of a peer, of the first context's share.
+    /// The counters of a peer in the first context's share.
     #[inline(always)]
     pub(crate) fn counters_of<'a>(&self, peer: &'a Endpoint) -> &'a PeerCounters {
         self.quick.counters.of_first(peer)
     }
 
-    /// Counts an operation that goes by a ring or a message: only the first context has those, and it is locked.
+    /// Counts an operation that goes by a ring or a message. Only the first context has these, and its lock is
+    /// held.
     #[inline(always)]
     pub(crate) fn count_by_first(&self, peer: &Endpoint, carrier: Carrier, bytes: usize) {
         self.quick
@@ -67,7 +69,7 @@ impl Core {
             .carried(Share::ONLY, (peer, carrier, bytes), false);
     }
 
-    /// [`Context::lower`] for callers without the threading as a constant.
+    /// [`Context::lower`] for callers that do not have the threading as a constant.
     #[inline(always)]
     pub(crate) fn lower(&self, context: &Context, tag: Tag, n: u32) {
         context.lower(tag, n, self.setup.threaded);
@@ -81,7 +83,7 @@ impl Core {
         }
     }
 
-    /// Gives a peer time for a long transfer that was posted to it.
+    /// Gives a peer more time, because a long transfer was posted to it.
     #[inline(never)]
     pub(crate) fn expect_long(&self, peer: &Endpoint, bytes: usize) {
         if self.setup.peer_timeout_ms > 0 {
@@ -89,12 +91,12 @@ impl Core {
         }
     }
 
-    /// Tells the failure detector what the contexts have done.
+    /// Tells the failure detector how much the contexts have posted and completed.
     pub(crate) fn count_activity(&self) {
         let (mut moves, mut copies) = (0, 0);
         for context in &self.contexts {
             let state = context.state.lock();
-            // Grows with each post, and with each completion.
+            // This sum grows with each post and with each completion.
             let over = state.counts.completed + state.counts.failed;
             moves += u64::from(context.count.outstanding()) + 2 * over;
             copies += context.direct.load(Ordering::Relaxed);
@@ -102,8 +104,8 @@ impl Core {
         self.detector.lock().activity(moves, copies);
     }
 
-    /// Counts an inline transfer. Returns whether the peers are to be checked, at intervals, because a host with only inline
-    /// transfers may never poll.
+    /// Counts an inline transfer. Returns, at intervals, that the caller must check the peers, because a host that makes
+    /// only inline transfers may never poll.
     #[must_use]
     #[inline(always)]
     pub(crate) fn count_copy(

@@ -16,22 +16,21 @@ use crate::detector::Cause;
 use crate::peer::endpoint::Endpoint;
 
 impl Core {
-    /// Has the peers checked, because something went wrong.
+    /// Requests a check of the peers after an error.
     ///
-    /// Without operations outstanding, only the `suspect` counts as failed: another peer that is gone may have left in good
-    /// order.
+    /// If nothing is outstanding, only the `suspect` may fail: another dead peer may have left in good order.
     #[cold]
     pub(crate) fn check_peers(&self, suspect: Option<NonNull<Endpoint>>) {
         self.defer(Found::Check(suspect, false));
     }
 
-    /// Has a peer examined to which the kernel refused CMA.
+    /// Requests an examination of a peer after the kernel refused CMA to it.
     #[cold]
     pub(crate) fn examine_later(&self, endpoint: NonNull<Endpoint>, refused: Refused) {
         self.defer(Found::CmaRefused(endpoint, refused));
     }
 
-    /// Has the peers checked, at most once per interval.
+    /// Requests a check of the peers, at most once per interval.
     #[cold]
     pub(crate) fn check_peers_now_and_then(&self) {
         let (now, last) = (self.detector.now(), &self.detector.last_check);
@@ -47,16 +46,16 @@ impl Core {
     }
 
     /// Fails a peer. Outstanding operations with a callback are reported as failed, later operations get
-    /// `status` immediately, and flushes stop waiting for the peer. Records at the provider stay taken, because
-    /// the provider may still write to them if the peer returns. Operations in the peer's ring end, because
-    /// only this process writes their buffers.
+    /// `status` immediately, and flushes no longer wait for the peer. Operation records at the provider are not
+    /// reused, because the provider may still write to them if the peer returns. Operations in the peer's ring
+    /// end, because only this process writes their buffers.
     #[cold]
     pub(crate) fn fail_peer(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
         self.fail(endpoint, Cause::Gone, status, why);
     }
 
-    /// Fails a silent peer, which may come back. The provider is first kept from touching the buffers of
-    /// outstanding operations, because the report returns them to the caller.
+    /// Fails a silent peer, which may come back. The provider first stops accessing the buffers of outstanding
+    /// operations, because the report returns these buffers to the caller.
     #[cold]
     pub(crate) fn fail_silent(&self, endpoint: NonNull<Endpoint>, why: &str) {
         self.fail(endpoint, Cause::Silent, Status::UNREACH, why);
@@ -69,27 +68,29 @@ impl Core {
         }
     }
 
-    /// Fails the provider, whose completions cannot be read any more: its endpoints are closed, so that it leaves the buffers
-    /// alone, and the operations outstanding there are reported.
+    /// Fails the provider, because its completions can no longer be read. Its endpoints are closed, so that it no longer
+    /// accesses buffers, and operations outstanding at the provider are reported.
     #[cold]
     pub(crate) fn fail_provider(&self, what: &str) {
         self.defer(Found::ProviderFailed(what.to_owned()));
     }
 
-    /// Leaves a failure to the transport, unless the same failure is already left.
+    /// Leaves a failure to the next progress, unless the same failure is already in the list.
     #[cold]
     fn defer(&self, found: Found) {
         let mut all = self.lock_found();
         if all.contains(&found) {
             return;
         }
-        // Until it is done: a release meanwhile keeps the endpoint, and a flush that sees the failure waits for the callbacks.
+        // Counted until the failure is handled: a release in another thread keeps the endpoint, and a flush that sees the
+        // failure waits for the callbacks.
         self.failures.reporting.fetch_add(1, Ordering::Relaxed);
         all.push_back(found);
         self.slow.wake();
     }
 
-    /// Takes what was found first. One at a time: callbacks run between two, and may make progress, which acts on the others.
+    /// Takes the oldest failure from the list. Only one is taken at a time: callbacks run after each failure, and may make
+    /// progress, which handles the remaining failures.
     pub(crate) fn take_found(&self) -> Option<(Found, Reporting<'_>)> {
         let found = self.lock_found().pop_front()?;
         self.slow.rest();

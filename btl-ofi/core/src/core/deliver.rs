@@ -34,7 +34,8 @@ impl Core {
         context.lower(f.tag, 1, threaded);
     }
 
-    /// Runs a callback without counting the operation as done, such as one that the provider still holds.
+    /// Runs a callback without counting the operation as done, for example because the provider still holds the
+    /// operation.
     #[inline(always)]
     pub(crate) fn call_only(&self, f: &Finished, status: Status) {
         if let Some(function) = f.function {

@@ -2,14 +2,15 @@
 
 use crate::base::sync::{AtomicBool, Ordering};
 
-/// Set while callbacks of a context run, so that operations issued by a callback do not deliver recursively. Two threads may
-/// mistake each other's callbacks for nested ones. So it decides only whether a post polls once more (`must_not_poll`), and
-/// no loop ends by it. Only the caller that set it clears it, so it is clear when no callbacks run.
+/// Set while callbacks of a context run, so that operations issued by a callback do not deliver callbacks recursively. Two
+/// threads may mistake each other's callbacks for nested ones. So the flag only decides whether a post polls once more
+/// (`must_not_poll`), and no loop depends on it. Only the caller that set the flag clears it, so it is clear when no
+/// callbacks run.
 #[derive(Default)]
 pub(crate) struct Delivering(AtomicBool);
 
 impl Delivering {
-    /// Before callbacks run. Returns whether others were running.
+    /// Called before callbacks run. Returns whether other callbacks were already running.
     #[inline(always)]
     pub(crate) fn begin(&self) -> bool {
         let nested = self.is_set();
@@ -19,7 +20,7 @@ impl Delivering {
         nested
     }
 
-    /// After callbacks ran, with what [`begin`](Self::begin) returned.
+    /// Called after callbacks ran, with the result of [`begin`](Self::begin).
     #[inline(always)]
     pub(crate) fn end(&self, nested: bool) {
         if !nested {

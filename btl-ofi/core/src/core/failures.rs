@@ -13,50 +13,51 @@ use crate::base::cma::Refused;
 use crate::detector::Cause;
 use crate::peer::endpoint::Endpoint;
 
-/// Failures of operations and peers that were not reported yet, or that change what follows.
+/// Failures of operations and peers that were not reported yet, and failures that affect later calls.
 #[derive(Default)]
 pub(crate) struct Failures {
     /// Operations without callback that failed since the last flush of all peers.
     pub(crate) lost: AtomicU32,
-    /// Set once a peer failed: a flush of all then waits for each living peer by itself.
+    /// Set when a peer failed: a flush of all peers then waits for each living peer separately.
     pub(crate) degraded: AtomicBool,
-    /// Threads that wait for endpoints after a failure, without a lock: a release meanwhile keeps the endpoint. Raised and read
-    /// under the lock of the peers.
+    /// Number of threads that wait for endpoints after a failure, without a lock. A release in another thread then keeps
+    /// the endpoint. Raised and read under the lock of the peers.
     pub(crate) flushing: AtomicU32,
-    /// Failures that were found and are to be acted on.
+    /// Failures that were found and not handled yet.
     pub(crate) found: Mutex<VecDeque<Found>>,
-    /// Threads that currently report the operations of failed peers, and failures that were found.
+    /// Number of threads that report the operations of failed peers, plus the number of failures that were found and not
+    /// handled yet.
     pub(crate) reporting: AtomicU32,
-    /// Set once no operation through the provider can complete any more.
+    /// Set when no operation through the provider can complete any more.
     pub(crate) broken: AtomicBool,
-    /// Set once the provider refused to close the endpoints, so that it may still touch buffers.
+    /// Set when the provider refused to close the endpoints, so that it may still access buffers.
     pub(crate) refused_to_close: AtomicBool,
     /// Status of the last peer failure, for the next flush of all peers.
     pub(crate) last_failure: AtomicI32,
     pub(crate) report: RwLock<Option<ErrorReport>>,
-    /// Callbacks of parts of operations, which are reported as a whole.
+    /// Callbacks of parts of operations. Such an operation is reported as a whole.
     pub(crate) parts: &'static [CompletionFn],
-    /// Whether the failures of operations with a callback are reported, too.
+    /// Whether failed operations with a callback are reported, too.
     pub(crate) every: bool,
-    /// What texts begin with: the interface, if this transport is a rail of another one.
+    /// The beginning of all log messages: the interface, if this transport is a rail of another transport.
     pub(crate) of: String,
 }
 
-/// What was found.
+/// A failure that was found.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// The peers are to be checked: because some time has passed (`true`), or because an operation failed or was refused, to this peer
-    /// if that is known, which may be gone.
+    /// The peers must be checked. `true` means that some time has passed; otherwise an operation failed or was refused, and
+    /// the peer is its target, if known.
     Check(Option<NonNull<Endpoint>>, bool),
     /// The kernel refused CMA to this peer.
     CmaRefused(NonNull<Endpoint>, Refused),
     /// A peer has failed.
     Failed(NonNull<Endpoint>, Cause, Status, String),
-    /// The provider's completions cannot be read any more.
+    /// The provider's completions can no longer be read.
     ProviderFailed(String),
 }
 
-// SAFETY: endpoints are shared by all threads; a failure that is found keeps the endpoint (`Failures::reporting`).
+// SAFETY: all threads share the endpoints; a failure that was found keeps its endpoint (`Failures::reporting`).
 unsafe impl Send for Found {}
 
 thread_local! {
@@ -64,7 +65,7 @@ thread_local! {
     static REPORTING: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Marks that a thread reports the operations of a failed peer.
+/// Records that a thread reports the operations of a failed peer, until it is dropped.
 pub(crate) struct Reporting<'a>(&'a Failures);
 
 impl<'a> Reporting<'a> {
@@ -74,7 +75,7 @@ impl<'a> Reporting<'a> {
         Reporting(failures)
     }
 
-    /// Whether this thread reports failures, so that it runs inside a callback perhaps.
+    /// Whether this thread is reporting failures, and so may be inside a callback.
     pub(crate) fn is_here() -> bool {
         REPORTING.get() > 0
     }

@@ -27,8 +27,8 @@ use crate::core::context::never_read;
 use crate::core::context::{Carriers, Context, State};
 use crate::core::peers::Peers;
 
-/// How long a fork waits for a thread that connects or releases a peer. If it lasts longer, the child's copies of that transport's
-/// peers stay unmarked, and the quick paths may still reach the memory of local ones.
+/// Maximum time that a fork waits for a thread that connects or releases a peer. After this time, the child's copies of
+/// this transport's peers stay unmarked, and its fast paths may still access the memory of local peers.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The parts of a transport that the handlers reach.
@@ -42,17 +42,18 @@ struct Open {
 // SAFETY: the pointers name memory that is tied to no thread, and that lives until the entry is removed.
 unsafe impl Send for Open {}
 
-/// The transports that are open.
+/// The open transports.
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
-/// The locks that a fork holds, so that no other thread changes the lists of transports and peers meanwhile.
+/// The locks that a fork holds, so that no other thread changes the lists of transports and peers during the
+/// fork.
 struct Held {
     open: MutexGuard<'static, Vec<Open>>,
-    /// By the transports of `open`; `None` if a thread did not finish in time.
+    /// The locks of the peers, one per transport of `open`; `None` if a thread did not finish in time.
     peers: Vec<Option<PeersGuard>>,
 }
 
-/// A lock of peers with what keeps the mutex alive. Fields drop in order.
+/// A lock of the peers, together with a reference that keeps the mutex alive. Fields drop in order.
 struct PeersGuard {
     guard: MutexGuard<'static, Peers>,
     _mutex: Arc<Mutex<Peers>>,
@@ -105,14 +106,14 @@ fn lock_open() -> MutexGuard<'static, Vec<Open>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks the peers of a transport, unless that takes too long.
+/// Locks the peers of a transport, unless this takes too long.
 fn lock_soon(peers: &Arc<Mutex<Peers>>, deadline: Instant) -> Option<PeersGuard> {
     for tries in 1u32.. {
         let guard = match peers.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                // Threads that connect one peer after the other leave short gaps.
+                // A thread that connects one peer after the other leaves only short gaps.
                 match tries.is_multiple_of(64) {
                     true => thread::yield_now(),
                     false => hint::spin_loop(),
@@ -136,7 +137,8 @@ unsafe extern "C" fn before() {
     let open = lock_open();
     let deadline = Instant::now() + PATIENCE;
     let peers = open.iter().map(|o| lock_soon(&o.peers, deadline)).collect();
-    // A thread that ends has no such variable any more. Then nothing is held, and the child's copies stay as they are.
+    // A thread that is ending no longer has this variable. Then no lock is held, and the child's copies stay as they
+    // are.
     let _ = HELD.try_with(|held| *held.borrow_mut() = Some(Held { open, peers }));
 }
 
@@ -149,24 +151,24 @@ unsafe extern "C" fn in_child() {
     let held = HELD.try_with(|held| held.borrow_mut().take());
     let Ok(Some(mut held)) = held else { return };
     for (open, peers) in held.open.iter().zip(&held.peers) {
-        // SAFETY: this is the child's only thread. The calling thread holds no context: the transport calls nothing that forks
-        // under a lock of one. An entry is removed before its contexts end.
+        // SAFETY: this is the child's only thread. The calling thread holds no context, because the transport never forks
+        // under a context's lock. An entry is removed before its contexts end.
         unsafe { end_copy(open, peers.as_ref().map(|p| &*p.guard)) };
     }
-    // The entries are the parent's.
+    // The entries belong to the parent.
     held.open.clear();
 }
 
 /// Ends a child's copy of a transport.
 ///
 /// # Safety
-/// This process has no other thread, and this one holds no context of the transport.
+/// This process has no other thread, and this thread holds no context of the transport.
 unsafe fn end_copy(open: &Open, peers: Option<&Peers>) {
     // SAFETY: the entry's contexts live.
     let contexts = unsafe { &*open.contexts };
     for context in contexts {
-        // SAFETY: the caller's guarantees. State that another thread of the parent was changing is replaced, and not
-        // read.
+        // SAFETY: the caller's guarantees. State that another thread of the parent may have been changing is
+        // replaced, not read.
         unsafe {
             let state: *mut State = context.state.free_in_child();
             let state = &mut *state;
@@ -185,7 +187,8 @@ unsafe fn end_copy(open: &Open, peers: Option<&Peers>) {
         peer.raise(contexts[0].share, open.threaded);
     }
     if let Some((at, size)) = open.counters {
-        // SAFETY: the entry's mapping lives, and any bytes are counters. On an error the child counts for its parent.
+        // SAFETY: the entry's mapping lives, and any bytes are counters. On an error, the child counts in its
+        // parent's counters.
         let _ = unsafe { sys::replace_by_zeros(at, size) };
     }
 }

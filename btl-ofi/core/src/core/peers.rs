@@ -12,14 +12,14 @@ use crate::peer::trial::Trial;
 /// The connected peers and their state.
 pub(crate) struct Peers {
     pub(crate) known: Endpoints,
-    /// Trial connections to peers that the provider takes nothing for, by process number.
+    /// Trial connections to peers for which the provider took no message, by process number.
     pub(crate) trials: HashMap<u64, Trial>,
-    /// Where reads that confirm puts go, by process number, where puts go by order.
+    /// The targets of reads that confirm puts, by process number, if puts go by order.
     pub(crate) words: HashMap<u64, Target>,
 }
 
 impl Peers {
-    /// No peers yet, for a transport with `shares` shares (`peer::share`).
+    /// An empty table, for a transport with `shares` shares (`peer::share`).
     pub(crate) fn new(shares: usize) -> Peers {
         Peers {
             known: Endpoints::new(shares),

@@ -14,7 +14,7 @@ thread_local! {
     static QUIET: Cell<*const Core> = const { Cell::new(ptr::null()) };
 }
 
-/// Restores [`QUIET`].
+/// Restores [`QUIET`] when it is dropped.
 struct Restore<'a>(&'a SlowWork, *const Core);
 
 impl Drop for Restore<'_> {
@@ -25,7 +25,7 @@ impl Drop for Restore<'_> {
 }
 
 impl Core {
-    /// Runs `posts`, which takes a lock of operations and releases it.
+    /// Runs `posts`, which takes a lock on operations and releases it.
     pub(crate) fn quietly<R>(&self, posts: impl FnOnce() -> R) -> R {
         if self.is_quiet() {
             return posts();
@@ -35,15 +35,15 @@ impl Core {
         posts()
     }
 
-    /// Whether this thread holds a lock of operations of this transport.
+    /// Whether this thread holds a lock on operations of this transport.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        // Relaxed: this thread sees what it has added itself.
+        // Relaxed: a thread always sees its own addition.
         self.slow.quiet.load(Ordering::Relaxed) != 0 && ptr::eq(QUIET.get(), self)
     }
 
-    /// Whether posts of this thread must not poll: callbacks of the context run, and would nest, or a lock is held under which none
-    /// may run.
+    /// Whether posts of this thread must not poll: callbacks of the context run and would nest, or the thread holds a lock
+    /// under which no callback may run.
     #[inline]
     pub(crate) fn must_not_poll(&self, context: &Context) -> bool {
         context.delivering.is_set() || self.is_quiet()

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use plugin_api::ReceiveFn;
 
-/// The host's function for messages that arrive.
+/// The host's function for messages of peers.
 #[derive(Clone, Copy)]
 pub struct Receive {
     /// The function.
@@ -15,5 +15,5 @@ pub struct Receive {
 
 // SAFETY: only the host's function follows the pointer, and the host allows that function on any progressing thread.
 unsafe impl Send for Receive {}
-// SAFETY: a shared `Receive` gives no access but copies of two pointers.
+// SAFETY: a shared `Receive` only copies two pointers.
 unsafe impl Sync for Receive {}

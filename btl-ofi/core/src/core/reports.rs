@@ -15,13 +15,13 @@ use crate::peer::endpoint::Endpoint;
 
 impl Core {
     /// Records `n` failed operations without callback for the next flush, and reports them. The caller lowers their counts
-    /// afterwards, so that this flush waits for them.
+    /// afterwards, so that the flush also waits for this report.
     pub(crate) fn fail_operations(&self, tag: Tag, n: u32, status: Status, what: &str) {
         self.count_failed(tag, n);
         self.report_failures(tag, n, status, what);
     }
 
-    /// Records failed operations without callback for the next flush. Their counts are lowered afterwards.
+    /// Records failed operations without callback for the next flush. The caller lowers their counts afterwards.
     pub(crate) fn count_failed(&self, tag: Tag, n: u32) {
         // SAFETY: endpoints outlive the operations whose tags name them.
         let peer = unsafe { &*tag.endpoint() };
@@ -41,8 +41,8 @@ impl Core {
         );
     }
 
-    /// Reports operations of one peer that failed, before their callbacks run. The next flush tells of those without callback.
-    /// Those with one are reported if the host asked for that ([`Options::report_every_failure`]).
+    /// Reports failed operations of one peer before their callbacks run. The next flush reports operations without
+    /// callback. Operations with a callback are reported if the host asked for this ([`Options::report_every_failure`]).
     ///
     /// [`Options::report_every_failure`]: crate::Options::report_every_failure
     #[cold]
@@ -102,7 +102,8 @@ impl Core {
         }
     }
 
-    /// Whether a callback is of a part of an operation, which is reported as a whole.
+    /// Whether a callback belongs to a part of an operation. Such an operation is reported as a
+    /// whole.
     fn is_of_part(&self, function: CompletionFn) -> bool {
         let mut parts = self.failures.parts.iter();
         parts.any(|part| fn_addr_eq(*part, function))

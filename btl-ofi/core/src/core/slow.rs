@@ -2,15 +2,15 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Whether progress has more to do than to poll contexts, and operations that wait for that.
+/// Whether progress has more to do than to poll contexts, and the number of operations that need this.
 #[derive(Default)]
 pub(crate) struct SlowWork {
-    /// Number of reasons for the slow part: staged and compound operations, channels with a lane, a mailbox, rails, failures to act
-    /// on. Progress reads only this field each time.
+    /// Number of reasons for slow work: staged and compound operations, channels with a lane, a mailbox, rails, and
+    /// failures that were not handled yet. Each call of progress reads only this field.
     awake: AtomicU32,
-    /// Staged and compound operations: they are in the outstanding count, and not at the provider.
+    /// Number of staged and compound operations. They are in the outstanding count, but not at the provider.
     held: AtomicU32,
-    /// Threads that hold a lock of operations (`core::quiet`), so that others need not ask.
+    /// Number of threads that hold a lock on operations (`core::quiet`). While it is 0, other threads skip the check.
     pub(crate) quiet: AtomicU32,
 }
 
@@ -18,11 +18,12 @@ impl SlowWork {
     /// Whether progress has slow work.
     #[inline]
     pub(crate) fn is_awake(&self) -> bool {
-        // Relaxed: a missed change is seen by the next progress call, and mutexes order the rest.
+        // Relaxed: the next progress call sees a missed change, and mutexes order everything else.
         self.awake.load(Ordering::Relaxed) != 0
     }
 
-    /// Awake for good if progress has more to do each time, such as rails to poll.
+    /// Slow work that is always awake if progress has `more` to do in each call, such as polling
+    /// rails.
     pub(crate) fn driven_if(more: bool) -> SlowWork {
         let slow = SlowWork::default();
         if more {
@@ -46,14 +47,14 @@ impl SlowWork {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Adds an operation, which is also a reason.
+    /// Adds an operation, which is also a reason for slow work.
     pub(crate) fn hold(&self) {
         self.held.fetch_add(1, Ordering::Relaxed);
         self.wake();
     }
 
-    /// Removes an operation. Called before the outstanding count is lowered: in between the provider appears to have one operation
-    /// too many, never one too few.
+    /// Removes an operation. Called before the outstanding count is lowered. In between, the provider seems to have one
+    /// operation too many, but never one too few.
     pub(crate) fn release(&self) {
         self.held.fetch_sub(1, Ordering::Relaxed);
         self.rest();

@@ -27,24 +27,27 @@ use crate::peer::networks::Networks;
 use crate::peer::reach::Probe;
 use crate::sm::mapped::MappedRegions;
 
-/// What the operations of a transport share: contexts, counts, peers, and what carriers are given. A transport is a core with what
-/// is made of its operations ([`Transport`](crate::Transport)), and dereferences to it.
+/// The state that the operations of a transport share: contexts, counts, peers, and the settings of the carriers. A
+/// [`Transport`](crate::Transport) contains a core and the state of operations that consist of others. It dereferences to
+/// the core.
 #[repr(C)]
 pub struct Core {
-    /// The module that a door hands out. First, so that a pointer to the transport is a pointer to the module.
+    /// The module that a door hands out. It is the first field, so that a pointer to the transport is a pointer to the
+    /// module.
     pub module: Module,
     // The fast paths read it.
     pub(crate) quick: Quick,
-    // Holds a registration, so it is dropped before what that keeps open.
+    // Contains a registration, so it is dropped before the objects that the registration keeps open.
     pub(crate) node: Node,
-    // Dropped before the memory that the provider may still write to or name.
+    // Dropped before the memory that the provider may still write to or refer to.
     pub(crate) registrar: Arc<Registrar>,
     pub(crate) device: Arc<Device>,
-    // Before what it names.
+    // Dropped before the objects that it refers to.
     pub(crate) entry: fork::Entry,
     pub(crate) contexts: Box<[Context]>,
     pub(crate) policy: Policy,
-    /// Receives fetched values that no caller wants. Only the provider writes it; no code reads it.
+    /// Receives fetched values that no caller wants. Only the provider writes this memory, and
+    /// nothing reads it.
     pub(crate) scratch: OwnMemory,
     pub(crate) setup: Setup,
     pub(crate) failures: Failures,
@@ -57,7 +60,7 @@ pub struct Core {
     pub(crate) capabilities: Capabilities,
     /// The host's function for messages of peers.
     pub(crate) receive: Mutex<Option<Receive>>,
-    /// The process that opened it.
+    /// The process that opened the transport.
     pub(crate) birth: Birth,
 }
 
@@ -70,10 +73,10 @@ pub(crate) struct Quick {
     pub(crate) counters: CountersRef,
     /// Flags with which the provider confirms delivery of a put or update.
     pub(crate) delivered: u64,
-    /// Outstanding operations on a context from which on a post leaves the fast path, to make progress or be
-    /// refused.
+    /// The number of outstanding operations on a context at which a post leaves the fast path, to make
+    /// progress or to be refused.
     pub(crate) outstanding_limit: u32,
-    /// The same for untracked operations: 0 where every operation needs a record.
+    /// The same limit for untracked operations; 0 if every operation needs a record.
     pub(crate) untracked_limit: u32,
     /// Whether there is more than one context.
     pub(crate) several: bool,
@@ -81,7 +84,7 @@ pub(crate) struct Quick {
     pub(crate) virtual_addresses: bool,
 }
 
-/// What was settled when the transport was opened.
+/// Settings that are fixed when the transport is opened.
 pub(crate) struct Setup {
     /// Whether inline completions return `COMPLETED` instead of running a callback.
     pub(crate) answers_at_once: bool,
@@ -89,11 +92,12 @@ pub(crate) struct Setup {
     pub(crate) virtual_addresses: bool,
     pub(crate) put_limit: usize,
     pub(crate) get_limit: usize,
-    /// Largest put, and largest get, of the quick paths: larger ones may go in pieces.
+    /// Sizes of the largest put and the largest get on the fast paths. Larger transfers may be divided into
+    /// fragments.
     pub(crate) quick_limits: (usize, usize),
-    /// Largest put, and largest get, that travels as a message.
+    /// Sizes of the largest put and the largest get that travel as messages.
     pub(crate) message_limits: (usize, usize),
-    /// Bytes of large transfers that are on the way to a peer at a time (`engine::compound::streams`), or `NO_WINDOW`.
+    /// Maximum outstanding bytes of large transfers to a peer (`engine::compound::streams`), or `NO_WINDOW`.
     pub(crate) stream_window: usize,
     pub(crate) progress_threshold: u32,
     pub(crate) num_cq_read: usize,
@@ -105,38 +109,39 @@ pub(crate) struct Setup {
     pub(crate) hmem_provider: bool,
     /// Whether a thread serves peers' requests on staged device memory.
     pub(crate) hmem_thread: bool,
-    /// The interfaces that the user lists.
+    /// The user's lists of interfaces.
     pub(crate) interfaces: Lists,
-    /// Passed to callbacks as their module.
+    /// The module pointer that callbacks receive.
     pub(crate) owner: AtomicPtr<Module>,
 }
 
-/// This process among those of its node.
+/// This process's place among the processes of its node.
 pub(crate) struct Node {
     /// See [`liveness::machine`].
     pub(crate) machine: u64,
     /// See [`liveness::node`].
     pub(crate) id: u64,
     pub(crate) own: ProcessId,
-    /// The registration of the probe as a word that peers read to confirm their puts, where puts go by order. Dropped before
-    /// the memory.
+    /// The registration of the probe as a word that peers read to confirm their puts, if puts go by order. It is dropped
+    /// before the memory.
     pub(crate) word: Option<Region>,
-    /// The registration of the words by which peers ask this process to close rails. Dropped before what it keeps open.
+    /// The registration of the words with which peers ask this process to close rails. It is dropped before the objects
+    /// that it keeps open.
     pub(crate) fence: Option<Region>,
     /// The key that every message to this process carries ([`msg`](crate::fabric::msg)); 0 if it takes no messages.
     pub(crate) key: u64,
     /// A random value in this process's memory. Peers read it to verify that they reach this process (`reach`).
     pub(crate) probe: Box<AtomicU64>,
-    /// Whether peers of this node may be reached by memory (`btl_ofi_same_node`).
+    /// Whether memory may reach peers of this node (`btl_ofi_same_node`).
     pub(crate) same_node: bool,
-    /// Whether this process may reach the memory of others by CMA, and be reached.
+    /// Whether this process may access the memory of peers by CMA, and peers its memory.
     pub(crate) attaches: bool,
-    /// Whether peers may be reached by rings, and this process is.
+    /// Whether rings may be used, to peers and from peers.
     pub(crate) has_rings: bool,
-    /// Whether a connected peer may be reached through the provider.
+    /// Whether the provider may reach a connected peer.
     pub(crate) uses_fabric: AtomicBool,
     pub(crate) networks: Networks,
-    /// What this process publishes for its peers.
+    /// The bytes that this process publishes for its peers.
     pub(crate) address: Vec<u8>,
 }
 
@@ -150,13 +155,13 @@ impl Core {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the transport is the copy that a child of fork has.
+    /// Whether this transport is the copy in a child of fork.
     #[inline]
     pub(crate) fn is_copy(&self) -> bool {
         !self.birth.is_here()
     }
 
-    /// The refusal of calls by a child of fork, where they return a status.
+    /// Refuses a call in a child of fork, for calls that return a status.
     #[cold]
     #[inline(never)]
     pub(crate) fn refuse_copy(&self) -> Status {
@@ -164,7 +169,7 @@ impl Core {
         Status::FATAL
     }
 
-    /// Fails in a child of fork.
+    /// Checks that this process is not a child of fork.
     ///
     /// # Errors
     /// [`Error::Forked`].

@@ -5,29 +5,29 @@ use std::ptr::NonNull;
 
 use crate::peer::endpoint::Endpoint;
 
-/// Peers that are asked in one round. The next round begins with the peers behind them.
+/// Maximum peers that get a heartbeat in one round. The next round begins with the peers after them.
 const MOST: usize = 8;
 
-/// Milliseconds of waiting after which peers are asked, and between two rounds; a third of the peer timeout if that is less.
+/// Milliseconds of waiting before the first round, and between two rounds. A third of the peer timeout if this is less.
 const PAUSE: u64 = 2000;
 
-/// The heartbeats of a transport. Times are of the detector's clock.
+/// The heartbeats of a transport. Times are those of the detector's clock.
 #[derive(Debug)]
 pub(crate) struct Heartbeats {
     pause: u64,
     activity: u64,
-    /// When something was last posted or completed, or peers were asked.
+    /// The time of the last post, completion or round of heartbeats.
     since: u64,
-    /// The last process that was asked.
+    /// The last process that got a heartbeat.
     last: u64,
-    /// Processes that were asked and have not answered.
+    /// Processes that got a heartbeat and have not answered.
     pub(crate) asked: HashSet<u64>,
-    /// Processes that left, and are not asked any more unless they answer again.
+    /// Processes that left. They get no heartbeats unless they answer again.
     pub(crate) left: HashSet<u64>,
 }
 
 impl Heartbeats {
-    /// `limit`: the peer timeout, or 0.
+    /// `limit` is the peer timeout, or 0 without one.
     pub(super) fn new(limit: u64) -> Heartbeats {
         Heartbeats {
             pause: if limit == 0 {
@@ -43,19 +43,19 @@ impl Heartbeats {
         }
     }
 
-    /// Whether a heartbeat to the peer is not answered.
+    /// Whether a heartbeat to the peer has no answer yet.
     pub(super) fn awaits(&self, peer: &Endpoint) -> bool {
         !self.asked.is_empty() && self.asked.contains(&peer.proc)
     }
 
-    /// Notes how many operations were posted or completed so far.
+    /// Records the number of operations that were posted or completed so far.
     pub(super) fn activity(&mut self, now: u64, activity: u64) {
         if std::mem::replace(&mut self.activity, activity) != activity {
             self.since = now;
         }
     }
 
-    /// Whether a round is due. The next one is after another pause.
+    /// Whether a round of heartbeats is due. If so, the next round is due after another pause.
     pub(super) fn is_due(&mut self, now: u64) -> bool {
         let due = now - self.since >= self.pause;
         if due {
@@ -64,7 +64,7 @@ impl Heartbeats {
         due
     }
 
-    /// The peers to ask in this round.
+    /// The peers that get a heartbeat in this round.
     pub(crate) fn choose(
         &mut self,
         mut peers: Vec<(u64, NonNull<Endpoint>)>,
@@ -80,7 +80,7 @@ impl Heartbeats {
         peers.into_iter().map(|(_, endpoint)| endpoint).collect()
     }
 
-    /// Forgets a process.
+    /// Removes a process.
     pub(crate) fn remove(&mut self, proc: u64) {
         self.asked.remove(&proc);
         self.left.remove(&proc);
@@ -119,7 +119,7 @@ mod tests {
             let all = all.map(|peer| (peer.proc, NonNull::from(peer)));
             let round = heartbeats.choose(all.collect());
             assert_eq!(round.len(), MOST);
-            // SAFETY: the peers live.
+            // SAFETY: the peers are live.
             asked.extend(round.iter().map(|peer| unsafe { peer.as_ref() }.proc));
         }
         let expected = (1..20).chain(0..20).chain(0..20).filter(|proc| *proc != 3);

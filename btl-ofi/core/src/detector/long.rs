@@ -9,16 +9,17 @@ use std::collections::HashMap;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::outstanding::Mark;
 
-/// Smallest transfer that counts. With a peer timeout, the quick paths post smaller ones only.
+/// Smallest transfer that counts. With a peer timeout, the fast paths post only smaller transfers.
 pub(crate) const LONG: usize = 64 * 1024;
-/// Bytes per millisecond of the slowest link that is waited for: some 30 Mbit/s.
+/// The slowest link that a peer gets time for, in bytes per millisecond: some 30 Mbit/s.
 const PACE: u64 = 4096;
 
-/// What may be outstanding to one peer.
+/// Long transfers that may be outstanding to one peer.
 #[derive(Debug)]
 struct Flight {
     mark: Mark,
-    /// Bytes posted before `mark`, and since. Once `mark` is settled, those before it are complete.
+    /// Bytes posted before `mark`, and bytes posted since. When `mark` is settled, the bytes before
+    /// it are complete.
     before: u64,
     since: u64,
 }
@@ -44,7 +45,7 @@ impl LongTransfers {
         flight.since += bytes as u64;
     }
 
-    /// Milliseconds that a slow link takes for what may be outstanding to a peer.
+    /// Milliseconds that a slow link needs for the bytes that may be outstanding to a peer.
     pub(super) fn time_of(&mut self, peer: &Endpoint) -> u64 {
         let Some(flight) = self.0.get_mut(&peer.proc) else {
             return 0;
@@ -63,12 +64,13 @@ impl LongTransfers {
         time
     }
 
-    /// The same for all peers together.
+    /// Milliseconds that a slow link needs for the bytes that may be outstanding to all peers
+    /// together.
     pub(super) fn time_of_all(&self) -> u64 {
         self.0.values().map(Flight::time).sum()
     }
 
-    /// Forgets the transfers to peers that have none outstanding, as `is_busy` says.
+    /// Removes peers that have no outstanding transfers. `is_busy` returns whether a peer has some.
     pub(super) fn retain(&mut self, is_busy: impl Fn(u64) -> bool) {
         self.0.retain(|proc, _| is_busy(*proc));
     }
@@ -113,7 +115,7 @@ mod tests {
         assert!(long.0.is_empty());
     }
 
-    /// Under a steady stream of transfers, those that are complete do not add up.
+    /// Under a steady stream of transfers, the bytes of completed transfers do not add up.
     #[test]
     fn complete_bytes_are_forgotten() {
         let peer = Endpoint::new(0, 7, Route::decide(Facts::default()));

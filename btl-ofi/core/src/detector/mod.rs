@@ -28,28 +28,28 @@ pub(crate) use self::long::LONG;
 pub(crate) use self::peer::Action;
 pub(crate) use self::watches::Watches;
 
-/// Why a peer fails.
+/// The reason why a peer fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// Its process is gone, or the provider reports it as unreachable.
+    /// The peer's process is gone, or the provider reports the peer as unreachable.
     Gone,
-    /// It does not respond, but may come back.
+    /// The peer does not respond, but may come back.
     Silent,
-    /// It was released while operations name it.
+    /// The peer was released while operations named it.
     Released,
 }
 
 /// The failure detector of a transport, and its clock.
 pub(crate) struct Detector {
     opened: Instant,
-    /// Milliseconds from `opened` to the last check that was due.
+    /// Milliseconds from `opened` to the last periodic check.
     pub(crate) last_check: AtomicU64,
-    /// Set once closing or releasing a peer timed out. Later releases then do not wait again for operations
-    /// that never complete. A new peer clears it.
+    /// Set once closing or releasing a peer timed out. Later releases then do not wait for operations that
+    /// never complete. A new peer clears the flag.
     pub(crate) impatient: AtomicBool,
-    /// Whether peers with no outstanding operations fail too when their process is gone.
+    /// Whether peers without outstanding operations also fail when their process is gone.
     pub(crate) watch_idle: AtomicBool,
-    /// Locked after contexts and peers.
+    /// Locked after the contexts and the peers.
     watches: Mutex<Watches>,
 }
 
@@ -69,7 +69,7 @@ impl Detector {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Milliseconds since the opening.
+    /// Milliseconds since the detector was opened.
     pub(crate) fn now(&self) -> u64 {
         self.opened.elapsed().as_millis() as u64
     }

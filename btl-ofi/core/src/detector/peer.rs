@@ -5,56 +5,58 @@ use crate::detector::watches::Clock;
 use crate::peer::endpoint::{COPY, Endpoint, PART};
 use crate::peer::outstanding::Backlog;
 
-/// Milliseconds of silence after which it is told for the first time.
+/// Milliseconds of silence before the first report.
 pub(super) const FIRST: u64 = 10_000;
-/// Each report comes after this multiple of the silence before.
+/// Each report comes after this multiple of the previous silence.
 const FACTOR: u64 = 3;
 
-/// What a check has to do for a peer.
+/// The action that a check requests for a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Warn that the peer has not answered for this many milliseconds.
     Warn(u64),
     /// Report that the peer answers again after this many milliseconds.
     Welcome(u64),
-    /// To look for its process before the next operation to it: the process is gone, but nothing is outstanding, so that is not reported.
-    /// A process that has its id now must not be written to, and nobody serves its ring.
+    /// Check the peer's process before the next operation to the peer. The process is gone, but nothing is outstanding, so
+    /// this is not reported. A new process with the same id must not be written to, and no process serves the peer's ring.
     Doubt,
-    /// To fail it, for a reason.
+    /// Fail the peer, for this reason.
     Fail(Cause, String),
 }
 
-/// What the transport has done since the last look.
+/// The transport's activity between the last two looks.
 #[derive(Clone, Copy)]
 pub(super) struct Passed {
-    /// The time of the last look, and of this one.
+    /// The times of the previous look and of this look.
     pub(super) before: Clock,
     pub(super) now: Clock,
-    /// Whether operations were taken or ended, of any peer.
+    /// Whether any operations, of any peer, were taken or ended.
     pub(super) moved: bool,
 }
 
-/// How long posts to a peer have been refused.
+/// Whether, and since when, posts to a peer are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     No,
-    /// Since the last look, too.
+    /// A post was refused since the last look.
     Now,
-    /// Before the last look. Nobody has posted much since, so the peer is not waited for.
+    /// A post was refused before the last look, and hardly any post was tried since. So the peer's silence does
+    /// not count.
     Earlier,
 }
 
-/// What is known of a peer between two looks. It is suspect once `next` is beyond [`FIRST`], and stalled before.
+/// The state of a peer between two looks. The peer is suspect when `next` exceeds [`FIRST`], and stalled before
+/// that.
 #[derive(Debug)]
 pub(super) struct Watched {
-    /// When it last gave a sign of life.
+    /// The time of its last sign of life.
     lived: Clock,
-    /// The silence after which it is told.
+    /// The length of silence at which the next report is made.
     next: u64,
-    /// What its counts were at the last look, if operations were outstanding.
+    /// Its counts at the last look, if operations were outstanding.
     counted: Option<Backlog>,
     pub(super) refused: Refused,
-    /// When its process was found stopped or gone, which it still is.
+    /// The time when its process was found stopped or gone; `None` if the process runs.
     pub(super) away: Option<Clock>,
 }
 
@@ -69,7 +71,7 @@ impl Watched {
         }
     }
 
-    /// Looks at the peer, which has not answered a heartbeat if it was `asked`. Returns whether it is to be looked at again.
+    /// Judges the peer. With `asked`, it has not answered a heartbeat. Returns whether the peer must be looked at again.
     pub(super) fn look(
         &mut self,
         (peer, asked): (&Endpoint, bool),
@@ -96,7 +98,7 @@ impl Watched {
         let action = if lives {
             self.lives(before, now)
         } else if rests {
-            // A peer that is watched since the last look has rested since then.
+            // The time before the peer was first watched does not count.
             self.lived.silent += now.silent - before.silent.max(self.lived.silent);
             self.lived.told += now.told - before.told.max(self.lived.told);
             None
@@ -132,7 +134,8 @@ impl Watched {
         })
     }
 
-    /// Why the peer has failed, if it has. `limit`: the peer timeout, or 0, and how much more it has for long transfers.
+    /// The reason why the peer has failed; `None` if it has not. `limit` is the peer timeout (0 without one), and the
+    /// extra time for long transfers.
     fn failure(
         &self,
         now: Clock,
@@ -163,8 +166,8 @@ impl Watched {
     }
 }
 
-/// What the next look at a peer's counts is compared with. The phase of the counts may advance without a completion; it does so here, so
-/// that it does not look like one later.
+/// The counts with which the next look compares. The phase of the counts may advance without a completion. It advances
+/// here, so that this does not look like a completion later.
 fn count(peer: &Endpoint) -> Backlog {
     peer.total().settle(peer.total().mark());
     peer.total().backlog()

@@ -12,27 +12,28 @@ use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::State;
 use crate::peer::table::Endpoints;
 
-/// Most milliseconds between two checks that count for warnings, and those between two looks where no peer fails by silence.
-/// Checks are further apart than their interval where polls are slow (sockets, few processors).
+/// Maximum milliseconds between two checks that count for warnings, and milliseconds between two looks if no peer fails by
+/// silence. Checks are further apart than their interval if polls are slow (sockets, few processors).
 const LOOK: u64 = 1000;
-/// Peers that owe an answer for which there is room from the start, so that a look, which any call of progress may
-/// begin, allocates nothing in most jobs.
+/// Number of peers that owe an answer for which room is reserved from the start. A look, which any call of progress may
+/// begin, then allocates nothing in most jobs.
 const ROOM: usize = 28;
-/// Local peers that owe nothing and whose processes are looked at in one check, and places of remote peers in which those that owe an
-/// answer by now are looked for in one look. The others follow in their turn.
+/// Number of local peers that owe nothing and whose processes one check looks at, and number of table places that one look
+/// searches for remote peers that owe an answer. Later checks and looks take the others in turn.
 const LOCAL: usize = 64;
 const REMOTE: usize = 1 << 16;
 
-/// Time in which this process polled, in milliseconds: time in which it is stopped or computes is nobody's silence.
+/// Time in which this process polled, in milliseconds. While this process is stopped or computes, the time counts as no
+/// peer's silence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock {
-    /// For peers that fail: of the time between two checks, their interval at most.
+    /// The clock for failures. Of the time between two checks, at most their interval counts.
     pub(super) silent: u64,
-    /// For warnings: at most [`LOOK`].
+    /// The clock for warnings. Of the time between two checks, at most [`LOOK`] counts.
     pub(super) told: u64,
 }
 
-/// A turn through all places of a table, a part of them at a time.
+/// A cursor that passes through all places of a table, a part of them at a time.
 #[derive(Debug, Default)]
 struct Turn(usize);
 
@@ -53,24 +54,24 @@ pub(crate) struct Watches {
     /// Milliseconds from the opening to the last check.
     last: u64,
     now: Clock,
-    /// When the peers were last looked at.
+    /// The time of the last look at the peers.
     looked: Clock,
     peers: HashMap<u64, Watched>,
-    /// Kept only with a peer timeout.
+    /// Used only with a peer timeout.
     pub(crate) long: LongTransfers,
     pub(crate) heartbeats: Heartbeats,
-    /// Operations that were taken or ended so far, and before the last look.
+    /// Number of operations that were taken or ended so far, and the same number at the last look.
     moves: u64,
     moves_before: u64,
-    /// When this process last accepted connections.
+    /// The time when this process last accepted connections.
     accepted: u64,
     local: Turn,
     remote: Turn,
 }
 
 impl Watches {
-    /// For a transport that checks its peers every `interval` milliseconds, and fails those that are silent for `limit`, if that is
-    /// not 0.
+    /// State for a transport that checks its peers every `interval` milliseconds. If `limit` is not 0, it fails peers that
+    /// are silent for `limit`.
     pub(crate) fn new(limit: u64, interval: u64) -> Watches {
         Watches {
             limit,
@@ -89,8 +90,8 @@ impl Watches {
         }
     }
 
-    /// Begins a check, `now` milliseconds after the opening. Returns the time since the last one, and whether another second of the
-    /// detector's clock has begun.
+    /// Begins a check at `now` milliseconds after the opening. Returns the time since the last check, and whether a new
+    /// second of the detector's clock has begun.
     pub(crate) fn tick(&mut self, now: u64) -> (u64, bool) {
         let (elapsed, second) = (now.saturating_sub(self.last), self.now.told / LOOK);
         self.last = now;
@@ -99,14 +100,15 @@ impl Watches {
         (elapsed, self.now.told / LOOK != second)
     }
 
-    /// Notes how many operations were taken or ended so far, and how many copies this process made within a call.
+    /// Records the number of operations that were taken or ended so far, and the number of copies that this process made
+    /// within a call.
     pub(crate) fn activity(&mut self, moves: u64, copies: u64) {
         self.moves = moves;
         self.heartbeats.activity(self.now.silent, moves + copies);
     }
 
-    /// Notes that an operation to a peer failed, or that the provider refuses posts to it. It owes an answer until the provider takes one, so
-    /// a blocked provider is found though nothing is outstanding.
+    /// Records that an operation to a peer failed, or that the provider refuses posts to the peer. The peer then owes an
+    /// answer until the provider takes an operation, so a blocked provider is found even if nothing is outstanding.
     pub(crate) fn suspect(&mut self, peer: &Endpoint) {
         let watched = || Watched::new(peer, self.now);
         self.peers.entry(peer.proc).or_insert_with(watched).refused = Refused::Now;
@@ -117,7 +119,7 @@ impl Watches {
         self.heartbeats.is_due(self.now.silent)
     }
 
-    /// Whether a peer's process is to be looked at for another reason than its turn: something is known of it, or it owes an answer.
+    /// Whether a check must look at a peer's process outside of its turn: the peer has a state here, or owes an answer.
     pub(crate) fn has(&self, peer: &Endpoint) -> bool {
         !peer.is_idle() || self.peers.contains_key(&peer.proc) || self.heartbeats.awaits(peer)
     }
@@ -127,7 +129,8 @@ impl Watches {
         self.local.next(of, LOCAL)
     }
 
-    /// Notes the state of a local peer's process, or why it is gone. `missed`: it is missed even if it owes nothing.
+    /// Records the state of a local peer's process, or the reason why it is gone. With `missed`, the process is
+    /// missed even if the peer owes nothing.
     pub(crate) fn process(
         &mut self,
         peer: &Endpoint,
@@ -150,7 +153,8 @@ impl Watches {
         is_gone.then_some(Action::Doubt)
     }
 
-    /// Looks at the peers that owe an answer, and for others that do by now. `busy`: operations are outstanding.
+    /// Looks at the peers that owe an answer, and searches for further peers that owe one. `busy` says whether
+    /// operations are outstanding.
     pub(crate) fn look(
         &mut self,
         known: &Endpoints,
@@ -180,7 +184,7 @@ impl Watches {
             let asked = heartbeats.awaits(peer);
             let more = match asked || !peer.is_idle() {
                 true => long.time_of(peer),
-                // Transfers of others may keep the provider from taking more.
+                // Transfers to other peers may keep the provider from taking more operations.
                 false => long.time_of_all(),
             };
             let (stays, action) = watched.look((peer, asked), passed, (*limit, more));
@@ -198,8 +202,8 @@ impl Watches {
         actions
     }
 
-    /// Notes whether a connection of a peer `waits` because this process has no descriptor for it. Returns for how many milliseconds
-    /// connections have waited, once that is long.
+    /// Records whether a peer's connection `waits` because this process has no descriptor for it. Returns how many
+    /// milliseconds connections have waited, if this is long.
     pub(crate) fn connection(&mut self, waits: bool) -> Option<u64> {
         if !waits {
             self.accepted = self.now.told;
@@ -208,7 +212,7 @@ impl Watches {
         (lasted >= FIRST).then_some(lasted)
     }
 
-    /// Forgets a peer that is released.
+    /// Removes a peer that is released.
     pub(crate) fn abandon(&mut self, proc: u64) {
         self.peers.remove(&proc);
         self.long.remove(proc);

@@ -16,7 +16,7 @@ enum Entry {
 }
 
 impl Entry {
-    /// Reads a name, or a network in CIDR notation. The error is the reason.
+    /// Reads a name, or a network in CIDR notation. The error text is the reason of a refusal.
     fn parse(text: &str) -> Result<Entry, String> {
         if let Some((address, prefix)) = text.split_once('/') {
             let wrong = || {
@@ -58,7 +58,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// Both lists. At most one of them has entries.
+/// The include list and the exclude list. At most one of them has entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lists {
     include: Vec<Entry>,
@@ -66,7 +66,7 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Reads the values of both parameters. The error names the parameter and the reason.
+    /// Reads the values of both parameters. The error contains the parameter and the reason.
     pub(crate) fn parse(include: &str, exclude: &str) -> Result<Lists, (&'static str, String)> {
         let read = |name: &'static str, text: &str| {
             let entries = text.split(',').map(str::trim).filter(|s| !s.is_empty());
@@ -84,7 +84,7 @@ impl Lists {
         Ok(lists)
     }
 
-    /// Whether an interface may be used; the error is the reason.
+    /// Checks whether an interface may be used; the error is the reason of a refusal.
     pub(crate) fn admits(&self, interface: &Interface) -> Result<(), String> {
         let listed = |entries: &[Entry]| entries.iter().any(|entry| entry.matches(interface));
         if !self.include.is_empty() && !listed(&self.include) {

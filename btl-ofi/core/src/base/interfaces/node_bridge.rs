@@ -21,12 +21,12 @@ const NAMES: [&str; 14] = [
     "dummy",
 ];
 
-/// Whether an interface is a bridge without a port that leaves the node, or named like one.
+/// Whether an interface is a bridge whose ports all stay within the node, or has the name of such a bridge.
 pub(super) fn is(name: &str) -> bool {
     NAMES.iter().any(|start| name.starts_with(start)) || is_closed(name).unwrap_or(false)
 }
 
-/// The interface's folder in `/sys`. `None` if `/sys` shows other interfaces: those of the namespace in which it was
+/// The interface's folder in `/sys`. `None` if `/sys` shows the interfaces of another namespace, the one in which it was
 /// mounted.
 pub(super) fn folder(name: &str) -> Option<String> {
     let folder = format!("/sys/class/net/{name}");
@@ -35,8 +35,8 @@ pub(super) fn folder(name: &str) -> Option<String> {
     (sys::interface_index(name) == Ok(shown)).then_some(folder)
 }
 
-/// Whether an interface is a bridge whose ports all lead to containers or virtual machines. `None` if it is no bridge, or
-/// nothing is known of it.
+/// Whether an interface is a bridge whose ports all lead to containers or virtual machines. `None` if the interface is no
+/// bridge, or if `/sys` says nothing of it.
 fn is_closed(name: &str) -> Option<bool> {
     let folder = folder(name)?;
     sys::read(&format!("{folder}/bridge/bridge_id")).ok()?;
@@ -44,8 +44,8 @@ fn is_closed(name: &str) -> Option<bool> {
     Some(!ports.iter().any(|port| leaves_node(port)))
 }
 
-/// Whether a port is a network card, or made of some (bond, VLAN). The ends of containers (veth) and of virtual machines
-/// (tap) have neither a device nor a type.
+/// Whether a port is a network card, or consists of network cards (bond, VLAN). The ends of containers (veth) and of
+/// virtual machines (tap) have neither a device nor a type.
 fn leaves_node(port: &str) -> bool {
     let folder = format!("/sys/class/net/{port}");
     let uevent = sys::read(&format!("{folder}/uevent")).unwrap_or_default();

@@ -16,7 +16,7 @@ fn raw(name: &str, flags: u32, address: &str) -> InterfaceAddress {
     }
 }
 
-/// What is found on a machine with these addresses, of whose interfaces `/sys` tells nothing.
+/// The interfaces that are found on a machine with these addresses, if `/sys` says nothing of them.
 fn found(addresses: Vec<InterfaceAddress>) -> Interfaces {
     let _script = Script::new().answers("getifaddrs", addresses);
     Interfaces::find().unwrap()
@@ -79,7 +79,7 @@ fn equal_interfaces_are_ranked_by_network() {
     assert_eq!(texts(&second)[0], "testa 10.1.0.2");
 }
 
-/// An interface of which `/sys` tells: its index, and files of its folder.
+/// An interface that `/sys` describes: its index, and files of its folder.
 fn known(name: &str, files: &[(&str, &str)]) -> Script {
     let mut script = Script::new().answers("getifaddrs", vec![raw(name, UP, "10.0.0.1/8")]);
     for (file, text) in files {
@@ -107,7 +107,8 @@ fn speeds_are_those_of_the_own_namespace() {
     }
 }
 
-/// Of two interfaces in one network the nearer comes first. Between networks the distance does not count.
+/// Of two interfaces on one network, the nearer one comes first. The distance has no influence on the
+/// order of networks.
 #[test]
 fn the_nearest_of_one_network_comes_first() {
     let order = |addresses: [&str; 2], processors: &str| {
@@ -119,7 +120,7 @@ fn the_nearest_of_one_network_comes_first() {
             .answers("getifaddrs", raws)
             .answers("/proc/self/status", status.into_bytes());
         for (name, local) in names.iter().zip(["0-3\n", "4-7\n"]) {
-            // The folder is looked for by kind, speed and distance.
+            // The folder is searched for the kind, the speed and the distance.
             for _ in 0..3 {
                 script = script
                     .answers(&format!("/sys/class/net/{name}/ifindex"), b"7".to_vec())
@@ -205,7 +206,7 @@ fn lists_take_names_and_networks() {
     assert!(!lists.names_network_of("10.1.0.1".parse().unwrap()));
 }
 
-/// The kernel's own addresses, and routes to them.
+/// Compares with the kernel's own addresses and the routes to them.
 #[test]
 fn this_machine() {
     let interfaces = Interfaces::find().unwrap();

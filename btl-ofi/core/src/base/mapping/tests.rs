@@ -36,7 +36,7 @@ fn a_mapping_that_stays_is_logged() {
     );
 }
 
-/// With pages of 64 KiB a mapping cannot begin at a multiple of 4096.
+/// With pages of 64 KiB, a mapping cannot begin at an arbitrary multiple of 4096.
 #[test]
 fn a_mapping_may_begin_within_a_page() {
     use std::sync::atomic::{AtomicU64, Ordering};

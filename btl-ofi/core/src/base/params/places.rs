@@ -9,12 +9,12 @@ use super::{Mode, Options};
 pub(crate) struct Place {
     pub(crate) provider: String,
     pub(crate) domain: String,
-    /// Its address, if that is an IP address.
+    /// The interface's address, if it is an IP address.
     pub(crate) address: Option<IpAddr>,
 }
 
 impl Options {
-    /// The options of a rail: nothing but transfers by the provider, on one interface.
+    /// The options of a rail: only transfers by the provider, on one interface.
     pub(crate) fn for_rail(&self, place: &Place) -> Options {
         let mut options = self.clone();
         options.mode = Mode::OneSided;
@@ -29,8 +29,8 @@ impl Options {
         options
     }
 
-    /// Whether peers find this rail by its number, and not by its IP address (`peer::networks::pair`). One that cannot
-    /// be opened must then not leave its number to the next, which may be on another network.
+    /// Whether peers find this rail by its number instead of its IP address (`peer::networks::pair`). If such a rail
+    /// cannot be opened, its number must not go to the next rail, which may be on another network.
     pub(crate) fn is_found_by_number(&self) -> bool {
         let place = self.provider.place.as_ref();
         place.is_some_and(|place| place.address.is_none())

@@ -30,7 +30,7 @@ fn including_overrules_the_exclusion() {
 fn two_sided_modes_leave_one_node_to_others() {
     let of = |mode| with(&[("btl_ofi_mode", Value::Int(mode))]).unwrap();
     assert!(!of(0).two_sided() && of(1).two_sided() && of(2).two_sided());
-    // Shared memory has 65536, TCP 100.
+    // The transport of shared memory has 65536, TCP has 100.
     assert_eq!(u64::from(of(0).offer.exclusivity), EXCLUSIVITY);
     assert_eq!(of(2).offer.exclusivity, 1024);
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use super::{checked, failed, from_io};
 use crate::base::error::CallError;
 
-/// Creates a file in memory that permits seals and that a program started by `exec` does not inherit.
+/// Creates a file in memory that permits seals. A program started by `exec` does not inherit it.
 pub(crate) fn memory_file(name: &CStr) -> Result<OwnedFd, CallError> {
     scripted!("memfd_create");
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
@@ -32,7 +32,7 @@ pub(crate) fn add_seals(file: impl AsFd, seals: c_int) -> Result<(), CallError> 
     .map(drop)
 }
 
-/// The seals (`F_SEAL_*`) of a file. Fails for a file that cannot have any.
+/// The seals (`F_SEAL_*`) of a file. Fails for a file that cannot have seals.
 pub(crate) fn seals(file: impl AsFd) -> Result<c_int, CallError> {
     scripted!("fcntl");
     let file = file.as_fd().as_raw_fd();
@@ -40,18 +40,19 @@ pub(crate) fn seals(file: impl AsFd) -> Result<c_int, CallError> {
     checked("fcntl", unsafe { libc::fcntl(file, libc::F_GET_SEALS) })
 }
 
-/// Allocates the pages of `length` bytes from `from` on; the file grows as far.
+/// Allocates the pages of `length` bytes at `from`. The file grows if it is shorter.
 pub(crate) fn allocate(file: impl AsFd, from: u64, length: u64) -> Result<(), CallError> {
     fallocate(file, 0, from, length)
 }
 
-/// Frees the pages of `length` bytes from `from` on, which then read as zeros; the file keeps its size.
+/// Frees the pages of `length` bytes at `from`. They then read as zeros, and the file keeps its size.
 pub(crate) fn punch_hole(file: impl AsFd, from: u64, length: u64) -> Result<(), CallError> {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     fallocate(file, mode, from, length)
 }
 
-/// Repeats the call as long as a signal interrupts it (EINTR): on tmpfs it ends so whenever a signal is pending.
+/// Repeats the call while a signal interrupts it (EINTR). On tmpfs the call ends with EINTR whenever a signal is
+/// pending.
 fn fallocate(file: impl AsFd, mode: c_int, from: u64, length: u64) -> Result<(), CallError> {
     let once = || {
         scripted!("fallocate");
@@ -76,7 +77,8 @@ pub(crate) fn next_data(file: impl AsFd, from: u64) -> Result<u64, CallError> {
     seek(file, from, libc::SEEK_DATA)
 }
 
-/// Start of the next hole at or after `from`, which may be the end of the file. Fails after that (ENXIO).
+/// Start of the next hole at or after `from`; the end of the file counts as a hole. Fails after that
+/// (ENXIO).
 pub(crate) fn next_hole(file: impl AsFd, from: u64) -> Result<u64, CallError> {
     seek(file, from, libc::SEEK_HOLE)
 }
@@ -94,7 +96,8 @@ pub(crate) fn device_numbers(found: &Metadata) -> (u32, u32) {
     (libc::major(found.dev()), libc::minor(found.dev()))
 }
 
-/// Takes an exclusive lock on an open file (flock), until its last descriptor is closed. False if it is taken.
+/// Takes an exclusive lock on an open file (flock). The lock is held until the last descriptor is closed.
+/// Returns false if another process holds the lock.
 pub(crate) fn try_lock(file: impl AsFd) -> Result<bool, CallError> {
     let once = || {
         scripted!("flock");
@@ -112,7 +115,7 @@ pub(crate) fn try_lock(file: impl AsFd) -> Result<bool, CallError> {
     }
 }
 
-/// Has later writes to an open file wait for room.
+/// Makes later writes to an open file wait for room.
 pub(crate) fn set_blocking(file: impl AsFd) -> Result<(), CallError> {
     scripted!("fcntl");
     let file = file.as_fd().as_raw_fd();
@@ -127,9 +130,9 @@ pub(crate) fn set_blocking(file: impl AsFd) -> Result<(), CallError> {
 /// Bytes of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Space {
-    /// Free for users without privileges.
+    /// Bytes that are free for users without privileges.
     pub(crate) free: u64,
-    /// Free or not.
+    /// Total number of bytes.
     pub(crate) size: u64,
 }
 
@@ -150,7 +153,7 @@ pub(crate) fn space(path: &CStr) -> Result<Space, CallError> {
     })
 }
 
-/// The names in a folder of `/sys`. The path is its name in a script.
+/// The names in a folder of `/sys`. In a script, the path is the call's name.
 pub(crate) fn names(path: &str) -> Result<Vec<String>, CallError> {
     scripted!("getdents", path);
     let entries = fs::read_dir(path).map_err(|e| from_io("getdents", &e))?;
@@ -158,13 +161,13 @@ pub(crate) fn names(path: &str) -> Result<Vec<String>, CallError> {
     Ok(names.collect())
 }
 
-/// The content of a file of `/proc` or `/sys`. The path is its name in a script.
+/// The content of a file of `/proc` or `/sys`. In a script, the path is the call's name.
 pub(crate) fn read(path: &str) -> Result<Vec<u8>, CallError> {
     scripted!("read", path);
     fs::read(path).map_err(|e| from_io("read", &e))
 }
 
-/// The target of a symbolic link of `/proc` or `/sys`. The path is its name in a script.
+/// The target of a symbolic link of `/proc` or `/sys`. In a script, the path is the call's name.
 pub(crate) fn read_link(path: &str) -> Result<PathBuf, CallError> {
     scripted!("readlink", path);
     fs::read_link(path).map_err(|e| from_io("readlink", &e))

@@ -10,7 +10,7 @@ use libc::{iovec, pid_t};
 use super::{checked, failed};
 use crate::base::error::CallError;
 
-/// Maps `size` bytes of a file at `offset`, to be read and written and shared with other processes.
+/// Maps `size` bytes of a file at `offset` for reading and writing, shared with other processes.
 pub(crate) fn map_shared(
     file: impl AsFd,
     offset: u64,
@@ -34,22 +34,22 @@ pub(crate) fn map_shared(
 /// Removes a mapping.
 ///
 /// # Safety
-/// The `size` bytes at `at` are a mapping of the caller, which is not used again.
+/// The `size` bytes at `at` are a mapping of the caller, and nothing uses the mapping afterwards.
 pub(crate) unsafe fn unmap(at: NonNull<c_void>, size: usize) -> Result<(), CallError> {
     scripted!("munmap");
-    // SAFETY: the caller guarantees that the mapping is its own and not used again.
+    // SAFETY: the caller guarantees that it owns the mapping and that nothing uses it afterwards.
     checked("munmap", unsafe { libc::munmap(at.as_ptr(), size) }).map(drop)
 }
 
-/// Replaces a mapping by private zeros, which takes no descriptor and no lock.
+/// Replaces a mapping by private zeros. This takes no descriptor and no lock.
 ///
 /// # Safety
-/// The `size` bytes at `at` are a mapping of the caller, which expects any bytes there.
+/// The `size` bytes at `at` are a mapping of the caller, and the caller accepts any bytes there.
 pub(crate) unsafe fn replace_by_zeros(at: NonNull<c_void>, size: usize) -> Result<(), CallError> {
     scripted!("mmap");
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the caller guarantees that the mapping is its own, and that its bytes may change.
+    // SAFETY: the caller guarantees that it owns the mapping, and that its bytes may change.
     let got = unsafe { libc::mmap(at.as_ptr(), size, rights, flags, -1, 0) };
     if got == libc::MAP_FAILED {
         return Err(failed("mmap"));
@@ -57,11 +57,11 @@ pub(crate) unsafe fn replace_by_zeros(at: NonNull<c_void>, size: usize) -> Resul
     Ok(())
 }
 
-/// Copies up to `size` bytes at `local` to `remote` in process `pid`. Returns how many were copied: the kernel stops
-/// before a page that cannot be used, on either side, and after 2 GiB. An error: none were.
+/// Copies up to `size` bytes at `local` to `remote` in process `pid`. Returns the number of copied bytes: the kernel
+/// stops before an unusable page of either side, and after 2 GiB. Returns an error only if no byte was copied.
 ///
 /// # Safety
-/// Process `pid` permits writes to its `size` bytes at `remote`. The kernel checks `local`.
+/// Process `pid` permits writes to its `size` bytes at `remote`. The kernel checks the bytes at `local`.
 #[inline(always)]
 pub(crate) unsafe fn process_vm_writev(
     pid: u32,
@@ -77,11 +77,11 @@ pub(crate) unsafe fn process_vm_writev(
     copied("process_vm_writev", n)
 }
 
-/// Copies up to `size` bytes at `remote` in process `pid` to `local`. Returns how many were copied: the kernel stops
-/// before a page that cannot be used, on either side, and after 2 GiB. An error: none were.
+/// Copies up to `size` bytes at `remote` in process `pid` to `local`. Returns the number of copied bytes: the kernel
+/// stops before an unusable page of either side, and after 2 GiB. Returns an error only if no byte was copied.
 ///
 /// # Safety
-/// `local` may be written for `size` bytes, as far as it is mapped.
+/// The `size` bytes at `local` may be written, as far as they are mapped.
 #[inline(always)]
 pub(crate) unsafe fn process_vm_readv(
     pid: u32,
@@ -109,14 +109,14 @@ fn vectors(local: *mut c_void, remote: u64, size: usize) -> (iovec, iovec) {
 
 #[inline(always)]
 fn copied(call: &'static str, n: isize) -> Result<NonZeroUsize, CallError> {
-    // A positive number is not 0 and has the same value as usize: one comparison remains.
+    // A positive number is not 0 and has the same value as usize, so that one comparison remains.
     match NonZeroUsize::new(n as usize) {
         Some(bytes) if n > 0 => Ok(bytes),
         _ => Err(nothing_copied(call, n)),
     }
 }
 
-/// The error of a copy that returned `n`. Nothing copied and no error means that no page could be used.
+/// The error of a copy that returned `n`. Without an error, zero bytes mean that no page could be used.
 #[cold]
 #[inline(never)]
 pub(super) fn nothing_copied(call: &'static str, n: isize) -> CallError {
@@ -130,7 +130,7 @@ pub(super) fn nothing_copied(call: &'static str, n: isize) -> CallError {
 }
 
 /// Makes the kernel compare an aligned word (FUTEX_WAIT) with an unlikely value. The timeout is 0, so the call does
-/// not wait if they are equal. False if the word's page cannot be read.
+/// not wait if they are equal. Returns false if the word's page cannot be read.
 pub(crate) fn is_readable(word: *mut u32) -> bool {
     const UNLIKELY: u32 = 0x9e37_79b9;
     let once = || {
@@ -149,12 +149,12 @@ pub(crate) fn is_readable(word: *mut u32) -> bool {
             Err(failed("futex"))
         }
     };
-    // EAGAIN says that the word has another value.
+    // EAGAIN means that the word has another value.
     !once().is_err_and(|e| e.code == libc::EFAULT)
 }
 
-/// Makes the kernel OR 0 into an aligned word, atomically (FUTEX_WAKE_OP). This is the only request to the kernel
-/// that writes to memory, changes nothing that others see, and reports a fault. False if the word's page cannot be
+/// Makes the kernel OR 0 into an aligned word, atomically (FUTEX_WAKE_OP). Of all requests to the kernel, only this
+/// one writes to memory, changes no visible value, and reports a fault. Returns false if the word's page cannot be
 /// written.
 pub(crate) fn is_writable(word: *mut u32) -> bool {
     // FUTEX_OP_OR with 0, and FUTEX_OP_CMP_EQ with a value that seldom matches (linux/futex.h).
@@ -163,8 +163,8 @@ pub(crate) fn is_writable(word: *mut u32) -> bool {
         scripted!("futex");
         let local = 0u32;
         let request = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the first word is a local variable on which no thread waits; the kernel checks the second. A thread
-        // that waits on the second word may wake without cause, which the futex interface allows at any time.
+        // SAFETY: the first word is a local variable on which no thread waits; the kernel checks the second word. A
+        // thread that waits on the second word may wake without cause, which the futex interface allows at any time.
         let rc = unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -182,6 +182,6 @@ pub(crate) fn is_writable(word: *mut u32) -> bool {
             Err(failed("futex"))
         }
     };
-    // Where the kernel has no such request (ENOSYS), nothing is known.
+    // If the kernel lacks this request (ENOSYS), the word counts as writable.
     !once().is_err_and(|e| e.code == libc::EFAULT)
 }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use super::{checked, failed, from_io};
 use crate::base::error::CallError;
 
-/// A TCP socket whose calls do not wait, and that a program started by `exec` does not inherit.
+/// Creates a TCP socket whose calls do not wait. A program started by `exec` does not inherit it.
 pub(crate) fn stream_socket(family: c_int) -> Result<OwnedFd, CallError> {
     scripted!("socket");
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -17,7 +17,7 @@ pub(crate) fn stream_socket(family: c_int) -> Result<OwnedFd, CallError> {
     Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
-/// Begins to connect a socket. EINPROGRESS if the answer is not there yet.
+/// Begins to connect a socket. Fails with EINPROGRESS if the peer has not answered yet.
 pub(crate) fn connect(socket: impl AsFd, address: &[u8]) -> Result<(), CallError> {
     scripted!("connect");
     let socket = socket.as_fd().as_raw_fd();
@@ -29,8 +29,8 @@ pub(crate) fn connect(socket: impl AsFd, address: &[u8]) -> Result<(), CallError
     .map(drop)
 }
 
-/// Number of bytes, of 1, that can be read from a socket; they stay there. 0 if the peer closed it, EAGAIN if nothing came
-/// or the socket is not connected yet.
+/// Returns the number of bytes, at most 1, that can be read from a socket, and leaves them there. Returns 0 if the peer
+/// closed the connection. Fails with EAGAIN if nothing has arrived or the socket is not connected yet.
 pub(crate) fn peek(socket: impl AsFd) -> Result<usize, CallError> {
     scripted!("recv");
     let mut byte = 0u8;
@@ -40,8 +40,8 @@ pub(crate) fn peek(socket: impl AsFd) -> Result<usize, CallError> {
     usize::try_from(read).map_err(|_| failed("recv"))
 }
 
-/// Whether a descriptor of this process is a socket that listens at the family and port of a socket address, and a connection
-/// waits there to be accepted. False for any other number.
+/// Whether a descriptor of this process is a socket that listens at the family and port of a socket address, and a
+/// connection waits there to be accepted. False for a number that is no such descriptor.
 pub(crate) fn connection_waits(descriptor: c_int, address: &[u8]) -> bool {
     const FAMILY_AND_PORT: usize = 4;
     let mut name = [0u8; size_of::<libc::sockaddr_in6>()];
@@ -158,11 +158,11 @@ pub(crate) fn interface_index(name: &str) -> Result<u32, CallError> {
     }
 }
 
-/// Asks the kernel for a route from an address of this machine to another address: ENETUNREACH or EHOSTUNREACH if no
-/// route exists. Nothing is sent.
+/// Asks the kernel for a route from an address of this machine to another address. Fails with ENETUNREACH or
+/// EHOSTUNREACH if no route exists. Nothing is sent.
 pub(crate) fn find_route(from: IpAddr, to: IpAddr) -> Result<(), CallError> {
     scripted!("connect", "route");
-    // A datagram socket connects without a word to the peer. The port does not matter.
+    // A datagram socket connects without sending to the peer. The port does not matter.
     let connected = UdpSocket::bind((from, 0)).and_then(|socket| socket.connect((to, 9)));
     connected.map_err(|e| from_io("connect", &e))
 }

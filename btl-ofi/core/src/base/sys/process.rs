@@ -6,10 +6,11 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use super::{checked, failed, from_io};
 use crate::base::error::CallError;
 
-/// Asks whether a process exists: ESRCH if it does not, EPERM if it does and this one may not signal it.
+/// Checks whether a process exists. Fails with ESRCH if it does not exist, and with EPERM if it exists and this
+/// process may not signal it.
 pub(crate) fn find_process(pid: u32) -> Result<(), CallError> {
     scripted!("kill");
-    // SAFETY: signal 0 is not sent; the kernel only looks for the process.
+    // SAFETY: signal 0 is not sent; the kernel only checks the process.
     checked("kill", unsafe { libc::kill(pid as libc::pid_t, 0) }).map(drop)
 }
 
@@ -23,7 +24,7 @@ pub(crate) fn threads(process: &str) -> Result<Vec<Option<u32>>, CallError> {
     Ok(entries.map(|entry| entry.ok().and_then(id)).collect())
 }
 
-/// Permits every process of this user to attach to this one, where Yama requires that. Fails without Yama.
+/// Permits every process of this user to attach to this process, if Yama requires this. Fails without Yama.
 pub(crate) fn permit_tracing() -> Result<(), CallError> {
     scripted!("prctl");
     // SAFETY: the arguments of this request are numbers.
@@ -31,14 +32,16 @@ pub(crate) fn permit_tracing() -> Result<(), CallError> {
     checked("prctl", rc).map(drop)
 }
 
-/// Has fork call these: the first before it, the others after it, in the parent and in the child.
+/// Registers functions that fork calls: the first before the fork, the others after it in the parent and in the
+/// child.
 pub(crate) fn at_fork(
     before: unsafe extern "C" fn(),
     parent: unsafe extern "C" fn(),
     child: unsafe extern "C" fn(),
 ) -> Result<(), CallError> {
     scripted!("pthread_atfork");
-    // SAFETY: the functions have the type of handlers. The C library forgets them when the image of this function is unloaded.
+    // SAFETY: the functions have the type of handlers. The C library removes them when the image of this function is
+    // unloaded.
     match unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) } {
         0 => Ok(()),
         code => Err(CallError {
@@ -56,7 +59,7 @@ pub(crate) fn random() -> Result<u64, CallError> {
         let rc = unsafe { libc::getrandom((&raw mut number).cast(), size_of::<u64>(), 0) };
         match checked("getrandom", i32::try_from(rc).unwrap_or(-1)) {
             Err(e) if e.code == libc::EINTR => {}
-            // Never in parts: so few bytes come at once.
+            // The call never returns a part, because the number has only a few bytes.
             Ok(_) if number == 0 => {}
             result => return result.map(|_| number),
         }
@@ -81,7 +84,7 @@ pub(crate) fn processors() -> Result<u64, CallError> {
     u64::try_from(count).map_err(|_| failed("sysconf"))
 }
 
-/// Bytes of a page of memory: what offsets of mappings are multiples of.
+/// Size of a page of memory in bytes. Offsets of mappings are multiples of it.
 pub(crate) fn page_size() -> Result<usize, CallError> {
     scripted!("sysconf");
     // SAFETY: sysconf takes an integer only.
@@ -95,13 +98,14 @@ pub(crate) fn file_size_limit() -> Result<u64, CallError> {
     limit(libc::RLIMIT_FSIZE).map(|limit| limit.rlim_cur)
 }
 
-/// How many descriptors this process may have: the soft limit, and the hard one (RLIMIT_NOFILE).
+/// The limits on this process's descriptors: the soft limit, then the hard limit (RLIMIT_NOFILE).
 pub(crate) fn descriptor_limits() -> Result<(u64, u64), CallError> {
     scripted!("getrlimit", "descriptors");
     limit(libc::RLIMIT_NOFILE).map(|limit| (limit.rlim_cur, limit.rlim_max))
 }
 
-/// Whether this process may have one more descriptor: EMFILE if not, or ENFILE if the machine has none left.
+/// Checks whether this process may open one more descriptor. Fails with EMFILE if it may not, or with ENFILE
+/// if the machine has none left.
 pub(crate) fn is_descriptor_left() -> Result<(), CallError> {
     scripted!("eventfd");
     // SAFETY: the arguments are numbers.
@@ -118,7 +122,7 @@ pub(crate) fn set_descriptor_limits((soft, hard): (u64, u64)) -> Result<(), Call
         rlim_cur: soft,
         rlim_max: hard,
     };
-    // SAFETY: setrlimit reads the limit only.
+    // SAFETY: setrlimit only reads the limit.
     checked("setrlimit", unsafe {
         libc::setrlimit(libc::RLIMIT_NOFILE, &limit)
     })

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use crate::base::error::CallError;
 
 enum Step {
-    /// The kernel answers.
+    /// The kernel answers the call.
     Passes,
     Answers(Box<dyn Any>),
     Fails(i32),
@@ -24,7 +24,7 @@ thread_local! {
     static STEPS: RefCell<Vec<(String, Step)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Answers to the system calls of this thread, until it is dropped.
+/// Answers to the system calls of this thread, until this value is dropped.
 #[must_use = "a script ends when it is dropped"]
 pub(crate) struct Script(PhantomData<*mut ()>);
 
@@ -35,18 +35,19 @@ impl Script {
         Script(PhantomData)
     }
 
-    /// The next call `call` that has no answer yet fails with `errno`. Calls are named as in C; files of `/proc` by
-    /// their path.
+    /// Lets the next call `call` without an answer fail with `errno`. Calls have their names in C; files of `/proc`
+    /// have their paths.
     pub(crate) fn fails(self, call: &str, errno: i32) -> Script {
         self.and(call, Step::Fails(errno))
     }
 
-    /// The next call `call` that has no answer yet returns `value`, of the type that the gate's function returns.
+    /// Lets the next call `call` without an answer return `value`. `value` has the return type of the gate's
+    /// function.
     pub(crate) fn answers<T: 'static>(self, call: &str, value: T) -> Script {
         self.and(call, Step::Answers(Box::new(value)))
     }
 
-    /// The kernel answers the next call `call` that has no answer yet.
+    /// Lets the kernel answer the next call `call` without an answer.
     pub(crate) fn passes(self, call: &str) -> Script {
         self.and(call, Step::Passes)
     }
@@ -67,9 +68,9 @@ impl Drop for Script {
     }
 }
 
-/// The answer to a call that is made now; `None` if the kernel answers.
+/// The answer to a call that is being made; `None` if the kernel must answer.
 pub(super) fn answer<T: 'static>(call: &'static str, key: &str) -> Option<Result<T, CallError>> {
-    // A thread that ends has no script any more.
+    // A thread that is ending has no script any more.
     let take = |steps: &RefCell<Vec<(String, Step)>>| {
         let mut steps = steps.borrow_mut();
         let next = steps.iter().position(|(name, _)| name == key)?;

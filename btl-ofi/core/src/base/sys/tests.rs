@@ -29,7 +29,7 @@ fn interruptions_are_no_errors() {
 #[test]
 fn files_in_memory_have_seals_data_and_holes() {
     let file = File::from(memory_file(c"test").unwrap());
-    // Pages that are allocated and not written count as holes.
+    // Allocated pages that were not written count as holes.
     file.write_all_at(&[1; 8192], 0).unwrap();
     punch_hole(&file, 0, 4096).unwrap();
     assert_eq!(next_data(&file, 0), Ok(4096));
@@ -62,7 +62,7 @@ fn mappings_share_their_file() {
         map_shared(&file, 4096, 4096).unwrap().cast::<u64>(),
         map_shared(&file, 0, 8192).unwrap().cast::<u64>(),
     );
-    // SAFETY: the mappings have 4096 and 8192 bytes and are not used after they are removed.
+    // SAFETY: the mappings have 4096 and 8192 bytes, and are not used after their removal.
     unsafe {
         first.write_volatile(7);
         assert_eq!(second.add(512).read_volatile(), 7);
@@ -122,7 +122,7 @@ fn an_answer_that_is_left_fails_the_test() {
     drop(script);
 }
 
-/// Files of this crate with calls of libc's functions of their own; the module documentation gives the reasons.
+/// Files of this crate that call libc's functions outside the gate; the module documentation gives the reasons.
 const AROUND: [&str; 1] = ["fabric/fids.rs"];
 
 #[test]

@@ -17,16 +17,16 @@ pub(crate) fn monotonic() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Blocks every signal in this thread: none is handled here, and a write beyond RLIMIT_FSIZE fails with EFBIG in place
-/// of ending the process.
+/// Blocks every signal in this thread. So no handler runs here, and a write beyond RLIMIT_FSIZE fails with EFBIG
+/// instead of ending the process.
 pub(crate) fn block_signals() -> Result<(), CallError> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigfillset writes the whole set, which is then read; the former set is not asked for.
+    // SAFETY: sigfillset writes the whole set before it is read; the previous set is not requested.
     let rc = unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut())
     };
-    // It returns its error.
+    // The call returns its error instead of setting `errno`.
     match rc {
         0 => Ok(()),
         code => Err(CallError {
@@ -36,14 +36,15 @@ pub(crate) fn block_signals() -> Result<(), CallError> {
     }
 }
 
-/// Runs `spawn` with the signals blocked that are for the host's threads: a thread that it starts begins with them blocked. Faults
-/// of the thread itself stay as they are.
+/// Runs `spawn` while the signals for the host's threads are blocked, so that a thread that `spawn` starts begins with
+/// these signals blocked. Signals for faults of the thread itself stay unblocked.
 pub(crate) fn with_signals_blocked<R>(spawn: impl FnOnce() -> R) -> R {
     let (mut all, mut before) = (
         MaybeUninit::<libc::sigset_t>::uninit(),
         MaybeUninit::<libc::sigset_t>::uninit(),
     );
-    // SAFETY: sigfillset writes the whole set before it is changed and read; the call writes the former mask if it succeeds.
+    // SAFETY: sigfillset writes the whole set before it is changed and read; the call writes the previous mask if it
+    // succeeds.
     let blocked = unsafe {
         libc::sigfillset(all.as_mut_ptr());
         for fault in FAULTS {
@@ -73,7 +74,7 @@ const FAULTS: [libc::c_int; 6] = [
 mod tests {
     use super::*;
 
-    /// The signals that the calling thread blocks, the first one in the lowest bit.
+    /// The signals that the calling thread blocks; the lowest bit is signal 1.
     fn blocked() -> u64 {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));

@@ -9,7 +9,7 @@ use plugin_api::Status;
 use std::ptr::NonNull;
 
 impl Core {
-    /// Ends all operations by message to a peer that failed.
+    /// Ends all operations that messages carry to a failed peer.
     #[cold]
     pub(crate) fn abandon_messages(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
         let ended = {
@@ -24,7 +24,8 @@ impl Core {
         self.report_abandoned(endpoint, ended, status, why);
     }
 
-    /// Counts operations to a peer that were abandoned, under the lock under which they were.
+    /// Counts operations to a peer that were abandoned. The caller still holds the lock under which
+    /// they were abandoned.
     pub(crate) fn count_abandoned(
         &self,
         state: &mut State,

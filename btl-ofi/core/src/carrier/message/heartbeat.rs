@@ -12,7 +12,7 @@ use crate::peer::endpoint::Endpoint;
 use crate::peer::route::{Atomics, Transfers};
 
 impl Core {
-    /// Tells the failure detector which heartbeats are not answered.
+    /// Tells the failure detector which heartbeats have no answer yet.
     pub(crate) fn note_heartbeats(&self) {
         let state = self.contexts[0].state.lock();
         let asked = state.messages.iter().flat_map(|m| m.asked());
@@ -21,7 +21,8 @@ impl Core {
         self.detector.lock().heartbeats.asked = asked;
     }
 
-    /// Asks some peers, because this process waits. The caller has begun a report, which keeps endpoints.
+    /// Sends heartbeats to some peers, because this process waits. The caller has begun a report, which
+    /// keeps the endpoints.
     #[cold]
     pub(crate) fn beat(&self) {
         let context = &self.contexts[0];
@@ -33,7 +34,8 @@ impl Core {
             let peers = self.lock_peers();
             let heartbeats = &mut self.detector.lock().heartbeats;
             if !heartbeats.left.is_empty() {
-                // The line to a process that left was removed, so an answer is a newer one.
+                // The line to a process that left was removed, so an answer of that process came
+                // later on a new line.
                 for peer in peers.known.iter().filter(|peer| heard.answered(peer)) {
                     heartbeats.left.remove(&peer.proc);
                 }
@@ -61,13 +63,14 @@ impl Core {
         }
     }
 
-    /// Asks peers that have not answered for receipts, so that a broken connection and what was lost with it is noticed.
+    /// Asks peers that have not answered for receipts, so that this process notices a broken connection and lost
+    /// messages.
     #[cold]
     pub(crate) fn ask_for_receipts(&self) {
         let context = &self.contexts[0];
         let mut state = context.state.lock();
         if let Some(messages) = &mut state.messages {
-            // Within a node nothing is lost with a connection.
+            // Within a node, no message is lost with a connection.
             messages.send_alive(!self.policy.one_node);
             if messages.has_failures() {
                 self.tell_failures(context, state);
@@ -76,7 +79,8 @@ impl Core {
     }
 }
 
-/// Whether messages carry the operations to a peer. The processes of others on this node are looked for.
+/// Whether messages carry the operations to a peer. For other local peers, the liveness check finds a
+/// dead process.
 fn is_carried(peer: &Endpoint) -> bool {
     peer.process().is_none()
         || peer.transfers() == Transfers::Message

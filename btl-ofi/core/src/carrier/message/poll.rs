@@ -16,8 +16,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
 impl Core {
-    /// Completes a message, the queue's only entry. For a received message, `message` holds its
-    /// bytes.
+    /// Completes a message whose entry is the only one in the queue. For a received message,
+    /// `message` holds its bytes.
     #[inline(never)]
     pub(crate) fn complete_message(
         &self,
@@ -33,16 +33,16 @@ impl Core {
         n + self.deliver_arrived(context, arrived)
     }
 
-    /// Reports what messages brought that were completed. Releases the lock, and returns the number of operations that
-    /// are over, and the messages that are to be [delivered](Self::deliver_arrived) then; 1 if there are neither, because a
-    /// message came or left.
+    /// Reports the effects of completed messages. Releases the lock. Returns the number of operations that are over, and
+    /// the sends that the caller must then [pass to the host](Self::deliver_arrived). Without either, the number is 1,
+    /// because a message arrived or left.
     pub(crate) fn report_messages(
         &self,
         context: &Context,
         mut state: Guard<'_, State>,
     ) -> (usize, Option<Arrived>) {
         context.has_found();
-        // From the first message on, polls look after them.
+        // From the first message on, polls also check the messages.
         state.carriers = Carriers::Messages;
         let mut n = self.take_ended(context, &mut state);
         let ready = state.take_ready();
@@ -63,13 +63,15 @@ impl Core {
         }
     }
 
-    /// Hands to the host what [`report_messages`](Self::report_messages) returned. Returns the number of messages.
+    /// Passes the sends that [`report_messages`](Self::report_messages) returned to the host. Returns their
+    /// number.
     pub(crate) fn deliver_arrived(&self, context: &Context, arrived: Option<Arrived>) -> usize {
         arrived.map_or(0, |arrived| self.deliver_sends(context, arrived))
     }
 
-    /// Moves the operations that answers have ended to where they are reported, and returns the number of those without a
-    /// callback. The caller calls [`tell_failures`](Self::tell_failures) if that says so.
+    /// Moves operations that answers have ended to the lists from which they are reported. Returns the number of
+    /// operations without a callback. If operations failed, the caller must then call
+    /// [`tell_failures`](Self::tell_failures).
     pub(crate) fn take_ended(&self, context: &Context, state: &mut State) -> usize {
         let State {
             messages: Some(messages),
@@ -82,14 +84,15 @@ impl Core {
         let ended = messages.ended();
         let n = ended.finished.len();
         ready.append(&mut ended.finished);
-        // Untracked operations include those that failed.
+        // Untracked operations include failed ones.
         let mut failed = 0;
         for (tag, n, _) in &ended.lost {
             self.count_failed(*tag, *n);
             failed += *n as usize;
         }
         let untracked = ended.untracked.iter().map(|(_, n)| *n as usize).sum();
-        // Reported first, if some failed: a release waits until their counts are lowered.
+        // Lowered here only if none failed. Failed operations are reported first, because a release
+        // waits until their counts are lowered.
         if ended.lost.is_empty() {
             for (tag, n) in ended.untracked.drain(..) {
                 self.lower(context, tag, n);
@@ -99,7 +102,8 @@ impl Core {
         untracked
     }
 
-    /// Reports operations by message that failed, and peers that no message reaches. Releases the lock.
+    /// Reports operations that failed as messages, and peers that no message reaches. Releases the
+    /// lock.
     #[cold]
     #[inline(never)]
     pub(crate) fn tell_failures(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
@@ -113,7 +117,7 @@ impl Core {
             ..
         } = std::mem::take(messages.ended());
         let broken: Vec<_> = std::iter::from_fn(|| messages.take_broken()).collect();
-        // A release meanwhile keeps the endpoints.
+        // A release in another thread keeps the endpoints while these reports last.
         let _reporting = (!broken.is_empty()).then(|| Reporting::begin(&self.failures));
         state.counts.failed +=
             refused.len() as u64 + lost.iter().map(|(_, n, _)| u64::from(*n)).sum::<u64>();
@@ -132,7 +136,8 @@ impl Core {
         }
         for (endpoint, broken) in broken {
             let why = match broken {
-                // Its process lives: what the provider has for it may still write to the callers' buffers.
+                // The peer's process lives, so operations at the provider may still write to the callers'
+                // buffers.
                 Broken::Lost => {
                     let why = "a message to it, or its answer, was lost on the way";
                     self.fail_silent(endpoint, why);
@@ -151,8 +156,8 @@ impl Core {
         n
     }
 
-    /// Whether a peer that takes no more messages may have left in good order: only heartbeats are outstanding there, and the
-    /// host lets processes leave before others. Such a peer is no longer asked.
+    /// Whether a peer that takes no more messages may have left in good order: only heartbeats to it are outstanding, and
+    /// the host lets processes leave before others. Such a peer gets no more heartbeats.
     #[cold]
     pub(crate) fn has_left(&self, endpoint: NonNull<Endpoint>) -> bool {
         if self.detector.watch_idle.load(Ordering::Relaxed) {
@@ -163,7 +168,7 @@ impl Core {
         let peer = unsafe { endpoint.as_ref() };
         let messages = state.messages.as_mut();
         let heartbeats = &mut self.detector.lock().heartbeats;
-        // Another call may have found this, and removed the line.
+        // Another call may have found this already, and removed the line.
         let is_known = heartbeats.left.contains(&peer.proc);
         let left = peer.is_idle()
             && messages.is_some_and(|messages| {
@@ -176,7 +181,7 @@ impl Core {
         left
     }
 
-    /// Hands messages of peers to the host. The caller holds no lock. Returns their number.
+    /// Passes messages of peers to the host. The caller holds no lock. Returns their number.
     #[inline(never)]
     pub(crate) fn deliver_sends(&self, context: &Context, arrived: Arrived) -> usize {
         let receive = *self
@@ -192,10 +197,10 @@ impl Core {
                 n += 1;
                 if let Some(Receive { function, context }) = receive {
                     let (data, size) = (message.bytes.as_ptr().cast(), message.bytes.len());
-                    // SAFETY: NULL, or an endpoint of a peer that was connected when this delivery began: its place stays readable
-                    // until the transport closes.
+                    // SAFETY: the pointer is NULL or an endpoint of a peer that was connected when this delivery began; the
+                    // endpoint's memory stays readable until the transport closes.
                     let peer = unsafe { message.endpoint.as_ref() };
-                    // The peer may have been released meanwhile, by this function or by another thread.
+                    // The peer may have been released meanwhile, by the host's function or by another thread.
                     let peer = peer.filter(|peer| peer.is_connected());
                     let endpoint = peer.map_or(ptr::null(), ptr::from_ref).cast_mut().cast();
                     // SAFETY: the host set this function with its argument, and allows it to run on any thread that makes

@@ -21,7 +21,7 @@ use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 
 impl Caller {
-    /// Whether the answer to an operation of this form must be acted on.
+    /// Whether this process must act on the answer to an operation of this form.
     #[inline(always)]
     pub(crate) fn expects(&self, form: &Form) -> bool {
         form.results > 0 || self.completion.is_some()
@@ -29,8 +29,8 @@ impl Caller {
 }
 
 impl Core {
-    /// Adds a put, or a get if not `PUTS`, that was checked to the batch that gathers for the peer. `None`, before side effects,
-    /// for anything unusual.
+    /// Adds a checked put (`PUTS`) or get to the peer's current batch. Returns `None`, before side effects, for anything
+    /// unusual.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); `T` is [`is_threaded`](Self::is_threaded).
@@ -55,10 +55,10 @@ impl Core {
         unsafe { self.gather_at_once::<T>(endpoint, &caller, &request, &form) }
     }
 
-    /// Adds a request to the batch that gathers for the peer. `None`, before side effects, for anything unusual.
+    /// Adds a request to the peer's current batch. Returns `None`, before side effects, for anything unusual.
     ///
     /// # Safety
-    /// `endpoint` is live; the buffers of `request`, whose form is `form`, are valid until completion; `T` is
+    /// `endpoint` is live; the buffers of `request` are valid until completion, and `form` is its form; `T` is
     /// [`is_threaded`](Self::is_threaded).
     #[inline(always)]
     pub(crate) unsafe fn gather_at_once<const T: bool>(
@@ -95,8 +95,8 @@ impl Core {
     /// Adds a request to a batch and counts it.
     ///
     /// # Safety
-    /// The batch has room for `form`, which is that of `request`; `endpoint` is live; the buffers are valid until completion.
-    /// `threaded` is [`is_threaded`](Self::is_threaded).
+    /// The batch has room for `form`, which is the form of `request`; `endpoint` is live; the buffers are valid until
+    /// completion. `threaded` is [`is_threaded`](Self::is_threaded).
     #[inline(always)]
     unsafe fn add_to(
         &self,
@@ -121,7 +121,7 @@ impl Core {
         self.count_by_first(peer, Carrier::Message, size);
     }
 
-    /// The quick path of a put or get by message that begins a batch. `None`, before side effects, for anything unusual.
+    /// The fast path of a put or get that begins a batch. Returns `None`, before side effects, for anything unusual.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); the peer's transfers travel as messages.
@@ -135,7 +135,7 @@ impl Core {
         completion: Option<Completion>,
     ) -> Option<Status> {
         let (function, context, data) = Completion::parts(completion);
-        // SAFETY: the caller guarantees the same.
+        // SAFETY: the caller guarantees the same conditions.
         unsafe {
             self.begin_batch::<PUTS>(
                 endpoint, local, remote, address, size, function, context, data,
@@ -167,8 +167,8 @@ impl Core {
         unsafe { self.try_tell(endpoint, &caller, &request) }
     }
 
-    /// Adds a request to what gathers for its target. `None`, before side effects, if the peer failed, or if there is no
-    /// room at the moment.
+    /// Adds a request to the current batch for its target, or to a new batch. Returns `None`, before side effects, if
+    /// the peer failed, or if there is no room at the moment.
     ///
     /// # Safety
     /// `endpoint` is live; the buffers of `request` are valid until completion.
@@ -189,7 +189,7 @@ impl Core {
         }
         let messages = state.messages.as_mut()?;
         let form = Form::known(request.command.what, request.size);
-        // SAFETY: the line of a peer is removed before its endpoint is.
+        // SAFETY: the line of a peer is removed before its endpoint.
         let (batch, full) = unsafe { messages.batch(endpoint, &form) }.ok()?;
         let threaded = self.setup.threaded;
         // SAFETY: the batch has room, and the caller guarantees the endpoint and the buffers.

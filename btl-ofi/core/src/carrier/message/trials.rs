@@ -9,7 +9,8 @@ use crate::peer::endpoint::Endpoint;
 use crate::peer::trial::{Listener, Trial, is_refusal};
 
 impl Core {
-    /// Peers that the provider takes no message for, or no operation of the suspect, and whose processes refuse connections.
+    /// Peers whose processes refuse connections. Only peers for which the provider took no message, and the suspect, are
+    /// tried.
     #[cold]
     pub(crate) fn refusing_peers(
         &self,
@@ -21,7 +22,8 @@ impl Core {
         let mut stuck: HashSet<u64> = {
             let state = self.contexts[0].state.lock();
             let stuck = state.messages.iter().flat_map(|m| m.stuck());
-            // SAFETY: the line of a peer is removed before its endpoint is, under this lock; the caller's report keeps the suspect.
+            // SAFETY: the line of a peer is removed before its endpoint, under this lock; the caller's report keeps the
+            // suspect.
             let procs = stuck
                 .chain(suspect)
                 .map(|peer| unsafe { peer.as_ref() }.proc);

@@ -63,8 +63,9 @@ impl Core {
         }
     }
 
-    /// Whether a read from the peer was posted before; posts one if not. A fetch that must be alone on its
-    /// context waits for that read to complete, because the first call returns false with the read outstanding.
+    /// Returns whether an earlier call posted a read from the peer. Otherwise posts one. A fetch that must be
+    /// alone on its context then waits for the read, because the first call returns false while the read is
+    /// outstanding.
     fn was_read(&self, endpoint: NonNull<Endpoint>, atomic: &Atomic) -> bool {
         // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
@@ -89,7 +90,8 @@ impl Core {
         false
     }
 
-    /// Posts an atomic that returns the old values to `result`: a fetch, an update with no use for them, or a compare-and-swap.
+    /// Posts an atomic that returns the old values to `result`: a fetch, an update that ignores them, or a
+    /// compare-and-swap.
     ///
     /// # Safety
     /// `endpoint` is live; operands and result are valid until completion.
@@ -137,7 +139,8 @@ impl Core {
     }
 }
 
-/// The needs of an atomic's post: the record holds an operand by value, and the value to compare with.
+/// The requirements of an atomic's post: the operation record holds an operand that is passed by
+/// value, and the value to compare with.
 fn needs(atomic: &Atomic, alone: bool) -> Needs {
     Needs {
         record: atomic.compares() || matches!(atomic.request.operands, Operands::Value(_)),

@@ -30,21 +30,21 @@ use crate::op::tag::Tag;
 use crate::peer::address::Blob;
 use crate::peer::endpoint::Endpoint;
 
-/// Bytes of the word that is read.
+/// Size in bytes of the word that is read.
 const WORD: usize = size_of::<u64>();
 
-/// The puts that [`remove_puts`](Transport::remove_puts) took.
+/// The puts that [`remove_puts`](Transport::remove_puts) removed.
 #[derive(Default)]
 pub(crate) struct Removed<'a> {
     /// The puts of each context.
     pub(crate) puts: Vec<(&'a Context, Puts)>,
-    /// How many they are.
+    /// Total number of these puts.
     pub(crate) number: u32,
-    /// Whether a read from the peer is outstanding, which may still name it.
+    /// Whether a read from the peer is outstanding; such a read may still name the endpoint.
     pub(crate) is_named: bool,
 }
 
-/// Registers the word that peers read to confirm their puts, where puts go by order.
+/// If puts go by order, registers the word that peers read to confirm their puts.
 pub(crate) fn register_word(
     policy: &Policy,
     word: &AtomicU64,
@@ -57,7 +57,7 @@ pub(crate) fn register_word(
     Ok(Some(word))
 }
 
-/// Where peers read the word.
+/// The target of the peers' reads of this word.
 pub(crate) fn target_of_word(word: &Region, virtual_addresses: bool) -> Option<Target> {
     let handle = word.handle();
     let target = handle.target(handle.base(), WORD as u64, virtual_addresses);
@@ -65,7 +65,7 @@ pub(crate) fn target_of_word(word: &Region, virtual_addresses: bool) -> Option<T
 }
 
 impl Core {
-    /// Makes room for the puts to one more peer.
+    /// Reserves room for the puts to one more peer.
     pub(crate) fn expect_puts(&self) -> Result<(), Error> {
         if !self.policy.by_order {
             return Ok(());
@@ -81,7 +81,7 @@ impl Core {
         Ok(())
     }
 
-    /// Refuses a peer at which this process could confirm no puts.
+    /// Refuses a peer if this process needs reads to confirm puts and the peer publishes no word.
     pub(crate) fn check_word(&self, blob: &Blob) -> Result<(), String> {
         if self.policy.by_order && blob.word.is_none() {
             return Err(format!(
@@ -93,7 +93,8 @@ impl Core {
         Ok(())
     }
 
-    /// Posts the reads that are due. Returns the guard, unless puts ended, and then their number.
+    /// Posts the reads that are due. Returns the guard; if puts ended, returns their number
+    /// instead.
     #[inline(never)]
     pub(crate) fn post_confirmations<'a>(
         &self,
@@ -110,7 +111,8 @@ impl Core {
             let status = match self.post_confirmation(context, &mut state, endpoint) {
                 Status::SUCCESS => continue,
                 again if again.is_again() => {
-                    // This peer may have no connection yet. The confirmations of other peers go first.
+                    // This peer may have no connection yet. So the confirmations of other peers go
+                    // first.
                     if let Some(confirmations) = &mut state.confirmations {
                         confirmations.put_off();
                     }
@@ -122,7 +124,7 @@ impl Core {
                 Some(confirmations) => confirmations.abandon(endpoint),
                 None => Puts::default(),
             };
-            // A release that waits for the puts keeps the endpoint until this is over.
+            // A release that waits for the puts keeps the endpoint until this report is over.
             let _reporting = (status == Status::UNREACH).then(|| Reporting::begin(&self.failures));
             drop(state);
             let ended = self.end_puts(
@@ -152,15 +154,15 @@ impl Core {
             return status;
         }
         let Some(word) = self.lock_peers().words.get(&peer.proc).copied() else {
-            // It was released.
+            // The peer was released.
             return Status::UNREACH;
         };
         let Some(record) = state.pool.take() else {
             return Status::OUT_OF_RESOURCE;
         };
         let none = ptr::null_mut();
-        // SAFETY: the record was just taken; the endpoint is live; the scratch memory has room for the word, lives as long as
-        // the provider, and is read by nobody.
+        // SAFETY: the record was just taken; the endpoint is live; the scratch memory has room for the word and lives as
+        // long as the provider, and nothing reads it.
         let rc = unsafe {
             Record::fill(record, Tag::new(endpoint, 0, 0), None, none, none.cast());
             (context.calls.read)(
@@ -185,8 +187,8 @@ impl Core {
         Status::SUCCESS
     }
 
-    /// Takes a completion that ends no operation by itself, with the bytes of the message if one was received. Adds the puts
-    /// that it confirms.
+    /// Handles a completion that ends no operation by itself. `message` holds the bytes of a received message. Adds the
+    /// puts that the completion confirms to the ended puts.
     pub(crate) fn take_marked(
         &self,
         (marked, length): (Marked, usize),
@@ -199,14 +201,14 @@ impl Core {
             (Marked::Message(message), Some(messages), _) => {
                 messages.completed((message, length), self.registrar.table());
             }
-            // SAFETY: only records that this transport posted are marked so, and the lock is held. A record that is in use
-            // is reported once, by the completion of its put.
+            // SAFETY: only records that this transport posted have this mark, and the lock is held. A record that is in
+            // use is reported once, by the completion of its put.
             (Marked::Put(put), _, Some(confirmations)) => unsafe {
                 if !Pool::is_free(put) {
                     confirmations.report(put);
                 }
             },
-            // SAFETY: only records that this transport posted are marked so, and the lock is held.
+            // SAFETY: only records that this transport posted have this mark, and the lock is held.
             (Marked::Confirmation(read), _, Some(confirmations)) => unsafe {
                 if !Pool::is_free(read)
                     && let Some(peer) = NonNull::new(pool.give_back(read).tag.endpoint())
@@ -279,7 +281,7 @@ impl Core {
             return 0;
         };
         let puts = confirmations.end(endpoint, read);
-        // A release that waits for the puts keeps the endpoint until this is over.
+        // A release that waits for the puts keeps the endpoint until this report is over.
         let _reporting = peer_is_gone(code).then(|| Reporting::begin(&self.failures));
         drop(state);
         let what = format!("the read that confirms it failed: {what}");
@@ -292,8 +294,8 @@ impl Core {
         ended
     }
 
-    /// Takes the puts that are to be confirmed at a peer that is released, and removes the peer. The caller holds the locks of all
-    /// contexts, whose states are `guards`, and ends the puts.
+    /// Takes the unconfirmed puts to a peer that is released, and removes the peer. The caller holds the locks of all
+    /// contexts, whose states are `guards`, and then ends the puts.
     pub(crate) fn remove_puts<'a>(
         &'a self,
         guards: &mut [Guard<'_, State>],

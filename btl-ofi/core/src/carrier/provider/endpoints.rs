@@ -14,11 +14,11 @@ use crate::op::record::Record;
 use crate::peer::endpoint::Endpoint;
 
 impl Core {
-    /// Reports the failure of operations outstanding at the provider: not if it refused to close the endpoints, because it may
-    /// still touch their buffers. Operations on device memory end when their parts and copies do
-    /// (`fail_staged`). Ends all puts that are to be confirmed.
+    /// Reports operations that are outstanding at the provider as failed, unless the provider refused to close the
+    /// endpoints: it may then still access their buffers. Operations on device memory end with their parts and copies
+    /// (`fail_staged`). Also ends all unconfirmed puts.
     ///
-    /// `is_staged` tells those on device memory. It is called for records in use, under the lock of their pool.
+    /// `is_staged` recognizes operations on device memory. It is called for records in use, under the lock of their pool.
     pub(crate) fn report_outstanding(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -48,8 +48,8 @@ impl Core {
         }
     }
 
-    /// Closes the endpoints. Returns the peers that were reached through the provider and had not failed. All contexts are
-    /// locked by `guards`.
+    /// Closes the endpoints. Returns the peers that the provider reached and that had not failed. All contexts are locked
+    /// by `guards`.
     pub(crate) fn close_endpoints(
         &self,
         guards: &mut [Guard<'_, State>],
@@ -77,8 +77,8 @@ impl Core {
         self.contexts.iter().map(|c| c.state.lock()).collect()
     }
 
-    /// Whether the provider has operations of a peer. Those in parts and those on device memory may have none there: they wait
-    /// for room, or for a copy. All contexts are locked by `guards`.
+    /// Whether operations to a peer are at the provider. Compound operations and operations on device memory may have no
+    /// part there: they wait for room or for a copy. All contexts are locked by `guards`.
     pub(crate) fn is_at_provider(&self, peer: &Endpoint, guards: &[Guard<'_, State>]) -> bool {
         let whole = |state: &Guard<'_, State>| {
             let records = state.pool.in_use(Some(NonNull::from(peer)));
@@ -88,18 +88,19 @@ impl Core {
                 .filter(|r| unsafe { Record::tag(*r) }.is_whole());
             whole.count() as u32
         };
-        // They are counted beside their parts. One that ends meanwhile has given its record back before its count is lowered, so the
-        // provider may seem to have one operation too many, never one too few.
+        // Compound and staged operations are counted in addition to their parts. If such an operation ends meanwhile, its
+        // record is returned before its count is lowered. So the provider may seem to have one operation too many, but
+        // never one too few.
         let whole: u32 = guards.iter().map(whole).sum();
         peer.total().outstanding() > whole
     }
 
-    /// Stops the provider from touching the buffers of operations outstanding at a peer. No available provider
-    /// can drop the operations of one peer (removing its address does not), so this closes the endpoints. That
-    /// also disconnects all other peers reached through the provider, which are returned. `None` if nothing is
-    /// at the provider for this peer.
+    /// Stops the provider from accessing the buffers of operations that are outstanding at a peer. No provider can drop the
+    /// operations of one peer (not even if the peer's address is removed), so this closes the endpoints. This also
+    /// disconnects all other peers that the provider reaches; they are returned. Returns `None` if the provider has no
+    /// operation to this peer.
     pub(crate) fn close_endpoints_for(&self, peer: &Endpoint) -> Option<Vec<NonNull<Endpoint>>> {
-        // Every post holds one of these locks and checks for the failure after taking it.
+        // Every post holds one of these locks, and checks for the failure under the lock.
         let mut guards = self.lock_contexts();
         let is_there = self.is_at_provider(peer, &guards);
         if !is_there || self.failures.broken.load(Ordering::Relaxed) {
@@ -108,8 +109,9 @@ impl Core {
         Some(self.close_endpoints(&mut guards))
     }
 
-    /// Closes this transport, which is a rail of another one: the provider no longer touches any memory. Its operations end
-    /// as failed. Returns false if the provider refused, so that it may still touch memory; outstanding operations then stay so.
+    /// Closes this transport, which is a rail of another transport: the provider then no longer accesses memory. Its
+    /// operations end as failed. Returns false if the provider refused. It may then still access memory, and outstanding
+    /// operations stay outstanding.
     #[cold]
     pub(crate) fn close_rail(&self, why: &str) -> bool {
         let _reporting = Reporting::begin(&self.failures);
@@ -121,7 +123,7 @@ impl Core {
             }
             self.close_endpoints(&mut guards)
         };
-        // No flush waits for operations that do not complete any more.
+        // No flush may wait for operations that will never complete.
         self.failures.degraded.store(true, Ordering::Release);
         tracing::warn!("{}it is not used any more: {why}", self.failures.of);
         for endpoint in peers {

@@ -24,20 +24,20 @@ use crate::peer::counters::add;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::share::Share;
 
-/// Requirements of the kind of operation.
+/// Requirements of a kind of operation.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Needs {
-    /// A record, which holds the operands.
+    /// The operation needs a record, which holds the operands.
     pub(crate) record: bool,
-    /// No other operation outstanding on the context.
+    /// The operation must be the only one outstanding on its context.
     pub(crate) alone: bool,
 }
 
-/// A counted operation, with its record if it needs one, before the call of the provider.
+/// A counted operation before the call of the provider, with its record if it needs one.
 pub(crate) struct Posting<'a> {
     pub(crate) context: &'a Context,
     pub(crate) state: Guard<'a, State>,
-    /// The context pointer to give to the provider.
+    /// The context pointer for the provider.
     pub(crate) pointer: *mut c_void,
 }
 
@@ -80,9 +80,9 @@ impl Posting<'_> {
 }
 
 impl Core {
-    /// Begins to post an operation on the fast path; `None`, before side effects, for anything unusual. The
-    /// counts are raised before the provider is called, because another thread may read the completion before
-    /// that call returns.
+    /// Begins to post an operation on the fast path. Returns `None`, before side effects, for anything
+    /// unusual. The counts are raised before the provider's call, because another thread may read the
+    /// completion before this call returns.
     ///
     /// # Safety
     /// `endpoint` is live; `T` is whether the transport was opened for threads.
@@ -107,8 +107,8 @@ impl Core {
         Some(Posting::new(context, state, (pointer, bytes)))
     }
 
-    /// [`begin`](Self::begin) for an untracked operation, which has no callback and no record. `None` where every operation needs a
-    /// record (`Policy::untracked`).
+    /// [`begin`](Self::begin) for an untracked operation, which has no callback and no record. Returns `None` if every
+    /// operation needs a record (`Policy::untracked`).
     ///
     /// # Safety
     /// As for [`begin`](Self::begin).
@@ -124,8 +124,8 @@ impl Core {
         Some(Posting::new(context, state, (pointer, bytes)))
     }
 
-    /// Locks this thread's context for a post, with a record or without one; `None` if the peer failed, or many operations are
-    /// outstanding.
+    /// Locks this thread's context for a post, with or without a record. Returns `None` if the peer failed, or if many
+    /// operations are outstanding.
     ///
     /// # Safety
     /// As for [`begin`](Self::begin).
@@ -137,10 +137,10 @@ impl Core {
         let context = self.context_as::<T>();
         // SAFETY: the caller guarantees `T`, and contexts use the same threading as their transport.
         let state = unsafe { context.state.lock_as(T) };
-        // The lock covers this check and the raise of the counts that follows, so that threads together keep the
-        // bound. It also covers the check of the peer, because `close_endpoints_for` marks a peer as failed with all
-        // contexts locked.
-        // SAFETY: the caller guarantees that `endpoint` is live and that `T` is the transport's threading.
+        // The lock covers this check and the following raise of the counts, so that all threads together keep the
+        // limit. The lock also covers the check of the peer, because `close_endpoints_for` marks a peer as failed
+        // with all contexts locked. SAFETY: the caller guarantees that `endpoint` is live and that `T` is the
+        // transport's threading.
         let ordinary = unsafe { endpoint.as_ref().is_well::<T>() } && {
             branch();
             let quick = &self.quick;
@@ -159,7 +159,7 @@ impl Core {
         Some((context, state))
     }
 
-    /// Counts an operation that the provider will be called for.
+    /// Counts an operation before its call of the provider.
     #[inline(always)]
     fn count_posted<const T: bool>(
         &self,
@@ -177,7 +177,7 @@ impl Core {
         tag
     }
 
-    /// Posts one operation on the slow path: `call` calls the provider.
+    /// Posts one operation on the slow path. `call` calls the provider.
     ///
     /// # Safety
     /// `endpoint` is live; `call` posts to that peer with the posting's pointer.
@@ -193,8 +193,9 @@ impl Core {
         let peer = unsafe { endpoint.as_ref() };
         let context = self.context();
         let mut state = context.state.lock();
-        // Checked under the lock, because `close_endpoints_for` marks a peer as failed with all contexts locked, and closes the endpoints also
-        // for peers that no operation by the provider was known of. Checked again after `make_room`, which may release the lock.
+        // Checked under the lock, because `close_endpoints_for` marks a peer as failed with all contexts locked. It also
+        // closes the endpoints of peers without a known operation at the provider. Checked again after `make_room`, which
+        // may release the lock.
         let refusal = |state: &State| {
             let closed = state.is_closed().then_some(Status::FATAL);
             peer.failure().or(closed)
@@ -265,7 +266,7 @@ impl Core {
         let most = if alone { 1 } else { self.policy.depth };
         let is_full = || {
             let outstanding = context.count.outstanding();
-            // Staged and compound operations are counted, but do not occupy the provider.
+            // Staged and compound operations are counted, but do not occupy room at the provider.
             outstanding >= most && outstanding.saturating_sub(self.slow.held()) >= most
         };
         let many = context.count.outstanding() >= self.setup.progress_threshold;

@@ -10,12 +10,13 @@ use plugin_api::Status;
 use std::ptr::NonNull;
 
 impl Core {
-    /// Some providers (shm, if cross-memory attach fails) report an error that names no operation. Every
-    /// outstanding operation either completes or is one of the failed ones. Once the number outstanding equals
-    /// the number of such errors, all outstanding operations are the failed ones.
+    /// Some providers (shm if CMA fails) report an error that names no operation. Each outstanding operation either
+    /// completes or is one of the failed ones. So if the number of outstanding operations equals the number of these
+    /// errors, all outstanding operations have failed.
     #[cold]
     pub(crate) fn settle_unattributed(&self) -> usize {
-        // Whatever the errors were: with the status of a lost peer, an operation says that its peer is reported too.
+        // This status does not depend on the errors: the status of a lost peer would mean that the peer is reported,
+        // too.
         let status = Status::ERROR;
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
         let failed: u32 = guards.iter().map(|s| s.unattributed).sum();
@@ -23,7 +24,7 @@ impl Core {
         if failed == 0 || ready != 0 {
             return 0;
         }
-        // Compound and staged operations are counted beside their parts, and are over when those are.
+        // Compound and staged operations are counted in addition to their parts, and end with them.
         let mut kept: Vec<(usize, Tag)> = Vec::new();
         let mut recorded: Vec<(usize, NonNull<Record>)> = Vec::new();
         for (index, state) in guards.iter().enumerate() {
@@ -51,7 +52,8 @@ impl Core {
         let recorded: Vec<(usize, Tag)> = finished.iter().map(|(i, f)| (*i, f.tag)).collect();
         let mut suspects: Vec<_> = recorded.iter().map(|(_, tag)| tag.endpoint()).collect();
         let recorded = [recorded, kept].concat();
-        // The rest is untracked: lower the counts here, because nothing else accounts for it.
+        // The remaining operations are untracked. Their counts are lowered here, because no record
+        // accounts for them.
         let mut lost = Vec::new();
         {
             let peers = self.lock_peers();
@@ -88,7 +90,8 @@ impl Core {
                 pair.lower(phase, n, self.setup.threaded);
             }
         }
-        // A release meanwhile keeps the endpoints, although nothing is outstanding any more.
+        // A release in another thread keeps the endpoints while this report lasts, although nothing
+        // is outstanding any more.
         let _reporting = Reporting::begin(&self.failures);
         drop(guards);
         let what = "the provider reported an error without naming the operation";

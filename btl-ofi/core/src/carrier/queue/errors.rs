@@ -15,8 +15,8 @@ use crate::op::marked::Marked;
 use crate::op::tag::Tag;
 
 impl Core {
-    /// Reads an error completion. Each one is reported once: by its callback, or by the error function and the
-    /// next flush.
+    /// Reads an error completion. Each failure is reported once: by the operation's callback, or by the error
+    /// function and the next flush.
     #[cold]
     #[inline(never)]
     pub(crate) fn poll_error(&self, context: &Context, n: isize) -> usize {
@@ -78,7 +78,7 @@ impl Core {
         };
         let for_others = self.policy.reports_for_others || self.policy.has_messages();
         if tag.is_none() && finished.is_none() && for_others {
-            // It may be a message's, so it does not say that one of the outstanding operations failed.
+            // The entry may be a message's, so it does not mean that an outstanding operation failed.
             drop(state);
             tracing::warn!(
                 "an operation failed, perhaps one that a peer started here: {}",
@@ -102,7 +102,8 @@ impl Core {
         1
     }
 
-    /// Reports the operation of an error completion, and its peer if the error says that it is gone.
+    /// Reports the operation of an error completion. Also reports its peer if the error means that
+    /// the peer is gone.
     #[cold]
     fn report_error(
         &self,
@@ -111,7 +112,8 @@ impl Core {
         (code, status): (c_int, Status),
         what: &str,
     ) {
-        // Before the counts are lowered: a release that waits for them keeps the endpoint until this is over.
+        // Begun before the counts are lowered: a release that waits for the counts keeps the endpoint until
+        // this report is over.
         let _reporting = peer_is_gone(code).then(|| Reporting::begin(&self.failures));
         match (tag, finished) {
             (Some(tag), _) => {

@@ -11,7 +11,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 impl Core {
-    /// Claims a ring of the peer, if that is not settled. Without one, its atomics take the route to other nodes.
+    /// Claims a ring of the peer if the route of its atomics is not fixed yet. Without a ring, its atomics take
+    /// the route to other nodes.
     #[cold]
     #[inline(never)]
     pub(crate) fn claim_ring(&self, endpoint: NonNull<Endpoint>) -> Result<(), Status> {
@@ -21,7 +22,7 @@ impl Core {
             let peers = self.lock_peers();
             (peers.probe(peer), peers.segment(peer))
         };
-        // Uses the descriptor of the segment that this process holds, if any.
+        // If this process already holds a descriptor of the segment, uses this descriptor.
         let (pid, descriptor) = match held {
             Some(descriptor) => (self.node.own.pid, descriptor),
             None => (peer.pid(), peer.segment()),
@@ -34,7 +35,7 @@ impl Core {
         let claimed = place.claim();
         let mut state = self.contexts[0].state.lock();
         if peer.atomics() != Atomics::Unclaimed {
-            // Another thread settled it first.
+            // Another thread fixed the route first.
             if let Ok(claim) = claimed {
                 let (next, spent) = (claim.position, claim.spent);
                 claim.give_back(next, spent);

@@ -26,8 +26,8 @@ use crate::sm::requester::Requester;
 use crate::sm::ring::Command;
 
 impl Core {
-    /// Posts an atomic to a peer's ring. `None`, before side effects, if the peer's atomics do not go by its ring, the peer has
-    /// failed, or the ring has no room.
+    /// Posts an atomic to a peer's ring. Returns `None`, before side effects, if the peer's atomics do not go by its ring,
+    /// if the peer has failed, or if the ring has no room.
     ///
     /// # Safety
     /// `endpoint` is live; the buffers of `atomic` are valid until completion.
@@ -69,7 +69,8 @@ impl Core {
         Some(Status::SUCCESS)
     }
 
-    /// The answer to an atomic that found its peer's ring full. `None` if another thread has made room meanwhile.
+    /// The status of an atomic that found its peer's ring full. Returns `None` if another thread has made room
+    /// meanwhile.
     pub(crate) fn ring_is_full(&self, endpoint: NonNull<Endpoint>, size: usize) -> Option<Status> {
         let context = &self.contexts[0];
         let mut state = context.state.lock();

@@ -15,13 +15,13 @@ use crate::op::completion::Finished;
 use crate::peer::endpoint::Endpoint;
 use crate::sm::requester::Done;
 
-/// One poll in this many reads the provider's queue, even if the rings have work.
+/// One of this many polls reads the provider's queue even if the rings have work.
 const PROVIDER_INTERVAL: u32 = 8;
 
 impl Core {
     /// Executes the commands that arrived, reads answers and delivers them. Returns the guard if this context has no
-    /// rings, and if `with_queue` when the caller must read the provider's queue: at intervals, and when the rings have
-    /// nothing and a peer is reached through the provider.
+    /// rings. With `with_queue`, also returns it if the caller must read the provider's queue: at intervals, and if the
+    /// rings are empty and the provider reaches a peer.
     #[inline(always)]
     pub(crate) fn poll_channel<'a>(
         &self,
@@ -68,7 +68,7 @@ impl Core {
         Ok(n + self.deliver_ready(context, ready))
     }
 
-    /// No ring had an answer: the poll ends here, or with the provider's queue.
+    /// Ends a poll in which no ring had an answer. The poll may continue with the provider's queue.
     #[inline]
     fn nothing_in_rings<'a>(
         &self,
@@ -83,7 +83,8 @@ impl Core {
         }
     }
 
-    /// Peers had commands executed, and no ring had an answer. Counts as something done: the next commands probably come soon.
+    /// Ends a poll that executed commands of peers and found no answer. It counts as successful, because the next commands
+    /// will probably arrive soon.
     #[inline(never)]
     fn only_served(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
         if let Some(channel) = &mut state.channel {
@@ -95,7 +96,7 @@ impl Core {
     #[cold]
     fn deliver_refused(&self, context: &Context, f: Finished, status: Status) {
         let gone = status == Status::UNREACH;
-        // A release that waits for the operation keeps the endpoint until this is over.
+        // A release that waits for the operation keeps the endpoint until this report is over.
         let _reporting = gone.then(|| Reporting::begin(&self.failures));
         let what = if gone {
             "its process no longer runs"
@@ -144,7 +145,7 @@ impl Core {
         }
     }
 
-    /// Peers that closed their transports while operations are outstanding in their rings.
+    /// Peers that closed their transports while operations were outstanding in their rings.
     pub(crate) fn closed_peers(&self) -> Vec<NonNull<Endpoint>> {
         let mut state = self.contexts[0].state.lock();
         let Some(channel) = &mut state.channel else {

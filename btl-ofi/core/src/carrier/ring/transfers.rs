@@ -42,10 +42,11 @@ use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Atomics;
 use crate::sm::requester::{GetWay, Requester};
 
-/// Most bytes of a ring put or ring get: above this, copying twice costs as much as the system call.
+/// Maximum bytes of a ring put or ring get. Above this size, copying twice costs as much as the
+/// system call.
 pub(crate) const MOST: usize = 8 * 1024;
 
-/// Most bytes of a large get that are copied while the lock is held once: about 50 us.
+/// Maximum bytes of a large get that are copied under one hold of the lock: about 50 us.
 pub(crate) const BYTES_PER_LOCK: usize = 512 * 1024;
 
 /// Outcome of the first part of a large get.
@@ -55,20 +56,20 @@ pub(crate) struct Begun {
     pub(crate) got: usize,
     /// The target's status, if it refused the get.
     pub(crate) refused: Option<Status>,
-    /// The way and start time, if the get is to be [timed](Transport::record_time) for autotune.
+    /// The path and the start time, if the get must be [timed](Transport::record_time) for autotune.
     pub(crate) timed: Option<(GetWay, Instant)>,
 }
 
 impl Core {
-    /// Locks the context to use a peer's ring. `None` if another thread holds the lock or the peer has no ring
-    /// yet.
+    /// Locks the context to use a peer's ring. Returns `None` if another thread holds the lock, or if the peer
+    /// has no ring yet.
     #[inline(always)]
     fn ring_to(&self, endpoint: NonNull<Endpoint>) -> Option<Guard<'_, State>> {
         let state = self.contexts[0].state.try_lock()?;
         self.ring_under(state, endpoint)
     }
 
-    /// Checks that the peer has a ring to use, under the lock; otherwise releases the lock.
+    /// Checks under the lock that the peer has a usable ring; otherwise releases the lock.
     #[inline(always)]
     fn ring_under<'a>(
         &'a self,
@@ -81,7 +82,7 @@ impl Core {
             Atomics::Ring if peer.failure().is_none() => Some(state),
             Atomics::Unclaimed => {
                 drop(state);
-                // A later CMA call finds whatever is wrong with the peer.
+                // A later CMA call finds the peer's actual problem.
                 guarded(|| self.claim_ring(endpoint).err().unwrap_or(Status::SUCCESS));
                 None
             }
@@ -89,9 +90,9 @@ impl Core {
         }
     }
 
-    /// Gets the first part of a large get with the target's help, while the target is quick. The first call of
-    /// a get (`later` is false) does so only if autotune finds that way faster. Returns with no fragment
-    /// outstanding except revoked or held ones.
+    /// Gets the first part of a large get with the target's help, while the target answers fast. The first
+    /// call of a get (`later` is false) does so only if autotune finds this path faster. After the return,
+    /// only revoked or held fragments are outstanding.
     ///
     /// # Safety
     /// `endpoint` is live, and the local buffer is valid until completion.
@@ -106,7 +107,8 @@ impl Core {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let ring = if later {
-            // Waits for the lock: other threads hold it for one call each, which takes less time than CMA.
+            // Waits for the lock, because other threads hold it for one call each, which takes less time
+            // than CMA.
             self.ring_under(self.contexts[0].state.lock(), endpoint)
         } else {
             self.ring_to(endpoint)
@@ -129,7 +131,7 @@ impl Core {
                 return begun;
             }
         }
-        // Serves own requests meanwhile: two processes may get from each other.
+        // Serves requests of peers meanwhile, because two processes may get from each other.
         let meanwhile = || channel.attend(self.registrar.table());
         let most = get.size.min(BYTES_PER_LOCK);
         // SAFETY: the caller guarantees that the buffer is valid until completion.
@@ -143,8 +145,8 @@ impl Core {
         begun
     }
 
-    /// Serves peers and delivers completions in the middle of a large get, without the lock held. Returns
-    /// whether a thread waits for the lock.
+    /// Serves peers and delivers completions in the middle of a large get, without holding the lock.
+    /// Returns whether a thread waits for the lock.
     #[inline(never)]
     pub(crate) fn serve_without_lock(&self) -> bool {
         let context = &self.contexts[0];
@@ -155,7 +157,7 @@ impl Core {
             } else if let Some(mut state) = context.state.try_lock()
                 && let Some(channel) = &mut state.channel
             {
-                // Callbacks run, perhaps the caller of this get: do not nest them.
+                // Callbacks run, and one of them may have called this get: they must not nest.
                 channel.attend(self.registrar.table());
             }
             Status::SUCCESS
@@ -181,8 +183,8 @@ impl Core {
         }
     }
 
-    /// Posts a ring put or ring get. `None`, before side effects, if the caller must use CMA. `last`: after
-    /// `None` the caller uses CMA and does not call again.
+    /// Posts a ring put or ring get. Returns `None`, before side effects, if the caller must use CMA. With
+    /// `last`, the caller uses CMA after `None` and does not call again.
     ///
     /// # Safety
     /// `endpoint` is live, and the local buffer is valid until completion.
@@ -203,7 +205,7 @@ impl Core {
         }
         let room = match requester.reserve(small.size, false) {
             Ok(room) => room,
-            // Unread answers may free room. While callbacks run, their poll reads the answers.
+            // Answers that were not read yet may free room. If callbacks run, their poll reads the answers.
             Err(Status::TEMP_OUT_OF_RESOURCE) if !self.must_not_poll(context) => {
                 drop(state);
                 guarded(|| {
@@ -233,7 +235,7 @@ impl Core {
         Some(Status::SUCCESS)
     }
 
-    /// Posts a transfer of any size to the target, when neither CMA nor the provider can make it.
+    /// Posts a transfer of any size to the target if neither CMA nor the provider can make it.
     ///
     /// # Safety
     /// `endpoint` is live, and the local buffer is valid until completion; puts and gets to the peer are

@@ -1,4 +1,4 @@
-//! The quick path of ring puts and ring gets (`transfers`): transfers of at most a word are posted here, in one function
+//! The fast path of ring puts and ring gets (`transfers`): transfers of at most a word are posted here, in one function
 //! with the door's, and everything else goes on to `transfers`.
 
 use std::ffi::c_void;
@@ -14,18 +14,18 @@ use crate::op::request::{Caller, Request};
 use crate::peer::endpoint::Endpoint;
 use crate::sm::requester::Requester;
 
-/// What became of a transfer of a word.
+/// The result of a try to transfer a word.
 enum Tried {
     Posted,
-    /// Nothing was done: CMA makes it.
+    /// Nothing was done; CMA must make the transfer.
     LeftToKernel,
-    /// Nothing was done: the ring is full or has to be claimed, or the peer has failed.
+    /// Nothing was done: the ring is full or must be claimed, or the peer has failed.
     Unusual,
 }
 
 impl Core {
-    /// The quick path of a put (`PUT`) or get through the ring, of at most
-    /// [`MOST`](crate::carrier::ring::transfers::MOST) bytes. `None`, before side effects, if the
+    /// The fast path of a put (`PUT`) or get through the ring, of at most
+    /// [`MOST`](crate::carrier::ring::transfers::MOST) bytes. Returns `None`, before side effects, if the
     /// caller must use CMA.
     ///
     /// # Safety
@@ -40,7 +40,7 @@ impl Core {
         completion: Option<Completion>,
     ) -> Option<Status> {
         let (function, context, data) = Completion::parts(completion);
-        // SAFETY: the caller guarantees the same.
+        // SAFETY: the caller guarantees the same conditions.
         unsafe {
             if size <= size_of::<u64>() {
                 let to = (remote, address);
@@ -125,7 +125,7 @@ impl Core {
         let completion = Completion::of(function, context, data);
         let caller = Caller::plain(completion, local);
         let asked = (&transfer, self.copies_quickly(completion));
-        // SAFETY: the caller guarantees the same.
+        // SAFETY: the caller guarantees the same conditions.
         unsafe { self.try_ring_transfer(endpoint, &caller, asked) }
     }
 }

@@ -5,15 +5,16 @@ use std::ptr::NonNull;
 
 use libfabric_sys as ffi;
 
-/// Reusable messages for puts and updates. Each call sets only the fields that differ from the last message.
-/// Used under the context's lock. On the heap, because the messages point to their own fields.
+/// Reusable messages for puts and updates. Each call sets only the fields that differ from the previous
+/// message. Used under the context's lock. It is on the heap, because the messages point to their own
+/// fields.
 pub(crate) struct Message(NonNull<Parts>);
 
 struct Parts {
     put: ffi::fi_msg_rma,
     local: ffi::iovec,
     remote: ffi::fi_rma_iov,
-    /// Of one element, and of any number.
+    /// The update of one element, and the update of any number of elements.
     word: Update,
     vector: Update,
 }
@@ -26,7 +27,7 @@ struct Update {
 
 impl Update {
     /// # Safety
-    /// `update` is the place in which it stays.
+    /// `update` is not moved afterwards.
     unsafe fn prepare(update: *mut Update) {
         // SAFETY: the caller guarantees that the place is valid.
         unsafe {
@@ -39,7 +40,7 @@ impl Update {
         }
     }
 
-    /// Fills in all but the counts.
+    /// Fills in all fields except the counts.
     ///
     /// # Safety
     /// `update` is valid, and nothing else uses it.
@@ -84,7 +85,7 @@ impl Message {
     }
 
     /// Fills in a put: local buffer and size, peer address with remote address and key, and the operation's
-    /// context. Valid until the next call.
+    /// context. The result is valid until the next call.
     #[inline(always)]
     pub(crate) fn put(
         &mut self,
@@ -107,7 +108,7 @@ impl Message {
     }
 
     /// Fills in an update of one element: operand, peer address with remote address and key, type and operation, and the
-    /// operation's context. Valid until the next call.
+    /// operation's context. The result is valid until the next call.
     #[inline(always)]
     pub(crate) fn update(
         &mut self,
@@ -120,7 +121,7 @@ impl Message {
         unsafe { Update::fill(&raw mut (*self.0.as_ptr()).word, operand, to, how, context) }
     }
 
-    /// The same for a number of elements.
+    /// [`update`](Self::update) for any number of elements.
     #[inline(always)]
     pub(crate) fn update_of(
         &mut self,

@@ -9,7 +9,7 @@ use crate::peer::table::Placed;
 
 const LIMIT: u64 = 1000;
 
-/// A detector, and the peers from 0 on.
+/// A detector, and peers with the numbers from 0 on.
 struct Scene {
     watches: Watches,
     known: Endpoints,
@@ -35,11 +35,11 @@ impl Scene {
     }
 
     fn peer(&self, proc: u64) -> &Endpoint {
-        // SAFETY: the table lives.
+        // SAFETY: the table is live.
         unsafe { self.known.find(proc).unwrap().as_ref() }
     }
 
-    /// Posts an operation.
+    /// Posts an operation to a peer.
     fn post(&self, proc: u64) -> Phase {
         self.peer(proc).raise(Share::ONLY, false)
     }
@@ -49,7 +49,7 @@ impl Scene {
         pair.lower(posted, 1, false);
     }
 
-    /// Lets `milliseconds` milliseconds pass, in looks of a second at most. Returns what is to be done at the last one.
+    /// Lets `milliseconds` milliseconds pass, in looks of at most a second. Returns the actions of the last look.
     fn pass(&mut self, milliseconds: u64) -> Vec<(u64, Action)> {
         let mut left = milliseconds;
         loop {
@@ -62,7 +62,7 @@ impl Scene {
                 false => Vec::new(),
             };
             if left == 0 {
-                // SAFETY: the table lives.
+                // SAFETY: the table is live.
                 let proc = |peer: NonNull<Endpoint>| unsafe { peer.as_ref() }.proc;
                 return actions.into_iter().map(|(p, a)| (proc(p), a)).collect();
             }
@@ -72,13 +72,13 @@ impl Scene {
 
     fn process(&mut self, state: State, gone: Option<&str>, missed: bool) -> Option<Action> {
         let gone = (gone.map(str::to_owned), missed);
-        // SAFETY: the table lives.
+        // SAFETY: the table is live.
         let peer = unsafe { self.known.find(0).unwrap().as_ref() };
         self.watches.process(peer, state, gone)
     }
 
     fn refuse(&mut self) {
-        // SAFETY: the table lives.
+        // SAFETY: the table is live.
         let peer = unsafe { self.known.find(0).unwrap().as_ref() };
         self.watches.suspect(peer);
     }
@@ -96,7 +96,7 @@ fn fails(actions: &[(u64, Action)]) -> bool {
     matches!(actions, [(0, Action::Fail(Cause::Silent, _))])
 }
 
-/// From alive over stalled to suspect, and back.
+/// A peer goes from alive over stalled to suspect, and back.
 #[test]
 fn silence_is_told_ever_more_rarely() {
     let mut scene = Scene::new(0, 1);
@@ -110,7 +110,7 @@ fn silence_is_told_ever_more_rarely() {
     assert!(!scene.is_watched(0));
 }
 
-/// From stalled to alive.
+/// A peer goes from stalled to alive.
 #[test]
 fn short_silences_are_not_told() {
     let mut scene = Scene::new(0, 1);
@@ -125,7 +125,7 @@ fn short_silences_are_not_told() {
     }
 }
 
-/// Completions of a peer are seen by its counts, whether it has others outstanding or not.
+/// The counts of a peer show its completions, even if other operations to it are outstanding.
 #[test]
 fn peers_are_judged_by_their_counts() {
     let mut scene = Scene::new(0, 1);
@@ -141,7 +141,7 @@ fn peers_are_judged_by_their_counts() {
     assert!(!scene.is_watched(0));
 }
 
-/// From stalled to failed. Only peers that owe an answer are kept.
+/// A peer goes from stalled to failed. Only peers that owe an answer are kept.
 #[test]
 fn idle_peers_of_other_nodes_are_not_kept() {
     let mut scene = Scene::new(LIMIT, 100);
@@ -162,7 +162,7 @@ fn idle_peers_of_other_nodes_are_not_kept() {
 fn other_peers_have_their_turn() {
     let peers = 2 * REMOTE as u64 + 7;
     let mut scene = Scene::new(LIMIT, peers);
-    // The look in `new` began with the first part.
+    // The look in `new` began with the first part of the peers.
     let last = scene.post(peers - 1);
     scene.pass(0);
     assert!(!scene.is_watched(peers - 1), "the second part");
@@ -178,8 +178,8 @@ fn other_peers_have_their_turn() {
     scene.complete(0, early);
 }
 
-/// Parts of an operation that complete prove that the peer lives, though the operation itself is outstanding, and its later
-/// parts count in another phase than it does.
+/// Completed parts of an operation prove that the peer lives, although the operation itself is outstanding and its later
+/// parts count in another phase.
 #[test]
 fn parts_prove_life() {
     let mut scene = Scene::new(LIMIT, 1);
@@ -195,7 +195,8 @@ fn parts_prove_life() {
     scene.complete(0, whole);
 }
 
-/// Time in which an operation waits for a copy of this process is not its peer's silence. It does not end a silence either.
+/// While an operation waits for a copy that this process makes, the time is not its peer's silence. The wait does not end
+/// an earlier silence either.
 #[test]
 fn copies_of_this_process_are_no_silence() {
     let mut scene = Scene::new(LIMIT, 1);
@@ -221,7 +222,7 @@ fn copies_of_this_process_are_no_silence() {
     assert_eq!(scene.pass(LOOK), [(0, Action::Welcome(FIRST))]);
 }
 
-/// What happens to a peer between the tick of a check and its look counts from the tick on.
+/// Events of a peer between the tick of a check and its look count from the tick on.
 #[test]
 fn peers_are_watched_from_the_tick_of_a_check_on() {
     for copies in [false, true] {
@@ -245,13 +246,13 @@ fn peers_are_watched_from_the_tick_of_a_check_on() {
     }
 }
 
-/// A peer has more time while a long transfer to it is outstanding, and no extra time once that is
-/// complete.
+/// A peer has more time while a long transfer to it is outstanding, and no extra time after the
+/// transfer is complete.
 #[test]
 fn long_transfers_have_more_time() {
     let mut scene = Scene::new(LIMIT, 1);
     let transfer = scene.post(0);
-    // SAFETY: the table lives.
+    // SAFETY: the table is live.
     let peer = unsafe { scene.known.find(0).unwrap().as_ref() };
     scene.watches.long.add(peer, 16 * LONG);
     let more = scene.watches.long.time_of(peer);
@@ -266,7 +267,7 @@ fn long_transfers_have_more_time() {
     assert!(lasted.is_some_and(|lasted| lasted < LIMIT + 10));
 }
 
-/// A remote peer is silent while it answers no heartbeat, though nothing is outstanding at it.
+/// A remote peer is silent while it answers no heartbeat, even if nothing is outstanding to it.
 #[test]
 fn peers_that_answer_no_heartbeat_are_silent() {
     let mut scene = Scene::new(LIMIT, 1);
@@ -281,7 +282,7 @@ fn peers_that_answer_no_heartbeat_are_silent() {
     assert!(!scene.is_watched(0));
 }
 
-/// The silence of a heartbeat goes on while operations are posted, until one completes.
+/// The silence after a heartbeat lasts while operations are posted, until one of them completes.
 #[test]
 fn operations_do_not_end_the_silence_of_a_heartbeat() {
     let mut scene = Scene::new(0, 1);
@@ -297,7 +298,8 @@ fn operations_do_not_end_the_silence_of_a_heartbeat() {
     assert!(!scene.is_watched(0));
 }
 
-/// A process that is stopped fails though nothing is outstanding; one that goes on in time does not.
+/// A stopped process fails even if nothing is outstanding; a process that continues in time does not
+/// fail.
 #[test]
 fn stopped_processes_fail_in_time() {
     let mut scene = Scene::new(LIMIT, 1);
@@ -317,7 +319,7 @@ fn stopped_processes_fail_in_time() {
     assert!(!scene.is_watched(0), "there is no peer timeout");
 }
 
-/// A process that is gone is doubted, and fails if it is missed or owes an answer.
+/// A peer whose process is gone is first `Doubted`, and fails if it is missed or owes an answer.
 #[test]
 fn processes_that_are_gone_fail_if_missed() {
     let mut scene = Scene::new(0, 1);
@@ -343,7 +345,7 @@ fn peers_that_end_are_forgotten() {
     assert_eq!(scene.watches.peers.keys().collect::<Vec<_>>(), [&2]);
 }
 
-/// Time that this process spends elsewhere is nobody's silence.
+/// The time that this process spends outside of progress counts as no peer's silence.
 #[test]
 fn time_spent_elsewhere_does_not_count() {
     let mut watches = Watches::new(LIMIT, 10);
@@ -354,7 +356,8 @@ fn time_spent_elsewhere_does_not_count() {
     }
 }
 
-/// From refused to failed. Time in which nobody posts does not count, and anything that the provider takes or ends is a sign of life.
+/// A peer goes from refused to failed. Time without posts does not count, and every operation that the provider takes or
+/// ends is a sign of life.
 #[test]
 fn a_provider_that_takes_nothing_is_found() {
     let mut scene = Scene::new(LIMIT, 1);
@@ -388,12 +391,13 @@ fn a_provider_that_takes_nothing_is_found() {
     assert_eq!(scene.pass(LOOK), [(0, Action::Warn(FIRST))]);
 }
 
-/// A peer that a refused post made suspect has more time for the long transfers of all.
+/// A peer that is suspect because of a refused post has extra time for the long transfers of all
+/// peers.
 #[test]
 fn long_transfers_keep_a_provider_busy() {
     let mut scene = Scene::new(LIMIT, 2);
     let transfer = scene.post(1);
-    // SAFETY: the table lives.
+    // SAFETY: the table is live.
     let peer = unsafe { scene.known.find(1).unwrap().as_ref() };
     scene.watches.long.add(peer, 16 * LONG);
     scene.refuse();
@@ -422,7 +426,7 @@ fn heartbeats_are_due_while_contexts_do_nothing() {
     assert_eq!(due, [false, false, true, false, true, false, false, true]);
 }
 
-/// A connection of a peer that waits ends the module after 10 s, unless it is accepted.
+/// A peer's connection that waits for 10 s ends the module, unless it is accepted.
 #[test]
 fn connections_that_wait_are_found() {
     let mut watches = Watches::new(0, u64::MAX);

@@ -10,9 +10,10 @@ use crate::mem::cuda;
 use crate::mem::later::Event;
 use crate::peer::endpoint::Endpoint;
 
-/// Buffers of one transport: enough for a full lane and one more operation.
+/// Maximum buffers of one transport: enough for a full lane and one more operation.
 const MOST: usize = 16;
-/// Buffers that a peer may have beyond these, so that others which do not answer cannot stop it: those of a fetching atomic.
+/// Number of buffers that a peer may have beyond this limit, so that peers that do not answer cannot stop it. A fetching
+/// atomic needs two buffers.
 const FEW: usize = 2;
 const PAGE: usize = 4096;
 
@@ -23,9 +24,9 @@ pub(crate) struct Bounce {
     /// State of the provider's operation on the buffer (`engine::staging::wire`). Boxed, because the operation refers
     /// to it by address.
     flag: Box<AtomicI32>,
-    /// The copy between a device and the buffer that is under way.
+    /// The copy in progress between a device and the buffer.
     copy: Option<Event>,
-    /// The peer to whose operations it is lent.
+    /// The peer whose operations use the buffer.
     peer: NonNull<Endpoint>,
 }
 
@@ -62,12 +63,12 @@ impl Bounce {
         &self.flag
     }
 
-    /// Takes note of a copy of the buffer that was started; `None` if it is complete.
+    /// Records a copy of the buffer that was started; `None` if the copy is already complete.
     pub(crate) fn keep_for(&mut self, copy: Option<Event>) {
         self.copy = copy;
     }
 
-    /// The result of the copy that was started last; `None` while it is under way.
+    /// The result of the latest copy; `None` while the copy is in progress.
     pub(crate) fn copied(&mut self) -> Option<Result<(), CopyError>> {
         let copied = match &self.copy {
             Some(copy) => copy.stand()?,
@@ -77,7 +78,7 @@ impl Bounce {
         Some(copied)
     }
 
-    /// Leaks the memory: a peer that failed may still write to it.
+    /// Leaks the memory, because a failed peer may still write to it.
     pub(crate) fn abandon(self) {
         std::mem::forget(self);
     }
@@ -85,7 +86,8 @@ impl Bounce {
 
 impl Drop for Bounce {
     fn drop(&mut self) {
-        // A device still uses the memory, which is leaked then: the transport is closed during the copy.
+        // A device still uses the memory, because the transport is closed during the copy. So the memory
+        // is leaked.
         if self.copied().is_none() {
             return;
         }
@@ -99,11 +101,11 @@ impl Drop for Bounce {
     }
 }
 
-/// The pool. It lends the buffer that was returned last, because that one is still in the cache.
+/// The pool. It lends the most recently returned buffer, because this buffer is still in the cache.
 #[derive(Default)]
 pub(crate) struct Pool {
     free: Vec<Bounce>,
-    /// The peers of the buffers that are lent.
+    /// The peers that have a lent buffer, one entry per buffer.
     lent: Vec<NonNull<Endpoint>>,
 }
 
@@ -111,7 +113,8 @@ pub(crate) struct Pool {
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// A buffer for operations to a peer; `None` while there is none for it, or if memory is exhausted.
+    /// Lends a buffer for operations to a peer. Returns `None` while the peer may have no further
+    /// buffer, or if memory is exhausted.
     pub(crate) fn lend(&mut self, peer: NonNull<Endpoint>) -> Option<Bounce> {
         let has = || self.lent.iter().filter(|of| **of == peer).count();
         if self.lent.len() >= MOST && has() >= FEW {
@@ -127,7 +130,8 @@ impl Pool {
 
     pub(crate) fn give_back(&mut self, bounce: Bounce) {
         self.end(&bounce);
-        // A few in any case: a buffer that is made for each use costs page faults.
+        // A few buffers are always kept, because a buffer that is allocated for each use costs page
+        // faults.
         if self.free.len() < FEW || self.free.len() + self.lent.len() < MOST {
             self.free.push(bounce);
         }
@@ -156,7 +160,7 @@ mod tests {
         })
     }
 
-    /// All that a peer gets.
+    /// All buffers that a peer gets.
     fn all(pool: &mut Pool, peer: NonNull<Endpoint>) -> Vec<Bounce> {
         std::iter::from_fn(|| pool.lend(peer)).collect()
     }
@@ -168,7 +172,7 @@ mod tests {
         assert_eq!(of_first.len(), MOST);
         let of_second = all(&mut pool, second);
         assert_eq!(of_second.len(), FEW);
-        // What it gives back, it gets again.
+        // A peer gets the buffers again that it returned.
         of_second.into_iter().for_each(|b| pool.give_back(b));
         assert!(pool.lend(first).is_none());
         assert_eq!(all(&mut pool, second).len(), FEW);
@@ -184,7 +188,7 @@ mod tests {
         let lent = of_first.into_iter().chain(of_second);
         lent.for_each(|b| pool.give_back(b));
         assert_eq!((pool.free.len(), pool.lent.len()), (MOST, 0));
-        // What is lost makes room for a new one.
+        // A lost buffer makes room for a new one.
         let mut of_first = all(&mut pool, first);
         pool.abandon(of_first.pop().unwrap());
         assert_eq!(all(&mut pool, first).len(), 1);

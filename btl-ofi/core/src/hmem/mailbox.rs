@@ -20,31 +20,32 @@
 use crate::op::responder::Command;
 use crate::peer::liveness::ProcessId;
 
-/// First word of the header; its digits change with the layout.
+/// First word of the header. Its digits change together with the layout.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"BTLHMB04");
 /// Bytes of the header.
 pub(crate) const HEADER: usize = 64;
-/// Requests that one lane may have outstanding.
+/// Maximum outstanding requests of one lane.
 pub(crate) const SLOTS: usize = 8;
-/// Most bytes of a slot's data buffer. A few fit in a core's cache between the device copy and the transfer, and the
-/// cost per message does not matter at this size.
+/// Maximum bytes of a slot's data buffer. A few buffers of this size fit in a core's cache between the device copy
+/// and the transfer, and the cost per message is negligible.
 pub(crate) const FRAGMENT: usize = 256 << 10;
 /// Words of a request; the first [`HEAD`] precede its inline data.
 pub(crate) const REQUEST: usize = 32;
 /// Words before a request's inline data.
 pub(crate) const HEAD: usize = 7;
-/// Most bytes of inline data.
+/// Maximum bytes of inline data.
 pub(crate) const INLINE: usize = (REQUEST - HEAD) * 8;
 /// Words of a reply.
 pub(crate) const REPLY: usize = 4;
-/// Lanes of a mailbox: the number of requesters served at a time.
+/// Lanes of a mailbox, which is the number of requesters that are served at a time.
 pub(crate) const LANES: usize = 8;
 /// Set in the owner word while the lane is taken.
 pub(crate) const LOCKED: u64 = 1 << 63;
 /// The low half of the owner word: the number of the last request.
 const NUMBER: u64 = 0xffff_ffff;
 
-/// The request number `by` after `number`; numbers wrap around. A request uses slot `number % SLOTS`.
+/// The request number that is `by` after `number`; numbers wrap around. A request uses slot `number %
+/// SLOTS`.
 pub(crate) fn after(number: u64, by: usize) -> u64 {
     (number + by as u64) & NUMBER
 }
@@ -70,7 +71,7 @@ impl Holder {
         LOCKED | self.cookie() | number & NUMBER
     }
 
-    /// Whether an owner word says that this holder has the lane.
+    /// Whether an owner word says that this holder has taken the lane.
     pub(crate) fn has(self, word: u64) -> bool {
         word & LOCKED != 0 && word & !LOCKED & !NUMBER == self.cookie()
     }
@@ -88,12 +89,12 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// A mailbox of `lanes` lanes, with fragments of at most `limit` bytes, and of at least a request's. An origin that cannot
-    /// transfer a request does not use it.
+    /// A mailbox of `lanes` lanes, with fragments of at most `limit` bytes, but at least of the size of a request. An
+    /// origin that cannot transfer a whole request does not use the mailbox.
     pub(crate) fn new(lanes: usize, limit: usize) -> Plan {
         Plan {
             lanes: lanes.max(1),
-            // A multiple of every element size.
+            // The size is a multiple of every element size.
             fragment: (FRAGMENT.min(limit) / 64 * 64).max(REQUEST * 8),
         }
     }
@@ -147,20 +148,21 @@ pub(crate) struct Request {
     /// Its number in the lane, from 1; see [`after`].
     pub(crate) number: u64,
     pub(crate) command: Command,
-    /// Bytes of data or operands in the request itself; 0 if the slot's data buffer has them, or if there are none.
+    /// Bytes of data or operands in the request itself; 0 if they are in the slot's data buffer, or if there are
+    /// none.
     pub(crate) inline: usize,
 }
 
 /// The words of a request, as transferred.
 pub(crate) type Words = [u64; REQUEST];
 
-/// Bits of the second word that hold the command's code; the number of inline bytes is in the eight above.
+/// Bits of the second word that hold the command's code. The eight bits above them hold the number of inline bytes.
 const CODE: u64 = 0xff_ffff;
 
 const _: () = assert!(INLINE <= u8::MAX as usize);
 
 impl Request {
-    /// Words in use, with the inline data.
+    /// Number of words in use, including the inline data.
     fn used(&self) -> usize {
         HEAD + self.inline.div_ceil(8)
     }
@@ -179,7 +181,8 @@ impl Request {
         used * 8
     }
 
-    /// Decodes the request with this number; `None` until it is complete. The command is not checked.
+    /// Decodes the request with this number; `None` until the request is complete. The command is not
+    /// checked.
     pub(crate) fn open(number: u64, words: &Words) -> Option<Request> {
         if words[0] != number {
             return None;
@@ -211,7 +214,7 @@ pub(crate) fn seal_reply(number: u64, status: i32, result: u64) -> [u64; REPLY] 
     [head, result, hash([&head, &result].into_iter()), 0]
 }
 
-/// Decodes the reply to the request with this number; `None` until it is complete.
+/// Decodes the reply to the request with this number; `None` until the reply is complete.
 pub(crate) fn open_reply(number: u64, words: &[u64]) -> Option<(i32, u64)> {
     let [head, result, check, ..] = *words else {
         return None;
@@ -220,7 +223,8 @@ pub(crate) fn open_reply(number: u64, words: &[u64]) -> Option<(i32, u64)> {
     whole.then_some((head as u32 as i32, result))
 }
 
-/// Detects a mixture of old and new words. (Multiplication by an odd constant and rotation, as in FxHash.)
+/// A hash that detects a mixture of old and new words. (Multiplication by an odd constant and rotation, as
+/// in FxHash.)
 fn hash<'a>(words: impl Iterator<Item = &'a u64>) -> u64 {
     words.fold(0x51_7c_c1_b7_27_22_0a_95, |h: u64, w| {
         (h.rotate_left(23) ^ w).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -274,7 +278,7 @@ mod tests {
     fn an_incomplete_request_is_ignored() {
         let mut new = [9; REQUEST];
         request(PUT, 24).seal(&mut new);
-        // Any word may become visible last.
+        // Any of the words may be the last to become visible.
         for late in 0..10 {
             let mut words = new;
             words[late] = words[late].wrapping_sub(1);
@@ -322,7 +326,7 @@ mod tests {
         assert_eq!(Plan::read(&[MAGIC, 0, 960]), None);
         assert_eq!(Plan::read(&[MAGIC, 3, 1 << 40]), None);
         assert_eq!(Plan::read(&[MAGIC, 3, 192]), None);
-        // The server puts inline data of a request into a data buffer.
+        // The server copies inline data of a request into a data buffer.
         assert!(Plan::new(1, 64).fragment >= INLINE);
     }
 }

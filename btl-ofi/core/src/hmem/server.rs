@@ -27,9 +27,9 @@ const SLEEP: Duration = Duration::from_micros(50);
 struct Lane {
     /// Number of the last request served.
     served: u64,
-    /// The owner word and `served` at the last check for dead holders.
+    /// The owner word and `served` at the previous check for dead holders.
     before: (u64, u64),
-    /// Whether the holder was gone at that check.
+    /// Whether the holder was dead at that check.
     suspect: bool,
 }
 
@@ -90,7 +90,7 @@ impl MailboxServer {
         self.plan.bytes()
     }
 
-    /// The word of the mailbox at `offset`, an offset of the plan.
+    /// The mailbox's word at `offset`, which is an offset of the plan.
     fn word(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8) && offset + 8 <= self.plan.bytes());
         // SAFETY: the word lies inside the mailbox, is aligned because the mailbox is page-aligned, and lives as long
@@ -99,7 +99,7 @@ impl MailboxServer {
         unsafe { AtomicU64::from_ptr(self.base().add(offset).cast()) }
     }
 
-    /// Serves the requests that are there and returns their number. Returns 0 if another thread is serving.
+    /// Serves the requests that have arrived, and returns their number. Returns 0 if another thread is serving.
     pub(crate) fn serve(&self) -> usize {
         let Ok(mut serving) = self.serving.try_lock() else {
             return 0;
@@ -110,8 +110,8 @@ impl MailboxServer {
                 let number = after(serving.lanes[lane].served, 1);
                 let slot = (number as usize) % SLOTS;
                 let at = self.plan.request(lane, slot);
-                // Acquire pairs with the store by which the provider makes the requester's put visible. The data of
-                // the slot was complete before the request was put.
+                // Acquire pairs with the store that the provider makes for the requester's put. The data of the
+                // slot was complete before the request was put.
                 if self.word(at).load(Ordering::Acquire) != number {
                     break;
                 }
@@ -136,9 +136,9 @@ impl MailboxServer {
         done
     }
 
-    /// Frees lanes whose holders have died. A lane is freed if nothing changes in it between two checks, which are an interval apart,
-    /// and `gone` says at both that a holder with this owner word is gone; requests that the holder put have
-    /// arrived by then. Returns the number of freed lanes.
+    /// Frees lanes whose holders have died. A lane is freed after two checks, an interval apart, if nothing changes in the
+    /// lane between them and `gone` returns at both checks that the holder of this owner word is dead. By then, all
+    /// requests that the holder put have arrived. Returns the number of freed lanes.
     pub(crate) fn release_lost(&self, gone: impl Fn(u64) -> bool) -> usize {
         let Ok(mut serving) = self.serving.try_lock() else {
             return 0;
@@ -157,14 +157,14 @@ impl MailboxServer {
                 lane.suspect = dead;
                 continue;
             }
-            // Skip the numbers of all requests that the holder may have put and that were not served.
+            // Skips the numbers of all requests that the holder may have put and that were not served.
             lane.served = after(lane.served, SLOTS);
             *lane = Lane {
                 served: lane.served,
                 ..Lane::default()
             };
-            // Release pairs with the requester's atomic that takes the lane. Nobody else writes the owner word of a
-            // taken lane.
+            // Release pairs with the requester's atomic that takes the lane. Only the holder writes the owner word
+            // of a taken lane.
             owner.store(lane.served, Ordering::Release);
             tracing::info!("freed lane {index} for device memory: its holder is gone");
             released += 1;
@@ -181,8 +181,8 @@ impl MailboxServer {
         }
     }
 
-    /// Has the responder execute a request, whose inline data is in `words`. Returns a short result for the reply; a longer
-    /// one is in the slot's data buffer.
+    /// Lets the responder execute a request, whose inline data is in `words`. Returns a result of at most a word for the
+    /// reply. A longer result is in the slot's data buffer.
     fn execute(
         &self,
         responder: &mut Responder,
@@ -200,7 +200,7 @@ impl MailboxServer {
             }
             (size <= self.plan.fragment).then_some(data)
         };
-        // SAFETY: the place is `size` bytes of the request's words, or of the slot's data buffer, which has room for a
+        // SAFETY: the place is `size` bytes of the request's words or of the slot's data buffer, which has room for a
         // fragment. Both are aligned to words, and neither is device memory.
         unsafe { responder.execute_on_device(&self.regions, &request.command, place) }?;
         if long > 0 && responder::returns(request.command.what) {
@@ -210,7 +210,8 @@ impl MailboxServer {
         Ok(words[HEAD])
     }
 
-    /// Serves until [`stop`](Self::stop). Only the transport knows which holders of lanes are gone.
+    /// Serves until [`stop`](Self::stop) is called. Does not free lanes, because only the transport knows which
+    /// holders are dead.
     pub(crate) fn run(&self) {
         let mut quiet = Instant::now();
         while !self.stop.load(Ordering::Relaxed) {

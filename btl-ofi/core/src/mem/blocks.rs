@@ -6,7 +6,7 @@ use plugin_api::IoVec;
 
 use super::copy::{Copier, INVALID};
 
-/// Most runs that are passed to one call of a copy function.
+/// Maximum runs that are passed to one call of a copy function.
 const RUNS: usize = 256;
 
 /// `count[1]` rows of `count[0]` blocks, each of `block` bytes.
@@ -15,21 +15,22 @@ pub(crate) struct Blocks {
     /// First byte of the first block.
     pub(crate) base: *mut c_void,
     pub(crate) block: usize,
-    /// Bytes from start to start: of the blocks in a row, of the rows.
+    /// Distances in bytes between the starts of two blocks in a row, and between the starts of two
+    /// rows.
     pub(crate) stride: [usize; 2],
     pub(crate) count: [usize; 2],
 }
 
 impl Blocks {
-    /// Bytes of all blocks; `None` for more than a process can have.
+    /// Size of all blocks in bytes; `None` if it exceeds the memory of any process.
     pub(crate) fn bytes(&self) -> Option<usize> {
         self.block
             .checked_mul(self.count[0])?
             .checked_mul(self.count[1])
     }
 
-    /// Calls `copy` with groups of runs in order, their kinds, the bytes before them and their own. Returns the sum of
-    /// the bytes that it returned, up to the first error or incomplete copy.
+    /// Calls `copy` with groups of runs, in order: the runs, their kinds, the bytes before them, and their own bytes.
+    /// Returns the sum of the results of `copy`, up to the first error or incomplete copy.
     pub(crate) fn by_runs(
         &self,
         iface: u32,
@@ -68,8 +69,8 @@ impl Blocks {
 }
 
 impl Copier {
-    /// Copies `blocks` of kind `iface` to `size` bytes at `dest`: by the user's function for blocks, or else as runs.
-    /// Returns the number of bytes, or a negative errno.
+    /// Copies `blocks` of kind `iface` to `size` bytes at `dest`. Uses the user's function for blocks if it is set,
+    /// otherwise copies the blocks as runs. Returns the number of bytes, or a negative errno.
     ///
     /// # Safety
     /// `dest` is writable for `size` bytes. The blocks are memory of that kind.
@@ -90,7 +91,7 @@ impl Copier {
             ref count,
         } = *blocks;
         match self.from_strided {
-            // SAFETY: the caller guarantees what the contract of the user's function asks.
+            // SAFETY: the caller guarantees the conditions of the user's function.
             Some(from) => unsafe {
                 let (stride, count) = (stride.as_ptr(), count.as_ptr());
                 from(dest, size, base, iface, block, stride, count)
@@ -125,7 +126,7 @@ impl Copier {
             ref count,
         } = *blocks;
         match self.to_strided {
-            // SAFETY: the caller guarantees what the contract of the user's function asks.
+            // SAFETY: the caller guarantees the conditions of the user's function.
             Some(to) => unsafe {
                 let (stride, count) = (stride.as_ptr(), count.as_ptr());
                 to(base, iface, block, stride, count, src, size)
@@ -160,7 +161,7 @@ mod tests {
             bytes as isize
         });
         assert_eq!(copied, 2400);
-        // Block 255 is the first one of row 85.
+        // Block 255 is the first block of row 85.
         let [first, second] = [(1000, 8), (86_000, 8)];
         assert_eq!(calls[0], (0, 2048, [first, second]));
         assert_eq!(calls[1], (2048, 352, [(86_016, 8), (100_032, 8)]));

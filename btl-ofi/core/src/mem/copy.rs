@@ -15,7 +15,8 @@ use super::later::Later;
 pub(crate) const UNKNOWN_KIND: isize = -(ffi::FI_ENOSYS as isize);
 pub(super) const INVALID: isize = -(ffi::FI_EINVAL as isize);
 
-/// The copy functions for device memory: the user's, or ours where they are not set.
+/// The copy functions for device memory: the user's functions, or this crate's if the user set
+/// none.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Copier {
     from: Option<CopyFromFn>,
@@ -26,7 +27,7 @@ pub(crate) struct Copier {
 }
 
 impl Copier {
-    /// Uses the functions in `ops`, and ours where one is missing.
+    /// Uses the functions in `ops`, and this crate's function in place of a missing one.
     pub(crate) fn new(ops: &OverrideOps) -> Copier {
         Copier {
             from: ops.copy_from_hmem_iov,
@@ -42,17 +43,17 @@ impl Copier {
         self.from.is_some() || self.to.is_some()
     }
 
-    /// Whether the user set both of them.
+    /// Whether the user set both functions for runs.
     pub(crate) fn is_complete(&self) -> bool {
         self.from.is_some() && self.to.is_some()
     }
 
-    /// Whether memory of this kind can be reached, as far as can be known before a copy.
+    /// Whether copies may reach memory of this kind, as far as this is known before a copy.
     pub(crate) fn may_reach(&self, iface: u32) -> bool {
         self.is_overridden() || iface == hmem_iface::SYSTEM || reaches(iface)
     }
 
-    /// `copy_from_hmem_iov` of the user, or ours. Returns the number of bytes, or a negative errno.
+    /// Calls the user's `copy_from_hmem_iov`, or this crate's. Returns the number of bytes, or a negative errno.
     ///
     /// # Safety
     /// `iov` and `iface` have `count` elements. `dest` is writable for `size` bytes. Every run of `iov` is memory of
@@ -67,7 +68,7 @@ impl Copier {
         offset: u64,
     ) -> isize {
         match self.from {
-            // SAFETY: the caller guarantees what the contract of the user's function asks.
+            // SAFETY: the caller guarantees the conditions of the user's function.
             Some(from) => unsafe { from(dest, size, iov, iface, count, offset) },
             // SAFETY: the caller guarantees the arrays, `dest` and the runs; `finished` waits for the copies.
             None => unsafe {
@@ -80,7 +81,7 @@ impl Copier {
         }
     }
 
-    /// `copy_to_hmem_iov` of the user, or ours. Returns the number of bytes, or a negative errno.
+    /// Calls the user's `copy_to_hmem_iov`, or this crate's. Returns the number of bytes, or a negative errno.
     ///
     /// # Safety
     /// `iov` and `iface` have `count` elements. `src` is readable for `size` bytes. Each run of `iov` is memory of
@@ -95,7 +96,7 @@ impl Copier {
         size: usize,
     ) -> isize {
         match self.to {
-            // SAFETY: the caller guarantees what the contract of the user's function asks.
+            // SAFETY: the caller guarantees the conditions of the user's function.
             Some(to) => unsafe { to(iov, iface, count, offset, src, size) },
             // SAFETY: the caller guarantees the arrays, `src` and the runs; `finished` waits for the copies.
             None => unsafe {
@@ -144,7 +145,7 @@ impl Copier {
     }
 }
 
-/// Whether our own functions reach memory of this kind on this machine.
+/// Whether this crate's functions reach memory of this kind on this machine.
 pub(crate) fn reaches(iface: u32) -> bool {
     iface == hmem_iface::CUDA && cuda::devices() > 0
 }
@@ -156,11 +157,12 @@ pub(super) fn run(at: u64, size: usize) -> IoVec {
     }
 }
 
-/// Copies `n` bytes from `from` to `to`; `at` is the one of them that is memory of kind `iface`. A copy of device
-/// memory ends with [`Copies::finish`]. Returns 0 or a negative errno.
+/// Copies `n` bytes from `from` to `to`. `at` is the address of the two that is memory of kind `iface`. A copy of
+/// device memory is complete after [`Copies::finish`]. Returns 0 or a negative errno.
 ///
 /// # Safety
-/// Until then, `from` is readable and `to` writable for `n` bytes, as memory of this process or of that kind.
+/// Until the copy is complete, `from` is readable and `to` writable for `n` bytes, as memory of this process or
+/// of kind `iface`.
 unsafe fn copy(
     copies: &mut Copies,
     iface: u32,
@@ -180,14 +182,16 @@ unsafe fn copy(
     }
 }
 
-/// Waits for the copies of a walk. Returns the walk's error or byte count, or the error of the wait.
+/// Waits for the copies of all visited runs. Returns the byte count or error of the visit, or the error of the
+/// wait.
 fn finished(mut copies: Copies, walked: isize) -> isize {
     let rc = copies.finish();
     if walked < 0 || rc == 0 { walked } else { rc }
 }
 
-/// Visits the part of the runs that starts `offset` bytes into them, at most `size` bytes. Returns the number of
-/// bytes, or the first error. `visit` gets the kind, the address, the bytes done before and the bytes to copy.
+/// Visits at most `size` bytes of the runs, starting `offset` bytes into them. Returns the number of bytes, or
+/// the first error. `visit` gets the kind, the address, the number of bytes before it, and the number of bytes
+/// to copy.
 ///
 /// # Safety
 /// `iov` and `iface` have `count` elements, unless NULL.
@@ -307,7 +311,7 @@ mod tests {
             assert!(error.to_string().contains(&answer.to_string()));
         }
         assert!(judge("copy_to_hmem_iov", 1, 0, 4, 4).is_ok());
-        // An error that reads as back-pressure must not make the caller try again for ever.
+        // An error that means "try again" must not make the caller try forever.
         let error = judge("copy_to_hmem_iov", 1, 0, 4, -(ffi::FI_EAGAIN as isize)).unwrap_err();
         assert_eq!(error.status(), Status::ERROR);
     }

@@ -6,7 +6,7 @@ use plugin_api::Status;
 
 use crate::base::error::{describe, status_of};
 
-/// A copy with its answer: one that failed or was incomplete.
+/// A copy that failed or was incomplete, with the answer of its function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopyError {
     pub(super) function: &'static str,
@@ -16,14 +16,15 @@ pub(crate) struct CopyError {
     pub(super) answer: isize,
 }
 
-/// The errno in an answer, if it is a negative errno. A user's function may return any number.
+/// The errno if an answer is a negative errno. A user's function may return any number.
 fn errno(answer: isize) -> Option<i32> {
     let code = i32::try_from(answer.checked_neg()?).ok()?;
     (code > 0).then_some(code)
 }
 
 impl CopyError {
-    /// The status of the operation that needed the copy. Never success, and never a status that asks to try again.
+    /// The status of the operation that needed the copy. It is never success, and never a status that asks the
+    /// caller to try again.
     pub(crate) fn status(&self) -> Status {
         match errno(self.answer).map(status_of) {
             Some(status) if !status.is_ok() && !status.is_again() => status,
@@ -31,7 +32,7 @@ impl CopyError {
         }
     }
 
-    /// Success only if all bytes were copied. An incomplete copy is an error.
+    /// Succeeds only if all bytes were copied. An incomplete copy is an error.
     pub(super) fn judge(self) -> Result<(), CopyError> {
         match usize::try_from(self.answer) == Ok(self.size) {
             true => Ok(()),
@@ -60,7 +61,7 @@ impl fmt::Display for CopyError {
     }
 }
 
-/// [Judges](CopyError::judge) a copy that is over.
+/// [Judges](CopyError::judge) the answer of a copy.
 pub(super) fn judge(
     function: &'static str,
     iface: u32,

@@ -12,7 +12,7 @@ use super::handle::Handle;
 
 /// One registration of device memory.
 pub(crate) struct DeviceRegion {
-    /// The handle that peers have.
+    /// The handle that peers use.
     pub(crate) handle: Handle,
     pub(crate) base: u64,
     pub(crate) length: u64,
@@ -23,13 +23,14 @@ pub(crate) struct DeviceRegion {
     pub(crate) descriptor: Option<Descriptor>,
 }
 
-/// The descriptor that the provider takes with a local buffer of registered memory (`fi_mr_desc`).
+/// The descriptor that the provider requires with a local buffer of registered memory
+/// (`fi_mr_desc`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptor(pub(crate) *mut c_void);
 
-// SAFETY: the pointer is a token that is only passed back to the provider, on any thread.
+// SAFETY: the pointer is a token, and is only passed back to the provider, on any thread.
 unsafe impl Send for Descriptor {}
-// SAFETY: a shared `Descriptor` gives no access but a copy of the token, which this process never follows.
+// SAFETY: a shared `Descriptor` only copies the token, which this process never dereferences.
 unsafe impl Sync for Descriptor {}
 
 impl DeviceRegion {
@@ -64,7 +65,7 @@ impl DeviceRegion {
 #[derive(Default)]
 pub(crate) struct DeviceRegions {
     known: Mutex<HashMap<u32, Arc<DeviceRegion>>>,
-    /// One for all regions: a change applies to each region, whenever it was registered.
+    /// One copier for all regions, so that a change applies to every region.
     copier: Mutex<Copier>,
     /// Held while a command of a peer accesses any region.
     working: Mutex<()>,
@@ -80,12 +81,13 @@ impl DeviceRegions {
         *self.copier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the copy functions. Operations under way keep the copy of the earlier ones that they took.
+    /// Sets the copy functions. Operations in progress keep a copy of the functions with which they
+    /// began.
     pub(crate) fn set_copier(&self, copier: Copier) {
         *self.copier.lock().unwrap_or_else(PoisonError::into_inner) = copier;
     }
 
-    /// Permission to access the regions that [`find`](Self::find) returns, on behalf of peers. A call of
+    /// Locks the regions that [`find`](Self::find) returns, for accesses on behalf of peers. A call of
     /// [`remove`](Self::remove) waits until the guard is dropped.
     pub(crate) fn work(&self) -> MutexGuard<'_, ()> {
         self.working.lock().unwrap_or_else(PoisonError::into_inner)
@@ -98,8 +100,8 @@ impl DeviceRegions {
 
     pub(crate) fn remove(&self, generation: u32) {
         self.lock().remove(&generation);
-        // The host may free the memory after this call, and the responder may have found it just before: wait for the
-        // responder.
+        // The host may free the memory after this call. The responder may have found the region just before, so this
+        // call waits for the responder.
         drop(self.work());
     }
 
@@ -107,22 +109,22 @@ impl DeviceRegions {
         self.lock().get(&generation).cloned()
     }
 
-    /// The staged region whose handle has this key and cookie field.
+    /// The staged region whose handle has this key and this cookie field.
     pub(crate) fn find_staged(&self, key: u64, cookie: u64) -> Option<Arc<DeviceRegion>> {
         self.find_named(key, cookie)
             .filter(|region| region.handle.is_staged())
     }
 
-    /// The region of device memory whose handle has this key and cookie field.
+    /// The region of device memory whose handle has this key and this cookie field.
     pub(crate) fn find_named(&self, key: u64, cookie: u64) -> Option<Arc<DeviceRegion>> {
-        // The generation, which is the lower half of the cookie field.
+        // The generation is the lower half of the cookie field.
         let region = self.find(cookie as u32)?;
         let handle = region.handle;
         let named = handle.is_device() && handle.key() == key && handle.cookie() == cookie;
         named.then_some(region)
     }
 
-    /// Whether `is` holds for the kind of each region that the provider reaches.
+    /// Whether `is` returns true for the kind of each region that the provider reaches.
     pub(crate) fn all_direct(&self, is: impl Fn(u32) -> bool) -> bool {
         let regions = self.lock();
         let mut direct = regions.values().filter(|r| r.descriptor.is_some());

@@ -8,13 +8,13 @@ use plugin_api::{Access, Status};
 use crate::base::hints::branch;
 use crate::mem::rights;
 
-/// Most rails of a process: interfaces over which it makes large transfers.
+/// Maximum rails of a process. A rail is an interface over which it makes large transfers.
 pub(crate) const MAX_RAILS: usize = 4;
-/// The provider's keys of a region on the rails beyond the first; [`NO_KEY`] on those that do not have it.
+/// The provider's keys of a region on the rails beyond the first; [`NO_KEY`] on a rail without a registration.
 pub(crate) type RailKeys = [u64; MAX_RAILS - 1];
 /// No key: libfabric's FI_KEY_NOTAVAIL.
 pub(crate) const NO_KEY: u64 = u64::MAX;
-/// The keys of a region that has the first rail only.
+/// The keys of a region that is registered only on the first rail.
 pub(crate) const NO_RAILS: RailKeys = [NO_KEY; MAX_RAILS - 1];
 
 /// The data that a peer needs to reach a registered region: 56 plain bytes with the same meaning in every process.
@@ -28,36 +28,37 @@ pub struct Handle {
     length: u64,
     /// The provider's key.
     key: u64,
-    /// Upper half: a cookie ([`LIVE`], [`SHARED`], [`DIRECT`] or [`STAGED`]) and the rights of peers. Lower half: the generation,
-    /// a number that tells registrations at the same place apart. 0 once the region is deregistered.
+    /// Upper half: a cookie ([`LIVE`], [`SHARED`], [`DIRECT`] or [`STAGED`]) and the rights of peers. Lower half: the
+    /// generation, a number that distinguishes registrations with the same key. The field is 0 after the region is
+    /// deregistered.
     cookie: u64,
     rails: RailKeys,
 }
 
 const _: () = assert!(Handle::SIZE == 56 && Handle::SIZE.is_multiple_of(8) && Handle::SIZE <= 256);
 
-/// The cookie of host memory. Cookies have no bit in common with [`RIGHTS`], and no two differ in one bit only. None
-/// equals a cookie of the layout without rights (0x4f464948, 0x4f464944 and 0x4f464953).
+/// The cookie of host memory. Cookies have no bit in common with [`RIGHTS`], and any two cookies differ in more than one
+/// bit. No cookie equals one of the layout without rights (0x4f464948, 0x4f464944 and 0x4f464953).
 const LIVE: u64 = 0x4f46_4c10 << 32;
 /// The cookie of host memory that local peers may map (`mem::shared`).
 const SHARED: u64 = 0x4f46_4e80 << 32;
-/// The cookie of device memory that the provider reaches itself.
+/// The cookie of device memory that the provider accesses itself.
 const DIRECT: u64 = 0x4f46_4421 << 32;
-/// The cookie of device memory that its owner's responder reaches. Base, length and key are those of the owner's mailbox;
-/// the generation of the mailbox's handle is in the upper half of the length.
+/// The cookie of device memory that its owner's responder accesses. Base, length and key are those of the owner's
+/// mailbox. The upper half of the length holds the generation of the mailbox's handle.
 const STAGED: u64 = 0x4f46_5340 << 32;
 /// The half of the field that holds the cookie and the rights.
 const UPPER: u64 = u64::MAX << 32;
-/// The bits of the rights of peers: [`Access`]'s bits for them, as [`rights::of`] returns them.
+/// The bits of peers' rights: the bits of [`Access`] that [`rights::of`] returns.
 const RIGHTS: u64 = (rights::REMOTE.bits() as u64) << 32;
 /// The bits of the cookie, which give the kind of handle.
 const KIND: u64 = UPPER & !RIGHTS;
-/// Cookie and rights of host memory that allows its peers everything.
+/// Cookie and rights of host memory that allows its peers every access.
 const OPEN: u64 = LIVE | RIGHTS;
 
 const _: () = assert!((LIVE | SHARED | DIRECT | STAGED) & !KIND == 0);
 
-/// The provider's name for a byte of a peer's region: the address or offset that it takes, and the key.
+/// The provider's name of a byte in a peer's region: an address or offset, and the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) address: u64,
@@ -84,13 +85,14 @@ impl Handle {
         Handle { rails, ..self }
     }
 
-    /// The key on the rail with this number beyond the first, if the region is registered there.
+    /// The region's key on the rail with this number beyond the first; `None` if the region is not
+    /// registered there.
     pub(crate) fn rail_key(&self, rail: usize) -> Option<u64> {
         let rails = self.rails;
         rails.get(rail).copied().filter(|key| *key != NO_KEY)
     }
 
-    /// The handle of the same region, which local peers may map.
+    /// The handle of the same region, with a cookie that lets local peers map it.
     pub(crate) fn shared(self) -> Handle {
         Handle {
             cookie: self.cookie & !KIND | SHARED,
@@ -104,7 +106,7 @@ impl Handle {
         self.cookie & KIND == SHARED
     }
 
-    /// The handle of the same region as device memory that the provider reaches itself.
+    /// The handle of the same region, as device memory that the provider accesses itself.
     pub(crate) fn direct(self) -> Handle {
         Handle {
             cookie: self.cookie & !KIND | DIRECT,
@@ -112,11 +114,11 @@ impl Handle {
         }
     }
 
-    /// The handle of device memory that peers reach through its owner's mailbox. `mailbox` allows everything;
-    /// `access` holds for the device memory.
+    /// The handle of device memory that peers reach through its owner's mailbox. `mailbox` allows every access;
+    /// `access` applies to the device memory.
     pub(crate) fn staged(mailbox: &Handle, access: Access, generation: u32) -> Handle {
         Handle {
-            // A mailbox is far shorter than 4 GiB, so its length leaves the upper half free for its generation, which
+            // A mailbox is far shorter than 4 GiB. So the upper half of its length has room for its generation, which
             // its owner checks.
             length: mailbox.length & !UPPER | u64::from(mailbox.generation()) << 32,
             cookie: STAGED | rights_of(access) | u64::from(generation),
@@ -124,7 +126,7 @@ impl Handle {
         }
     }
 
-    /// The equivalent handle of host memory: for the same bytes, or for the mailbox of a staged handle.
+    /// The equivalent handle of host memory: the handle of the same bytes, or of the mailbox of a staged handle.
     pub(crate) fn as_live(&self) -> Handle {
         if self.is_staged() {
             return Handle {
@@ -139,7 +141,7 @@ impl Handle {
         }
     }
 
-    /// Whether this is device memory that the provider reaches itself.
+    /// Whether this is device memory that the provider accesses itself.
     pub(crate) fn is_direct(&self) -> bool {
         self.cookie & KIND == DIRECT
     }
@@ -157,7 +159,7 @@ impl Handle {
     /// The equivalent handle of host memory, for memory that the provider reaches.
     ///
     /// # Errors
-    /// `BAD_PARAM` for a staged handle and for bytes that are no live handle.
+    /// `BAD_PARAM` for a staged handle, and for bytes that are no live handle.
     pub(crate) fn as_host(&self) -> Result<Handle, Status> {
         if self.is_live() || self.is_direct() {
             Ok(self.as_live())
@@ -172,12 +174,12 @@ impl Handle {
         Access::from_bits_retain(((self.cookie & RIGHTS) >> 32) as u32)
     }
 
-    /// The number that tells registrations at the same place apart.
+    /// The number that distinguishes registrations with the same key.
     pub(crate) fn generation(&self) -> u32 {
         self.cookie as u32
     }
 
-    /// Zero bytes, which are no handle.
+    /// Zero bytes, which are no valid handle.
     pub const fn vacant() -> Handle {
         Handle {
             base: 0,
@@ -188,13 +190,13 @@ impl Handle {
         }
     }
 
-    /// Whether these bytes are a handle of host memory that has not been deregistered, as far as this copy knows.
+    /// Whether these bytes are a handle of host memory that was not deregistered as far as this copy shows.
     #[inline]
     pub fn is_live(&self) -> bool {
         self.is_open() || self.cookie & KIND == LIVE || self.is_shared()
     }
 
-    /// Whether these bytes are a live handle of host memory that allows its peers everything, and that none of them maps.
+    /// Whether these bytes are a live handle of host memory that allows its peers every access, and that no peer may map.
     #[inline(always)]
     pub(crate) fn is_open(&self) -> bool {
         self.cookie & UPPER == OPEN
@@ -221,7 +223,8 @@ impl Handle {
         self.key
     }
 
-    /// The cookie field: cookie, rights and generation. It tells this registration from others with the same key.
+    /// The cookie field: cookie, rights and generation. It distinguishes this registration from others with the
+    /// same key.
     #[inline]
     pub(crate) fn cookie(&self) -> u64 {
         self.cookie
@@ -234,10 +237,11 @@ impl Handle {
     }
 
     /// Checks that `size` bytes at the owner's virtual address `address` lie inside the region, and translates the
-    /// address: it stays an address if the provider uses virtual addresses, else it becomes an offset from the base.
+    /// address. The result is an address if the provider uses virtual addresses, otherwise an offset from the base.
     ///
     /// # Errors
-    /// `BAD_PARAM` if this is no live handle of host memory, `VALUE_OUT_OF_BOUNDS` if the bytes are not inside.
+    /// `BAD_PARAM` if this is no live handle of host memory, `VALUE_OUT_OF_BOUNDS` if the bytes do not lie inside
+    /// the region.
     #[inline(always)]
     pub(crate) fn target(
         &self,
@@ -251,9 +255,9 @@ impl Handle {
         self.within(address, size, virtual_addresses)
     }
 
-    /// [`target`](Self::target) for the fast path: one comparison finds a region that allows its peers everything.
-    /// `None` for any other region, and out of bounds; the slow path then checks rights and bounds. Regions that peers may map
-    /// are left to it, too.
+    /// [`target`](Self::target) for the fast path. One comparison recognizes a region that allows its peers every access.
+    /// Returns `None` for any other region and for an access out of bounds; the slow path then checks rights and bounds.
+    /// Also returns `None` for regions that peers may map.
     #[inline(always)]
     pub(crate) fn open_target(
         &self,
@@ -267,8 +271,8 @@ impl Handle {
         self.within(address, size, virtual_addresses).ok()
     }
 
-    /// [`open_target`](Self::open_target) of a transfer from or to `local`. `None` also unless it has at least one byte, and at most
-    /// `limit` bytes.
+    /// [`open_target`](Self::open_target) of a transfer from or to `local`. Also returns `None` if the transfer has no
+    /// bytes, or more than `limit` bytes.
     #[inline(always)]
     pub(crate) fn open_transfer(
         &self,
@@ -321,7 +325,7 @@ impl Handle {
     }
 }
 
-/// The rights of peers under a registration, in their place in the cookie field.
+/// The rights of peers under a registration, at their position in the cookie field.
 fn rights_of(access: Access) -> u64 {
     u64::from(rights::of(access).bits()) << 32
 }

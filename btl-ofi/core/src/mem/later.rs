@@ -10,7 +10,7 @@ use super::copy::{Copier, run};
 use super::copy_error::CopyError;
 use super::cuda::{Direction, UnderWay};
 
-/// Fewest bytes of such a copy. An event costs more than a smaller copy takes.
+/// Smallest size of a copy with an event. A smaller copy takes less time than an event costs.
 const LEAST: usize = 8 * 1024;
 const AGAIN: isize = -(ffi::FI_EAGAIN as isize);
 
@@ -23,19 +23,20 @@ pub(crate) struct Later {
     stream: *mut c_void,
 }
 
-// SAFETY: the stream is a token for the user's functions, which any thread may call; this process never follows it.
+// SAFETY: the stream is a token for the user's functions, which any thread may call; this process never
+// dereferences it.
 unsafe impl Send for Later {}
-// SAFETY: a shared `Later` gives no access but copies of functions and of the token.
+// SAFETY: a shared `Later` only copies functions and the token.
 unsafe impl Sync for Later {}
 
-/// A copy under way.
+/// A copy in progress.
 pub(crate) struct Event {
     asked: Asked,
-    /// Names the copy, with the answer at its start.
+    /// Describes the copy, with the answer at its start.
     copy: CopyError,
 }
 
-/// Who tells whether a copy is over.
+/// The side that knows whether a copy is complete.
 enum Asked {
     User {
         event: *mut c_void,
@@ -48,7 +49,7 @@ enum Asked {
 unsafe impl Send for Asked {}
 
 impl Later {
-    /// The functions of a table that can ask for events.
+    /// Makes the functions of a table, if it has the function that queries events.
     pub(crate) fn new(ops: &OverrideOps) -> Option<Later> {
         Some(Later {
             from: ops.copy_from_hmem_async,
@@ -58,10 +59,12 @@ impl Later {
         })
     }
 
-    /// Starts a copy of `size` bytes of device memory at `at` to `dest`. `None`: it is to be made at once.
+    /// Starts a copy of `size` bytes of device memory at `at` to `dest`. Returns `None` if a copy with a
+    /// wait must be made instead.
     ///
     /// # Safety
-    /// Until the event is over, `dest` is writable for `size` bytes, and `at` names memory of kind `iface`.
+    /// Until the copy is complete, `dest` is writable for `size` bytes, and `at` names memory of kind
+    /// `iface`.
     pub(crate) unsafe fn read(
         &self,
         iface: u32,
@@ -87,10 +90,12 @@ impl Later {
         self.started("copy_from_hmem_async", (iface, at, size), answer, event)
     }
 
-    /// Starts a copy of `size` bytes at `src` to device memory at `at`. `None`: it is to be made at once.
+    /// Starts a copy of `size` bytes at `src` to device memory at `at`. Returns `None` if a copy with a
+    /// wait must be made instead.
     ///
     /// # Safety
-    /// Until the event is over, `src` is readable for `size` bytes, and `at` names memory of kind `iface`.
+    /// Until the copy is complete, `src` is readable for `size` bytes, and `at` names memory of kind
+    /// `iface`.
     pub(crate) unsafe fn write(
         &self,
         iface: u32,
@@ -134,7 +139,8 @@ impl Later {
             answer,
         };
         if answer >= 0 && !event.is_null() {
-            // Some bytes are being copied. If they are fewer than asked for, the copy fails when they are copied.
+            // The user's function copies some bytes. If it copies fewer bytes than requested, the copy fails when
+            // these are complete.
             let query = self.query;
             let asked = Asked::User { event, query };
             return Some(Ok(Some(Event { asked, copy })));
@@ -144,10 +150,10 @@ impl Later {
 }
 
 impl Event {
-    /// `None` while the copy is under way. Not to be called again after another answer.
+    /// Returns `None` while the copy is in progress. Must not be called again after another answer.
     pub(crate) fn stand(&self) -> Option<Result<(), CopyError>> {
         let answer = match &self.asked {
-            // SAFETY: the user's function gave the event and did not say that it is over.
+            // SAFETY: the user's function returned the event, and has not reported its end.
             Asked::User { event, query } => match unsafe { query(*event) } {
                 0 => return None,
                 1 => return Some(self.copy.judge()),
@@ -164,7 +170,7 @@ impl Event {
         }))
     }
 
-    /// Starts a copy by CUDA's driver. `None`: it is to be made at once.
+    /// Starts a copy by CUDA's driver. Returns `None` if a copy with a wait must be made instead.
     ///
     /// # Safety
     /// As for [`UnderWay::start`].
@@ -190,21 +196,22 @@ impl Event {
 }
 
 impl Copier {
-    /// Whether [`start_read`](Self::start_read) of `size` bytes may be complete later.
+    /// Whether a copy by [`start_read`](Self::start_read) of `size` bytes may complete after the
+    /// call.
     pub(crate) fn reads_later(&self, iface: u32, size: usize) -> bool {
         let by_the_user = || self.later.is_some_and(|later| later.from.is_some());
         size >= LEAST && (by_the_user() || self.asks_the_driver(iface, size))
     }
 
-    /// Whether CUDA's driver makes copies that are complete later.
+    /// Whether CUDA's driver makes the copy, and may complete it after the call.
     fn asks_the_driver(&self, iface: u32, size: usize) -> bool {
         size >= LEAST && iface == hmem_iface::CUDA && !self.is_overridden() && self.later.is_none()
     }
 
-    /// As [`read`](Self::read), which may be complete later: then returns its event.
+    /// Starts the copy of [`read`](Self::read). Returns an event if the copy is not complete yet.
     ///
     /// # Safety
-    /// As for [`read`](Self::read); both memories stay until the event is over.
+    /// As for [`read`](Self::read); both memories stay valid until the copy is complete.
     pub(crate) unsafe fn start_read(
         &self,
         iface: u32,
@@ -213,14 +220,14 @@ impl Copier {
         size: usize,
     ) -> Result<Option<Event>, CopyError> {
         let started = self.later.and_then(|later| {
-            // SAFETY: the caller guarantees both memories until the event is over.
+            // SAFETY: the caller guarantees both memories until the copy is complete.
             unsafe { later.read(iface, at, dest, size) }
         });
         if let Some(started) = started {
             return started;
         }
         if self.asks_the_driver(iface, size) {
-            // SAFETY: the caller guarantees `dest` until the event is over.
+            // SAFETY: the caller guarantees `dest` until the copy is complete.
             let event = unsafe { Event::by_the_driver(Direction::FromDevice, at, dest, size) };
             if event.is_some() {
                 return Ok(event);
@@ -230,10 +237,10 @@ impl Copier {
         unsafe { self.read(iface, at, dest, size) }.map(|()| None)
     }
 
-    /// As [`write`](Self::write), which may be complete later: then returns its event.
+    /// Starts the copy of [`write`](Self::write). Returns an event if the copy is not complete yet.
     ///
     /// # Safety
-    /// As for [`write`](Self::write); both memories stay until the event is over.
+    /// As for [`write`](Self::write); both memories stay valid until the copy is complete.
     pub(crate) unsafe fn start_write(
         &self,
         iface: u32,
@@ -242,7 +249,7 @@ impl Copier {
         size: usize,
     ) -> Result<Option<Event>, CopyError> {
         let started = self.later.and_then(|later| {
-            // SAFETY: the caller guarantees both memories until the event is over.
+            // SAFETY: the caller guarantees both memories until the copy is complete.
             unsafe { later.write(iface, at, src, size) }
         });
         if let Some(started) = started {
@@ -250,7 +257,8 @@ impl Copier {
         }
         if self.asks_the_driver(iface, size) {
             let from = src.cast_mut();
-            // SAFETY: the caller guarantees `src` until the event is over, and the copy only reads it.
+            // SAFETY: the caller guarantees `src` until the copy is complete, and the copy only reads
+            // it.
             let event = unsafe { Event::by_the_driver(Direction::ToDevice, at, from, size) };
             if event.is_some() {
                 return Ok(event);

@@ -10,19 +10,20 @@ use plugin_api::{Access, ApplyFn};
 use crate::mem::device_regions::DeviceRegions;
 use crate::mem::handle::Handle;
 
-/// The live regions. The responder (`op/responder.rs`) and operations of this process on itself use them under a lock
-/// for as long as they access the memory, so no deregistered region is accessed.
+/// The live regions. The responder (`op/responder.rs`) and operations of this process on itself use them under a lock while
+/// they access the memory, so that no deregistered region is accessed.
 ///
-/// A key alone names no region. A provider with a cache of registrations gives memory inside a live registration the key
-/// of that registration (libfabric's `util_mr_cache.c`), and any provider may give a key again while the region that had it
-/// is being removed. So a region is found by what peers send: key and cookie, in which the generation is.
+/// A key alone names no region. A provider with a cache of registrations gives memory inside a live registration the key of
+/// that registration (libfabric's `util_mr_cache.c`). Moreover, any provider may reuse a key while the region that had it
+/// is being removed. So a region is found by the key and the cookie that peers send; the cookie contains the generation.
 #[derive(Default)]
 pub(crate) struct Regions {
     by_name: HashMap<(u64, u64), Known, BuildHasherDefault<Mixed>>,
     removals: u64,
-    /// The user's arithmetic on elements of the regions; with them, because whatever changes elements holds their lock.
+    /// The user's arithmetic on elements of the regions. It is stored here, because code that changes elements holds the
+    /// lock of the regions.
     pub(crate) arithmetic: Option<Arithmetic>,
-    /// The regions of device memory, on which applies are executed, too.
+    /// The regions of device memory. Applies are executed on these, too.
     pub(crate) devices: Arc<DeviceRegions>,
 }
 
@@ -40,25 +41,25 @@ unsafe impl Send for Arithmetic {}
 // SAFETY: through a shared `Arithmetic`, callers can only copy its two pointers.
 unsafe impl Sync for Arithmetic {}
 
-/// A live region, with the handle that its peers have.
+/// A live region, with the handle that its peers use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     pub(crate) handle: Handle,
     pub(crate) access: Access,
-    /// Whether commands to this process, its own included, are all that changes elements in it.
+    /// Whether only commands to this process, including its own, change elements in the region.
     pub(crate) by_commands: bool,
 }
 
 impl Regions {
     /// Adds a region.
     pub(crate) fn insert(&mut self, known: Known) {
-        // Generations repeat after 2^32 registrations: a region that lives so long, under the same key, gives way.
+        // Generations repeat after 2^32 registrations. An older region with the same name is replaced.
         if self.by_name.insert(name(&known.handle), known).is_some() {
             self.removals += 1;
         }
     }
 
-    /// Removes the region with this handle, if it is there: a region of zero bytes is not.
+    /// Removes the region with this handle, if it is in the table. A region of zero bytes is not in the table.
     pub(crate) fn remove(&mut self, handle: &Handle) {
         if self.holds(handle) {
             self.by_name.remove(&name(handle));
@@ -76,33 +77,35 @@ impl Regions {
         self.of(handle).is_some()
     }
 
-    /// The live region with this handle. A handle that differs elsewhere was changed by its user.
+    /// The live region with exactly this handle. A handle that differs in another field was changed
+    /// by its user.
     fn of(&self, handle: &Handle) -> Option<&Known> {
         let known = self.by_name.get(&name(handle))?;
         (known.handle == *handle).then_some(known)
     }
 
-    /// The handle of a region with this access that holds `size` bytes at `address`.
+    /// The handle of a region with this access that contains `size` bytes at `address`.
     pub(crate) fn covering(&self, address: u64, size: u64, access: Access) -> Option<Handle> {
         let mut known = self.by_name.values().filter(|k| k.access.contains(access));
         let holds = |known: &&Known| known.handle.covers(address, size).is_ok();
         known.find(holds).map(|known| known.handle)
     }
 
-    /// Number of removals so far. A caller that keeps results of [`find`](Self::find) compares it to detect removals.
+    /// Number of removals so far. A caller that keeps results of [`find`](Self::find) compares this number to detect
+    /// removals.
     #[inline]
     pub(crate) fn removals(&self) -> u64 {
         self.removals
     }
 }
 
-/// A hash of two words. This process alone chooses the names in the table, so nobody else can have them collide.
+/// A hash of two words. Only this process chooses the names in the table, so no other process can make them collide.
 #[derive(Default)]
 struct Mixed(u64);
 
 impl Hasher for Mixed {
     fn write_u64(&mut self, word: u64) {
-        // Odd, with about as many ones as zeros: 2^64 over the golden ratio.
+        // An odd number with about as many ones as zeros: 2^64 divided by the golden ratio.
         let product = u128::from(self.0 ^ word) * 0x9e37_79b9_7f4a_7c15;
         self.0 = (product >> 64) as u64 ^ product as u64;
     }
@@ -118,7 +121,7 @@ impl Hasher for Mixed {
     }
 }
 
-/// What peers name a region by.
+/// The key and the cookie, by which peers name a region.
 fn name(handle: &Handle) -> (u64, u64) {
     (handle.key(), handle.cookie())
 }

@@ -8,8 +8,8 @@ pub(crate) const REMOTE: Access = Access::REMOTE_READ
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_ATOMIC);
 
-/// The rights of peers under a registration, with the implied ones: memory that peers may read and write, they may
-/// also update atomically.
+/// The rights of peers under a registration, including implied rights: peers may also atomically update memory
+/// that they may read and write.
 pub(crate) fn of(access: Access) -> Access {
     let remote = access & REMOTE;
     if remote.contains(Access::REMOTE_READ | Access::REMOTE_WRITE) {
@@ -18,7 +18,7 @@ pub(crate) fn of(access: Access) -> Access {
     remote
 }
 
-/// Whether a region with this access allows the atomic. The rule is that of libfabric's providers.
+/// Whether a region with this access allows the atomic. libfabric's providers use the same rule.
 #[inline]
 pub(crate) fn allow_atomic(access: Access, kind: AtomicKind, op: AtomicOp) -> bool {
     if access.contains(Access::REMOTE_ATOMIC) {

@@ -13,24 +13,25 @@ use crate::base::sys;
 use crate::mem::handle::Handle;
 use crate::mem::rights;
 
-/// Most regions at a time; others are reached as if they could not be mapped.
+/// Maximum mappable regions at a time. Peers access further regions as if these could not be
+/// mapped.
 const PLACES: usize = 512;
 
-/// Where memory to register lies in a file that processes share.
+/// The location of memory in a file that processes share.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedMemory<'a> {
-    /// The file that is mapped, shared, at the memory.
+    /// The file. The memory is a shared mapping of it.
     pub file: BorrowedFd<'a>,
-    /// Byte of the file at which the memory begins.
+    /// Offset in the file at which the memory begins.
     pub offset: u64,
 }
 
 impl SharedMemory<'_> {
-    /// The file, open for as long as the caller wishes, for `length` bytes of memory at `base`. `None`, with a line in the
-    /// log, if this process can have no more descriptors.
+    /// Checks the location of `length` bytes of memory at `base`, and returns the file and the offset. The file is open
+    /// until the caller drops it. Returns `None`, and logs a line, if this process can have no more descriptors.
     ///
     /// # Errors
-    /// The memory cannot be at this place of the file.
+    /// The memory cannot be at this offset of the file.
     pub(crate) fn keep(self, base: u64, length: u64) -> Result<Option<(File, u64)>, Error> {
         let SharedMemory { file, offset } = self;
         let number = file.as_raw_fd();
@@ -63,24 +64,25 @@ impl SharedMemory<'_> {
     }
 }
 
-/// Whether an address is one at which a byte of a file can be mapped: files are mapped by whole pages.
+/// Whether a byte at `offset` of a file can be mapped at `base`, because files are mapped by whole
+/// pages.
 pub(crate) fn is_aligned_alike(base: u64, offset: u64) -> bool {
-    // Without the size of a page nothing was mapped.
+    // Without the page size, nothing could have been mapped.
     sys::page_size().is_ok_and(|page| (base ^ offset).is_multiple_of(page as u64))
 }
 
-/// Whether a file cannot become shorter: an access to a mapping of it is no fault then.
+/// Whether a file cannot become shorter. An access to its mapping then never faults.
 pub(crate) fn is_lasting(file: impl AsFd) -> bool {
-    // Other files have no seals.
+    // A file that permits no seals has none.
     sys::seals(file).is_ok_and(|seals| seals & libc::F_SEAL_SHRINK != 0)
 }
 
-/// A registered region that may be mapped, or none.
+/// A registered region that peers may map, or none.
 #[repr(C)]
 pub(crate) struct Backing {
     /// The cookie field of the region's handle; 0 without a region.
     cookie: AtomicU64,
-    /// The owner's descriptor of the file, and the byte of it at which the region begins.
+    /// The owner's descriptor of the file, and the offset at which the region begins.
     descriptor: AtomicU64,
     offset: AtomicU64,
 }
@@ -91,10 +93,10 @@ impl Backing {
         &self.cookie
     }
 
-    /// The owner's descriptor of the file, and the byte of it at which the region begins. They are those of a region that is
-    /// still registered after this call.
+    /// The owner's descriptor of the file, and the offset at which the region begins. They are valid if the region is still
+    /// registered after this call.
     pub(crate) fn file(&self) -> (u32, u64) {
-        // Acquire pairs with the Release in `announce`: if they are those of a later region, so is the cookie.
+        // Acquire pairs with the Release in `announce`: if the values are those of a later region, the cookie is, too.
         let descriptor = self.descriptor.load(Ordering::Acquire);
         (descriptor as u32, self.offset.load(Ordering::Acquire))
     }
@@ -110,16 +112,17 @@ pub(crate) struct SharedRegions {
 const _: () = assert!(size_of::<SharedRegions>() == 3 * 4096);
 
 impl SharedRegions {
-    /// The place of a region, by the cookie field of its handle.
+    /// The slot of a region, given the cookie field of its handle.
     pub(crate) fn place(&self, cookie: u64) -> &Backing {
-        // Numbers of generations that follow one another have different places.
+        // Consecutive generations have different slots.
         &self.places[cookie as usize % PLACES]
     }
 
-    /// Adds a region, at a byte of the file of a descriptor. False if another region has its place.
+    /// Adds a region that begins at `offset` of the descriptor's file. Returns false if another
+    /// region has its slot.
     pub(crate) fn announce(&self, cookie: u64, descriptor: u32, offset: u64) -> bool {
         let place = self.place(cookie);
-        // Relaxed: peers learn of the region by its handle, which is published later.
+        // Relaxed: peers learn of the region through its handle, which is published later.
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
         if place
             .cookie
@@ -135,16 +138,16 @@ impl SharedRegions {
         true
     }
 
-    /// Removes a region, if it is there.
+    /// Removes a region, if it is in its slot.
     pub(crate) fn withdraw(&self, cookie: u64) {
-        // Peers that read 0 refuse their operations. No memory is handed over by it.
+        // Peers that read 0 refuse their operations. No memory changes hands through this word.
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
         let word = &self.place(cookie).cookie;
         let _ = word.compare_exchange(cookie, 0, set, fetch);
     }
 }
 
-/// The side of the owner.
+/// The owner's side of the shared regions.
 pub(crate) struct Announced(Mapped<SharedRegions>);
 
 impl Announced {
@@ -152,8 +155,8 @@ impl Announced {
         Announced(regions)
     }
 
-    /// The handle of a new region for its peers, if they may map its memory. It begins at a byte of a file, which stays open
-    /// until the region is [withdrawn](Self::withdraw).
+    /// Announces a new region, and returns its handle for peers; `None` if peers may not map its memory. The region begins
+    /// at `offset` of the file, which stays open until the region is [withdrawn](Self::withdraw).
     pub(crate) fn announce(&self, handle: Handle, file: &File, offset: u64) -> Option<Handle> {
         let (base, length) = (handle.base(), handle.length());
         if length == 0 || !handle.access().intersects(rights::REMOTE) {
@@ -171,7 +174,7 @@ impl Announced {
         is_first.then_some(shared)
     }
 
-    /// Says that a region is no longer registered.
+    /// Marks a region as no longer registered.
     pub(crate) fn withdraw(&self, handle: &Handle) {
         self.0.withdraw(handle.cookie());
     }

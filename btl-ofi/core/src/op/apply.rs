@@ -55,52 +55,52 @@ use crate::mem::handle::Handle;
 use crate::mem::rights;
 use crate::op::completion::Completion;
 
-/// What is done to each element.
+/// The change of each element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Bytes of an element, from 1 to [`MOST_ELEMENT`].
+    /// Size of an element in bytes, from 1 to [`MOST_ELEMENT`].
     pub size: usize,
-    /// Its type, if the typed atomics have it.
+    /// The elements' type, if the typed atomics have it.
     pub datatype: Option<Datatype>,
     /// The operation, if the typed atomics have it.
     pub op: Option<AtomicOp>,
-    /// The operation and the type for the function of the target's user.
+    /// The operation and type that are passed to the user's function at the target.
     pub code: u32,
-    /// Whether the runs are the bytes of a put ([`AtomicOp::Write`] without results) or of a get ([`AtomicOp::Read`]). They are
-    /// copied like those of any put or get, and need its rights. Size 1, no type, code 0.
+    /// Whether the runs are the bytes of a put ([`AtomicOp::Write`] without results) or of a get ([`AtomicOp::Read`]). They
+    /// are copied like the bytes of any put or get, and need its rights. Such a change has size 1, no type and code 0.
     pub is_transfer: bool,
 }
 
 /// A request to change elements of a peer's memory.
 #[derive(Clone, Copy)]
 pub struct Apply<'a> {
-    /// The peer's region, and the address in it from which the runs are counted.
+    /// The peer's region.
     pub remote: &'a Handle,
-    /// See `remote`.
+    /// The address in the region to which the offsets of the runs are added.
     pub address: u64,
-    /// Where the elements are.
+    /// The locations of the elements.
     pub runs: &'a [ApplyRun],
-    /// What is done to each.
+    /// The change of each element.
     pub change: Change,
-    /// The operands, packed, which are copied. Not read by [`AtomicOp::Read`]; of [`AtomicOp::Cswap`], the values to
-    /// compare with and then the new ones.
+    /// The packed operands. They are copied during the call. [`AtomicOp::Read`] does not read them. For
+    /// [`AtomicOp::Cswap`], the values to compare with come first, then the new values.
     pub operands: *const c_void,
     /// Memory for the old values, packed, or NULL.
     pub results: *mut c_void,
-    /// Reported when the elements were changed.
+    /// Reported after the elements were changed.
     pub completion: Option<Completion>,
 }
 
 /// Words before the runs.
 const HEAD: usize = 2;
 
-/// In the place of a type or operation that the typed atomics do not have.
+/// The code in place of a type or operation that the typed atomics do not have.
 const OTHER: u64 = 0xff;
 
 /// Words of the longest operands.
 const WORDS: usize = MOST_APPLIED / 8;
 
-/// Memory for the operands of a command. Words that were not written have undefined content.
+/// Memory for the operands of a command. Words that were not written are undefined.
 pub(crate) struct Area(MaybeUninit<[u64; WORDS]>);
 
 /// Set in the first word of a put or get.
@@ -108,7 +108,7 @@ const TRANSFER: u64 = 1 << 56;
 /// Set in the first word if the runs are listed.
 const LISTED: u64 = 1 << 57;
 
-/// The number of operands' and results' bytes for each byte of the elements.
+/// Bytes of operands, and bytes of results, for each byte of the elements.
 fn factors(change: &Change, has_results: bool) -> Result<(usize, usize), Status> {
     match change.op {
         _ if change.is_transfer && has_results != (change.op == Some(AtomicOp::Read)) => {
@@ -122,7 +122,7 @@ fn factors(change: &Change, has_results: bool) -> Result<(usize, usize), Status>
 }
 
 impl Change {
-    /// Checks the size, and what else a transfer may not have.
+    /// Checks the size, and the fields that a transfer must not set.
     fn check(&self) -> Result<(), Status> {
         let fits = match self.is_transfer {
             true => {
@@ -137,7 +137,8 @@ impl Change {
         }
     }
 
-    /// Bytes of the elements in some runs. None of a type that the typed atomics have is in parts.
+    /// Size in bytes of the elements in some runs. Refuses elements in several runs if the typed
+    /// atomics have their type.
     fn bytes(&self, held: Total) -> Result<usize, Status> {
         match held.in_parts && self.datatype.is_some() {
             true => Err(Status::BAD_PARAM),
@@ -145,7 +146,7 @@ impl Change {
         }
     }
 
-    /// The kind of the typed AMO that does the same.
+    /// The kind of the typed AMO that makes the same change.
     pub(crate) fn kind(&self, has_results: bool) -> AtomicKind {
         match (self.op, has_results) {
             (Some(AtomicOp::Cswap), _) => AtomicKind::Compare,
@@ -169,7 +170,7 @@ impl Change {
         matches!(self.size, 1 | 2 | 4 | 8) && address.is_multiple_of(self.size as u64)
     }
 
-    /// The type as which the processor's atomics take the bits of an element.
+    /// The unsigned type of an element's size, for the processor's atomics.
     pub(crate) fn bits(&self) -> Datatype {
         match self.size {
             1 => Datatype::Uint8,
@@ -188,7 +189,7 @@ impl Change {
         u64::from(self.code) | (self.size as u64) << 32 | datatype << 40 | op << 48 | kind
     }
 
-    /// The change that a word says, and whether the runs are listed.
+    /// Decodes a change from a word. Also returns whether the runs are listed.
     fn of_word(word: u64) -> Result<(Change, bool), Status> {
         let byte = |at: u32| word >> at & 0xff;
         let known = |code: u64| (code != OTHER).then_some(code as u32);
@@ -218,11 +219,11 @@ impl Area {
         Area(MaybeUninit::uninit())
     }
 
-    /// Writes the operands of a command, filled up to whole words. Returns the bytes that it carries.
+    /// Writes the operands of a command, padded to whole words. Returns the number of bytes that the command carries.
     ///
     /// # Errors
-    /// The request makes no sense, is larger than a command, or does not lie in its region, as far as the handle tells: that of
-    /// staged device memory does not.
+    /// The request is invalid, is larger than a command, or does not lie in its region as far as the handle shows. The
+    /// handle of staged device memory does not show it.
     ///
     /// # Safety
     /// The operands are readable.
@@ -244,8 +245,8 @@ impl Area {
             return Err(Status::BAD_PARAM);
         }
         let at = self.0.as_mut_ptr().cast::<u64>();
-        // SAFETY: the head, the operands and the word in which they end are inside the area, which has room for the most that
-        // a command carries; the caller guarantees the operands.
+        // SAFETY: the head, the operands and the last word are inside the area, which has room for the longest command; the
+        // caller guarantees the operands.
         unsafe {
             at.write(change.word(runs.are_listed()));
             runs.write(at.add(1), apply.address, |first, size| {
@@ -262,14 +263,14 @@ impl Area {
         Ok(carried)
     }
 
-    /// Copies the operands of a command, which another process may change meanwhile.
+    /// Copies the operands of a command. Another process may change them meanwhile.
     ///
     /// # Safety
-    /// `from` is readable for the carried bytes, which [are possible](Carried::is_possible).
+    /// `from` is readable for the carried bytes, and their number [is possible](Carried::is_possible).
     pub(crate) unsafe fn copy(&mut self, from: *const u8, carried: Carried) -> &[u64] {
         let at = self.0.as_mut_ptr().cast::<u64>();
         let words = carried.operands.div_ceil(8);
-        // SAFETY: the area has room for all that a command carries, of which the last word may be filled in part only.
+        // SAFETY: the area has room for all bytes of a command; the last word may be filled only in part.
         unsafe {
             at.add(words - 1).write(0);
             ptr::copy_nonoverlapping(from, at.cast(), carried.operands);
@@ -283,16 +284,16 @@ impl Area {
         unsafe { slice::from_raw_parts(self.0.as_ptr().cast(), carried.operands.div_ceil(8)) }
     }
 
-    /// Where the operands are.
+    /// The address of the operands.
     pub(crate) fn start(&self) -> *const u8 {
         self.0.as_ptr().cast()
     }
 }
 
-/// Copies packed elements. They are often one word, for which a call of memcpy would cost more.
+/// Copies packed elements. They are often one word, and a call of memcpy would cost more.
 ///
 /// # Safety
-/// `from` is readable and `to` writable for `size` bytes, and the two do not overlap.
+/// `from` is readable and `to` writable for `size` bytes, and the two ranges do not overlap.
 #[inline(always)]
 unsafe fn copy_few(from: *const u8, to: *mut u8, size: usize) {
     // SAFETY: the caller guarantees both ranges.
@@ -306,16 +307,16 @@ unsafe fn copy_few(from: *const u8, to: *mut u8, size: usize) {
     }
 }
 
-/// The operands of a command, checked: whole elements, operands and results of as many, no number that overflows. Whether the
-/// runs lie in the region is [checked](Plan::check) apart.
+/// The checked operands of a command: whole elements, matching operands and results, and no number that overflows. A
+/// separate [check](Plan::check) tests whether the runs lie in the region.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'a> {
     pub(crate) change: Change,
     pub(crate) address: u64,
     runs: Received<'a>,
-    /// The operands; of a compare-and-swap, the new values.
+    /// The operands; for a compare-and-swap, the new values.
     pub(crate) operands: *const u8,
-    /// Of a compare-and-swap, the values to compare with.
+    /// For a compare-and-swap, the values to compare with.
     pub(crate) compare: *const u8,
     pub(crate) has_results: bool,
     /// Whether an element lies in several blocks.
@@ -323,7 +324,7 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Reads the operands of a command to an address, which carries that many bytes.
+    /// Reads the operands of a command to `address`. The command carries `carried` bytes.
     pub(crate) fn read(
         words: &'a [u64],
         carried: Carried,
@@ -366,14 +367,15 @@ impl<'a> Plan<'a> {
         self.runs.check(self.address, covers)
     }
 
-    /// Address and bytes of the only block, if there is one alone and it is not listed. [Checked](Self::check) before.
+    /// Address and size of the block, if there is only one block and it is not listed. The plan was
+    /// [checked](Self::check) before.
     #[inline]
     pub(crate) fn only_block(&self) -> Option<(u64, usize)> {
         let (offset, length) = self.runs.only_block()?;
         Some((self.address.wrapping_add(offset), length as usize))
     }
 
-    /// The blocks in order: the address of each and its bytes. [Checked](Self::check) before.
+    /// The blocks in order: address and size of each. The plan was [checked](Self::check) before.
     #[inline]
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, usize)> + Clone {
         let address = self.address;
@@ -384,17 +386,18 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// The same at another address.
+    /// The same plan at another address.
     pub(crate) fn moved_to(self, address: u64) -> Plan<'a> {
         Plan { address, ..self }
     }
 
-    /// Bytes of all elements.
+    /// Size of all elements in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.blocks().map(|(_, bytes)| bytes).sum()
     }
 
-    /// The places of single elements, counted in elements from the address, if they are listed so.
+    /// The positions of single elements, counted in elements from the address, if they are listed
+    /// in this form.
     #[inline]
     pub(crate) fn listed_elements(&self) -> Option<&'a [u32]> {
         self.runs.elements(self.change.size)

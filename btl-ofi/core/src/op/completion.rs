@@ -19,8 +19,8 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// The parts of what may be a completion. A call that passes them as arguments needs no address of its caller's, which can then
-    /// jump to its slow path.
+    /// The fields of an optional completion. A call with these fields as arguments needs no address in its caller's frame.
+    /// So the caller can jump to its slow path.
     #[inline(always)]
     pub(crate) fn parts(
         completion: Option<Completion>,
@@ -31,7 +31,7 @@ impl Completion {
         })
     }
 
-    /// What has these [`parts`](Self::parts).
+    /// The optional completion with these [`parts`](Self::parts).
     #[inline(always)]
     pub(crate) fn of(
         function: Option<CompletionFn>,
@@ -46,7 +46,7 @@ impl Completion {
     }
 }
 
-/// The data of a record that its callback needs, once the record is given back.
+/// The data that the callback of an operation needs after its record was given back.
 #[derive(Clone, Copy)]
 pub(crate) struct Finished {
     pub(crate) tag: Tag,

@@ -30,19 +30,19 @@ pub(crate) struct Elements {
     pub(crate) compare: u64,
     /// Memory for `count` old values, of any alignment, or NULL.
     pub(crate) results: *mut u8,
-    /// Whether nobody else changes the elements during the operation.
+    /// Whether nothing else changes the elements during the operation.
     pub(crate) alone: bool,
 }
 
-/// Where the elements are, counted from [`Elements::at`] in elements.
+/// The positions of the elements, counted in elements from [`Elements::at`].
 trait Places: Copy {
-    /// Whether they are neighbours, in order.
+    /// Whether the elements are contiguous, in order.
     const IN_A_ROW: bool;
 
     fn place(self, number: usize) -> usize;
 }
 
-/// One behind the other.
+/// Contiguous elements.
 #[derive(Clone, Copy)]
 struct Row;
 
@@ -65,7 +65,7 @@ impl Places for &[u32] {
 }
 
 impl Elements {
-    /// The elements of type `T` from `first` on and before `end`.
+    /// The elements of type `T` with indices from `first` to before `end`.
     #[inline]
     fn part<T>(&self, first: usize, end: usize) -> Elements {
         let offset = first * size_of::<T>();
@@ -82,7 +82,7 @@ impl Elements {
     }
 }
 
-/// Whether the combination is valid and implemented.
+/// Whether the combination is valid and supported.
 pub(crate) fn serves(kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> bool {
     let bits = matches!(op, AtomicOp::Bor | AtomicOp::Band | AtomicOp::Bxor);
     match kind {
@@ -97,29 +97,29 @@ pub(crate) fn serves(kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> bool
 /// Executes the atomic.
 ///
 /// # Safety
-/// `at` is aligned to the element's size and names `count` elements that may be used for the operation; others access
-/// them by atomics only. `operands` and `results` are good for what [`Elements`]
-/// states. The combination is [served](serves).
+/// `at` is aligned to the element's size and names `count` elements that may be used for the operation; other code
+/// accesses them only by atomics. `operands` and `results` satisfy the conditions in [`Elements`]. The combination is
+/// [supported](serves).
 #[inline]
 pub(crate) unsafe fn apply(e: &Elements) {
-    // SAFETY: the caller guarantees the same.
+    // SAFETY: the caller guarantees the same conditions.
     unsafe { apply_at(e, Row) }
 }
 
-/// Executes the atomic on single elements, which lie at these places, counted in elements from `e.at`. `e.count` is their number.
+/// Executes the atomic on single elements at these positions, counted in elements from `e.at`. `e.count` is their number.
 ///
 /// # Safety
-/// As for [`apply`], of the elements at these places.
+/// As for [`apply`], for the elements at these positions.
 pub(crate) unsafe fn apply_to_listed(e: &Elements, places: &[u32]) {
-    // SAFETY: the caller guarantees the same.
+    // SAFETY: the caller guarantees the same conditions.
     unsafe { apply_at(e, places) }
 }
 
 /// # Safety
-/// As for [`apply`], of the elements at these places.
+/// As for [`apply`], for the elements at these positions.
 #[inline]
 unsafe fn apply_at(e: &Elements, places: impl Places) {
-    // SAFETY: the caller guarantees what `e` states, and `run` gets the type of `e.datatype`.
+    // SAFETY: the caller guarantees the conditions of `e`, and `run` gets the type of `e.datatype`.
     unsafe {
         match e.datatype {
             Datatype::Int8 => run::<i8>(e, places),
@@ -136,14 +136,14 @@ unsafe fn apply_at(e: &Elements, places: impl Places) {
     }
 }
 
-/// Replaces an element of `size` bytes (1, 2, 4 or 8) by the result of `f` on a copy of it, which `f` changes in place. Returns the
-/// old element, in the first bytes of a word.
+/// Replaces an element of `size` bytes (1, 2, 4 or 8) by its copy after `f` has changed the copy in place. Returns the old
+/// element in the first bytes of a word.
 ///
 /// # Errors
-/// That of `f`; the element is then as it was.
+/// The error of `f`; the element is then unchanged.
 ///
 /// # Safety
-/// `at` is aligned to the size, and an element as [`apply`] requires.
+/// `at` is aligned to the size, and names an element as [`apply`] requires.
 pub(crate) unsafe fn change_by<E>(
     size: usize,
     at: *mut u8,
@@ -169,7 +169,7 @@ unsafe fn loop_by<W: Word + Copy + PartialEq, E>(
     // SAFETY: the caller guarantees that `at` is aligned and permits this access.
     let mut old = unsafe { W::load(at) };
     loop {
-        // Aligned as the function may expect.
+        // Aligned as the user's function may expect.
         let mut new = [0u64];
         let word = new.as_mut_ptr().cast::<W>();
         // SAFETY: the word is at most as large as `new`, and the caller guarantees `at`.
@@ -188,10 +188,10 @@ unsafe fn loop_by<W: Word + Copy + PartialEq, E>(
 
 /// An element type of atomics.
 ///
-/// The functions on memory require: `at` is an aligned element that others change by atomics only, and that may be used for
-/// the operation.
+/// The functions on memory require that `at` is aligned, names an element that other code changes only by atomics, and may
+/// be used for the operation.
 trait Element: Copy {
-    /// The unsigned word that holds its bits.
+    /// The unsigned word with the element's bits.
     type Bits: Word + Copy + PartialEq;
 
     fn bits(self) -> Self::Bits;
@@ -244,7 +244,8 @@ trait Element: Copy {
         Self::of(unsafe { Self::Bits::cswap(at.cast(), compare, value.bits()) })
     }
 
-    /// Replaces the element by the result of `f` on it, if `f` returns one; returns the old value.
+    /// Replaces the element by the result of `f` on it, if `f` returns a value. Returns the old
+    /// value.
     ///
     /// # Safety
     /// `at` is an element as the trait's documentation requires.
@@ -354,7 +355,8 @@ macro_rules! float {
             fn plus(self, other: Self) -> Self {
                 self + other
             }
-            // `serves` rejects bitwise operations on floats. These functions leave the element as it is.
+            // `serves` rejects bitwise operations on floats. For them, these functions leave the element
+            // unchanged.
             #[inline]
             fn and(self, _: Self) -> Self {
                 self
@@ -392,7 +394,8 @@ float!(f32 as u32, f64 as u64);
 /// # Safety
 /// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
 unsafe fn run<T: Element>(e: &Elements, p: impl Places) {
-    // SAFETY: the caller guarantees what `e` states, `T` is its type, and `each` passes aligned elements of `e.at`.
+    // SAFETY: the caller guarantees the conditions of `e`, `T` is its type, and `each` passes aligned elements of
+    // `e.at`.
     unsafe {
         match e.op {
             AtomicOp::Read => {
@@ -427,7 +430,7 @@ unsafe fn run<T: Element>(e: &Elements, p: impl Places) {
 /// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
 #[inline]
 unsafe fn logical<T: Element>(e: &Elements, p: impl Places, f: impl Fn(bool, bool) -> bool) {
-    // SAFETY: the caller guarantees what `e` states.
+    // SAFETY: the caller guarantees the conditions of `e`.
     unsafe {
         changed::<T>(e, p, |old, value| {
             Some(T::of_truth(f(old.truth(), value.truth())))
@@ -435,20 +438,21 @@ unsafe fn logical<T: Element>(e: &Elements, p: impl Places, f: impl Fn(bool, boo
     }
 }
 
-/// Replaces each element by the result of `f` on it and its operand, if `f` returns one.
+/// Replaces each element by the result of `f` on it and its operand, if `f` returns a value.
 ///
 /// # Safety
 /// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
 #[inline]
 unsafe fn changed<T: Element>(e: &Elements, p: impl Places, f: impl Fn(T, T) -> Option<T>) {
-    // SAFETY: the caller guarantees what `e` states, and `many` passes aligned elements of `e.at`.
+    // SAFETY: the caller guarantees the conditions of `e`, and `many` passes aligned elements of `e.at`.
     unsafe {
         many::<T, _>(e, p, &f, |at, value| T::change(at, |old| f(old, value)));
     }
 }
 
-/// Replaces each element as [`changed`] does: [without atomic instructions](alone) if nobody else changes it, by [`blocks`] where there
-/// are any, and the others by `step`, as [`each`] does.
+/// Replaces each element like [`changed`]. If nothing else changes the elements, does so [without atomic
+/// instructions](alone). Otherwise changes whole [`blocks`] if possible, and the remaining elements by `step`, like
+/// [`each`].
 ///
 /// # Safety
 /// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
@@ -460,7 +464,7 @@ unsafe fn many<T: Element, P: Places>(
     step: impl Fn(*mut T, T) -> T,
 ) {
     if e.alone {
-        // SAFETY: the caller guarantees the same.
+        // SAFETY: the caller guarantees the same conditions.
         return unsafe { alone::change::<T, P>(e, p, f) };
     }
     let parts = match P::IN_A_ROW {
@@ -468,11 +472,11 @@ unsafe fn many<T: Element, P: Places>(
         false => None,
     };
     let Some(Parts { head, blocks }) = parts else {
-        // SAFETY: the caller guarantees what `each` needs.
+        // SAFETY: the caller guarantees the conditions of `each`.
         return unsafe { each::<T>(e, p, step) };
     };
     let end = head + blocks * blocks::BLOCK / size_of::<T>();
-    // SAFETY: the three parts are those of the vector; the blocks begin where one does.
+    // SAFETY: the three parts together are the vector; the blocks begin at the boundary of a block.
     unsafe {
         each::<T>(&e.part::<T>(0, head), Row, &step);
         blocks::change::<T>(&e.part::<T>(head, end), blocks, f);

@@ -9,18 +9,18 @@ use crate::op::record::Record;
 
 /// The bit of all marked pointers. Tags of untracked operations have another bit set (`op::tag`), which is zero here.
 const MARKED: usize = 8;
-/// The bits that tell the meanings apart.
+/// The bits that distinguish the meanings.
 const MEANING: usize = 5;
-/// A record; [`READ`] says of what.
+/// An operation record; [`READ`] says of which operation.
 const RECORD: usize = 5;
-/// Set if the record is of a read that confirms puts.
+/// Set if the record belongs to a read that confirms puts.
 const READ: usize = 16;
 
 /// The meaning of a marked pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Marked {
     Message(Message),
-    /// A put that a read has to confirm.
+    /// A put that a read must confirm.
     Put(NonNull<Record>),
     /// A read that confirms puts.
     Confirmation(NonNull<Record>),
@@ -36,13 +36,15 @@ impl Marked {
         }
     }
 
-    /// Whether a context pointer that is not untracked is marked. Others are records.
+    /// Whether a context pointer is marked. The pointer is not that of an untracked operation. A
+    /// pointer without the mark is an operation record.
     #[inline(always)]
     pub(crate) fn is(context: *mut c_void) -> bool {
         context as usize & MARKED != 0
     }
 
-    /// The meaning of a context pointer that is not untracked; `None` for a record.
+    /// The meaning of a context pointer that is not that of an untracked operation; `None` for an
+    /// operation record.
     #[inline(always)]
     pub(crate) fn of(context: *mut c_void) -> Option<Marked> {
         if !Marked::is(context) {
@@ -70,11 +72,12 @@ fn mark(record: NonNull<Record>, meaning: usize) -> *mut c_void {
     record.as_ptr().wrapping_byte_add(MARKED | meaning).cast()
 }
 
-/// A message between transports, as the context pointer of its send or receive: a number in the carrier's tables
-/// (`fabric::msg`), and which table it is. No provider with messages claims contexts.
+/// A message between transports, as the context pointer of its send or receive: the number of an entry in a
+/// table of the carrier (`fabric::msg`), and the table. A provider that claims contexts is never used with
+/// messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// A buffer that receives.
+    /// A receive buffer.
     Receive(u32),
     /// A batch of commands.
     Batch(u32),

@@ -46,8 +46,8 @@ struct Kept {
     data: *mut c_void,
     local_address: *mut c_void,
     local_handle: *mut Handle,
-    /// A [`Tag`]: the peer's address with the phases in its low bits (endpoints are aligned to 16). 0 while the
-    /// record is free; then `data` holds the next free record.
+    /// A [`Tag`]: the peer's address, with the phases in its low bits (endpoints are aligned to 16). It is 0 while the
+    /// record is free; then `data` points to the next free record.
     tag: usize,
 }
 
@@ -60,7 +60,7 @@ const _: () = assert!(
     "the low bits of a record's address are zero"
 );
 
-/// The operation records of one context. Guarded by the context's lock.
+/// The operation records of one context. The context's lock guards them.
 pub(crate) struct Pool {
     free: *mut Record,
     chunks: Vec<Box<[Place]>>,
@@ -72,13 +72,13 @@ pub(crate) struct Pool {
 /// also has a place for its context.
 type Place = MaybeUninit<Kept>;
 
-// SAFETY: the pool owns its records exclusively. The pointers in them are data for the issuer of the operation; the
-// pool follows none of them.
+// SAFETY: the pool owns its records exclusively. The pointers in the records are data for the issuer of the
+// operation; the pool dereferences none of them.
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// A pool with its first chunk allocated, so that the first operations allocate nothing. `claimed`: whether the
-    /// provider writes to the contexts of operations.
+    /// Makes a pool with its first chunk, so that the first operations allocate nothing. `claimed` says whether the
+    /// provider writes to operation contexts.
     pub(crate) fn new(claimed: bool) -> Self {
         let mut pool = Pool {
             free: ptr::null_mut(),
@@ -117,7 +117,7 @@ impl Pool {
         self.chunks.push(chunk);
     }
 
-    /// All records, in use or free.
+    /// All records, both in use and free.
     fn records(&self) -> impl Iterator<Item = NonNull<Record>> {
         self.chunks.iter().flat_map(move |chunk| {
             let first = NonNull::from(&**chunk).cast::<Place>();
@@ -178,22 +178,22 @@ impl Pool {
         function.is_some_and(|function| ptr::fn_addr_eq(function, reported as CompletionFn))
     }
 
-    /// Whether a record was given back. If so, the provider reported a failure without naming the operation, this
-    /// operation was reported as failed, and another one had failed.
+    /// Whether a record was already given back. This happens if the provider reported a failure without naming the
+    /// operation: this operation was reported as failed, and another one had actually failed.
     ///
     /// # Safety
-    /// `record` came from [`take`](Self::take) of a pool that lives. The caller holds the pool's lock, or is the only
-    /// thread that uses the pool.
+    /// `record` came from [`take`](Self::take) of a pool that still exists. The caller holds the pool's lock, or is
+    /// the only thread that uses the pool.
     #[inline(always)]
     pub(crate) unsafe fn is_free(record: NonNull<Record>) -> bool {
-        // SAFETY: the caller guarantees that the pool lives, so the record's memory is valid. The pool is locked or
-        // used by one thread.
+        // SAFETY: the caller guarantees that the pool exists, so the record's memory is valid. The pool is locked, or
+        // only one thread uses it.
         unsafe { (*record.as_ptr()).kept.tag == 0 }
     }
 
     /// Removes the callback from a record that stays in use, because the operation was reported as failed. A late
-    /// completion must not report it again, neither to the callback nor as the failure of an operation without
-    /// callback. `None` if it has no callback.
+    /// completion must not report the operation again, neither to the callback nor as a failure without callback.
+    /// Returns `None` if it has no callback.
     ///
     /// # Safety
     /// `record` came from [`take`](Self::take) of this pool, and was not given back since.
@@ -213,8 +213,8 @@ impl Pool {
         })
     }
 
-    /// The record at `pointer`, if it belongs to this pool and is in use. The fast path trusts the pointer that a
-    /// provider returns; this function checks the pointer wherever an error is reported.
+    /// The record at `pointer`, if it belongs to this pool and is in use. The fast path trusts the pointers that
+    /// a provider returns; this function checks a pointer when an error is reported.
     pub(crate) fn owns(&self, pointer: *mut c_void) -> Option<NonNull<Record>> {
         let record = NonNull::new(pointer.cast::<Record>())?;
         let size = self.stride * size_of::<Place>();
@@ -223,7 +223,7 @@ impl Pool {
             let last = size_of_val(&**chunk) - size_of::<Place>();
             distance < last && distance.is_multiple_of(size)
         });
-        // SAFETY: `inside` means that the pointer is a record in one of our chunks.
+        // SAFETY: `inside` means that the pointer is to a record in one of our chunks.
         (inside && unsafe { (*record.as_ptr()).kept.tag } != 0).then_some(record)
     }
 
@@ -238,7 +238,7 @@ impl Pool {
     }
 }
 
-/// Replaces the callback of an operation that was reported already.
+/// Replaces the callback of an operation that was already reported.
 unsafe extern "C" fn reported(
     _: *mut Module,
     _: *mut plugin_api::Endpoint,
@@ -296,8 +296,8 @@ impl Record {
     /// Stores an operand in a record; returns its address.
     ///
     /// # Safety
-    /// The record is in use, and its operation is not yet passed to the provider. The caller holds the pool's lock,
-    /// or is the only user of the record.
+    /// The record is in use, and its operation was not passed to the provider yet. The caller holds the pool's
+    /// lock, or is the only user of the record.
     #[inline(always)]
     pub(crate) unsafe fn operand(record: *mut Record, value: u64) -> *mut c_void {
         // SAFETY: the caller guarantees that the record is in use and that the provider does not have it yet.
@@ -307,7 +307,7 @@ impl Record {
         }
     }
 
-    /// Links the record of a put to another record, or to none, in the place of its operand.
+    /// Links the record of a put to another record, or to none. The link takes the place of the put's operand.
     ///
     /// # Safety
     /// The record is in use for a put. The caller holds the pool's lock, or is the only user of the record.
@@ -317,10 +317,10 @@ impl Record {
         unsafe { (*record.as_ptr()).kept.operand = next as u64 };
     }
 
-    /// The record that [`link`](Self::link) named.
+    /// The record to which [`link`](Self::link) linked this record.
     ///
     /// # Safety
-    /// As for [`link`](Self::link), which was called since the record was taken.
+    /// As for [`link`](Self::link), which was called after the record was taken.
     pub(crate) unsafe fn linked(record: NonNull<Record>) -> Option<NonNull<Record>> {
         // SAFETY: the caller guarantees that the record is in use, and that nothing else uses it now.
         let next = unsafe { (*record.as_ptr()).kept.operand };
@@ -341,14 +341,14 @@ impl Record {
     /// # Safety
     /// As for [`tag`](Self::tag).
     pub(crate) unsafe fn endpoint(record: NonNull<Record>) -> Option<NonNull<Endpoint>> {
-        // SAFETY: the caller guarantees the same.
+        // SAFETY: the caller guarantees the same conditions.
         NonNull::new(unsafe { Record::tag(record) }.endpoint())
     }
 
     /// Stores a compare value in a record; returns its address.
     ///
     /// # Safety
-    /// The record is in use, and its operation is not yet passed to the provider.
+    /// The record is in use, and its operation was not passed to the provider yet.
     #[inline(always)]
     pub(crate) unsafe fn compare(record: *mut Record, value: u64) -> *mut c_void {
         // SAFETY: the caller guarantees that the record is in use and that the provider does not have it yet.

@@ -11,7 +11,7 @@ use crate::op::completion::Finished;
 use crate::op::responder::{Command, GET, PUT};
 use crate::op::tag::Tag;
 
-/// What a request does.
+/// The action of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
     /// Writes to the peer.
@@ -24,7 +24,7 @@ pub(crate) enum Action {
         kind: AtomicKind,
         /// Type of the elements.
         datatype: Datatype,
-        /// What is done to each element.
+        /// The operation on each element.
         op: AtomicOp,
         /// The value to compare with, in the low bytes.
         compare: u64,
@@ -47,20 +47,20 @@ pub(crate) enum Operands {
     Buffer(*const c_void),
 }
 
-/// A request for the target's processor, checked against its handle, whichever carrier takes it there. Carriers turn it into
-/// their own form.
+/// A request for the target's processor, checked against its handle. Any carrier may take it to the target. Each carrier
+/// encodes it in its own form.
 #[derive(Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) command: Command,
     pub(crate) operands: Operands,
-    /// Bytes of the operands and of the result.
+    /// Size in bytes of the operands and of the result.
     pub(crate) size: usize,
-    /// Receives the bytes of a get, or the old values of an atomic; NULL if nothing comes back.
+    /// Receives the bytes of a get or the old values of an atomic; NULL if no data comes back.
     pub(crate) result: *mut c_void,
 }
 
 impl Request {
-    /// A put of `size` bytes from `local`, or a get to it if not `put`.
+    /// A put of `size` bytes from `local` if `put`, otherwise a get to `local`.
     #[inline(always)]
     pub(crate) fn transfer(
         put: bool,
@@ -87,17 +87,17 @@ impl Request {
 #[derive(Clone, Copy)]
 pub(crate) struct Atomic {
     pub(crate) request: Request,
-    /// The address by which the provider names the first element.
+    /// The provider's address of the first element.
     pub(crate) target: u64,
 }
 
 impl Atomic {
-    /// Whether it is a compare-and-swap.
+    /// Whether the atomic is a compare-and-swap.
     pub(crate) fn compares(&self) -> bool {
         self.request.command.what >> 16 == AtomicKind::Compare as u32
     }
 
-    /// The codes of its type and operation.
+    /// The codes of the atomic's type and operation.
     pub(crate) fn codes(&self) -> (u32, u32) {
         let what = self.request.command.what;
         (what >> 8 & 0xff, what & 0xff)
@@ -119,20 +119,21 @@ impl Command {
     }
 }
 
-/// A buffer of this process, with its handle if the buffer was registered; NULL for no handle.
+/// A buffer of this process, and its handle if the buffer was registered; NULL without a handle.
 pub(crate) type Buffer = (*mut c_void, *mut plugin_api::Handle);
 
 /// No buffer.
 pub(crate) const NOWHERE: Buffer = (ptr::null_mut(), ptr::null_mut());
 
-/// What a put with notification raises at its target, once its bytes are visible there.
+/// The notification of a put: an addition to a counter at the target, once the put's bytes are
+/// visible there.
 #[derive(Clone, Copy)]
 pub struct Notice<'a> {
     /// The region of the counter, which is host memory.
     pub counter: &'a Handle,
-    /// The counter's address in it: 64 bits, aligned.
+    /// The counter's address in the region. The counter has 64 bits and is aligned.
     pub address: u64,
-    /// What is added to the counter.
+    /// The value that is added to the counter.
     pub add: u64,
 }
 
@@ -140,12 +141,13 @@ pub struct Notice<'a> {
 #[derive(Clone, Copy)]
 pub struct Op<'a> {
     pub(crate) action: Action,
-    /// The peer's region, and the address in it, in the peer's address space.
+    /// The peer's region, and the address of the first byte in the peer's address space.
     pub(crate) remote: &'a Handle,
     pub(crate) address: u64,
-    /// Bytes of the transfer, or of the elements.
+    /// Size in bytes of the transfer, or of the elements.
     pub(crate) size: usize,
-    /// Source of a put, destination of a get, operands of an atomic; NULL if the operand is a value.
+    /// Source of a put, destination of a get, operands of an atomic; NULL if the operand is passed
+    /// by value.
     pub(crate) local: *mut c_void,
     pub(crate) local_handle: *mut plugin_api::Handle,
     /// The operand, if the caller passes it by value.
@@ -189,8 +191,8 @@ impl<'a> Op<'a> {
         Op::new(action, (remote, address), size, operands, results)
     }
 
-    /// A compare-and-swap of one element: writes `value` if it equals `compare`. Both are in the low bytes, and are
-    /// copied.
+    /// A compare-and-swap of one element: writes `value` if it equals `compare`. Both values are in the low bytes,
+    /// and are copied.
     pub fn swap(
         datatype: Datatype,
         (remote, address): (&'a Handle, u64),
@@ -206,7 +208,7 @@ impl<'a> Op<'a> {
         Op::new(action, (remote, address), datatype.size(), NOWHERE, result).with_value(value)
     }
 
-    /// The BTL's atomic on one word: an update, or with a `result` a fetch. The operand is copied.
+    /// The BTL's atomic on one word: an update or, with a `result`, a fetch. The operand is copied.
     pub fn word(
         (op, flags): (BtlAtomicOp, OpFlags),
         target: (&'a Handle, u64),
@@ -231,7 +233,7 @@ impl<'a> Op<'a> {
         Op::swap(swapped(flags), target, values, result)
     }
 
-    /// The same request, whose completion is told by a callback; `None` for none.
+    /// The same request with a callback that reports its completion; `None` for no callback.
     #[must_use]
     pub fn with_completion(self, completion: Option<Completion>) -> Op<'a> {
         Op { completion, ..self }
@@ -243,7 +245,7 @@ impl<'a> Op<'a> {
         Op { flags, ..self }
     }
 
-    /// Whether the target's processor must look at the remote handle, which may be of a registration that ended.
+    /// Whether the target's processor must check the remote handle, because its registration may have ended.
     #[inline(always)]
     pub(crate) fn is_checked(&self) -> bool {
         self.flags.contains(TransferFlags::CHECKED)
@@ -279,7 +281,8 @@ impl<'a> Op<'a> {
     }
 }
 
-/// The type and operation of a BTL atomic. The BTL passes no signedness: minimum and maximum are of signed words.
+/// The type and operation of a BTL atomic. The BTL passes no signedness; minimum and maximum treat words as
+/// signed.
 #[inline]
 pub(crate) fn typed(op: BtlAtomicOp, flags: OpFlags) -> (Datatype, AtomicOp) {
     let typed = match op {
@@ -320,7 +323,7 @@ pub(crate) fn swapped(flags: OpFlags) -> Datatype {
     }
 }
 
-/// The caller's part of an operation.
+/// The caller's data of an operation.
 #[derive(Clone, Copy)]
 pub(crate) struct Caller {
     pub(crate) completion: Option<Completion>,
@@ -329,7 +332,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// That of an operation whose local buffer has no handle.
+    /// The caller's data of an operation whose local buffer has no handle.
     #[inline(always)]
     pub(crate) fn plain(completion: Option<Completion>, local_address: *mut c_void) -> Caller {
         Caller {
@@ -339,7 +342,8 @@ impl Caller {
         }
     }
 
-    /// The caller's part of a request: completions are told with the buffer that receives data, or with the local one.
+    /// The caller's data of a request. A completion names the buffer that receives data or, without one, the local
+    /// buffer.
     pub(crate) fn of(op: &Op<'_>) -> Caller {
         let (local_address, local_handle) = match op.result.is_null() {
             true => (op.local, op.local_handle),

@@ -31,12 +31,12 @@ use crate::mem::regions::{Known, Regions};
 use crate::mem::rights;
 use crate::op::element::{self, Elements};
 
-/// Codes of transfers.
+/// Command codes of transfers.
 pub(crate) const PUT: u32 = 3 << 16;
 pub(crate) const GET: u32 = 4 << 16;
 
-/// The code of a send: bytes for the target's host, with a tag in the place of the address. Carriers hand it to the host
-/// and not to the responder, because it concerns no memory.
+/// The command code of a send: bytes for the target's host, with a tag in the field of the address. Carriers pass it to
+/// the host instead of the responder, because it accesses no registered memory.
 pub(crate) const SEND: u32 = 5 << 16;
 
 /// The command code of a notification, which adds its operand to a 64-bit counter unless the put before it failed.
@@ -51,13 +51,13 @@ pub(crate) const APPLY: u32 = 7 << 16;
 pub(crate) const COUNT: u32 =
     (AtomicKind::Update as u32) << 16 | (Datatype::Uint64 as u32) << 8 | AtomicOp::Sum as u32;
 
-/// The code of an atomic, from the codes of its type and operation.
+/// The command code of an atomic, made from its kind and the codes of its type and operation.
 #[inline]
 pub(crate) fn what(kind: AtomicKind, datatype: u32, op: u32) -> u32 {
     (kind as u32) << 16 | datatype << 8 | op
 }
 
-/// The kind, type and operation of an atomic's code, if it can be executed.
+/// The kind, type and operation of an atomic's command code; `None` if it cannot be executed.
 pub(crate) fn decode(what: u32) -> Option<(AtomicKind, Datatype, AtomicOp)> {
     let kind = match what >> 16 {
         0 => AtomicKind::Update,
@@ -75,12 +75,12 @@ pub(crate) fn returns(what: u32) -> bool {
     matches!(what >> 16, 1 | 2) || what == GET
 }
 
-/// A command, without its operands.
+/// A command without its operands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Command {
-    /// [`PUT`], [`GET`], or the code of an atomic ([`what`]).
+    /// [`PUT`], [`GET`], or the command code of an atomic ([`what`]).
     pub(crate) what: u32,
-    /// Number of elements; of a transfer, number of bytes.
+    /// Number of elements; for a transfer, number of bytes.
     pub(crate) count: u32,
     /// Address of the first element in this process.
     pub(crate) address: u64,
@@ -91,9 +91,9 @@ pub(crate) struct Command {
     pub(crate) compare: u64,
 }
 
-/// Memory that a command names: a region of this process.
+/// A region of this process that a command names.
 trait Target {
-    /// Whether elements that are aligned to their size are changed by atomics.
+    /// Whether atomics change elements that are aligned to their size.
     const HAS_ATOMICS: bool;
 
     /// Checks that the region has `size` bytes at `address`.
@@ -102,43 +102,42 @@ trait Target {
     /// The rights of peers.
     fn access(&self) -> Access;
 
-    /// Whether commands alone change elements of the region, so that none is changed during a command.
+    /// Whether only commands change elements of the region, so that no element changes during a command.
     fn is_by_commands(&self) -> bool;
 
     /// Writes `size` bytes to `address`.
     ///
     /// # Safety
-    /// `from` is readable for `size` bytes and overlaps no memory that a command may name. The region covers the bytes, and stays
-    /// registered.
+    /// `from` is readable for `size` bytes and overlaps no memory that a command may name. The region covers the bytes and
+    /// stays registered.
     unsafe fn put(&self, from: *const u8, address: u64, size: usize) -> Result<(), Status>;
 
     /// Reads `size` bytes at `address`.
     ///
     /// # Safety
-    /// `to` is writable for `size` bytes and overlaps no memory that a command may name. The region covers the bytes, and stays
-    /// registered.
+    /// `to` is writable for `size` bytes and overlaps no memory that a command may name. The region covers the bytes and
+    /// stays registered.
     unsafe fn get(&self, address: u64, to: *mut u8, size: usize) -> Result<(), Status>;
 
     /// Executes an atomic.
     ///
     /// # Safety
-    /// The operands and results of `e` are valid, and its combination is [served](element::serves). The region covers the
-    /// elements, which are aligned, and stays registered.
+    /// The operands and results of `e` are valid, and its combination is [supported](element::serves). The region covers
+    /// the aligned elements and stays registered.
     unsafe fn apply(&mut self, e: &Elements) -> Result<(), Status>;
 }
 
-/// Executes commands. Remembers the region of the last command; the next command nearly always names the
-/// same one.
+/// Executes commands. Keeps the region of the last command, because the next command nearly always names the same region.
 #[derive(Default)]
 pub(crate) struct Responder {
     last: Option<(Known, u64)>,
-    /// Copies of elements of device memory, while they are changed, and of their old values. In words, so that elements of
-    /// every type are aligned.
+    /// Copies of elements of device memory while these are changed, and copies of their old values. The buffer consists of
+    /// words, so that elements of every type are aligned.
     copies: Vec<u64>,
 }
 
 impl Responder {
-    /// The region of host memory that a command names, if it is registered.
+    /// The region of host memory that a command names; `None` if it is not registered.
     #[inline]
     fn find(&mut self, regions: &Regions, key: u64, cookie: u64) -> Option<&Known> {
         let is_last = self.last.as_ref().is_some_and(|(known, removals)| {
@@ -150,7 +149,8 @@ impl Responder {
         self.last.as_ref().map(|(known, _)| known)
     }
 
-    /// The region of host memory that puts name, looked up once for all of them; else the status with which they fail.
+    /// The region of host memory that several puts name, which is looked up once for all of them. Otherwise the status
+    /// with which they fail.
     #[inline]
     pub(crate) fn window(
         &mut self,
@@ -165,12 +165,12 @@ impl Responder {
         Ok(Window(Host { known }))
     }
 
-    /// Executes a command on host memory. `here` returns the place of this many bytes: the data to write, the operands, or
-    /// where the data read goes; old values replace operands. `None` if there is no such place.
+    /// Executes a command on host memory. `here` returns memory of this many bytes: the data to write, the operands, or
+    /// room for the data read. Old values replace the operands. It returns `None` if there is no such memory.
     ///
     /// # Safety
-    /// What `here` returns is valid for reads and writes, aligned for the elements, and overlaps no memory that a command
-    /// may name.
+    /// The memory that `here` returns is valid for reads and writes, aligned for the elements, and overlaps no memory that
+    /// a command may name.
     #[inline]
     pub(crate) unsafe fn execute(
         &mut self,
@@ -187,8 +187,8 @@ impl Responder {
 /// Executes a command on the region that it names.
 ///
 /// # Safety
-/// What `here` returns is valid for reads and writes, aligned for the elements, and overlaps no memory that a command may
-/// name. The region stays registered.
+/// The memory that `here` returns is valid for reads and writes, aligned for the elements, and overlaps no memory that a
+/// command may name. The region stays registered.
 #[inline]
 unsafe fn execute(
     target: &mut impl Target,
@@ -205,7 +205,7 @@ unsafe fn execute(
     }
 }
 
-/// Executes a put, or a get if not `put`.
+/// Executes a put if `put`, otherwise a get.
 ///
 /// # Safety
 /// As for [`execute`].
@@ -243,7 +243,7 @@ unsafe fn atomic(
 ) -> Result<(), Status> {
     let (kind, datatype, op) = decode(c.what).ok_or(Status::BAD_PARAM)?;
     let count = c.count as usize;
-    // No overflow: a count has 32 bits, an element at most 8 bytes.
+    // This cannot overflow: a count has 32 bits, and an element has at most 8 bytes.
     let operands = here(count * datatype.size()).ok_or(Status::BAD_PARAM)?;
     let elements = Elements {
         datatype,
@@ -258,16 +258,15 @@ unsafe fn atomic(
         },
         alone: target.is_by_commands(),
     };
-    // SAFETY: the caller guarantees the operands and the region. `decode` lets only combinations through that `serves`
-    // accepts.
+    // SAFETY: the caller guarantees the operands and the region. `decode` accepts only supported combinations.
     unsafe { apply(target, kind, &elements) }
 }
 
 /// Checks an atomic against a region, and executes it.
 ///
 /// # Safety
-/// `operands` and `results` are valid for the sizes that [`Elements`] states, and the combination is
-/// [served](element::serves). The region stays registered.
+/// `operands` and `results` are valid for the sizes in [`Elements`], and the combination is
+/// [supported](element::serves). The region stays registered.
 #[inline]
 unsafe fn apply(target: &mut impl Target, kind: AtomicKind, e: &Elements) -> Result<(), Status> {
     let address = e.at as u64;
@@ -285,15 +284,15 @@ unsafe fn apply(target: &mut impl Target, kind: AtomicKind, e: &Elements) -> Res
 /// Executes an atomic on a live region of this process, if the region allows it.
 ///
 /// # Safety
-/// `operands` and `results` are valid for the sizes that [`Elements`] states, and the combination is
-/// [served](element::serves). The caller holds the lock of the region table.
+/// `operands` and `results` are valid for the sizes in [`Elements`], and the combination is [supported](element::serves).
+/// The caller holds the lock of the region table.
 pub(crate) unsafe fn perform(known: &Known, kind: AtomicKind, e: &Elements) -> Result<(), Status> {
     let mut host = Host { known };
     // SAFETY: the caller guarantees operands, results and combination, and holds the lock that keeps the region registered.
     unsafe { apply(&mut host, kind, e) }
 }
 
-/// A live region of that key and cookie.
+/// Returns a copy of the live region with this key and cookie.
 #[inline(never)]
 fn named(regions: &Regions, key: u64, cookie: u64) -> Option<Known> {
     regions.find(key, cookie).copied()
@@ -303,11 +302,11 @@ fn named(regions: &Regions, key: u64, cookie: u64) -> Option<Known> {
 pub(crate) struct Window<'a>(Host<'a>);
 
 impl Window<'_> {
-    /// Executes a put, if the region has the bytes.
+    /// Executes a put if the region covers the bytes.
     ///
     /// # Safety
-    /// `from` is readable for `size` bytes and overlaps no memory that a command may name. The caller holds the lock of the
-    /// region table since [`Responder::window`].
+    /// `from` is readable for `size` bytes and overlaps no memory that a command may name. The caller has held the lock of
+    /// the region table since [`Responder::window`].
     #[inline(always)]
     pub(crate) unsafe fn put(
         &self,
@@ -316,12 +315,13 @@ impl Window<'_> {
         size: usize,
     ) -> Result<(), Status> {
         self.0.covers(address, size as u64)?;
-        // SAFETY: the caller guarantees `from`, and the lock that keeps the region registered; it covers the bytes.
+        // SAFETY: the caller guarantees `from`, and the lock that keeps the region registered; the region covers
+        // the bytes.
         unsafe { self.0.put(from, address, size) }
     }
 }
 
-/// A region of host memory, which is live.
+/// A live region of host memory.
 struct Host<'a> {
     known: &'a Known,
 }
@@ -347,8 +347,8 @@ impl Target for Host<'_> {
     #[inline]
     unsafe fn put(&self, from: *const u8, address: u64, size: usize) -> Result<(), Status> {
         let there = ptr::with_exposed_provenance_mut(address as usize);
-        // SAFETY: the caller guarantees that `from` is readable and that the range lies in a registered region, which its
-        // owner keeps mapped. The ranges do not overlap, because no command may name `from`.
+        // SAFETY: the caller guarantees that `from` is readable, and that the range lies in a registered region, which
+        // its owner keeps mapped. The ranges do not overlap, because no command may name `from`.
         unsafe { access::put(from, there, size) };
         Ok(())
     }

@@ -7,16 +7,16 @@ use std::ptr::{self, NonNull};
 use crate::peer::endpoint::Endpoint;
 use crate::peer::outstanding::Phase;
 
-/// The bit that tells an untracked operation (a tag) from the address of a record.
+/// The bit that distinguishes an untracked operation (a tag) from the address of a record.
 const UNTRACKED: usize = 2;
-/// The bit in the tag of a record whose operation counts beside its parts. No context pointer has such a tag, so the bit does not
-/// collide with that of marked pointers.
+/// The bit in the tag of a record whose operation is counted in addition to its parts. No context pointer has such a tag,
+/// so the bit does not collide with the bit of marked pointers.
 const WHOLE: usize = 8;
 const CONTEXT_SHIFT: u32 = 0;
 const ENDPOINT_SHIFT: u32 = 2;
 
-/// An endpoint and the phases in which its operation counts, in one word. With [`UNTRACKED`] set, the word itself is
-/// the provider's context pointer of an untracked operation.
+/// An endpoint and the phases in which an operation to it is counted, in one word. With [`UNTRACKED`] set, the word itself
+/// is the provider's context pointer of an untracked operation.
 #[derive(Clone, Copy)]
 pub(crate) struct Tag(pub(super) usize);
 
@@ -42,12 +42,12 @@ impl Tag {
         (word & UNTRACKED != 0).then_some(Tag(word & !UNTRACKED))
     }
 
-    /// The tag of an operation that counts beside its parts.
+    /// The tag of an operation that is counted in addition to its parts.
     pub(crate) fn whole(self) -> Tag {
         Tag(self.0 | WHOLE)
     }
 
-    /// Whether the operation counts beside its parts.
+    /// Whether the operation is counted in addition to its parts.
     pub(crate) fn is_whole(self) -> bool {
         self.0 & WHOLE != 0
     }
@@ -62,7 +62,7 @@ impl Tag {
         (self.0 >> ENDPOINT_SHIFT) as u32 & 1
     }
 
-    /// The peer. Tags are made from live endpoints only, whose memory outlives every operation that names them.
+    /// The peer. Tags are made only from live endpoints, whose memory outlives every operation that names them.
     #[inline]
     pub(crate) fn endpoint(self) -> *mut Endpoint {
         ptr::with_exposed_provenance_mut(self.0 & !(align_of::<Endpoint>() - 1))

@@ -20,10 +20,11 @@ use crate::peer::reach::Probe;
 
 const MAGIC: [u8; 4] = *b"BTLO";
 const VERSION: u16 = 8;
-/// Longest provider name and endpoint address accepted, in bytes; libfabric's are far shorter.
+/// Maximum length in bytes of a provider name and of an endpoint address; libfabric's are far
+/// shorter.
 const MAX_NAME: usize = 256;
 const MAX_ADDRESS: usize = 1024;
-/// Most interfaces of one process; the preferred ones come first.
+/// Maximum number of interfaces of one process; the preferred ones come first.
 pub(crate) const MAX_INTERFACES: usize = 16;
 /// Longest name of an interface, in bytes.
 pub(crate) const MAX_INTERFACE_NAME: usize = 15;
@@ -34,11 +35,11 @@ const FLAG_VIRTUAL_ADDRESSES: u16 = 1;
 const FLAG_SAME_NODE: u16 = 2;
 /// Set if small transfers and atomics to the sender travel as messages (`fabric::msg`).
 const FLAG_MESSAGES: u16 = 4;
-/// Set if the sender takes sends of its peers (`btl_ofi_mode`).
+/// Set if the sender accepts sends of its peers (`btl_ofi_mode`).
 const FLAG_TWO_SIDED: u16 = 8;
-/// Set if the sender takes messages beside its provider's atomics, for applies.
+/// Set if the sender accepts messages for applies, although its provider executes atomics.
 const FLAG_APPLIES: u16 = 32;
-/// With one of these, the blob has the key of messages.
+/// If one of these is set, the blob contains the key of messages.
 const FLAGS_KEY: u16 = FLAG_MESSAGES | FLAG_TWO_SIDED | FLAG_APPLIES;
 /// Set if the sender publishes a word to read (`fabric::confirmation`).
 const FLAG_WORD: u16 = 16;
@@ -49,22 +50,22 @@ const NO_SEGMENT: u32 = u32::MAX;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blob {
     pub(crate) virtual_addresses: bool,
-    /// Whether the sender allows the ways of one node (`peer::route`).
+    /// Whether the sender allows the paths within one node (`peer::route`).
     pub(crate) same_node: bool,
     /// Whether small transfers and atomics to the sender travel as messages.
     pub(crate) messages: bool,
-    /// Whether the sender takes sends of its peers.
+    /// Whether the sender accepts sends of its peers.
     pub(crate) two_sided: bool,
     /// See [`crate::peer::liveness::machine`].
     pub(crate) machine: u64,
     /// See [`crate::peer::liveness::node`].
     pub(crate) node: u64,
     pub(crate) process: ProcessId,
-    /// An address in the sender's memory that holds `probe_value`. A process that reads that value there can reach
-    /// the sender's memory by CMA.
+    /// An address in the sender's memory that holds `probe_value`. A process that reads this value at this address
+    /// can access the sender's memory by CMA.
     pub(crate) probe_address: u64,
     pub(crate) probe_value: u64,
-    /// The key that every message to the sender carries; 0 if it takes no messages.
+    /// The key that every message to the sender carries; 0 if it accepts no messages.
     pub(crate) key: u64,
     /// The sender's descriptor of its segment for local peers (`sm/segment.rs`), if it has one. The segment contains
     /// the probe value.
@@ -74,11 +75,11 @@ pub(crate) struct Blob {
     pub(crate) format: u32,
     pub(crate) address: Vec<u8>,
     pub(crate) networks: Networks,
-    /// A registered word of the sender, which its peers read to confirm their puts, where puts go by order.
+    /// A registered word of the sender, if puts go by order. Its peers read the word to confirm their puts.
     pub(crate) word: Option<Target>,
-    /// The blobs of its further rails.
+    /// The blobs of the sender's further rails.
     pub(crate) rails: Vec<Vec<u8>>,
-    /// Where the sender is asked to close them.
+    /// The target of requests that ask the sender to close its rails.
     pub(crate) fence: Target,
 }
 
@@ -235,9 +236,9 @@ impl Blob {
 }
 
 /// Checks that the address of an endpoint has the form of `own`, the address of this process's endpoint in the same
-/// format. A provider does not get the length of an address: it reads as many bytes as the form has. A wrong form
-/// may also leave its address vector unable to take further addresses (libfabric 1.17, after a socket address of
-/// an unknown family).
+/// format. A provider does not receive the length of an address: it reads as many bytes as the form has. A wrong
+/// form may also make its address vector refuse all further addresses (libfabric 1.17, after a socket address of an
+/// unknown family).
 pub(crate) fn check_form(format: u32, address: &[u8], own: &[u8]) -> Result<(), String> {
     let family = |bytes: &[u8]| bytes.get(..2).map(<[u8]>::to_vec);
     match format {
@@ -297,7 +298,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// What each blob begins with. Returns the flags.
+    /// Reads the beginning of a blob. Returns the flags.
     fn header(&mut self) -> Result<u16, String> {
         let magic: [u8; 4] = self.array("magic")?;
         if magic != MAGIC {
@@ -359,7 +360,7 @@ impl<'a> Reader<'a> {
             ));
         }
         let name = self.take("name of an interface", usize::from(name_length))?;
-        // The name is printed.
+        // The name is printed, so its characters are checked.
         if name.is_empty()
             || name.len() > MAX_INTERFACE_NAME
             || !name.iter().all(u8::is_ascii_graphic)

@@ -67,7 +67,7 @@ fn good() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The files of the corpus, and the valid blobs.
+/// The files of the corpus, and valid blobs.
 fn corpus() -> Vec<Vec<u8>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/corpus/modex");
     let files = fs::read_dir(folder).unwrap();
@@ -75,19 +75,19 @@ fn corpus() -> Vec<Vec<u8>> {
     files.chain(good()).collect()
 }
 
-/// Checks the invariants that hold for any bytes.
+/// Checks the invariants that any bytes must satisfy.
 fn holds(bytes: &[u8]) -> Result<(), TestCaseError> {
     let Ok(blob) = Blob::decode(bytes) else {
         return Ok(());
     };
     prop_assert_eq!(blob.encode(), bytes, "a blob has one encoding");
     prop_assert!(!blob.address.is_empty());
-    // Any networks may be compared, in both directions.
+    // Any two networks may be compared, in both directions.
     let other = Blob::decode(&good()[1]).unwrap().networks;
     let _ = meet(&blob.networks, &other, &Default::default());
     let _ = meet(&other, &blob.networks, &Default::default());
     for own in [&b"fi_shm://7\0"[..], &[2, 0, 1, 1, 127, 0, 0, 1], &[]] {
-        // An address that passes has the length of `own`, or ends with its only NUL.
+        // An address that passes the check has the length of `own`, or ends with its only NUL.
         if blob.check_form(own).is_ok() {
             let ends = blob.address.iter().position(|b| *b == 0) == Some(blob.address.len() - 1);
             prop_assert!(ends || blob.address.len() == own.len());
@@ -108,7 +108,7 @@ fn the_corpus_and_its_parts() {
     }
 }
 
-/// Messages for applies alone, beside all others.
+/// A blob must not announce messages for applies alone together with messages for other uses.
 #[test]
 fn flags_that_contradict_each_other_are_refused() {
     for mut bytes in good() {

@@ -31,10 +31,11 @@ mod report;
 
 const PAGE: usize = 4096;
 const SLOT: usize = size_of::<PeerCounters>();
-/// The header before the slots of a share.
+/// Size of the header before the slots of a share.
 const HEAD: usize = offset_of!(CountersShare, peers);
 
-/// Adds to a counter. `shared`: another thread may add at the same time; if false, no locked instruction is used.
+/// Adds to a counter. `shared` says that another thread may add at the same time. Without `shared`, no locked
+/// instruction is used.
 #[inline(always)]
 pub(crate) fn add(counter: &AtomicU64, n: u64, shared: bool) {
     if shared {
@@ -47,7 +48,8 @@ pub(crate) fn add(counter: &AtomicU64, n: u64, shared: bool) {
     }
 }
 
-/// The counters of a transport, for use by its parts. The table outlives them (`Transport::close`).
+/// A reference to the counters of a transport, for its parts. The table outlives all references
+/// (`Transport::close`).
 #[derive(Clone, Copy)]
 pub(crate) struct CountersRef(NonNull<Front>);
 
@@ -69,8 +71,8 @@ impl CountersRef {
         }
     }
 
-    /// Counts an operation in a context's share. `shared` says that another thread may count for the same context, peer and
-    /// carrier at the same time.
+    /// Counts an operation in a context's share. `shared` says that another thread may count at the same time for the same
+    /// context, peer and carrier.
     #[inline(always)]
     pub(crate) fn carried(
         self,
@@ -89,10 +91,10 @@ impl CountersRef {
         self.of(peer, Share::ONLY)
     }
 
-    /// Counts a call that makes progress. The context of the share is locked.
+    /// Counts a call that makes progress. The lock of the share's context is held.
     #[inline(always)]
     pub(crate) fn polled(self, share: Share) {
-        // SAFETY: the table outlives what holds this, and has the shares of the transport's contexts.
+        // SAFETY: the table outlives all references, and has the shares of the transport's contexts.
         let share: &CountersShare = unsafe {
             let first = self.0.byte_add(start_of(0));
             first.byte_add(share.counters()).cast().as_ref()
@@ -103,25 +105,26 @@ impl CountersRef {
 
 enum Memory {
     File(OwnedFd),
-    /// Where the kernel gives no file: counted, but read by this process only.
+    /// Used if the kernel provides no file: the counters work, but only this process reads them.
     Heap(Layout),
 }
 
 /// The counters of a transport.
 pub(crate) struct CounterTable {
     memory: Memory,
-    /// What the memory begins with.
+    /// The beginning of the memory.
     at: NonNull<Front>,
-    /// Number of shares behind it.
+    /// Number of shares that follow.
     shares: usize,
     slots: Mutex<Slots>,
-    /// The file for the counters when the transport closes. Until then peers that are released keep their slots.
+    /// The file to which the counters are written when the transport closes. With a file, released peers keep
+    /// their slots until then.
     file: Option<PathBuf>,
 }
 
 // SAFETY: the counters are atomics in memory that the table owns, and that is tied to no thread.
 unsafe impl Send for CounterTable {}
-// SAFETY: as above; everything else is locked.
+// SAFETY: the counters are atomics in memory that the table owns, and everything else is behind a lock.
 unsafe impl Sync for CounterTable {}
 
 /// The slots in use.
@@ -131,11 +134,11 @@ struct Slots {
 }
 
 impl CounterTable {
-    /// The counters of a transport over `title`: its provider and interface, with `shares` shares. They are
-    /// [written](Self::write) to `report`.
+    /// Makes the counters of a transport. `title` names its provider and interface, and `shares` is the
+    /// number of shares. They are [written](Self::write) to the file `report`.
     ///
     /// # Errors
-    /// There is no memory.
+    /// Memory is exhausted.
     pub(crate) fn new(
         title: &str,
         shares: usize,
@@ -167,7 +170,7 @@ impl CounterTable {
         front.used.store(1, Ordering::Relaxed);
         front.shares.store(shares as u32, Ordering::Relaxed);
         front.version.store(VERSION, Ordering::Relaxed);
-        // Release: all else is written before, as a reader of the file expects.
+        // Release: a reader of the file expects that everything else was written before.
         front.magic.store(MAGIC, Ordering::Release);
         Ok(table)
     }
@@ -177,7 +180,7 @@ impl CounterTable {
         unsafe { self.at.as_ref() }
     }
 
-    /// The mapping that other processes read; `None` where there is none.
+    /// The mapping that other processes read; `None` without a file.
     pub(crate) fn mapping(&self) -> Option<(NonNull<c_void>, usize)> {
         match self.memory {
             Memory::File(_) => Some((self.at.cast(), start_of(self.shares))),
@@ -185,26 +188,28 @@ impl CounterTable {
         }
     }
 
-    /// The counters, for parts of the transport.
+    /// A reference to the counters, for parts of the transport.
     pub(crate) fn reference(&self) -> CountersRef {
         CountersRef(self.at)
     }
 
     /// All shares.
     pub(crate) fn shares(&self) -> &[CountersShare] {
-        // SAFETY: the memory has that many shares, and any bytes are valid counters.
+        // SAFETY: the memory has this number of shares, and any bytes are valid counters.
         unsafe {
             let first = self.at.byte_add(start_of(0)).cast();
             std::slice::from_raw_parts(first.as_ptr(), self.shares)
         }
     }
 
-    /// The first share's slot of all peers without one, and of waits for all peers.
+    /// The first share's slot for all peers without a slot of their own, and for waits for all
+    /// peers.
     pub(crate) fn common(&self) -> &PeerCounters {
         &self.shares()[0].peers[0]
     }
 
-    /// Gives a peer a slot, and returns its offset; 0, the common slot, if there is none.
+    /// Gives a peer a slot, and returns the slot's offset. Returns 0, the common slot, if no slot
+    /// is left.
     #[cold]
     pub(crate) fn take(&self, proc: u64) -> u32 {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -218,12 +223,13 @@ impl CounterTable {
         };
         let peer = &self.shares()[0].peers[number as usize];
         peer.proc.store(proc, Ordering::Relaxed);
-        // Release: whose slot it is was written before, as a reader of the file expects.
+        // Release: a reader of the file expects that the slot's process was written before.
         self.front().used.store(slots.used, Ordering::Release);
         number * SLOT as u32
     }
 
-    /// Whether a slot that was never used has memory; allocates it if the slot is the first of its page.
+    /// Whether a slot that was never used has memory. If the slot is the first of its page, allocates
+    /// the page.
     fn has_page(&self, number: u32) -> bool {
         let Memory::File(file) = &self.memory else {
             return true;
@@ -236,7 +242,8 @@ impl CounterTable {
         shares.all(|share| allocate(file, start_of(share) + at, PAGE).is_ok())
     }
 
-    /// Takes a peer's slot back and adds its counts to the common slot. No operation to the peer is outstanding.
+    /// Takes a peer's slot back, and adds its counts to the common slot. No operation to the peer is
+    /// outstanding.
     #[cold]
     pub(crate) fn give_back(&self, offset: u32) {
         if offset == 0 || self.file.is_some() {
@@ -252,13 +259,13 @@ impl CounterTable {
         let peer = &self.shares()[0].peers[number as usize];
         peer.proc.store(NO_PEER, Ordering::Relaxed);
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        // Without memory for the number the slot stays unused.
+        // If there is no memory for the number, the slot stays unused.
         if slots.free.try_reserve(1).is_ok() {
             slots.free.push(number);
         }
     }
 
-    /// Adds what was counted for all peers.
+    /// Adds the counts of all peers to `stats`.
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         let used = self.front().used.load(Ordering::Relaxed) as usize;
         let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
@@ -278,7 +285,8 @@ impl CounterTable {
 }
 
 impl CounterTable {
-    /// Appends a line to the file that was asked for. A failure is logged; the transport closes nevertheless.
+    /// Appends a line to the requested file. If this fails, the failure is logged, and the transport closes
+    /// nevertheless.
     pub(crate) fn write(&self) {
         let Some(path) = &self.file else { return };
         let mut line = report::line(self.front(), self.shares());
@@ -294,7 +302,8 @@ impl CounterTable {
 
 impl Drop for CounterTable {
     fn drop(&mut self) {
-        // SAFETY: `file` mapped the memory with this size, or `heap` allocated it with this layout, and nothing uses it any more.
+        // SAFETY: `file` mapped the memory with this size, or `heap` allocated it with this layout, and nothing uses it
+        // afterwards.
         unsafe {
             match &self.memory {
                 Memory::File(_) => {
@@ -311,7 +320,7 @@ impl Drop for CounterTable {
     }
 }
 
-/// Counters of a slot.
+/// Number of counters in a slot.
 const WORDS: usize = SLOT / 8 - 1;
 
 /// All counters of a slot.
@@ -336,7 +345,8 @@ fn words(peer: &PeerCounters) -> [&AtomicU64; WORDS] {
     ]
 }
 
-/// A file with the memory of its first page, its last page, and the first page of each share; `take` allocates the others.
+/// Makes a file that has memory for its first page, its last page, and the first page of each share. `take` allocates the
+/// other pages.
 fn file(shares: usize) -> io::Result<(Memory, NonNull<c_void>)> {
     let file = sys::memory_file(NAME)?;
     allocate(&file, start_of(shares) - PAGE, PAGE)?;

@@ -13,14 +13,15 @@ use crate::peer::share::{PAIRS, Share};
 
 /// Mark of a peer from which a get was made, for providers whose fetching atomics need this (`Policy::fetch_alone`).
 pub(crate) const WAS_READ: u8 = 1;
-/// Mark of a peer to which an operation was posted through the provider although its route says otherwise (device memory).
+/// Mark of a peer to which an operation was posted through the provider against its route (device memory).
 pub(crate) const OFF_ROUTE: u8 = 2;
-/// Mark of a peer on this machine, maybe in another container.
+/// Mark of a peer on this machine, perhaps in another container.
 pub(crate) const SAME_MACHINE: u8 = 4;
 /// Mark of a peer at which a part of an outstanding operation completed. The counts do not change until the whole operation
 /// completes.
 pub(crate) const PART: u8 = 8;
-/// Mark of a peer to which an operation waits for a copy of this process. This time does not count as the peer's silence.
+/// Mark of a peer to which an operation waits for a copy that this process makes. This time does not count as the peer's
+/// silence.
 pub(crate) const COPY: u8 = 16;
 /// Mark of a peer whose address was removed from the provider's address vector.
 pub(crate) const REMOVED: u8 = 32;
@@ -31,40 +32,40 @@ pub(crate) const REMOVED: u8 = 32;
 /// peer is the first field of a `LocalPeer`.
 #[repr(C, align(16))]
 pub struct Endpoint {
-    /// The provider's address of the peer.
+    /// The peer's address in the provider's address vector.
     pub(crate) address: fi_addr_t,
-    /// The process in the host's numbering.
+    /// The peer's process number in the host's numbering.
     pub(crate) proc: u64,
-    /// Operations outstanding to the peer: all of them with one share (`peer::share`), else only the phase.
+    /// The operations outstanding to the peer. With several shares (`peer::share`), only the phase is used here.
     count: OutstandingCount,
     /// Number of operations without callback that failed since the last flush.
     pub(crate) lost: AtomicU32,
-    /// 0, or the status of every further operation because the peer is gone.
+    /// 0, or the status that every further operation gets because the peer failed.
     failed: AtomicI16,
-    /// Number of connects without a release. Guarded by the peers' lock.
+    /// Number of connects minus number of releases. The peers' lock guards it.
     pub(super) connected: AtomicU16,
-    /// Where the peer's counters are: the offset of its slot in a share, in bytes (`peer::counters`).
+    /// The offset in bytes of the peer's slot of counters in a share (`peer::counters`).
     pub(crate) counters: u32,
     /// The process id of a local peer, whose endpoint is the first field of a [`LocalPeer`]; 0 for a remote peer.
     pid: u32,
-    /// A [`Transfers`].
+    /// A value of [`Transfers`].
     transfers: AtomicU8,
-    /// What is known of the peer, or was done to it: [`SAME_MACHINE`], [`WAS_READ`], [`OFF_ROUTE`], [`REMOVED`] and those of
+    /// The peer's marks: [`SAME_MACHINE`], [`WAS_READ`], [`OFF_ROUTE`], [`REMOVED`], and the marks of
     /// [`part_completed`](Endpoint::part_completed) and [`waits_for_copy`](Endpoint::waits_for_copy).
     marks: AtomicU8,
-    /// The last share, where there are several; else 0.
+    /// The last share's number if there are several shares, otherwise 0.
     pub(super) last_share: u8,
-    /// An [`Atomics`].
+    /// A value of [`Atomics`].
     atomics: AtomicU8,
 }
 
-/// A local peer, with the data that reaches its process: 64 bytes, one cache line.
+/// A local peer, with the data for access to its process. It takes 64 bytes, one cache line.
 #[repr(C, align(64))]
 pub(crate) struct LocalPeer {
     pub(crate) endpoint: Endpoint,
-    /// Depends on `atomics`: the value that identifies the segment, or the address of the ring.
+    /// The nonce of the segment, or the address of the ring, depending on `atomics`.
     link: AtomicU64,
-    /// When the process started (`ProcessId::started`).
+    /// The start time of the process (`ProcessId::started`).
     started: u32,
     /// The peer's descriptor of its segment, or 0.
     segment: u32,
@@ -76,8 +77,8 @@ const _: () = assert!(
 );
 
 impl LocalPeer {
-    /// A local peer that is connected once. The process id must not be 0. `segment` is its descriptor of its segment, and
-    /// the segment's nonce, for [`Atomics::Unclaimed`].
+    /// A local peer that is connected once. Its process id must not be 0. `segment` is the peer's descriptor of its
+    /// segment and the segment's nonce, for [`Atomics::Unclaimed`].
     pub(crate) fn new(
         address: fi_addr_t,
         proc: u64,
@@ -116,7 +117,7 @@ impl Endpoint {
         }
     }
 
-    /// The pair in which a context's operations to this peer count. `threaded` is whether calls may overlap.
+    /// The pair that counts a context's operations to this peer. `threaded` says whether calls may overlap.
     #[inline(always)]
     pub(crate) fn pair(&self, share: Share, threaded: bool) -> &Pair {
         let shared = match threaded {
@@ -147,14 +148,14 @@ impl Endpoint {
         self.total().is_idle()
     }
 
-    /// Operations outstanding to the peer, of all shares.
+    /// The operations outstanding to the peer, over all shares.
     #[inline]
     pub(crate) fn total(&self) -> Total<'_> {
         if self.last_share == 0 {
             return self.count.total();
         }
         let pairs = usize::from(self.last_share) + 1;
-        // SAFETY: the table set the number of shares that it has (`Endpoints::insert`).
+        // SAFETY: the table set the number of its shares (`Endpoints::insert`).
         unsafe {
             let first = Share::of_several(0).pair_of(self);
             self.count.total_of(first.unwrap_unchecked(), pairs, PAIRS)
@@ -173,17 +174,18 @@ impl Endpoint {
         Some(())
     }
 
-    /// Undoes one connect, unless it is the last. Returns false for the last one. The caller holds the peers' lock.
+    /// Undoes one connect, unless it is the last one. Returns false for the last one. The caller holds the peers'
+    /// lock.
     pub(crate) fn disconnect_unless_last(&self) -> bool {
         let connected = self.connected.load(Ordering::Relaxed);
         if connected > 1 {
             self.connected.store(connected - 1, Ordering::Relaxed);
         }
-        // A rail's peer may have failed meanwhile, and is not connected then.
+        // A rail's peer may have failed meanwhile, and is then not connected.
         connected != 1
     }
 
-    /// The process in the host's numbering.
+    /// The peer's process number in the host's numbering.
     pub fn proc(&self) -> u64 {
         self.proc
     }
@@ -206,7 +208,7 @@ impl Endpoint {
         })
     }
 
-    /// What makes puts and gets.
+    /// The carrier of puts and gets.
     #[inline]
     pub(crate) fn transfers(&self) -> Transfers {
         match self.transfers.load(Ordering::Relaxed) {
@@ -222,17 +224,17 @@ impl Endpoint {
     /// Whether the provider makes puts and gets.
     ///
     /// # Safety
-    /// `T` is false only where calls never overlap.
+    /// `T` is false only if calls never overlap.
     #[inline(always)]
     pub unsafe fn sends_transfers_by_fabric<const T: bool>(&self) -> bool {
         // SAFETY: the caller guarantees `T`.
         unsafe { is::<T>(&self.transfers, Transfers::Fabric as u8) }
     }
 
-    /// Whether the kernel makes puts and gets, or the peer through its ring.
+    /// Whether CMA makes puts and gets, or the peer through its ring.
     ///
     /// # Safety
-    /// `T` is false only where calls never overlap.
+    /// `T` is false only if calls never overlap.
     #[inline(always)]
     pub(crate) unsafe fn sends_transfers_on_node<const T: bool>(&self) -> bool {
         // SAFETY: the caller guarantees `T`.
@@ -242,17 +244,17 @@ impl Endpoint {
     /// Whether small puts and gets travel as messages.
     ///
     /// # Safety
-    /// `T` is false only where calls never overlap.
+    /// `T` is false only if calls never overlap.
     #[inline(always)]
     pub(crate) unsafe fn sends_transfers_by_message<const T: bool>(&self) -> bool {
         // SAFETY: the caller guarantees `T`.
         unsafe { is::<T>(&self.transfers, Transfers::Message as u8) }
     }
 
-    /// Whether the peer has a ring, by which atomics and small transfers go.
+    /// Whether the peer has a ring for atomics and small transfers.
     ///
     /// # Safety
-    /// `T` is false only where calls never overlap.
+    /// `T` is false only if calls never overlap.
     #[inline(always)]
     pub(crate) unsafe fn has_ring<const T: bool>(&self) -> bool {
         // SAFETY: the caller guarantees `T`.
@@ -262,7 +264,7 @@ impl Endpoint {
     /// Whether atomics travel as messages.
     ///
     /// # Safety
-    /// `T` is false only where calls never overlap.
+    /// `T` is false only if calls never overlap.
     #[inline(always)]
     pub(crate) unsafe fn sends_atomics_by_message<const T: bool>(&self) -> bool {
         // SAFETY: the caller guarantees `T`.
@@ -284,24 +286,25 @@ impl Endpoint {
         self.has(mark) && self.marks.fetch_and(!mark, Ordering::Relaxed) & mark != 0
     }
 
-    /// Notes that a part of an operation to the peer completed, though not the operation.
+    /// Records that a part of an operation to the peer completed, but not the whole operation.
     pub(crate) fn part_completed(&self) {
         self.mark_once(PART);
     }
 
-    /// Notes that an operation to the peer waits for a copy of this process, not for the peer.
+    /// Records that an operation to the peer waits for a copy that this process makes, not for the
+    /// peer.
     pub(crate) fn waits_for_copy(&self) {
         self.mark_once(COPY);
     }
 
-    /// Adds a mark, without a locked instruction if the peer has it.
+    /// Adds a mark. Uses no locked instruction if the peer already has the mark.
     fn mark_once(&self, mark: u8) {
         if !self.has(mark) {
             self.mark(mark);
         }
     }
 
-    /// Changes what makes puts and gets from now on.
+    /// Changes the carrier of puts and gets.
     pub(crate) fn set_transfers(&self, transfers: Transfers) {
         self.transfers.store(transfers as u8, Ordering::Relaxed);
     }
@@ -311,13 +314,14 @@ impl Endpoint {
         self.local_peer().map_or(0, |local| local.segment)
     }
 
-    /// The process id for CMA, for [`Transfers::Kernel`].
+    /// The process id of the peer for CMA, with [`Transfers::Kernel`].
     #[inline]
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// What executes atomics. It changes only from [`Atomics::Unclaimed`], under the lock of the rings.
+    /// The executor of atomics. It changes only from [`Atomics::Unclaimed`], under the lock of the
+    /// rings.
     #[inline]
     pub(crate) fn atomics(&self) -> Atomics {
         match self.atomics.load(Ordering::Relaxed) {
@@ -332,22 +336,23 @@ impl Endpoint {
     /// Whether the provider executes atomics.
     ///
     /// # Safety
-    /// `T` is false only where calls never overlap.
+    /// `T` is false only if calls never overlap.
     #[inline(always)]
     pub unsafe fn sends_atomics_by_fabric<const T: bool>(&self) -> bool {
         // SAFETY: the caller guarantees `T`.
         unsafe { is::<T>(&self.atomics, Atomics::Fabric as u8) }
     }
 
-    /// Whether operations to the peer may be outstanding at the provider. Under the context's lock, `false` is final for a peer
-    /// whose ring is claimed, unless it leaves its route: such posts check under the lock that the endpoints are open.
+    /// Whether operations to the peer may be outstanding at the provider. Under the context's lock, `false` is final for a
+    /// peer whose ring is claimed, except for posts against its route. These posts check under the lock that the endpoints
+    /// are open.
     pub(crate) fn uses_provider(&self) -> bool {
         matches!(self.transfers(), Transfers::Fabric | Transfers::Message)
             || matches!(self.atomics(), Atomics::Fabric | Atomics::Message)
             || self.has(OFF_ROUTE)
     }
 
-    /// Settles what executes atomics, with the value of [`link`](LocalPeer::link) that belongs to it.
+    /// Fixes the executor of atomics, together with the value of [`link`](LocalPeer::link) for it.
     pub(crate) fn settle_atomics(&self, atomics: Atomics, link: u64) {
         if let Some(local) = self.local_peer() {
             local.link.store(link, Ordering::Relaxed);
@@ -361,12 +366,12 @@ impl Endpoint {
     /// The peer is local.
     #[inline(always)]
     pub(crate) unsafe fn link_of_local(&self) -> u64 {
-        // SAFETY: the caller guarantees that the peer is local, so it has one.
+        // SAFETY: the caller guarantees that the peer is local, so it has this field.
         let local = unsafe { self.local_peer().unwrap_unchecked() };
         local.link.load(Ordering::Relaxed)
     }
 
-    /// The value that identifies the peer's segment, for [`Atomics::Unclaimed`].
+    /// The nonce of the peer's segment, for [`Atomics::Unclaimed`].
     pub(crate) fn nonce(&self) -> u64 {
         self.local_peer()
             .map_or(0, |local| local.link.load(Ordering::Relaxed))
@@ -375,19 +380,19 @@ impl Endpoint {
     /// Whether the peer has not failed.
     ///
     /// # Safety
-    /// `T` is false only where calls never overlap.
+    /// `T` is false only if calls never overlap.
     #[inline(always)]
     pub(crate) unsafe fn is_well<const T: bool>(&self) -> bool {
         if T {
             self.failed.load(Ordering::Relaxed) == 0
         } else {
-            // SAFETY: calls do not overlap where `T` is false, so no other thread writes the field during this call.
-            // A plain read compiles to a compare with memory.
+            // SAFETY: if `T` is false, calls do not overlap, so no other thread writes the field during this call. A
+            // plain read compiles to a compare with memory.
             unsafe { *self.failed.as_ptr() == 0 }
         }
     }
 
-    /// The status of operations to this peer if it is gone.
+    /// The status that operations to this peer get because it failed; `None` if it has not failed.
     #[inline]
     pub fn failure(&self) -> Option<Status> {
         match self.failed.load(Ordering::Relaxed) {
@@ -396,7 +401,8 @@ impl Endpoint {
         }
     }
 
-    /// Marks the peer as gone; operations end with this status from now on. False if it is gone already.
+    /// Marks the peer as failed. Its operations end with this status from now on. Returns false if the
+    /// peer had already failed.
     pub(crate) fn fail(&self, status: Status) -> bool {
         const { assert!(Status::NOT_INITIALIZED.0 == Status::NOT_INITIALIZED.0 as i16 as i32) };
         // Release pairs with the fence in `wait_for_reports`.
@@ -407,7 +413,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a field holds this value.
+/// Whether a field has this value.
 ///
 /// # Safety
 /// `T` is false only if calls never overlap.
@@ -416,7 +422,7 @@ unsafe fn is<const T: bool>(field: &AtomicU8, value: u8) -> bool {
     if T {
         field.load(Ordering::Relaxed) == value
     } else {
-        // SAFETY: calls do not overlap where `T` is false, so no other thread writes the field during this call. A plain
+        // SAFETY: if `T` is false, calls do not overlap, so no other thread writes the field during this call. A plain
         // read compiles to a compare with memory.
         unsafe { *field.as_ptr() == value }
     }

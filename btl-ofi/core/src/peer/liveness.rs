@@ -7,7 +7,7 @@ use crate::base::cma::Refused;
 use crate::base::sys;
 use crate::peer::reach::Probe;
 
-/// A process on this node: its id and its start time, because ids are reused.
+/// A process of this node: its id and its start time, because ids are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessId {
     pub(crate) pid: u32,
@@ -16,10 +16,10 @@ pub(crate) struct ProcessId {
 }
 
 impl ProcessId {
-    /// This process. `started` is 0 where `/proc` cannot be read.
+    /// This process. `started` is 0 if `/proc` cannot be read.
     pub(crate) fn own() -> ProcessId {
         let pid = std::process::id();
-        // Where `/proc` shows other ids, this process has no thread of that id.
+        // If `/proc` shows other process ids, this process has no thread with this id.
         let own = stat(&format!("/proc/self/task/{pid}")).or_else(|| stat("/proc/self"));
         ProcessId {
             pid,
@@ -27,7 +27,7 @@ impl ProcessId {
         }
     }
 
-    /// The state of the process. If `/proc` cannot be read, or shows other process ids than this process has, the process
+    /// The state of the process. If `/proc` cannot be read or shows other process ids than this process has, the process
     /// counts as running until it is reaped.
     pub(crate) fn state(self) -> State {
         if sys::find_process(self.pid).is_err_and(|e| e.code == libc::ESRCH) {
@@ -38,7 +38,7 @@ impl ProcessId {
         }
         match thread(self.pid) {
             Some(s) if self.started != 0 && s.started != self.started => State::Gone,
-            // The main thread has ended. The process lives while another thread runs.
+            // The main thread has ended. The process lives as long as another thread runs.
             Some(Stat {
                 state: b'Z' | b'X', ..
             }) => match self.threads().into_iter().flatten().find_map(living) {
@@ -54,7 +54,8 @@ impl ProcessId {
         }
     }
 
-    /// The ids of its threads; `None` where `/proc` shows other process ids than this process has.
+    /// The ids of the process's threads; `None` if `/proc` shows other process ids than this
+    /// process has.
     pub(crate) fn threads(self) -> Option<impl Iterator<Item = u32>> {
         let shown = shows_own_ids().then(|| sys::threads(&self.pid.to_string()))?;
         Some(shown.into_iter().flatten().flatten())
@@ -70,26 +71,27 @@ fn living(id: u32) -> Option<u8> {
 /// State of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It runs or waits, or nothing else is known of it.
+    /// The process runs or waits, or its state is unknown.
     Runs,
-    /// It is stopped, and may continue.
+    /// The process is stopped and may continue.
     Stopped,
-    /// It no longer exists, or is a zombie.
+    /// The process no longer exists, or is a zombie.
     Gone,
 }
 
 /// The result of a check of a peer's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// The process has this state, and the transport that was connected is still there as far as can be seen.
+    /// The process has this state, and the connected transport still exists as far as this can be seen.
     Is(State),
-    /// The process has this state, and the kernel refuses access to its memory.
+    /// The process has this state, and the kernel refuses CMA to its memory.
     Closed(State, Refused),
-    /// The process runs without that transport: it executed another program, or closed the transport.
+    /// The process runs without the connected transport: it executed another program, or closed the
+    /// transport.
     Changed,
 }
 
-/// Checks a process, and its memory if its probe was readable before.
+/// Checks a process. If its probe was readable before, also checks its memory.
 pub(crate) fn standing(process: ProcessId, probe: Option<Probe>) -> Standing {
     let state = process.state();
     let (Some(probe), State::Runs | State::Stopped) = (probe, state) else {
@@ -99,8 +101,8 @@ pub(crate) fn standing(process: ProcessId, probe: Option<Probe>) -> Standing {
         Ok(true) => Standing::Is(state),
         Ok(false) | Err(Refused(libc::EFAULT)) => Standing::Changed,
         Err(Refused(libc::ESRCH)) => {
-            // The main thread has no memory any more. The process lives if another thread has memory; otherwise it is
-            // about to become a zombie. If its threads cannot be listed, the process counts as running until it is
+            // The main thread has no memory any more. The process lives if another thread has memory; otherwise it
+            // will soon be a zombie. If its threads cannot be listed, the process counts as running until it is
             // reaped.
             let closed = Standing::Closed(state, Refused(libc::ESRCH));
             let Some(threads) = process.threads() else {
@@ -142,18 +144,20 @@ impl Standing {
     }
 }
 
-/// A number that is equal for processes that share a kernel and a process-id namespace. Clones of a virtual machine may have
-/// equal numbers. 0 if it cannot be known.
+/// A number that is equal for processes that share a kernel and a process-id namespace. Clones of a virtual machine may
+/// have equal numbers. The number is 0 if it is unknown.
 pub(crate) fn node() -> u64 {
     namespace("/proc/self/ns/pid")
 }
 
-/// Likewise for processes that share a kernel and a network namespace. Clones of a virtual machine may have equal numbers.
+/// A number that is equal for processes that share a kernel and a network namespace. Clones of a virtual machine may have
+/// equal numbers.
 pub(crate) fn network() -> u64 {
     namespace("/proc/self/ns/net")
 }
 
-/// Likewise for processes that share a kernel, in containers too. Clones of a virtual machine may have equal numbers.
+/// A number that is equal for processes that share a kernel, even in different containers. Clones of a virtual machine may
+/// have equal numbers.
 pub(crate) fn machine() -> u64 {
     boot().map_or(0, |boot| number(&boot))
 }
@@ -165,13 +169,13 @@ fn namespace(link: &str) -> u64 {
     }
 }
 
-/// The boot id, which the kernel chooses when it starts.
+/// The boot id, which the kernel chooses at its start.
 fn boot() -> Option<String> {
     let boot = sys::read("/proc/sys/kernel/random/boot_id").ok()?;
     Some(String::from_utf8_lossy(&boot).trim().to_owned())
 }
 
-/// A hash of identifying data: every process of one build computes the same hash.
+/// A hash of identifying data. Every process of one build computes the same hash.
 fn number(of: &impl std::hash::Hash) -> u64 {
     use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
     BuildHasherDefault::<DefaultHasher>::default().hash_one(of)
@@ -182,9 +186,9 @@ struct Stat {
     started: u32,
 }
 
-/// Whether `/proc` shows the process ids of this process's namespace. In a container that sees the outer `/proc`, an id
-/// names an unrelated process there. The line `NSpid` lists a process's ids, from the namespace of `/proc` to the process's
-/// own.
+/// Whether `/proc` shows the process ids of this process's namespace. In a container that sees the outer `/proc`, this
+/// process's ids name unrelated processes there. The line `NSpid` lists a process's ids, from the namespace of `/proc` down
+/// to the process's own.
 fn shows_own_ids() -> bool {
     let status = sys::read("/proc/self/status").unwrap_or_default();
     let status = String::from_utf8_lossy(&status);
@@ -194,8 +198,8 @@ fn shows_own_ids() -> bool {
     ids.is_none_or(|ids| ids.split_ascii_whitespace().count() == 1)
 }
 
-/// The state of a process's main thread, or of another thread. Does not read `/proc/<pid>/stat`: QEMU, which runs programs
-/// of other processors, emulates this file for the program's own process, with another start time.
+/// The state of a process's main thread, or of another thread. Does not read `/proc/<pid>/stat`: QEMU, when it runs
+/// programs for other processors, emulates this file for the program's own process with another start time.
 fn thread(id: u32) -> Option<Stat> {
     stat(&format!("/proc/{id}/task/{id}"))
 }

@@ -25,20 +25,20 @@ use crate::peer::address::{MAX_INTERFACE_NAME, MAX_INTERFACES};
 pub(crate) struct Networks {
     /// See [`crate::peer::liveness::network`].
     pub(crate) namespace: u64,
-    /// The address of its endpoint; `None` if that is no IP address.
+    /// The address of the process's endpoint; `None` if it is no IP address.
     pub(crate) endpoint: Option<IpAddr>,
-    /// Its usable interfaces, the preferred first.
+    /// The process's usable interfaces, in order of preference.
     pub(crate) interfaces: Vec<Interface>,
 }
 
-/// How two processes meet.
+/// The way in which two processes reach each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meeting {
-    /// Their addresses are no IP addresses, so nothing is known.
+    /// Their addresses are no IP addresses, so this is unknown.
     Unknown,
-    /// They share a network namespace, and so a node.
+    /// They share a network namespace, and therefore a node.
     Namespace,
-    /// They share a network, or the user says that routers connect them.
+    /// They share a network, or the user states that routers connect them.
     Network,
     /// They share no network, but the kernel knows a route.
     Route,
@@ -67,13 +67,13 @@ impl Networks {
         }
     }
 
-    /// The address of the endpoint, for the end of a message; empty if it is no IP address.
+    /// The address of the endpoint as the end of a message; empty if it is no IP address.
     pub(crate) fn place(&self) -> String {
         let address = self.endpoint.map(|address| format!(", address {address}"));
         address.unwrap_or_default()
     }
 
-    /// The addresses that tell a node from others.
+    /// The addresses that distinguish a node from others.
     fn distinctive(&self) -> impl Iterator<Item = &Interface> {
         self.interfaces.iter().filter(|i| i.kind.reaches_nodes())
     }
@@ -82,9 +82,9 @@ impl Networks {
         self.interfaces.iter().any(|i| i.address == address)
     }
 
-    /// Whether two processes share a network namespace. Clones of a virtual machine have equal numbers, but other addresses;
-    /// of one namespace, interfaces may come and go between two processes' looks at it. Where `/proc` hides the number,
-    /// the addresses decide.
+    /// Whether two processes share a network namespace. Clones of a virtual machine have equal numbers, but other
+    /// addresses. In one namespace, interfaces may appear and disappear between the times when the two processes list them.
+    /// If `/proc` hides the number, the addresses decide.
     fn is_namespace_of(&self, other: &Networks) -> bool {
         if self.namespace == 0 || other.namespace == 0 {
             return self.interfaces == other.interfaces;
@@ -97,7 +97,7 @@ impl Networks {
         self.namespace == other.namespace && (alone || own.any(|i| other.has(i.address)))
     }
 
-    /// The networks that both have and on which they have different addresses.
+    /// The networks that both processes have, with different addresses.
     fn in_common(&self, other: &Networks) -> Vec<Network> {
         let shared = self.distinctive().filter(|own| {
             let mut others = other.distinctive();
@@ -112,16 +112,16 @@ impl Networks {
         networks
     }
 
-    /// Whether the network of the interface that has the address `own` contains another address.
+    /// Whether the network of the interface with the address `own` contains another address.
     pub(crate) fn shares(&self, own: IpAddr, address: IpAddr) -> bool {
         let mut own = self.interfaces.iter().filter(|i| i.address == own);
         own.any(|i| i.shares(address))
     }
 }
 
-/// Pairs interfaces of this process with interfaces of a peer. By IP addresses, an interface gets the peer's first interface
-/// on its network that has no partner yet; without IP addresses, the one with the same number. The two sides may assume
-/// different sizes of the network, and still agree.
+/// Pairs interfaces of this process with interfaces of a peer. With IP addresses, an interface gets the peer's first
+/// interface on its network that has no partner yet. Without IP addresses, it gets the interface with the same number. The
+/// two sides agree even if they assume different sizes of the network.
 pub(crate) fn pair(
     networks: &Networks,
     own: &[Option<IpAddr>],
@@ -140,7 +140,7 @@ pub(crate) fn pair(
     pairs.collect()
 }
 
-/// Whether two processes meet; the error is the reason, and what to do.
+/// Checks whether two processes reach each other. The error contains the reason and advice.
 pub(crate) fn meet(own: &Networks, peer: &Networks, lists: &Lists) -> Result<Meeting, String> {
     let (Some(here), Some(there)) = (own.endpoint, peer.endpoint) else {
         return Ok(Meeting::Unknown);
@@ -178,7 +178,7 @@ pub(crate) fn meet(own: &Networks, peer: &Networks, lists: &Lists) -> Result<Mee
     }
 }
 
-/// Why an address is useless for other nodes; `None` if it may be useful.
+/// The reason why an address is useless for other nodes; `None` if it may be useful.
 fn confined(address: IpAddr) -> Option<&'static str> {
     if address.is_loopback() {
         Some("a loopback address")
@@ -191,7 +191,7 @@ fn confined(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The parameter to set, and the addresses of both sides.
+/// Names the parameter to set, and the addresses of both sides.
 fn advice(own: &Networks, peer: &Networks) -> String {
     let common = own.in_common(peer);
     let advice = match common.first() {

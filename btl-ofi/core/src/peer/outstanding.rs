@@ -16,15 +16,15 @@ use std::marker::PhantomData;
 
 use crate::base::sync::{AtomicU32, Ordering};
 
-/// The counter in which an operation counts: 0 or 1.
+/// The counter that counts an operation: 0 or 1.
 pub(crate) type Phase = u32;
 
-/// Outstanding operations, by phase.
+/// Counts of outstanding operations, by phase.
 #[derive(Debug)]
 pub(crate) struct Pair([AtomicU32; 2]);
 
-/// Outstanding operations of one context or one peer: the phase, and a pair. A peer may have other pairs elsewhere
-/// (`peer::share`); then its own is not used.
+/// The outstanding operations of one context or one peer: the phase, and a pair of counters. A peer may have other
+/// pairs elsewhere (`peer::share`); then the pair here is not used.
 #[derive(Debug)]
 pub(crate) struct OutstandingCount {
     phase: AtomicU32,
@@ -37,7 +37,7 @@ pub(crate) struct Total<'a> {
     phase: &'a AtomicU32,
     first: *const Pair,
     number: usize,
-    /// Bytes from one pair to the next.
+    /// Distance in bytes from one pair to the next.
     stride: usize,
     pairs: PhantomData<&'a Pair>,
 }
@@ -46,8 +46,8 @@ pub(crate) struct Total<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark(u32);
 
-/// The operations outstanding in the older of the two phases. No operation is added to that phase, so its count falls
-/// with every completion.
+/// The operations outstanding in the older one of the two phases. No operation is added to that phase, so its count
+/// falls with every completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Backlog {
     phase: u32,
@@ -57,7 +57,7 @@ pub(crate) struct Backlog {
 impl Backlog {
     /// Whether an operation completed between `earlier` and `self`.
     pub(crate) fn is_less_than(self, earlier: Backlog) -> bool {
-        // The phase advances only when all operations of the older phase are done.
+        // The phase advances only after all operations of the older phase are done.
         self.phase != earlier.phase || self.count < earlier.count
     }
 }
@@ -67,7 +67,7 @@ impl Pair {
         Pair([AtomicU32::new(0), AtomicU32::new(0)])
     }
 
-    /// Counts `n` operations of `phase` as done. Called after their callbacks.
+    /// Counts `n` operations of `phase` as done. Called after the operations' callbacks.
     #[inline]
     pub(crate) fn lower(&self, phase: Phase, n: u32, threaded: bool) {
         let count = &self.0[(phase & 1) as usize];
@@ -83,14 +83,14 @@ impl Pair {
         }
     }
 
-    /// Operations outstanding in one phase.
+    /// Number of operations outstanding in one phase.
     #[inline]
     pub(crate) fn outstanding_in(&self, phase: Phase) -> u32 {
         // Acquire pairs with the Release in `lower`: this thread sees the writes of the callbacks.
         self.0[(phase & 1) as usize].load(Ordering::Acquire)
     }
 
-    /// Operations outstanding now: the sum of two separate reads.
+    /// Number of operations outstanding now: the sum of two separate reads.
     #[inline]
     pub(crate) fn outstanding(&self) -> u32 {
         self.outstanding_in(0).wrapping_add(self.outstanding_in(1))
@@ -105,7 +105,7 @@ impl OutstandingCount {
         }
     }
 
-    /// Operations outstanding in the count's own pair.
+    /// Number of operations outstanding in the count's own pair.
     #[inline]
     pub(crate) fn outstanding(&self) -> u32 {
         self.pair.outstanding()
@@ -117,8 +117,8 @@ impl OutstandingCount {
         &self.pair
     }
 
-    /// Counts an operation that is about to be posted. The caller later passes the result to [`Pair::lower`], of the same pair.
-    /// `threaded` is false where calls never overlap; then no locked instruction is used.
+    /// Counts an operation that is about to be posted. The caller later passes the result to [`Pair::lower`] of the same
+    /// pair. `threaded` is false if calls never overlap; then no locked instruction is used.
     #[inline]
     pub(crate) fn raise(&self, pair: &Pair, threaded: bool) -> Phase {
         if threaded {
@@ -149,17 +149,17 @@ impl OutstandingCount {
         }
     }
 
-    /// The phase and the own pair.
+    /// The phase and the count's own pair.
     #[inline(always)]
     pub(crate) fn total(&self) -> Total<'_> {
         // SAFETY: the pair lives as long as the count.
         unsafe { self.total_of(&self.pair, 1, 0) }
     }
 
-    /// The phase and `number` pairs, one every `stride` bytes.
+    /// The phase and `number` pairs at distances of `stride` bytes.
     ///
     /// # Safety
-    /// The pairs live as long as the count.
+    /// The pairs live at least as long as the count.
     #[inline(always)]
     pub(crate) unsafe fn total_of(
         &self,
@@ -181,18 +181,18 @@ impl<'a> Total<'a> {
     /// All pairs.
     #[inline(always)]
     pub(crate) fn pairs(self) -> impl Iterator<Item = &'a Pair> {
-        // SAFETY: `total_of`'s caller guarantees that many pairs.
+        // SAFETY: the caller of `total_of` guarantees this number of pairs.
         (0..self.number).map(move |i| unsafe { &*self.first.byte_add(i * self.stride) })
     }
 
-    /// Operations outstanding now: the sum of separate reads.
+    /// Number of operations outstanding now: the sum of separate reads.
     #[inline]
     pub(crate) fn outstanding(self) -> u32 {
         self.pairs()
             .fold(0, |sum: u32, pair| sum.wrapping_add(pair.outstanding()))
     }
 
-    /// Operations outstanding in the phase before the current one.
+    /// The operations outstanding in the phase before the current one.
     pub(crate) fn backlog(self) -> Backlog {
         // Acquire pairs with the exchange in `settle`.
         let phase = self.phase.load(Ordering::Acquire);
@@ -204,11 +204,11 @@ impl<'a> Total<'a> {
         }
     }
 
-    /// Whether no operation of those that the calling thread issued before is outstanding, nor any other: the common case of
-    /// [`settle`](Self::settle).
+    /// Whether no operation is outstanding, neither of those that the calling thread issued before nor any other. This is
+    /// the common case of [`settle`](Self::settle).
     #[inline]
     pub(crate) fn is_idle(self) -> bool {
-        // The caller's operations were raised in one of a pair's two phases before this read.
+        // The caller's operations were counted in one of a pair's two phases before this read.
         self.pairs()
             .all(|pair| pair.outstanding_in(0) == 0 && pair.outstanding_in(1) == 0)
     }
@@ -221,14 +221,14 @@ impl<'a> Total<'a> {
     }
 
     /// Whether all operations that the calling thread issued before `mark` are done. Advances the phase if possible.
-    /// If false, the caller makes progress and calls again.
+    /// If it returns false, the caller makes progress and calls again.
     #[inline]
     pub(crate) fn settle(self, mark: Mark) -> bool {
         if self.is_idle() {
             return true;
         }
         loop {
-            // SeqCst on the phase and the counters: as in `raise_among_others`.
+            // SeqCst on the phase and the counters, for the same reason as in `raise_among_others`.
             let phase = self.phase.load(Ordering::SeqCst);
             if phase.wrapping_sub(mark.0) >= 2 {
                 return true;
@@ -238,8 +238,8 @@ impl<'a> Total<'a> {
             if self.pairs().any(|pair| count(pair) != 0) {
                 return false;
             }
-            // If the exchange fails, another flush advanced the phase; the loop reads it again. It releases what this thread
-            // saw of callbacks to those that read the new phase.
+            // If the exchange fails, another flush advanced the phase, and the loop reads the phase again. The exchange
+            // releases this thread's view of callbacks to threads that read the new phase.
             let (set, fetch) = (Ordering::SeqCst, Ordering::SeqCst);
             let _ = self.phase.compare_exchange(phase, next, set, fetch);
         }

@@ -11,7 +11,7 @@ use crate::peer::endpoint::Endpoint;
 pub(crate) struct Track {
     /// Index of the rail among the rails of this transport.
     pub(crate) rail: usize,
-    /// Index of the rail on the peer's side; selects the key of the rail in the handles of the peer.
+    /// Index of the rail among the peer's rails. It selects the rail's key in the peer's handles.
     pub(crate) theirs: usize,
     /// The peer's endpoint on the rail.
     pub(crate) endpoint: NonNull<Endpoint>,
@@ -19,20 +19,21 @@ pub(crate) struct Track {
 
 // SAFETY: an endpoint is shared by all threads that use its transport; it lives until it is disconnected.
 unsafe impl Send for Track {}
-// SAFETY: as above; the other fields are plain numbers.
+// SAFETY: all threads that use a transport share its endpoints, which live until they are disconnected;
+// the other fields are plain numbers.
 unsafe impl Sync for Track {}
 
 /// The paths to a peer over further rails.
 pub(crate) type Tracks = [Option<Track>; MAX_RAILS - 1];
 
-/// The value of a word below that asks for a close, or that confirms a close.
+/// The value of a word of [`Fence`] that requests a close, or confirms it.
 pub(crate) const CLOSED: u64 = 1;
 
-/// Rails beyond the first.
+/// Maximum number of rails beyond the first.
 pub(crate) const FURTHER: usize = MAX_RAILS - 1;
 
-/// The words of all rails: first those that ask to close a rail, which peers write; then those that confirm a close,
-/// which peers read.
+/// The words of all rails. The first half request to close a rail, and peers write them. The second half confirm
+/// that a rail is closed, and peers read them.
 pub(crate) type Fence = [AtomicU64; 2 * FURTHER];
 
 /// Address of the word that asks a peer to close a rail.
@@ -43,7 +44,7 @@ pub(crate) fn asked_at(fence: Target, rail: usize) -> Target {
     }
 }
 
-/// Address of the word by which a peer confirms that a rail is closed.
+/// Address of the word with which a peer confirms that a rail is closed.
 pub(crate) fn closed_at(fence: Target, rail: usize) -> Target {
     asked_at(fence, FURTHER + rail)
 }

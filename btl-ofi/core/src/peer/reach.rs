@@ -21,7 +21,7 @@ use std::fs::File;
 use crate::base::cma::{self, Refused};
 use crate::base::sys;
 
-/// Number of CMA copies after which the failure detector reads the clock, for a host that never polls.
+/// After this many CMA copies, the failure detector reads the clock, for a host that never polls.
 pub(crate) const COPIES_PER_CHECK: u64 = 256;
 
 const SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
@@ -42,9 +42,9 @@ impl Probe {
         Ok(seen == self.value)
     }
 
-    /// Whether this process may read and write memory by CMA, as far as its own filters are concerned: tried on its own
-    /// probe. No other process's is written to, because its transport may close at any time and free the word. The kernel asks
-    /// for the same permission for both directions (`mm_access` in mm/process_vm_access.c).
+    /// Whether this process's own filters of system calls allow CMA in both directions. Tries both on its own probe. It
+    /// does not write to another process, because that process's transport may close at any time and free the word. The
+    /// kernel requires the same permission for both directions (`mm_access` in mm/process_vm_access.c).
     fn reach_own(self) -> Result<bool, Refused> {
         let own = std::process::id();
         if !self.is_in(own)? {
@@ -58,15 +58,15 @@ impl Probe {
     }
 }
 
-/// The data by which a local peer's memory is reached.
+/// The data for access to a local peer's memory.
 pub(crate) struct Reach {
     pub(crate) probe: Probe,
-    /// The peer's segment, opened at the connect: later the peer's process may not permit that.
+    /// The peer's segment. It is opened at the connect, because the peer's process may not permit this later.
     pub(crate) segment: Option<File>,
 }
 
-/// Permits CMA to this process if Yama requires that. Returns the reason if this process cannot reach any other process.
-/// `probe` belongs to this process.
+/// Permits CMA to this process if Yama requires that. Returns the reason if this process cannot access any other
+/// process. `probe` belongs to this process.
 pub(crate) fn prepare(probe: Probe) -> Option<String> {
     let scope = scope(SCOPE);
     if asks_for_consent(scope)
@@ -85,7 +85,7 @@ fn scope(path: &str) -> Option<u32> {
     str::from_utf8(&text).ok()?.trim().parse().ok()
 }
 
-/// Whether a process needs the consent of this process, unless it is an ancestor.
+/// Whether another process needs the consent of this process before CMA, unless it is an ancestor.
 fn asks_for_consent(scope: Option<u32>) -> bool {
     scope == Some(1)
 }
@@ -102,8 +102,8 @@ fn may_trace() -> bool {
         .is_some_and(|mask| mask >> CAP_SYS_PTRACE & 1 != 0)
 }
 
-/// The reason why this process can reach no other; `None` if it can. `own` is the result of CMA to this process
-/// itself, which shows filters of system calls.
+/// The reason why this process can access no other process; `None` if it can. `own` is the result of CMA to
+/// this process itself, which reveals filters of system calls.
 fn obstacle(scope: Option<u32>, may_trace: bool, own: Result<bool, Refused>) -> Option<String> {
     match (scope, own) {
         (Some(2), _) if !may_trace => Some(format!(
@@ -125,7 +125,7 @@ fn error(errno: i32) -> std::io::Error {
     std::io::Error::from_raw_os_error(errno)
 }
 
-/// The reason why a peer cannot be reached, as text for the user.
+/// The reason why a peer cannot be accessed, as text for the user.
 pub(crate) fn reason(found: Result<bool, Refused>) -> String {
     match found {
         Ok(_) => String::from("its memory does not hold what it announced"),
@@ -146,8 +146,8 @@ pub(crate) fn reason(found: Result<bool, Refused>) -> String {
     }
 }
 
-/// A random value that other memory is unlikely to hold. Not a secret. The endpoint's name distinguishes processes of cloned
-/// virtual machines, which may be equal in everything else, random numbers included.
+/// A random value that other memory is unlikely to contain. It is not a secret. The endpoint's name distinguishes processes
+/// of cloned virtual machines, which may be equal in everything else, including random numbers.
 pub(crate) fn probe_value(endpoint: &[u8]) -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one((std::process::id(), endpoint))

@@ -19,45 +19,45 @@
 //! memory, and the software of the providers concerned all change an element by one atomic instruction. So they exclude each
 //! other without a common lock.
 
-/// The carrier of puts and gets to a peer. After the connect, only `engine::cma_refused` and `engine::liveness` change it: when
-/// the kernel no longer reaches the peer's memory, or the peer seems to be dead.
+/// The carrier of puts and gets to a peer. After the connect, only `engine::cma_refused` and `engine::liveness` change it:
+/// if CMA no longer reaches the peer's memory, or if the peer seems to be dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Transfers {
     /// The provider.
     Fabric = 0,
-    /// Cross-memory attach (`base::cma`), or the peer through its ring while it is quick, or instructions on memory that
-    /// this process maps.
+    /// CMA (`base::cma`), or the peer through its ring while it answers fast, or instructions on memory that this process
+    /// maps.
     Kernel = 1,
-    /// A copy in this thread: the peer is this transport.
+    /// A copy in this thread, because the peer is this transport.
     Copy = 2,
-    /// The peer, through its claimed ring: the kernel no longer reaches its memory.
+    /// The peer through its claimed ring, because CMA no longer reaches its memory.
     Ring = 3,
-    /// Undecided until the peer is examined: it was found gone while no operation was outstanding.
+    /// Undecided until the peer is examined, because its process was found dead while no operation was outstanding.
     Doubted = 4,
-    /// The peer, told by a message (`fabric::msg`), if the transfer is small; else the provider.
+    /// For small transfers, the peer, which a message reaches (`fabric::msg`); for other transfers, the provider.
     Message = 5,
 }
 
-/// The executor of the atomics to a peer. It is fixed before the first atomic is posted and stays while the peer is connected,
-/// so that atomics keep their order.
+/// The executor of the atomics to a peer. It is fixed before the first atomic is posted, and stays while the peer is
+/// connected, so that atomics keep their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Atomics {
     /// The provider.
     Fabric = 0,
-    /// This thread: the peer is this transport.
+    /// This thread, because the peer is this transport.
     Own = 1,
-    /// As for `Ring`, through a ring in the peer's segment that is not yet claimed.
+    /// As for `Ring`, but the ring in the peer's segment is not claimed yet.
     Unclaimed = 2,
-    /// The peer, through its claimed ring; or this thread, on memory that this process maps, while the ring holds none.
+    /// The peer, through its claimed ring. If the ring is empty, this thread, on memory that it maps.
     Ring = 3,
-    /// The peer, told by a message (`fabric::msg`).
+    /// The peer, which a message reaches (`fabric::msg`).
     Message = 4,
 }
 
 impl Atomics {
-    /// What executes the atomics to a peer that no ring reaches.
+    /// The executor of atomics to a peer without a ring.
     pub(crate) fn remote(messages: bool) -> Atomics {
         if messages {
             Atomics::Message
@@ -68,7 +68,7 @@ impl Atomics {
 }
 
 impl Transfers {
-    /// What makes the puts and gets to a peer whose memory is not reached.
+    /// The carrier of puts and gets to a peer whose memory CMA does not reach.
     pub(crate) fn remote(messages: bool) -> Transfers {
         if messages {
             Transfers::Message
@@ -83,17 +83,17 @@ impl Transfers {
 pub(crate) struct Facts {
     /// The peer is this transport itself.
     pub(crate) own: bool,
-    /// This process and the peer both allow the ways of one node (`btl_ofi_same_node`).
+    /// This process and the peer both allow the paths within one node (`btl_ofi_same_node`).
     pub(crate) same_node: bool,
-    /// The peer's memory was read, and is the peer's.
+    /// This process read the peer's memory, and the probe proved that it is the peer's.
     pub(crate) reached: bool,
     /// The peer offers a ring.
     pub(crate) ring: bool,
-    /// The provider's atomics are executed by processors, by atomic instructions (`fabric::policy`).
+    /// Processors execute the provider's atomics, by atomic instructions (`fabric::policy`).
     pub(crate) processor_atomics: bool,
     /// This process and the peer exchange messages. Then the provider executes no atomics between them.
     pub(crate) messages: bool,
-    /// The provider cannot transfer to itself (`fabric::policy`).
+    /// The provider cannot transfer to the process itself (`fabric::policy`).
     pub(crate) copies_to_itself: bool,
 }
 
@@ -128,7 +128,7 @@ impl Route {
 mod tests {
     use super::*;
 
-    /// Every row of the module's table, and the two facts that change rows.
+    /// Tests every row of the module's table, and the two facts that change rows.
     #[test]
     fn the_table() {
         let local = Facts {

@@ -19,13 +19,13 @@ use plugin_api::counters;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::outstanding::Pair;
 
-/// Bytes from a chunk of endpoints to the pairs of share 0, and the alignment of the chunk.
+/// Distance in bytes from a chunk of endpoints to the pairs of share 0. It is also the alignment of the chunk.
 pub(crate) const CHUNK: usize = 64 << 10;
-/// Bytes from a share's pairs to the next share's: two cache lines more than their size, so that the pairs of a peer do not all
-/// fall into one set of a processor's cache.
+/// Distance in bytes from one share's pairs to the next share's. It exceeds the size of the pairs by two cache lines, so
+/// that the pairs of a peer do not all fall into one set of a processor's cache.
 pub(crate) const PAIRS: usize = CHUNK / align_of::<Endpoint>() * size_of::<Pair>() + 128;
 
-/// The number of shares of a transport with `contexts` contexts. `threaded`: calls may overlap.
+/// The number of shares of a transport with `contexts` contexts. `threaded` says that calls may overlap.
 pub(crate) fn number(contexts: usize, threaded: bool) -> usize {
     if threaded { contexts } else { 1 }
 }
@@ -33,14 +33,15 @@ pub(crate) fn number(contexts: usize, threaded: bool) -> usize {
 /// A context's share of every peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
-    /// Bytes from a chunk of endpoints to this share's pairs; 0 where pairs lie in the endpoints.
+    /// Distance in bytes from a chunk of endpoints to this share's pairs; 0 if the pairs lie in the
+    /// endpoints.
     pairs: usize,
-    /// Bytes from the first share of the counters to this one.
+    /// Distance in bytes from the first share of the counters to this share.
     counters: usize,
 }
 
 impl Share {
-    /// The share of all calls, where there is one.
+    /// The only share, which serves all calls.
     pub(crate) const ONLY: Share = Share {
         pairs: 0,
         counters: 0,
@@ -54,27 +55,28 @@ impl Share {
         }
     }
 
-    /// Its number, from 0.
+    /// The share's number, from 0 on.
     pub(crate) fn number(self) -> usize {
         self.counters / size_of::<counters::Share>()
     }
 
-    /// Bytes from the first share of the counters to this one.
+    /// Distance in bytes from the first share of the counters to this share.
     #[inline(always)]
     pub(crate) fn counters(self) -> usize {
         self.counters
     }
 
-    /// This share's pair of a peer; `None` if it lies in the endpoint.
+    /// This share's pair of a peer; `None` if the pair lies in the endpoint.
     ///
     /// # Safety
-    /// The peer lies in a table that has this share.
+    /// The peer lies in a table with this share.
     #[inline(always)]
     pub(crate) unsafe fn pair_of(self, peer: &Endpoint) -> Option<&Pair> {
         let at = ptr::from_ref(peer).addr();
         let within = at % CHUNK;
         let pair = at - within + self.pairs + within / align_of::<Endpoint>() * size_of::<Pair>();
-        // SAFETY: the caller guarantees the share. The table exposed the memory of the chunk and of its pairs.
+        // SAFETY: the caller guarantees the share. The table exposed the provenance of the chunk and of its
+        // pairs.
         (self.pairs != 0).then(|| unsafe { &*ptr::with_exposed_provenance(pair) })
     }
 }

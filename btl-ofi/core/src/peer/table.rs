@@ -19,14 +19,14 @@ use crate::peer::endpoint::{Endpoint, LocalPeer};
 use crate::peer::reach::{Probe, Reach};
 use crate::peer::share;
 
-/// Number of endpoints in a chunk, so large that the overhead of a chunk is small. Unused endpoints are never written, so they
-/// take no memory.
+/// Number of endpoints in a chunk. It is large, so that the overhead per chunk is small. Unused endpoints are never
+/// written, so they take no memory.
 const CHUNK: usize = 1024;
 /// Set in the words of the index for local peers.
 const LOCAL: u32 = 1 << 31;
 
-/// Memory for values that keep their address until the table is dropped. A returned value stays readable until a later value
-/// takes its place.
+/// Memory for values that keep their address until the table is dropped. A returned value stays readable until another
+/// value is stored in its place.
 struct Places<T> {
     chunks: Vec<Chunk<T>>,
     /// If there are several shares, their pairs follow each chunk.
@@ -38,7 +38,7 @@ struct Places<T> {
 /// Memory for [`CHUNK`] values.
 struct Chunk<T> {
     first: NonNull<T>,
-    /// As it was allocated: from there to `first` it is unused.
+    /// The start of the allocation. The bytes between it and `first` are unused.
     memory: NonNull<u8>,
 }
 
@@ -66,7 +66,7 @@ impl<T> Places<T> {
         if self.shares == 1 {
             return Some(Layout::new::<[T; CHUNK]>());
         }
-        // Twice `share::CHUNK`, so that `grow` can align the chunk.
+        // The size is doubled, so that `grow` can align the chunk.
         Layout::array::<u8>(2 * share::CHUNK + self.shares * share::PAIRS).ok()
     }
 
@@ -88,7 +88,7 @@ impl<T> Places<T> {
                 self.used - 1
             }
         };
-        // SAFETY: the place is inside a chunk. It is unused: it is new, or it was given back.
+        // SAFETY: the place lies inside a chunk. It is unused: either new, or given back.
         unsafe { self.at(place)?.write(value) };
         Some(place)
     }
@@ -103,15 +103,14 @@ impl<T> Places<T> {
             // SAFETY: the layout's size is not 0.
             (unsafe { alloc::alloc(layout) }, 0)
         } else {
-            // Zeros, which count nothing. Pages that nobody touches take no memory, which a layout of a larger alignment would
-            // not achieve.
-            // SAFETY: the layout's size is not 0.
+            // The memory contains zeros, which count nothing. Pages that are never touched take no memory. A layout with a
+            // larger alignment would touch them. SAFETY: the layout's size is not 0.
             let memory = unsafe { alloc::alloc_zeroed(layout) };
             (memory, memory.addr().wrapping_neg() % share::CHUNK)
         };
         let memory = NonNull::new(memory)?;
-        // Operations and completions name endpoints by address (`Tag::endpoint`, `Endpoint::local_peer`), and pairs are found
-        // from there.
+        // Operations and completions name endpoints by address (`Tag::endpoint`, `Endpoint::local_peer`), and the pairs are
+        // found from these addresses.
         memory.as_ptr().expose_provenance();
         // SAFETY: `before` is 0, or less than the additional `share::CHUNK` bytes of the layout.
         let first = unsafe { memory.byte_add(before) }.cast();
@@ -119,7 +118,7 @@ impl<T> Places<T> {
         Some(())
     }
 
-    /// Makes the place free for a later value. If memory is exhausted, the place stays unused.
+    /// Makes a place free for a later value. If memory is exhausted, the place stays unused.
     fn give_back(&mut self, place: u32) {
         if self.free.try_reserve(1).is_ok() {
             self.free.push(place);
@@ -137,21 +136,21 @@ impl<T> Drop for Places<T> {
     }
 }
 
-/// All peers. A peer that is released with operations outstanding keeps its memory, since a late completion may name
-/// it, but is no longer found.
+/// All peers. A peer that is released with outstanding operations keeps its memory, because a late completion may
+/// name it, but is no longer found.
 pub(crate) struct Endpoints {
     last_share: u8,
     remote: Places<Endpoint>,
     local: Places<LocalPeer>,
-    /// By the places of local peers, how their memory is reached.
+    /// The data for access to the memory of local peers, by their places.
     reached: Reached,
     index: Index,
 }
 
-/// In two lists, because padding would round both together up to a multiple of 8 bytes.
+/// There are two lists, because padding would round an entry with both up to a multiple of 8 bytes.
 #[derive(Default)]
 struct Reached {
-    /// At address 0 where memory was not readable.
+    /// A probe has address 0 if the memory was not readable.
     probes: Vec<Probe>,
     segments: Vec<Option<File>>,
 }
@@ -161,7 +160,7 @@ impl Reached {
         self.probes.try_reserve(1).is_ok() && self.segments.try_reserve(1).is_ok()
     }
 
-    /// Keeps what is known of a place, which is at most the next one.
+    /// Stores the data of a place, which is at most the next new one.
     fn keep(&mut self, place: u32, reach: Option<Reach>) {
         let (probe, segment) = match reach {
             Some(Reach { probe, segment }) => (probe, segment),
@@ -200,7 +199,7 @@ impl Endpoints {
         self.index.len()
     }
 
-    /// The word of a peer.
+    /// The index's word of a peer.
     fn word(&self, proc: u64) -> Option<u32> {
         let (remote, local) = (&self.remote, &self.local);
         self.index.find(proc, |word| proc_of(remote, local, word))
@@ -283,7 +282,7 @@ impl Endpoints {
         remote.chain(self.iter_local())
     }
 
-    /// The remote peers in these places.
+    /// The remote peers in these places that are connected.
     pub(crate) fn iter_remote(&self, places: Range<usize>) -> impl Iterator<Item = &Endpoint> {
         let remote = places.map_while(|place| self.remote.at(place as u32));
         // SAFETY: places below `used` were written and stay readable; shared values change only by atomics.
@@ -291,7 +290,7 @@ impl Endpoints {
         remote.filter(|peer| peer.is_connected())
     }
 
-    /// Places of remote peers.
+    /// Number of places of remote peers.
     pub(crate) fn remote_places(&self) -> usize {
         self.remote.used as usize
     }
@@ -308,7 +307,7 @@ impl Endpoints {
 /// A new peer, local or remote.
 pub(crate) enum Placed {
     Remote(Endpoint),
-    /// With the way to its memory, if that is readable.
+    /// The peer, and the data for access to its memory if the memory is readable.
     Local(LocalPeer, Option<Reach>),
 }
 
@@ -333,7 +332,7 @@ fn at(
     }
 }
 
-/// The number of the connected peer in a place.
+/// The process number of the connected peer in a place.
 fn proc_of(remote: &Places<Endpoint>, local: &Places<LocalPeer>, word: u32) -> Option<u64> {
     // SAFETY: places below `used` were written, and stay readable until the table is dropped.
     let peer = unsafe { at(remote, local, word)?.as_ref() };

@@ -23,13 +23,13 @@ pub(crate) enum Listener {
     Gone,
     /// The connection is open, or unanswered.
     Unknown,
-    /// The connection has ended; another one may tell more.
+    /// The connection has ended; a new one may show more.
     Ended,
 }
 
 impl Trial {
-    /// Begins a connection to a socket address. `None` if that tells nothing; the listener is [`Gone`](Listener::Gone) if
-    /// the connection is refused at once.
+    /// Begins a connection to a socket address. Returns `None` if a connection would show nothing. If the connection is
+    /// refused at once, the listener is [`Gone`](Listener::Gone).
     pub(crate) fn begin(address: &[u8]) -> Result<Option<Trial>, CallError> {
         let family = address.first_chunk().copied().map(u16::from_ne_bytes);
         let family = family.map(c_int::from).unwrap_or_default();
@@ -47,7 +47,7 @@ impl Trial {
         match sys::peek(&self.0) {
             Err(e) if is_refusal(&e) => Listener::Gone,
             Err(e) if e.code == libc::EAGAIN => Listener::Unknown,
-            // A byte is no surprise that matters here.
+            // A received byte has no meaning here.
             Ok(1..) => Listener::Unknown,
             Ok(0) | Err(_) => Listener::Ended,
         }
@@ -75,7 +75,8 @@ mod tests {
         address
     }
 
-    /// Waits until a trial knows more. On loopback the kernel answers without another process.
+    /// Waits until the state of a trial is known. On loopback the kernel answers without another
+    /// process.
     fn settled(trial: &Trial) -> Listener {
         let mut seen = Listener::Unknown;
         for _ in 0..1000 {

@@ -15,11 +15,11 @@ use crate::sm::requester::{Done, Requester};
 use crate::sm::segment::Segment;
 use crate::sm::server::Server;
 
-/// Most rings whose answers are read in one poll.
+/// Maximum rings whose answers are read in one poll.
 const RINGS_PER_POLL: usize = 16;
 
-/// One process's side of all rings: its own segment, and its rings at other processes. Guarded by the lock of
-/// the transport's first context.
+/// One process's side of all rings: its own segment, and its rings at other processes. The lock of the
+/// transport's first context guards it.
 pub(crate) struct Channel {
     server: Server,
     requesters: Vec<NonNull<Requester>>,
@@ -87,7 +87,8 @@ impl Channel {
         let ring = NonNull::from(&mut *requester);
         self.requesters.push(ring);
         if !requester.is_empty() {
-            // The target must first pass over revoked slots of the ring's last owner, or there may be no room.
+            // The target must first skip revoked slots of the ring's last owner, otherwise there may be no
+            // room.
             self.list(requester);
         }
         Ok(ring)
@@ -98,7 +99,7 @@ impl Channel {
         all.find(|o| {
             // SAFETY: a listed requester is live.
             let o = unsafe { o.as_ref() };
-            // The endpoint of a leaving requester may already be another peer's.
+            // The endpoint's address in a leaving requester may already belong to another peer.
             o.endpoint == endpoint && o.leaving.is_none()
         })
     }
@@ -113,7 +114,8 @@ impl Channel {
     ) -> Option<Finished> {
         // SAFETY: a listed requester is live, and it is used only under the lock.
         let requester = unsafe { self.of(endpoint)?.as_mut() };
-        // Reads answers only, without CMA: the peer's process id may already be another process's.
+        // Only reads answers, without CMA, because another process may already have the peer's
+        // process id.
         requester.take_answers(done);
         if !done.has_room() {
             return None;
@@ -133,7 +135,8 @@ impl Channel {
         !self.active.is_empty()
     }
 
-    /// Peers that closed their transports while operations are outstanding in their rings, to which there is no answer.
+    /// Peers that closed their transports while operations were outstanding in their rings. These operations get no
+    /// answer.
     pub(crate) fn closed(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
         // SAFETY: a listed requester is live, and the transport's lock is held.
         let rings = self.active.iter().map(|o| unsafe { o.as_ref() });
@@ -155,24 +158,25 @@ impl Channel {
         self.server.attend(regions);
     }
 
-    /// Whether nothing is to be done after [`attend`](Self::attend): no ring may have an answer, and no command was executed.
+    /// Whether nothing must be done after [`attend`](Self::attend): no ring may have an answer, and no command was
+    /// executed.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         self.active.len() | self.server.served_lately == 0
     }
 
-    /// Whether commands were executed since that was forgotten.
+    /// Whether commands were executed since the last [`clear_served`](Self::clear_served).
     #[inline]
     pub(crate) fn has_served(&self) -> bool {
         self.server.served_lately != 0
     }
 
-    /// Forgets that commands were executed.
+    /// Clears the result of [`has_served`](Self::has_served).
     pub(crate) fn clear_served(&mut self) {
         self.server.served_lately = 0;
     }
 
-    /// Makes progress read the answers of a ring, after a post to it.
+    /// Adds a ring to the rings whose answers progress reads, after a post to it.
     #[inline]
     pub(crate) fn list(&mut self, requester: &mut Requester) {
         if !requester.listed {
@@ -181,9 +185,9 @@ impl Channel {
         }
     }
 
-    /// Removes a peer's ring, unless operations are outstanding. The ring is free for another process
-    /// immediately, or, if the target holds slots of it, once the target answers. A target that is gone is not
-    /// waited for.
+    /// Removes a peer's ring, unless operations are outstanding. Another process may claim the ring
+    /// immediately or, if the target holds slots of it, after the target's answer. If the target is dead, the
+    /// ring is removed without an answer.
     pub(crate) fn remove(&mut self, endpoint: NonNull<Endpoint>) {
         let Some(mut ring) = self.of(endpoint) else {
             return;
@@ -204,7 +208,7 @@ impl Channel {
         self.take_out(ring);
     }
 
-    /// Removes the rings that wait for answers of targets that are gone.
+    /// Removes rings that wait for answers of dead targets.
     pub(crate) fn remove_lost(&mut self) {
         let lost = |ring: &NonNull<Requester>| {
             // SAFETY: a listed requester is live.
@@ -216,12 +220,12 @@ impl Channel {
         }
     }
 
-    /// Removes a requester, and gives its ring back if the target has answered.
+    /// Removes a requester. Gives its ring back if the target has answered.
     #[cold]
     fn take_out(&mut self, ring: NonNull<Requester>) {
         self.requesters.retain(|o| *o != ring);
         self.active.retain(|o| *o != ring);
-        // SAFETY: `add` made the box, and no list holds the pointer any more.
+        // SAFETY: `add` made the box, and no list contains the pointer any more.
         let requester = unsafe { Box::from_raw(ring.as_ptr()) };
         requester.give_back();
     }
@@ -231,7 +235,7 @@ impl Drop for Channel {
     fn drop(&mut self) {
         self.active.clear();
         for requester in self.requesters.drain(..) {
-            // SAFETY: `add` made the box, and no list holds the pointer any more.
+            // SAFETY: `add` made the box, and no list contains the pointer any more.
             let requester = unsafe { Box::from_raw(requester.as_ptr()) };
             requester.give_back();
         }

@@ -33,10 +33,12 @@ pub(crate) use region::Mapping;
 /// Number of places where a region may be stored.
 const WAYS: usize = 4;
 const SETS: usize = 256;
-/// Number of sweeps, one for each check of the peers, during which an unmappable region is remembered: a minute.
+/// Number of sweeps during which a region that could not be mapped is remembered. Each check of the peers makes
+/// one sweep, so this is about a minute.
 const KEPT: u32 = 256;
 
-/// A region of a peer. `cookie` is written last, and the other fields only while it is 0 and nothing uses the slot.
+/// A region of a peer. `cookie` is written last. The other fields are written only while it is 0 and nothing uses
+/// the slot.
 #[repr(align(64))]
 #[derive(Default)]
 struct Slot {
@@ -44,40 +46,40 @@ struct Slot {
     cookie: AtomicU64,
     /// The peer's endpoint.
     endpoint: AtomicPtr<Endpoint>,
-    /// The region in the peer's address space; of no bytes if it cannot be mapped.
+    /// The region in the peer's address space; its length is 0 if it cannot be mapped.
     base: AtomicU64,
     length: AtomicU64,
     /// The address of the region in this process.
     at: AtomicUsize,
     /// The word in the owner's segment that holds the cookie while the region is registered.
     registered: AtomicPtr<AtomicU64>,
-    /// Threads that use the mapping.
+    /// Number of threads that use the mapping.
     users: AtomicU32,
 }
 
-/// Regions of local peers, mapped or found not to be mappable.
+/// Regions of local peers that are mapped, or that cannot be mapped.
 pub(crate) struct MappedRegions {
     slots: Box<[Slot]>,
-    /// What the slots refer to, by index.
+    /// The objects behind the slots, by index.
     held: Mutex<HashMap<usize, Held>>,
-    /// Sweeps so far.
+    /// Number of sweeps so far.
     sweeps: AtomicU32,
 }
 
-/// A region in a slot.
+/// The region of a slot.
 struct Held {
-    /// NULL once the peer was released.
+    /// NULL after the peer was released.
     endpoint: *mut Endpoint,
-    /// Where the region is mapped, or the number of the sweep after which it could not be mapped.
+    /// The mapping, or the number of the sweep after which the region could not be mapped.
     mapping: Result<Mapping, u32>,
 }
 
-// SAFETY: the endpoint is compared only.
+// SAFETY: the endpoint is only compared.
 unsafe impl Send for Held {}
 
 /// The state of a region.
 pub(crate) enum Found<'a> {
-    /// It was not looked for yet, or another region has taken its place.
+    /// The region was not tried yet, or another region has its slot.
     Unknown,
     /// It cannot be mapped.
     Unmappable,
@@ -92,16 +94,17 @@ pub(crate) struct Use<'a> {
 }
 
 impl Use<'_> {
-    /// Where `size` bytes at `address` of the owner are in this process.
+    /// The address in this process of `size` bytes at `address` of the owner.
     ///
     /// # Errors
-    /// [`Status::PERM`] if the region is no longer registered, `VALUE_OUT_OF_BOUNDS` if it does not have the bytes: the
-    /// handle was changed.
+    /// [`Status::PERM`] if the region is no longer registered; `VALUE_OUT_OF_BOUNDS` if it does not contain the bytes,
+    /// because the handle was changed.
     #[inline(always)]
     pub(crate) fn place(&self, address: u64, size: usize) -> Result<*mut u8, Status> {
         let slot = self.slot;
         let registered = slot.registered.load(Ordering::Relaxed);
-        // SAFETY: the mapping of the owner's segment is held as long as that of the region, whose user this is.
+        // SAFETY: the mapping of the owner's segment is kept as long as the mapping of the region, and this value is a
+        // user of the region.
         if unsafe { &*registered }.load(Ordering::Relaxed) != self.cookie {
             return Err(Status::PERM);
         }
@@ -137,16 +140,17 @@ impl Default for MappedRegions {
 }
 
 impl MappedRegions {
-    /// Index of the first of the places of a region.
+    /// Index of the first slot in which a region may be.
     #[inline(always)]
     fn first(endpoint: NonNull<Endpoint>, cookie: u64) -> usize {
         const BITS: u32 = 64 - SETS.trailing_zeros();
-        // The upper bits of the product depend on all bits of the number; the cookie holds the generation.
+        // The upper bits of the product depend on all bits of the number. The cookie contains the
+        // generation.
         let number = (endpoint.addr().get() as u64 / 64).wrapping_add(cookie);
         (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> BITS) as usize * WAYS
     }
 
-    /// Looks for the region with this handle. `threaded` says that other threads may use the table.
+    /// Searches for the region with this handle. `threaded` says that other threads may use the table.
     #[inline(always)]
     pub(crate) fn find(
         &self,
@@ -169,8 +173,8 @@ impl MappedRegions {
                 counted: threaded,
             };
             if threaded {
-                // SeqCst, with the accesses in `vacate`: either this thread sees that the slot is vacated, or the
-                // other one sees the user.
+                // SeqCst, together with the accesses in `vacate`: either this thread sees that the slot was
+                // vacated, or the other thread sees this user.
                 slot.users.fetch_add(1, Ordering::SeqCst);
                 if !is_here(Ordering::SeqCst) {
                     continue;
@@ -184,11 +188,11 @@ impl MappedRegions {
         Found::Unknown
     }
 
-    /// Adds a region, or the fact that it cannot be mapped. Does nothing if another thread has added it, or if other
-    /// regions take all places.
+    /// Adds a region, or records that it cannot be mapped. Does nothing if another thread has already added it, or
+    /// if other regions occupy all its slots.
     ///
     /// # Errors
-    /// That of `map`.
+    /// The error of `map`.
     pub(crate) fn insert<E>(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -234,7 +238,8 @@ impl MappedRegions {
         Ok(())
     }
 
-    /// Removes what a slot refers to, unless a thread uses it. No thread begins to use it from now on.
+    /// Removes the object behind a slot, unless a thread uses it. No thread begins to use it from now
+    /// on.
     fn vacate(&self, held: &mut HashMap<usize, Held>, index: usize) -> bool {
         let slot = &self.slots[index];
         // SeqCst: see `find`.
@@ -246,7 +251,7 @@ impl MappedRegions {
         unused
     }
 
-    /// Removes the regions of a peer that is gone or released, except from threads that use them.
+    /// Removes the regions of a dead or released peer, unless a thread uses them.
     pub(crate) fn abandon(&self, endpoint: NonNull<Endpoint>) {
         self.remove(|held| {
             let of_peer = held.endpoint == endpoint.as_ptr();
@@ -257,7 +262,8 @@ impl MappedRegions {
         });
     }
 
-    /// Removes the regions that are no longer registered. Their memory is free once no process maps it.
+    /// Removes regions that are no longer registered. Their memory is freed after the last process has
+    /// unmapped it.
     pub(crate) fn sweep(&self) {
         let now = self.sweeps.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         self.remove(|held| held.is_over(now));
@@ -283,7 +289,7 @@ impl MappedRegions {
 }
 
 impl Held {
-    /// Whether the region is no longer registered, or the peer was released, or it may be tried again to map the region.
+    /// Whether the region is no longer registered, its peer was released, or its mapping may be tried again.
     fn is_over(&self, now: u32) -> bool {
         let ended = match &self.mapping {
             Ok(mapping) => mapping.is_over(),

@@ -24,13 +24,14 @@ use crate::base::sync::{AtomicU64, Ordering};
 pub(crate) const BLOCKS: usize = 64;
 
 const BUSY: u64 = 1;
-/// The block's pages are allocated, for good.
+/// The block's pages are allocated, and stay allocated.
 const ALLOCATED: u64 = 2;
 const RING: u32 = 2;
 const RING_BITS: u64 = (1 << 16) - 1;
 const TAKES: u32 = 32;
 
-/// Owner word of one block. It has a cache line of its own, because its ring writes it for each burst of commands.
+/// Owner word of one block. It has a cache line of its own, because a ring writes the word for each burst of
+/// commands.
 #[repr(C, align(64))]
 pub(crate) struct Owner(AtomicU64);
 
@@ -49,7 +50,7 @@ impl Word {
         self.0 & ALLOCATED != 0
     }
 
-    /// The ring that took it last.
+    /// The ring that took the block last.
     pub(crate) fn ring(self) -> usize {
         (self.0 >> RING & RING_BITS) as usize
     }
@@ -66,18 +67,19 @@ impl Owner {
         Owner(AtomicU64::new(0))
     }
 
-    /// The present value. Acquire pairs with the Release in `change` and `allocated`: writes of the ring before it
-    /// took the block are visible.
+    /// The current value. Acquire pairs with the Release in `change` and `allocated`: this process sees the writes
+    /// that the ring made before it took the block.
     pub(crate) fn read(&self) -> Word {
         Word(self.0.load(Ordering::Acquire))
     }
 
-    /// Takes the block if its word is still `found`: idle, or busy and deserted.
+    /// Takes the block if its word is still `found`: an idle block, or a busy block whose owner is gone.
     pub(crate) fn take(&self, found: Word, ring: usize) -> Option<Word> {
         self.change(found, found.taken(ring))
     }
 
-    /// Takes the block again, if no other ring took it since [`release`](Self::release) returned `idle`.
+    /// Takes the block again if no other ring has taken it since [`release`](Self::release) returned
+    /// `idle`.
     #[inline]
     pub(crate) fn retake(&self, idle: Word) -> Option<Word> {
         self.change(idle, Word(idle.0.wrapping_add(1 << TAKES) | BUSY))
@@ -93,7 +95,8 @@ impl Owner {
             .then_some(to)
     }
 
-    /// New owner of a ring whose last owner is gone: makes the block idle that the last one left busy, unless another ring takes it.
+    /// Called by the new owner of a ring whose last owner is dead. Makes the block that the last owner left busy idle,
+    /// unless another ring takes it.
     pub(crate) fn free(&self, ring: usize) {
         let found = self.read();
         if found.is_busy() && found.ring() == ring {
@@ -101,7 +104,7 @@ impl Owner {
         }
     }
 
-    /// Owning ring: records that the block's pages are allocated.
+    /// Called by the owning ring: records that the block's pages are allocated.
     pub(crate) fn allocated(&self, busy: Word) -> Word {
         let word = Word(busy.0 | ALLOCATED);
         // Release pairs with the Acquire in `read`.
@@ -109,7 +112,8 @@ impl Owner {
         word
     }
 
-    /// Owning ring: makes the block idle. No command that names it is unanswered.
+    /// Called by the owning ring: makes the block idle. All commands that name the block were
+    /// answered.
     #[inline]
     pub(crate) fn release(&self, busy: Word) -> Word {
         let idle = Word(busy.0 & !BUSY);
@@ -143,7 +147,7 @@ mod tests {
             let other = owner.take(owner.read(), 3).unwrap();
             assert!(other.is_busy() && other.is_allocated() && other.ring() == 3);
             assert_eq!(owner.retake(idle), None, "another ring took it");
-            // The ring's process is gone.
+            // The ring's process is dead.
             let third = owner.take(owner.read(), 4).unwrap();
             assert_eq!((third.ring(), owner.read()), (4, third));
             owner.free(3);

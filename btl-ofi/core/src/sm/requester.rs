@@ -50,29 +50,30 @@ use transfers::Tuning;
 /// Alignment of the parts of the payload: a cache line.
 const LINE: usize = 64;
 
-/// The use of a slot. Uses up to [`Use::Get`] are operations of their own; of those, uses up to [`Use::Atomic`] can be executed
-/// only by the responder.
+/// The use of a slot. Uses up to [`Use::Get`] are whole operations. Among these, only the responder can execute uses up to
+/// [`Use::Atomic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 enum Use {
-    /// An apply, whose results have other bytes than its operands ([`Requester::results`]).
+    /// An apply. Its results have another size than its operands ([`Requester::results`]).
     Apply,
     /// An atomic.
     Atomic,
-    /// A transfer that the kernel can make as well.
+    /// A transfer that CMA can make as well.
     Put,
     Get,
     /// A fragment of a get whose caller waits for it (`get_fragments`).
     GetFragment,
     /// A fragment of a queued transfer.
     QueuedFragment,
-    /// The operation is over here; the responder skips the command.
+    /// The operation has ended here, and the responder skips the command.
     Revoked,
-    /// The operation is over here; the responder has taken the command or may still execute it.
+    /// The operation has ended here, but the responder has taken the command or may still execute
+    /// it.
     Held,
 }
 
 impl Use {
-    /// Whether the operation is over, so that the slot only waits for its answer.
+    /// Whether the operation has ended, so that the slot only waits for its answer.
     #[inline]
     fn is_spent(self) -> bool {
         matches!(self, Use::Revoked | Use::Held)
@@ -85,9 +86,10 @@ struct Pending {
     finished: Finished,
     /// Destination of the old value or the data read, or NULL.
     result: *mut c_void,
-    /// Location of operands and results in the payload, if they do not fit in the slot.
+    /// Location of operands and results in the payload if they do not fit in the slot.
     payload: u32,
-    /// Bytes of the operands and of the results, which an apply has fewer of.
+    /// Size in bytes of the operands and of the results. An apply has its size of results
+    /// elsewhere.
     size: u16,
     used: Use,
 }
@@ -97,12 +99,12 @@ pub(crate) const RECORD: usize = size_of::<Pending>();
 
 const _: () = assert!(RECORD == 64 && LARGEST <= u16::MAX as usize);
 
-/// The status with which the responder refused a command, or `None` if it executed it.
+/// The status with which the responder refused a command; `None` if it executed the command.
 #[inline]
 fn refusal(answer: &Answer) -> Option<Status> {
     match Status(answer.status) {
         Status(0) => None,
-        // A faulty responder must not make this process retry for ever.
+        // A faulty responder must not make this process retry forever.
         s if s.is_ok() || s.is_again() => Some(Status::ERROR),
         s => Some(s),
     }
@@ -131,25 +133,26 @@ pub(crate) struct Requester {
     head: u32,
     tail: u32,
     area: Area,
-    /// Whether it is in the channel's list of active rings.
+    /// Whether the requester is in the channel's list of active rings.
     pub(crate) listed: bool,
-    /// Transfers in slots or queued; spent slots; held slots among the spent ones.
+    /// Number of transfers in slots or queued; number of spent slots; number of held slots among the spent
+    /// ones.
     transfers: u32,
     spent: u32,
     held: u32,
-    /// The responder's process, once the peer was released while a slot was [held](Use::Held).
+    /// The responder's process, if the peer was released while a slot was [held](Use::Held).
     pub(crate) leaving: Option<ProcessId>,
     tuning: Tuning,
     pending: Box<[MaybeUninit<Pending>; SLOTS as usize]>,
-    /// Bytes of the results of the applies in slots, apart so that a record has 64 bytes.
+    /// Sizes of the results of applies in slots. They are stored separately, so that a record has 64 bytes.
     results: [u16; SLOTS as usize],
-    /// Transfers that only the responder can make. At least one of them has slots in use, or there is no room for
-    /// any.
+    /// Transfers that only the responder can make. At least one of them has slots in use, unless there is no room
+    /// for any.
     queued: VecDeque<Queued>,
 }
 
 impl Command {
-    /// The form of a command in a ring, without operands.
+    /// The form that a command has in a ring, without operands.
     #[inline(always)]
     pub(crate) fn of(c: &responder::Command) -> Command {
         Command {
@@ -207,8 +210,8 @@ impl Requester {
     /// The ring of a peer.
     ///
     /// # Safety
-    /// The peer's way is [`Atomics::Ring`](crate::peer::route::Atomics::Ring). Read the way and use the ring under the same
-    /// hold of the context's lock.
+    /// The peer's route is [`Atomics::Ring`](crate::peer::route::Atomics::Ring). The caller reads the route and uses the
+    /// ring under the same hold of the context's lock.
     #[inline]
     pub(crate) unsafe fn of(peer: &Endpoint) -> *mut Requester {
         // SAFETY: the caller read that the peer has a ring, so it is local.
@@ -225,23 +228,24 @@ impl Requester {
         self.tail.wrapping_sub(self.head)
     }
 
-    /// Operations without answer.
+    /// Number of operations without an answer.
     pub(crate) fn outstanding(&self) -> u32 {
         self.in_use() - self.spent + self.queued.len() as u32
     }
 
-    /// Whether the responder executes no more commands.
+    /// Whether the responder will execute no more commands.
     pub(crate) fn is_closed(&self) -> bool {
         self.claim.is_closed()
     }
 
-    /// Whether an answer was not taken yet. After [`is_closed`](Self::is_closed), no more answers come.
+    /// Whether there is an answer that was not taken yet. After [`is_closed`](Self::is_closed), no more
+    /// answers arrive.
     pub(crate) fn has_answer(&self) -> bool {
         let first = self.claim.ring().slot(self.head);
         !self.is_empty() && first.answered(self.head).is_some()
     }
 
-    /// Whether the responder of a ring that is [leaving](Self::leaving) gives no more answers.
+    /// Whether the responder of a [leaving](Self::leaving) ring will give no more answers.
     pub(crate) fn has_lost_its_target(&self) -> bool {
         self.is_closed() || self.leaving.map(ProcessId::state) == Some(State::Gone)
     }
@@ -253,7 +257,7 @@ impl Requester {
     }
 
     /// Reserves room for an operation with `size` bytes of operands. `must` means that only the responder can execute
-    /// it. Without `must`, OUT_OF_RESOURCE leaves the operation to the kernel instead of an allocation.
+    /// it. Without `must`, OUT_OF_RESOURCE leaves the operation to CMA instead of allocating memory.
     #[inline]
     pub(crate) fn reserve(&mut self, size: usize, must: bool) -> Result<Room, Status> {
         if self.in_use() >= SLOTS {
@@ -270,7 +274,7 @@ impl Requester {
         Ok(Room { size, payload, at })
     }
 
-    /// Posts an atomic with its operands in `room`, which [`reserve`](Self::reserve) returned just now.
+    /// Posts an atomic with its operands in `room`, which [`reserve`](Self::reserve) just returned.
     ///
     /// # Safety
     /// `operands` is readable for the room's size. `result` is NULL, or writable for the room's size until the
@@ -289,12 +293,12 @@ impl Requester {
         unsafe { self.post_as(Use::Atomic, command, operands, room, result, finished) };
     }
 
-    /// Posts an apply with its operands in `room`, which [`reserve`](Self::reserve) returned just now: it is large enough for the
-    /// operands and for the results, which come back in the same place.
+    /// Posts an apply with its operands in `room`, which [`reserve`](Self::reserve) just returned. The room is large enough
+    /// for the operands and for the results, which come back in the same place.
     ///
     /// # Safety
-    /// `operands` is readable for the carried operands. `result` is NULL, or writable for the carried results until the operation
-    /// completes.
+    /// `operands` is readable for the operands' size in `carried`. `result` is NULL, or writable for the results' size in
+    /// `carried` until the operation completes.
     pub(crate) unsafe fn post_apply(
         &mut self,
         command: &responder::Command,
@@ -305,8 +309,8 @@ impl Requester {
     ) {
         self.results[(self.tail % SLOTS) as usize] = carried.results as u16;
         let none = Operands::Buffer(ptr::null());
-        // SAFETY: the room is in the payload, because the operands have more than a word, and not less than these. The caller
-        // guarantees operands and result.
+        // SAFETY: the room is in the payload, because the operands have more than a word, and it is at least as large as
+        // the operands. The caller guarantees operands and result.
         unsafe {
             copy(operands, room.at, carried.operands);
             let command = Command::of(command);
@@ -334,14 +338,14 @@ impl Requester {
                 // SAFETY: the caller guarantees that `operands` is readable for the room's size, here at most a word.
                 command.value = unsafe { word_of(buffer.cast(), size) };
             }
-            // SAFETY: the caller guarantees that `operands` is readable for the room's size, and `reserve` found as much
-            // in the payload.
+            // SAFETY: the caller guarantees that `operands` is readable for the room's size, and `reserve` found this
+            // much room in the payload.
             Operands::Buffer(buffer) => unsafe { copy(buffer.cast(), at, size) },
         }
         if !at.is_null() {
             self.area.begin(size);
         }
-        // Read once: the compiler takes the writes below for possible changes of it.
+        // Read once, because the compiler assumes that the writes below may change it.
         let position = self.tail;
         self.pending[(position % SLOTS) as usize].write(Pending {
             finished,
@@ -355,11 +359,12 @@ impl Requester {
         self.claim.announce();
     }
 
-    /// Ends the oldest operation without its answer. A transfer that the responder has not begun is revoked, so a
-    /// peer that resumes later does not make it.
+    /// Ends the oldest operation without its answer. A transfer that the responder has not begun is revoked, so
+    /// that a peer that resumes later does not make it.
     pub(crate) fn abandon(&mut self) -> Option<Finished> {
         let mut position = self.head;
-        // All fragments first: an answer counts for the transfer at the front of the queue, whose own fragments may be abandoned.
+        // All fragments are abandoned first. An answer counts for the transfer at the front of the queue, whose own
+        // fragments may be abandoned.
         while position != self.tail {
             if self.pending(position).used == Use::QueuedFragment {
                 self.abandon_slot(position);
@@ -370,7 +375,7 @@ impl Requester {
         while position != self.tail {
             let Pending { used, finished, .. } = *self.pending(position);
             self.abandon_slot(position);
-            // The operation of a queued fragment is in the queue.
+            // The operation of a queued fragment is in the queue, not in the slot.
             if !used.is_spent() && used != Use::QueuedFragment {
                 return Some(finished);
             }
@@ -391,7 +396,7 @@ impl Requester {
         let used = self.pending(position).used;
         let revoked = match used {
             Use::Revoked | Use::Held => return,
-            // The responder executes an atomic whenever it finds it.
+            // The responder executes an atomic whenever it finds the command.
             Use::Apply | Use::Atomic => false,
             Use::Put | Use::Get | Use::GetFragment | Use::QueuedFragment => {
                 self.claim.ring().slot(position).revoke(position)
@@ -405,8 +410,8 @@ impl Requester {
         self.pending(position).used = if revoked { Use::Revoked } else { Use::Held };
     }
 
-    /// Takes the answers to spent slots, in a ring without outstanding operations. Returns whether the ring may go to
-    /// another process.
+    /// Takes the answers to spent slots if no operation of the ring is outstanding. Returns whether another process may
+    /// have the ring.
     pub(crate) fn may_be_given_back(&mut self) -> bool {
         if self.outstanding() == 0 {
             self.take_answers(&mut Done::new());
@@ -414,8 +419,8 @@ impl Requester {
         self.outstanding() == 0 && self.held == 0
     }
 
-    /// Frees the ring for another process if it [may](Self::may_be_given_back). Otherwise the ring stays taken until it is reclaimed;
-    /// its block becomes free once the responder has answered.
+    /// Frees the ring for another process if this [is possible](Self::may_be_given_back). Otherwise the ring stays taken
+    /// until it is reclaimed. Its block becomes free after the responder has answered.
     pub(crate) fn give_back(mut self) {
         if self.may_be_given_back() {
             // All spent slots are revoked, so the responder no longer accesses the payload.

@@ -35,8 +35,8 @@
 
 use crate::base::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Rings of one responder. More than the peers that shm allows (256), because rings of killed requesters are never
-/// given back.
+/// Rings of one responder. The number exceeds the peers that shm allows (256), because rings of killed requesters
+/// are never given back.
 pub(crate) const RINGS: usize = 512;
 
 const WORD: usize = 64;
@@ -47,31 +47,31 @@ const WORDS: usize = RINGS / WORD;
 pub(crate) struct Command {
     /// Operation, datatype and kind.
     pub(crate) what: u32,
-    /// Number of elements; of a transfer, number of bytes.
+    /// Number of elements; for a transfer, number of bytes.
     pub(crate) count: u32,
-    /// Location of operands and results (`segment`), if they do not fit in `value`.
+    /// Location of operands and results (`segment`) if they do not fit in `value`.
     pub(crate) payload: u32,
     /// Address of the first element in the responder's address space.
     pub(crate) address: u64,
     /// Key and cookie of the region's handle.
     pub(crate) key: u64,
     pub(crate) cookie: u64,
-    /// Operand of one word.
+    /// An operand of one word.
     pub(crate) value: u64,
-    /// Comparand of a compare-and-swap.
+    /// The value to compare with in a compare-and-swap.
     pub(crate) compare: u64,
 }
 
 /// The responder's answer to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// A `Status`.
+    /// A value of `Status`.
     pub(crate) status: i32,
-    /// Old value or data read, if it fits in one word; else the payload holds it.
+    /// The old value, or the data read, if it fits in one word; otherwise the payload holds it.
     pub(crate) value: u64,
 }
 
-/// One position of a ring. All fields are atomic, because a faulty process may write at any time; only `state` orders
+/// One position of a ring. All fields are atomic, because a faulty process may write at any time. Only `state` orders
 /// accesses.
 #[repr(C, align(64))]
 pub(crate) struct Slot {
@@ -127,7 +127,8 @@ impl Slot {
         }
     }
 
-    /// Requester: publishes a command. The slot's last answer was taken before. Call [`announce`] next.
+    /// Called by the requester: publishes a command. The slot's last answer was taken before. The
+    /// caller then calls [`announce`].
     #[inline]
     pub(crate) fn publish(&self, position: u32, c: &Command) {
         self.what.store(c.what, Ordering::Relaxed);
@@ -142,7 +143,7 @@ impl Slot {
         self.state.store(published(position), Ordering::Release);
     }
 
-    /// Responder: whether this position holds a command, which may be revoked.
+    /// Called by the responder: whether this position has a command, which may be revoked.
     #[inline]
     pub(crate) fn is_published(&self, position: u32) -> bool {
         // Acquire pairs with the Release in `publish` and `revoke`.
@@ -150,18 +151,20 @@ impl Slot {
         state.wrapping_sub(published(position)) <= 1
     }
 
-    /// Responder: takes the transfer at this position. False if it was revoked; then answer it without execution.
+    /// Called by the responder: takes the transfer at this position. Returns false if it was revoked; the responder
+    /// then answers without executing it.
     #[inline]
     pub(crate) fn take(&self, position: u32) -> bool {
         // Relaxed on success: the Acquire in `is_published` came before. Acquire on failure pairs with the Release in
-        // `revoke`; the revoked command is answered next.
+        // `revoke`; the responder answers the revoked command next.
         let (set, fetch) = (Ordering::Relaxed, Ordering::Acquire);
         self.state
             .compare_exchange(published(position), taken(position), set, fetch)
             .is_ok()
     }
 
-    /// Requester: revokes the transfer at this position. False if the responder took or answered it.
+    /// Called by the requester: revokes the transfer at this position. Returns false if the responder has taken or
+    /// answered it.
     #[inline]
     pub(crate) fn revoke(&self, position: u32) -> bool {
         // Release pairs with the Acquire in `is_published` and `take`: the requester has read the command before the
@@ -172,16 +175,17 @@ impl Slot {
             .is_ok()
     }
 
-    /// Any process: whether the responder may execute the command in this slot, or is about to answer it.
+    /// Called by any process: whether the responder may execute the command in this slot, or is about to answer it.
     pub(crate) fn may_be_executed(&self) -> bool {
         // Odd states are published or taken, at any position. Acquire pairs with the Release in `answer`.
         self.state.load(Ordering::Acquire) % 2 == 1
     }
 
-    /// Any process: the position behind that of the command that was posted here last, without its two highest bits, and whether
-    /// that command was revoked and may still have to be skipped. `None` while it [may be executed](Self::may_be_executed).
+    /// Called by any process: the position behind the last command that was posted here, without its two highest bits, and
+    /// whether that command was revoked and may still have to be skipped. Returns `None` while the command [may be
+    /// executed](Self::may_be_executed).
     pub(crate) fn left_at(&self) -> Option<(u32, bool)> {
-        // Acquire pairs with the Release in `answer` and `revoke`: the payload of the command is no longer used.
+        // Acquire pairs with the Release in `answer` and `revoke`: nothing uses the payload of the command any more.
         let state = self.state.load(Ordering::Acquire);
         match state % 4 {
             0 => Some((state / 4, false)),
@@ -190,9 +194,9 @@ impl Slot {
         }
     }
 
-    /// The command. The responder reads it after [`is_published`](Self::is_published) returned true; the requester
-    /// reads it before the answer, so before it revokes. Each word is loaded once, so the checked value is the used
-    /// value.
+    /// The command. The responder reads it after [`is_published`](Self::is_published) returned true. The requester
+    /// reads it before the answer, and therefore before it revokes. Each word is loaded once, so that the checked
+    /// value is also the used value.
     #[inline]
     pub(crate) fn command(&self) -> Command {
         Command {
@@ -207,7 +211,7 @@ impl Slot {
         }
     }
 
-    /// Responder: publishes the answer.
+    /// Called by the responder: publishes the answer.
     #[inline]
     pub(crate) fn answer(&self, position: u32, answer: Answer) {
         self.value.store(answer.value, Ordering::Relaxed);
@@ -216,7 +220,8 @@ impl Slot {
         self.state.store(answered(position), Ordering::Release);
     }
 
-    /// Requester: the answer to the command at this position, or `None` while it is outstanding.
+    /// Called by the requester: the answer to the command at this position; `None` while it is
+    /// outstanding.
     #[inline]
     pub(crate) fn answered(&self, position: u32) -> Option<Answer> {
         // Acquire pairs with the Release in `answer`.
@@ -227,8 +232,8 @@ impl Slot {
     }
 }
 
-/// Whether the responder watches a ring. The responder writes it, the requester reads it; it has a cache line of its
-/// own.
+/// Whether the responder watches a ring. The responder writes the word and the requester reads it. It has a cache
+/// line of its own.
 #[repr(C, align(128))]
 pub(crate) struct Watch(AtomicU32);
 
@@ -238,13 +243,14 @@ impl Watch {
         Watch(AtomicU32::new(0))
     }
 
-    /// Responder: from now on it polls the ring's next slot.
+    /// Called by the responder, which from now on polls the ring's next slot.
     #[inline]
     pub(crate) fn begin(&self) {
         self.0.store(1, Ordering::Relaxed);
     }
 
-    /// Responder: stops watching. Poll the ring once more after this call.
+    /// Called by the responder, which stops watching. The responder must poll the ring once more
+    /// after this call.
     #[inline]
     pub(crate) fn end(&self) {
         self.0.store(0, Ordering::Relaxed);
@@ -273,8 +279,8 @@ impl Bells {
         }
     }
 
-    /// Requester, before the first command of a ring: makes the responder read the ring's word. Relaxed, because the
-    /// responder polls repeatedly.
+    /// Called by the requester before the first command of a ring: makes the responder read the ring's word.
+    /// Relaxed, because the responder polls repeatedly.
     pub(crate) fn enlist(&self, ring: usize) {
         self.used
             .0
@@ -289,13 +295,13 @@ impl Bells {
         self.words[ring / WORD].fetch_or(1 << (ring % WORD), Ordering::Release);
     }
 
-    /// Responder: number of words to read.
+    /// Called by the responder: number of words to read.
     #[inline]
     pub(crate) fn used(&self) -> usize {
         (self.used.0.load(Ordering::Relaxed) as usize).min(WORDS)
     }
 
-    /// Responder: takes and clears the bits of one word.
+    /// Called by the responder: takes and clears the bits of one word.
     #[inline]
     pub(crate) fn take(&self, word: usize) -> u64 {
         // A plain load keeps the cache line shared while no requester rings.
@@ -307,7 +313,7 @@ impl Bells {
     }
 }
 
-/// Requester: notifies the responder of a published command.
+/// Called by the requester: notifies the responder of a published command.
 #[inline(always)]
 pub(crate) fn announce(watch: &Watch, bells: &Bells, ring: usize) {
     // Pairs with the fence in `Watch::end`.

@@ -39,11 +39,12 @@ use crate::sm::ring::{Bells, RINGS, Slot, Watch};
 
 /// Maximum outstanding commands of one requester.
 pub(crate) const SLOTS: u32 = 128;
-/// Bytes of a block, which holds operands and results of vectors and transfers of more than one word.
+/// Size in bytes of a block. It holds operands and results of vectors and transfers of more than one word.
 pub(crate) const PAYLOAD: usize = 64 * 1024;
-/// Largest operation, in bytes; a block holds several.
+/// Size in bytes of the largest operation. A block holds several.
 pub(crate) const LARGEST: usize = PAYLOAD / 4;
-/// Bytes of a ring's own payload: OWN_SHORT in the pages of every claimed ring, OWN_LONG once it has grown.
+/// Sizes in bytes of a ring's own payload: OWN_SHORT in the pages of every claimed ring, OWN_LONG after it
+/// has grown.
 pub(crate) const OWN_SHORT: usize = 3 * PAGE - offset_of!(Ring, own);
 pub(crate) const OWN_LONG: usize = OWN_SHORT + 4 * PAGE;
 /// Flag in a command's `payload`: the offset refers to the ring's own payload, not to the pool.
@@ -52,12 +53,12 @@ pub(crate) const OWN: u32 = 1 << 31;
 pub(crate) const PAGE: usize = 4096;
 /// Identifies this layout; a segment with another value is refused.
 const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO8");
-/// In a claim word: the ring is taken. The low 32 bits hold the next owner's first position. The bits above this one
-/// hold the number of slots before that position that the responder may still have to skip.
+/// Set in a claim word if the ring is taken. The low 32 bits hold the next owner's first position. The bits above
+/// this one hold the number of slots before that position that the responder may still have to skip.
 const TAKEN: u64 = 1 << 32;
 const SPENT: u32 = 33;
 
-/// The holder of a ring, left behind by a process with unanswered commands.
+/// The holder of a ring that a process left with unanswered commands.
 const DESERTED: u64 = u64::MAX;
 
 /// The part that all requesters share.
@@ -66,13 +67,13 @@ pub(crate) struct Front {
     magic: AtomicU64,
     /// The owner's probe value.
     nonce: AtomicU64,
-    /// 1 once the owner executes no more commands.
+    /// 1 after the owner stops executing commands.
     closed: AtomicU32,
     pub(crate) bells: Bells,
     claims: [AtomicU64; RINGS],
-    /// For each ring that is taken, the process that has it: id in the low half, start time in the high half. Used to find
-    /// rings and blocks of dead processes. [`DESERTED`] if the process left the ring with unanswered commands. 0 while the ring
-    /// is free, claimed or given back.
+    /// For each taken ring, the process that has it: the id in the low half, the start time in the high half. This is used
+    /// to find rings and blocks of dead processes. [`DESERTED`] if the process left the ring with unanswered commands. 0
+    /// while the ring is free, being claimed, or given back.
     holders: [AtomicU64; RINGS],
     owners: [Owner; BLOCKS],
     /// The owner's regions that its peers may map.
@@ -90,8 +91,8 @@ pub(crate) struct Ring {
 /// The value of [`OWN_LONG`], as a literal because `OWN_LONG` is computed from the layout.
 const OWN_BYTES: usize = 20352;
 
-/// One side at a time writes it; the state of the slot whose command names it tells which side. Accessed through raw
-/// pointers, because a faulty process may write at any time.
+/// One side at a time writes it. The state of the slot whose command names it determines the side. Accessed through
+/// raw pointers, because a faulty process may write at any time.
 #[repr(C, align(64))]
 struct Payload<const N: usize>(UnsafeCell<[u8; N]>);
 
@@ -140,7 +141,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Creates a segment that peers recognise by `nonce`.
+    /// Creates a segment that peers recognize by `nonce`.
     pub(crate) fn make(nonce: u64) -> io::Result<Segment> {
         let file = sys::memory_file(c"btl-ofi-atomics")?;
         // The allocation of the last page gives the file its size.
@@ -154,12 +155,13 @@ impl Segment {
         Ok(Segment { file, layout })
     }
 
-    /// The descriptor under which peers open the segment. Positive.
+    /// The descriptor under which peers open the segment. The descriptor is positive.
     pub(crate) fn descriptor(&self) -> u32 {
         self.file.as_raw_fd() as u32
     }
 
-    /// The part in which this process announces regions. Without it, peers reach them as if none could be mapped.
+    /// The part in which this process announces regions. Returns `None` if this fails; peers then access the
+    /// regions as if these could not be mapped.
     pub(crate) fn shared_regions(&self) -> Option<Announced> {
         let regions = Mapped::new(&self.file, SHARED_REGIONS).ok()?;
         Some(Announced::new(regions))
@@ -175,8 +177,8 @@ impl Segment {
         &self.layout.rings[index % RINGS]
     }
 
-    /// Start of the `size` bytes that a command of `ring` names by `payload`; `None` if the payload ends before. A
-    /// requester that names bytes of another ring corrupts only payloads of this segment.
+    /// Start of the `size` bytes that a command of `ring` names by `payload`; `None` if the bytes exceed the
+    /// payload. A requester that names bytes of another ring corrupts only payloads of this segment.
     #[inline]
     pub(crate) fn payload(&self, ring: &Ring, payload: u32, size: usize) -> Option<*mut u8> {
         let (start, most) = if payload & OWN == 0 {
@@ -185,7 +187,7 @@ impl Segment {
             (ring.own(), OWN_LONG)
         };
         let offset = (payload & !OWN) as usize;
-        // Neither side overflows: `offset <= most` is tested first.
+        // Neither operation overflows, because `offset <= most` is tested first.
         (offset <= most && size <= most - offset).then(|| start.wrapping_add(offset))
     }
 }
@@ -206,7 +208,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Opens the segment and checks that it is the announced one.
+    /// Opens the segment, and checks that it is the announced one.
     pub(crate) fn open(self) -> io::Result<File> {
         let file = self.open_file()?;
         let other = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
@@ -225,10 +227,11 @@ impl Place {
         Ok(file)
     }
 
-    /// Opens the file of the descriptor, whatever it holds.
+    /// Opens the descriptor's file, whatever its content is.
     pub(crate) fn open_file(self) -> io::Result<File> {
         self.open_of(&self.pid.to_string()).or_else(|e| {
-            // The kernel shows no files under the process id once the main thread has ended, but those of other threads.
+            // After the main thread has ended, the kernel shows no files under the process id, but it shows them under
+            // the ids of other threads.
             let threads = sys::threads(&self.pid.to_string()).unwrap_or_default();
             let mut threads = threads.into_iter().flatten();
             let found =
@@ -237,10 +240,10 @@ impl Place {
         })
     }
 
-    /// Opens the descriptor of a process, or of a thread, of this folder of `/proc`, if it is one of a regular file.
+    /// Opens the descriptor of a process or thread in this folder of `/proc`. Fails unless it is a regular file.
     fn open_of(self, folder: &str) -> io::Result<File> {
         let path = format!("/proc/{folder}/fd/{}", self.descriptor);
-        // Looked at before it is opened, because opening a device or a pipe may have effects.
+        // The type is checked before the open, because opening a device or a pipe may have effects.
         if !std::fs::metadata(&path)?.is_file() {
             let what = "its descriptor is not one of a file";
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
@@ -251,7 +254,7 @@ impl Place {
         options.open(path)
     }
 
-    /// Opens the part in which the segment's owner announces regions.
+    /// Opens the part of the segment in which its owner announces regions.
     pub(crate) fn shared_regions(self) -> io::Result<Mapped<SharedRegions>> {
         Mapped::new(self.open()?, SHARED_REGIONS)
     }
@@ -279,8 +282,8 @@ impl Place {
                     return Err(e);
                 }
             };
-            // A requester reads it after it sees a block that this ring took (`Owner::read`). Release pairs with the Acquire in
-            // `reclaim`.
+            // A requester reads this word after it has seen a block that this ring took (`Owner::read`). Release pairs with
+            // the Acquire in `reclaim`.
             front.holders[index].store(holder_of(ProcessId::own()), Ordering::Release);
             front.bells.enlist(index);
             return Ok(Claim {
@@ -304,17 +307,19 @@ fn map_ring(file: &File, index: usize) -> io::Result<Mapped<Ring>> {
     Mapped::new(file, offset)
 }
 
-/// A claimed ring of a peer's segment. If dropped without [`give_back`](Self::give_back), the ring stays taken.
+/// A claimed ring of a peer's segment. If it is dropped without [`give_back`](Self::give_back), the ring stays
+/// taken.
 pub(crate) struct Claim {
     front: Mapped<Front>,
     ring: Mapped<Ring>,
-    /// Mapped when the first block is taken.
+    /// Mapped when the ring takes its first block.
     pool: Option<Mapped<Pool>>,
     index: usize,
     place: Place,
     /// Position of the first command.
     pub(crate) position: u32,
-    /// Slots before `position` with revoked commands that the responder may still have to skip.
+    /// Number of slots before `position` with revoked commands that the responder may still have to
+    /// skip.
     pub(crate) spent: u32,
 }
 
@@ -330,7 +335,8 @@ impl Claim {
         crate::sm::ring::announce(&self.ring.watch, &self.front.bells, self.index);
     }
 
-    /// Whether the responder executes no more commands. If so, all its answers are visible after this call.
+    /// Whether the responder will execute no more commands. If so, all its answers are visible after this
+    /// call.
     pub(crate) fn is_closed(&self) -> bool {
         // Acquire pairs with the Release in the Drop of `Segment`.
         self.front.closed.load(Ordering::Acquire) != 0
@@ -348,7 +354,7 @@ impl Claim {
     }
 
     /// Allocates `size` bytes of the ring's own payload before their first use. Returns the number of bytes that are
-    /// allocated then, which fills whole pages. [`OWN_SHORT`] bytes are allocated from the start.
+    /// then allocated, in whole pages. [`OWN_SHORT`] bytes are allocated from the beginning.
     pub(crate) fn allocate_own(&self, size: usize) -> io::Result<usize> {
         let file = self.place.open()?;
         let ring = offset_of!(Layout, rings) + self.index * size_of::<Ring>();
@@ -378,9 +384,9 @@ impl Claim {
         Ok(start.wrapping_add(block % BLOCKS * PAYLOAD))
     }
 
-    /// Whether the block of `ring` is free for another ring: its process is gone or closed the ring, and the
-    /// responder has no command of it left to execute. Call it after a read of the block's owner word, which names
-    /// the ring.
+    /// Whether another ring may take the block of `ring`: the process of `ring` is dead or closed the ring, and
+    /// the responder has no command of it left to execute. Must be called after a read of the block's owner word,
+    /// which names the ring.
     pub(crate) fn is_deserted(&self, ring: usize) -> io::Result<bool> {
         let ring = ring % RINGS;
         // Acquire pairs with the Release in `desert`.
@@ -394,19 +400,20 @@ impl Claim {
         Ok(!ring.has_unanswered())
     }
 
-    /// Abandons the ring for good, because it holds unanswered commands. Another process claims it once all rings are taken and
-    /// these are answered.
+    /// Leaves the ring for good, because it holds unanswered commands. Another process claims it after all rings are taken
+    /// and these commands are answered.
     pub(crate) fn desert(self) {
         // Release pairs with the Acquire in `is_deserted` and `reclaim`: all accesses to the block come before another ring
-        // takes it.
+        // takes the block.
         self.front.holders[self.index].store(DESERTED, Ordering::Release);
     }
 
-    /// Frees the ring for another process. The last `spent` commands before `next` were revoked, all others were
+    /// Frees the ring for another process. The last `spent` commands before `next` were revoked, and all others were
     /// answered.
     pub(crate) fn give_back(self, next: u32, spent: u32) {
         let word = u64::from(next) | u64::from(spent) << SPENT;
-        // Before the ring is free: if this process ends then, the holder must not name it while another process claims the ring.
+        // Written before the ring is free. If this process ends in between, `holders` must not name it while another
+        // process claims the ring.
         self.front.holders[self.index].store(0, Ordering::Relaxed);
         // Release pairs with the Acquire in `Place::claim`.
         self.front.claims[self.index].store(word, Ordering::Release);

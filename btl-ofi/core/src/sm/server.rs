@@ -11,11 +11,12 @@ use crate::op::responder::{self, APPLY, GET, PUT, Responder};
 use crate::sm::ring::{Answer, Command, RINGS};
 use crate::sm::segment::{Ring, Segment};
 
-/// Rings that are watched: their next slot is polled without a doorbell.
+/// Maximum watched rings. The responder polls their next slot without a doorbell.
 const MOST_WATCHED: usize = 4;
-/// Polls without a command after which a watched ring gives way to a ring that rings the doorbell.
+/// After this many polls without a command, a ring that rings the doorbell may take the place of a
+/// watched ring.
 const STALE: u32 = 1024;
-/// Commands executed for one ring before the next ring's turn.
+/// Maximum commands that are executed for one ring before the next ring's turn.
 const BATCH: u32 = 32;
 
 /// This process's segment and the progress of its rings.
@@ -27,7 +28,7 @@ pub(crate) struct Server {
     /// Number of entries of `watched` in use.
     watching: usize,
     polls: u32,
-    /// Not 0 if commands were executed since this was cleared.
+    /// Not 0 if commands were executed since the field was last cleared.
     pub(super) served_lately: usize,
     responder: Responder,
 }
@@ -83,7 +84,8 @@ impl Server {
         }
     }
 
-    /// Watches a ring that rang, if an entry is unused or belongs to a ring that has been idle for long.
+    /// Watches a ring that rang the doorbell, if an entry is unused or belongs to a ring that has been
+    /// idle for long.
     fn consider_watching(&mut self, index: usize, regions: &Lock<Regions>) {
         let watched = &mut self.watched[..self.watching];
         if watched.iter().any(|w| w.ring == index) {
@@ -110,7 +112,8 @@ impl Server {
         let old = std::mem::replace(stale, new).ring;
         self.segment.ring(index).watch.begin();
         self.segment.ring(old).watch.end();
-        // The old ring's requester may just have seen itself watched and not rung.
+        // The old ring's requester may have just seen that the ring is watched, and so not have
+        // rung the doorbell.
         self.serve(old, regions);
     }
 
@@ -132,7 +135,7 @@ impl Server {
             let command = slot.command();
             let transfer = command.what == PUT || command.what == GET;
             let done = if transfer && !slot.take(next) {
-                // The requester has revoked the transfer and waits for its slot.
+                // The requester has revoked the transfer, and waits for the slot.
                 Ok(0)
             } else {
                 execute(&mut self.responder, &regions, from, &command)
@@ -156,7 +159,8 @@ impl Server {
     }
 }
 
-/// Executes a command. Returns the old value or the data read if it fits in one word; else the payload holds it.
+/// Executes a command. Returns the old value, or the data read, if it fits in one word; otherwise the payload
+/// holds it.
 #[inline]
 fn execute(
     responder: &mut Responder,
@@ -189,7 +193,7 @@ fn execute(
     Ok(value)
 }
 
-/// Executes an apply. Copies the operands first, because the origin may change them at any time, and writes the results to the
+/// Executes an apply. Copies the operands first, because the origin may change them at any time. Writes the results to the
 /// command's payload.
 #[inline(never)]
 fn apply(
@@ -204,8 +208,8 @@ fn apply(
     let place = place.filter(|_| carried.is_possible());
     let place = place.ok_or(Status::BAD_PARAM)?;
     let mut area = Area::new();
-    // SAFETY: the place has room for operands and results in the payload, whose bounds `payload` checks, and which no command may
-    // name.
+    // SAFETY: the place has room for operands and results in the payload; `payload` checks its bounds, and no command may
+    // name it.
     unsafe {
         let words = area.copy(place, carried);
         responder.apply(regions, c, words, place)

@@ -16,7 +16,7 @@ fn owner(server: &MailboxServer) -> &AtomicU64 {
     server.word(server.plan.owner(0))
 }
 
-/// Writes a request as a requester puts it.
+/// Writes a request in the way a requester puts it.
 fn ask(server: &MailboxServer, number: u64) {
     let mut words = [0; REQUEST];
     let request = Request {
@@ -38,7 +38,7 @@ fn ask(server: &MailboxServer, number: u64) {
     }
 }
 
-/// A check at which such a process is gone.
+/// Makes a check at which the process `gone` is dead.
 fn check(server: &MailboxServer, gone: Option<Holder>) -> usize {
     server.release_lost(|word| gone.is_some_and(|h| h.has(word)))
 }
@@ -49,7 +49,7 @@ fn a_lane_of_a_dead_holder_is_freed() {
     owner(&server).store(HOLDER.taken(0), Ordering::Relaxed);
     ask(&server, 1);
     assert_eq!(server.serve(), 1);
-    // Freed at the second idle check at which the holder is gone.
+    // The lane is freed at the second idle check at which the holder is dead.
     let check = || check(&server, Some(HOLDER));
     assert_eq!((check(), check(), check(), check()), (0, 0, 1, 0));
     let free = owner(&server).load(Ordering::Relaxed);
@@ -61,7 +61,7 @@ fn a_lane_of_a_dead_holder_is_freed() {
     assert_eq!(server.serve(), 1);
 }
 
-/// It may have died before its first request.
+/// A holder may die before its first request.
 #[test]
 fn a_holder_without_request_is_identified_by_its_cookie() {
     let server = server();
@@ -74,7 +74,8 @@ fn a_holder_without_request_is_identified_by_its_cookie() {
     assert_eq!([(); 2].map(|()| check(&server, Some(HOLDER))), [0, 1]);
 }
 
-/// A clone of this machine has this node's number, and a process id that is free here or anybody's: the numbers prove nothing.
+/// A clone of this machine has this node's number, and a process id that is unused here or belongs to any process. So the
+/// numbers prove nothing.
 #[test]
 fn a_lane_of_an_unknown_holder_stays() {
     let mut child = std::process::Command::new("true").spawn().unwrap();

@@ -47,7 +47,7 @@ pub(crate) fn unpin(_base: *mut u8) -> bool {
     true
 }
 
-/// There is none.
+/// Without CUDA, no copy is in progress.
 pub(crate) enum UnderWay {}
 
 impl UnderWay {

@@ -13,8 +13,8 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Starts a copy of `n` bytes from `from` to `to`; `device` is the one of them that is device memory. Returns
-    /// 0 or a negative errno.
+    /// Starts a copy of `n` bytes from `from` to `to`. `device` is the address of the two that is device memory.
+    /// Returns 0 or a negative errno.
     ///
     /// # Safety
     /// Until [`finish`](Self::finish), `from` is readable and `to` writable for `n` bytes, on the host or on a
@@ -69,7 +69,7 @@ impl Copies {
 
 impl Drop for Copies {
     fn drop(&mut self) {
-        // Needed after an error: no copy may use the memory once the caller continues.
+        // Needed after an error: no copy may use the memory after the caller continues.
         self.finish();
     }
 }

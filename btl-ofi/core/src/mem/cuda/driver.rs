@@ -9,25 +9,26 @@ use libfabric_sys as ffi;
 pub(super) const FAILED: isize = -(ffi::FI_EIO as isize);
 pub(super) const NOT_THERE: isize = -(libc::EFAULT as isize);
 
-/// A context, and our streams in it.
+/// A context, and this crate's streams in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) context: CUcontext,
-    /// For copies that are waited for.
+    /// The stream for copies that a call waits for.
     pub(super) stream: CUstream,
-    /// For copies under way, in each direction.
+    /// The streams for copies that complete later, one for each direction.
     pub(super) out_of: CUstream,
     pub(super) into: CUstream,
 }
 
-// SAFETY: all are tokens of the driver, which any thread may use.
+// SAFETY: all fields are tokens of the driver, which any thread may use.
 unsafe impl Send for Place {}
 
 #[derive(Default)]
 struct Known {
-    /// One for each context in use.
+    /// One place for each context in use.
     places: Vec<Place>,
-    /// Primary contexts that are retained for the life of the process, with the device's ordinal.
+    /// Primary contexts that are retained for the life of the process, each with its device's
+    /// ordinal.
     primary: Vec<(i32, Place)>,
 }
 
@@ -74,8 +75,8 @@ pub(crate) fn devices() -> u32 {
     })
 }
 
-/// The driver's value of an attribute of an address; `None` for memory that the driver does not know. `T` is the
-/// attribute's type.
+/// Asks the driver for an attribute of an address. Returns `None` for memory that the driver does not know. `T`
+/// is the attribute's type.
 fn ask<T: Copy>(attribute: CUpointer_attribute, address: u64, nothing: T) -> Option<T> {
     let mut answer = nothing;
     // SAFETY: each caller passes the `T` that the driver documents for the attribute, so the value fits `answer`.
@@ -107,8 +108,8 @@ pub(super) fn place_of(address: u64) -> Option<Place> {
     )?;
     let mut known = known();
     if owner.is_null() {
-        // Memory without a context, as from pools and mapped allocations: the device's primary context reaches
-        // it.
+        // Memory without a context, for example from pools and mapped allocations: the device's primary
+        // context reaches it.
         return known.primary(ordinal);
     }
     if !known.has(owner) {
@@ -117,14 +118,14 @@ pub(super) fn place_of(address: u64) -> Option<Place> {
     known.place(owner)
 }
 
-/// Retains a device's primary context for the life of the process, if `context` is that one. Our stream and
-/// pinned memory must not end when another user releases the context. A context that the user created ends when
-/// the user destroys it.
+/// Retains a device's primary context for the life of the process, if `context` is this context. Otherwise our
+/// stream and pinned memory would end when another user releases the context. A context that the user created
+/// ends when the user destroys it.
 fn keep(ordinal: i32, context: CUcontext) {
     let (mut device, mut flags, mut active) = (0, 0, 0);
     let mut primary = std::ptr::null_mut();
-    // SAFETY: each pointer receives a result. An inactive primary context is not retained, since that would
-    // create it.
+    // SAFETY: each pointer receives a result. An inactive primary context is not retained, because this would
+    // create the context.
     unsafe {
         if sys::cuDeviceGet(&mut device, ordinal) != CUresult::CUDA_SUCCESS
             || sys::cuDevicePrimaryCtxGetState(device, &mut flags, &mut active)
@@ -140,7 +141,8 @@ fn keep(ordinal: i32, context: CUcontext) {
     }
 }
 
-/// Removes a place in which a call failed: its context may be destroyed, and a new one may get its address.
+/// Removes a place in which a call failed. Its context may have been destroyed, and a new context may get
+/// its address.
 pub(super) fn remove(place: Place) {
     let mut known = known();
     known.places.retain(|p| *p != place);
@@ -187,7 +189,7 @@ impl Known {
     }
 }
 
-/// A stream of the current context; `None` if the driver makes none.
+/// Makes a stream of the current context; `None` if the driver refuses.
 fn new_stream() -> Option<CUstream> {
     let mut stream = std::ptr::null_mut();
     let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
@@ -196,15 +198,15 @@ fn new_stream() -> Option<CUstream> {
     done("cuStreamCreate", result).then_some(stream)
 }
 
-/// A context that stays current on this thread while this value lives. Not `Send`: a context is current on one
-/// thread.
+/// A context that stays current on this thread while this value lives. It is not `Send`, because a context is
+/// current on one thread.
 pub(super) struct Current(PhantomData<*const ()>);
 
 impl Current {
     pub(super) fn make(context: CUcontext) -> Option<Current> {
         // SAFETY: the context came from the driver, which checks it.
         let result = unsafe { sys::cuCtxPushCurrent_v2(context) };
-        // Not `then_some`, which would pop a context that was never pushed.
+        // `then_some` would pop a context that was never pushed.
         done("cuCtxPushCurrent", result).then(|| Current(PhantomData))
     }
 }
@@ -212,14 +214,14 @@ impl Current {
 impl Drop for Current {
     fn drop(&mut self) {
         let mut before = std::ptr::null_mut();
-        // SAFETY: pops the context that `make` pushed, on the same thread, since this type is not `Send`.
+        // SAFETY: pops the context that `make` pushed, on the same thread, because this type is not `Send`.
         let result = unsafe { sys::cuCtxPopCurrent_v2(&mut before) };
         done("cuCtxPopCurrent", result);
     }
 }
 
-/// Pins host memory so that copies run at the speed of the bus; returns whether that worked. It does nothing
-/// before the process uses device memory: a context of our own would take memory of a device that nothing uses.
+/// Pins host memory, so that copies run at the speed of the bus. Returns whether this worked. Does nothing
+/// before the process uses device memory: creating a context would take memory of a device that nothing uses.
 pub(crate) fn pin(base: *mut u8, len: usize) -> bool {
     let Some(place) = known().places.first().copied() else {
         return false;
@@ -233,7 +235,7 @@ pub(crate) fn pin(base: *mut u8, len: usize) -> bool {
     done("cuMemHostRegister", result)
 }
 
-/// Reverses [`pin`]; returns whether that worked. Memory that stays pinned must not be freed.
+/// Reverses [`pin`]. Returns whether this worked. Memory that stays pinned must not be freed.
 pub(crate) fn unpin(base: *mut u8) -> bool {
     let place = known().places.first().copied();
     let Some(_current) = place.and_then(|place| Current::make(place.context)) else {
@@ -244,7 +246,7 @@ pub(crate) fn unpin(base: *mut u8) -> bool {
     done("cuMemHostUnregister", result)
 }
 
-/// Prepares context and stream for copies of memory at `address`; returns whether they exist.
+/// Prepares a context and a stream for copies of memory at `address`. Returns whether they exist.
 pub(crate) fn meet(address: u64) -> bool {
     place_of(address).is_some()
 }

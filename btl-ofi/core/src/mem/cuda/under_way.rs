@@ -5,23 +5,23 @@ use cudarc::driver::sys::{self, CUevent, CUresult, CUstream};
 use super::Direction;
 use super::driver::{Current, FAILED, Place, devices, done, place_of, remove};
 
-/// A copy that was started, with the event that follows it.
+/// A copy in progress, with the event that follows it.
 pub(crate) struct UnderWay {
     place: Place,
     stream: CUstream,
     event: CUevent,
 }
 
-// SAFETY: all are tokens of the driver, which any thread may use.
+// SAFETY: all fields are tokens of the driver, which any thread may use.
 unsafe impl Send for UnderWay {}
 
 impl UnderWay {
-    /// Starts a copy of `n` bytes between `device`, an address of device memory, and `host`. `None` if that is not
-    /// possible: a copy that is waited for works, or says why not.
+    /// Starts a copy of `n` bytes between `device`, an address of device memory, and `host`. Returns `None` if
+    /// this is not possible. A copy with a wait then either works or reports the error.
     ///
     /// # Safety
-    /// Until [`stand`](Self::stand) answers, `host` is memory of `n` bytes, readable or, for a copy out of a device,
-    /// writable, and nobody else uses it.
+    /// Until [`stand`](Self::stand) returns an answer, `host` has `n` bytes that nothing else uses. They are
+    /// readable or, for a copy out of a device, writable.
     pub(crate) unsafe fn start(
         direction: Direction,
         device: u64,
@@ -58,19 +58,19 @@ impl UnderWay {
                 && done("cuEventRecord", sys::cuEventRecord(event, stream))
         };
         if !started {
-            // No copy may use the memory while another one is made in its place.
+            // No copy may use the memory while another copy replaces this one.
             settle(place, stream);
             return None;
         }
         Some(under_way)
     }
 
-    /// `None` while the copy is under way; then 0, or a negative errno.
+    /// Returns `None` while the copy is in progress; then 0, or a negative errno.
     pub(crate) fn stand(&self) -> Option<isize> {
         // SAFETY: the event is ours. The call needs no current context.
         match unsafe { sys::cuEventQuery(self.event) } {
             CUresult::CUDA_SUCCESS => Some(0),
-            // The second: refused while a thread of the program captures a graph, and the copy goes on.
+            // The second code means that a thread of the program captures a graph. The copy continues.
             CUresult::CUDA_ERROR_NOT_READY | CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED => {
                 None
             }
@@ -86,7 +86,8 @@ impl UnderWay {
     }
 }
 
-/// Waits until no copy of a stream uses its memory; the context is current. If this fails, the context can no longer be used.
+/// Waits until no copy of a stream uses its memory. The stream's context is current. If this fails, the context can no
+/// longer be used.
 fn settle(place: Place, stream: CUstream) {
     // SAFETY: the stream is ours, and its context is current.
     if !done("cuStreamSynchronize", unsafe {
@@ -98,7 +99,8 @@ fn settle(place: Place, stream: CUstream) {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        // SAFETY: `start` made the event, and only this drop ends it. The driver keeps what a copy under way needs.
+        // SAFETY: `start` made the event, and only this drop ends it. The driver keeps all resources of a copy in
+        // progress.
         done("cuEventDestroy", unsafe {
             sys::cuEventDestroy_v2(self.event)
         });

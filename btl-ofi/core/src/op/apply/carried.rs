@@ -4,7 +4,7 @@ use plugin_api::MOST_APPLIED;
 
 use super::HEAD;
 
-/// Bytes that a command carries: to the target, and back.
+/// Bytes that a command carries to the target, and bytes that come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Carried {
     pub(crate) operands: usize,
@@ -12,7 +12,7 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    /// The count of a command with these bytes, and the other way round.
+    /// The value of the command's count field for these bytes. [`of`](Self::of) decodes it.
     pub(crate) fn count(self) -> u32 {
         self.operands as u32 | (self.results as u32) << 16
     }
@@ -25,7 +25,7 @@ impl Carried {
         }
     }
 
-    /// Whether such a command can be executed, as far as its bytes tell.
+    /// Whether a command with these numbers of bytes can be executed.
     pub(crate) fn is_possible(self) -> bool {
         (8 * (HEAD + 1)..=MOST_APPLIED).contains(&self.operands) && self.results <= MOST_APPLIED
     }

@@ -7,7 +7,7 @@ use plugin_api::{ApplyRun, MOST_APPLIED, Status};
 /// Words of a run that is not listed.
 const RUN: usize = 3;
 
-/// The power of two, as its exponent, in which offsets of listed runs are counted.
+/// Exponent of the power of two in which offsets of listed runs are counted.
 fn unit(size: usize) -> u32 {
     size.trailing_zeros()
 }
@@ -31,7 +31,7 @@ impl Total {
     }
 }
 
-/// The sum of some runs, which are whole elements together; an error if there are none, or more than a command takes.
+/// The sum of some runs, which together are whole elements. Fails if there are none, or more than a command may have.
 fn total(runs: impl Iterator<Item = ApplyRun>, size: usize) -> Result<Total, Status> {
     let (mut total, mut in_parts) = (0u64, false);
     for run in runs {
@@ -50,7 +50,7 @@ fn total(runs: impl Iterator<Item = ApplyRun>, size: usize) -> Result<Total, Sta
     }
 }
 
-/// Whether runs are one element, which is not in parts.
+/// Whether the runs are exactly one element in one run.
 #[inline]
 fn is_one_element(runs: &[ApplyRun], size: usize) -> bool {
     matches!(runs, [run] if run.count == 1 && run.length == size as u64)
@@ -66,7 +66,7 @@ fn total_of_listed(number: u64, length: u64, size: usize) -> Result<Total, Statu
     }
 }
 
-/// The first byte of a run and the number of bytes up to its end.
+/// The first byte of a run, and the number of bytes up to its end.
 fn span(address: u64, run: &ApplyRun) -> Result<(u64, u64), Status> {
     let last = (run.count - 1).checked_mul(run.stride);
     let size = last.and_then(|last| last.checked_add(run.length));
@@ -85,11 +85,11 @@ fn block(offset: u64, length: u64) -> ApplyRun {
     }
 }
 
-/// The runs that an origin sends.
+/// The runs as the origin sends them.
 #[derive(Clone, Copy)]
 pub(super) struct Sent<'a> {
     runs: &'a [ApplyRun],
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     size: usize,
     list: Option<List>,
 }
@@ -98,7 +98,7 @@ pub(super) struct Sent<'a> {
 #[derive(Clone, Copy)]
 struct List {
     number: usize,
-    /// Bytes of each.
+    /// Size of each block in bytes.
     length: u64,
     /// The smallest offset and the largest offset.
     ends: [u64; 2],
@@ -114,7 +114,7 @@ impl<'a> Sent<'a> {
         self.list.is_some()
     }
 
-    /// Words that the runs take.
+    /// Number of words of the runs.
     pub(super) fn words(&self) -> usize {
         match self.list {
             Some(list) => list.number.div_ceil(2),
@@ -135,10 +135,11 @@ impl<'a> Sent<'a> {
         }
     }
 
-    /// Writes the number of runs, and the runs behind it, which have a [`total`](Self::total). `covers` says whether memory is in the region.
+    /// Writes the number of runs, and behind it the runs, whose [`total`](Self::total) was checked. `covers` checks that
+    /// memory is in the region.
     ///
     /// # Safety
-    /// There is room for a word and those of the runs.
+    /// There is room for one word and for the words of the runs.
     pub(super) unsafe fn write(
         &self,
         at: *mut u64,
@@ -155,7 +156,8 @@ impl<'a> Sent<'a> {
             let mut next = at.wrapping_add(1);
             for run in self.runs {
                 check(run)?;
-                // SAFETY: the caller guarantees the room. Length and count are at most what a command carries.
+                // SAFETY: the caller guarantees the room. Length and count do not exceed the limits of a
+                // command.
                 unsafe {
                     next.write(run.offset);
                     next.add(1).write(run.length | run.count << 32);
@@ -165,13 +167,13 @@ impl<'a> Sent<'a> {
             }
             return Ok(());
         };
-        // What lies between the ends is in the region, too.
+        // All offsets between the two ends are then also in the region.
         for offset in list.ends {
             check(&block(offset, list.length))?;
         }
         let shift = unit(self.size);
-        // SAFETY: the caller guarantees the room, of which the last word may be filled in part only. Number and length are at most what
-        // a command carries.
+        // SAFETY: the caller guarantees the room; the last word may be filled only in part. Number and length do not exceed
+        // the limits of a command.
         unsafe {
             at.write(list.number as u64 | list.length << 32);
             at.add(self.words()).write(0);
@@ -190,10 +192,10 @@ impl<'a> Sent<'a> {
 }
 
 impl List {
-    /// Of runs whose blocks can be listed, if that takes fewer words.
+    /// The list of the runs' blocks, if they can be listed and this takes fewer words.
     #[inline]
     fn of(runs: &[ApplyRun], size: usize) -> Option<List> {
-        // Most applies are of one block.
+        // Most applies have one block.
         if let [ApplyRun { count: 1, .. }] = runs {
             return None;
         }
@@ -224,21 +226,22 @@ impl List {
     }
 }
 
-/// The runs that a target received.
+/// The runs as the target received them.
 #[derive(Clone, Copy)]
 pub(super) enum Received<'a> {
     Any(&'a [u64]),
     Listed {
         places: &'a [u32],
-        /// Bytes of each run.
+        /// Size of each run in bytes.
         length: u64,
-        /// That of the places, as an exponent.
+        /// Exponent of the unit of the offsets.
         unit: u32,
     },
 }
 
 impl<'a> Received<'a> {
-    /// Reads the word with their number, and the runs, which come next. Returns them, what they hold, and the words behind them.
+    /// Reads the word with the number of runs, and the runs that follow it. Returns the runs, their sum, and the words
+    /// behind them.
     pub(super) fn read(
         (second, words): (u64, &'a [u64]),
         is_listed: bool,
@@ -249,7 +252,7 @@ impl<'a> Received<'a> {
             let (number, length) = ((second & 0xffff_ffff) as usize, second >> 32);
             let (halves, rest) = words.split_at_checked(number.div_ceil(2)).ok_or(wrong)?;
             let total = total_of_listed(number as u64, length, size)?;
-            // SAFETY: the words have that many halves.
+            // SAFETY: the words have this number of halves.
             let places = unsafe { slice::from_raw_parts(halves.as_ptr().cast(), number) };
             let unit = unit(size);
             let runs = Received::Listed {
@@ -288,14 +291,14 @@ impl<'a> Received<'a> {
                 let ends = places.iter().fold([u32::MAX, 0], |[least, most], place| {
                     [least.min(*place), most.max(*place)]
                 });
-                // What lies between them is in the memory, too.
+                // All offsets between the two ends are then also in the memory.
                 let mut ends = ends.into_iter().map(|place| u64::from(place) << unit);
                 ends.try_for_each(|offset| check(&block(offset, length)))
             }
         }
     }
 
-    /// Offset and bytes of the only block, if there is one alone and it is not listed.
+    /// Offset and size of the block, if there is only one block and it is not listed.
     #[inline]
     pub(super) fn only_block(self) -> Option<(u64, u64)> {
         match self {
@@ -306,7 +309,7 @@ impl<'a> Received<'a> {
         }
     }
 
-    /// The places of runs of one element each, counted in elements, if they are listed so.
+    /// The positions of runs of one element each, counted in elements, if they are listed.
     #[inline]
     pub(super) fn elements(self, size: usize) -> Option<&'a [u32]> {
         match self {
@@ -336,7 +339,7 @@ impl<'a> Received<'a> {
     }
 }
 
-/// A run as it was sent.
+/// A run in the form in which it was sent.
 #[inline]
 fn run(words: &[u64]) -> ApplyRun {
     let &[offset, size, stride] = words else {
@@ -354,7 +357,7 @@ fn run(words: &[u64]) -> ApplyRun {
 mod tests {
     use super::*;
 
-    /// The words of runs, of elements of this size.
+    /// The words of runs of elements of this size.
     fn written(runs: &[ApplyRun], size: usize) -> Vec<u64> {
         let blocks = |run: ApplyRun| {
             (0..run.count).map(move |i| block(run.offset + i * run.stride, run.length))
@@ -362,7 +365,7 @@ mod tests {
         let sent = Sent::new(runs, size);
         let mut words = vec![u64::MAX; 1 + sent.words()];
         let covers = |_, _| Ok(());
-        // SAFETY: the buffer has that many words.
+        // SAFETY: the buffer has this number of words.
         unsafe { sent.write(words.as_mut_ptr(), 0, covers) }.unwrap();
         let are_listed = sent.are_listed();
         let (received, total, rest) =
@@ -386,10 +389,10 @@ mod tests {
         };
         let expected = [4 | 8 << 32, 1 | 3 << 32, 1 << 32];
         assert_eq!(written(&[pairs(2), block(0, 8), block(8, 8)], 8), expected);
-        // In units of bytes.
+        // The offsets are counted in bytes.
         let runs = [block(5, 6), block(2, 6)];
         assert_eq!(written(&runs, 3), [2 | 6 << 32, 5 | 2 << 32]);
-        // Elements in two parts.
+        // Each element is in two parts.
         let runs = [block(0, 4), block(6, 4)];
         assert_eq!(written(&runs, 8).len(), 1 + RUN * 2);
         let runs = [block(0, 4), block(8, 4), block(24, 4), block(16, 4)];

@@ -3,14 +3,15 @@
 
 use super::{Element, Elements, Places, Row, each};
 
-/// Neighbours that are changed together: one of the shortest vectors of the smallest elements, and few enough of the largest ones for the
-/// processor's registers.
+/// Number of contiguous elements that are changed together. It is one of the shortest vectors of the smallest elements, and
+/// few enough of the largest elements for the processor's registers.
 const TOGETHER: usize = 16;
 
-/// Replaces each element by the result of `f` on it and its operand, if `f` returns one.
+/// Replaces each element by the result of `f` on it and its operand, if `f` returns a value.
 ///
 /// # Safety
-/// `e` satisfies the requirements of [`apply`](super::apply), `T` is the type of `e.datatype`, and nobody else changes the elements.
+/// `e` satisfies the requirements of [`apply`](super::apply), `T` is the type of `e.datatype`, and nothing else changes the
+/// elements.
 #[inline]
 pub(super) unsafe fn change<T: Element, P: Places>(
     e: &Elements,
@@ -29,13 +30,13 @@ pub(super) unsafe fn change<T: Element, P: Places>(
     }
 }
 
-/// As [`change`], of neighbours whose number is a multiple of [`TOGETHER`].
+/// Like [`change`], for contiguous elements whose number is a multiple of [`TOGETHER`].
 ///
 /// # Safety
 /// As for [`change`].
 unsafe fn change_together<T: Element>(e: &Elements, f: impl Fn(T, T) -> Option<T>) {
     for first in (0..e.count).step_by(TOGETHER) {
-        // SAFETY: the caller guarantees so many elements, which are aligned, and as many operands, and results unless NULL.
+        // SAFETY: the caller guarantees this number of aligned elements, as many operands, and as many results unless NULL.
         unsafe {
             let at = e.at.cast::<T>().add(first).cast::<[T; TOGETHER]>();
             let operands = e.operands.cast::<T>().add(first);
@@ -56,11 +57,11 @@ unsafe fn change_together<T: Element>(e: &Elements, f: impl Fn(T, T) -> Option<T
     }
 }
 
-/// Replaces an element that nobody else changes by the result of `f` on it, if `f` returns one; returns the old value. Others may read
-/// it meanwhile.
+/// Replaces an element that nothing else changes by the result of `f` on it, if `f` returns a value. Returns the old value.
+/// Other threads may read the element meanwhile.
 ///
 /// # Safety
-/// `at` is an element as the documentation of [`Element`] requires.
+/// `at` names an element as the documentation of [`Element`] requires.
 #[inline]
 unsafe fn replace<T: Element>(at: *mut T, f: impl Fn(T) -> Option<T>) -> T {
     // SAFETY: the caller guarantees that `at` is aligned and permits this access.

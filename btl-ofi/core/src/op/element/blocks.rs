@@ -6,18 +6,18 @@ use super::Elements;
 
 /// Bytes that one instruction changes.
 pub(super) const BLOCK: usize = 16;
-/// Shorter vectors have too few whole blocks.
+/// Shorter vectors have too few whole blocks to gain by them.
 const LEAST: usize = 2 * BLOCK;
 
-/// A vector with the blocks inside it.
+/// The division of a vector into elements and whole blocks.
 pub(super) struct Parts {
-    /// Elements before the first block.
+    /// Number of elements before the first block.
     pub(super) head: usize,
-    /// Blocks.
+    /// Number of blocks.
     pub(super) blocks: usize,
 }
 
-/// The blocks of a vector, if it is to be changed by them.
+/// The division of a vector, if its blocks should be changed as a whole.
 #[inline]
 pub(super) fn parts<T>(e: &Elements) -> Option<Parts> {
     if e.count * size_of::<T>() < LEAST || !is_possible() {
@@ -40,16 +40,16 @@ fn is_possible() -> bool {
     false
 }
 
-/// Replaces each element of some blocks by the result of `f` on it and its operand, if `f` returns one. Stores the old values in the
-/// results, if any are wanted.
+/// Replaces each element of some blocks by the result of `f` on it and its operand, if `f` returns a value. Stores the old
+/// values in the results, unless NULL.
 ///
 /// # Safety
-/// `e` satisfies the requirements of [`apply`](super::apply), `T` is the type of `e.datatype`, `e.at` is aligned to a block, and all
-/// elements are in `count` blocks. The [parts](parts) of the vector said that blocks are possible.
+/// `e` satisfies the requirements of [`apply`](super::apply), `T` is the type of `e.datatype`, `e.at` is aligned to a
+/// block, and all elements are in `count` blocks. [`parts`] returned that blocks are possible for the vector.
 pub(super) unsafe fn change<T: Copy>(e: &Elements, count: usize, f: impl Fn(T, T) -> Option<T>) {
     let lanes = BLOCK / size_of::<T>();
     for offset in (0..count).map(|i| i * BLOCK) {
-        // SAFETY: the block, its operands and its results are inside what the caller guarantees; lanes are those of the block.
+        // SAFETY: the block, its operands and its results lie inside the caller's memory; `lanes` elements make up a block.
         unsafe {
             let at = e.at.add(offset).cast();
             let operands = e.operands.add(offset).cast::<T>();
@@ -84,7 +84,7 @@ pub(super) unsafe fn change<T: Copy>(e: &Elements, count: usize, f: impl Fn(T, T
     }
 }
 
-/// The content of a block. Its halves may be of different times: the [swap](swap_if) compares both.
+/// The content of a block. Its halves may be read at different times; the [swap](swap_if) compares both.
 ///
 /// # Safety
 /// `at` may be read.
@@ -92,7 +92,8 @@ pub(super) unsafe fn change<T: Copy>(e: &Elements, count: usize, f: impl Fn(T, T
 #[inline(always)]
 unsafe fn load(at: *const [u64; 2]) -> [u64; 2] {
     let (low, high);
-    // SAFETY: the caller guarantees the block. Written out, because others change it by atomics of other sizes.
+    // SAFETY: the caller guarantees the block. Written in assembly, because other code changes the block by
+    // atomics of other sizes.
     unsafe {
         std::arch::asm!(
             "mov {low}, [{at}]",
@@ -106,16 +107,17 @@ unsafe fn load(at: *const [u64; 2]) -> [u64; 2] {
     [low, high]
 }
 
-/// Writes `new` to a block if that holds `old`; returns what it held. Orders like the other atomics.
+/// Writes `new` to a block if the block contains `old`. Returns the block's previous content. It has the memory order
+/// of the other atomics.
 ///
 /// # Safety
-/// `at` is aligned to a block, which may be changed by atomics, and the processor has the instruction.
+/// `at` is aligned to a block that may be changed by atomics, and the processor has the instruction.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn swap_if(at: *mut [u64; 2], old: [u64; 2], new: [u64; 2]) -> [u64; 2] {
     let [mut low, mut high] = old;
-    // SAFETY: the caller guarantees block and instruction. rbx, which the compiler may need, is given back. The address has a register
-    // of its own, which cannot be rbx: that is overwritten before the address is used.
+    // SAFETY: the caller guarantees the block and the instruction. The compiler may need rbx, so rbx is restored. The
+    // address is in a register other than rbx, because rbx is overwritten before the address is used.
     unsafe {
         std::arch::asm!(
             "xchg {new_low}, rbx",

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Applies `op` to one element of any type in the low bytes of `start`; returns the old value and the new word.
+/// Applies `op` to one element of any type in the low bytes of `start`. Returns the old value and the new word.
 fn one(datatype: Datatype, op: AtomicOp, start: u64, operand: u64, compare: u64) -> (u64, u64) {
     let (mut at, mut old) = (start, 0u64);
     let e = Elements {
@@ -113,7 +113,8 @@ fn vectors_from_anywhere_to_anywhere() {
     assert_eq!(old, [1, 2, 3]);
 }
 
-/// Vectors of every type and length, aligned as one element: each of them comes out as elements by themselves do.
+/// Tests vectors of every type and length, aligned as one element. Each vector has the same result as its
+/// elements one by one.
 #[test]
 fn long_vectors_compute_what_elements_do() {
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
@@ -155,8 +156,8 @@ fn long_vectors_compute_what_elements_do() {
                     [(false, false), (true, false), (false, true)].map(|(alone, is_listed)| {
                         results[1..].fill(0xee);
                         elements.alone = alone;
-                        // SAFETY: the words have room for `start`, and each buffer for that many
-                        // elements.
+                        // SAFETY: the words have room for `start`, and each buffer for this number
+                        // of elements.
                         let after = unsafe {
                             std::ptr::copy_nonoverlapping(start.as_ptr(), at, start.len());
                             match is_listed {
@@ -191,7 +192,8 @@ fn long_vectors_compute_what_elements_do() {
     }
 }
 
-/// Threads that change whole vectors, and one that changes single elements of them: no change is lost.
+/// Some threads change whole vectors, and one thread changes single elements of them. No change is
+/// lost.
 #[test]
 fn vectors_and_elements_exclude_each_other() {
     const COUNT: usize = 21;
@@ -231,7 +233,7 @@ fn vectors_and_elements_exclude_each_other() {
         };
         for i in 0..COUNT {
             let mut element = vec![0u8; size];
-            // SAFETY: an element of the words.
+            // SAFETY: the pointer is to an element of the words.
             unsafe {
                 let at = words.as_ptr().cast::<u8>().add(i * size);
                 std::ptr::copy_nonoverlapping(at, element.as_mut_ptr(), size);
@@ -242,7 +244,8 @@ fn vectors_and_elements_exclude_each_other() {
     }
 }
 
-/// The operand of a place is that with its number, and an element that is listed twice is changed twice.
+/// Each position has the operand of the same index, and an element that is listed twice is changed
+/// twice.
 #[test]
 fn listed_elements_are_changed_in_order() {
     for alone in [false, true] {
@@ -258,7 +261,8 @@ fn listed_elements_are_changed_in_order() {
             results: old.as_mut_ptr().cast(),
             alone,
         };
-        // SAFETY: all places are elements of the array, and there are as many operands and results.
+        // SAFETY: all positions are elements of the array, and there are as many operands and
+        // results.
         unsafe { apply_to_listed(&e, &[4, 0, 4, 2]) };
         assert_eq!(at, [21, 2, 43, 4, 45]);
         assert_eq!(old, [5, 1, 15, 3]);

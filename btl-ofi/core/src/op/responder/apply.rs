@@ -12,12 +12,12 @@ use crate::mem::regions::{Arithmetic, Regions};
 use crate::op::apply::{Carried, Change, Plan};
 use crate::op::element::{self, Elements};
 
-/// The place in packed operands and results.
+/// The current position in packed operands and results.
 #[derive(Clone, Copy)]
 struct Packed {
     operands: *const u8,
     compare: *const u8,
-    /// NULL if none are wanted.
+    /// NULL if no results are requested.
     results: *mut u8,
 }
 
@@ -33,7 +33,7 @@ impl Packed {
         }
     }
 
-    /// Moves on by `bytes` bytes of elements.
+    /// Moves the position forward by `bytes` bytes of elements.
     #[inline]
     fn advance(&mut self, bytes: usize) {
         self.operands = self.operands.wrapping_add(bytes);
@@ -45,8 +45,8 @@ impl Packed {
 }
 
 impl Responder {
-    /// Executes an apply, whose operands are `words`. The old values go to `results`. On memory of a device it copies the elements,
-    /// under the lock under which all commands on such memory run.
+    /// Executes an apply with the operands `words`. The old values go to `results`. For device memory, copies the elements,
+    /// under the lock that serializes all commands on device memory.
     ///
     /// # Safety
     /// `results` is writable for the results that the command carries, and overlaps no memory that a command may name.
@@ -69,7 +69,7 @@ impl Responder {
     }
 }
 
-/// Changes the elements of an apply, once all of it was checked.
+/// Changes the elements of an apply after the whole apply was checked.
 ///
 /// # Safety
 /// As for [`Responder::apply`]; the target is a live region.
@@ -86,39 +86,39 @@ pub(super) unsafe fn change_all<T: Target>(
     }
     let mut packed = Packed::of(plan, results);
     if change.is_transfer {
-        // SAFETY: the region has the blocks, which were checked; the caller guarantees results and region.
+        // SAFETY: the region has the checked blocks; the caller guarantees results and region.
         return unsafe { copy_all(target, plan, packed) };
     }
     if plan.in_parts {
         let blocks = Blocks::new(plan.blocks());
-        // SAFETY: the region has the blocks, which were checked, and there are as many packed operands and results.
+        // SAFETY: the region has the checked blocks, and there are as many packed operands and results.
         return unsafe { by_copies(target, change, (blocks, plan.bytes()), packed, arithmetic) };
     }
     let alone = target.is_by_commands();
-    // SAFETY: the region has the elements, which were checked, and there are as many packed operands and results.
+    // SAFETY: the region has the checked elements, and there are as many packed operands and results.
     if T::HAS_ATOMICS && unsafe { change_listed(plan, &packed, alone) } {
         return Ok(());
     }
-    // The user's function takes many elements at once, except for atomics, which it takes one by
+    // The user's function takes many elements at once. If atomics must change the elements, it takes them one by
     // one.
     let has_atomics = T::HAS_ATOMICS && !(alone && own_arithmetic(change).is_none());
     let by = (arithmetic, alone, has_atomics);
     if let Some(block) = plan.only_block() {
-        // SAFETY: the region has the block, which was checked, and there are as many packed operands and results.
+        // SAFETY: the region has the checked block, and there are as many packed operands and results.
         return unsafe { change_block(target, change, block, &packed, by) };
     }
     for block in plan.blocks() {
-        // SAFETY: the region has the block, which was checked, and packed operands and results have as many bytes left.
+        // SAFETY: the region has the checked block, and packed operands and results have as many bytes left.
         unsafe { change_block(target, change, block, &packed, by)? };
         packed.advance(block.1);
     }
     Ok(())
 }
 
-/// Changes the elements of a block: by atomics, if such may change it and it is aligned, else on copies.
+/// Changes the elements of a block: by atomics if these may change the block and it is aligned, otherwise on copies.
 ///
 /// # Safety
-/// The region has the block; there are as many packed operands, and results unless NULL.
+/// The region has the block; there are as many packed operands, and as many results unless NULL.
 #[inline(always)]
 unsafe fn change_block<T: Target>(
     target: &T,
@@ -142,11 +142,12 @@ unsafe fn change_block<T: Target>(
     }
 }
 
-/// Changes single elements that are listed, if all of them are aligned and no function is needed; else does nothing. Returns whether
-/// they were changed.
+/// Changes single listed elements if all of them are aligned and no user's function is needed; otherwise does nothing.
+/// Returns whether it changed them.
 ///
 /// # Safety
-/// The elements may be changed by atomics, or nobody else changes them if `alone`; there are as many operands, and results unless NULL.
+/// The elements may be changed by atomics, or nothing else changes them if `alone`; there are as many operands, and as many
+/// results unless NULL.
 unsafe fn change_listed(plan: &Plan<'_>, packed: &Packed, alone: bool) -> bool {
     let change = &plan.change;
     let Some(places) = plan.listed_elements() else {
@@ -169,22 +170,23 @@ unsafe fn change_listed(plan: &Plan<'_>, packed: &Packed, alone: bool) -> bool {
         results: packed.results,
         alone,
     };
-    // SAFETY: the caller guarantees elements, operands and results; the combination is served.
+    // SAFETY: the caller guarantees elements, operands and results; the combination is supported.
     unsafe { element::apply_to_listed(&elements, places) };
     true
 }
 
-/// Makes a put or get of several runs, which were checked.
+/// Makes a checked put or get of several runs.
 ///
 /// # Safety
-/// The region has the blocks, and stays registered. Packed operands or results have as many bytes.
+/// The region has the blocks and stays registered. Packed operands or results have as many bytes.
 unsafe fn copy_all<T: Target>(
     target: &T,
     plan: &Plan<'_>,
     mut packed: Packed,
 ) -> Result<(), Status> {
     for (address, bytes) in plan.blocks() {
-        // SAFETY: the caller guarantees the blocks and the packed bytes, which are memory of this process that no command may name.
+        // SAFETY: the caller guarantees the blocks and the packed bytes. The packed bytes are memory of this process that
+        // no command may name.
         unsafe {
             match packed.results.is_null() {
                 true => target.put(packed.operands, address, bytes)?,
@@ -196,7 +198,7 @@ unsafe fn copy_all<T: Target>(
     Ok(())
 }
 
-/// Whether atomics change all elements of an apply, by operations that need no function.
+/// Whether atomics can change all elements of an apply, without the user's function.
 pub(crate) fn is_by_instructions(plan: &Plan<'_>) -> bool {
     let change = &plan.change;
     let needs_none = change.op == Some(AtomicOp::Cswap) || own_arithmetic(change).is_some();
@@ -207,7 +209,7 @@ pub(crate) fn is_by_instructions(plan: &Plan<'_>) -> bool {
             .all(|(address, _)| change.is_atomic_at(address))
 }
 
-/// Changes the elements of an apply that is made [by instructions](is_by_instructions).
+/// Changes the elements of an apply for which [`is_by_instructions`] returned true.
 ///
 /// # Safety
 /// The blocks may be changed by atomics. `results` is writable for the results of the plan.
@@ -225,10 +227,11 @@ pub(crate) unsafe fn change_by_instructions(plan: &Plan<'_>, results: *mut u8) {
     }
 }
 
-/// Changes the elements of a block, each by an atomic of the processor, or by a load and a store if `alone`.
+/// Changes the elements of a block: each by an atomic of the processor, or by a load and a store if `alone`.
 ///
 /// # Safety
-/// The elements may be changed by atomics, or nobody else changes them if `alone`; there are as many operands, and results unless NULL.
+/// The elements may be changed by atomics, or nothing else changes them if `alone`; there are as many operands, and as many
+/// results unless NULL.
 #[inline]
 unsafe fn by_atomics(
     change: &Change,
@@ -249,7 +252,8 @@ unsafe fn by_atomics(
     };
     if let Some((datatype, op)) = own_arithmetic(change) {
         (elements.datatype, elements.op) = (datatype, op);
-        // SAFETY: the caller guarantees elements, operands and results; the combination is served.
+        // SAFETY: the caller guarantees elements, operands and results; the combination is
+        // supported.
         unsafe { element::apply(&elements) };
         return Ok(());
     }
@@ -261,7 +265,7 @@ unsafe fn by_atomics(
     for offset in (0..bytes).step_by(size) {
         let at = elements.at.wrapping_add(offset);
         let operand = packed.operands.wrapping_add(offset);
-        // SAFETY: the offset is that of an element of the block, so all of these are inside what the caller guarantees.
+        // SAFETY: the offset is that of an element of the block, so the caller's guarantees cover all these addresses.
         let old = unsafe {
             element::change_by(size, at, |copy| match arithmetic {
                 Some(arithmetic) => {
@@ -287,7 +291,8 @@ unsafe fn by_atomics(
     Ok(())
 }
 
-/// The type and operation by which [`element`] makes a change of an aligned element, if it can.
+/// The type and operation with which [`element`] makes a change of an aligned element; `None` if it
+/// cannot.
 #[inline]
 fn own_arithmetic(change: &Change) -> Option<(Datatype, AtomicOp)> {
     let op = change.op?;
@@ -301,10 +306,11 @@ fn own_arithmetic(change: &Change) -> Option<(Datatype, AtomicOp)> {
     }
 }
 
-/// Calls the user's function. A status that is no refusal of an operation becomes an error, because the origin would repeat it.
+/// Calls the user's function. A status that is no refusal becomes an error, because the origin would otherwise repeat the
+/// operation.
 ///
 /// # Safety
-/// Both pointers are aligned for every type of the element's size, and good for `count` elements.
+/// Both pointers are aligned for every type of the element's size, and valid for `count` elements.
 unsafe fn call(
     arithmetic: Arithmetic,
     &Change { code, size, .. }: &Change,
@@ -322,9 +328,9 @@ unsafe fn call(
 }
 
 /// # Safety
-/// Both are readable for `size` bytes.
+/// Both ranges are readable for `size` bytes.
 unsafe fn is_equal(one: *const u8, other: *const u8, size: usize) -> bool {
-    // SAFETY: the caller guarantees both.
+    // SAFETY: the caller guarantees both ranges.
     unsafe { std::slice::from_raw_parts(one, size) == std::slice::from_raw_parts(other, size) }
 }
 

@@ -21,11 +21,12 @@ struct Device<'a> {
 }
 
 impl Responder {
-    /// Executes a command on staged device memory, one at a time for all threads. `here` is that of
-    /// [`execute`](Self::execute).
+    /// Executes a command on staged device memory. All threads together execute one command at a time. `here`
+    /// is the same as for [`execute`](Self::execute).
     ///
     /// # Safety
-    /// What `here` returns is valid for reads and writes, aligned for the elements, and overlaps no device memory.
+    /// The memory that `here` returns is valid for reads and writes, aligned for the elements, and overlaps no
+    /// device memory.
     pub(crate) unsafe fn execute_on_device(
         &mut self,
         regions: &DeviceRegions,
@@ -45,7 +46,7 @@ impl Responder {
 }
 
 impl Responder {
-    /// Executes an apply on device memory, one command at a time for all threads.
+    /// Executes an apply on device memory. All threads together execute one command at a time.
     ///
     /// # Safety
     /// `results` is writable for the results of the plan, and overlaps no device memory.
@@ -71,7 +72,7 @@ impl Responder {
 }
 
 impl Target for Device<'_> {
-    /// No element of a device is: each is changed under the lock.
+    /// No atomic changes device memory; each element is changed under the lock.
     const HAS_ATOMICS: bool = false;
 
     fn covers(&self, address: u64, size: u64) -> Result<(), Status> {
@@ -82,7 +83,7 @@ impl Target for Device<'_> {
         self.region.access
     }
 
-    /// The elements are copies.
+    /// Commands change copies of the elements.
     fn is_by_commands(&self) -> bool {
         true
     }
@@ -97,7 +98,7 @@ impl Target for Device<'_> {
         unsafe { self.copier.read(self.region.iface, address, to, size) }.map_err(failed)
     }
 
-    /// Copies the elements, changes the copies, and copies them back if that changed them.
+    /// Copies the elements, changes the copies, and copies changed elements back.
     unsafe fn apply(&mut self, e: &Elements) -> Result<(), Status> {
         let (size, address) = (e.count * e.datatype.size(), e.at as u64);
         let words = size.div_ceil(8);
@@ -128,7 +129,7 @@ impl Target for Device<'_> {
     }
 }
 
-/// Logs a failed copy.
+/// Logs a failed copy, and returns its status.
 fn failed(error: CopyError) -> Status {
     tracing::warn!("a peer's request for device memory failed: {error}");
     error.status()

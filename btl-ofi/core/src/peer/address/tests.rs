@@ -52,7 +52,7 @@ fn interface(address: &str, prefix: u8) -> Interface {
     }
 }
 
-/// What no interface of any machine can be.
+/// Interfaces that no machine can have are refused.
 #[test]
 fn impossible_interfaces_are_refused() {
     let refused = |interfaces: Vec<Interface>, change: fn(&mut Vec<u8>), why: &str| {
@@ -69,8 +69,8 @@ fn impossible_interfaces_are_refused() {
         let error = Blob::decode(&bytes).unwrap_err();
         assert!(error.contains(why), "{error}");
     };
-    // An interface ends with kind, prefix, speed, two lengths, 4 bytes of address, and 4 of its name; the number of rails
-    // comes after it.
+    // The last bytes of an interface are: kind, prefix, speed, two lengths, 4 bytes of address, and 4 bytes of its name.
+    // The number of rails follows it.
     let one = || vec![interface("10.1.0.1", 24)];
     fn at(bytes: &mut [u8], from_end: usize, value: u8) {
         let place = bytes.len() - from_end - 1;
@@ -112,10 +112,11 @@ fn there_and_back() {
     }
 }
 
-/// Where messages are taken there is a key, which is not 0; elsewhere there is none.
+/// A blob has a key that is not 0 exactly if its sender accepts messages.
 #[test]
 fn a_key_goes_with_messages() {
-    // With a key, messages are open beside the provider's atomics; without one, not at all.
+    // With a key, messages are open although the provider executes atomics; without a key, they are
+    // not open.
     for key in [0, 5] {
         let without = Blob {
             messages: false,

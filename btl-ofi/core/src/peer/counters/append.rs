@@ -10,10 +10,10 @@ use std::thread;
 
 use crate::base::sys;
 
-/// Appends a line, all of it or nothing.
+/// Appends a whole line, or nothing.
 pub(super) fn append(path: &Path, line: &[u8]) -> io::Result<()> {
-    // In a thread without signals: when another process appends at the same time, the file may be full in spite of the
-    // comparison below, and SIGXFSZ would end this process; so would SIGPIPE.
+    // Runs in a thread without signals. If another process appends at the same time, the file may be full in spite of
+    // the comparison below, and SIGXFSZ would end this process. SIGPIPE would, too.
     thread::scope(|scope| {
         let name = String::from("btl-ofi-stats");
         let writer = thread::Builder::new().name(name).spawn_scoped(scope, || {
@@ -32,15 +32,16 @@ fn write(path: &Path, line: &[u8]) -> io::Result<()> {
     if found.is_file() && found.len().saturating_add(line.len() as u64) > sys::file_size_limit()? {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
-    // One call of write, so that lines of several processes do not mix.
+    // The line is written in one call, so that lines of several processes do not mix.
     file.write_all(line)
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    // Without them the opening of a FIFO waits for a reader, and that of a terminal may have side effects.
+    // Without these flags, opening a FIFO waits for a reader, and opening a terminal may have side
+    // effects.
     let mut flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     match fs::symlink_metadata(path) {
-        // `/dev/stdout` is a link of root.
+        // `/dev/stdout` is a link that belongs to root.
         Ok(link) if link.is_symlink() => {
             if ![0, sys::effective_user()].contains(&link.uid()) {
                 return Err(io::Error::other("it is a link of another user"));
@@ -65,7 +66,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether this file is stdout or stderr, which is often a pipe to a launcher.
+/// Whether this file is stdout or stderr of this process, which is often a pipe to a launcher.
 fn is_own_output(found: &Metadata) -> bool {
     let (stdout, stderr) = (io::stdout(), io::stderr());
     [stdout.as_fd(), stderr.as_fd()].into_iter().any(|output| {

@@ -24,7 +24,7 @@ fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// The sum over all contexts; `None` for a peer without traffic.
+/// The sum of a peer's counters over all contexts; `None` for a peer without traffic.
 fn peer(shares: &[Share], slot: usize) -> Option<Value> {
     let sum = |of: &dyn Fn(&PeerCounters) -> &AtomicU64| -> u64 {
         let each = shares.iter().map(|share| read(of(&share.peers[slot])));

@@ -47,18 +47,18 @@ fn a_dead_child_is_gone() {
         (libc::SIGSTOP, State::Stopped),
         (libc::SIGCONT, State::Runs),
     ] {
-        // SAFETY: the process is a child of this test and not yet waited for, so its id is not reused.
+        // SAFETY: the process is a child of this test and was not waited for, so its id is not reused.
         unsafe { libc::kill(pid as libc::pid_t, signal) };
         eventually(state);
     }
     child.kill().unwrap();
-    // The child is a zombie until `wait`, and does not exist after it.
+    // The child is a zombie until `wait`, and does not exist afterwards.
     eventually(State::Gone);
     child.wait().unwrap();
     assert_eq!(id.state(), State::Gone);
 }
 
-/// What `/proc/<pid>/stat` says of a process in this state that started at tick 99.
+/// The text of `/proc/<pid>/stat` for a process in this state that started at tick 99.
 fn text(pid: u32, state: char) -> Vec<u8> {
     let zeros = "0 ".repeat(18);
     format!("{pid} (a) b) Z) {state} {zeros}99 0 0\n").into_bytes()
@@ -83,7 +83,7 @@ fn only_esrch_means_that_there_is_no_process() {
     assert_eq!(NOBODY.state(), State::Gone);
 }
 
-/// Another user's process, where `/proc` is mounted with hidepid.
+/// A process of another user counts as running if `/proc` is mounted with hidepid.
 #[test]
 fn a_process_that_is_hidden_counts_as_running() {
     let _script = Script::new()
@@ -133,7 +133,7 @@ fn states_are_read_behind_any_name() {
     }
 }
 
-/// The main thread has ended, so the process has the state of the first thread that lives.
+/// The main thread has ended. So the process has the state of its first living thread.
 #[test]
 fn a_zombie_lives_while_a_thread_does() {
     for (threads, state) in [
@@ -190,7 +190,7 @@ fn a_machine_that_cannot_be_known_is_none() {
     assert_ne!(other, 0);
 }
 
-/// In a container that sees the outer `/proc`, the files of a process id are a stranger's.
+/// In a container that sees the outer `/proc`, the files of a process id belong to another process.
 #[test]
 fn strangers_are_not_read() {
     let outer = || b"Name:\ttest\nNSpid:\t4711\t7\n".to_vec();

@@ -118,7 +118,7 @@ fn a_network_in_common_is_to_be_used() {
             "{why}"
         );
     }
-    // The user says that routers connect the networks.
+    // The user states that routers connect the networks.
     let lists = Lists::parse("10.0.0.0/8", "").unwrap();
     assert_eq!(meet(&a, &b, &lists), Ok(Meeting::Network));
     assert_eq!(meet(&b, &a, &lists), Ok(Meeting::Network));
@@ -145,7 +145,7 @@ fn clones_do_not_share_a_namespace() {
     assert_eq!(meet(&a, &b, &Lists::default()), Ok(Meeting::Network));
     let why = refusal(&at(&a, "127.0.0.1"), &at(&b, "127.0.0.1"));
     assert!(why.contains("loopback"), "{why}");
-    // The same namespace, in which another interface came.
+    // The namespace is the same, with one more interface.
     let more = with(1, &["10.1.0.1/24", "10.9.0.1/24"]);
     let met = meet(
         &at(&a, "127.0.0.1"),
@@ -187,7 +187,7 @@ fn interfaces_are_paired_by_network() {
     assert_eq!(all, [Some(1), Some(0), Some(2)]);
     assert_eq!(pairs(&["10.2.0.2"]), [None, Some(0), None]);
     assert_eq!(pairs(&["10.3.0.2", ""]), [None, None, None]);
-    // Addresses that are no IP addresses are paired by number.
+    // Addresses that are no IP addresses are paired by their numbers.
     let numbers = pair(&own, &at(&["", "", ""]), &peer(&["", "10.1.0.2", ""]));
     assert_eq!(numbers, [Some(0), None, Some(2)]);
 }

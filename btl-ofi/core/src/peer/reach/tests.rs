@@ -70,7 +70,7 @@ fn memory_is_known_by_its_probe() {
     }
     assert_eq!(other.reach_own(), Ok(false));
     assert_eq!(word.load(Ordering::Relaxed), probe.value, "not written to");
-    // The id now belongs to another process.
+    // Another process now has this id.
     let before = ProcessId {
         started: own.started.wrapping_sub(1),
         ..own
@@ -79,7 +79,7 @@ fn memory_is_known_by_its_probe() {
     assert!(standing(before, Some(probe)).end(before).is_some());
 }
 
-/// A word of this process that its probe names.
+/// Runs a test with the probe of a word in this process.
 fn with_probe(test: impl FnOnce(Probe)) {
     let word = std::sync::atomic::AtomicU64::new(0x1234_5678_9abc);
     test(Probe {
@@ -88,7 +88,8 @@ fn with_probe(test: impl FnOnce(Probe)) {
     });
 }
 
-/// Yama at 1 is asked to permit peers. If it refuses, they may still have their own permission.
+/// With Yama's scope 1, this process asks Yama to permit peers. If Yama refuses, peers may still
+/// have a permission of their own.
 #[test]
 fn a_refused_consent_is_logged() {
     with_probe(|probe| {
@@ -138,7 +139,7 @@ fn only_tracers_pass_yama_at_2() {
             ),
             ("0000000000080000", None),
         ] {
-            // The name of a program is any bytes.
+            // The name of a program may have any bytes.
             let status = [b"Name:\t\xff\nCapEff:\t", mask.as_bytes(), b"\n"].concat();
             let _script = Script::new()
                 .answers(SCOPE, b"2\n".to_vec())
@@ -152,7 +153,8 @@ fn only_tracers_pass_yama_at_2() {
     });
 }
 
-/// A seccomp filter shows in copies of this process to itself, be it of one direction only.
+/// A seccomp filter is visible in copies of this process to itself, even if it filters only one
+/// direction.
 #[test]
 fn a_filter_of_either_direction_is_an_obstacle() {
     with_probe(|probe| {
@@ -199,7 +201,8 @@ fn a_peer_that_refuses_is_closed_and_lives() {
     });
 }
 
-/// After the end of the main thread the kernel finds no memory under the process id, but under those of other threads.
+/// After the end of the main thread, the kernel finds no memory under the process id, but it finds the memory under
+/// the ids of other threads.
 #[test]
 fn memory_is_looked_for_under_other_threads() {
     let own = ProcessId::own();
@@ -222,7 +225,7 @@ fn memory_is_looked_for_under_other_threads() {
         let why = format!("process id {} on this node no longer runs", own.pid);
         assert_eq!(gone.end(own), Some(why));
         drop(script);
-        // `/proc` is that of an outer namespace, whose process with this id is another one.
+        // `/proc` belongs to an outer namespace, in which another process has this id.
         let outer = || b"NSpid:\t4711\t7\n".to_vec();
         let _script = without_main()
             .answers("/proc/self/status", outer())

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-/// Maximum number of runs. Numbers in random order make many short runs.
+/// Maximum number of runs. If numbers come in random order, they make many short runs.
 const MOST_RUNS: usize = 1024;
 
 /// Consecutive numbers with consecutive words.
@@ -25,7 +25,7 @@ impl Run {
         (offset < self.length).then(|| self.word + offset)
     }
 
-    /// Whether this number and this word are the next ones.
+    /// Whether this number and this word continue the run.
     fn is_continued_by(&self, proc: u64, word: u32) -> bool {
         let next = self.proc.checked_add(u64::from(self.length));
         next == Some(proc) && self.word.checked_add(self.length) == Some(word)
@@ -35,32 +35,33 @@ impl Run {
 /// The index.
 #[derive(Default)]
 pub(super) struct Index {
-    /// In the order of their numbers, which do not overlap.
+    /// Runs in the order of their numbers. Runs do not overlap.
     runs: Vec<Run>,
     others: HashTable<u32>,
     hasher: RandomState,
-    /// Numbers that are in the index.
+    /// Number of entries in the index.
     length: usize,
 }
 
 impl Index {
-    /// Numbers that are in the index.
+    /// Number of entries in the index.
     pub(super) fn len(&self) -> usize {
         self.length
     }
 
-    /// Runs that begin at this number or before.
+    /// Number of runs that begin at this process number or before it.
     fn before(&self, proc: u64) -> usize {
         self.runs.partition_point(|run| run.proc <= proc)
     }
 
-    /// What the runs have for a number.
+    /// The word that a run has for a process number.
     fn in_run(&self, proc: u64) -> Option<u32> {
         let before = self.before(proc);
         self.runs[..before].last()?.word(proc)
     }
 
-    /// The word of a number. `proc_of` is the number of the peer in a place, if there is one.
+    /// The word of a process number. `proc_of` returns the process number of the peer in a place;
+    /// `None` for an empty place.
     pub(super) fn find(&self, proc: u64, proc_of: impl Fn(u32) -> Option<u64>) -> Option<u32> {
         let is_its = |word: &u32| proc_of(*word) == Some(proc);
         self.in_run(proc).filter(is_its).or_else(|| {
@@ -69,7 +70,7 @@ impl Index {
         })
     }
 
-    /// Reserves memory for one more number; `false` if memory is exhausted.
+    /// Reserves memory for one more entry; returns `false` if memory is exhausted.
     pub(super) fn reserve(&mut self, proc_of: impl Fn(u32) -> Option<u64>) -> bool {
         let Index {
             runs,
@@ -81,7 +82,8 @@ impl Index {
         runs.try_reserve(1).is_ok() && others.try_reserve(1, rehash).is_ok()
     }
 
-    /// Adds a number that is not in the index, for which memory is [reserved](Self::reserve), and whose peer is in its place.
+    /// Adds a process number that is not in the index. Its memory is [reserved](Self::reserve), and its peer is already in
+    /// its place.
     pub(super) fn insert(&mut self, proc: u64, word: u32, proc_of: impl Fn(u32) -> Option<u64>) {
         self.length += 1;
         let before = self.before(proc);
@@ -113,7 +115,7 @@ impl Index {
             .insert_unique(hasher.hash_one(proc), word, rehash);
     }
 
-    /// Removes a number with its word, while its peer is in its place.
+    /// Removes a process number and its word. Its peer is still in its place.
     pub(super) fn remove(&mut self, proc: u64, word: u32) {
         self.length -= 1;
         let hash = self.hasher.hash_one(proc);

@@ -90,7 +90,7 @@ fn what_reaches_a_peer_goes_with_it() {
     assert_eq!((probe(&peers, 4), probe(&peers, 5)), (Some(4), None));
     peers.remove(4, false);
     assert_eq!(probe(&peers, 4), None);
-    // In the place of the other.
+    // The new peer gets the place of the released one.
     peers.insert(local(11)).unwrap();
     assert_eq!((probe(&peers, 11), probe(&peers, 4)), (None, None));
     peers.insert(remote(4)).unwrap();
@@ -108,7 +108,7 @@ fn the_index_is_a_map() {
     for numbers in [300, 20_000] {
         let mut peers = Endpoints::new(1);
         let mut model = std::collections::BTreeMap::new();
-        // In order first, as hosts connect, then in none.
+        // Numbers come in order first, as hosts connect, then in random order.
         let in_order = (0..200).map(Some);
         for step in in_order.chain((0..20_000).map(|_| None)) {
             let proc = step.unwrap_or_else(|| next(numbers));
@@ -131,7 +131,7 @@ fn the_index_is_a_map() {
     }
 }
 
-/// Each share of each peer counts by itself, on cache lines of its own.
+/// Each share of each peer has its own counts, on its own cache lines.
 #[test]
 fn shares_count_apart() {
     const SHARES: usize = 3;
@@ -140,7 +140,7 @@ fn shares_count_apart() {
         0 => remote(proc),
         _ => local(proc),
     };
-    // More than a chunk of each.
+    // The peers of each kind need more than one chunk.
     let number = 2 * CHUNK as u64 + 200;
     for proc in 0..number {
         peers.insert(make(proc)).unwrap();
@@ -157,7 +157,7 @@ fn shares_count_apart() {
         }
         assert_eq!(peer.total().outstanding(), SHARES as u32, "{proc}");
     }
-    // No pair lies on a line of another share, nor of an endpoint.
+    // No pair shares a cache line with another share, nor with an endpoint.
     let lines = pairs.iter().map(|(at, (_, share))| (at / 64, *share));
     let lines: std::collections::BTreeMap<_, _> = lines.collect();
     for (at, (proc, share)) in &pairs {
@@ -167,7 +167,7 @@ fn shares_count_apart() {
         let at = std::ptr::from_ref(peer).addr();
         assert!(!lines.contains_key(&(at / 64)), "{}", peer.proc);
     }
-    // A place that is used again begins with nothing outstanding.
+    // A reused place begins with no outstanding operations.
     let peer = of(&peers, 7);
     for share in 0..SHARES {
         peer.pair(Share::of_several(share), true).lower(0, 1, true);

@@ -18,7 +18,7 @@ use crate::peer::table::{Endpoints, Placed};
 use crate::sm::ring::{self, Answer, Slot};
 use crate::sm::segment::{PAYLOAD, Place};
 
-/// Bytes of a fragment of a large get; the payload holds eight.
+/// Size of a fragment of a large get. The payload holds eight fragments.
 const FRAGMENT: usize = PAYLOAD / 8;
 const NOTHING: Answer = Answer {
     status: 0,
@@ -45,8 +45,8 @@ impl Target {
         self.0.ring(0).slot(position)
     }
 
-    /// The position at which a process that claims the first ring now continues, and the number of revoked
-    /// slots in front of it; `None` if the ring is taken.
+    /// The position at which a process that claims the first ring now begins, and the number of revoked
+    /// slots before it; `None` if the ring is taken.
     fn first_ring(&self) -> Option<(u32, u32)> {
         let claim = self.place().claim().unwrap();
         let found = (claim.position, claim.spent);
@@ -56,7 +56,7 @@ impl Target {
         first.then_some(found)
     }
 
-    /// Passes over revoked slots and answers them.
+    /// Skips revoked slots, and answers them.
     fn pass_over(&self, positions: std::ops::Range<u32>) {
         for position in positions {
             let slot = self.slot(position);
@@ -66,7 +66,7 @@ impl Target {
     }
 }
 
-/// An origin with one peer, whose process is this one.
+/// An origin with one peer; both are in this process.
 struct Origin {
     channel: Channel,
     peers: Endpoints,
@@ -110,7 +110,8 @@ impl Origin {
         unsafe { &mut *ring.as_ptr() }
     }
 
-    /// A get of eight fragments; the target takes the first `begun` and answers none.
+    /// Makes a get of eight fragments. The target takes the first `begun` fragments and answers
+    /// none.
     fn get_in_vain(&mut self, target: &Target, begun: u32) {
         let mut local = vec![0u8; PAYLOAD];
         let get = Request {
@@ -145,7 +146,7 @@ impl Origin {
         unsafe { requester.post(command, operands, room, ptr::null_mut(), finished) };
     }
 
-    /// Queues a put, whose fragments are posted as far as there is room.
+    /// Queues a put, and posts its fragments as far as there is room.
     fn queue(&mut self, bytes: &[u8]) {
         let finished = self.finished();
         let put = Request {
@@ -170,7 +171,7 @@ impl Origin {
         caller.finished(Tag::new(self.endpoint, 0, 0))
     }
 
-    /// Reads answers; no operation may complete.
+    /// Reads answers. No operation may complete.
     fn collect(&mut self) {
         let mut done = Done::new();
         self.channel.collect(&mut done);
@@ -182,8 +183,8 @@ impl Origin {
     }
 }
 
-/// The target still copies for a get that the origin abandoned when the origin leaves. Its late writes must not
-/// reach the operands of the ring's next owner.
+/// The target is still copying for a get that the origin abandoned when the origin leaves. The target's late
+/// writes must not reach the operands of the ring's next owner.
 #[test]
 fn a_late_piece_spares_the_next_owner() {
     let target = Target::new();
@@ -195,7 +196,7 @@ fn a_late_piece_spares_the_next_owner() {
     second.claim(&target);
     let words = [7u64; FRAGMENT / 8];
     second.post(&words);
-    // The target finishes its copy ...
+    // The target now finishes its copy.
     let late = target
         .0
         .payload(target.0.ring(0), fragment.payload, FRAGMENT)
@@ -203,7 +204,7 @@ fn a_late_piece_spares_the_next_owner() {
     // SAFETY: `late` has FRAGMENT bytes in the payload.
     unsafe { ptr::write_bytes(late, 0xaa, FRAGMENT) };
     target.slot(0).answer(0, NOTHING);
-    // The target then finds the atomic of the next owner, which may have claimed either ring.
+    // The target then finds the atomic of the next owner, which may have claimed any of the rings.
     let rings = [(0, 8), (1, 0)];
     let posted = |(ring, at): &(usize, u32)| target.0.ring(*ring).slot(*at).is_published(*at);
     let (ring, at) = rings.into_iter().find(posted).unwrap();
@@ -216,7 +217,8 @@ fn a_late_piece_spares_the_next_owner() {
     assert_eq!(wrong, 0, "words overwritten");
 }
 
-/// A ring with a fragment that the target took is kept, and given back once the target answers.
+/// A ring with a fragment that the target has taken is kept. It is given back after the target
+/// answers.
 #[test]
 fn a_ring_is_given_back_once_the_target_is_out_of_it() {
     let target = Target::new();
@@ -239,7 +241,7 @@ fn a_ring_is_given_back_once_the_target_is_out_of_it() {
     assert!(origin.channel.active.is_empty());
 }
 
-/// A ring with slots that the target only passes over is given back immediately.
+/// A ring whose slots the target only has to skip is given back immediately.
 #[test]
 fn a_ring_with_revoked_pieces_is_given_back_at_once() {
     let target = Target::new();
@@ -249,7 +251,7 @@ fn a_ring_with_revoked_pieces_is_given_back_at_once() {
     origin.disconnect();
     assert_eq!(target.first_ring(), Some((8, 8)));
     assert!(origin.channel.requesters.is_empty() && origin.channel.active.is_empty());
-    // So is a ring whose taken slot was answered meanwhile.
+    // A ring whose taken slot was answered meanwhile is also given back immediately.
     let (other, mut origin) = (Target::new(), Origin::new());
     origin.claim(&other);
     origin.get_in_vain(&other, 1);
@@ -258,7 +260,7 @@ fn a_ring_with_revoked_pieces_is_given_back_at_once() {
     assert_eq!(other.first_ring(), Some((8, 7)));
 }
 
-/// The same process does not reuse the payload of a taken fragment before its answer.
+/// The same process does not reuse the payload of a taken fragment before the fragment is answered.
 #[test]
 fn the_payload_of_a_taken_piece_is_not_used() {
     let target = Target::new();
@@ -275,7 +277,7 @@ fn the_payload_of_a_taken_piece_is_not_used() {
     assert_eq!(full, Some(Status::TEMP_OUT_OF_RESOURCE));
 }
 
-/// A closing transport does not wait: a ring with a slot that the target may still use stays taken.
+/// A closing transport does not wait: if the target may still use a slot, the ring stays taken.
 #[test]
 fn closing_leaves_a_ring_taken_unless_it_is_answered() {
     for answered in [false, true] {
@@ -292,8 +294,8 @@ fn closing_leaves_a_ring_taken_unless_it_is_answered() {
     }
 }
 
-/// The target may still execute an atomic that was reported as failed. Until it answers, the ring serves no
-/// other process, after a release as after a close.
+/// The target may still execute an atomic that was reported as failed. Until it answers, no other process
+/// gets the ring, neither after a release nor after a close.
 #[test]
 fn an_abandoned_atomic_keeps_its_ring() {
     for released in [false, true] {
@@ -326,8 +328,8 @@ fn an_abandoned_atomic_keeps_its_ring() {
     }
 }
 
-/// The target may go on while its ring is abandoned: an answer to a later transfer must not end an earlier one, which was
-/// not made.
+/// The target may continue while its ring is abandoned. An answer to a later transfer must not end an earlier transfer
+/// that was not made.
 #[test]
 fn an_abandoned_transfer_is_not_ended_by_the_answers_to_another() {
     let target = Target::new();
@@ -339,7 +341,7 @@ fn an_abandoned_transfer_is_not_ended_by_the_answers_to_another() {
     origin.queue(&bytes);
     let endpoint = origin.endpoint;
     let mut done = Done::new();
-    // The first to end is the atomic.
+    // The atomic is the first operation to end.
     assert!(origin.channel.abandon(endpoint, &mut done).is_some());
     for position in 0..5 {
         let slot = target.slot(position);
@@ -355,7 +357,7 @@ fn an_abandoned_transfer_is_not_ended_by_the_answers_to_another() {
     assert!(done.finished().is_empty());
 }
 
-/// No answer is awaited from a target that closed its transport before or after the release.
+/// A target that closed its transport before or after the release owes no answer.
 #[test]
 fn a_ring_of_a_closed_target_is_forgotten() {
     for closed_before in [false, true] {

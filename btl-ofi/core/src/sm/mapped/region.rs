@@ -33,17 +33,18 @@ struct Pages {
 unsafe impl Send for Pages {}
 
 impl Mapping {
-    /// Maps the region with this handle. `segment` and `probe` are those of its owner.
+    /// Maps the region with this handle. `segment` and `probe` belong to its owner.
     ///
     /// # Errors
-    /// The reason why it cannot be mapped, or `None` if it is no longer registered.
+    /// The reason why it cannot be mapped; `None` if it is no longer registered.
     pub(crate) fn new(
         segment: Place,
         probe: Probe,
         handle: &Handle,
     ) -> Result<Mapping, Option<String>> {
         let why = |e: &dyn ToString| Some(e.to_string());
-        // Opened by the process id, and checked: so this is the peer, and /proc that of its namespace of processes.
+        // The segment is opened by process id and then checked. So the process is the peer, and /proc shows the
+        // peer's namespace of process ids.
         let regions = segment.shared_regions().map_err(|e| why(&e))?;
         let place = regions.place(handle.cookie());
         let (descriptor, offset) = place.file();
@@ -63,7 +64,8 @@ impl Mapping {
             cookie: handle.cookie(),
             regions,
         };
-        // The file was the peer's if it is still there and the region is registered: its owner closes it later.
+        // The file is the peer's if the peer's probe still exists and the region is still registered, because
+        // its owner closes the file later.
         if probe.is_in(segment.pid) != Ok(true) {
             return Err(why(&"its process changes"));
         }
@@ -75,7 +77,7 @@ impl Mapping {
 
     /// Whether the region is no longer registered.
     pub(super) fn is_over(&self) -> bool {
-        // Relaxed: the word alone matters.
+        // Relaxed: only the word itself matters.
         self.registered().load(Ordering::Relaxed) != self.cookie
     }
 
@@ -84,14 +86,14 @@ impl Mapping {
         self.regions.place(self.cookie).cookie()
     }
 
-    /// Where the region is in this process.
+    /// The address of the region in this process.
     pub(super) fn address(&self) -> usize {
         self.pages.address()
     }
 }
 
 impl Pages {
-    /// Where the region is in this process.
+    /// The address of the region in this process.
     fn address(&self) -> usize {
         self.start.as_ptr().expose_provenance() + self.before
     }
@@ -106,24 +108,24 @@ impl Drop for Pages {
     }
 }
 
-/// Maps the part of a file from `offset` on, which the owner has at `base`. Requires that the file has `length` and
-/// is sealed against shrinking.
+/// Maps the part of a file at `offset` that the owner has at `base`. Fails unless the file contains `length` bytes
+/// and is sealed against shrinking.
 fn map(file: &File, offset: u64, (base, length): (u64, u64)) -> io::Result<Pages> {
     let other = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
     if !is_lasting(file) {
         return other("its file may shrink");
     }
-    // Looked at after the seal, so it holds from now on.
+    // The size is read after the check of the seal, so it can no longer shrink.
     let metadata = file.metadata()?;
     let end = offset.checked_add(length);
     if end.is_none_or(|end| end > metadata.size()) {
         return other("its file is shorter than the region");
     }
-    // Atomics need elements as aligned as the owner's.
+    // Atomics need elements with the same alignment as at the owner.
     if !is_aligned_alike(base, offset) {
         return other("its place in its file is not one of its address");
     }
-    // Mappings of huge pages begin and end at such pages.
+    // A mapping of huge pages begins and ends at boundaries of huge pages.
     let page = sys::page_size()? as u64;
     let page = match metadata.blksize() {
         huge if huge.is_power_of_two() => huge.max(page),

@@ -31,7 +31,7 @@ impl Owner {
     fn region(&self, generation: u32) -> Handle {
         let file = File::from(sys::memory_file(c"test-region").unwrap());
         sys::allocate(&file, 0, 8192).unwrap();
-        // It stays mapped, and open.
+        // The memory stays mapped, and the file open.
         let at = sys::map_shared(&file, 0, 8192).unwrap();
         let base = at.as_ptr().expose_provenance() as u64 + 8;
         let handle = Handle::new(base, 8000, 7, Access::all(), generation);
@@ -116,7 +116,7 @@ fn a_mapping_in_use_stays() {
     let there: *mut u64 = used.place(h.base(), 8).unwrap().cast();
     all.abandon(peer);
     assert!(mapped(&all, peer, &h).is_none(), "nobody else begins");
-    // SAFETY: a word of the file, which is mapped there while `used` lives.
+    // SAFETY: the pointer is to a word of the file, which is mapped there while `used` lives.
     unsafe { there.write_volatile(5) };
     assert_eq!(all.lock().len(), 1);
     drop(used);
@@ -132,7 +132,7 @@ fn what_is_over_makes_room() {
     let peer = peer(1);
     let set = |h: &Handle| MappedRegions::first(peer, h.cookie());
     let wanted = Handle::new(0, 0, 0, Access::all(), 1 << 30).shared();
-    // More regions of one set than it has places.
+    // These are more regions of one set than it has slots.
     let alike = (0..u32::MAX).filter(|generation| {
         let h = Handle::new(0, 0, 0, Access::all(), *generation).shared();
         set(&h) == set(&wanted) && *generation < 1 << 24
@@ -148,7 +148,8 @@ fn what_is_over_makes_room() {
     owner.announced.withdraw(&regions[1]);
     all.insert(peer, last, || owner.map(last)).unwrap();
     assert!(found(last) && !found(&regions[1]));
-    // A region that cannot be mapped has a place, too; one that is over gets none.
+    // A region that cannot be mapped has a slot, too. A region that is no longer registered gets
+    // none.
     owner.announced.withdraw(&regions[0]);
     all.sweep();
     assert_eq!(
@@ -162,7 +163,8 @@ fn what_is_over_makes_room() {
     assert!(all.lock().is_empty());
 }
 
-/// A region that could not be mapped keeps its place for a while only. Then it can be mapped, and so can others.
+/// A region that could not be mapped keeps its slot only for a while. After that, it can be mapped, and so can
+/// other regions.
 #[test]
 fn what_cannot_be_mapped_leaves() {
     let (owner, all) = (Owner::new(), MappedRegions::default());
@@ -182,7 +184,7 @@ fn what_cannot_be_mapped_leaves() {
     assert!(mapped(&all, peer, &h).is_some(), "mappings stay");
 }
 
-/// A description that comes from another process is checked before use.
+/// Data from another process is checked before its use.
 #[test]
 fn descriptors_of_other_files_are_refused() {
     use std::os::fd::AsRawFd;
@@ -208,7 +210,7 @@ fn descriptors_of_other_files_are_refused() {
         let why = "its descriptor is not one of a file";
         assert_eq!(refusal(file, 8), why);
     }
-    // A program that runs cannot be written.
+    // The file of a running program cannot be opened for writing.
     assert!(refusal(program.as_raw_fd(), 8).contains("Text file busy"));
     assert!(refusal(1 << 20, 8).contains("No such file"));
     let short = "its file is shorter than the region";

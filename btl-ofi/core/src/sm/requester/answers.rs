@@ -7,8 +7,8 @@ use crate::sm::segment::SLOTS;
 use plugin_api::Status;
 
 impl Requester {
-    /// Takes the answers that are there, in order, while `done` has room. Revokes transfers whose answers are
-    /// overdue.
+    /// Takes the answers that have arrived, in order, while `done` has room. Revokes transfers whose answers
+    /// are overdue.
     #[inline]
     pub(crate) fn collect(&mut self, done: &mut Done) {
         let answered = self.take_answers(done);
@@ -21,8 +21,8 @@ impl Requester {
         }
     }
 
-    /// Takes the answers that are there, in order, while `done` has room. Returns whether there was one. Makes no
-    /// system call.
+    /// Takes the answers that have arrived, in order, while `done` has room. Returns whether there was an answer.
+    /// Makes no system call.
     #[inline]
     pub(crate) fn take_answers(&mut self, done: &mut Done) -> bool {
         let first = self.head;
@@ -56,7 +56,7 @@ impl Requester {
                     _ => pending.size,
                 };
                 // SAFETY: the caller of `post_as` guarantees that the result is writable for this size until
-                // completion. `result` returned the answer's word or as many bytes of the payload.
+                // completion. `result` returned the answer's word, or as many bytes of the payload.
                 unsafe { copy(from, pending.result.cast(), usize::from(size)) };
             }
             done.push(pending.finished);
@@ -65,8 +65,8 @@ impl Requester {
         self.head != first
     }
 
-    /// Location of an answered operation's results: the answer if they fit there, else the payload. `None` if the
-    /// operation failed.
+    /// Location of an answered operation's results: in the answer if they fit there, otherwise in the payload.
+    /// `None` if the operation failed.
     #[inline]
     pub(super) fn result(&self, pending: &Pending, answer: &Answer) -> Option<*const u8> {
         if answer.status != 0 {
@@ -80,8 +80,8 @@ impl Requester {
         Some(at.cast_const())
     }
 
-    /// Takes the oldest slot; at least one is in use. Its part of the payload stays valid until the next command is
-    /// posted or the area is settled.
+    /// Takes the oldest slot. At least one slot is in use. Its part of the payload stays valid until the next
+    /// command is posted or the area is settled.
     #[inline]
     pub(super) fn take(&mut self) -> Pending {
         // SAFETY: `post_as` or `new` initialised all positions from `head` to `tail`, and `head` is one of them.
@@ -99,7 +99,7 @@ impl Requester {
         pending
     }
 
-    /// A slot that is no operation of its own was answered.
+    /// Updates the counts for the answer to a slot that is no whole operation.
     #[cold]
     fn count_down_rest(&mut self, used: Use) {
         self.spent -= u32::from(used.is_spent());

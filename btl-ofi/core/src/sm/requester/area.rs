@@ -14,32 +14,33 @@ use super::LINE;
 use crate::sm::pool::{BLOCKS, Word};
 use crate::sm::segment::{Claim, OWN, OWN_SHORT, PAYLOAD};
 
-/// Backoff of the search for a block, in payloads: after the first search without success, and at most.
+/// Backoff of the search for a block, counted in payloads: its first value after a failed search, and
+/// its maximum.
 const SEARCH_BACKOFF: (u32, u32) = (16, 256);
-/// Busy blocks per search whose owners are checked for liveness.
+/// Maximum busy blocks per search whose owners are checked for liveness.
 const OWNER_CHECKS: usize = 4;
 
-/// One ring's payload area and the bytes of it in use.
+/// One ring's payload area, and the part of it in use.
 pub(super) struct Area {
     start: *mut u8,
     /// Payload code of the first byte (`Command::payload`).
     code: u32,
     size: u32,
-    /// Start of the oldest bytes in use, start of the next bytes, and number of bytes in use; the latter includes the
-    /// bytes skipped at the end of a lap.
+    /// Start of the oldest bytes in use; start of the next bytes; and number of bytes in use, including the bytes
+    /// that were skipped at the end of a lap.
     from: u32,
     to: u32,
     used: u32,
-    /// The block that this ring had last, and its word then.
+    /// The ring's last block, and the block's word at that time.
     block: Option<(usize, Word)>,
     /// Whether the area is that block and the block is busy.
     held: bool,
-    /// Allocated bytes of the ring's own payload.
+    /// Number of allocated bytes of the ring's own payload.
     own: usize,
-    /// Payloads before the next search, and the last backoff.
+    /// Number of payloads before the next search, and the last backoff.
     skips: u32,
     backoff: u32,
-    /// The block whose owner is checked next.
+    /// The block whose owner will be checked next.
     next_check: usize,
 }
 
@@ -61,8 +62,9 @@ impl Area {
         }
     }
 
-    /// Reserves `size` bytes: their payload code and their address. `must` means that only the responder can execute
-    /// the operation. OUT_OF_RESOURCE means exhausted memory with `must`, and use of the kernel without.
+    /// Reserves `size` bytes. Returns their payload code and their address. `must` means that only the responder can
+    /// execute the operation. OUT_OF_RESOURCE means that memory is exhausted; without `must`, it means that CMA
+    /// should be used.
     #[inline]
     pub(super) fn reserve(
         &mut self,
@@ -85,7 +87,8 @@ impl Area {
         Ok((self.code + start, self.start.wrapping_add(start as usize)))
     }
 
-    /// Start of `size` bytes if `at` is free: `at`, or the start of the next lap.
+    /// Start of `size` bytes beginning at `at`. If they do not fit before the end, the start of the
+    /// next lap.
     fn fitting(&self, at: u32, size: usize) -> u32 {
         if at as usize + size > self.size as usize {
             0
@@ -94,7 +97,7 @@ impl Area {
         }
     }
 
-    /// Marks the `size` bytes that were [reserved](Self::reserve) last as used.
+    /// Marks the `size` bytes of the last [`reserve`](Self::reserve) as used.
     #[inline]
     pub(super) fn begin(&mut self, size: usize) {
         let start = self.fitting(self.to, size);
@@ -105,7 +108,7 @@ impl Area {
         self.used += rounded(size);
     }
 
-    /// Frees the oldest `size` bytes, whose contents were read.
+    /// Frees the oldest `size` bytes. Their content was read.
     #[inline]
     pub(super) fn end(&mut self, size: usize) {
         let start = self.fitting(self.from, size);
@@ -120,7 +123,7 @@ impl Area {
     #[inline]
     pub(super) fn at(&self, payload: u32, size: usize) -> Option<*mut u8> {
         let offset = payload.wrapping_sub(self.code) as usize;
-        // No overflow: an operation has at most 64 KiB.
+        // This cannot overflow, because an operation has at most 64 KiB.
         (offset + size <= self.size as usize).then(|| self.start.wrapping_add(offset))
     }
 
@@ -143,7 +146,8 @@ impl Area {
         }
     }
 
-    /// Whether the area is a block, or a search for one is due. Counts down the backoff otherwise.
+    /// Whether the area is a block, or whether a search for a block is due. Counts down the backoff
+    /// otherwise.
     pub(super) fn may_have_block(&mut self) -> bool {
         if self.skips == 0 || self.held {
             return true;
@@ -152,7 +156,8 @@ impl Area {
         false
     }
 
-    /// Takes the last block again, if the last area was a block and no other ring took it since.
+    /// Takes the last block again, if the last area was a block and no other ring has taken it
+    /// since.
     #[inline]
     fn retake(&mut self, claim: &Claim) -> bool {
         if let Some((block, word)) = &mut self.block
@@ -198,7 +203,8 @@ impl Area {
         (self.from, self.to) = (0, 0);
     }
 
-    /// Takes a block: first one without pages, then an idle one, then a busy one whose process is gone.
+    /// Takes a block: first a block without pages, then an idle block, then a busy block whose process
+    /// is dead.
     fn take_block(&mut self, claim: &mut Claim) -> Option<(usize, Word, *mut u8)> {
         let ring = claim.index();
         for new in [true, false] {
@@ -227,7 +233,7 @@ impl Area {
     }
 }
 
-/// Allocates and maps a block that was just taken. Makes it idle again if that fails.
+/// Allocates and maps a block that was just taken. If this fails, makes the block idle again.
 fn use_block(claim: &mut Claim, block: usize, word: Word) -> Option<(usize, Word, *mut u8)> {
     let allocated = word.is_allocated() || claim.allocate_block(block).is_ok();
     let start = if allocated {

@@ -7,11 +7,12 @@
 
 use std::time::Duration;
 
-/// Pairs of gets in a trial.
+/// Number of pairs of gets in a trial.
 const PAIRS: u8 = 8;
-/// Upper limit of a time, as a multiple of the other time of its pair: a larger one means an interruption.
+/// Limit of a time, as a multiple of the other time of its pair. A larger time means that an interruption occurred.
 const OUTLIER: u64 = 4;
-/// Gets between two trials: after the choice changed, and at most. The number doubles while the choice stays.
+/// Number of gets between two trials: after a change of the choice, and at most. The number doubles while the choice
+/// stays the same.
 const INTERVALS: (u32, u32) = (64, 4096);
 
 /// A path for a large get.
@@ -25,12 +26,12 @@ pub(crate) enum Way {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Autotune {
     chosen: Way,
-    /// Gets until the next trial, and the length of this interval.
+    /// Number of gets until the next trial, and the length of this interval.
     left: u32,
     interval: u32,
-    /// Times of the present pair by way, in nanoseconds per 64 KiB.
+    /// Times of the current pair by path, in nanoseconds per 64 KiB.
     pair: [Option<u64>; 2],
-    /// Finished pairs of the trial, and their total times by way.
+    /// Number of complete pairs in this trial, and their total times by path.
     pairs: u8,
     sums: [u64; 2],
 }
@@ -49,7 +50,7 @@ impl Default for Autotune {
 }
 
 impl Autotune {
-    /// The way for the next get, and whether to time it.
+    /// The path for the next get, and whether the get must be timed.
     pub(super) fn next(&mut self) -> (Way, bool) {
         if self.left > 0 {
             self.left -= 1;
@@ -62,7 +63,7 @@ impl Autotune {
         (way, true)
     }
 
-    /// Records the time of a get that was timed and began this way.
+    /// Records the time of a timed get that began on this path.
     pub(super) fn record_time(&mut self, way: Way, size: usize, time: Duration) {
         let each = time.as_nanos() as u64 * (64 << 10) / size.max(1) as u64;
         self.pair[way as usize] = Some(each);
@@ -87,7 +88,7 @@ impl Autotune {
         };
         let of = |way: Way| self.sums[way as usize];
         let (least, most) = INTERVALS;
-        // The other way must be faster by a sixteenth, so that noise does not change the choice.
+        // The other path must be faster by a sixteenth, so that noise does not change the choice.
         self.interval = if of(other) < of(self.chosen) / 16 * 15 {
             self.chosen = other;
             least
@@ -106,7 +107,8 @@ mod tests {
     const SIZE: usize = 1 << 20;
     const TRIAL: usize = 2 * PAIRS as usize;
 
-    /// Makes gets with these durations in microseconds. Returns the number of gets by way.
+    /// Makes `count` gets that take these times in microseconds. Returns the number of gets by
+    /// path.
     fn gets(autotune: &mut Autotune, times: [u64; 2], count: usize) -> [usize; 2] {
         let mut made = [0; 2];
         for _ in 0..count {

@@ -15,10 +15,10 @@ use crate::peer::endpoint::Endpoint;
 pub(crate) struct Done {
     finished: [MaybeUninit<Finished>; MAX_CQ_READ],
     count: usize,
-    /// An operation that failed. It comes after those in `finished`, and nothing is collected after it.
+    /// An operation that failed. It comes after the operations in `finished`, and nothing is collected after it.
     pub(crate) refused: Option<(Finished, Status)>,
-    /// A peer that the kernel no longer reaches, or whose process no longer has its memory (another process has the
-    /// id, or it executed another program).
+    /// A peer that CMA no longer reaches, or whose process no longer has the peer's memory: another process has the
+    /// id, or the process executed another program.
     pub(crate) doubted: Option<(NonNull<Endpoint>, Refused)>,
 }
 

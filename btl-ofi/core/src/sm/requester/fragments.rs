@@ -14,12 +14,13 @@ use crate::op::completion::Finished;
 use crate::op::request::{Operands, Request};
 use crate::sm::ring::Command;
 
-/// Largest fragment in bytes. The payload holds several, so that both sides copy at the same time.
+/// Largest fragment in bytes. The payload holds several fragments, so that both sides copy at the
+/// same time.
 const FRAGMENT: usize = 8 * 1024;
-/// Most transfers in the queue.
+/// Maximum transfers in the queue.
 const QUEUE: usize = 128;
 
-/// A transfer some of whose fragments are posted.
+/// A transfer that is posted in fragments.
 pub(super) struct Queued {
     pub(super) finished: Finished,
     /// The command for the whole transfer.
@@ -30,7 +31,7 @@ pub(super) struct Queued {
     /// Data of a put that was revoked in the ring.
     bytes: Box<[u8]>,
     size: usize,
-    /// Bytes with posted fragments, and fragments without answer.
+    /// Number of bytes whose fragments were posted, and number of fragments without an answer.
     asked: usize,
     unanswered: u32,
     refused: Option<Status>,
@@ -69,11 +70,11 @@ impl Requester {
         reserved.map_err(|_| Status::OUT_OF_RESOURCE)
     }
 
-    /// Queues a ring put or get that was revoked and that the kernel then refused. Copies the data of a put, because
-    /// other commands may overwrite it in the ring. Fails if memory is exhausted.
+    /// Queues a ring put or ring get that was revoked and that CMA then refused. Copies the data of a put, because
+    /// other commands may overwrite the data in the ring. Fails if memory is exhausted.
     ///
     /// # Safety
-    /// `local` is readable for `size` bytes for a put; for a get it is writable until the transfer completes.
+    /// For a put, `local` is readable for `size` bytes; for a get, it is writable until the transfer completes.
     pub(super) unsafe fn queue_revoked(
         &mut self,
         put: bool,
@@ -130,7 +131,7 @@ impl Requester {
                 let mut size = left.min(FRAGMENT);
                 let mut room = self.reserve(size, true);
                 if room.as_ref().is_err_and(|s| *s == Status::OUT_OF_RESOURCE) {
-                    // Memory for the payload is exhausted; one word needs no payload.
+                    // The memory for the payload is exhausted. A word needs no payload.
                     size = left.min(size_of::<u64>());
                     room = self.reserve(size, true);
                 }
@@ -154,8 +155,8 @@ impl Requester {
                 queued.asked += size;
                 queued.unanswered += 1;
                 let record = no_operation(self.endpoint);
-                // SAFETY: `at + size` does not exceed the transfer's size. The buffer is the one that the caller of
-                // `queue` or `queue_revoked` guarantees until the transfer completes, or the copy in `bytes`.
+                // SAFETY: `at + size` does not exceed the transfer's size. The buffer is either the caller's, which
+                // `queue` or `queue_revoked` requires until the transfer completes, or the copy in `bytes`.
                 unsafe {
                     let operands = Operands::Buffer(from);
                     self.post_as(Use::QueuedFragment, command, operands, room, to, record);
@@ -164,7 +165,7 @@ impl Requester {
         }
     }
 
-    /// Handles the answer to a fragment, which belongs to the front of the queue.
+    /// Handles the answer to a fragment of the transfer at the front of the queue.
     #[cold]
     #[inline(never)]
     pub(super) fn fragment_answered(
@@ -181,14 +182,14 @@ impl Requester {
         match from {
             Some(from) if !pending.result.is_null() => {
                 // SAFETY: the caller of `queue` or `queue_revoked` guarantees that the buffer is writable until the
-                // transfer completes. `result` returned as many bytes.
+                // transfer completes. `result` returned this number of bytes.
                 unsafe { copy(from, pending.result.cast(), usize::from(pending.size)) };
             }
             Some(_) => {}
             None => {
                 let status = refusal(answer).unwrap_or(Status::ERROR);
                 front.refused.get_or_insert(status);
-                // Post no more fragments of this transfer.
+                // No more fragments of this transfer are posted.
                 front.asked = front.size;
             }
         }
@@ -204,7 +205,7 @@ impl Requester {
         }
     }
 
-    /// Ends the oldest queued transfer without its answers.
+    /// Ends the oldest queued transfer without waiting for its answers.
     pub(super) fn abandon_queued(&mut self) -> Option<Finished> {
         let queued = self.queued.pop_front()?;
         self.transfers -= 1;

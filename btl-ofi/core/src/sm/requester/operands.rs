@@ -5,13 +5,14 @@ use std::ptr;
 /// Room for an operation's operands.
 pub(crate) struct Room {
     pub(super) size: usize,
-    /// Offset in the payload, and the same place in this process; 0 and NULL if the operands fit in the command.
+    /// Offset in the payload, and the address of this offset in this process; 0 and NULL if the operands fit in
+    /// the command.
     pub(super) payload: u32,
     pub(super) at: *mut u8,
 }
 
 impl Room {
-    /// Room in the command itself, for at most a word.
+    /// Room in the command itself, for at most one word.
     #[inline(always)]
     pub(super) fn in_command(size: usize) -> Room {
         Room {
@@ -22,10 +23,10 @@ impl Room {
     }
 }
 
-/// Copies operands or results. They are nearly always one word, for which a call of memcpy would cost more.
+/// Copies operands or results. They are nearly always one word, and a call of memcpy would cost more.
 ///
 /// # Safety
-/// `from` is readable and `to` writable for `size` bytes, and the two do not overlap.
+/// `from` is readable and `to` writable for `size` bytes, and the two ranges do not overlap.
 #[inline(always)]
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, size: usize) {
     // SAFETY: the caller guarantees that `from` is readable and `to` writable for `size` bytes, without overlap.
@@ -39,7 +40,8 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, size: usize) {
     }
 }
 
-/// The first `size` bytes of a word; the others are zero. The word is never in memory where it is read whole.
+/// The first `size` bytes of a word; its other bytes are zero. The word is built without a store to memory
+/// that is then read as a whole.
 ///
 /// # Safety
 /// `from` is readable for `size` bytes, at most eight.

@@ -16,21 +16,22 @@ use crate::peer::route::Transfers;
 use crate::sm::ring::Command;
 use crate::sm::segment::SLOTS;
 
-/// Time that a ring put or get waits for the responder: about as long as the kernel takes for it.
+/// Maximum time that a ring put or ring get waits for the responder: about as long as CMA takes.
 const RING_TIMEOUT: Duration = Duration::from_micros(2);
-/// Time that a large get waits for a fragment, which takes the responder a while to copy.
+/// Maximum time that a large get waits for a fragment. The responder needs a while to copy a fragment.
 const FRAGMENT_TIMEOUT: Duration = Duration::from_micros(5);
-/// Polls for an answer per reading of the clock.
+/// Number of polls for an answer between two clock reads.
 const RING_POLLS: u32 = 8;
-/// Backoff in transfers that the kernel makes after the responder was too slow for one: the first time, and at most.
-/// For ring puts and gets the lost time equals that of the kernel; for large gets it hardly matters.
+/// Backoff after the responder was too slow for a transfer, counted in transfers that CMA makes: its first value,
+/// and its maximum. For ring puts and ring gets, the lost time equals the time of CMA; for large gets, it hardly
+/// matters.
 const RING_BACKOFF: (u32, u32) = (16, 4096);
 const GET_BACKOFF: (u32, u32) = (2, 64);
 
 /// Backoff of the ring after the responder was too slow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Backoff {
-    /// Transfers left to the kernel before the next try of the ring.
+    /// Number of transfers that CMA makes before the ring is tried again.
     skips: u32,
     /// The last backoff.
     backoff: u32,
@@ -42,7 +43,8 @@ impl Backoff {
         self.skips = self.backoff;
     }
 
-    /// Whether this transfer is one to try the ring for. Otherwise it counts, if it is `last`: if no other path asks for it again.
+    /// Whether to try the ring for this transfer. If not, the transfer counts against the backoff if it is `last`: if no
+    /// other path asks for it again.
     #[inline]
     fn tries(&mut self, last: impl FnOnce() -> bool) -> bool {
         if self.skips > 0 {
@@ -71,7 +73,7 @@ impl Wait {
     }
 }
 
-/// How quick the responder has been with transfers.
+/// Measurements of how fast the responder answers transfers.
 #[derive(Default)]
 pub(super) struct Tuning {
     /// Backoff of ring puts and ring gets.
@@ -86,33 +88,33 @@ pub(super) struct Tuning {
 
 /// Outcome of a revoked transfer.
 enum Outcome {
-    /// The transfer is over.
+    /// The transfer has ended.
     Ended(Finished, Result<(), Status>),
-    /// The kernel refuses access to the peer; the transfer is queued for the responder.
+    /// CMA is refused; the transfer is queued for the responder.
     Queued(Refused),
 }
 
-/// Bytes of a fragment of a large get: an eighth of a block, so that both sides copy at the same time.
+/// Size in bytes of a fragment of a large get: an eighth of a block, so that both sides copy at the same time.
 const FRAGMENT: usize = 8 * 1024;
-/// Polls for the answer to a fragment per reading of the clock.
+/// Number of polls for the answer to a fragment between two clock reads.
 const FRAGMENT_POLLS: u32 = 32;
 
 impl Requester {
-    /// Whether to try a ring put or get. Otherwise the kernel makes it: at once if this is the `last` question for the transfer, or
-    /// by a path that asks again.
+    /// Whether to try the ring for a put or get. If not, CMA makes the transfer: at once if this is the `last` question for
+    /// it, otherwise on a path that asks again.
     #[inline]
     pub(crate) fn tries_ring(&mut self, last: impl FnOnce() -> bool) -> bool {
         self.tuning.ring_backoff.tries(last)
     }
 
-    /// Whether to try the ring for a larger get. Requires that all slots in use are spent.
+    /// Whether to try the ring for a larger get. All slots in use must be spent.
     pub(crate) fn tries_fragments(&mut self) -> bool {
         self.outstanding() == 0
             && self.area.may_have_block()
             && self.tuning.get_backoff.tries(|| true)
     }
 
-    /// The way for a larger get of `size` bytes, and whether to time it.
+    /// The path for a larger get of `size` bytes, and whether to time the get.
     pub(crate) fn get_way(&mut self, size: usize) -> (Way, bool) {
         self.autotune(size).next()
     }
@@ -129,18 +131,18 @@ impl Requester {
         }
     }
 
-    /// Records the time of a get that [was to be timed](Self::get_way).
+    /// Records the time of a get for which [`get_way`](Self::get_way) requested it.
     pub(crate) fn record_time(&mut self, way: Way, size: usize, time: Duration) {
         self.autotune(size).record_time(way, size, time);
     }
 
-    /// Ends the backoff and the wait: the responder answered a ring put or get in time.
+    /// Ends the backoff and the wait, because the responder answered a ring put or ring get in time.
     #[inline]
     pub(super) fn answered_in_time(&mut self) {
         (self.tuning.ring_backoff, self.tuning.wait) = (Backoff::default(), Wait::default());
     }
 
-    /// Posts a put from `local`, or a get to it, in `room`, which [`reserve`](Self::reserve) returned just now.
+    /// Posts a put from `local`, or a get to it, in `room`, which [`reserve`](Self::reserve) just returned.
     ///
     /// # Safety
     /// The operands of a put are readable for the room's size. The result of a get is writable for the room's size until the
@@ -158,7 +160,7 @@ impl Requester {
         unsafe { self.post_as(used, command, operands, room, request.result, finished) };
     }
 
-    /// Revokes all transfers if the responder's answer is overdue and the kernel can make them.
+    /// Revokes all transfers if the responder's answer is overdue and CMA can make them.
     #[inline(never)]
     pub(super) fn consider_revoking(&mut self, done: &mut Done) {
         if !self.queued.is_empty() {
@@ -169,8 +171,8 @@ impl Requester {
         }
     }
 
-    /// Whether the kernel can still access the peer's memory. A slow responder may be gone, and its id may
-    /// belong to another process.
+    /// Whether CMA can still access the peer's memory. A slow responder may be dead, and another process
+    /// may have its id.
     #[cold]
     #[inline(never)]
     fn may_revoke(&mut self, done: &mut Done) -> bool {
@@ -189,7 +191,7 @@ impl Requester {
         false
     }
 
-    /// Has the kernel make the transfers that the responder has not begun, as long as `done` has room.
+    /// Makes the transfers that the responder has not begun by CMA, while `done` has room.
     #[cold]
     #[inline(never)]
     fn revoke(&mut self, done: &mut Done) {
@@ -202,7 +204,7 @@ impl Requester {
                 Some(Outcome::Ended(finished, Err(status))) => {
                     done.refused = Some((finished, status))
                 }
-                // The kernel refuses access: the responder makes this transfer and the later ones.
+                // CMA is refused, so the responder makes this transfer and the later ones.
                 Some(Outcome::Queued(refused)) => {
                     done.doubted = Some((self.endpoint, refused));
                     self.tuning.wait = Wait::default();
@@ -211,13 +213,13 @@ impl Requester {
             }
             position = position.wrapping_add(1);
         }
-        // Transfers that did not fit in `done` follow at the next call.
+        // Transfers for which `done` has no room follow at the next call.
         if position == self.tail {
             self.tuning.wait = Wait::default();
         }
     }
 
-    /// Makes the transfer at this position by the kernel, if there is one that the responder has not begun.
+    /// Makes the transfer at this position by CMA, if there is one that the responder has not begun.
     fn make_by_kernel(&mut self, position: u32) -> Option<Outcome> {
         // SAFETY: `post_as` or `new` initialised all positions from `head` to `tail`; the caller passes one of these.
         let pending = unsafe { self.pending[(position % SLOTS) as usize].assume_init_mut() };
@@ -234,7 +236,8 @@ impl Requester {
             Use::Put => true,
             Use::Get => false,
         };
-        // Read before the revocation: the responder may then overwrite the same words with its answer at once.
+        // The command is read before the revocation, because the responder may then overwrite its words with
+        // the answer at once.
         let mut command = slot.command();
         if !slot.revoke(position) {
             return None;
@@ -250,7 +253,7 @@ impl Requester {
         } else {
             match self.area.at(pending.payload, size) {
                 Some(at) => at.cast(),
-                // Unreachable: the bytes fitted when the command was posted.
+                // This cannot happen, because the bytes fitted when the command was posted.
                 None => return Some(Outcome::Ended(pending.finished, Err(Status::ERROR))),
             }
         };
@@ -260,7 +263,7 @@ impl Requester {
         let pid = peer.pid();
         // SAFETY: the data of a put lies in `command` or in the payload, which the responder does not access because
         // the command is revoked. The caller of `transfer` guarantees that the buffer of a get is writable until
-        // completion. `command.address` is in the peer's address space, where the kernel checks that it is mapped.
+        // completion. `command.address` is in the peer's address space, and the kernel checks that it is mapped.
         let copied = unsafe {
             if put {
                 cma::write(pid, local, command.address, size)
@@ -279,7 +282,7 @@ impl Requester {
                     Err(status) => Outcome::Ended(finished, Err(status)),
                 })
             }
-            // It is over: its status must not mean that the caller should retry.
+            // The operation is over: its status must not mean that the caller should retry.
             copied => {
                 let status = |refused: Refused| match refused.status() {
                     again if again.is_again() => Status::ERROR,
@@ -290,12 +293,12 @@ impl Requester {
         }
     }
 
-    /// Gets the first `size` bytes of a get in fragments, for as long as the responder is fast enough. Returns
-    /// the number of bytes got. `meanwhile` is called at each poll without an answer. All
-    /// slots in use must be spent.
+    /// Gets the first `size` bytes of a get in fragments, while the responder answers fast. Returns the number of
+    /// received bytes. `meanwhile` is called at each poll without an answer. All slots in use must be spent.
     ///
     /// # Errors
-    /// The status with which the responder refused a fragment. It refuses the whole get: do not make it another way.
+    /// The status with which the responder refused a fragment. It refuses the whole get, so the caller must not try
+    /// another path.
     ///
     /// # Safety
     /// The result of `request` is writable for `size` bytes.
@@ -311,7 +314,7 @@ impl Requester {
         while got < size {
             asked = self.ask_fragments(command, asked, size);
             if self.is_empty() {
-                // The area has no room, and no slot in use will free any.
+                // The area has no room, and no slot in use will free room.
                 break;
             }
             let slot = self.claim.ring().slot(self.head);
@@ -331,9 +334,9 @@ impl Requester {
                         break;
                     };
                     let to = request.result.cast::<u8>().wrapping_add(got);
-                    // SAFETY: fragments are answered in order and `got + fragment` does not exceed `size`, for which
-                    // the caller guarantees the result. The responder has answered, so it no longer writes this part of
-                    // the payload.
+                    // SAFETY: fragments are answered in order and `got + fragment` does not exceed `size`; the caller
+                    // guarantees `size` bytes of the result. The responder has answered, so it no longer writes this
+                    // part of the payload.
                     unsafe { ptr::copy_nonoverlapping(from, to, fragment) };
                     got += fragment;
                 }
@@ -359,7 +362,8 @@ impl Requester {
         }
     }
 
-    /// Posts fragments of the bytes from `asked` on, while there is room. Returns where they end.
+    /// Posts fragments of the bytes at `asked` and beyond while there is room. Returns the end of
+    /// the posted fragments.
     fn ask_fragments(&mut self, command: Command, mut asked: usize, size: usize) -> usize {
         while asked < size {
             let fragment = FRAGMENT.min(size - asked);
@@ -388,8 +392,8 @@ impl Requester {
         asked
     }
 
-    /// Abandons the fragments without answer. The responder may still write to the payload of those that it has
-    /// begun.
+    /// Abandons the fragments without an answer. The responder may still write to the payload of fragments that
+    /// it has begun.
     fn abandon_fragments(&mut self) {
         let mut position = self.head;
         while position != self.tail {

@@ -18,7 +18,7 @@ use crate::sm::ring::{POSITIONS, RINGS};
 use crate::sm::segment::{Claim, DESERTED, Front, Place, Ring, SLOTS, map_ring};
 
 impl Place {
-    /// Claims a ring whose process is gone, or left it for good.
+    /// Claims a ring whose process is dead, or left the ring for good.
     #[cold]
     pub(super) fn reclaim(self, file: &File, front: Mapped<Front>) -> io::Result<Claim> {
         for index in 0..RINGS {
@@ -29,7 +29,7 @@ impl Place {
             }
             let ring = map_ring(file, index)?;
             if ring.has_unanswered() {
-                // The process may have ended before it told the responder of a command.
+                // The process may have ended before it notified the responder of a command.
                 front.bells.ring(index);
                 continue;
             }
@@ -40,9 +40,10 @@ impl Place {
             if taken.is_err() {
                 continue;
             }
-            // Read by the new owner: before that, another one might have used the ring and left it alike.
+            // The new owner must read this again: before it took the ring, another process may have used
+            // the ring and left it with the same holder word.
             let Some((position, spent)) = ring.left_at() else {
-                // Release pairs with the Acquire above, in another process.
+                // Release pairs with the Acquire in another process's `reclaim`.
                 front.holders[index].store(found, Ordering::Release);
                 continue;
             };
@@ -63,12 +64,12 @@ impl Place {
     }
 }
 
-/// The holder's word for a process.
+/// The holder word of a process.
 pub(super) fn holder_of(process: ProcessId) -> u64 {
     u64::from(process.pid) | u64::from(process.started) << 32
 }
 
-/// The process that a holder's word names.
+/// The process that a holder word names.
 pub(super) fn process_of(holder: u64) -> ProcessId {
     ProcessId {
         pid: holder as u32,
@@ -77,8 +78,8 @@ pub(super) fn process_of(holder: u64) -> ProcessId {
 }
 
 impl Ring {
-    /// Where the next owner goes on, and the number of slots before that which hold revoked commands. `None` while the responder
-    /// may still execute a command, or if a faulty process wrote to the slots.
+    /// The position at which the next owner begins, and the number of slots before it that hold revoked commands. `None`
+    /// while the responder may still execute a command, or if a faulty process wrote to the slots.
     fn left_at(&self) -> Option<(u32, u32)> {
         let (first, _) = self.slots[0].left_at()?;
         let (mut most, mut spent) = (0, 0);
@@ -96,7 +97,7 @@ impl Ring {
             let behind = next.wrapping_sub(index + 1) % SLOTS;
             let expected = next.wrapping_sub(behind) % POSITIONS;
             match slot.left_at() {
-                // The responder answers in order.
+                // The responder answers in order, so only the last slots may hold revoked commands.
                 Some((at, true)) => at == expected && behind < spent,
                 // In the first lap of a ring, nothing was posted to its last slots.
                 Some((at, false)) => at == expected || at == 0 && next < SLOTS,

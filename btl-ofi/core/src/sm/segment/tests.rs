@@ -83,7 +83,7 @@ fn other_files_are_refused() {
     ] {
         assert!(wrong.claim().is_err(), "{wrong:?}");
     }
-    // A file of the right size without the seal against shrinking.
+    // A file of the right size, without the seal against shrinking.
     let other = File::from(sys::memory_file(c"other").unwrap());
     other.set_len(size_of::<Layout>() as u64).unwrap();
     let descriptor = other.as_raw_fd() as u32;
@@ -146,7 +146,7 @@ fn a_ring_is_deserted_after_its_process_and_all_answers() {
     );
 }
 
-/// A process without a segment uses the provider, and logs the reason.
+/// A process without a segment uses the provider and logs the reason.
 #[test]
 fn a_segment_that_cannot_be_made_names_the_call() {
     for (call, before, errno, text) in [
@@ -164,7 +164,7 @@ fn a_segment_that_cannot_be_made_names_the_call() {
     }
 }
 
-/// A ring whose pages or mapping fail is free for the next requester.
+/// If the pages or the mapping of a ring fail, the next requester gets the ring.
 #[test]
 fn a_ring_without_memory_is_given_back() {
     let segment = Segment::make(1).unwrap();
@@ -209,7 +209,7 @@ fn blocks_and_payloads_without_pages_are_errors() {
     claim.block(0).unwrap();
 }
 
-/// A file system without seals, and a segment that its owner may shrink.
+/// A segment is refused if the file system has no seals, or if its owner may shrink it.
 #[test]
 fn a_segment_without_its_seals_is_refused() {
     let segment = Segment::make(1).unwrap();
@@ -232,17 +232,18 @@ extern "C" fn wait_for_the_end(_: *mut libc::c_void) -> *mut libc::c_void {
     }
 }
 
-/// A process whose main thread has ended lives on with its other threads, and so does its segment.
+/// A process whose main thread has ended lives on with its other threads, and its segment stays
+/// usable.
 #[test]
 fn a_segment_is_found_under_other_threads() {
     let segment = Segment::make(7).unwrap();
-    // SAFETY: the child makes system calls, and one thread that makes them.
+    // SAFETY: the child only makes system calls, and starts one thread that makes them.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
         let mut thread = 0;
         let (attributes, none) = (ptr::null(), ptr::null_mut());
-        // SAFETY: the function takes any pointer; the call ends this thread alone.
+        // SAFETY: the function accepts any pointer; the call ends only this thread.
         unsafe {
             libc::pthread_create(&mut thread, attributes, wait_for_the_end, none);
             libc::syscall(libc::SYS_exit, 0);
@@ -258,7 +259,7 @@ fn a_segment_is_found_under_other_threads() {
     }
     let threads = sys::threads(&child.to_string()).unwrap();
     let allocated = own.claim().and_then(|claim| claim.allocate_own(OWN_LONG));
-    // SAFETY: the child is this process's own.
+    // SAFETY: the child belongs to this process.
     unsafe {
         libc::kill(child, libc::SIGKILL);
         libc::waitpid(child, ptr::null_mut(), 0);
@@ -267,7 +268,7 @@ fn a_segment_is_found_under_other_threads() {
     assert_eq!(allocated.unwrap(), OWN_LONG);
 }
 
-/// A holder's word that names a dead process.
+/// A holder word that names a dead process.
 fn gone() -> u64 {
     let own = ProcessId::own();
     holder_of(ProcessId {
@@ -276,7 +277,7 @@ fn gone() -> u64 {
     })
 }
 
-/// A segment all of whose rings are taken by this process.
+/// A segment; this process has taken all its rings.
 fn full() -> (Segment, Vec<Claim>) {
     let segment = Segment::make(1).unwrap();
     let claims = (0..RINGS).map(|_| place(&segment, 1).claim().unwrap());
@@ -289,8 +290,8 @@ const DONE: Answer = Answer {
     value: 0,
 };
 
-/// The ring of a killed process serves one other process, and only one, once the responder has left it. The responder finds a
-/// command even if it was not notified of the command.
+/// The ring of a killed process serves exactly one other process, after the responder has executed its commands. The
+/// responder finds a command even if it was not notified of the command.
 #[test]
 fn a_ring_of_the_dead_is_claimed_once() {
     let (segment, mut claims) = full();
@@ -320,13 +321,13 @@ fn a_ring_of_the_dead_is_claimed_once() {
     let free = &segment.layout.front.holders[300];
     assert_eq!(free.load(Ordering::Relaxed), 0);
     assert_eq!(claim().map(taken).unwrap(), (300, 131, 0));
-    // A process that left its ring with unanswered commands, and lives.
+    // A living process left this ring with unanswered commands.
     claims.swap_remove(8).desert();
     assert_eq!(claim().map(taken).unwrap(), (8, 0, 0));
 }
 
-/// The slots show where the last owner was: in each lap, after the positions wrapped around, and with revoked commands at the
-/// end. A faulty process may have written any values.
+/// The slots show the last owner's position: in each lap, after the positions wrapped around, and with revoked commands at
+/// the end. A faulty process may have written any values.
 #[test]
 fn the_slots_tell_the_position() {
     let (segment, _claims) = full();
@@ -350,7 +351,7 @@ fn the_slots_tell_the_position() {
         ring.slot(position).publish(position, &Command::default());
         assert!(ring.slot(position).revoke(position));
     };
-    // The positions begin again at 2^30.
+    // The positions wrap around at 2^30.
     let last = (1u32 << 30).wrapping_sub(10);
     for ahead in 0..SLOTS {
         let position = last + ahead;

@@ -55,7 +55,7 @@ impl Target {
         }
     }
 
-    /// Has the target execute an apply, whose operands are in the ring's own payload. Returns the status of the answer.
+    /// Lets the target execute an apply whose operands are in the ring's own payload. Returns the status of the answer.
     fn execute(&mut self, words: &[u64], count: u32, payload: u32) -> i32 {
         let ring = self.claim.ring();
         // SAFETY: the payload was allocated, and the target does not run meanwhile.
@@ -94,7 +94,8 @@ impl Target {
     }
 }
 
-/// A fetching replacement of two blocks of an unaligned element of 12 bytes, and what it carries.
+/// The operands of a fetching replacement of two blocks of an unaligned element of 12 bytes, and
+/// the bytes that it carries.
 fn words() -> (Vec<u64>, Carried) {
     let first = 12 << 32 | 0xff << 40 | (AtomicOp::Write as u64) << 48;
     let mut words = vec![first, 1, 3, 12 | 2 << 32, 20];
@@ -106,7 +107,7 @@ fn words() -> (Vec<u64>, Carried) {
     (words, carried)
 }
 
-/// A put of two runs of 12 bytes, and what it carries.
+/// The operands of a put of two runs of 12 bytes, and the bytes that it carries.
 fn put_words() -> (Vec<u64>, Carried) {
     let (mut words, mut carried) = words();
     words[0] = 1 << 32 | 0xff << 40 | (AtomicOp::Write as u64) << 48 | 1 << 56;

@@ -10,23 +10,23 @@ use super::{Packed, Target, call, is_equal};
 use crate::mem::regions::Arithmetic;
 use crate::op::apply::Change;
 
-/// Bytes of elements that are copied at a time.
+/// Maximum bytes of elements that are copied at a time.
 const CHUNK: usize = 1024;
 
 const _: () = assert!(CHUNK >= MOST_ELEMENT);
 
-/// Copies of elements and of their operands, aligned for every type.
+/// Buffers for copies of elements and of their operands, aligned for every type.
 #[repr(C, align(64))]
 struct Copies {
     elements: MaybeUninit<[u8; CHUNK]>,
     operands: MaybeUninit<[u8; CHUNK]>,
 }
 
-/// The walk over blocks, of which one may be taken in part.
+/// An iteration over blocks. It may take a part of a block.
 #[derive(Clone)]
 pub(super) struct Blocks<I> {
     blocks: I,
-    /// The rest of the block that was taken in part: its address and bytes.
+    /// Address and size of the rest of a block that was taken in part.
     rest: (u64, usize),
 }
 
@@ -47,7 +47,8 @@ impl<I: Iterator<Item = (u64, usize)>> Blocks<I> {
         }
     }
 
-    /// Takes the next bytes. `copy` gets the address of each part, its place among these bytes, and its length.
+    /// Takes the next `bytes` bytes. `copy` gets the address of each part, its offset among these bytes, and
+    /// its size.
     #[inline(always)]
     fn take(
         &mut self,
@@ -69,10 +70,11 @@ impl<I: Iterator<Item = (u64, usize)>> Blocks<I> {
     }
 }
 
-/// Changes the elements of blocks on copies: so many bytes, which are whole elements. Only the caller does so, under its lock.
+/// Changes the elements of blocks on copies. The blocks have `bytes` bytes, which are whole elements. Only the caller
+/// changes the elements, under its lock.
 ///
 /// # Safety
-/// The region has the blocks; there are as many operands, and results unless NULL.
+/// The region has the blocks; there are as many operands, and as many results unless NULL.
 #[inline(never)]
 pub(super) unsafe fn by_copies<I: Iterator<Item = (u64, usize)> + Clone>(
     target: &impl Target,
@@ -90,7 +92,7 @@ pub(super) unsafe fn by_copies<I: Iterator<Item = (u64, usize)> + Clone>(
     while left > 0 {
         let bytes = left.min(CHUNK / change.size * change.size);
         let mut changed = blocks.clone();
-        // SAFETY: the blocks are in the region, and the copies have room for so many bytes.
+        // SAFETY: the blocks are in the region, and the copies have room for `bytes` bytes.
         let get = |address, at, length| unsafe { target.get(address, elements.add(at), length) };
         blocks.take(bytes, get)?;
         if !packed.results.is_null() {
@@ -98,10 +100,11 @@ pub(super) unsafe fn by_copies<I: Iterator<Item = (u64, usize)> + Clone>(
             unsafe { ptr::copy_nonoverlapping(elements, packed.results, bytes) };
         }
         let room = (elements, operands);
-        // SAFETY: there are copies of so many elements, room for their operands, and the caller guarantees the operands.
+        // SAFETY: there are copies of `bytes` bytes of elements and room for their operands, and the caller guarantees
+        // the operands.
         let new = unsafe { changed_copies(change, room, &packed, (bytes, arithmetic))? };
         if let Some(new) = new {
-            // SAFETY: the blocks are in the region, and so many bytes are new.
+            // SAFETY: the blocks are in the region, and `new` has `bytes` bytes.
             let put = |address, at, length| unsafe { target.put(new.add(at), address, length) };
             changed.take(bytes, put)?;
         }
@@ -111,10 +114,10 @@ pub(super) unsafe fn by_copies<I: Iterator<Item = (u64, usize)> + Clone>(
     Ok(())
 }
 
-/// Changes copies of elements. Returns where the new values are; none if the elements stay as they are.
+/// Changes copies of elements. Returns the address of the new values; `None` if the elements stay unchanged.
 ///
 /// # Safety
-/// There are copies of so many bytes of elements, room for as many operands behind the second pointer, and as many operands.
+/// There are copies of this many bytes of elements, as many operands, and room for as many operands at the second pointer.
 #[inline(always)]
 unsafe fn changed_copies(
     change: &Change,
@@ -124,7 +127,7 @@ unsafe fn changed_copies(
 ) -> Result<Option<*const u8>, Status> {
     let size = change.size;
     let mut is_changed = true;
-    // SAFETY: the caller guarantees copies and operands, in which the offsets are those of elements.
+    // SAFETY: the caller guarantees copies and operands, and the offsets are those of elements.
     unsafe {
         match change.op {
             Some(AtomicOp::Read) => is_changed = false,

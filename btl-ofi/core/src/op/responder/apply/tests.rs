@@ -12,11 +12,11 @@ use crate::op::apply::{Apply, Area};
 use crate::op::responder::APPLY;
 
 const KEY: u64 = 3;
-/// Bytes of a window, and of what is on each side of it and may not change.
+/// Bytes of a window, and bytes on each side of it that must not change.
 const BYTES: usize = 512;
 const GUARD: usize = 128;
 
-/// Calls of the user's function: how many, and the most elements of one.
+/// Number of calls of the user's function, and the largest number of elements in one call.
 #[derive(Default)]
 struct Calls {
     number: AtomicU32,
@@ -29,7 +29,7 @@ const REFUSED: u32 = 2;
 const AGAIN: u32 = 3;
 const ADD_WORDS: u32 = 4;
 
-/// Adds byte by byte, or elements of 8 bytes.
+/// Adds byte by byte, or in elements of 8 bytes.
 unsafe extern "C" fn combine(
     context: *mut c_void,
     code: u32,
@@ -108,7 +108,7 @@ impl Memory {
     }
 
     fn all(&mut self) -> &mut [u8] {
-        // SAFETY: the bytes of live words.
+        // SAFETY: the slice has the bytes of live words.
         unsafe {
             std::slice::from_raw_parts_mut(self.bytes.as_mut_ptr().cast(), 8 * self.bytes.len())
         }
@@ -118,10 +118,10 @@ impl Memory {
         &mut self.all()[GUARD..][..BYTES]
     }
 
-    /// Executes an apply as the responder of a carrier does.
+    /// Executes an apply as the responder of a carrier would.
     fn run(&self, apply: &Apply<'_>) -> Result<(), Status> {
         let mut area = Area::new();
-        // SAFETY: the tests pass operands and results of the size that the runs have.
+        // SAFETY: the tests pass operands and results of the runs' size.
         unsafe {
             let carried = area.fill(apply)?;
             let c = Command {
@@ -159,7 +159,7 @@ fn one(offset: u64, length: u64) -> ApplyRun {
     }
 }
 
-/// An addition byte by byte of elements of this size, by the user's function.
+/// A bytewise addition to elements of this size, which the user's function makes.
 fn adding(size: usize) -> Change {
     Change {
         size,
@@ -180,7 +180,7 @@ fn sum(datatype: Datatype) -> Change {
     }
 }
 
-/// A put and a get of several runs.
+/// The changes of a put and of a get of several runs.
 const PUT: Change = Change {
     size: 1,
     datatype: None,
@@ -193,7 +193,8 @@ const GET: Change = Change {
     ..PUT
 };
 
-/// A put needs the right to write and a get the right to read; that to update atomically gives neither.
+/// A put needs the right to write, and a get the right to read. The right to update atomically gives
+/// neither.
 #[test]
 fn transfers_need_the_rights_of_transfers() {
     let rights = [
@@ -221,7 +222,7 @@ fn transfers_need_the_rights_of_transfers() {
     }
 }
 
-/// A transfer of runs is a put or a get; others are refused.
+/// A transfer of runs is a put or a get; other changes are refused.
 #[test]
 fn transfers_have_no_elements_and_no_code() {
     let mut memory = Memory::new(Access::all());
@@ -260,7 +261,7 @@ fn transfers_have_no_elements_and_no_code() {
     assert_eq!((memory.all().to_vec(), results), (before, [0; 16]));
 }
 
-/// Looks until a word has changed so often that what is torn was met.
+/// Reads a word until it has changed often enough that a torn value would have been seen.
 fn look_at(mut word: impl FnMut() -> u64) {
     let (mut last, mut changes) = (0, 0);
     while changes < 1000 {
@@ -271,8 +272,8 @@ fn look_at(mut word: impl FnMut() -> u64) {
     }
 }
 
-/// An aligned word that is a run of its own is written and read at once, wherever it lies among the packed bytes. Updates of what
-/// lies between the runs lose nothing.
+/// An aligned word that is a run by itself is written and read in one access, wherever it lies among the packed bytes.
+/// Updates of the bytes between the runs are not lost.
 #[test]
 fn words_of_transfers_are_not_torn() {
     let mut memory = Memory::new(Access::all());
@@ -280,10 +281,10 @@ fn words_of_transfers_are_not_torn() {
     let memory = &memory;
     let word = |offset: usize| {
         let at = ptr::with_exposed_provenance_mut(memory.handle.base() as usize + offset);
-        // SAFETY: an aligned word of the window, which lives.
+        // SAFETY: the pointer is to an aligned word of the live window.
         unsafe { AtomicU64::from_ptr(at) }
     };
-    // The first run moves what is packed behind it from its place.
+    // The first run shifts the packed bytes behind it.
     let runs = [one(1, 3), one(16, 8), one(32, 8)];
     let mut updates = 0;
     thread::scope(|s| {
@@ -325,10 +326,11 @@ fn words_of_transfers_are_not_torn() {
     });
 }
 
-/// Each row of the rule: who changes an element is told by how the user's function is called.
+/// Tests each row of the rule. The calls of the user's function show who changed an element.
 #[test]
 fn size_and_alignment_choose_who_changes_an_element() {
-    // The change; the first byte; bytes; calls of the function, and the most elements of one.
+    // Each row has the change, the first byte, the number of bytes, the calls of the function, and
+    // the largest number of elements in a call.
     let rows = [
         (sum(Datatype::Uint64), 8, 32, (0, 0)),
         (sum(Datatype::Uint64), 9, 32, (1, 4)),
@@ -348,7 +350,7 @@ fn size_and_alignment_choose_who_changes_an_element() {
     for (change, first, bytes, calls) in rows {
         let mut memory = Memory::new(Access::all());
         let mut expected = memory.window().to_vec();
-        // No byte carries into the next.
+        // No byte carries into the next one.
         memory.window().fill(5);
         expected.fill(5);
         let operands = vec![3; bytes];
@@ -364,7 +366,8 @@ fn size_and_alignment_choose_who_changes_an_element() {
     }
 }
 
-/// Where commands alone change elements, no atomic does: the user's function takes many elements at once.
+/// If only commands change elements, no atomic changes them: the user's function takes many elements at
+/// once.
 #[test]
 fn commands_alone_need_no_atomics() {
     for (change, first, calls) in [(adding(8), 8, (1, 4)), (sum(Datatype::Uint64), 8, (0, 0))] {
@@ -383,14 +386,14 @@ fn commands_alone_need_no_atomics() {
     }
 }
 
-/// The processor's own atomics and the user's function, on the same aligned element.
+/// Changes the same aligned element by the processor's atomics and by the user's function.
 #[test]
 fn an_aligned_element_excludes_the_processors_atomics() {
     let mut memory = Memory::new(Access::all());
     memory.window().fill(0);
     let (memory, rounds) = (&memory, 20_000u64);
     let at: *mut u64 = ptr::with_exposed_provenance_mut(memory.handle.base() as usize + 16);
-    // SAFETY: an aligned word of the window, which is changed by atomics only.
+    // SAFETY: the pointer is to an aligned word of the window, and only atomics change it.
     let word = unsafe { AtomicU64::from_ptr(at) };
     let by_function = Change {
         op: None,
@@ -419,7 +422,7 @@ fn a_compare_and_swap_of_any_size_and_alignment() {
             ..adding(size)
         };
         let found = expected[first..][..2 * size].to_vec();
-        // The first element is equal, the second is not.
+        // The first element equals its operand, the second does not.
         let mut operands = found.clone();
         operands[size] ^= 1;
         operands.extend(vec![0x99; 2 * size]);
@@ -436,7 +439,8 @@ fn a_compare_and_swap_of_any_size_and_alignment() {
     }
 }
 
-/// Elements whose bytes lie in several runs, as those of MPI_SHORT_INT do, are changed as one, and what lies between the runs stays.
+/// Elements whose bytes lie in several runs, like those of MPI_SHORT_INT, are changed as one element. The bytes between the
+/// runs do not change.
 #[test]
 fn an_element_in_parts_is_one_element() {
     let strided = ApplyRun {
@@ -469,7 +473,8 @@ fn an_element_in_parts_is_one_element() {
                 let mut expected = memory.window().to_vec();
                 let found: Vec<u8> = places.iter().map(|at| expected[*at]).collect();
                 let is_compare = change.op == Some(AtomicOp::Cswap);
-                // All elements are equal but the second, which differs in its last byte.
+                // All elements equal their operands except the second, which differs in its last
+                // byte.
                 let mut operands = if is_compare {
                     found.clone()
                 } else {
@@ -510,7 +515,7 @@ fn an_element_in_parts_is_one_element() {
     }
 }
 
-/// A refused change leaves everything as it was.
+/// A refused change has no effect.
 #[test]
 fn what_is_refused_has_no_effect() {
     let mut memory = Memory::new(Access::all());
@@ -575,7 +580,7 @@ fn what_is_refused_has_no_effect() {
     let unaligned = [one(1, 16)];
     let apply = memory.apply(&unaligned, coded(REFUSED), &[1; 16]);
     assert_eq!(memory.run(&apply), Err(Status::NOT_SUPPORTED));
-    // As far as the handle tells they are allowed, and the target knows no such region.
+    // The handle allows these changes, but the target knows no such region.
     let stranger = Handle::new(memory.handle.base(), end, KEY + 1, Access::all(), 1);
     let apply = Apply {
         remote: &stranger,
@@ -600,7 +605,7 @@ fn an_element_that_is_named_twice_is_changed_twice() {
         stride,
         count,
     };
-    // By atomics, and on copies.
+    // The elements are changed by atomics, and on copies.
     for first in [16, 19] {
         let word = |memory: &mut Memory| {
             let bytes = &memory.window()[first as usize..][..8];
@@ -626,7 +631,7 @@ fn as_much_as_a_command_takes() {
     let memory = Memory::new(Access::all());
     let room = MOST_APPLIED - 40;
     let operands = vec![0u8; MOST_APPLIED];
-    // All on one byte.
+    // All runs are on one byte.
     let run = |bytes: usize| ApplyRun {
         offset: 0,
         length: 1,
@@ -638,7 +643,7 @@ fn as_much_as_a_command_takes() {
     assert_eq!(with(room + 1), Err(Status::VALUE_OUT_OF_BOUNDS));
 }
 
-/// A change, by the number of its row in `changes`.
+/// Returns all changes; a test selects one by its index.
 fn changes() -> Vec<Change> {
     let with_op = |size, op| Change {
         op: Some(op),
@@ -659,7 +664,7 @@ fn changes() -> Vec<Change> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2048, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Any runs that do not overlap, against a model.
+    /// Tests any runs that do not overlap against a model.
     #[test]
     fn runs_against_a_model(
         number in 0..27usize,
@@ -674,11 +679,11 @@ proptest! {
         let change = changes()[number];
         let size = change.size as u64;
         let in_parts = in_parts && change.datatype.is_none();
-        // Runs of elements, or of any number of bytes.
+        // The runs have whole elements, or any number of bytes.
         let unit = if in_parts { 1 } else { size };
         let (mut end, mut runs) = (0, Vec::new());
         for (gap, elements, between, count) in shape {
-            // Single blocks of one length at whole distances are listed.
+            // Single blocks of one size at whole distances are listed.
             let (gap, elements, count) = match listed {
                 0 => (gap, elements, count),
                 length => (gap * unit, length, 1),

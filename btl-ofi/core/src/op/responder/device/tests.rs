@@ -6,7 +6,8 @@ use super::*;
 use crate::mem::handle::Handle;
 use crate::op::responder::{GET, PUT, what};
 
-/// A table with one staged region, and the region's handle. Host memory stands in for the device's.
+/// A table with one staged region, and the region's handle. Host memory takes the place of device
+/// memory.
 fn staged(memory: &mut [u64], access: Access) -> (Arc<DeviceRegions>, Handle) {
     let mailbox = Handle::new(0x1000, 0x1000, 5, Access::all(), 1);
     let handle = Handle::staged(&mailbox, access, 9);
@@ -33,11 +34,11 @@ fn command(handle: &Handle, what: u32, address: u64, count: u32) -> Command {
     }
 }
 
-/// Executes a command whose place is `place`.
+/// Executes a command on the memory `place`.
 fn run(regions: &DeviceRegions, c: &Command, place: &mut [u64]) -> Result<(), Status> {
     let room = size_of_val(place);
     let here = |size| (size <= room).then_some(place.as_mut_ptr().cast());
-    // SAFETY: the place is a live array whose size is checked, and no part of the region.
+    // SAFETY: the place is a live array whose size is checked, and lies outside the region.
     unsafe { Responder::default().execute_on_device(regions, c, here) }
 }
 
@@ -100,7 +101,7 @@ fn a_command_that_is_not_allowed_has_no_effect() {
         (command(&handle, read, at + 4, 1), Err(Status::BAD_PARAM)),
         (command(&handle, 9 << 16, at, 1), Err(Status::BAD_PARAM)),
         (Command { key: 6, ..good }, Err(Status::PERM)),
-        // Another registration at the same place, and other rights.
+        // Another registration with the same key, and other rights.
         (
             Command {
                 cookie: good.cookie + 1,

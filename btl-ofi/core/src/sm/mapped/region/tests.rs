@@ -1,6 +1,6 @@
 use super::*;
 
-/// A file in memory of two pages that begin with 7 and 8.
+/// A file in memory with two pages. They begin with 7 and 8.
 fn file() -> File {
     use std::os::unix::fs::FileExt;
     let file = File::from(sys::memory_file(c"test-region").unwrap());
@@ -12,7 +12,7 @@ fn file() -> File {
 
 fn word(pages: &Pages) -> u64 {
     let at: *const u64 = std::ptr::with_exposed_provenance(pages.address());
-    // SAFETY: a word of a mapping.
+    // SAFETY: the pointer is to a word of a mapping.
     unsafe { at.read_volatile() }
 }
 

@@ -1,6 +1,7 @@
 //! Windows with each table of functions, and layers that replace functions of some.
 
 mod hooks;
+mod limits;
 mod locks;
 mod neighbours;
 mod rounds;

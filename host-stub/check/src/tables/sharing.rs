@@ -4,6 +4,7 @@
 use plugin_api::Datatype;
 
 use super::super::case::{At, Case, Context, Failure, Outcome, ensure, same};
+use super::limits::{limited, without_descriptors};
 use super::neighbours::Neighbours;
 use host_stub::win::{
     Assertion, Info, Layout, Members, Op, SharedPart, TableChoice, WinError, Window,
@@ -253,32 +254,6 @@ fn without_memory(context: &Context<'_>) -> Outcome {
     no_more(before, after)
 }
 
-/// Runs something under another limit of this process.
-fn limited<T>(
-    resource: libc::__rlimit_resource_t,
-    limit: u64,
-    run: impl FnOnce() -> T,
-) -> Result<T, Failure> {
-    let mut old = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the call writes the limits it is given.
-    if unsafe { libc::getrlimit(resource, &mut old) } != 0 {
-        return Err(std::io::Error::last_os_error().into());
-    }
-    let new = libc::rlimit {
-        rlim_cur: limit.min(old.rlim_max),
-        ..old
-    };
-    // SAFETY: the call reads the limits; the old soft limit is set again below.
-    unsafe { libc::setrlimit(resource, &new) };
-    let result = run();
-    // SAFETY: as above.
-    unsafe { libc::setrlimit(resource, &old) };
-    Ok(result)
-}
-
 /// A limit of the rank that makes the segment, and one of a rank that maps it.
 fn beyond_limit(context: &Context<'_>) -> Outcome {
     const LEN: usize = 8 << 20;
@@ -302,8 +277,7 @@ fn given_up(context: &Context<'_>) -> Outcome {
     }
     let make = || Window::allocate_with(&near.comm, 8, 8, &Info::new());
     let window = if near.rank == near.size - 1 {
-        // No further file can be opened.
-        limited(libc::RLIMIT_NOFILE, 0, make)?
+        without_descriptors(make)?
     } else {
         make()
     }?;
@@ -326,7 +300,7 @@ fn given_up(context: &Context<'_>) -> Outcome {
     ensure(name != "shm", || "the segment was kept".to_owned())?;
     let make = || Window::allocate_shared(&near.comm, 8, 8, &Info::new());
     let made = if near.rank == near.size - 1 {
-        limited(libc::RLIMIT_NOFILE, 0, make)?
+        without_descriptors(make)?
     } else {
         make()
     };
